@@ -1,6 +1,6 @@
 """What building mblob needs of the machine: `make env` and setup.py look before they build.
 
-    python3 prerequisites.py      one line that names what is missing and how to install it; exit code 1
+python3 prerequisites.py      one line that names what is missing and how to install it; exit code 1
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-# For each family of distributions: how to install, and the package of each of `NEEDS`. {} is what `python` says.
+# For each family of distributions: how to install, and the package of each of `NEEDS`. {} is what
+# `python` says.
 PACKAGES = {
     "debian": ("apt-get install", "{}-venv", "{}-dev", "gcc", "libc6-dev"),
     "fedora": ("dnf install", "{}", "{}-devel", "gcc", "glibc-devel"),
@@ -37,7 +38,15 @@ def builds(source: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "needed.c")
         text.write_text(source, encoding="ascii")
-        command = [*compiler(), *flags, "-shared", "-fPIC", str(text), "-o", str(text.with_suffix(".so"))]
+        command = [
+            *compiler(),
+            *flags,
+            "-shared",
+            "-fPIC",
+            str(text),
+            "-o",
+            str(text.with_suffix(".so")),
+        ]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -49,7 +58,9 @@ def missing(environment: bool = False) -> dict[str, str]:
     """
     found = {}
     header = Path(sysconfig.get_path("include")) / "Python.h"
-    if environment and not (importlib.util.find_spec("ensurepip") and importlib.util.find_spec("venv")):
+    if environment and not (
+        importlib.util.find_spec("ensurepip") and importlib.util.find_spec("venv")
+    ):
         found["ensurepip"] = "Python's module venv (with ensurepip)"
     headers = header.exists()
     if shutil.which(compiler()[0]) is None:
@@ -64,7 +75,8 @@ def missing(environment: bool = False) -> dict[str, str]:
 
 
 def python_package() -> str:
-    """What distributions call the Python that runs this: "python3" for their own, else such as "python3.12"."""
+    """What distributions call the Python that runs this: "python3" for their own, else such as
+    "python3.12"."""
     base = getattr(sys, "_base_executable", None) or sys.executable
     own = Path(SYSTEM_PYTHON)
     same = own.exists() and own.resolve() == Path(base).resolve()

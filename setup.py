@@ -1,4 +1,5 @@
-"""Builds the compiled part: libmblob (the C runtime), the cffi module over it, the extension of the hot path.
+"""Builds the compiled part: libmblob (the C runtime), the cffi module over it, the extension of the
+hot path.
 
 Nothing but a C compiler is needed. Metadata is in pyproject.toml.
 """
@@ -18,24 +19,30 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 CSRC = ROOT / "csrc"
 PLUGINS = sorted(p.name for p in (CSRC / "plugins").iterdir() if p.is_dir() and p.name != "common")
-SHIPPED = ("include", "src", "plugins")  # of csrc, as mblob/csrc: the packager compiles against the headers
+# of csrc, as mblob/csrc: the packager compiles against the headers
+SHIPPED = ("include", "src", "plugins")
 
 
 def link_halves() -> None:
-    """Make the links `mblob/packager` and `mblob/loader` where they are lost: in a zip, where git makes no links (then
-    they are files of a few bytes). A source archive has folders in their place."""
+    """Make the links `mblob/packager` and `mblob/loader` where they are lost: in a zip, where git
+    makes no links (then they are files of a few bytes). A source archive has folders in their
+    place."""
     for name in ("packager", "loader"):
         link, there = ROOT / "mblob" / name, ROOT / name
         if (link / "__init__.py").is_file():
             continue
         if not (there / "__init__.py").is_file():
-            raise SystemExit(f"mblob cannot be built: {there} is missing: the source tree is not complete")
+            raise SystemExit(
+                f"mblob cannot be built: {there} is missing: the source tree is not complete"
+            )
         try:
             if link.is_symlink() or link.is_file():
                 link.unlink()
             link.symlink_to(Path("..") / name)
         except OSError as error:
-            raise SystemExit(f"mblob cannot be built: {link} has to be a link to ../{name}: {error.strerror}") from None
+            raise SystemExit(
+                f"mblob cannot be built: {link} has to be a link to ../{name}: {error.strerror}"
+            ) from None
 
 
 link_halves()
@@ -44,7 +51,9 @@ link_halves()
 def read_flags(path: Path) -> dict[str, list[str]]:
     """The variables of csrc/flags.mk, each as a list of words."""
     found = dict(re.findall(r"^(\w+) := (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE))
-    return {name: value.replace("$(SONAME)", found["SONAME"]).split() for name, value in found.items()}
+    return {
+        name: value.replace("$(SONAME)", found["SONAME"]).split() for name, value in found.items()
+    }
 
 
 FLAGS = read_flags(CSRC / "flags.mk")
@@ -54,7 +63,9 @@ C_FLAGS = [*FLAGS["COMPILE"], "-O2"]
 
 def own_flags(source: Path) -> list[str]:
     """What csrc/flags.mk says of a single file; the rule is that of csrc/Makefile."""
-    name = source.relative_to(CSRC / "src").as_posix() if source.is_relative_to(CSRC / "src") else None
+    name = (
+        source.relative_to(CSRC / "src").as_posix() if source.is_relative_to(CSRC / "src") else None
+    )
     small = name is not None and name not in FLAGS["FAST"]
     without_tables = ["-fno-asynchronous-unwind-tables"] if name in FLAGS["READERS"] else []
     return [*(FLAGS["SMALL"] if small else []), *without_tables]
@@ -66,7 +77,8 @@ def plugin_file(name: str) -> str:
 
 
 class BuildExt(build_ext):
-    """Builds libmblob into `loader/_lib` first; both extensions of the loader link against that one copy.
+    """Builds libmblob into `loader/_lib` first; both extensions of the loader link against that one
+    copy.
 
     DT_RPATH, not DT_RUNPATH: another libmblob on LD_LIBRARY_PATH must not take its place.
     """
@@ -95,7 +107,10 @@ class BuildExt(build_ext):
     def copy_extensions_to_source(self) -> None:
         """For editable installs: the runtime and its plug-ins go beside the extensions."""
         super().copy_extensions_to_source()
-        built, target = Path(self.build_lib) / "mblob" / "loader" / "_lib", ROOT / "mblob" / "loader" / "_lib"
+        built, target = (
+            Path(self.build_lib) / "mblob" / "loader" / "_lib",
+            ROOT / "mblob" / "loader" / "_lib",
+        )
         target.mkdir(exist_ok=True)
         for name in (SONAME, *(plugin_file(p) for p in PLUGINS)):
             fresh = target / f"{name}.new"
@@ -103,7 +118,8 @@ class BuildExt(build_ext):
             fresh.replace(target / name)
 
     def _debug_flags(self) -> list[str]:
-        """A wheel carries no debug information, though Python's own CFLAGS ask for it; a checkout does."""
+        """A wheel carries no debug information, though Python's own CFLAGS ask for it; a checkout
+        does."""
         return [] if self.inplace or self.editable_mode else ["-g0"]
 
     def _compile(self, sources: list[Path]) -> list[str]:
@@ -124,7 +140,9 @@ class BuildExt(build_ext):
     def _link(self, objects: list[str], target: Path, options: list[str]) -> None:
         """A new file, not the old one overwritten: a process may have it mapped."""
         fresh = target.with_name(f"{target.name}.new")
-        self.compiler.link_shared_object(objects, str(fresh), extra_postargs=[*options, *FLAGS["LDLIBS"]])
+        self.compiler.link_shared_object(
+            objects, str(fresh), extra_postargs=[*options, *FLAGS["LDLIBS"]]
+        )
         fresh.replace(target)
 
     def _build_runtime(self, folder: Path) -> None:
@@ -133,13 +151,20 @@ class BuildExt(build_ext):
         self._link(self._compile(sources), folder / SONAME, FLAGS["LINK"])
 
     def _build_plugin(self, name: str, folder: Path) -> None:
-        own = [p for part in ("common", name) for p in sorted((CSRC / "plugins" / part).glob("*.c"))]
+        own = [
+            p for part in ("common", name) for p in sorted((CSRC / "plugins" / part).glob("*.c"))
+        ]
         shared = [CSRC / "src" / p for p in FLAGS["PLUGIN_SHARED"]]
-        self._link(self._compile([*own, *shared]), folder / plugin_file(name), [*FLAGS["PLUGIN_LINK"], "-lm"])
+        self._link(
+            self._compile([*own, *shared]),
+            folder / plugin_file(name),
+            [*FLAGS["PLUGIN_LINK"], "-lm"],
+        )
 
 
 class BuildPy(build_py):
-    """Ships the C headers and sources inside the wheel; an editable install finds them in the checkout."""
+    """Ships the C headers and sources inside the wheel; an editable install finds them in the
+    checkout."""
 
     def run(self) -> None:
         super().run()

@@ -2,9 +2,9 @@
 
     python -m benchmarks [--quick] [--only SUBJECT]... [--folder DIR] [--output DIR]
 
-What is measured beside mblob and is not here is left out by name. The full run writes up to 12 GiB to the
-folder, which it removes again, and makes an environment with Apache TVM in build/ if there is none ($TVM_PYTHON names
-a Python that has it).
+What is measured beside mblob and is not here is left out by name. The full run writes up to 12 GiB
+to the folder, which it removes again, and makes an environment with Apache TVM in build/ if there
+is none ($TVM_PYTHON names a Python that has it).
 """
 
 from __future__ import annotations
@@ -51,18 +51,22 @@ def main() -> None:
     args = _arguments()
     for number in (signal.SIGINT, signal.SIGTERM):  # the folder is removed on the way out
         signal.signal(number, lambda found, _: sys.exit(128 + found))
-    # Read when OpenMP is loaded. Its threads would spin for each other, and a busy machine be all that is measured.
+    # Read when OpenMP is loaded. Its threads would spin for each other, and a busy machine be all
+    # that is measured.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     with tempfile.TemporaryDirectory(prefix="mblob-bench-", dir=args.folder) as name:
         os.environ["TMPDIR"] = name
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process would compile all that it imports
+        # or each process would compile all that it imports
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(name) / "bytecode")
         bench = Bench(Path(name), SCALES[args.scale], "")
         if find_spec("matplotlib") is None:
             bench.say("no pictures: matplotlib is not installed (pip install 'mblob[bench]')")
         bench.say(f"Apache TVM {peer_tvm.VERSION}")
         bench.tvm = peer_tvm.python(bench.scale.installs)
-        sections = [section for subject in args.only or SUBJECTS for section in _measured(bench, subject)]
+        sections = [
+            section for subject in args.only or SUBJECTS for section in _measured(bench, subject)
+        ]
         where = f"{_file_system(bench.folder)}"
         sections[-1].notes.append(_runtime_size(bench))
     drawn = plots.pictures(sections) if find_spec("matplotlib") else []
@@ -76,13 +80,30 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure mblob beside others.")
-    parser.add_argument("--scale", choices=SCALES, default="full", help="how much is measured (default: full)")
-    parser.add_argument("--quick", dest="scale", action="store_const", const="quick", help="--scale quick: two minutes")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure mblob beside others."
+    )
+    parser.add_argument(
+        "--scale", choices=SCALES, default="full", help="how much is measured (default: full)"
+    )
+    parser.add_argument(
+        "--quick",
+        dest="scale",
+        action="store_const",
+        const="quick",
+        help="--scale quick: two minutes",
+    )
     parser.add_argument("--only", action="append", choices=SUBJECTS, metavar="SUBJECT",
                         help=f"one subject, may be repeated: {', '.join(SUBJECTS)}")  # fmt: skip
-    parser.add_argument("--folder", type=Path, help="where to write what is measured (default: $TMPDIR, else /tmp)")
-    parser.add_argument("--output", type=Path, default=HERE, help="for RESULTS.md and pictures (default: benchmarks)")
+    parser.add_argument(
+        "--folder", type=Path, help="where to write what is measured (default: $TMPDIR, else /tmp)"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=HERE,
+        help="for RESULTS.md and pictures (default: benchmarks)",
+    )
     return parser.parse_args()
 
 
@@ -103,7 +124,11 @@ def _business() -> str:
     pressure = Path("/proc/pressure/cpu")
     words = pressure.read_text().split() if pressure.exists() else []
     share = next((word[6:] for word in words if word.startswith("avg60=")), None)
-    return f"{text}, something waited for one {float(share):.0f} % of a minute." if share else f"{text}."
+    return (
+        f"{text}, something waited for one {float(share):.0f} % of a minute."
+        if share
+        else f"{text}."
+    )
 
 
 def _file_system(folder: Path) -> str:

@@ -1,4 +1,5 @@
-"""Calls from Python with three arrays of four floats, beside `np.add(a, b, out=c)` and Apache TVM."""
+"""Calls from Python with three arrays of four floats, beside `np.add(a, b, out=c)` and Apache
+TVM."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ CASES = {
     "copied": "call, three arrays to be copied",
     "views": "call, three memoryviews",
 }
-THEIRS = {"arrays": "Apache TVM, call, three numpy arrays", "tensors": "Apache TVM, call, three of its tensors"}
+THEIRS = {
+    "arrays": "Apache TVM, call, three numpy arrays",
+    "tensors": "Apache TVM, call, three of its tensors",
+}
 LIMITS = {"aligned": 0.85, "bound": 0.425}
 
 
@@ -38,13 +42,18 @@ def run(bench: Bench) -> Section:
     why = "both sides are loops of some hundred nanoseconds: a busy machine moves their ratio by a tenth."
     for case, limit in LIMITS.items():
         row = next(r for r in section.rows if r.series == CASES[case])
-        section.targets.append(Target(f"{row.series}: CPU over `{NUMPY}`", limit, row.ratio("cpu"), "x", why))
+        section.targets.append(
+            Target(f"{row.series}: CPU over `{NUMPY}`", limit, row.ratio("cpu"), "x", why)
+        )
     return section
 
 
 def _rows(bench: Bench, worker: Worker, names: dict[str, str]) -> list[Row]:
     """Each beside numpy, in one worker."""
     loops = bench.scale.loops
-    cases = {case: (lambda case=case: worker.sample("call", case=case, count=loops)) for case in ("numpy", *names)}
+    cases = {
+        case: (lambda case=case: worker.sample("call", case=case, count=loops))
+        for case in ("numpy", *names)
+    }
     found = alternate(cases, 5 * bench.scale.rounds)
     return [Row(name, None, NUMPY, found[case], found["numpy"]) for case, name in names.items()]

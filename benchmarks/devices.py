@@ -23,12 +23,20 @@ def run(bench: Bench) -> Section:
     rounds, loops = bench.scale.rounds, bench.scale.loops
     if onednn.available(bench.folder):
         pairs = onednn.dense(bench.folder, 3 * rounds, max(1, loops // 40))
-        section.rows.append(row_of_pairs("dense layer on oneDNN", "oneDNN in a C loop", "wall", pairs))
+        section.rows.append(
+            row_of_pairs("dense layer on oneDNN", "oneDNN in a C loop", "wall", pairs)
+        )
     else:
-        section.notes.append("A layer on oneDNN was not measured: there is no oneDNN here with headers of its version.")
+        section.notes.append(
+            "A layer on oneDNN was not measured: there is no oneDNN here with headers of its version."
+        )
     if opencl.available():
         pairs = opencl.launches(bench.folder, 3 * rounds, max(1, loops // 10))
-        section.rows.append(row_of_pairs("launch of an OpenCL kernel", "C with the vendor's interface", "wall", pairs))
+        section.rows.append(
+            row_of_pairs(
+                "launch of an OpenCL kernel", "C with the vendor's interface", "wall", pairs
+            )
+        )
     else:
         section.notes.append("Launches of OpenCL kernels were not measured: there is no device.")
     _network(bench, section)
@@ -36,7 +44,8 @@ def run(bench: Bench) -> Section:
 
 
 def _network(bench: Bench, section: Section) -> None:
-    """The network of examples/convnet: its layers in oneDNN, with the threads that that takes, against plain C."""
+    """The network of examples/convnet: its layers in oneDNN, with the threads that that takes,
+    against plain C."""
     sys.path.insert(0, str(ROOT / "examples" / "convnet"))
     import convnet
 
@@ -46,14 +55,22 @@ def _network(bench: Bench, section: Section) -> None:
         for dnnl in (True, False):
             path = bench.path(f"convnet{int(dnnl)}.so")
             convnet.model(dnnl).export_library(path)
-            model = mblob.graph_executor.GraphModule(mblob.load_module(path)["default"](mblob.cpu(0)))
+            model = mblob.graph_executor.GraphModule(
+                mblob.load_module(path)["default"](mblob.cpu(0))
+            )
             model.set_input("image", image)
             model.run()
             models.append(model)
     except mblob.MblobError:
-        section.notes.append("The network in oneDNN was not measured: nothing here runs modules of the key dnnl_json.")
+        section.notes.append(
+            "The network in oneDNN was not measured: nothing here runs modules of the key dnnl_json."
+        )
         return
-    np.testing.assert_allclose(models[0].get_output(0).numpy(), models[1].get_output(0).numpy(), rtol=1e-3)
+    np.testing.assert_allclose(
+        models[0].get_output(0).numpy(), models[1].get_output(0).numpy(), rtol=1e-3
+    )
     ours, plain = (model.run for model in models)
     pairs = ((wall_seconds(ours), wall_seconds(plain)) for _ in range(10 * bench.scale.rounds))
-    section.rows.append(row_of_pairs("a convolutional network, layers in oneDNN", "plain C kernels", "wall", pairs))
+    section.rows.append(
+        row_of_pairs("a convolutional network, layers in oneDNN", "plain C kernels", "wall", pairs)
+    )

@@ -22,7 +22,8 @@ TVM = "Apache TVM, export_library"
 INTERMEDIATE = ("binary.o", "objcopied.o", "embed.o", "text.o", "text.c", "stub.so")
 LARGEST_OF_TVM = 256  # MiB; it holds several copies
 
-# Scripts of the shell: $1 is the object of a kernel, $2 the payload, $3 the library to write, $CC the compiler.
+# Scripts of the shell: $1 is the object of a kernel, $2 the payload, $3 the library to write, $CC
+# the compiler.
 INCBIN = r"""
 printf '.section .rodata\n.globl blob\n.balign 64\nblob: .incbin "%s"\n.section .note.GNU-stack\n' "$2" > incbin.s
 $CC -shared -o "$3" "$1" incbin.s
@@ -86,14 +87,40 @@ def peers(bench: Bench) -> tuple[list[Peer], list[str]]:
         (Peer(".incbin", INCBIN), "as"),
         (Peer("objcopy --add-section", OBJCOPY), "objcopy"),
         (Peer("ld -r -b binary", LD), "ld"),
-        (Peer("LIEF, add a section", LIEF.replace("{python}", python), 64, "some ten bytes of memory a byte"), None),
-        (Peer("clang, #embed", EMBED.replace("{clang}", clang or ""), 64, "some twelve bytes of memory a byte"), clang),
-        (Peer("bytes as C text, cc", TEXT.replace("{python}", python), 1, "150 MB of memory and 1.3 s a MiB"), None),
+        (
+            Peer(
+                "LIEF, add a section",
+                LIEF.replace("{python}", python),
+                64,
+                "some ten bytes of memory a byte",
+            ),
+            None,
+        ),
+        (
+            Peer(
+                "clang, #embed",
+                EMBED.replace("{clang}", clang or ""),
+                64,
+                "some twelve bytes of memory a byte",
+            ),
+            clang,
+        ),
+        (
+            Peer(
+                "bytes as C text, cc",
+                TEXT.replace("{python}", python),
+                1,
+                "150 MB of memory and 1.3 s a MiB",
+            ),
+            None,
+        ),
     ]
     found, missing = [], []
     for peer, tool in wanted:
         if peer.name.startswith("clang") and not clang:
-            missing.append("clang #embed was not measured: no clang here knows it (19 and later do).")
+            missing.append(
+                "clang #embed was not measured: no clang here knows it (19 and later do)."
+            )
         elif tool and not shutil.which(tool):
             missing.append(f"{peer.name} was not measured: there is no {tool}.")
         else:
@@ -106,7 +133,10 @@ def _clang_with_embed(bench: Bench) -> str | None:
     source.write_text('const unsigned char x[] = {\n#embed "embed_check.c"\n};\n')
     for name in ("clang", *(f"clang-{version}" for version in range(25, 18, -1))):
         words = [name, "-std=c23", "-fsyntax-only", "-Werror", str(source)]
-        if shutil.which(name) and not subprocess.run(words, capture_output=True, check=False).returncode:
+        if (
+            shutil.which(name)
+            and not subprocess.run(words, capture_output=True, check=False).returncode
+        ):
             return name
     return None
 
@@ -118,15 +148,23 @@ def run(bench: Bench) -> Section:
     with tvm_worker(bench, section.notes) as worker:
         for mib in bench.scale.peers:
             if not bench.room_for(4 * mib * MIB):
-                section.notes.append(f"{mib} MiB was not packed: there is no room for four of that in the folder.")
+                section.notes.append(
+                    f"{mib} MiB was not packed: there is no room for four of that in the folder."
+                )
                 continue
-            section.rows += _rows(bench, [p for p in found if p.largest >= mib], worker, mib, section.notes)
+            section.rows += _rows(
+                bench, [p for p in found if p.largest >= mib], worker, mib, section.notes
+            )
     limited = [peer for peer in found if peer.largest < max(bench.scale.peers)]
-    section.notes += [f"{peer.name}: up to {peer.largest} MiB; it takes {peer.takes}." for peer in limited]
+    section.notes += [
+        f"{peer.name}: up to {peer.largest} MiB; it takes {peer.takes}." for peer in limited
+    ]
     return section
 
 
-def _rows(bench: Bench, found: list[Peer], worker: Worker | None, mib: int, notes: list[str]) -> list[Row]:
+def _rows(
+    bench: Bench, found: list[Peer], worker: Worker | None, mib: int, notes: list[str]
+) -> list[Row]:
     payload, output = inputs.payload_file(bench, mib), bench.path("out.so")
     kernel = inputs.kernel_object(bench)
     compiler = os.environ.get("CC", "cc")
@@ -136,7 +174,16 @@ def _rows(bench: Bench, found: list[Peer], worker: Worker | None, mib: int, note
     }
 
     def script(peer: Peer) -> Callable[[], Sample]:
-        words: list[str | Path] = ["sh", "-e", "-c", peer.script, peer.name, kernel, payload, output]
+        words: list[str | Path] = [
+            "sh",
+            "-e",
+            "-c",
+            peer.script,
+            peer.name,
+            kernel,
+            payload,
+            output,
+        ]
         return lambda: command(bench, words, CC=compiler)
 
     cases.update((peer.name, script(peer)) for peer in found)

@@ -39,10 +39,14 @@ def wall_seconds(action: Callable[[], object]) -> float:
 
 
 def first_output(bench: Bench) -> Iterator[tuple[float, float]]:
-    """From the path of a packed model (the digits) to its first output: open, make an executor, set, run, get."""
+    """From the path of a packed model (the digits) to its first output: open, make an executor,
+    set, run, get."""
     path = bench.path("digits.so")
     manifest = ROOT / "examples/digits/digits.toml"
-    subprocess.run([sys.executable, "-m", "mblob.cli.main", "build", str(manifest), "-o", str(path)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "mblob.cli.main", "build", str(manifest), "-o", str(path)],
+        check=True,
+    )
     image = np.load(ROOT / "examples/digits/test_images.npy")[:1]
     digit = np.empty(1, np.int32)
     unload = ctypes.CDLL(None).dlclose

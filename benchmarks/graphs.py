@@ -1,4 +1,5 @@
-"""Graphs that are measured: what an executor adds to its kernels, and what running branches side by side saves."""
+"""Graphs that are measured: what an executor adds to its kernels, and what running branches side by
+side saves."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def operator(name: str, function: str, source: int) -> dict[str, Any]:
     return {"op": "tvm_op", "name": name, "attrs": attributes, "inputs": [[source, 0, 0]]}
 
 
-def graph(sources: list[int], function: str, storages: list[int], heads: list[int]) -> dict[str, Any]:
+def graph(
+    sources: list[int], function: str, storages: list[int], heads: list[int]
+) -> dict[str, Any]:
     """float32[1] everywhere; node 0 is the input, node i + 1 is `function` of node sources[i]."""
     nodes: list[dict[str, Any]] = [{"op": "null", "name": "x", "inputs": []}]
     nodes += [operator(f"n{i}", function, source) for i, source in enumerate(sources, 1)]
@@ -89,7 +92,9 @@ def chain(folder: Path, pairs: int, loops: int) -> Iterator[tuple[float, float]]
     """CPU seconds of one node of a chain, and of its kernel called in a loop of C."""
     kernels = library(folder)
     storages = [0, *(1 + i % 2 for i in range(NODES))]
-    model = mblob.graph_executor.create(graph(list(range(NODES)), "tiny", storages, [NODES]), kernels)
+    model = mblob.graph_executor.create(
+        graph(list(range(NODES)), "tiny", storages, [NODES]), kernels
+    )
     model.set_input("x", np.zeros(1, "f"))
     x, y, loop = np.zeros(1, "f"), np.zeros(1, "f"), kernels["loop"]
     model.run()

@@ -19,8 +19,8 @@ _runs = itertools.count()
 
 
 def interpreter(bench: Bench) -> tuple[Path, dict[str, str]]:
-    """A Python, and the environment in which it has mblob as if it were installed: a development install pays for a
-    search at each start, an interpreter full of other packages for those."""
+    """A Python, and the environment in which it has mblob as if it were installed: a development
+    install pays for a search at each start, an interpreter full of other packages for those."""
     folder = bench.path("python")
     if not folder.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
@@ -59,7 +59,15 @@ def kernel_object(bench: Bench) -> Path:
     if not path.exists():
         source = bench.path("kernel_object.c")
         source.write_text(KERNEL)
-        command = [*os.environ.get("CC", "cc").split(), "-O2", "-fPIC", "-c", str(source), "-o", str(path)]
+        command = [
+            *os.environ.get("CC", "cc").split(),
+            "-O2",
+            "-fPIC",
+            "-c",
+            str(source),
+            "-o",
+            str(path),
+        ]
         subprocess.run(command, check=True)
     return path
 

@@ -1,4 +1,5 @@
-"""What a call of a dnnl_json module costs beside oneDNN itself: a dense layer, against the same in C."""
+"""What a call of a dnnl_json module costs beside oneDNN itself: a dense layer, against the same in
+C."""
 
 from __future__ import annotations
 
@@ -106,12 +107,22 @@ def _library(folder: Path) -> mblob.Module:
             "op": "kernel",
             "name": "nn.dense",
             "inputs": [[0, 0, 0], [1, 0, 0]],
-            "attrs": attributes(shape=[[[ROWS, UNITS]]], num_inputs="2", num_outputs="1", units=[[str(UNITS)]]),
+            "attrs": attributes(
+                shape=[[[ROWS, UNITS]]], num_inputs="2", num_outputs="1", units=[[str(UNITS)]]
+            ),
         },
     ]
-    graph = {"symbol": "net", "nodes": nodes, "arg_nodes": [0, 1], "heads": [[2, 0, 0]], "node_row_ptr": [0, 1, 2, 3]}
+    graph = {
+        "symbol": "net",
+        "nodes": nodes,
+        "arg_nodes": [0, 1],
+        "heads": [[2, 0, 0]],
+        "node_row_ptr": [0, 1, 2, 3],
+    }
     path = folder / "onednn.so"
-    mblob.json_module("dnnl_json", "net", json.dumps(graph), ["net_const_0"]).export_library(str(path))
+    mblob.json_module("dnnl_json", "net", json.dumps(graph), ["net_const_0"]).export_library(
+        str(path)
+    )
     return mblob.load_module(path)
 
 
@@ -133,7 +144,8 @@ def _yardstick(folder: Path) -> ctypes.CDLL | None:
 
 
 def dense(folder: Path, pairs: int, loops: int) -> Iterator[tuple[float, float]]:
-    """Wall seconds of a call, from Python with numpy arrays, and of the same primitive in a C loop."""
+    """Wall seconds of a call, from Python with numpy arrays, and of the same primitive in a C
+    loop."""
     x, weights = np.ones((ROWS, FEATURES), "float32"), np.ones((UNITS, FEATURES), "float32")
     y, other = np.empty((ROWS, UNITS), "float32"), np.empty((ROWS, UNITS), "float32")
     lib, bare = _library(folder), _yardstick(folder)

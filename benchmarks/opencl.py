@@ -1,4 +1,5 @@
-"""What mblob adds to the launch of an OpenCL kernel: C programs on both sides, in one process, by turns."""
+"""What mblob adds to the launch of an OpenCL kernel: C programs on both sides, in one process, by
+turns."""
 
 from __future__ import annotations
 

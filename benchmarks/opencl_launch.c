@@ -1,7 +1,9 @@
-/* What a launch of an OpenCL kernel costs, through mblob and through the vendor's interface alone, by turns.
+/* What a launch of an OpenCL kernel costs, through mblob and through the vendor's interface
+ * alone, by turns.
  *     opencl_launch LIBRARY ROUNDS LAUNCHES
- * LIBRARY has the kernel `add` below under the key opencl. Prints a line "mblob plain" of seconds per launch for each round; a launch
- * sets all arguments, and each side waits once, at the end of its LAUNCHES. */
+ * LIBRARY has the kernel `add` below under the key opencl. Prints a line "mblob plain" of
+ * seconds per launch for each round; a launch sets all arguments, and each side waits once, at
+ * the end of its LAUNCHES. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mblob.h>
@@ -12,11 +14,13 @@
 #include "../csrc/plugins/opencl/cl_api.h"
 
 #define CHECK(condition) \
-  if (!(condition)) return fprintf(stderr, "%s\n  last error: %s\n", #condition, mblob_last_error()), 1
+  if (!(condition))      \
+  return fprintf(stderr, "%s\n  last error: %s\n", #condition, mblob_last_error()), 1
 
 enum { FLOATS = 64 };
-static const char source[] = "__kernel void add(__global float *a, __global float *b, __global float *c) {"
-                             "  int i = get_global_id(0); c[i] = a[i] + b[i]; }";
+static const char source[] =
+    "__kernel void add(__global float *a, __global float *b, __global float *c) {"
+    "  int i = get_global_id(0); c[i] = a[i] + b[i]; }";
 
 static double now(void) {
   struct timespec t;
@@ -24,7 +28,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- the vendor's interface -------------------------------------------------------------------- */
+/* ---- the vendor's interface ------------------------------------------------------------------ */
 
 static struct {
 #define MEMBER(result, name, parameters) result(*name) parameters;
@@ -43,7 +47,9 @@ static int prepare_plain(void) {
   if (!library) return 1;
 #define FIND(result, name, parameters) *(void **)&cl.name = dlsym(library, #name);
   MB_CL_FUNCTIONS(FIND)
-  if (cl.clGetPlatformIDs(1, &platform, NULL) || cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL)) return 1;
+  if (cl.clGetPlatformIDs(1, &platform, NULL) ||
+      cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL))
+    return 1;
   cl_context context = cl.clCreateContext(NULL, 1, &device, NULL, NULL, &code);
   cl_program program = code ? NULL : cl.clCreateProgramWithSource(context, 1, &text, NULL, &code);
   if (code || cl.clBuildProgram(program, 1, &device, "", NULL, NULL)) return 1;
@@ -64,16 +70,18 @@ static int run_plain(long launches) {
   return cl.clFinish(queue) != 0;
 }
 
-/* ---- mblob ------------------------------------------------------------------------------------- */
+/* ---- mblob ----------------------------------------------------------------------------------- */
 
 static mblob_function *function;
 static TVMValue args[5];
-static const int codes[5] = {kTVMOpaqueHandle, kTVMOpaqueHandle, kTVMOpaqueHandle, kTVMArgInt, kTVMArgInt};
+static const int codes[5] = {kTVMOpaqueHandle, kTVMOpaqueHandle, kTVMOpaqueHandle, kTVMArgInt,
+                             kTVMArgInt};
 
 static int prepare_mblob(const char *path) {
   mblob_module *module;
   const int64_t shape[1] = {FLOATS};
-  if (mblob_open(path, NULL, &module) || mblob_module_function(module, "add", 1, &function)) return 1;
+  if (mblob_open(path, NULL, &module) || mblob_module_function(module, "add", 1, &function))
+    return 1;
   for (int i = 0; i < 3; i++) {
     DLTensor *tensor;
     if (TVMArrayAlloc(shape, 1, kDLFloat, 32, 1, kDLOpenCL, 0, &tensor)) return 1;

@@ -1,7 +1,8 @@
 /* What opening libraries costs in C.
  *     opening ENTRIES FILE...
- * Opens each FILE in turn and lists its imports, then lets it go. Prints a line for each: seconds, page faults, reads of the disk,
- * and the bytes of memory that were added. ENTRIES: how many the last must have; the others may have none. */
+ * Opens each FILE in turn and lists its imports, then lets it go. Prints a line for each:
+ * seconds, page faults, reads of the disk, and the bytes of memory that were added. ENTRIES: how
+ * many the last must have; the others may have none. */
 #define _GNU_SOURCE
 #include <mblob.h>
 #include <stdio.h>
@@ -51,11 +52,13 @@ int main(int argc, char **argv) {
     }
     const double seconds = now() - start;
     const struct rusage after = used();
-    const long minor = after.ru_minflt - before.ru_minflt, major = after.ru_majflt - before.ru_majflt;
+    const long minor = after.ru_minflt - before.ru_minflt,
+               major = after.ru_majflt - before.ru_majflt;
     const long reads = after.ru_inblock - before.ru_inblock;
     printf("%.9f %ld %ld %ld\n", seconds, minor + major, reads, resident() - memory);
     mblob_module_release(lib);
   }
-  if (entries != strtoul(argv[1], NULL, 10)) return fprintf(stderr, "expected %s entries, found %zu\n", argv[1], entries), 1;
+  if (entries != strtoul(argv[1], NULL, 10))
+    return fprintf(stderr, "expected %s entries, found %zu\n", argv[1], entries), 1;
   return 0;
 }

@@ -1,4 +1,5 @@
-"""Opening libraries and listing what is in them: from C and from Python, warm and cold, beside Apache TVM."""
+"""Opening libraries and listing what is in them: from C and from Python, warm and cold, beside
+Apache TVM."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def run(bench: Bench) -> list[Section]:
         found += [_from_python(bench, how, empty, large, size, mib) for how in ("load", "look")]
         section.rows += found
         if mib == bench.scale.opened[-1]:
-            section.targets += [t for row, limit in zip(found, (0.1, 0.25, 0.25)) for t in _targets(row, mib, limit)]
+            section.targets += [
+                t for row, limit in zip(found, (0.1, 0.25, 0.25)) for t in _targets(row, mib, limit)
+            ]
     _many(bench, section, empty)
     return [section, _beside(bench)]
 
@@ -48,9 +51,27 @@ def _holes(bench: Bench, name: str, count: int, size: int) -> Path:
 def _targets(row: Row, mib: int, limit: float) -> list[Target]:
     what = f"{row.series}, {mib / 1024:g} GiB"
     return [
-        Target(f"{what}: wall over {EMPTY}", limit, thousand(row.over("wall")), "ms", "more is read, or done."),
-        Target(f"{what}: page faults over {EMPTY}", 30, row.over("faults"), "faults", "more pages are read."),
-        Target(f"{what}: memory over {EMPTY}", 1, in_mib(row.over("peak")), "MiB", "more is read or kept."),
+        Target(
+            f"{what}: wall over {EMPTY}",
+            limit,
+            thousand(row.over("wall")),
+            "ms",
+            "more is read, or done.",
+        ),
+        Target(
+            f"{what}: page faults over {EMPTY}",
+            30,
+            row.over("faults"),
+            "faults",
+            "more pages are read.",
+        ),
+        Target(
+            f"{what}: memory over {EMPTY}",
+            1,
+            in_mib(row.over("peak")),
+            "MiB",
+            "more is read or kept.",
+        ),
     ]
 
 
@@ -68,12 +89,23 @@ def _lines(bench: Bench, entries: int, files: list[Path]) -> list[tuple[Sample, 
     return found
 
 
-def _from_c(bench: Bench, empty: Path, large: Path, entries: int, mib: int, series: str = "C: mblob_open, list") -> Row:
+def _from_c(
+    bench: Bench,
+    empty: Path,
+    large: Path,
+    entries: int,
+    mib: int,
+    series: str = "C: mblob_open, list",
+) -> Row:
     """Time and faults of later openings, memory of the first ones."""
-    lines = [s for s, _ in _lines(bench, entries, [empty, large] * (10 * bench.scale.rounds + 1))][2:]
+    lines = [s for s, _ in _lines(bench, entries, [empty, large] * (10 * bench.scale.rounds + 1))][
+        2:
+    ]
     files = ((0, empty), (entries, large))
     first = [_lines(bench, count, [empty, path])[1][0].peak for count, path in files]
-    theirs, ours = ([Sample(s.wall, None, peak, s.faults) for s in lines[k::2]] for k, peak in enumerate(first))
+    theirs, ours = (
+        [Sample(s.wall, None, peak, s.faults) for s in lines[k::2]] for k, peak in enumerate(first)
+    )
     return Row(series, mib, EMPTY, ours, theirs)
 
 
@@ -90,9 +122,16 @@ def _from_python(bench: Bench, how: str, empty: Path, large: Path, size: int, mi
         cases = {p.name: (lambda p=p: worker.sample(how, **arguments(p))) for p in (empty, large)}
         found = alternate(cases, 20 * bench.scale.rounds)
     theirs, ours = (
-        [Sample(s.wall, s.cpu, peak, s.faults) for s in samples] for samples, peak in zip(found.values(), first)
+        [Sample(s.wall, s.cpu, peak, s.faults) for s in samples]
+        for samples, peak in zip(found.values(), first)
     )
-    return Row({"load": "Python: load_module, list", "look": "Python: mblob.open, list"}[how], mib, EMPTY, ours, theirs)
+    return Row(
+        {"load": "Python: load_module, list", "look": "Python: mblob.open, list"}[how],
+        mib,
+        EMPTY,
+        ours,
+        theirs,
+    )
 
 
 def _many(bench: Bench, section: Section, empty: Path) -> None:
@@ -135,7 +174,9 @@ def _beside(bench: Bench) -> Section:
     with tvm_worker(bench, section.notes) as tvm, Worker("mblob") as ours:
         for mib in bench.scale.loads:
             if not bench.room_for(4 * mib * MIB):
-                section.notes.append(f"{mib} MiB was not opened: there is no room for four of that in the folder.")
+                section.notes.append(
+                    f"{mib} MiB was not opened: there is no room for four of that in the folder."
+                )
                 continue
             bench.say(f"opening {mib} MiB beside others")
             section.rows += _rows_beside(bench, ours, tvm, mib)
@@ -155,4 +196,6 @@ def _rows_beside(bench: Bench, ours: Worker, tvm: Worker | None, mib: int) -> li
     found = alternate(cases, bench.scale.rounds)
     for path in (payload, library, theirs):
         path.unlink(missing_ok=True)
-    return [Row(name, mib, "dlopen", found[name], found["dlopen"]) for name in cases if name != "dlopen"]
+    return [
+        Row(name, mib, "dlopen", found[name], found["dlopen"]) for name in cases if name != "dlopen"
+    ]

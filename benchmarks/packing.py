@@ -32,7 +32,9 @@ def run(bench: Bench) -> Section:
     with Worker("mblob") as worker:
         for mib in bench.scale.pack:
             if not bench.room_for(2 * mib * MIB + mib * MIB // 8):
-                section.notes.append(f"{mib} MiB was not packed: there is no room for two of that in the folder.")
+                section.notes.append(
+                    f"{mib} MiB was not packed: there is no room for two of that in the folder."
+                )
                 continue
             bench.say(f"packing {mib} MiB, {bench.rounds(mib)} rounds")
             section.rows += _rows(bench, worker, mib)
@@ -56,7 +58,8 @@ def copy(bench: Bench, payload: Path, output: Path) -> Sample:
 
 
 def copy_beside(bench: Bench, payload: Path, output: Path) -> Sample:
-    """The yardstick while a compiler is at work: wall time until both have ended, and CPU of both."""
+    """The yardstick while a compiler is at work: wall time until both have ended, and CPU of
+    both."""
     source, made = inputs.new_kernel(bench), bench.path("beside.so")
     compile_it = f"{os.environ.get('CC', 'cc')} -O2 -fPIC -shared -o '{made}' '{source}'"
     return command(bench, ["sh", "-c", f"{compile_it} & cp '{payload}' '{output}' && wait $!"])
@@ -64,7 +67,12 @@ def copy_beside(bench: Bench, payload: Path, output: Path) -> Sample:
 
 def export(bench: Bench, worker: Worker, payload: Path, output: Path) -> Sample:
     """Inside a process that has packed before."""
-    given = {"object_file": inputs.kernel_object(bench), "payload": payload, "output": output, "digest": "none"}
+    given = {
+        "object_file": inputs.kernel_object(bench),
+        "payload": payload,
+        "output": output,
+        "digest": "none",
+    }
     return worker.sample("export", **given)
 
 
@@ -106,9 +114,13 @@ def _targets(rows: list[Row]) -> list[Target]:
     for size in sorted({r.size for r in rows if r.size and r.size >= 64}):
         row = by_name[INSIDE, size]
         what = f"pack {size} MiB in a process, no digest"
-        targets.append(Target(f"{what}, CPU over `cp`", 1.1, row.ratio("cpu"), "x", why(size, False)))
+        targets.append(
+            Target(f"{what}, CPU over `cp`", 1.1, row.ratio("cpu"), "x", why(size, False))
+        )
         added = max(s.peak or 0 for s in row.ours)
-        targets.append(Target(f"{what}, memory added", 20, in_mib(added), "MiB", "buffers are held too long."))
+        targets.append(
+            Target(f"{what}, memory added", 20, in_mib(added), "MiB", "buffers are held too long.")
+        )
     for size in (3072, 5120):
         row = by_name.get((PLAIN, size))
         targets.append(Target(f"pack {size // 1024} GiB, `{PLAIN}`, wall over `cp`", 1.1, row and row.ratio("wall"),

@@ -12,8 +12,8 @@ FOLDER = Path(__file__).resolve().parent.parent / "build" / f"tvm-{VERSION}"
 
 
 def python(install: bool) -> Path | str:
-    """A Python that imports TVM: $TVM_PYTHON, or that of a virtual environment in build/, made if `install`; else why
-    there is none."""
+    """A Python that imports TVM: $TVM_PYTHON, or that of a virtual environment in build/, made if
+    `install`; else why there is none."""
     given = os.environ.get("TVM_PYTHON")
     if given:
         return Path(given) if _works(Path(given)) else f"$TVM_PYTHON, {given}, has none that works"
@@ -24,7 +24,16 @@ def python(install: bool) -> Path | str:
         return f"{FOLDER.relative_to(FOLDER.parents[1])} is not there, a full run makes it"
     for words in (
         [sys.executable, "-m", "venv", "--clear", str(FOLDER)],
-        [str(found), "-m", "pip", "-qq", "--disable-pip-version-check", "install", f"apache-tvm=={VERSION}", "numpy"],
+        [
+            str(found),
+            "-m",
+            "pip",
+            "-qq",
+            "--disable-pip-version-check",
+            "install",
+            f"apache-tvm=={VERSION}",
+            "numpy",
+        ],
     ):
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:

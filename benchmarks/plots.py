@@ -28,16 +28,28 @@ def pictures(sections: Sequence[Section]) -> list[Picture]:
     opening = by_title.get("Opening, beside others", [])
     wanted = [
         Picture("pack-time.svg", "Packing: CPU time against size", "s", lines(packing, "cpu", 1)),
-        Picture("pack-memory.svg", "Packing: peak memory against size", "MiB", lines(packing, "peak", MIB)),
-        Picture("open-time.svg", "Opening: wall time against size", "ms", lines(opening, "wall", 1e-3)),
-        Picture("open-memory.svg", "Opening: memory added against size", "MiB", lines(opening, "peak", MIB)),
+        Picture(
+            "pack-memory.svg",
+            "Packing: peak memory against size",
+            "MiB",
+            lines(packing, "peak", MIB),
+        ),
+        Picture(
+            "open-time.svg", "Opening: wall time against size", "ms", lines(opening, "wall", 1e-3)
+        ),
+        Picture(
+            "open-memory.svg",
+            "Opening: memory added against size",
+            "MiB",
+            lines(opening, "peak", MIB),
+        ),
     ]
     return [p for p in wanted if p.lines]
 
 
 def lines(rows: Sequence[Row], quantity: str, unit: float) -> dict[str, list[Point]]:
-    """What can be drawn of a quantity: the rows' own, and their yardsticks' (once, not "cp, once more"). The first
-    sample of a size counts."""
+    """What can be drawn of a quantity: the rows' own, and their yardsticks' (once, not "cp, once
+    more"). The first sample of a size counts."""
     found: dict[str, dict[int, float]] = {}
     for row in rows:
         if row.series.startswith(f"{row.yardstick},"):
@@ -61,7 +73,11 @@ def draw(picture: Picture, path: Path) -> None:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "mblob"}):
         figure = Figure(figsize=(9, 4.8), layout="constrained")
         axes = figure.add_subplot(
-            title=picture.title, xlabel="MiB of payload", ylabel=picture.unit, xscale="log", yscale="log"
+            title=picture.title,
+            xlabel="MiB of payload",
+            ylabel=picture.unit,
+            xscale="log",
+            yscale="log",
         )
         axes.set_xscale("log", base=4)
         for name, line in picture.lines.items():

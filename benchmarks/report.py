@@ -80,9 +80,21 @@ def rows_table(rows: Sequence[Row]) -> list[str]:
         values = [cells[c.title][i] for c in columns]
         texts = ["" if v is None else c.text(v) for c, v in zip(columns, values)]
         size = [] if not sized else ["" if row.size is None else str(row.size)]
-        lines.append([*size, row.series, *texts[:split], row.yardstick, *texts[split:], str(row.pairs)])
+        lines.append(
+            [*size, row.series, *texts[:split], row.yardstick, *texts[split:], str(row.pairs)]
+        )
     titles = [c.title for c in columns]
-    return table([*(["MiB"] if sized else []), "what", *titles[:split], "yardstick", *titles[split:], "pairs"], lines)
+    return table(
+        [
+            *(["MiB"] if sized else []),
+            "what",
+            *titles[:split],
+            "yardstick",
+            *titles[split:],
+            "pairs",
+        ],
+        lines,
+    )
 
 
 def figure(value: float, unit: str) -> str:
@@ -95,11 +107,16 @@ def _found(target: Target) -> str:
 
 
 def targets_table(sections: Sequence[Section]) -> list[str]:
-    """Each target, its figure and its verdict; then what there is to say about those that are not met."""
+    """Each target, its figure and its verdict; then what there is to say about those that are not
+    met."""
     targets = [t for section in sections for t in section.targets]
     lines = [[t.text, figure(t.limit, t.unit), _found(t), t.verdict] for t in targets]
     met = sum(t.verdict == "met" for t in targets)
-    text = [f"{met} of {len(targets)} targets are met.", "", *table(["target", "at most", "measured", ""], lines)]
+    text = [
+        f"{met} of {len(targets)} targets are met.",
+        "",
+        *table(["target", "at most", "measured", ""], lines),
+    ]
     missed = [
         f"* {t.text}: {_found(t)}, {t.why} {section.business}"
         for section in sections
@@ -113,7 +130,9 @@ def machine() -> str:
     """The machine, and what of the software matters."""
     model = ""
     with open("/proc/cpuinfo") as file:  # noqa: PTH123
-        model = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
+        model = next(
+            (line.partition(":")[2].strip() for line in file if line.startswith("model name")), ""
+        )
     packages = ", ".join(f"{name} {_version(name)}" for name in ("numpy", "lief"))
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     return (
@@ -129,7 +148,9 @@ def _version(name: str) -> str:
         return "absent"
 
 
-def report(sections: Sequence[Section], command: str, where: str, pictures: Sequence[tuple[str, str]]) -> str:
+def report(
+    sections: Sequence[Section], command: str, where: str, pictures: Sequence[tuple[str, str]]
+) -> str:
     """All of RESULTS.md.
 
     Args:

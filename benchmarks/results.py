@@ -1,4 +1,5 @@
-"""What a measurement gives: samples, rows that compare them with a yardstick, targets and whether they are met."""
+"""What a measurement gives: samples, rows that compare them with a yardstick, targets and whether
+they are met."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ class Sample:
 
     Attributes:
         wall, cpu: seconds. CPU is user and system time, of a command with all its children.
-        peak: bytes of memory: of a command those of its largest process, inside a process what was added at most.
+        peak: bytes of memory: of a command those of its largest process, inside a process what was
+            added at most.
         faults: page faults, minor and major.
     """
 
@@ -38,7 +40,9 @@ def medians(samples: Sequence[Sample]) -> Sample:
     return Sample(**found)
 
 
-def _paired(what: str, ours: Sequence[Sample], theirs: Sequence[Sample], difference: bool) -> float | None:
+def _paired(
+    what: str, ours: Sequence[Sample], theirs: Sequence[Sample], difference: bool
+) -> float | None:
     pairs = [(getattr(a, what), getattr(b, what)) for a, b in zip(ours, theirs)]
     if not pairs or any(a is None or b is None or (not difference and b <= 0) for a, b in pairs):
         return None
@@ -67,7 +71,8 @@ class Row:
         return min(len(self.ours), len(self.theirs))
 
     def ratio(self, what: str) -> float | None:
-        """Median of the pairs' ratios of a quantity ("wall", "cpu"); None if it was not measured."""
+        """Median of the pairs' ratios of a quantity ("wall", "cpu"); None if it was not
+        measured."""
         return _paired(what, self.ours, self.theirs, difference=False)
 
     def over(self, what: str) -> float | None:
@@ -117,7 +122,9 @@ class Section:
     business: str = ""
 
 
-def row_of_pairs(series: str, yardstick: str, clock: str, pairs: Iterable[tuple[float, float]]) -> Row:
+def row_of_pairs(
+    series: str, yardstick: str, clock: str, pairs: Iterable[tuple[float, float]]
+) -> Row:
     """A row of (seconds measured, seconds of the yardstick), both of one clock, "wall" or "cpu"."""
     found = list(pairs)
     ours, theirs = ([Sample(**{clock: pair[i]}) for pair in found] for i in (0, 1))

@@ -1,8 +1,8 @@
 /* What a command costs, all processes that it waits for included.
  *     runner REPORT COMMAND ARGUMENT...
- * Writes "wall cpu peak" to the file REPORT: seconds, seconds (user and system), and the KiB of the largest single process. A small
- * program does the fork, because a process begins with the peak of the one that it was forked from. Exits as the command does, which ends
- * when this does. */
+ * Writes "wall cpu peak" to the file REPORT: seconds, seconds (user and system), and the KiB of
+ * the largest single process. A small program does the fork, because a process begins with the
+ * peak of the one that it was forked from. Exits as the command does, which ends when this does. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -36,7 +36,8 @@ int main(int argc, char **argv) {
   const double wall = now() - start;
   FILE *report = fopen(argv[1], "w");
   if (!report) return perror(argv[1]), 2;
-  fprintf(report, "%.9f %.6f %ld\n", wall, seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss);
+  fprintf(report, "%.9f %.6f %ld\n", wall, seconds(usage.ru_utime) + seconds(usage.ru_stime),
+          usage.ru_maxrss);
   if (fclose(report)) return perror(argv[1]), 2;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

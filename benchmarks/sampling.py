@@ -28,8 +28,8 @@ class Scale:
     """How much is measured.
 
     Attributes:
-        pack, peers, loads, opened: MiB of the payloads that are packed, embedded by others too, loaded by others too,
-            opened (the last are holes).
+        pack, peers, loads, opened: MiB of the payloads that are packed, embedded by others too,
+            loaded by others too, opened (the last are holes).
         entries: of the library that has many.
         rounds: of each comparison, at most.
         loops: calls that are measured as one.
@@ -90,7 +90,15 @@ def compiled(bench: Bench, source: Path, *options: str) -> Path:
     """A program or library of one C file, built once."""
     target = bench.path(source.stem)
     if not target.exists():
-        command = [*os.environ.get("CC", "cc").split(), "-std=gnu11", "-O2", str(source), "-o", str(target), *options]
+        command = [
+            *os.environ.get("CC", "cc").split(),
+            "-std=gnu11",
+            "-O2",
+            str(source),
+            "-o",
+            str(target),
+            *options,
+        ]
         subprocess.run(command, check=True)
     return target
 
@@ -167,11 +175,15 @@ def tvm_worker(bench: Bench, notes: list[str]) -> Iterator[Worker | None]:
 
 
 def alternate(
-    cases: dict[str, Callable[[], Sample]], rounds: int, before: Callable[[], None] = lambda: None, runs: int = 1
+    cases: dict[str, Callable[[], Sample]],
+    rounds: int,
+    before: Callable[[], None] = lambda: None,
+    runs: int = 1,
 ) -> dict[str, list[Sample]]:
     """Samples of all cases, which take turns; the first turn of each does not count.
 
-    Each round begins with another one: what a case leaves in memory makes the next one faster or slower.
+    Each round begins with another one: what a case leaves in memory makes the next one faster or
+    slower.
 
     Args:
         before: what is done before each run, and not measured.

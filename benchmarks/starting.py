@@ -1,4 +1,5 @@
-"""From the start of a process to the first result of a kernel, beside an interpreter that does nothing."""
+"""From the start of a process to the first result of a kernel, beside an interpreter that does
+nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def run(bench: Bench) -> Section:
     section.rows += _rows(bench, python, named, environment)
     theirs = bench.path("calls_tvm.so")
     if isinstance(bench.tvm, Path) and theirs.exists():
-        section.rows += _rows(bench, bench.tvm, {"Apache TVM, first result": TVM.format(path=str(theirs))}, {})
+        section.rows += _rows(
+            bench, bench.tvm, {"Apache TVM, first result": TVM.format(path=str(theirs))}, {}
+        )
     row = section.rows[0]
     bare = 1e3 * (medians(row.theirs).wall or 0)
     why = f"what is added grows with `{BARE}`, which took {bare:.1f} ms itself, {SET_AT} ms where the target was set."
@@ -55,10 +58,13 @@ def run(bench: Bench) -> Section:
     return section
 
 
-def _rows(bench: Bench, python: Path, programs: dict[str, str], environment: dict[str, str]) -> list[Row]:
+def _rows(
+    bench: Bench, python: Path, programs: dict[str, str], environment: dict[str, str]
+) -> list[Row]:
     texts = {BARE: "pass", **programs}
     cases = {
-        name: (lambda text=text: command(bench, [python, "-c", text], **environment)) for name, text in texts.items()
+        name: (lambda text=text: command(bench, [python, "-c", text], **environment))
+        for name, text in texts.items()
     }
     found = alternate(cases, 3 * bench.scale.rounds)
     return [Row(name, None, BARE, found[name], found[BARE]) for name in programs]

@@ -1,7 +1,9 @@
-"""The part of a worker that is the same in each: it measures actions inside one Python process, as it is asked to.
+"""The part of a worker that is the same in each: it measures actions inside one Python process, as
+it is asked to.
 
-A worker reads requests from stdin, a line of JSON each: {"do": name, ...arguments}, and answers on stdout, a line of
-JSON each: what the action named so gives. Standard library only, since workers run in environments of others too.
+A worker reads requests from stdin, a line of JSON each: {"do": name, ...arguments}, and answers on
+stdout, a line of JSON each: what the action named so gives. Standard library only, since workers
+run in environments of others too.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ def faults() -> int:
 
 
 def sampled(action: Callable[[], object], with_faults: bool = False) -> dict[str, float]:
-    """Wall and CPU seconds of an action, without those of processes it starts, the bytes that it added at most, and its
-    page faults if asked for. What it returns is kept until all is measured."""
+    """Wall and CPU seconds of an action, without those of processes it starts, the bytes that it
+    added at most, and its page faults if asked for. What it returns is kept until all is
+    measured."""
     reset_peak()
     before_memory, before_faults = resident(), faults()
     start, start_cpu = time.perf_counter(), time.process_time()

@@ -56,7 +56,8 @@ def dlopen(path: str) -> dict[str, float]:
 
 
 def prepare(path: str) -> None:
-    """Make the loops of calls; the library at `path` has `add4`, which takes three arrays of 4 floats."""
+    """Make the loops of calls; the library at `path` has `add4`, which takes three arrays of 4
+    floats."""
     import numpy as np
 
     function = mblob.load_module(path)["add4"]

@@ -34,7 +34,8 @@ def export(payload: str, output: str) -> dict[str, float]:
 
 def load(path: str, count: int) -> dict[str, float]:
     def action() -> object:
-        module = tvm_ffi.load_module(path, keep_module_alive=False)  # else the next one only finds it again
+        # else the next one only finds it again
+        module = tvm_ffi.load_module(path, keep_module_alive=False)
         assert len(module.imports) == count
         return module
 

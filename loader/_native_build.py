@@ -1,7 +1,7 @@
 """Builds `mblob.loader._native`, the cffi module (out-of-line, API mode) over the C runtime.
 
-`setup.py` runs this file. What cffi is told comes from `csrc/include/mblob.h` itself: one source that cannot
-drift.
+`setup.py` runs this file. What cffi is told comes from `csrc/include/mblob.h` itself: one source
+that cannot drift.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from cffi import FFI
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "csrc" / "include"
 
-# Types of dlpack.h and tvm/runtime/c_runtime_api.h that mblob.h uses; "..." leaves layouts to the compiler.
+# Types of dlpack.h and tvm/runtime/c_runtime_api.h that mblob.h uses; "..." leaves layouts to the
+# compiler.
 TVM_TYPES = """
 typedef struct { ...; } DLTensor;
 typedef struct { ...; } mblob_plugin;
@@ -38,9 +39,11 @@ void mblob_py_made_close(void *);
 
 
 def declarations(header: str) -> str:
-    """The declarations of a C header as `FFI.cdef` takes them: no comments, no preprocessor, no MBLOB_API.
+    """The declarations of a C header as `FFI.cdef` takes them: no comments, no preprocessor, no
+    MBLOB_API.
 
-    Only what mblob.h uses is understood: one-line macros, and `#ifdef __cplusplus` around `extern "C"`.
+    Only what mblob.h uses is understood: one-line macros, and `#ifdef __cplusplus` around `extern
+    "C"`.
     """
     text = re.sub(r"/\*.*?\*/", " ", header, flags=re.DOTALL)
     text = re.sub(r"^#ifdef __cplusplus$.*?^#endif$", "", text, flags=re.DOTALL | re.MULTILINE)

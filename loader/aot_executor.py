@@ -55,19 +55,23 @@ class AotModule(TimedModel):
         Raises:
             ValueError: no such input, or another shape or dtype than the model takes.
         """
-        given: list[tuple[str | int, Any]] = [*params.items()] if key is None else [(key, value), *params.items()]
+        given: list[tuple[str | int, Any]] = (
+            [*params.items()] if key is None else [(key, value), *params.items()]
+        )
         for name, array in given:
             self._set_input(name, as_tensor(array, lists=True, what=f"set_input: input {name!r}: "))
             self._kept.pop(("input", self._index("input", name)), None)
 
     def set_input_zero_copy(self, key: str | int, value: Any) -> None:
-        """Use the array's memory as the input from now on; it must be aligned to 64 bytes (`mblob.empty`)."""
+        """Use the array's memory as the input from now on; it must be aligned to 64 bytes
+        (`mblob.empty`)."""
         tensor = in_place(value, f"set_input_zero_copy: input {key!r}: ")
         self.module["set_input_zero_copy"](key, tensor)
         self._kept["input", self._index("input", key)] = tensor
 
     def set_output_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model write its output `key` into the array; it must be aligned to 64 bytes (`mblob.empty`)."""
+        """Let the model write its output `key` into the array; it must be aligned to 64 bytes
+        (`mblob.empty`)."""
         tensor = in_place(value, f"set_output_zero_copy: output {key!r}: ")
         self.module["set_output_zero_copy"](key, tensor)
         self._kept["output", self._index("output", key)] = tensor
@@ -80,24 +84,31 @@ class AotModule(TimedModel):
 
     def _run_once(self, parallel: int | None) -> Callable[[], object]:
         if parallel is not None:
-            raise ValueError("benchmark: parallel is for graph executors; this model is compiled as a whole")
+            raise ValueError(
+                "benchmark: parallel is for graph executors; this model is compiled as a whole"
+            )
         run: Callable[[], object] = self._run
         return run
 
     def profile(self, repeat: int = 1, **inputs: Any) -> list[CallTime]:
         """Where the time of `repeat` runs went, as far as it can be seen from outside.
 
-        The first row is the model's entry function, which is compiled code as a whole: kernels that it calls itself
-        have no rows. Functions that it calls through the runtime (external libraries, functions of the process) have;
-        their time is part of the first row's.
+        The first row is the model's entry function, which is compiled code as a whole: kernels that
+        it calls itself have no rows. Functions that it calls through the runtime (external
+        libraries, functions of the process) have; their time is part of the first row's.
         """
         self.set_input(**inputs)
         return [CallTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
     def get_input(self, index: str | int, out: Any = None) -> Any:
-        """The input itself (read-only, if `set_input_zero_copy` got such an array), or `out` after copying it there."""
+        """The input itself (read-only, if `set_input_zero_copy` got such an array), or `out` after
+        copying it there."""
         found = self._get(self._get_input, index, out)
-        return found if out is not None else lent(self._kept.get(("input", self._index("input", index))), found)
+        return (
+            found
+            if out is not None
+            else lent(self._kept.get(("input", self._index("input", index))), found)
+        )
 
     def get_output(self, index: str | int, out: Any = None) -> Any:
         """The output itself, which the next run overwrites, or `out` after copying it there."""

@@ -29,7 +29,8 @@ class Timed:
     """An executor that can be timed; it says what a run is."""
 
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
-        """Take the inputs, and give what one run calls; with `end_to_end` it copies them in and all outputs out."""
+        """Take the inputs, and give what one run calls; with `end_to_end` it copies them in and all
+        outputs out."""
         raise NotImplementedError
 
     def _wait(self) -> None:
@@ -54,18 +55,21 @@ class Timed:
 
         Args:
             device: taken for TVM's sake; the model runs where it was made.
-            args: inputs of a function of a virtual machine; of other executors `func_name` may stand there.
+            args: inputs of a function of a virtual machine; of other executors `func_name` may
+                stand there.
             func_name: "run", or a function of a virtual machine ("main").
             repeat, number: as many measurements, of as many runs each.
             min_repeat_ms: more runs per measurement until one takes this long.
-            limit_zero_time_iterations: taken for TVM's sake; no run takes no time by the clock used here.
+            limit_zero_time_iterations: taken for TVM's sake; no run takes no time by the clock used
+                here.
             end_to_end: with the copies of inputs in and of all outputs out.
             cooldown_interval_ms: a rest after every `repeats_to_cooldown` measurements.
             parallel: as of `GraphModule.run`, the only one that has it.
             inputs: by name; they stay set. Without any, those that are set are used.
 
         Raises:
-            ValueError: fewer than one measurement or run, no such function or input, or one that does not fit.
+            ValueError: fewer than one measurement or run, no such function or input, or one that
+                does not fit.
         """
         del device, limit_zero_time_iterations
         once = self._timed_run(Asked(func_name, args, inputs, end_to_end, parallel))
@@ -96,7 +100,9 @@ class TimedModel(Timed):
 
         given = [*asked.args, *([asked.func_name] if asked.func_name is not None else [])]
         if given not in ([], ["run"]):
-            raise ValueError(f"benchmark: expected func_name 'run', found {', '.join(map(repr, given))}")
+            raise ValueError(
+                f"benchmark: expected func_name 'run', found {', '.join(map(repr, given))}"
+            )
         run = self._run_once(asked.parallel)
         self.set_input(**asked.inputs)
         if not asked.end_to_end:

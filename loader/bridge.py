@@ -1,7 +1,8 @@
-"""The C side of loaders and modules written in Python: kernels that look for a function reach them here.
+"""The C side of loaders and modules written in Python: kernels that look for a function reach them
+here.
 
-C must not keep Python objects of a library alive (the library would never go), so what it holds are addresses
-and weak references; the Python modules hold the library.
+C must not keep Python objects of a library alive (the library would never go), so what it holds are
+addresses and weak references; the Python modules hold the library.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 
 class Nodes:
-    """Modules of opened libraries by the address of their mblob_module, which are not kept by it."""
+    """Modules of opened libraries by the address of their mblob_module, which are not kept by
+    it."""
 
     def __init__(self) -> None:
         self._refs: dict[int, ref[BridgedNode]] = {}
@@ -48,7 +50,9 @@ class Nodes:
         self._refs[address] = ref(node, forget)
 
     def all(self) -> list[BridgedNode]:
-        return [node for node in [found() for found in list(self._refs.values())] if node is not None]
+        return [
+            node for node in [found() for found in list(self._refs.values())] if node is not None
+        ]
 
 
 nodes = Nodes()
@@ -58,10 +62,12 @@ def _nobody(_: Any, __: str) -> Module:
     raise RuntimeError("mblob.loader.opened is not imported")
 
 
-# Makes the Python tree of a module that C code opened, from (mblob_module, path). `mblob.loader.opened` sets it.
+# Makes the Python tree of a module that C code opened, from (mblob_module, path).
+# `mblob.loader.opened` sets it.
 borrow: Callable[[Any, str], Module] = _nobody
 
-# One C record per type key ever announced, kept for the life of the process: libraries point at them.
+# One C record per type key ever announced, kept for the life of the process: libraries point at
+# them.
 _records: dict[str, Any] = {}
 _fallback_records: dict[str, Any] = {}
 _names: list[Any] = []
@@ -114,7 +120,11 @@ def announce(key: str) -> None:
 
 def announce_fallback(key: str) -> None:
     """Tell C that Python opens modules of this type key for which there is nothing else."""
-    check(lib.mblob_register_last_loader(_record(_fallback_records, key, lib.mblob_py_fallback_function)))
+    check(
+        lib.mblob_register_last_loader(
+            _record(_fallback_records, key, lib.mblob_py_fallback_function)
+        )
+    )
 
 
 class _Late:
@@ -127,7 +137,9 @@ class _Late:
         origin: what the module is called in an error.
     """
 
-    def __init__(self, find: Callable[[str], Callable[..., Any] | None], name: str, origin: str) -> None:
+    def __init__(
+        self, find: Callable[[str], Callable[..., Any] | None], name: str, origin: str
+    ) -> None:
         self._find = find
         self._name = name
         self._origin = origin
@@ -140,7 +152,8 @@ class _Late:
 
 
 def _found(find: Callable[[str], Callable[..., Any] | None], name: str, origin: str) -> Any:
-    """The mblob_function that C gets for a function of a module; NULL if there is none of that name."""
+    """The mblob_function that C gets for a function of a module; NULL if there is none of that
+    name."""
     if find(name) is None:
         return ffi.NULL
     return ffi.cast("mblob_function *", _call.callback(_Late(find, name, origin)))
@@ -154,18 +167,21 @@ def _failed(_: Any, exception: BaseException, __: Any) -> int:
 
 @ffi.def_extern(onerror=_failed)  # type: ignore[untyped-decorator]
 def mblob_py_open(_: Any, info: Any, out: Any) -> int:
-    """A module is used for the first time. Its Python node does the rest, at the first function asked for."""
+    """A module is used for the first time. Its Python node does the rest, at the first function
+    asked for."""
     _node(info.module)
     out[0] = info.module
     return 0
 
 
 def _node(module: Any) -> BridgedNode:
-    """The Python node of a C module. One is made if C code opened the tree, or Python let go of it."""
+    """The Python node of a C module. One is made if C code opened the tree, or Python let go of
+    it."""
     key = address_of(module)
     node = nodes.get(key)
     if node is None:
-        _borrowed[key] = borrow(module, text(lib.mblob_module_path(module)))  # mblob_py_close lets it go
+        # mblob_py_close lets it go
+        _borrowed[key] = borrow(module, text(lib.mblob_module_path(module)))
         node = nodes.get(key)
         assert node is not None  # `borrow` puts it there
     return node
@@ -174,7 +190,8 @@ def _node(module: Any) -> BridgedNode:
 def _find(module: Any, name: str) -> Callable[..., Any] | None:
     """A function that the Python loader of a C module gives.
 
-    No loader: it was given with an open whose modules are gone; asking the node would end here again.
+    No loader: it was given with an open whose modules are gone; asking the node would end here
+    again.
     """
     node = _node(module)
     return node.find(name) if node.has_loader() else None
@@ -204,7 +221,7 @@ def mblob_py_close(self: Any) -> None:
     _borrowed.pop(address_of(self), None)
 
 
-# -- modules made in Python ---------------------------------------------------------------------------------
+# -- modules made in Python ------------------------------------------------------------------------
 
 
 class _Made:
@@ -228,7 +245,8 @@ def made_module(module: Module, hold: Callable[[], Module | None]) -> Any:
     """A mblob_module for a Module that was made in Python; the caller releases it.
 
     Args:
-        hold: gives the Module; a function that refers to it keeps it as long as C keeps the C module.
+        hold: gives the Module; a function that refers to it keeps it as long as C keeps the C
+            module.
     """
     made = _Made(module.type_key, hold)
     handle = ffi.new_handle(made)
@@ -259,7 +277,9 @@ def module_made_of(address: int) -> Module | None:
 def _not_found(_: Any, exception: BaseException, __: Any) -> int:
     """A missing loader does not hide the functions of other modules."""
     if isinstance(exception, LoaderMissingError):
-        return int(lib.mblob_set_error(lib.MBLOB_E_LOADER, str(exception).encode("utf-8", "replace")))
+        return int(
+            lib.mblob_set_error(lib.MBLOB_E_LOADER, str(exception).encode("utf-8", "replace"))
+        )
     return _failed(_, exception, __)
 
 

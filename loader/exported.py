@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 def functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
-    """Names in the library at `path`, () if it is not the file (device, inode) it was when it was opened."""
+    """Names in the library at `path`, () if it is not the file (device, inode) it was when it was
+    opened."""
     from mblob.errors import MblobError
     from mblob.inspect.library import Library
 

@@ -1,4 +1,5 @@
-"""What stands for Python values that only functions of the ffi dialect take, as tvm_ffi has it for its own functions.
+"""What stands for Python values that only functions of the ffi dialect take, as tvm_ffi has it for
+its own functions.
 
 Neither numpy nor tvm_ffi is imported here: what a program passes brings it along.
 """
@@ -17,7 +18,8 @@ _NUMPY_CODES = {"i": 0, "u": 1, "f": 2, "c": 5}  # of DLDataType
 def stand_in(value: Any) -> Any:
     """What `mblob.loader._call` passes for `value`; None if nothing stands for it.
 
-    Data types are (code, bits, lanes), devices a `Device`; objects of tvm_ffi and numbers are passed as such.
+    Data types are (code, bits, lanes), devices a `Device`; objects of tvm_ffi and numbers are
+    passed as such.
 
     Raises:
         TypeError: something stands for it, but not here; the text says what to do.
@@ -50,7 +52,8 @@ def stand_in(value: Any) -> Any:
 def _runtime_dtype(code: int, bits: int, lanes: int) -> tuple[int, int, int]:
     from mblob.dtype import DataType
 
-    known = DataType(code, bits, lanes).of_ffi()  # as the runtime numbers them; libmblob-ffi.so renames them
+    # as the runtime numbers them; libmblob-ffi.so renames them
+    known = DataType(code, bits, lanes).of_ffi()
     return (known.code, known.bits, known.lanes)
 
 
@@ -67,9 +70,12 @@ def _numpy_dtype(dtype: Any) -> tuple[int, int, int]:
     if dtype.kind in _NUMPY_CODES and dtype.isnative:
         return (_NUMPY_CODES[dtype.kind], dtype.itemsize * 8, 1)
     try:
-        known = DataType.parse(dtype.name if dtype.isnative else str(dtype))  # bfloat16 and the like of ml_dtypes
+        # bfloat16 and the like of ml_dtypes
+        known = DataType.parse(dtype.name if dtype.isnative else str(dtype))
     except ValueError:
-        raise TypeError(f"functions have no data type for numpy's {dtype}; pass one of native numbers") from None
+        raise TypeError(
+            f"functions have no data type for numpy's {dtype}; pass one of native numbers"
+        ) from None
     return (known.code, known.bits, known.lanes)
 
 
@@ -89,7 +95,9 @@ def _device(value: Any) -> Any:
 def _map(value: dict[Any, Any]) -> Any:
     tvm_ffi = sys.modules.get("tvm_ffi")
     if tvm_ffi is None:
-        raise TypeError("a dict is passed as a Map of tvm_ffi, which is not imported; import it before, or pass a list")
+        raise TypeError(
+            "a dict is passed as a Map of tvm_ffi, which is not imported; import it before, or pass a list"
+        )
     return tvm_ffi.convert(value)
 
 

@@ -1,4 +1,5 @@
-"""Functions by global name: Python functions that kernels can call, and the ones libraries registered."""
+"""Functions by global name: Python functions that kernels can call, and the ones libraries
+registered."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 def register_func(name: str | F, f: F | None = None, override: bool = False) -> Any:
     """Register a Python function under a global name, for kernels and for `get_global_func`.
 
-    `register_func("name", f)`, or as a decorator: `@register_func("name")`, `@register_func`. Names of the
-    form `runtime.module.loadbinary_KEY` and `ffi.Module.load_from_bytes.KEY` register a loader of the type
-    key KEY, which is called as `register_loader` says.
+    `register_func("name", f)`, or as a decorator: `@register_func("name")`, `@register_func`. Names
+    of the form `runtime.module.loadbinary_KEY` and `ffi.Module.load_from_bytes.KEY` register a
+    loader of the type key KEY, which is called as `register_loader` says.
 
     Args:
         override: replace a function of that name; without it that is an error.
@@ -32,7 +33,9 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
     """
     if not isinstance(name, str):
         if not callable(name) or not hasattr(name, "__name__"):
-            raise arguments.wrong_type("register_func", "name", "str, or a function with a name", name)
+            raise arguments.wrong_type(
+                "register_func", "name", "str, or a function with a name", name
+            )
         return register_func(name.__name__, name)
     arguments.name("register_func", "name", name)
 
@@ -45,7 +48,11 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
             return function
         status = bridge.register_global(name, function, bool(override))
         if status == lib.MBLOB_E_ARGUMENT:
-            raise ValueError(one_line(f"register_func: {name!r} is registered already; override=True replaces it"))
+            raise ValueError(
+                one_line(
+                    f"register_func: {name!r} is registered already; override=True replaces it"
+                )
+            )
         if status:
             raise last_error()
         return function
@@ -68,7 +75,9 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
     if status == lib.MBLOB_E_NOT_FOUND:
         if allow_missing:
             return None
-        raise ValueError(one_line(f"no global function {name!r}; register it with mblob.register_func({name!r})"))
+        raise ValueError(
+            one_line(f"no global function {name!r}; register it with mblob.register_func({name!r})")
+        )
     if status:
         raise last_error()
     return _call.PackedFunction(address_of(out[0]), name, None)

@@ -1,4 +1,5 @@
-"""Graph executors: run a model that a graph describes, in the shape of `tvm.contrib.graph_executor`.
+"""Graph executors: run a model that a graph describes, in the shape of
+`tvm.contrib.graph_executor`.
 
     lib = mblob.load_module("resnet18.so")
     gm = mblob.graph_executor.GraphModule(lib["default"](mblob.cpu(0)))
@@ -30,14 +31,21 @@ if TYPE_CHECKING:
     Shapes = dict[str, tuple[int, ...]]
     Types = dict[str, str]
 
-__all__ = ["BenchmarkResult", "GraphModule", "GraphModuleDebug", "NodeTime", "create", "create_debug"]
+__all__ = [
+    "BenchmarkResult",
+    "GraphModule",
+    "GraphModuleDebug",
+    "NodeTime",
+    "create",
+    "create_debug",
+]
 
 
 class GraphModule(TimedModel):
     """A model with memory of its own, ready to run.
 
-    One call at a time: other threads wait. The tensors that `get_input` and `get_output` give are views of the model's
-    memory, which the next run overwrites.
+    One call at a time: other threads wait. The tensors that `get_input` and `get_output` give are
+    views of the model's memory, which the next run overwrites.
 
     Args:
         module: what a factory's function makes, `lib["default"](mblob.cpu(0))`.
@@ -52,10 +60,11 @@ class GraphModule(TimedModel):
         # Memory of the caller that the model uses, by ("input" or "output", position).
         self._bound: dict[tuple[str, int], Tensor] = {}
 
-    # -- inputs -----------------------------------------------------------------------------------------
+    # -- inputs ------------------------------------------------------------------------------------
 
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
-        """Copy arrays into inputs: `set_input("data", x)`, `set_input(0, x)`, `set_input(**params)`.
+        """Copy arrays into inputs: `set_input("data", x)`, `set_input(0, x)`,
+        `set_input(**params)`.
 
         Raises:
             ValueError: no such input, or another dtype or shape; the text says what the model has.
@@ -76,15 +85,16 @@ class GraphModule(TimedModel):
         """Let the model read `value` where it is, from now on; it is kept.
 
         Raises:
-            ValueError: no such input, another dtype or shape, strides, or data that is not aligned enough
-                (`mblob.empty` and `mblob.array` give aligned memory).
+            ValueError: no such input, another dtype or shape, strides, or data that is not aligned
+                enough (`mblob.empty` and `mblob.array` give aligned memory).
         """
         tensor = in_place(value, f"set_input_zero_copy: input {key!r}: ")
         self.module["set_input_zero_copy"](key, tensor)
         self._bound["input", self._input_index(key)] = tensor
 
     def get_input(self, key: str | int) -> Tensor:
-        """A view of an input; writable, unless `set_input_zero_copy` was given a read-only array."""
+        """A view of an input; writable, unless `set_input_zero_copy` was given a read-only
+        array."""
         found: Tensor = self._get_input(key)
         return lent(self._bound.get(("input", self._input_index(key))), found)
 
@@ -100,10 +110,11 @@ class GraphModule(TimedModel):
         """Shapes and dtypes of the inputs that are no parameters, by name."""
         return _info(self.module["get_input_info"]())
 
-    # -- outputs ----------------------------------------------------------------------------------------
+    # -- outputs -----------------------------------------------------------------------------------
 
     def get_output(self, index: str | int, out: Any = None) -> Tensor:
-        """A view of an output, by position or name; with `out` a copy into that array, which is returned.
+        """A view of an output, by position or name; with `out` a copy into that array, which is
+        returned.
 
         Raises:
             ValueError: no such output, or `out` is read-only or has another dtype or shape.
@@ -119,8 +130,8 @@ class GraphModule(TimedModel):
         """Let the model write an output to `value`, from now on; it is kept.
 
         Raises:
-            ValueError: as `set_input_zero_copy`; or the array is read-only, or the output is an input, or has the
-                bytes of another one.
+            ValueError: as `set_input_zero_copy`; or the array is read-only, or the output is an
+                input, or has the bytes of another one.
         """
         tensor = in_place(value, f"set_output_zero_copy: output {key!r}: ")
         self.module["set_output_zero_copy"](key, tensor)
@@ -139,15 +150,16 @@ class GraphModule(TimedModel):
         """Shapes and dtypes of the outputs, named `NODE:POSITION`."""
         return _info(self.module["get_output_info"]())
 
-    # -- running ----------------------------------------------------------------------------------------
+    # -- running -----------------------------------------------------------------------------------
 
     def run(self, *, parallel: int | None = None, **inputs: Any) -> None:
         """Set inputs given by name, then run the model.
 
         Args:
-            parallel: run operators that do not depend on each other on this many threads, 0 for all processors. The
-                result is the same, bit for bit. Loops that an operator itself runs in parallel then have one thread,
-                so this pays where operators are small and there are branches.
+            parallel: run operators that do not depend on each other on this many threads, 0 for all
+                processors. The result is the same, bit for bit. Loops that an operator itself runs
+                in parallel then have one thread, so this pays where operators are small and there
+                are branches.
 
         Raises:
             KernelError: an operator failed; the text names the node. The model can be used again.
@@ -171,12 +183,13 @@ class GraphModule(TimedModel):
         return self._run if parallel is None else partial(self._run, parallel)
 
     def synchronize(self) -> None:
-        """Wait until devices have done what `run` gave them; `get_output` with `numpy()` waits by itself."""
+        """Wait until devices have done what `run` gave them; `get_output` with `numpy()` waits by
+        itself."""
         self.module["synchronize"]()
 
     _wait = synchronize
 
-    # -- parameters -------------------------------------------------------------------------------------
+    # -- parameters --------------------------------------------------------------------------------
 
     def load_params(self, params_bytes: Any) -> None:
         """Set inputs from the bytes of `save_param_dict`; names that are no inputs are skipped.
@@ -217,7 +230,8 @@ class NodeTime:
 
 
 class GraphModuleDebug(GraphModule):
-    """A model with a look inside: `lib["debug_create"]("default", mblob.cpu(0))`, or `create_debug`."""
+    """A model with a look inside: `lib["debug_create"]("default", mblob.cpu(0))`, or
+    `create_debug`."""
 
     def execute_node(self, node: str | int) -> None:
         """Run what was not run since the last `run`, up to and with this node."""
@@ -248,10 +262,17 @@ class GraphModuleDebug(GraphModule):
         The parameters are those of `benchmark`.
         """
         data = self.module["run_individual"](
-            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
+            number,
+            repeat,
+            min_repeat_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms,
+            repeats_to_cooldown,
         )
         (nodes,) = struct.unpack_from("=q", data)
-        return [list(struct.unpack_from(f"={repeat}d", data, 8 + 8 * repeat * i)) for i in range(nodes)]
+        return [
+            list(struct.unpack_from(f"={repeat}d", data, 8 + 8 * repeat * i)) for i in range(nodes)
+        ]
 
     def run_individual_node(
         self,
@@ -265,7 +286,13 @@ class GraphModuleDebug(GraphModule):
     ) -> BenchmarkResult:
         """The same of one node, by position or name, on what is there of the nodes before it."""
         data = self.module["run_individual_node"](
-            index, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
+            index,
+            number,
+            repeat,
+            min_repeat_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms,
+            repeats_to_cooldown,
         )
         return BenchmarkResult(struct.unpack(f"={repeat}d", data))
 
@@ -275,7 +302,9 @@ class GraphModuleDebug(GraphModule):
         return [NodeTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
 
-def create(graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU) -> GraphModule:
+def create(
+    graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU
+) -> GraphModule:
     """A model from its graph and the module with its kernels.
 
     Raises:
@@ -294,7 +323,10 @@ def create_debug(
 
 
 def _create(
-    function: str, graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device]
+    function: str,
+    graph_json: str | Mapping[str, Any],
+    lib: Module,
+    device: Device | Sequence[Device],
 ) -> Module:
     text = graph_json if isinstance(graph_json, str) else json.dumps(graph_json)
     devices = [device] if isinstance(device, Device) else list(device)

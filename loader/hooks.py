@@ -1,4 +1,5 @@
-"""Tells the compiled modules about our Python classes when `loader` is imported; of some, how to import them.
+"""Tells the compiled modules about our Python classes when `loader` is imported; of some, how to
+import them.
 
 The top of the loader: it imports the others, none of them imports it.
 """

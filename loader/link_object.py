@@ -1,6 +1,8 @@
-"""Object files, archives and tars of them, linked to a temporary library so that they can be opened.
+"""Object files, archives and tars of them, linked to a temporary library so that they can be
+opened.
 
-The packager has the real linking; this is what `load_module("x.o")` and `load_module("x.tar")` need.
+The packager has the real linking; this is what `load_module("x.o")` and `load_module("x.tar")`
+need.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
 SOURCE_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")  # TVM puts devc.c into its tars
-_COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang")  # C++ first: objects may need its library
+# C++ first: objects may need its library
+_COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang")
 
 
 @contextmanager
@@ -43,8 +46,8 @@ def linked(path: str, shown: str) -> Iterator[str]:
         shown: how errors call the file.
 
     Raises:
-        FormatError: a tar without objects ("tar_empty"), or one whose member names leave it ("tar_path"); a damaged
-            tar, archive or object.
+        FormatError: a tar without objects ("tar_empty"), or one whose member names leave it
+            ("tar_path"); a damaged tar, archive or object.
         IncompatibleError: an object for another machine.
         ToolchainError: no compiler here, or it failed.
     """
@@ -78,7 +81,9 @@ def _inputs(path: Path, name: str, folder: Path) -> list[str]:
 
 def _placed(path: Path, target: Path) -> str:
     """The file under a name whose suffix tells the linker what it is."""
-    target.symlink_to(path.resolve()) if not str(path).startswith("/proc/") else shutil.copyfile(path, target)
+    target.symlink_to(path.resolve()) if not str(path).startswith("/proc/") else shutil.copyfile(
+        path, target
+    )
     return str(target)
 
 
@@ -93,16 +98,20 @@ def _extract(path: Path, name: str, folder: Path) -> list[str]:
             raise FormatError(f"{name}: more than {MEMBER_LIMIT} members", code="archive")
         inputs += _extract_member(data, member, name, folder / str(i))
     if not inputs:
-        raise FormatError(f"{name}: no object file in the tar, expected at least one *.o", code="tar_empty")
+        raise FormatError(
+            f"{name}: no object file in the tar, expected at least one *.o", code="tar_empty"
+        )
     return inputs
 
 
 def _extract_member(data: memoryview, member: TarInfo, name: str, stem: Path) -> list[str]:
-    """One member as words of the link command, [] if it is no object or source. `stem`: of the file to write."""
+    """One member as words of the link command, [] if it is no object or source. `stem`: of the file
+    to write."""
     outside = member.name.startswith("/") or ".." in Path(member.name).parts
     if outside or member.issym() or member.islnk() or member.isdev():
         raise FormatError(
-            f"{name}: member {member.name!r} is a link or leaves the tar, expected plain files", code="tar_path"
+            f"{name}: member {member.name!r} is a link or leaves the tar, expected plain files",
+            code="tar_path",
         )
     suffix = Path(member.name).suffix.lower()
     if not member.isreg() or suffix not in OBJECT_SUFFIXES + SOURCE_SUFFIXES:
@@ -121,7 +130,9 @@ def _compiler() -> list[str]:
         return shlex.split(named)
     found = next((tool for tool in _COMPILERS if shutil.which(tool)), None)
     if found is None:
-        raise ToolchainError(f"no compiler to link objects with; looked for {', '.join(_COMPILERS)}; set CC")
+        raise ToolchainError(
+            f"no compiler to link objects with; looked for {', '.join(_COMPILERS)}; set CC"
+        )
     return [found]
 
 
@@ -144,7 +155,8 @@ def _link(inputs: Sequence[str], library: str, name: str) -> None:
 
 
 def _run(command: Sequence[str]) -> tuple[int, str]:
-    """Exit status and everything printed. Whatever interrupts this ends the compiler and all that it started."""
+    """Exit status and everything printed. Whatever interrupts this ends the compiler and all that
+    it started."""
     starting = Starting(
         lambda: subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -157,7 +169,8 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
         output, _ = process.communicate()
     except BaseException:
         if begun := starting.begun():
-            if begun.returncode is None:  # else it was waited for: its number may be another's by now
+            # else it was waited for: its number may be another's by now
+            if begun.returncode is None:
                 with suppress(OSError):
                     os.killpg(begun.pid, signal.SIGKILL)
                 begun.wait()

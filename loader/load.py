@@ -44,16 +44,18 @@ def load_module(
 ) -> Module:
     """Open a library and give the root of its module tree.
 
-    Opening runs the library's constructors: open only files you would execute. Headers, blob and index are
-    checked from the file before that.
+    Opening runs the library's constructors: open only files you would execute. Headers, blob and
+    index are checked from the file before that.
 
     Args:
-        source: path (relative to the working directory), bytes-like, open binary file, or descriptor. Shared
-            libraries, and object files, archives and tars of objects, which are linked first. The content
-            of a file tells what it is.
+        source: path (relative to the working directory), bytes-like, open binary file, or
+            descriptor. Shared libraries, and object files, archives and tars of objects, which are
+            linked first. The content of a file tells what it is.
         fmt: taken for TVM's sake; the content decides.
-        verify: "header" (structure and index), "full" (every payload's digest too), "off" (bounds only).
-        missing: "error", or "stub": open although a type key has no loader; calling into that module fails.
+        verify: "header" (structure and index), "full" (every payload's digest too), "off" (bounds
+            only).
+        missing: "error", or "stub": open although a type key has no loader; calling into that
+            module fails.
         loaders: type key -> loader, for this open only, before the registered ones.
 
     Raises:
@@ -125,7 +127,8 @@ def _options(verify: int, missing: int, keys: Sequence[str]) -> Any:
 
 
 def _open(call: Open, options: Any, origin: Origin) -> Module:
-    """Open through `call(options, out)`, with the loaders of installed distributions where keys miss one."""
+    """Open through `call(options, out)`, with the loaders of installed distributions where keys
+    miss one."""
     out = ffi.new("mblob_module **")
     while call(options[0], out):
         error = last_error()
@@ -141,7 +144,7 @@ def _open(call: Open, options: Any, origin: Origin) -> Module:
         lib.mblob_module_release(out[0])
 
 
-# -- one function for each kind of source -----------------------------------------------------------------
+# -- one function for each kind of source ----------------------------------------------------------
 
 
 def _load_path(path: str, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
@@ -181,7 +184,8 @@ def _load_descriptor(descriptor: int, options: Any, loaders: Mapping[str, Loader
 
 
 def _start(descriptor: int) -> bytes:
-    """A file's first bytes. Read at random: else the kernel marks the next page, and reads megabytes from there."""
+    """A file's first bytes. Read at random: else the kernel marks the next page, and reads
+    megabytes from there."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
     try:
         return os.pread(descriptor, SNIFF_SIZE, 0)
@@ -201,7 +205,13 @@ def _path_of(link: str) -> str:
         path = os.readlink(link)  # noqa: PTH115
     except OSError:
         return ""
-    return path if path.startswith("/") and not path.startswith("/memfd:") and not path.endswith(" (deleted)") else ""
+    return (
+        path
+        if path.startswith("/")
+        and not path.startswith("/memfd:")
+        and not path.endswith(" (deleted)")
+        else ""
+    )
 
 
 def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
@@ -209,7 +219,9 @@ def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -
         view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
     except TypeError:
         if isinstance(data, memoryview) or hasattr(data, "__array_interface__"):
-            raise TypeError("load_module: source: expected contiguous bytes, found elements with gaps") from None
+            raise TypeError(
+                "load_module: source: expected contiguous bytes, found elements with gaps"
+            ) from None
         raise _wrong_type("source", SOURCES, data) from None
     if linkable_kind(bytes(view[:SNIFF_SIZE])):
         from mblob.loader.link_object import temporary_file
@@ -240,8 +252,11 @@ def _names_a_file(view: memoryview) -> bool:
     return 0 < view.nbytes <= PATH_LIMIT and os.path.exists(bytes(view))  # noqa: PTH110
 
 
-def _load_linked(path: str, shown: str, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
-    """Link objects to a library that exists only while it is opened; the runtime keeps its descriptor.
+def _load_linked(
+    path: str, shown: str, options: Any, loaders: Mapping[str, Loader] | None
+) -> Module:
+    """Link objects to a library that exists only while it is opened; the runtime keeps its
+    descriptor.
 
     Args:
         path: of the file.
@@ -255,7 +270,9 @@ def _load_linked(path: str, shown: str, options: Any, loaders: Mapping[str, Load
             names = functions_of_image(memoryview(file.read()))
         origin = Origin(os.path.abspath(shown) if shown else "", loaders, lambda: names)  # noqa: PTH100
         try:
-            return _open(lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin)
+            return _open(
+                lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin
+            )
         except MblobError as exc:  # nobody knows the temporary library
             exc.args = tuple(str(a).replace(library, shown or "a file in memory") for a in exc.args)
             raise

@@ -32,7 +32,9 @@ class LoaderContext:
 
     __slots__ = ("dialect", "imports", "index", "path", "type_key")
 
-    def __init__(self, type_key: str, index: int, path: str, dialect: str, imports: list[Module]) -> None:
+    def __init__(
+        self, type_key: str, index: int, path: str, dialect: str, imports: list[Module]
+    ) -> None:
         self.type_key = type_key
         self.index = index
         self.path = path
@@ -45,11 +47,13 @@ _fallback: dict[str, Loader] = {}  # by installed distributions, as far as one w
 
 
 def register_loader(key: str, fn: Loader | None = None) -> Any:
-    """Register the loader of a type key, for every library opened from now on and those already open.
+    """Register the loader of a type key, for every library opened from now on and those already
+    open.
 
-    `register_loader("my_key")(fn)`, as a decorator, or `register_loader("my_key", fn)`. A loader is called as
-    `fn(payload, ctx)` (a read-only memoryview and a LoaderContext) on the first use of a function of a
-    module, once for each module, and returns a Module. The last one registered counts.
+    `register_loader("my_key")(fn)`, as a decorator, or `register_loader("my_key", fn)`. A loader is
+    called as `fn(payload, ctx)` (a read-only memoryview and a LoaderContext) on the first use of a
+    function of a module, once for each module, and returns a Module. The last one registered
+    counts.
     """
     arguments.name("register_loader", "key", key)
 
@@ -64,16 +68,22 @@ def register_loader(key: str, fn: Loader | None = None) -> Any:
 
 
 def find_loader(key: str, overrides: Mapping[str, Loader]) -> Loader | None:
-    """The Python loader of a type key: given with the open, or registered. Entry points are not looked at."""
+    """The Python loader of a type key: given with the open, or registered. Entry points are not
+    looked at."""
     return overrides.get(key) or _registered.get(key)
 
 
 def entry_points() -> list[Any]:
-    """The loaders that installed distributions offer, not imported yet: `importlib.metadata.EntryPoint`s."""
+    """The loaders that installed distributions offer, not imported yet:
+    `importlib.metadata.EntryPoint`s."""
     from importlib import metadata
 
     found: Any = metadata.entry_points()  # before Python 3.10 a dict
-    return list(found.select(group=ENTRY_POINT_GROUP) if hasattr(found, "select") else found.get(ENTRY_POINT_GROUP, ()))
+    return list(
+        found.select(group=ENTRY_POINT_GROUP)
+        if hasattr(found, "select")
+        else found.get(ENTRY_POINT_GROUP, ())
+    )
 
 
 def fallback_loader(key: str) -> Loader:
@@ -82,7 +92,8 @@ def fallback_loader(key: str) -> Loader:
 
 
 def load_entry_point(key: str) -> bool:
-    """Take the loader that an installed distribution offers for `key`, for modules that nothing else opens.
+    """Take the loader that an installed distribution offers for `key`, for modules that nothing
+    else opens.
 
     Returns:
         Whether there is one.
@@ -95,9 +106,13 @@ def load_entry_point(key: str) -> bool:
             try:
                 loader = point.load()
             except Exception as exc:
-                raise MblobError(f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}") from exc
+                raise MblobError(
+                    f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}"
+                ) from exc
             if not callable(loader):
-                raise MblobError(f"the loader of {key!r} (entry point {point.value!r}) is no function: {loader!r}")
+                raise MblobError(
+                    f"the loader of {key!r} (entry point {point.value!r}) is no function: {loader!r}"
+                )
             _fallback[key] = loader
             bridge.announce_fallback(key)
             return True

@@ -1,4 +1,5 @@
-"""Object files and archives, checked before a linker sees them: are they sound, and for this machine?"""
+"""Object files and archives, checked before a linker sees them: are they sound, and for this
+machine?"""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def check_object(path: Path, name: str) -> None:
     """
     data = map_file(path)
     if not data:
-        raise FormatError(f"{name}: an empty file, expected an object file", code="not_elf", offset=0)
+        raise FormatError(
+            f"{name}: an empty file, expected an object file", code="not_elf", offset=0
+        )
     if data[:8] != AR_MAGIC:
         _check_one(data, name)
         return

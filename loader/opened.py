@@ -1,8 +1,9 @@
 """Modules of an opened library: the Python side of `mblob_module`.
 
-Who keeps whom: a Module holds its imports and its node; the node holds a counted reference to the C module,
-and that the library. A function holds the Module it was found on, because its kernel may look up functions of
-the imports; a payload view holds the C module only. No cycles: the library goes with the last of them.
+Who keeps whom: a Module holds its imports and its node; the node holds a counted reference to the C
+module, and that the library. A function holds the Module it was found on, because its kernel may
+look up functions of the imports; a payload view holds the C module only. No cycles: the library
+goes with the last of them.
 """
 
 from __future__ import annotations
@@ -49,9 +50,11 @@ class Origin:
         self._asked: set[str] = set()
 
     def ask_entry_point(self, key: str) -> bool:
-        """Whether an installed distribution has a loader for `key`, which then opens what nothing else does.
+        """Whether an installed distribution has a loader for `key`, which then opens what nothing
+        else does.
 
-        Asked once for each key: looking through distributions takes milliseconds, and a tree may have many modules.
+        Asked once for each key: looking through distributions takes milliseconds, and a tree may
+        have many modules.
         """
         if key in self._asked:
             return False
@@ -78,7 +81,8 @@ class OpenedNode(Node):
         self._lock = RLock()
         self._opening = False
         self._loaded_module: LoadedModule | None = None
-        self._fallback: Loader | None = None  # of an installed distribution, where the runtime came to it
+        # of an installed distribution, where the runtime came to it
+        self._fallback: Loader | None = None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -104,7 +108,7 @@ class OpenedNode(Node):
     def dialect(self) -> str | None:
         return None if self.data else text(lib.mblob_module_dialect(self.handle))
 
-    # -- content ----------------------------------------------------------------------------------------
+    # -- content -----------------------------------------------------------------------------------
 
     def payload(self) -> memoryview:
         data, size = ffi.new("const void **"), ffi.new("size_t *")
@@ -130,11 +134,13 @@ class OpenedNode(Node):
 
         return GRAMMARS
 
-    # -- functions --------------------------------------------------------------------------------------
+    # -- functions ---------------------------------------------------------------------------------
 
     def find(self, name: str) -> Callable[..., Any] | None:
         if not isinstance(name, str):
-            raise TypeError(f"expected the name of a function, a str, found {type(name).__name__} {name!r}")
+            raise TypeError(
+                f"expected the name of a function, a str, found {type(name).__name__} {name!r}"
+            )
         encoded = bytes_of_name(name)
         if encoded is None:
             return None
@@ -146,7 +152,9 @@ class OpenedNode(Node):
         if not status:
             return _call.PackedFunction(address_of(out[0]), name, self.module)
         if status == lib.MBLOB_E_NOT_FOUND:
-            return self._open_with(self._fallback).find(name) if self._fallback is not None else None
+            return (
+                self._open_with(self._fallback).find(name) if self._fallback is not None else None
+            )
         error = last_error()
         if isinstance(error, LoaderMissingError) and self.origin.ask_entry_point(self.type_key):
             return self.find(name)
@@ -160,9 +168,11 @@ class OpenedNode(Node):
             return int(lib.mblob_module_function(self.handle, name, 0, out))
 
     def find_by_fallback(self, name: str) -> Callable[..., Any] | None:
-        """C comes to the loader of an installed distribution: a function of the module as that opens it.
+        """C comes to the loader of an installed distribution: a function of the module as that
+        opens it.
 
-        None where it is Python that asks, which goes on without C: its own way is shorter, and keeps exceptions.
+        None where it is Python that asks, which goes on without C: its own way is shorter, and
+        keeps exceptions.
         """
         if self._fallback is None:
             from mblob.loader.loaders import fallback_loader
@@ -218,7 +228,9 @@ class OpenedNode(Node):
             with self._lock:
                 if self._loaded_module is None:
                     if self._opening:
-                        raise MblobError(f"the loader of {self.type_key!r} asked for a function of the module it opens")
+                        raise MblobError(
+                            f"the loader of {self.type_key!r} asked for a function of the module it opens"
+                        )
                     self._opening = True
                     try:
                         self._loaded_module = _open_with_loader(self, loader)
@@ -248,7 +260,8 @@ class OpenedNode(Node):
         if isinstance(child._node, OpenedNode):
             check(lib.mblob_module_import(self.handle, child._node.handle))
             return
-        # The Python module holds `child`. If C did too, a child that refers to this module would keep both for ever.
+        # The Python module holds `child`. If C did too, a child that refers to this module would
+        # keep both for ever.
         made = bridge.made_module(child, ref(child))
         try:
             check(lib.mblob_module_import(self.handle, made))
@@ -296,7 +309,8 @@ class LoadedModule:
         self._own_imports = own_imports
 
     def find(self, name: str) -> Callable[..., Any] | None:
-        """A function of the loaded module or of what it brought along; the file's imports are not asked."""
+        """A function of the loaded module or of what it brought along; the file's imports are not
+        asked."""
         found = self._loaded._find(name, False)
         for module in self._own_imports:
             found = found or module._find(name, True)
@@ -326,25 +340,34 @@ def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:
     except Exception as exc:
         raise MblobError(f"the loader of {where} failed: {type(exc).__name__}: {exc}") from exc
     if not isinstance(loaded, Module):
-        raise TypeError(f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}")
+        raise TypeError(
+            f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}"
+        )
     own_imports = loaded.imported_modules
     _attach(loaded, imports)
     return LoadedModule(loaded, [m for m in own_imports if not any(m is i for i in imports)])
 
 
 def _attach(loaded: Module, imports: Sequence[Module]) -> None:
-    """Add to `loaded` the imports it does not reach yet; one of them may be `loaded` itself, or import it."""
+    """Add to `loaded` the imports it does not reach yet; one of them may be `loaded` itself, or
+    import it."""
     for child in imports:
         if any(m is child for m in loaded.walk()) or any(m is loaded for m in child.walk()):
             continue
         loaded.import_module(child)
 
 
-# -- trees ---------------------------------------------------------------------------------------------------
+# -- trees -----------------------------------------------------------------------------------------
 
 
-def _tree(root: Any, origin: Origin, hold: Callable[[Any], Any], find_known: Callable[[int], Module | None]) -> Module:
-    """Python modules for a C module and everything it imports, one for each however often it is imported.
+def _tree(
+    root: Any,
+    origin: Origin,
+    hold: Callable[[Any], Any],
+    find_known: Callable[[int], Module | None],
+) -> Module:
+    """Python modules for a C module and everything it imports, one for each however often it is
+    imported.
 
     Args:
         hold: gives what the node of a C module keeps.
@@ -382,7 +405,8 @@ def _hold(pointer: Any) -> Any:
 
 
 def wrap_tree(root: Any, origin: Origin) -> Module:
-    """The tree below an open library. The caller keeps (and gives back) its own reference to `root`."""
+    """The tree below an open library. The caller keeps (and gives back) its own reference to
+    `root`."""
     return _tree(root, origin, _hold, bridge.module_made_of)
 
 

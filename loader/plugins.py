@@ -52,7 +52,8 @@ def _items(listed: str) -> tuple[str, ...]:
 
 
 def plugins() -> list[PluginInfo]:
-    """The plug-ins of this process, of open libraries, and in files, in the order in which they count."""
+    """The plug-ins of this process, of open libraries, and in files, in the order in which they
+    count."""
     found: list[PluginInfo] = []
 
     @ffi.callback("int(void *, const mblob_plugin_found *)")  # type: ignore[untyped-decorator]

@@ -20,7 +20,8 @@ _ARGUMENT_EXIT_CODE = 2  # of mblob-pack, for wrong arguments
 
 
 def bytes_of_name(value: str) -> bytes | None:
-    """The bytes of a name that is looked up, None if no file can have such a name. They need not be UTF-8."""
+    """The bytes of a name that is looked up, None if no file can have such a name. They need not be
+    UTF-8."""
     try:
         encoded = value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -42,7 +43,8 @@ def last_error(called: str = "") -> Exception:
     """The exception for the last failure on this thread.
 
     Args:
-        called: name of the function that was called, put in front of errors that are not its own text.
+        called: name of the function that was called, put in front of errors that are not its own
+            text.
     """
     info = lib.mblob_last_error_info()
     message = text(info.message) or "failed without saying why"
@@ -62,7 +64,9 @@ def last_error(called: str = "") -> Exception:
         hint = text(info.hint)
         if hint and hint not in message:
             message = f"{message}; {hint}"
-        return LoaderMissingError(message, type_key=text(info.type_key), available=available, hint=hint, entry=entry)
+        return LoaderMissingError(
+            message, type_key=text(info.type_key), available=available, hint=hint, entry=entry
+        )
     if status == lib.MBLOB_E_DIGEST:
         return DigestError(message, entry=entry)
     if status == lib.MBLOB_E_INCOMPATIBLE:

@@ -10,7 +10,9 @@ from mblob.errors import one_line
 from mblob.module import Module
 
 
-def c_function(address: int, restype: Any, argtypes: Sequence[Any] | None, owner: Module) -> Callable[..., Any]:
+def c_function(
+    address: int, restype: Any, argtypes: Sequence[Any] | None, owner: Module
+) -> Callable[..., Any]:
     """The C function at `address` as a ctypes function, which keeps `owner` and so the library."""
     function: Any = ctypes.CFUNCTYPE(restype, *(argtypes or ()))(address)
     if argtypes is None:
@@ -26,4 +28,6 @@ def no_symbol(module: Module, name: str) -> AttributeError:
     names = [n for m in module.walk() for n in m._node.names()]
     close = difflib.get_close_matches(name, names, 3)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return AttributeError(one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}"))
+    return AttributeError(
+        one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
+    )

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 def system_lib(prefix: str = "") -> Module:
-    """The module of the code that was packed with `system_lib=True` under `prefix`, and linked into this process.
+    """The module of the code that was packed with `system_lib=True` under `prefix`, and linked into
+    this process.
 
-    A shared library that holds such code, an extension module for instance, is linked with `-lmblob` and must be
-    loaded before.
+    A shared library that holds such code, an extension module for instance, is linked with
+    `-lmblob` and must be loaded before.
 
     Raises:
-        MblobError: nothing in this process announced itself with that prefix; what has a longer one is another
-            library, also where "" is asked for.
+        MblobError: nothing in this process announced itself with that prefix; what has a longer one
+            is another library, also where "" is asked for.
         FormatError, DigestError: the modules packed with it are damaged.
     """
     arguments.name("system_lib", "prefix", prefix, empty=True)
@@ -42,7 +43,8 @@ def system_lib(prefix: str = "") -> Module:
 
 
 def _names(root: Any) -> Sequence[str]:
-    """Functions that the library's table lists; () of a library without one. The modules live with the process."""
+    """Functions that the library's table lists; () of a library without one. The modules live with
+    the process."""
     pending = [root]
     seen: set[int] = set()
     while pending:
@@ -53,5 +55,8 @@ def _names(root: Any) -> Sequence[str]:
             return sorted(row.name for row in rows if row.abi == "packed")
         if address_of(module) not in seen:
             seen.add(address_of(module))
-            pending += [lib.mblob_module_import_at(module, i) for i in range(lib.mblob_module_import_count(module))]
+            pending += [
+                lib.mblob_module_import_at(module, i)
+                for i in range(lib.mblob_module_import_count(module))
+            ]
     return ()

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 CPU = Device(1, 0)
-_TVM_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}  # and what DLPack and ml_dtypes call them
-HOST_TYPES = (1, 3, 11)  # cpu, cuda_host, rocm_host: memory that the processor reads at the same addresses
+# and what DLPack and ml_dtypes call them
+_TVM_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
+# cpu, cuda_host, rocm_host: memory that the processor reads at the same addresses
+HOST_TYPES = (1, 3, 11)
 
 
 class Tensor(_call.TensorBase):
@@ -24,8 +26,8 @@ class Tensor(_call.TensorBase):
 
     It owns its memory (`mblob.empty`, `mblob.array`) or views another's and keeps that.
 
-    The buffer protocol and DLPack give its memory to numpy and others without a copy. A kernel's argument
-    that a Python callback sees is valid during the call only.
+    The buffer protocol and DLPack give its memory to numpy and others without a copy. A kernel's
+    argument that a Python callback sees is valid during the call only.
 
     Attributes:
         shape: elements per dimension.
@@ -39,7 +41,8 @@ class Tensor(_call.TensorBase):
     __slots__ = ()
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A numpy array over the same memory, no copy; of a tensor on a device, an array with a copy of it.
+        """A numpy array over the same memory, no copy; of a tensor on a device, an array with a
+        copy of it.
 
         Vectors (lanes > 1) get one dimension more.
 
@@ -69,15 +72,19 @@ class Tensor(_call.TensorBase):
     asnumpy = numpy
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """What `numpy.asarray` takes where there is no buffer (bfloat16, memory of a device): `numpy()`.
+        """What `numpy.asarray` takes where there is no buffer (bfloat16, memory of a device):
+        `numpy()`.
 
         Raises:
-            ValueError: a copy is needed, and `copy` is False. TypeError, ImportError: as of `numpy`.
+            ValueError: a copy is needed, and `copy` is False. TypeError, ImportError: as of
+                `numpy`.
         """
         found = self.numpy()
         same = dtype is None or found.dtype == dtype
         if copy is False and not (same and self.device.device_type in HOST_TYPES):
-            raise ValueError("Tensor.__array__: cannot be had without a copy, which copy=False forbids")
+            raise ValueError(
+                "Tensor.__array__: cannot be had without a copy, which copy=False forbids"
+            )
         return found.astype(dtype or found.dtype, copy=bool(copy))
 
     def view(self, dtype: str) -> Tensor:
@@ -92,7 +99,8 @@ class Tensor(_call.TensorBase):
         return _call.tensor_retype(self, target)
 
     def copyfrom(self, source: Any) -> Tensor:
-        """Copy the elements of an array, tensor or anything with a buffer or DLPack into this tensor.
+        """Copy the elements of an array, tensor or anything with a buffer or DLPack into this
+        tensor.
 
         A tensor of an 8-bit float takes bytes (uint8), too.
 
@@ -108,7 +116,8 @@ class Tensor(_call.TensorBase):
         return self
 
     def copyto(self, target: Tensor | Device) -> Tensor:
-        """Copy into `target`, a tensor of the same dtype and shape, or a new one on a device. Returns it."""
+        """Copy into `target`, a tensor of the same dtype and shape, or a new one on a device.
+        Returns it."""
         if isinstance(target, Device):
             target = _empty("copyto", self.shape, self.dtype, target)
         if not isinstance(target, Tensor):
@@ -140,7 +149,8 @@ def _numpy(what: str) -> Any:
 
 
 def _bits_type(dtype: str) -> str | None:
-    """The unsigned type whose elements are the bits of one that only ml_dtypes gives numpy, else None."""
+    """The unsigned type whose elements are the bits of one that only ml_dtypes gives numpy, else
+    None."""
     if dtype == "bfloat16":
         return "uint16"
     is_float8 = dtype in _TVM_NAMES or (dtype.startswith("float8_") and "x" not in dtype)
@@ -148,7 +158,8 @@ def _bits_type(dtype: str) -> str | None:
 
 
 def _takes(expected: str, given: str) -> bool:
-    """Whether elements of a tensor may come from one of `given`: the same by either name, or bytes of a float8."""
+    """Whether elements of a tensor may come from one of `given`: the same by either name, or bytes
+    of a float8."""
     same = _TVM_NAMES.get(expected, expected) == _TVM_NAMES.get(given, given)
     return same or (given == "uint8" and _bits_type(expected) == given)
 
@@ -157,7 +168,11 @@ def _parse(function: str, dtype: Any) -> tuple[int, int, int]:
     """Code, bits and lanes of a data type given as text, or by something that has a name."""
     from mblob.dtype import DataType
 
-    text = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    text = (
+        dtype
+        if isinstance(dtype, str)
+        else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    )
     if not isinstance(text, str):
         raise wrong_type(function, "dtype", "str or a dtype of numpy", dtype)
     try:
@@ -172,9 +187,15 @@ def _extents(function: str, shape: Any) -> tuple[int, ...]:
     if hasattr(shape, "__index__") and not hasattr(shape, "__len__"):
         shape = (shape,)
     is_text = isinstance(shape, (str, bytes, bytearray))
-    if is_text or hasattr(shape, "keys") or not (hasattr(shape, "__len__") and hasattr(shape, "__getitem__")):
+    if (
+        is_text
+        or hasattr(shape, "keys")
+        or not (hasattr(shape, "__len__") and hasattr(shape, "__getitem__"))
+    ):
         raise wrong_type(function, "shape", "int or a sequence of int", shape)
-    return tuple(whole(function, f"shape[{i}]", extent, 0, 2**63 - 1) for i, extent in enumerate(shape))
+    return tuple(
+        whole(function, f"shape[{i}]", extent, 0, 2**63 - 1) for i, extent in enumerate(shape)
+    )
 
 
 def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:
@@ -192,7 +213,8 @@ def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = C
 
     Args:
         shape: elements per dimension.
-        device: where; one other than the host needs a plug-in for it (`mblob-pack doctor` lists them).
+        device: where; one other than the host needs a plug-in for it (`mblob-pack doctor` lists
+            them).
         dtype: "float32", "int8", "bool", "bfloat16", ...; numpy dtypes are taken by their name.
 
     Raises:
@@ -249,7 +271,8 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
             return from_dlpack(source)
         if lists and isinstance(source, (list, tuple, int, float)):
             return as_tensor(_of_lists(source, what), what=what)
-        if isinstance(exc, ValueError) and element is not None:  # numpy's: the buffer protocol has no letter for it
+        # numpy's: the buffer protocol has no letter for it
+        if isinstance(exc, ValueError) and element is not None:
             raise TypeError(f"{what}{no_numbers(element)}") from None
         if isinstance(exc, ValueError):  # of a buffer that was released or closed
             raise TypeError(f"{what}{type(source).__name__} gives no numbers: {exc}") from None
@@ -272,13 +295,18 @@ def in_place(value: Any, what: str) -> Tensor:
         return value
     strided = not getattr(getattr(value, "flags", None), "c_contiguous", True)
     if strided:
-        raise ValueError(f"{what}the array is not contiguous, so its memory cannot be used as it is")
+        raise ValueError(
+            f"{what}the array is not contiguous, so its memory cannot be used as it is"
+        )
     return as_tensor(value, what=what)
 
 
 def lent(given: Tensor | None, found: Tensor) -> Tensor:
-    """`found`, a view of an executor's input; or the read-only tensor `given` before, if that still is the input."""
-    return given if given is not None and given.readonly and given.address == found.address else found
+    """`found`, a view of an executor's input; or the read-only tensor `given` before, if that still
+    is the input."""
+    return (
+        given if given is not None and given.readonly and given.address == found.address else found
+    )
 
 
 def _of_lists(source: Any, what: str) -> Any:

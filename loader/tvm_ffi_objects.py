@@ -15,7 +15,8 @@ _receive: Any = None  # tvm_ffi's function that makes its Python object of an ad
 
 
 def function_object(address: int) -> Any:
-    """The `tvm_ffi.Function` of the mblob_function at `address`; the very object if it came from tvm_ffi.
+    """The `tvm_ffi.Function` of the mblob_function at `address`; the very object if it came from
+    tvm_ffi.
 
     Raises:
         ImportError: tvm_ffi is not installed.

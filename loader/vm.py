@@ -52,7 +52,8 @@ class ADT(Sequence):  # type: ignore[type-arg]  # fields are tensors and further
 
 
 class Executable:
-    """A program: `Executable(mblob.load_module("model.so"))`, or `load_exec` of code that was saved alone.
+    """A program: `Executable(mblob.load_module("model.so"))`, or `load_exec` of code that was saved
+    alone.
 
     Attributes:
         mod, module: the program's module.
@@ -61,7 +62,9 @@ class Executable:
 
     def __init__(self, mod: Module) -> None:
         if mod.type_key != RELAY_EXECUTABLE:
-            raise TypeError(f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}")
+            raise TypeError(
+                f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}"
+            )
         self.mod = self.module = mod
 
     @staticmethod
@@ -135,16 +138,22 @@ class Executable:
         Raises:
             FormatError: a constant is missing; none is bound then.
         """
-        pairs = [word for name, value in constants.items() for word in (name, as_tensor(value, lists=True))]
+        pairs = [
+            word
+            for name, value in constants.items()
+            for word in (name, as_tensor(value, lists=True))
+        ]
         self.mod["load_late_bound_consts_from_map"](*pairs)
 
     def move_late_bound_consts(self, path: str | os.PathLike[str], byte_limit: int) -> None:
         """Write constants of at least `byte_limit` bytes to a file, for `load_late_bound_consts`.
 
-        `save` gives the code without them from then on. The program itself keeps them: its machines run on.
+        `save` gives the code without them from then on. The program itself keeps them: its machines
+        run on.
 
         Raises:
-            IncompatibleError: the bytecode is of TVM 0.8 or before, whose constants are always in it.
+            IncompatibleError: the bytecode is of TVM 0.8 or before, whose constants are always in
+                it.
             OSError: the file cannot be written; nothing has changed then.
         """
         self.mod["move_late_bound_consts"](os.fspath(path), byte_limit)
@@ -181,7 +190,8 @@ class VirtualMachine(Timed):
     Args:
         exe: the program, or its module.
         device: where it runs: `mblob.cpu(0)`, or a list of devices.
-        memory_cfg: "pooled" (the default: memory is kept for the next call), "naive", or one of them per device.
+        memory_cfg: "pooled" (the default: memory is kept for the next call), "naive", or one of
+            them per device.
 
     Attributes:
         module: the machine's own module; its functions have TVM's names.
@@ -215,16 +225,20 @@ class VirtualMachine(Timed):
         return kinds[kind]
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set all inputs of a function, for all calls from now on: by position, by name, or some of each.
+        """Set all inputs of a function, for all calls from now on: by position, by name, or some of
+        each.
 
-        Inputs are arrays, numbers, and lists or tuples of them. Names that are no parameters are passed over.
+        Inputs are arrays, numbers, and lists or tuples of them. Names that are no parameters are
+        passed over.
 
         Raises:
             TypeError: an input is missing, or there are too many.
         """
         self.module["set_input"](func_name, *self._arguments(func_name, args, kwargs))
 
-    def _arguments(self, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    def _arguments(
+        self, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> list[Any]:
         """Arguments in the order of the parameters, as the runtime takes them."""
         names: Sequence[str | int] = range(len(args))
         if kwargs:
@@ -234,12 +248,15 @@ class VirtualMachine(Timed):
             if len(missing) != len(args):
                 unknown = [name for name in kwargs if name not in params]
                 of = f"; it has no parameter {', '.join(map(repr, unknown))}" if unknown else ""
-                raise TypeError(f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}{of}")
+                raise TypeError(
+                    f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}{of}"
+                )
             args, names = tuple(kwargs[p] if p in kwargs else next(rest) for p in params), params
         return [_argument(value, name, func_name) for value, name in zip(args, names)]
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set one input: `set_one_input("main", "x", array)`, by index, or `set_one_input("main", x=array)`."""
+        """Set one input: `set_one_input("main", "x", array)`, by index, or `set_one_input("main",
+        x=array)`."""
         pairs = [*kwargs.items()] if kwargs else [args]
         if len(pairs) != 1 or len(pairs[0]) != 2 or (args and kwargs):
             raise TypeError("set_one_input: expected one name or index and one array")
@@ -247,22 +264,27 @@ class VirtualMachine(Timed):
         self.module["set_one_input"](func_name, tag, _argument(value, tag, func_name))
 
     def set_outputs(self, func_name: str, *outputs: Any) -> None:
-        """Arrays that the results of the next call are copied into; aligned to 64 bytes (`mblob.empty`)."""
+        """Arrays that the results of the next call are copied into; aligned to 64 bytes
+        (`mblob.empty`)."""
         self.module["set_outputs"](func_name, *outputs)
         self._outputs[func_name] = outputs  # their memory is used then
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a function; an array, or an ADT of them.
 
-        Inputs that are given here are used in this call only; without any, those that `set_input` set are used.
+        Inputs that are given here are used in this call only; without any, those that `set_input`
+        set are used.
 
         Raises:
             ValueError: none are given, and one was not set.
-            KernelError: a kernel failed; the text names instruction and kernel. The machine can be used again.
+            KernelError: a kernel failed; the text names instruction and kernel. The machine can be
+                used again.
         """
         return _result(self._call("invoke", func_name, args, kwargs))
 
-    def _call(self, name: str, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _call(
+        self, name: str, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
         given = self._arguments(func_name, args, kwargs)
         try:
             return self.module[name](func_name, *given)
@@ -280,7 +302,9 @@ class VirtualMachine(Timed):
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
         name = asked.func_name or "main"
         if asked.parallel is not None:
-            raise ValueError("benchmark: parallel is for graph executors; a program runs in its order")
+            raise ValueError(
+                "benchmark: parallel is for graph executors; a program runs in its order"
+            )
 
         def set_inputs() -> None:
             if asked.args or asked.inputs:
@@ -298,10 +322,11 @@ class VirtualMachine(Timed):
     def profile(
         self, *args: Any, func_name: str = "main", repeat: int = 1, **kwargs: Any
     ) -> list[InstructionTime]:
-        """Time of each instruction in `repeat` calls of a function, those that call kernels among them.
+        """Time of each instruction in `repeat` calls of a function, those that call kernels among
+        them.
 
-        Calls of other functions of the program are instructions, too: their time is that of the call alone, what is
-        inside has rows of its own. Inputs stay set, as of `benchmark`.
+        Calls of other functions of the program are instructions, too: their time is that of the
+        call alone, what is inside has rows of its own. Inputs stay set, as of `benchmark`.
         """
         if args or kwargs:
             self.set_input(func_name, *args, **kwargs)
@@ -311,14 +336,17 @@ class VirtualMachine(Timed):
 
     def get_outputs(self) -> list[Any]:
         """What the last call returned: one array, or the fields of its tuple."""
-        return [_result(self.module["get_output"](i)) for i in range(self.module["get_num_outputs"]())]
+        return [
+            _result(self.module["get_output"](i)) for i in range(self.module["get_num_outputs"]())
+        ]
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
         """Position of an input, -1 if the function has none of that name."""
         return int(self.module["get_input_index"](input_name, func_name))
 
     def set_limits(self, instructions: int = 0, memory: int = 0) -> None:
-        """Instructions that one call may execute and bytes of storage that may be in use; 0: no limit."""
+        """Instructions that one call may execute and bytes of storage that may be in use; 0: no
+        limit."""
         self.module["set_limits"](instructions, memory)
 
 
@@ -343,7 +371,9 @@ def _argument(value: Any, key: str | int, func_name: str) -> Any:
     if isinstance(value, ADT):
         return value.module
     if isinstance(value, (list, tuple)):
-        return get_global_func("runtime.Tuple")(*(_argument(item, key, func_name) for item in value))
+        return get_global_func("runtime.Tuple")(
+            *(_argument(item, key, func_name) for item in value)
+        )
     dtype = NUMBERS.get(type(value))
     if dtype is not None:
         return _scalar(value, dtype, key, func_name)

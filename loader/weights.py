@@ -36,7 +36,8 @@ def tensors_of(
 def tensors_of_safetensors(data: memoryview) -> dict[str, Tensor]:
     """Tensors of a safetensors file in memory, in the order of their data.
 
-    Elements of 4 and 6 bits (F4, F6_E2M3, F6_E3M2) are given as the bytes they are packed in: uint8, one dimension.
+    Elements of 4 and 6 bits (F4, F6_E2M3, F6_E3M2) are given as the bytes they are packed in:
+    uint8, one dimension.
 
     Raises:
         FormatError: "payload": the header or a tensor does not fit.

@@ -1,7 +1,8 @@
-"""mblob: pack compute kernels and module blobs into one shared library, look into it, load it, run it.
+"""mblob: pack compute kernels and module blobs into one shared library, look into it, load it, run
+it.
 
-Every name below is handed on when it is first used, so `import mblob` costs nothing: looking at a file never
-imports a compiler driver, ctypes or numpy. Where each name lives is the table `_HOME`.
+Every name below is handed on when it is first used, so `import mblob` costs nothing: looking at a
+file never imports a compiler driver, ctypes or numpy. Where each name lives is the table `_HOME`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ _HOME = {
 __all__ = sorted([*_HOME, "__version__"])
 
 
-# A child of fork() would wait for ever for a module that another thread of its parent was importing.
+# A child of fork() would wait for ever for a module that another thread of its parent was
+# importing.
 _importing = RLock()
 os.register_at_fork(
     before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release

@@ -1,4 +1,5 @@
-"""What public functions check of their arguments, and say when one is wrong: function, argument, expected, found."""
+"""What public functions check of their arguments, and say when one is wrong: function, argument,
+expected, found."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def name(function: str, argument: str, value: Any, *, empty: bool = False) -> st
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError(one_line(f"{function}: {argument}: {value!r} is no Unicode text")) from None
+        raise ValueError(
+            one_line(f"{function}: {argument}: {value!r} is no Unicode text")
+        ) from None
     return value
 
 
@@ -85,7 +88,8 @@ def check_unmasked(value: Any) -> None:
 
 
 def no_numbers(element: Any, fmt: str | None = None) -> TypeError:
-    """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has none its format."""
+    """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has
+    none its format."""
     return TypeError(
         "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, float8 or complex in "
         f"native byte order, found {f'format {fmt!r}' if element is None else element}; convert it with astype"

@@ -64,12 +64,15 @@ def measure(
     cooldown: float = 0.0,
     cooldown_every: int = 1,
 ) -> BenchmarkResult:
-    """Call `once` `number` times for each of `repeat` measurements; more often until one takes `least` seconds.
+    """Call `once` `number` times for each of `repeat` measurements; more often until one takes
+    `least` seconds.
 
     Args:
-        finish: called at the end of each measurement, as part of it: waits for what `once` only began.
+        finish: called at the end of each measurement, as part of it: waits for what `once` only
+            began.
         cooldown: seconds to rest after every `cooldown_every` measurements.
-        warm_up: one call before all of these, which is not measured: the first one has costs of its own.
+        warm_up: one call before all of these, which is not measured: the first one has costs of its
+            own.
 
     Raises:
         ValueError: fewer than one measurement or call; a rest that cannot be.

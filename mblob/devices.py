@@ -1,4 +1,5 @@
-"""Devices: where memory is and where a kernel runs. Numbers are DLPack's, the ones kernels check."""
+"""Devices: where memory is and where a kernel runs. Numbers are DLPack's, the ones kernels
+check."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ def device(kind: str | int, device_id: int = 0) -> Device:
     name, colon, number = kind.partition(":")
     if colon:
         if not number.isdecimal():
-            raise ValueError(f"device {kind[:60]!r}: expected a number behind the colon, found {number[:60]!r}")
+            raise ValueError(
+                f"device {kind[:60]!r}: expected a number behind the colon, found {number[:60]!r}"
+            )
         device_id = int(number)
     code = CODES.get(name) or _code_of_plugin(name)
     if not code:
@@ -99,7 +102,8 @@ def _code_of_plugin(name: str) -> int:
     try:
         from importlib import import_module
 
-        devices = import_module("mblob.loader.devices")  # by name: the format does not need the half that loads
+        # by name: the format does not need the half that loads
+        devices = import_module("mblob.loader.devices")
     except ImportError:
         return 0
     return int(devices.type_of(name))

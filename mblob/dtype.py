@@ -11,12 +11,18 @@ from mblob.arguments import no_numbers
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex"}
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
 
-# DLPack's 6 and 7, which libraries of the ffi dialect write, are bool (uint1 here) and this type, which has a code of
-# its own here and in the runtime (MBLOB_FLOAT8_E3M4 of mblob.h).
+# DLPack's 6 and 7, which libraries of the ffi dialect write, are bool (uint1 here) and this type,
+# which has a code of its own here and in the runtime (MBLOB_FLOAT8_E3M4 of mblob.h).
 FLOAT8_E3M4 = 128
 
-# Elements by their text without lanes: code and bits. Small floats are TVM's 6 and 7, and DLPack's from 8 on.
-_ELEMENTS = {f"{name}{bits}": (code, bits) for code, name in NAMES.items() if name != "handle" for bits in WIDTHS}
+# Elements by their text without lanes: code and bits. Small floats are TVM's 6 and 7, and DLPack's
+# from 8 on.
+_ELEMENTS = {
+    f"{name}{bits}": (code, bits)
+    for code, name in NAMES.items()
+    if name != "handle"
+    for bits in WIDTHS
+}
 _ELEMENTS |= {
     "e4m3_float8": (6, 8), "e5m2_float8": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8),
     "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8),
@@ -26,7 +32,11 @@ _ELEMENTS |= {
 _TEXTS = {element: text for text, element in _ELEMENTS.items()}
 
 # struct format characters with standard sizes -> code
-_FORMAT_CODES = {**dict.fromkeys("bhilqn", 0), **dict.fromkeys("BHILQNc", 1), **dict.fromkeys("efd", 2)}
+_FORMAT_CODES = {
+    **dict.fromkeys("bhilqn", 0),
+    **dict.fromkeys("BHILQNc", 1),
+    **dict.fromkeys("efd", 2),
+}
 
 
 class DataType(NamedTuple):
@@ -52,8 +62,14 @@ class DataType(NamedTuple):
         name, lanes = text, "1"
         if name not in _ELEMENTS:
             name, _, lanes = text.rpartition("x")
-        if name not in _ELEMENTS or not re.fullmatch("[0-9]{1,5}", lanes) or not 0 < int(lanes) < 65536:
-            raise ValueError(f"{text[:60]!r} is not a data type; expected one like float32, int8, uint8x4, bool")
+        if (
+            name not in _ELEMENTS
+            or not re.fullmatch("[0-9]{1,5}", lanes)
+            or not 0 < int(lanes) < 65536
+        ):
+            raise ValueError(
+                f"{text[:60]!r} is not a data type; expected one like float32, int8, uint8x4, bool"
+            )
         return cls(*_ELEMENTS[name], int(lanes))
 
     @classmethod
@@ -62,7 +78,8 @@ class DataType(NamedTuple):
         return cls(raw[0], raw[1], raw[2] | raw[3] << 8)
 
     def of_ffi(self) -> DataType:
-        """The type that a library of the ffi dialect stores by these numbers, which are DLPack's."""
+        """The type that a library of the ffi dialect stores by these numbers, which are
+        DLPack's."""
         if self.code == 6 and self.bits == 8:
             return DataType(1, 1, self.lanes)
         return DataType(FLOAT8_E3M4, 8, self.lanes) if self.code == 7 and self.bits == 8 else self
@@ -91,5 +108,8 @@ class DataType(NamedTuple):
             return "bool"
         if self.code == 3 and (self.lanes == 1 or not self.bits):
             return "handle" if self.bits else "void"
-        text = _TEXTS.get((self.code, self.bits)) or f"{NAMES.get(self.code, f'custom[{self.code}]')}{self.bits}"
+        text = (
+            _TEXTS.get((self.code, self.bits))
+            or f"{NAMES.get(self.code, f'custom[{self.code}]')}{self.bits}"
+        )
         return text + (f"x{self.lanes}" if self.lanes != 1 else "")

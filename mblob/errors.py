@@ -1,4 +1,5 @@
-"""The errors that users of mblob see. Each failure names the culprit, the place, what was found and expected."""
+"""The errors that users of mblob see. Each failure names the culprit, the place, what was found and
+expected."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_WORD, _HEAD, _TAIL = 1024, 120, 40  # characters of a word that is shown whole, and what is shown of a longer one
+# characters of a word that is shown whole, and what is shown of a longer one
+_WORD, _HEAD, _TAIL = 1024, 120, 40
 
 
 def one_line(text: str) -> str:
-    """`text` with everything that does not print as an escape, for names from files may hold anything; `a\\nb`.
+    """`text` with everything that does not print as an escape, for names from files may hold
+    anything; `a\\nb`.
 
     Of a word that is longer than any path needs to be, its beginning and its end are kept.
     """
@@ -25,11 +28,16 @@ def one_line(text: str) -> str:
 
 def _escaped(c: str) -> str:
     """A character as Python writes it; of a byte that is no UTF-8 (surrogateescape) that byte."""
-    return f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c.encode("unicode_escape").decode("ascii")
+    return (
+        f"\\x{ord(c) - 0xDC00:02x}"
+        if "\udc80" <= c <= "\udcff"
+        else c.encode("unicode_escape").decode("ascii")
+    )
 
 
 class MblobError(Exception):
-    """Base of everything mblob raises about the outside world. `exit_code` is what `mblob-pack` exits with.
+    """Base of everything mblob raises about the outside world. `exit_code` is what `mblob-pack`
+    exits with.
 
     The message is one line.
     """
@@ -40,7 +48,8 @@ class MblobError(Exception):
         super().__init__(one_line(message), *more)
 
     def prefix(self, culprit: str) -> None:
-        """Put `culprit` and ": " in front of the message, for callers that know which file it is about."""
+        """Put `culprit` and ": " in front of the message, for callers that know which file it is
+        about."""
         self.args = (f"{one_line(culprit)}: {self}", *self.args[1:])
 
 
@@ -52,10 +61,13 @@ class FormatError(MblobError, ValueError):
             "" for what breaks none of them.
         offset: byte at which the rule broke, in the blob (ELF rules: in the file), or None.
         entry: index of the module concerned, or None.
-        partial: for "unknown_key", the `mblob.format.model.Blob` of what stands before that key; else None.
+        partial: for "unknown_key", the `mblob.format.model.Blob` of what stands before that key;
+            else None.
     """
 
-    def __init__(self, message: str, *, code: str, offset: int | None = None, entry: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: str, offset: int | None = None, entry: int | None = None
+    ) -> None:
         where = f" (at byte {offset})" if offset is not None else ""
         super().__init__(f"{message}{where}{code and f' [{code}]'}")
         self.code = code
@@ -144,7 +156,8 @@ class ToolchainError(MblobError):
 
 
 class KernelError(MblobError):
-    """A function of a library returned an error; the text is the function's own, and may have lines."""
+    """A function of a library returned an error; the text is the function's own, and may have
+    lines."""
 
     def __init__(self, message: str = "") -> None:
         Exception.__init__(self, message)
@@ -153,7 +166,11 @@ class KernelError(MblobError):
     def kind(self) -> str:
         """What stands before the first ": " if that names an error ("ValueError"), else ""."""
         word, colon, _ = str(self).partition(": ")
-        named = colon and word.rpartition(".")[2][:1].isupper() and word.replace(".", "").replace("_", "").isalnum()
+        named = (
+            colon
+            and word.rpartition(".")[2][:1].isupper()
+            and word.replace(".", "").replace("_", "").isalnum()
+        )
         return word if named else ""
 
 
@@ -164,6 +181,6 @@ class UnreadableWarning(UserWarning):
 class PortabilityWarning(UserWarning):
     """Something is packed that TVM's executors cannot run as it was given.
 
-    Either the library is written as asked: mblob runs it, and TVM does not. Or nobody runs it as it is. Or mblob
-    changed a graph so that TVM can read it. The text says which.
+    Either the library is written as asked: mblob runs it, and TVM does not. Or nobody runs it as it
+    is. Or mblob changed a graph so that TVM can read it. The text says which.
     """

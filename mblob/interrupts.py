@@ -1,6 +1,8 @@
-"""Signals that end what runs by an exception: one exception at a time, and whatever cleans up behind it is let finish.
+"""Signals that end what runs by an exception: one exception at a time, and whatever cleans up
+behind it is let finish.
 
-A second Ctrl-C during the clean-up of the first would leave half of it undone: files stay, compilers run on.
+A second Ctrl-C during the clean-up of the first would leave half of it undone: files stay,
+compilers run on.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _MARK = "_mblob_signal"  # an attribute of exceptions that came from a handler
 
 
 def _is_on_its_way() -> bool:
-    """Whether code runs that handles the exception of a signal: a `finally`, an `except`, the end of a `with`."""
+    """Whether code runs that handles the exception of a signal: a `finally`, an `except`, the end
+    of a `with`."""
     error = sys.exc_info()[1]
     return error is not None and signal_behind(error) is not None
 
@@ -31,9 +34,9 @@ def _is_on_its_way() -> bool:
 class DeferringHandler:
     """A signal handler around another one, which raises.
 
-    While an exception that it raised is on its way, further signals are noted in `waiting`. Should Python drop the
-    exception, as it does with those in destructors, the next signal raises again. A signal that comes in `held`
-    raises at its end.
+    While an exception that it raised is on its way, further signals are noted in `waiting`. Should
+    Python drop the exception, as it does with those in destructors, the next signal raises again. A
+    signal that comes in `held` raises at its end.
     """
 
     def __init__(self, handler: Handler) -> None:
@@ -55,11 +58,13 @@ class DeferringHandler:
 
 
 def held(action: Callable[[], object]) -> None:
-    """Call something short in which no signal raises: what is half done in it would be lost, or break Python.
+    """Call something short in which no signal raises: what is half done in it would be lost, or
+    break Python.
 
-    That is the start of threads, since Python's end does not wait for one that has not begun, and crashes in it; and
-    imports, since classes turn what is raised while they are made into a RuntimeError (before Python 3.12). Signals
-    that come meanwhile, however many, raise once at its end.
+    That is the start of threads, since Python's end does not wait for one that has not begun, and
+    crashes in it; and imports, since classes turn what is raised while they are made into a
+    RuntimeError (before Python 3.12). Signals that come meanwhile, however many, raise once at its
+    end.
     """
     _call(action)
     if _late:
@@ -78,10 +83,11 @@ _late: list[int] = []  # signals that came while `_call` ran
 class DeferredSignals:
     """A block whose clean-up no signal interrupts, however many arrive.
 
-    In the main thread the Python handlers of SIGINT, SIGTERM and SIGHUP become patient ones meanwhile. Signals that
-    waited are delivered behind the block, unless it was ended by one.
+    In the main thread the Python handlers of SIGINT, SIGTERM and SIGHUP become patient ones
+    meanwhile. Signals that waited are delivered behind the block, unless it was ended by one.
 
-    It is a class, not a generator: `__exit__` of a generator's context can be interrupted before it resumes that.
+    It is a class, not a generator: `__exit__` of a generator's context can be interrupted before it
+    resumes that.
     """
 
     def __init__(self) -> None:
@@ -101,7 +107,10 @@ class DeferredSignals:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             while self.last:
@@ -141,8 +150,8 @@ _current: ContextVar[DeferredSignals | None] = ContextVar("mblob_patience", defa
 
 
 def at_the_end(action: Callable[[], object]) -> None:
-    """Have something called when the innermost `DeferredSignals` block ends, undisturbed by signals; the last one
-    first.
+    """Have something called when the innermost `DeferredSignals` block ends, undisturbed by
+    signals; the last one first.
 
     Without such a block nothing happens.
     """
@@ -160,5 +169,7 @@ def _is_within(frame: FrameType | None, codes: frozenset[object]) -> bool:
 
 
 # A signal may come before the first statement of these, where no `try` of theirs can catch it.
-_UNDISTURBED: frozenset[object] = frozenset({DeferredSignals.__enter__.__code__, DeferredSignals.__exit__.__code__})
+_UNDISTURBED: frozenset[object] = frozenset(
+    {DeferredSignals.__enter__.__code__, DeferredSignals.__exit__.__code__}
+)
 _HELD: frozenset[object] = frozenset({_call.__code__})

@@ -1,7 +1,9 @@
-"""JSON of a file or of a caller, held to the limits of `csrc/src/base/json.h` before Python's decoder sees it.
+"""JSON of a file or of a caller, held to the limits of `csrc/src/base/json.h` before Python's
+decoder sees it.
 
-That decoder recurses, so the text decides how much stack it takes; it reads NaN, UTF-16 and half a surrogate pair; and
-what it makes of a long number depends on the process. Here a text is read, or refused, the same way everywhere.
+That decoder recurses, so the text decides how much stack it takes; it reads NaN, UTF-16 and half a
+surrogate pair; and what it makes of a long number depends on the process. Here a text is read, or
+refused, the same way everywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ class JsonError(ValueError):
     """A text that is refused; its words follow "... is no JSON: "."""
 
 
-def parse(text: str | bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+def parse(
+    text: str | bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
     """The value of a JSON text. -0 is a float: no count and no offset is written so.
 
     Args:
@@ -53,7 +57,9 @@ def parse(text: str | bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] 
         raise JsonError(f"a number has too many digits, over {DIGITS_LIMIT}")
     whole = _whole if b"-0" in outside else None
     try:
-        return json.loads(text, object_pairs_hook=pairs_hook, parse_int=whole, parse_constant=_refuse)
+        return json.loads(
+            text, object_pairs_hook=pairs_hook, parse_int=whole, parse_constant=_refuse
+        )
     except json.JSONDecodeError as error:
         raise JsonError(_unexpected(text, error)) from None
 
@@ -70,7 +76,8 @@ def _outside_strings(text: str) -> bytes:
 
 
 def _is_deep(outside: bytes) -> bool:
-    """Whether brackets nest beyond the limit. Each round takes away the innermost pairs of the whole text."""
+    """Whether brackets nest beyond the limit. Each round takes away the innermost pairs of the
+    whole text."""
     left = outside.translate(_BRACKETS, _OTHERS)
     if left.count(b"[") <= DEPTH_LIMIT:
         return False

@@ -1,7 +1,8 @@
 """The one `Module` class: what constructors, `load_module` and loader functions all give.
 
-A module is a node of an import DAG. What it holds is a `Node`: the packager has nodes that hold sources and
-payloads, the loader has nodes over an opened library. Everything about the tree lives here.
+A module is a node of an import DAG. What it holds is a `Node`: the packager has nodes that hold
+sources and payloads, the loader has nodes over an opened library. Everything about the tree lives
+here.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Node:
 
     @property
     def dialect(self) -> str | None:
-        """Whose grammar the payload follows, "classic" or "ffi"; None for bytes that stay as they are in both."""
+        """Whose grammar the payload follows, "classic" or "ffi"; None for bytes that stay as they
+        are in both."""
         return None
 
     def payload(self) -> memoryview:
@@ -59,7 +61,8 @@ class Node:
         return None
 
     def function_metadata(self, what: str, name: str) -> str | None:
-        """The "metadata" or "doc" that the module has for its function `name`, None if there is none."""
+        """The "metadata" or "doc" that the module has for its function `name`, None if there is
+        none."""
         return None
 
     def names(self) -> Sequence[str]:
@@ -81,7 +84,9 @@ class Node:
 class FunctionsNode(Node):
     """Functions given as Python callables, for loaders written in Python."""
 
-    def __init__(self, type_key: str, functions: Mapping[str, Callable[..., Any]], payload: Any) -> None:
+    def __init__(
+        self, type_key: str, functions: Mapping[str, Callable[..., Any]], payload: Any
+    ) -> None:
         self.type_key = type_key
         self._functions = dict(functions)
         self._payload = memoryview(payload).toreadonly().cast("B")
@@ -99,8 +104,9 @@ class FunctionsNode(Node):
 class Module:
     """A runtime module: host code, device code, a graph, weights; and the modules it imports.
 
-    `mblob.load_module` and the constructors (`csource_module`, `blob_module`, ...) make modules. A loader
-    written in Python can make one of callables: `Module("my_key", functions={"f": f}, payload=b"")`.
+    `mblob.load_module` and the constructors (`csource_module`, `blob_module`, ...) make modules. A
+    loader written in Python can make one of callables: `Module("my_key", functions={"f": f},
+    payload=b"")`.
     """
 
     __slots__ = ("__weakref__", "_imports", "_is_imported", "_node")
@@ -121,7 +127,7 @@ class Module:
         self._imports: list[Module] = []
         self._is_imported = False  # by any module, ever
 
-    # -- the tree -------------------------------------------------------------------------------------
+    # -- the tree ----------------------------------------------------------------------------------
 
     @property
     def type_key(self) -> str:
@@ -141,10 +147,13 @@ class Module:
         """
         if not isinstance(other, Module):
             raise TypeError(f"import_module: expected a Module, found {type(other).__name__}")
-        # A chain is built in linear time: only a module that somebody imports can be below one with imports.
+        # A chain is built in linear time: only a module that somebody imports can be below one with
+        # imports.
         may_be_below = self is other or (self._is_imported and other._imports)
         if may_be_below and any(m is self for m in other.walk()):
-            raise ValueError(f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle")
+            raise ValueError(
+                f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle"
+            )
         self._node.on_import(other)
         self._imports.append(other)
         other._is_imported = True
@@ -155,17 +164,19 @@ class Module:
         stack = [self]
         while stack:
             module = stack.pop()
-            if id(module) in seen:  # pushed again by a later importer, visited through an earlier one
+            # pushed again by a later importer, visited through an earlier one
+            if id(module) in seen:
                 continue
             seen.add(id(module))
             yield module
             stack.extend(reversed(module._imports))
 
-    # -- content --------------------------------------------------------------------------------------
+    # -- content -----------------------------------------------------------------------------------
 
     @property
     def payload(self) -> memoryview:
-        """The module's bytes: a read-only view, no copy; it keeps the mapping alive. Empty for a library."""
+        """The module's bytes: a read-only view, no copy; it keeps the mapping alive. Empty for a
+        library."""
         return self._node.payload()
 
     def get_source(self, fmt: str = "") -> str:
@@ -184,7 +195,7 @@ class Module:
             raise AttributeError(f"module {self.type_key!r} holds no named tensors")
         return found
 
-    # -- functions ------------------------------------------------------------------------------------
+    # -- functions ---------------------------------------------------------------------------------
 
     def _find(self, name: str, query_imports: bool) -> Callable[..., Any] | None:
         closed: LoaderMissingError | None = None
@@ -221,7 +232,9 @@ class Module:
         close = difflib.get_close_matches(name, names, 3)
         shown = ", ".join(sorted(names)[:12]) + (", ..." if len(names) > 12 else "")
         text = f"module {self.type_key!r} has no function {name!r}; it has: {shown or 'none'}"
-        reasons = (module._node.explain(name) for module in (self.walk() if query_imports else (self,)))
+        reasons = (
+            module._node.explain(name) for module in (self.walk() if query_imports else (self,))
+        )
         reason = next((r for r in reasons if r), None)
         if reason:
             text += f"; {reason}"
@@ -241,8 +254,11 @@ class Module:
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self.get_function(name, query_imports=True)
 
-    def get_function_metadata(self, name: str, query_imports: bool = False) -> dict[str, Any] | None:
-        """What a library of tvm_ffi tells about its function `name`: {"type_schema": text, ...}; None if nothing.
+    def get_function_metadata(
+        self, name: str, query_imports: bool = False
+    ) -> dict[str, Any] | None:
+        """What a library of tvm_ffi tells about its function `name`: {"type_schema": text, ...};
+        None if nothing.
 
         Raises:
             FormatError: what it tells is no JSON object.
@@ -255,9 +271,13 @@ class Module:
         try:
             found = json_text.parse(text)
         except json_text.JsonError as exc:
-            raise FormatError(f"the metadata of function {name!r} is no JSON: {exc}", code="metadata") from None
+            raise FormatError(
+                f"the metadata of function {name!r} is no JSON: {exc}", code="metadata"
+            ) from None
         if not isinstance(found, dict):
-            raise FormatError(f"the metadata of function {name!r}: expected a JSON object", code="metadata")
+            raise FormatError(
+                f"the metadata of function {name!r}: expected a JSON object", code="metadata"
+            )
         return found
 
     def get_function_doc(self, name: str, query_imports: bool = False) -> str | None:
@@ -285,7 +305,9 @@ class Module:
         """Call the entry function."""
         return self.entry_func(*args)
 
-    def symbol(self, name: str, restype: Any = None, argtypes: Sequence[Any] | None = None) -> Callable[..., Any]:
+    def symbol(
+        self, name: str, restype: Any = None, argtypes: Sequence[Any] | None = None
+    ) -> Callable[..., Any]:
         """A plain C function of the library as a ctypes callable.
 
         Args:
@@ -311,7 +333,8 @@ class Module:
 
         Args:
             dev, limit_zero_time_iterations: taken for TVM's sake.
-            number, repeat: as many calls for each of as many measurements, after one call that is not measured.
+            number, repeat: as many calls for each of as many measurements, after one call that is
+            not measured.
             min_repeat_ms: more calls per measurement until one takes this long.
             cooldown_interval_ms: a rest after every `repeats_to_cooldown` measurements.
 
@@ -332,7 +355,7 @@ class Module:
 
         return evaluate
 
-    # -- packing --------------------------------------------------------------------------------------
+    # -- packing -----------------------------------------------------------------------------------
 
     def export_library(
         self,

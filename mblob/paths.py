@@ -22,4 +22,6 @@ def include_dir() -> Path:
         found = root / "csrc" / "include"
         if (found / "tvm" / "runtime" / "c_runtime_api.h").is_file():
             return found
-    raise ToolchainError(f"the C headers of mblob are missing: {package}/csrc/include/tvm/runtime; install mblob again")
+    raise ToolchainError(
+        f"the C headers of mblob are missing: {package}/csrc/include/tvm/runtime; install mblob again"
+    )

@@ -10,8 +10,8 @@ from collections.abc import Callable
 class Starting(threading.Thread):
     """The start of a process, in a thread of its own.
 
-    A signal's exception can come between the beginning of a process and its caller's knowing of it, but only in the
-    main thread; there the process would be lost, and run on.
+    A signal's exception can come between the beginning of a process and its caller's knowing of it,
+    but only in the main thread; there the process would be lost, and run on.
     """
 
     def __init__(self, start: Callable[[], subprocess.Popen[bytes] | None]) -> None:
@@ -42,6 +42,7 @@ class Starting(threading.Thread):
         return self.process
 
     def begun(self) -> subprocess.Popen[bytes] | None:
-        """The process after an exception in `wait`, which may have come before the thread ran: then there is none."""
+        """The process after an exception in `wait`, which may have come before the thread ran: then
+        there is none."""
         self._done.wait(5)
         return self.process

@@ -1,8 +1,8 @@
 """Folders for temporary files. A folder that a killed run left behind is removed by the next run.
 
-A process that uses a folder holds its lock (`flock`), which ends with the process however that ends. Name, owner and
-mode say that a folder is ours. The mode has the sticky bit, which nobody else gives to a folder that only its owner can
-enter; it is there from the moment at which the folder is.
+A process that uses a folder holds its lock (`flock`), which ends with the process however that
+ends. Name, owner and mode say that a folder is ours. The mode has the sticky bit, which nobody else
+gives to a folder that only its owner can enter; it is there from the moment at which the folder is.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from mblob.interrupts import at_the_end
 MODE = stat.S_ISVTX | 0o700
 _NAME = re.compile(r"(?:\..*[.-]|mblob-)[0-9a-f]{16}", re.DOTALL)
 _TRIES = 200  # of removing a folder
-# File systems of one machine, by the f_type of statfs(2): ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs,
-# ramfs, JFS. Whoever can use a folder there sees its lock; on NFS a lock may be known to one machine alone.
+# File systems of one machine, by the f_type of statfs(2): ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS,
+# F2FS, bcachefs, ramfs, JFS. Whoever can use a folder there sees its lock; on NFS a lock may be
+# known to one machine alone.
 _LOCAL = {
     0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E, 0x858458F6, 0x3153464A,
 }  # fmt: skip
@@ -34,20 +35,24 @@ _cleared: ContextVar[set[tuple[int, int]] | None] = ContextVar("mblob_cleared", 
 
 
 @contextmanager
-def temporary_folder(parent: Path | None = None, prefix: str = "mblob-", at: int | None = None) -> Iterator[Path]:
+def temporary_folder(
+    parent: Path | None = None, prefix: str = "mblob-", at: int | None = None
+) -> Iterator[Path]:
     """A new folder, which is gone when the block ends, at whatever moment a signal arrives.
 
-    It has its name before it exists, and is removed once more at the end of what makes it: an exception that a signal
-    raises may come before the first statement of a function that removes it. (Nor is it a TemporaryDirectory, whose
-    finalizer keeps state at interpreter exit that an interrupt can trip over.)
+    It has its name before it exists, and is removed once more at the end of what makes it: an
+    exception that a signal raises may come before the first statement of a function that removes
+    it. (Nor is it a TemporaryDirectory, whose finalizer keeps state at interpreter exit that an
+    interrupt can trip over.)
 
-    Folders that killed runs left in `parent` go first. `parent` is listed once, however many such blocks nest.
+    Folders that killed runs left in `parent` go first. `parent` is listed once, however many such
+    blocks nest.
 
     Args:
         parent: where; by default the place of temporary files.
         prefix: of its name, starts and ends with `.`; or `mblob-`.
-        at: descriptor of the folder that `parent`, and the path that is given, are relative to (`dir_fd`). It stays
-            open until the folder is gone.
+        at: descriptor of the folder that `parent`, and the path that is given, are relative to
+            (`dir_fd`). It stays open until the folder is gone.
 
     Raises:
         OSError: it cannot be made.
@@ -75,7 +80,8 @@ def folder_beside(path: Path) -> AbstractContextManager[Path]:
 
 
 def _place_of_temporary_files() -> Path:
-    """What `tempfile.gettempdir` finds, without the file that it writes to see whether it can: signals leave it."""
+    """What `tempfile.gettempdir` finds, without the file that it writes to see whether it can:
+    signals leave it."""
     named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
     for place in (*named, "/tmp", "/var/tmp"):
         if place and Path(place).is_dir() and os.access(place, os.W_OK | os.X_OK):
@@ -83,11 +89,12 @@ def _place_of_temporary_files() -> Path:
     return Path.cwd()
 
 
-# -- the folder of this process -------------------------------------------------------------------------
+# -- the folder of this process --------------------------------------------------------------------
 
 
 class _Lock:
-    """A folder and the descriptor that holds its lock. Programs that this process starts do not inherit it."""
+    """A folder and the descriptor that holds its lock. Programs that this process starts do not
+    inherit it."""
 
     def __init__(self, at: int | None) -> None:
         self._fd = -1
@@ -97,8 +104,8 @@ class _Lock:
     def make(self, folder: Path) -> None:
         """Make the folder and lock it.
 
-        Between the two another run may take the folder for one that was left. It removes the folder, in which there is
-        nothing yet, and here the folder is made again.
+        Between the two another run may take the folder for one that was left. It removes the
+        folder, in which there is nothing yet, and here the folder is made again.
         """
         while True:
             os.mkdir(folder, MODE, dir_fd=self.at)
@@ -106,7 +113,9 @@ class _Lock:
                 self._fd = _opened(folder, self.at)
                 try:
                     fcntl.flock(self._fd, fcntl.LOCK_EX)
-                except OSError:  # there are no locks here: let nobody take the folder for one that was left
+                except (
+                    OSError
+                ):  # there are no locks here: let nobody take the folder for one that was left
                     os.fchmod(self._fd, 0o700)
                 os.lstat(folder, dir_fd=self.at)
                 return
@@ -141,7 +150,7 @@ def _remove(folder: Path, lock: _Lock) -> None:
     lock.free()
 
 
-# -- folders of others ----------------------------------------------------------------------------------
+# -- folders of others -----------------------------------------------------------------------------
 
 
 def _clear(place: Path, at: int | None) -> None:
@@ -201,7 +210,8 @@ def _is_local(fd: int) -> bool:
 
 
 def _empty(fd: int) -> None:
-    """Remove what can be removed of what is in an open folder. Links are removed, never followed."""
+    """Remove what can be removed of what is in an open folder. Links are removed, never
+    followed."""
     for _, folders, files, at in os.fwalk(".", topdown=False, dir_fd=fd):
         for name in files:
             with suppress(OSError):

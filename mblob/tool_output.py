@@ -16,15 +16,19 @@ _REPEATS = re.compile(
     r"returned \d+ exit status$|command failed (?:with exit code|due to signal)|lto-wrapper failed$"
     r"|^compilation terminated\.?$|^\d+ (?:warnings?|errors?)(?: and \d+ errors?)? generated\.?$|^use the --help option"
 )
-# A line's first label says what it is. Lines that end so name only the place that the next one is about.
+# A line's first label says what it is. Lines that end so name only the place that the next one is
+# about.
 _LABEL = re.compile(r"(?:^|\s)(error|fatal|warning|note|remark|info)(?: error)?:", re.IGNORECASE)
 _REMARKS = ("warning", "note", "remark", "info")
 _PLACE = re.compile(r"[:,]$|^In file included from |^\d* ?\|")
 
-_NO_LINKER = re.compile(r"invalid linker name in (?:argument )?'((?:-fuse-ld|--ld-path)=.+)'$")  # clang's
+# clang's
+_NO_LINKER = re.compile(r"invalid linker name in (?:argument )?'((?:-fuse-ld|--ld-path)=.+)'$")
 
 # gcc's, of a name that it does not know; it knows some of linkers that are not installed.
-_UNKNOWN_LINKER = re.compile(r"unrecognized command[- ]line option ['\u2018\"](-fuse-ld=.*?)['\u2019\"](?:;|$)")
+_UNKNOWN_LINKER = re.compile(
+    r"unrecognized command[- ]line option ['\u2018\"](-fuse-ld=.*?)['\u2019\"](?:;|$)"
+)
 
 
 def _is_remark(line: str) -> bool:
@@ -41,8 +45,14 @@ def first_error(output: str, command: Sequence[str] = ()) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     own = [line for line in lines if not _REPEATS.search(line)]
     said = [line for line in own if not _is_remark(line)]
-    line = next((line for line in said if _TELLING.search(line)), next(iter([*said, *own, *lines]), ""))
-    options = [word for word in command if word.startswith("-fuse-ld=")] if line.endswith("cannot find 'ld'") else []
+    line = next(
+        (line for line in said if _TELLING.search(line)), next(iter([*said, *own, *lines]), "")
+    )
+    options = (
+        [word for word in command if word.startswith("-fuse-ld=")]
+        if line.endswith("cannot find 'ld'")
+        else []
+    )
     missing = _NO_LINKER.search(line)
     if option := missing[1] if missing else next(iter(options[::-1]), ""):
         how, _, linker = option.partition("=")
@@ -51,6 +61,10 @@ def first_error(output: str, command: Sequence[str] = ()) -> str:
     elif unknown := _UNKNOWN_LINKER.search(line):
         option = unknown[1]
         name = option.partition("=")[2]
-        what = f"names {name!r}, a linker that this compiler does not know" if name else "names no linker"
+        what = (
+            f"names {name!r}, a linker that this compiler does not know"
+            if name
+            else "names no linker"
+        )
         line = f"{line}: {option} {what}; expected one such as bfd, gold, lld or mold"
     return line

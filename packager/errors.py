@@ -17,6 +17,9 @@ class BuildError(MblobError, ValueError):
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn of something at the line that called mblob, however deep below it this is called."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "mblob":
+    while (
+        frame.f_back is not None
+        and str(frame.f_globals.get("__name__")).partition(".")[0] == "mblob"
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(one_line(text), category, stacklevel=level)

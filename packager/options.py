@@ -1,4 +1,5 @@
-"""Options for compilers and linkers that a caller gave: taken apart, checked, made independent of the folder."""
+"""Options for compilers and linkers that a caller gave: taken apart, checked, made independent of
+the folder."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def as_options(options: str | Sequence[str] | None, folder: Path | None = None) 
 
 
 def _with_files(words: Sequence[str], base: Path) -> list[str]:
-    """The words, those of `@file` in place of it; what is in a file named by a file stays as it is."""
+    """The words, those of `@file` in place of it; what is in a file named by a file stays as it
+    is."""
     made: list[str] = []
     for word in words:
         path = base / word[1:]
@@ -37,10 +39,31 @@ def _with_files(words: Sequence[str], base: Path) -> list[str]:
 # Options that name a file or folder: in the same word, behind "=", or in the next word.
 _JOINED = ("-isystem", "-iquote", "-idirafter", "-include", "-imacros", "-isysroot", "-I", "-L", "-B", "-T",
            "-Wl,-L,", "-Wl,-L", "-Wp,-I,", "-Wp,-I")  # fmt: skip
-_EQUALS = ("--sysroot", "-specs", "-fplugin", "-fprofile-use", "-Wl,--version-script", "-Wl,--dynamic-list", "-Wl,-T")
+_EQUALS = (
+    "--sysroot",
+    "-specs",
+    "-fplugin",
+    "-fprofile-use",
+    "-Wl,--version-script",
+    "-Wl,--dynamic-list",
+    "-Wl,-T",
+)
 _WRITTEN = ("-Wl,-Map=", "-Wl,-Map,")  # need not be there
 _NEXT = (*(o for o in _JOINED if "," not in o), "--sysroot", "-iprefix")
-_ANY_WORD = ("-o", "-x", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-z", "-u", "-D", "-U", "-MF", "-MT", "--param")
+_ANY_WORD = (
+    "-o",
+    "-x",
+    "-Xlinker",
+    "-Xassembler",
+    "-Xpreprocessor",
+    "-z",
+    "-u",
+    "-D",
+    "-U",
+    "-MF",
+    "-MT",
+    "--param",
+)
 
 
 def _absolute(words: Sequence[str], base: Path) -> list[str]:
@@ -69,18 +92,34 @@ def _absolute_word(word: str, previous: str, base: Path) -> str:
     for option in _JOINED:
         if word.startswith(option):
             return option + _absolute_path(word[len(option) :], base)
-    return word if word.startswith("-") else _absolute_path(word, base)  # an object, an archive, a linker script
+    # an object, an archive, a linker script
+    return word if word.startswith("-") else _absolute_path(word, base)
 
 
 def _absolute_path(path: str, base: Path) -> str:
-    """`path` as seen from `base`, if something is there; headers may be elsewhere, and -Ttext=0 is no path at all."""
+    """`path` as seen from `base`, if something is there; headers may be elsewhere, and -Ttext=0 is
+    no path at all."""
     found = base / path
-    return os.path.normpath(found) if path and found.exists() and not Path(path).is_absolute() else path
-
+    return (
+        os.path.normpath(found)
+        if path and found.exists() and not Path(path).is_absolute()
+        else path
+    )
 
 
 # Options after which a compiler driver links nothing.
-_STOPS = ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--help", "--version", "-dumpmachine")
+_STOPS = (
+    "-c",
+    "-S",
+    "-E",
+    "-M",
+    "-MM",
+    "-fsyntax-only",
+    "-###",
+    "--help",
+    "--version",
+    "-dumpmachine",
+)
 
 
 def check_options(options: Sequence[str]) -> None:
@@ -91,14 +130,18 @@ def check_options(options: Sequence[str]) -> None:
     """
     for option in options:
         if option in _STOPS:
-            raise BuildError(f"options: {option} makes the compiler stop before it links; leave it out")
+            raise BuildError(
+                f"options: {option} makes the compiler stop before it links; leave it out"
+            )
 
 
-# What the linker alone understands: words that take the next one with them, beginnings of words, ends of files.
+# What the linker alone understands: words that take the next one with them, beginnings of words,
+# ends of files.
 _LINK_PAIRS = ("-Xlinker", "-T", "-z", "-u")
 _LINK_ONLY = ("-l", "-L", "-Wl,", "-shared", "-static", "-fuse-ld=", "-rdynamic", "-pie", "-no-pie")
 _LINK_INPUTS = (".o", ".a", ".so", ".ld", ".lds")
-# What the preprocessor alone understands; clang complains about it when there is nothing to preprocess.
+# What the preprocessor alone understands; clang complains about it when there is nothing to
+# preprocess.
 _PREPROCESSOR_PAIRS = (
     "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-iwithprefixbefore",
     "-I", "-D", "-U", "-MF", "-MT", "-MQ",
@@ -117,7 +160,10 @@ def options_behind_preprocessor(options: Sequence[str]) -> list[str]:
 
 
 def _without(
-    options: Sequence[str], pairs: Sequence[str], only: tuple[str, ...], inputs: tuple[str, ...] = ()
+    options: Sequence[str],
+    pairs: Sequence[str],
+    only: tuple[str, ...],
+    inputs: tuple[str, ...] = (),
 ) -> list[str]:
     kept: list[str] = []
     skip_next = False
@@ -132,8 +178,8 @@ def _without(
 
 
 def may_define(option: str) -> bool:
-    """Whether an option of the link may bring functions that no object tells: libraries, scripts, what linkers alone
-    understand."""
+    """Whether an option of the link may bring functions that no object tells: libraries, scripts,
+    what linkers alone understand."""
     return option.startswith(("-l", "-Wl,", "-T", "-Xlinker", "@")) or not option.startswith("-")
 
 

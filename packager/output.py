@@ -20,11 +20,13 @@ _LEAST_SPACE = 64 << 10  # bytes: with less left in its folder a write failed fo
 def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> Iterator[Path]:
     """A path to write to instead of `path`: same name, in a temporary folder beside it.
 
-    When the block ends and wrote the file, the file takes the place of `path`, and the mode of what was there;
-    when the block fails, whatever the reason, `path` stays as it was. Nothing else is left behind either way.
+    When the block ends and wrote the file, the file takes the place of `path`, and the mode of what
+    was there; when the block fails, whatever the reason, `path` stays as it was. Nothing else is
+    left behind either way.
 
     Args:
-        through_links: what a symbolic link at `path` names is replaced, as linkers do; else the link itself.
+        through_links: what a symbolic link at `path` names is replaced, as linkers do; else the
+            link itself.
 
     Raises:
         OSError: `path` cannot be written; it names `path`.
@@ -33,7 +35,9 @@ def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> It
     checked_path(path)
     real = Path(os.path.realpath(path) if through_links else path)
     if through_links and real.is_symlink():  # it leads to itself, or is one of too many
-        raise OSError(errno.ELOOP, f"the output cannot be written: {os.strerror(errno.ELOOP)}", str(path))
+        raise OSError(
+            errno.ELOOP, f"the output cannot be written: {os.strerror(errno.ELOOP)}", str(path)
+        )
     if real.exists() and not real.is_file():
         code = errno.EISDIR if real.is_dir() else errno.EINVAL
         raise OSError(code, "the output is not a regular file", str(path))
@@ -49,7 +53,9 @@ def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> It
             # A full disk is reported by write(), which does not know what it writes to.
             known = exc.filename not in (None, str(temporary)) or hasattr(exc, OF_CALLER)
             if exc.errno is not None and not known:
-                raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", str(path)) from exc
+                raise OSError(
+                    exc.errno, f"the output cannot be written: {exc.strerror}", str(path)
+                ) from exc
             raise
 
 
@@ -64,13 +70,16 @@ def _beside(real: Path, output: str) -> Iterator[Path]:
         try:
             folder = stack.enter_context(folder_beside(real))
         except OSError as exc:
-            raise OSError(exc.errno, f"the output cannot be written: {exc.strerror}", output) from None
+            raise OSError(
+                exc.errno, f"the output cannot be written: {exc.strerror}", output
+            ) from None
         yield folder
 
 
 @contextmanager
 def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """A folder for intermediate files: the caller's, which is kept, or a temporary one, which is removed."""
+    """A folder for intermediate files: the caller's, which is kept, or a temporary one, which is
+    removed."""
     if folder is not None:
         path = Path(checked_path(folder, "workspace_dir")).absolute()
         path.mkdir(parents=True, exist_ok=True)
@@ -80,7 +89,10 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         try:
             yield made
         except OSError as exc:
-            full = exc.errno in (errno.ENOSPC, errno.EDQUOT) and shutil.disk_usage(made).free < _LEAST_SPACE
+            full = (
+                exc.errno in (errno.ENOSPC, errno.EDQUOT)
+                and shutil.disk_usage(made).free < _LEAST_SPACE
+            )
             if full and exc.filename is None:
                 what = f"temporary files cannot be written: {exc.strerror}; set TMPDIR to a folder with more room"
                 raise OSError(exc.errno, what, str(made.parent)) from exc

@@ -20,8 +20,9 @@ _RESERVED = (LIB_KEY, TREE_KEY, LIBRARY)
 def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: str) -> Path | str:
     """Tell a path from a source text.
 
-    A path-like object is a path. A string is one if a file of that name exists, or if it looks like the name of
-    a source file: one line, one of `suffixes` at its end, none of the characters that code has.
+    A path-like object is a path. A string is one if a file of that name exists, or if it looks like
+    the name of a source file: one line, one of `suffixes` at its end, none of the characters that
+    code has.
 
     Raises:
         FileNotFoundError, IsADirectoryError: a path without a file.
@@ -32,12 +33,16 @@ def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: 
     if not isinstance(given, str):
         raise BuildError(f"{who}: expected a path or a source text, found {type(given).__name__}")
     one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
-    if one_line and (_exists(given) or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))):
+    if one_line and (
+        _exists(given) or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))
+    ):
         return existing_file(Path(given), who)
     try:
         given.encode(errors="surrogateescape")
     except UnicodeEncodeError:
-        raise BuildError(f"{who}: the source text has half of a surrogate pair, which is no character") from None
+        raise BuildError(
+            f"{who}: the source text has half of a surrogate pair, which is no character"
+        ) from None
     return given
 
 
@@ -50,7 +55,8 @@ def _exists(name: str) -> bool:
 
 
 def existing_file(path: Path, who: str) -> Path:
-    """`path`, if there is a regular file. A pipe or a device is none: it is read twice, or has no end.
+    """`path`, if there is a regular file. A pipe or a device is none: it is read twice, or has no
+    end.
 
     Raises:
         FileNotFoundError, IsADirectoryError, OSError: there is none.
@@ -68,7 +74,11 @@ def existing_file(path: Path, who: str) -> Path:
     if not stat.S_ISREG(mode):
         kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
         kind = next((name for test, name in kinds if test(mode)), "a device")
-        raise OSError(errno.EINVAL, f"{who}: {kind}, expected a regular file; write what it gives to one", str(path))
+        raise OSError(
+            errno.EINVAL,
+            f"{who}: {kind}, expected a regular file; write what it gives to one",
+            str(path),
+        )
     return path
 
 

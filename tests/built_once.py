@@ -1,7 +1,9 @@
-"""What many tests compile is compiled once: for all workers of a run, and for later runs until its sources change.
+"""What many tests compile is compiled once: for all workers of a run, and for later runs until its
+sources change.
 
-Results lie in `build/tests/NAME-KEY` of the checkout, where KEY is a digest of every input: the sources, the compiler
-and its version, the words of the command. `rm -r build/tests` is always allowed.
+Results lie in `build/tests/NAME-KEY` of the checkout, where KEY is a digest of every input: the
+sources, the compiler and its version, the words of the command. `rm -r build/tests` is always
+allowed.
 """
 
 from __future__ import annotations
@@ -53,11 +55,20 @@ def built_once(
     Args:
         name: of the folder, without its key.
         make: fills an empty folder; it runs in one process at a time, and again after a failure.
-        words: what the result depends on besides the sources: flags, compilers (their versions are looked up).
+        words: what the result depends on besides the sources: flags, compilers (their versions are
+            looked up).
         sources: files of these folders are inputs.
     """
-    text = [digest_of_sources(tuple(sources)), str(ROOT), *map(str, words), *map(version_of, map(str, words))]
-    text += [os.environ.get(v, "") + version_of(os.environ.get(v) or d) for v, d in (("CC", "cc"), ("CXX", "c++"))]
+    text = [
+        digest_of_sources(tuple(sources)),
+        str(ROOT),
+        *map(str, words),
+        *map(version_of, map(str, words)),
+    ]
+    text += [
+        os.environ.get(v, "") + version_of(os.environ.get(v) or d)
+        for v, d in (("CC", "cc"), ("CXX", "c++"))
+    ]
     text += [os.environ.get(v, "") for v in ("AR", "CFLAGS", "CPPFLAGS", "LDFLAGS")]
     key = hashlib.sha256("\0".join(text).encode()).hexdigest()[:16]
     folder = FOLDER / f"{name}-{key}"

@@ -1,9 +1,9 @@
 """Fixtures for all tests, and the rule that CI skips nothing.
 
-`require("valgrind")` gives the tool's path. Where it is missing the test is skipped, by name; so is a test that
-runs one of `OPTIONAL`, a linker by `-fuse-ld=` or a C++ compiler without asking. With CI set a skip is a failure,
-except one whose reason starts with "no GPU" or "no golden" (TVM's own libraries, which are not part of this
-repository).
+`require("valgrind")` gives the tool's path. Where it is missing the test is skipped, by name; so is
+a test that runs one of `OPTIONAL`, a linker by `-fuse-ld=` or a C++ compiler without asking. With
+CI set a skip is a failure, except one whose reason starts with "no GPU" or "no golden" (TVM's own
+libraries, which are not part of this repository).
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ pytest_plugins = ("tests.own_process", "tests.tidy", "tests.tiers")
 
 ROOT = Path(__file__).resolve().parents[1]
 MAY_SKIP = ("no GPU", "no golden")
-# Programs that only tests run: mblob needs a shell, make and a C compiler with its assembler, linker and ar.
+# Programs that only tests run: mblob needs a shell, make and a C compiler with its assembler,
+# linker and ar.
 OPTIONAL = ("bash", "c++", "g++", "nm", "objcopy", "objdump", "patchelf", "readelf", "strip", "tar")
 
 # `make test` hands its own words on: a make that a test runs is one of its own.
 for _variable in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"):
     os.environ.pop(_variable, None)
 
-# A process that imports numpy would start threads that wait by running: they cost more than the import.
+# A process that imports numpy would start threads that wait by running: they cost more than the
+# import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Programs that tests interrupt inherit what SIGINT does; a shell's background job ignores it.
@@ -62,14 +64,23 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     error = call.excinfo.value if call.excinfo else None
     if error is not None and (tool := _missing_tool(error)):
         report.outcome = "skipped"
-        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {tool} is not installed")
+        report.longrepr = (
+            str(item.path),
+            item.location[1] or 0,
+            f"Skipped: {tool} is not installed",
+        )
     _refuse_skip(report)
 
 
 def _missing_tool(error: BaseException) -> str | None:
     """The optional program for whose lack a test failed; None if that is not why."""
-    needed = [error.filename] if isinstance(error, FileNotFoundError) and error.filename in OPTIONAL else []
-    command = getattr(error, "command", None) or getattr(error, "cmd", None) or ()  # ToolchainError, CalledProcessError
+    needed = (
+        [error.filename]
+        if isinstance(error, FileNotFoundError) and error.filename in OPTIONAL
+        else []
+    )
+    # ToolchainError, CalledProcessError
+    command = getattr(error, "command", None) or getattr(error, "cmd", None) or ()
     words = command.split() if isinstance(command, str) else [str(word) for word in command]
     needed += [f"ld.{word.split('=', 1)[1]}" for word in words if word.startswith("-fuse-ld=")]
     if "no C++ compiler found" in str(error):
@@ -109,7 +120,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def package_of() -> Callable[[str], Path]:
-    """`package_of(package)`: its folder, or a skip. TVM and tvm_ffi are not imported here (see `alone`)."""
+    """`package_of(package)`: its folder, or a skip. TVM and tvm_ffi are not imported here (see
+    `alone`)."""
 
     def find(package: str) -> Path:
         found = importlib.util.find_spec(package)
@@ -125,13 +137,17 @@ STARTED = re.compile(r"/(libmblob-\w+\.so|toy\w*\.so|lib(OpenCL|dnnl|cuda)\.so\S
 
 def _started() -> set[str]:
     """The plug-ins that this process has mapped, and what they open."""
-    mapped = {line.split(None, 5)[-1] for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()}
+    mapped = {
+        line.split(None, 5)[-1]
+        for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    }
     return {path for path in mapped if STARTED.search(path)}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_plug_ins(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Plug-ins and what they open stay in a process for ever: tests that start one have a process of their own."""
+    """Plug-ins and what they open stay in a process for ever: tests that start one have a process
+    of their own."""
     if request.node.get_closest_marker("own_process"):
         yield
         return
@@ -143,7 +159,8 @@ def no_plug_ins(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
-    """No runtime of TVM is in this process: it would serve libraries whose tests say that nobody does."""
+    """No runtime of TVM is in this process: it would serve libraries whose tests say that nobody
+    does."""
     yield
     assert not {"tvm", "tvm_ffi"} & sys.modules.keys(), "tests import TVM in a process of its own"
 
@@ -201,14 +218,17 @@ def _install(folder: Path) -> None:
     for prefix, compat in (("prefix", 0), ("compat", 1)):
         words = [f"PREFIX={folder / prefix}", f"COMPAT={compat}", f"BUILD={build}"]
         done = subprocess.run(
-            ["make", "-s", "-j2", "-C", str(ROOT / "csrc"), "install", *words], capture_output=True, text=True
+            ["make", "-s", "-j2", "-C", str(ROOT / "csrc"), "install", *words],
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="session")
 def installed() -> Path:
-    """A prefix with the C runtime, installed from this tree: include/, lib/, lib/pkgconfig/. Do not change it."""
+    """A prefix with the C runtime, installed from this tree: include/, lib/, lib/pkgconfig/. Do not
+    change it."""
     return built_once("c-install", _install) / "prefix"
 
 
@@ -220,8 +240,11 @@ def compat(installed: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def sanitized() -> Path:
-    """The folder with the C test programs under AddressSanitizer and UBSan (address/), and their libraries (lib/)."""
-    return built_once("c-address", lambda folder: make_c_tests("address-programs", f"BUILD={folder}", "CXX="))
+    """The folder with the C test programs under AddressSanitizer and UBSan (address/), and their
+    libraries (lib/)."""
+    return built_once(
+        "c-address", lambda folder: make_c_tests("address-programs", f"BUILD={folder}", "CXX=")
+    )
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,10 @@
 
     python tests/measure_coverage.py --tree FOLDER [--report FILE] -- WORDS FOR PYTEST
 
-FOLDER is a clone with its own `.venv` (make env). Everything compiled in it is compiled anew with counters, so it is
-of no other use afterwards. A line counts once, however many builds and processes have it; what a process counted that
-a signal ended is lost. The report is a line of JSON for each file: its lines, and those that ran.
+FOLDER is a clone with its own `.venv` (make env). Everything compiled in it is compiled anew with
+counters, so it is of no other use afterwards. A line counts once, however many builds and processes
+have it; what a process counted that a signal ended is lost. The report is a line of JSON for each
+file: its lines, and those that ran.
 
     python tests/measure_coverage.py --compare FILE FILE ...
 
@@ -28,7 +29,8 @@ PARTS = (
     "mblob", "mblob/cli", "mblob/html", "packager", "packager/byoc", "packager/vector_c", "loader", "loader/_call",
     "csrc/include", "csrc/src", "csrc/plugins",
 )  # fmt: skip
-# A compiler, and with counters for what is compiled of the product; it stands in front of the real one in PATH.
+# A compiler, and with counters for what is compiled of the product; it stands in front of the real
+# one in PATH.
 COMPILER = """#!/bin/sh
 for word in "$@"; do case $word in
   {tree}/tests/*|tests/*) ;;
@@ -39,7 +41,8 @@ esac; done
 exec {real} "$@"
 """
 COMPILERS = ("cc", "gcc", "c++", "g++")
-# A child that a test forks ends by os._exit, which writes no counters: let C's exit do it, within limits.
+# A child that a test forks ends by os._exit, which writes no counters: let C's exit do it, within
+# limits.
 EXIT = """import ctypes, os, signal
 def _exit(code, _c=ctypes.CDLL(None)):
     signal.alarm(30)
@@ -69,13 +72,27 @@ def measure(tree: Path, words: list[str]) -> Iterator[tuple[str, set[int], set[i
     subprocess.run(run, check=True)
     for old in (tree / "build", tree / "csrc" / "build", tree / "loader" / "_lib"):
         shutil.rmtree(old, ignore_errors=True)
-    build = [str(python), "setup.py", "-q", "build_ext", "--inplace"]  # not pip, which throws the notes away
+    # not pip, which throws the notes away
+    build = [str(python), "setup.py", "-q", "build_ext", "--inplace"]
     subprocess.run(build, cwd=tree, env=environment, check=True)
     (packages,) = (tree / ".venv" / "lib").glob("python3*/site-packages")
     (packages / "c_exit.py").write_text(EXIT)
-    (packages / "a0_c_exit.pth").write_text("import c_exit\n")  # before coverage's, which saves and calls it
-    run = [str(python), "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", *words]
-    subprocess.run(run, cwd=tree, env={**environment, "COVERAGE_RCFILE": str(settings)}, check=False)
+    # before coverage's, which saves and calls it
+    (packages / "a0_c_exit.pth").write_text("import c_exit\n")
+    run = [
+        str(python),
+        "-m",
+        "coverage",
+        "run",
+        f"--rcfile={settings}",
+        "-m",
+        "pytest",
+        "-q",
+        *words,
+    ]
+    subprocess.run(
+        run, cwd=tree, env={**environment, "COVERAGE_RCFILE": str(settings)}, check=False
+    )
     yield from python_lines(tree, python, folder, settings)
     yield from c_lines(tree, (tree, folder), counters)
 
@@ -84,15 +101,22 @@ def python_lines(
     tree: Path, python: Path, folder: Path, settings: Path
 ) -> Iterator[tuple[str, set[int], set[int]]]:
     for command in ("combine", "json"):
-        words = ["-q", f"--rcfile={settings}", *(["-o", f"{folder}/python.json"] if command == "json" else [])]
+        words = [
+            "-q",
+            f"--rcfile={settings}",
+            *(["-o", f"{folder}/python.json"] if command == "json" else []),
+        ]
         subprocess.run([python, "-m", "coverage", command, *words], cwd=tree, check=True)
     for name, facts in json.loads((folder / "python.json").read_text())["files"].items():
         ran = set(facts["executed_lines"])
         yield str((tree / name).relative_to(tree)), ran | set(facts["missing_lines"]), ran
 
 
-def c_lines(tree: Path, roots: Iterable[Path], scratch: Path) -> Iterator[tuple[str, set[int], set[int]]]:
-    """Of every object with notes: gcov's answer, one object after the other, put together by source."""
+def c_lines(
+    tree: Path, roots: Iterable[Path], scratch: Path
+) -> Iterator[tuple[str, set[int], set[int]]]:
+    """Of every object with notes: gcov's answer, one object after the other, put together by
+    source."""
     lines: defaultdict[str, set[int]] = defaultdict(set)
     ran: defaultdict[str, set[int]] = defaultdict(set)
     scratch.mkdir()
@@ -139,8 +163,12 @@ def compare(reports: list[Path]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--tree", type=Path, help="a clone with a .venv; what is compiled in it is compiled anew")
-    parser.add_argument("--report", type=Path, default=Path("coverage.jsonl"), help="a file to write")
+    parser.add_argument(
+        "--tree", type=Path, help="a clone with a .venv; what is compiled in it is compiled anew"
+    )
+    parser.add_argument(
+        "--report", type=Path, default=Path("coverage.jsonl"), help="a file to write"
+    )
     parser.add_argument("--compare", type=Path, nargs="+", help="reports to put beside each other")
     parser.add_argument("words", nargs="*", help="for pytest")
     args = parser.parse_args()
@@ -152,7 +180,10 @@ def main() -> int:
     rows = list(measure(args.tree.resolve(), args.words))
     with args.report.open("w") as file:
         for name, lines, ran in rows:
-            file.write(json.dumps({"file": name, "lines": sorted(lines), "ran": sorted(ran & lines)}) + "\n")
+            file.write(
+                json.dumps({"file": name, "lines": sorted(lines), "ran": sorted(ran & lines)})
+                + "\n"
+            )
     return 0
 
 

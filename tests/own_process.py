@@ -1,9 +1,11 @@
-"""Tests that spoil their process: `@pytest.mark.own_process` gives each of them, or a whole file, one of its own.
+"""Tests that spoil their process: `@pytest.mark.own_process` gives each of them, or a whole file,
+one of its own.
 
-A test is marked that starts plug-ins, forks, ends threads late, or changes what a process has once (signal handlers,
-limits, the C environment). For a marked function a process is forked, in which its fixtures and its body run. For a
-marked file (`pytestmark = pytest.mark.own_process`) all its tests run in one such process, which keeps the fixtures of
-the file. The process that collects the tests never loads what they load, so every such process begins clean.
+A test is marked that starts plug-ins, forks, ends threads late, or changes what a process has once
+(signal handlers, limits, the C environment). For a marked function a process is forked, in which
+its fixtures and its body run. For a marked file (`pytestmark = pytest.mark.own_process`) all its
+tests run in one such process, which keeps the fixtures of the file. The process that collects the
+tests never loads what they load, so every such process begins clean.
 
 A test that ends its process by a signal fails with the name of the signal; the others go on.
 """
@@ -26,11 +28,14 @@ EACH_FILE = bool(os.environ.get("MBLOB_TEST_EACH_FILE"))  # to see which files w
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{MARK}: in a forked process: the test, or all tests of the file, spoil theirs")
+    config.addinivalue_line(
+        "markers", f"{MARK}: in a forked process: the test, or all tests of the file, spoil theirs"
+    )
 
 
 class Child:
-    """A forked process that runs tests on request: JSON lines, an index of `session.items` in, reports out.
+    """A forked process that runs tests on request: JSON lines, an index of `session.items` in,
+    reports out.
 
     Args:
         owner: the file whose tests it runs, or a single test.
@@ -43,7 +48,8 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # xdist's thread only waits for the network
+            # xdist's thread only waits for the network
+            warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if not self.pid:
             os.close(self._ask)
@@ -59,11 +65,18 @@ class Child:
         line = self._lines.readline()
         if line:
             hook = item.config.hook
-            return [hook.pytest_report_from_serializable(config=item.config, data=d) for d in json.loads(line)]
+            return [
+                hook.pytest_report_from_serializable(config=item.config, data=d)
+                for d in json.loads(line)
+            ]
         status = self.end()
         how = signal.Signals(-status).name if status < 0 else f"exit code {status}"
         text = f"the process of this test ended with {how}"
-        return [pytest.TestReport(item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", text, "call")]
+        return [
+            pytest.TestReport(
+                item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", text, "call"
+            )
+        ]
 
     def end(self) -> int:
         """Let it end; its exit code, negative for a signal."""
@@ -76,7 +89,8 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
 
-_reports: list[pytest.TestReport] | None = None  # of the test that runs now; None in the process that collects
+# of the test that runs now; None in the process that collects
+_reports: list[pytest.TestReport] | None = None
 
 
 def _serve(session: pytest.Session, requests: int, answers: int) -> NoReturn:
@@ -91,8 +105,11 @@ def _serve(session: pytest.Session, requests: int, answers: int) -> NoReturn:
             following: Any = None if last else item.getparent(pytest.Module)
             _reports = []
             hook = item.ihook
-            hook.pytest_runtest_protocol(item=item, nextitem=following)  # with filters of warnings around it
-            data = [hook.pytest_report_to_serializable(config=item.config, report=r) for r in _reports]
+            # with filters of warnings around it
+            hook.pytest_runtest_protocol(item=item, nextitem=following)
+            data = [
+                hook.pytest_report_to_serializable(config=item.config, report=r) for r in _reports
+            ]
             _write(answers, json.dumps(data, default=str).encode() + b"\n")
         code = 0
     finally:

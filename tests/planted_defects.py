@@ -1,14 +1,16 @@
 # ruff: noqa: E501 (one line a text of the sources)
-"""Whether the tests notice what is broken: forty defects, planted one at a time, and who finds each.
+"""Whether the tests notice what is broken: forty defects, planted one at a time, and who finds
+each.
 
     python tests/planted_defects.py --tree FOLDER [--tier 'make test'] [--only NUMBER ...] [--report FILE]
 
-FOLDER is a clone with its own `.venv` (make env), which this program changes and puts back. For each defect it runs
-the tests that are closest to it, and where those pass the whole tier; a defect that no test of the tier finds is
-"missed". `--check` only says whether each defect still fits the sources: a test does that.
+FOLDER is a clone with its own `.venv` (make env), which this program changes and puts back. For
+each defect it runs the tests that are closest to it, and where those pass the whole tier; a defect
+that no test of the tier finds is "missed". `--check` only says whether each defect still fits the
+sources: a test does that.
 
-The list was written before the tests were made faster, and is not fitted to them: a defect that its tier misses
-stays, and the tier gets a test.
+The list was written before the tests were made faster, and is not fitted to them: a defect that its
+tier misses stays, and the tier gets a test.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Defect(NamedTuple):
 
 
 DEFECTS = (
-    # -- mblob: the format, looking --------------------------------------------------------------------------
+    # -- mblob: the format, looking ----------------------------------------------------------------
     Defect("mblob/format/index.py", "if size > room or offset > room - size:", "if size > room or offset > room:",
            "a name of the index may end behind the names", ("tests/unit/test_vectors.py", "tests/unit")),
     Defect("mblob/format/index.py", "        if e.offset < at:\n", "        if e.offset < 0:\n",
@@ -77,7 +79,7 @@ DEFECTS = (
            "the page says that rows are left out", ("tests/html/test_page.py",)),
     Defect("mblob/bytes/_copy_loop.h", "while (p->filled == i && !p->ended)", "if (p->filled == i && !p->ended)",
            "the writing thread does not look again when it is woken", ("tests/unit/test_native_copy.py", "tests/e2e/test_c_runtime.py")),
-    # -- packager ---------------------------------------------------------------------------------------------
+    # -- packager ----------------------------------------------------------------------------------
     Defect("packager/write/elf_writer.py", "else 0xFFFFFFFF - layout.payload_offset", "else 0xFFFFFFFF",
            "an object for 32 bits may be too large for its own numbers", ("tests/packager/functions/test_objects.py",)),
     Defect("packager/write/elf_writer.py", '(".note.GNU-stack", SHT_PROGBITS, 0, self', '(".note.GNU-stack", SHT_PROGBITS, 4, self',
@@ -102,7 +104,7 @@ DEFECTS = (
            "an odd stride of a dimension of one element is refused", ("tests/packager/functions/test_packed_forms.py",)),
     Defect("packager/compile/vector_c/operations.py", 'result.type = t.as_mask() if op == "!" else t', "result.type = t",
            "! of a vector is no mask", ("tests/vector_c",)),
-    # -- loader -----------------------------------------------------------------------------------------------
+    # -- loader ------------------------------------------------------------------------------------
     Defect("loader/tensor.py", "if other.shape != self.shape or not _takes(", "if not _takes(",
            "copyfrom takes another shape", ("tests/loader/calls/test_tensor.py",)),
     Defect("loader/vm.py", "-(2**31) <= value < 2**31", "-(2**31) <= value <= 2**31",
@@ -111,7 +113,7 @@ DEFECTS = (
            "kernels write to read-only arrays", ("tests/loader/calls/test_read_only.py", "tests/loader/calls/test_tensor.py", "tests/loader")),
     Defect("loader/_call/bound.c", "if (self->has_tensors && !check_tensors(self)) return NULL;", "",
            "a bound call uses a tensor that a callback kept", ("tests/loader/calls/test_bind.py", "tests/loader/calls/test_callbacks.py")),
-    # -- csrc -------------------------------------------------------------------------------------------------
+    # -- csrc --------------------------------------------------------------------------------------
     Defect("csrc/src/format/index.c", "if (size > l->strings_size || offset > l->strings_size - size)", "if (size > l->strings_size || offset > l->strings_size)",
            "a name of the index may end behind the names", ("tests/e2e/test_c_runtime.py",)),
     Defect("csrc/src/base/bytes.c", "if (*out > mb_left(c) / item_size) {", "if (*out * item_size > mb_left(c)) {",
@@ -150,7 +152,9 @@ def problems(tree: Path) -> list[str]:
 def run_tests(tree: Path, words: list[str]) -> tuple[bool, str]:
     """Whether tests pass, and the first that does not."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, cwd=tree, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as tests:
+    with subprocess.Popen(
+        words, cwd=tree, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as tests:
         try:
             out, err = tests.communicate(timeout=LONGEST)
         except subprocess.TimeoutExpired:
@@ -163,7 +167,8 @@ def run_tests(tree: Path, words: list[str]) -> tuple[bool, str]:
 
 
 def ask(tree: Path, d: Defect, tier: list[str]) -> dict[str, object]:
-    """Plant a defect, build, look who finds it, and put the source back; the next build is without it."""
+    """Plant a defect, build, look who finds it, and put the source back; the next build is without
+    it."""
     source = tree / d.file
     good = source.read_text()
     started = time.monotonic()
@@ -174,22 +179,44 @@ def ask(tree: Path, d: Defect, tier: list[str]) -> dict[str, object]:
         if subprocess.run(["make", "env"], cwd=tree, capture_output=True).returncode:
             return {**row, "found": True, "by": "the build"}
         near = [p for p in d.near if (tree / p).exists()]
-        words = [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tier[1:], "-k", f"not {NOT_ASKED}"]
+        words = [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            *tier[1:],
+            "-k",
+            f"not {NOT_ASKED}",
+        ]
         passed, by = run_tests(tree, [*words, *near])
         if passed:
             passed, by = run_tests(tree, words)
-        return {**row, "found": not passed, "by": "" if passed else by, "seconds": round(time.monotonic() - started)}
+        return {
+            **row,
+            "found": not passed,
+            "by": "" if passed else by,
+            "seconds": round(time.monotonic() - started),
+        }
     finally:
         source.write_text(good)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--tree", type=Path, help="a clone with a .venv, which is changed and put back")
-    parser.add_argument("--tier", default="test", help="words for pytest that choose the tier, behind its name")
+    parser.add_argument(
+        "--tree", type=Path, help="a clone with a .venv, which is changed and put back"
+    )
+    parser.add_argument(
+        "--tier", default="test", help="words for pytest that choose the tier, behind its name"
+    )
     parser.add_argument("--only", type=int, nargs="*", help="numbers of defects, counted from 1")
     parser.add_argument("--report", type=Path, help="a file that gets a line of JSON for each")
-    parser.add_argument("--check", action="store_true", help="only say whether each defect fits the sources")
+    parser.add_argument(
+        "--check", action="store_true", help="only say whether each defect fits the sources"
+    )
     args = parser.parse_args()
     if args.check or args.tree is None:
         for line in problems(args.tree or ROOT):
@@ -201,7 +228,10 @@ def main() -> int:
             continue
         row = {"number": i, **ask(args.tree, d, args.tier.split())}
         missed += not row["found"]
-        print(f"{i:2} {'found' if row['found'] else 'MISSED'} {d.file}: {d.what}: {row['by']}", flush=True)
+        print(
+            f"{i:2} {'found' if row['found'] else 'MISSED'} {d.file}: {d.what}: {row['by']}",
+            flush=True,
+        )
         if args.report:
             with args.report.open("a") as file:
                 file.write(json.dumps(row) + "\n")

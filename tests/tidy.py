@@ -1,10 +1,13 @@
-"""What a run of the tests leaves behind: nothing, in the tree, in the home folder, or in the temporary one.
+"""What a run of the tests leaves behind: nothing, in the tree, in the home folder, or in the
+temporary one.
 
-The whole run gets a home folder and a temporary folder of its own. At its end both must be empty, and the tree must
-have no file that it did not have before; what is there is named, and the run fails. Folders that pytest gives to tests
-lie elsewhere (pytest keeps those of the last runs), and `build/tests` is where compiled programs are kept on purpose.
+The whole run gets a home folder and a temporary folder of its own. At its end both must be empty,
+and the tree must have no file that it did not have before; what is there is named, and the run
+fails. Folders that pytest gives to tests lie elsewhere (pytest keeps those of the last runs), and
+`build/tests` is where compiled programs are kept on purpose.
 
-The order of the tests is random. At its end a run tells the seed, and for each failure the command that repeats it.
+The order of the tests is random. At its end a run tells the seed, and for each failure the command
+that repeats it.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ def files_of(tree: Path) -> set[str]:
     found = set()
     for folder, folders, files in os.walk(tree):
         here = Path(folder).relative_to(tree)
-        folders[:] = [f for f in folders if f != "__pycache__" and (here / f).as_posix() not in MADE]
+        folders[:] = [
+            f for f in folders if f != "__pycache__" and (here / f).as_posix() not in MADE
+        ]
         names = [name for name in (*folders, *files) if not name.startswith(".")]
         folders[:] = [f for f in folders if f in names]
         found.update((here / name).as_posix() for name in names)
@@ -44,10 +49,10 @@ class Tidy:
         self.before = files_of(tree)
         self.folder = Path(tempfile.mkdtemp(prefix="mblob-tests-"))
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-        # What pip has fetched for `make env` it need not fetch again. PoCL's objects go with the run, and so do
-        # matplotlib's list of fonts, and the settings that rustup writes when pip asks for Rust's version, as pip does
-        # for its User-Agent.
-        # (Path's expanduser fails for a user whom the system does not know.)
+        # What pip has fetched for `make env` it need not fetch again. PoCL's objects go with the
+        # run, and so do matplotlib's list of fonts, and the settings that rustup writes when pip
+        # asks for Rust's version, as pip does for its User-Agent. (Path's expanduser fails for a
+        # user whom the system does not know.)
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
         os.environ.setdefault("PIP_CACHE_DIR", f"{cache}/pip")
         os.environ.setdefault("POCL_CACHE_DIR", str(self.folder / "pocl"))

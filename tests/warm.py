@@ -1,8 +1,10 @@
-"""Python programs that many tests run: each in a process forked from one that has imported what they need.
+"""Python programs that many tests run: each in a process forked from one that has imported what
+they need.
 
-`warm(modules)("mblob.cli.main", "inspect", path, cwd=folder)` does what `python -m mblob.cli.main inspect PATH` does,
-without the time that imports take. What is imported must not have started anything: threads do not survive a fork.
-A caller that sets a variable which counts before Python runs (LD_*, PYTHON*) gets a new interpreter.
+`warm(modules)("mblob.cli.main", "inspect", path, cwd=folder)` does what `python -m mblob.cli.main
+inspect PATH` does, without the time that imports take. What is imported must not have started
+anything: threads do not survive a fork. A caller that sets a variable which counts before Python
+runs (LD_*, PYTHON*) gets a new interpreter.
 """
 
 from __future__ import annotations
@@ -47,7 +49,12 @@ class Warm:
             self.server.stdout.close()
 
     def __call__(
-        self, module: str, *arguments: object, cwd: Path = ROOT, env: dict[str, str] | None = None, timeout: float = 300
+        self,
+        module: str,
+        *arguments: object,
+        cwd: Path = ROOT,
+        env: dict[str, str] | None = None,
+        timeout: float = 300,
     ) -> subprocess.CompletedProcess[str]:
         """Run `python -m module arguments`; its output is captured.
 
@@ -59,7 +66,12 @@ class Warm:
         changed = {k for k in {*env, *self.environment} if env.get(k) != self.environment.get(k)}
         if any(name.startswith(BEFORE_PYTHON) for name in changed):
             return subprocess.run(
-                [sys.executable, "-m", *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout
+                [sys.executable, "-m", *words],
+                cwd=cwd,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
             )
         with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err:
             places = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
@@ -93,12 +105,13 @@ _warm: dict[tuple[str, ...], Warm] = {}
 def warm(*modules: str) -> Warm:
     """The server of this process that has imported `modules`."""
     found = _warm.get(modules)
-    if found is None or found.owner != os.getpid():  # a forked test does not share the pipes of its parent
+    # a forked test does not share the pipes of its parent
+    if found is None or found.owner != os.getpid():
         found = _warm[modules] = Warm(modules)
     return found
 
 
-# -- the server -------------------------------------------------------------------------------------------------------
+# -- the server ------------------------------------------------------------------------------------
 
 
 def serve() -> list[str]:

@@ -11,8 +11,8 @@
  *             that changes a module and must not race with lookups on it.
  * Units       sizes and offsets are bytes, shapes and strides are elements.
  *
- * Opening a library runs its constructors: open only files you would execute.  Everything that can be
- * checked (ELF headers, blob, index) is checked from the file before that happens. */
+ * Opening a library runs its constructors: open only files you would execute.  Everything that
+ * can be checked (ELF headers, blob, index) is checked from the file before that happens. */
 #ifndef MBLOB_H
 #define MBLOB_H
 
@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-/* ---- status and errors ------------------------------------------------------------------------- */
+/* ---- status and errors ----------------------------------------------------------------------- */
 
 /* Values are ABI: sparse, never renumbered. */
 typedef enum mblob_status {
@@ -54,10 +54,11 @@ typedef enum mblob_status {
 
 typedef struct mblob_error_info {
   int status;            /* mblob_status */
-  const char *message;   /* one line, never NULL; what does not print is escaped. MBLOB_E_KERNEL: as the kernel set it */
-  const char *code;      /* stable name of the broken rule (docs/format.md), "" when there is none. MBLOB_E_KERNEL:
-                            "kernel_arguments" when the kernel refused its arguments; MBLOB_E_NOT_FOUND:
-                            "plain_function" for a C function that has no packed form */
+  const char *message;   /* one line, never NULL; what does not print is escaped. MBLOB_E_KERNEL: as
+                          the kernel set it */
+  const char *code;      /* stable name of the broken rule (docs/format.md), "" when there is none.
+                            MBLOB_E_KERNEL:             "kernel_arguments" when the kernel refused its arguments;
+                            MBLOB_E_NOT_FOUND:             "plain_function" for a C function that has no packed form */
   int64_t offset;        /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
   int64_t entry;         /* index of the module concerned; -1 when none */
   const char *type_key;  /* MBLOB_E_LOADER: the key nobody loads, else "" */
@@ -68,17 +69,18 @@ typedef struct mblob_error_info {
 MBLOB_API uint32_t mblob_abi_version(void);
 MBLOB_API const char *mblob_last_error(void);
 MBLOB_API const mblob_error_info *mblob_last_error_info(void);
-/* Record a failure, as loaders and functions do before they return a status.  `status` is returned. */
+/* Record a failure, as loaders and functions do before they return a status.  `status` is
+ * returned. */
 MBLOB_API int mblob_set_error(int status, const char *message);
 
-/* ---- modules ----------------------------------------------------------------------------------- */
+/* ---- modules --------------------------------------------------------------------------------- */
 
 typedef struct mblob_module mblob_module;     /* one module of a tree */
 typedef struct mblob_function mblob_function; /* something callable; also a TVMFunctionHandle */
 
 typedef enum mblob_verify {
-  MBLOB_VERIFY_HEADER = 0, /* index and its checksums; while all payloads together are at most 256 KiB, all
-                              that FULL does (default) */
+  MBLOB_VERIFY_HEADER = 0, /* index and its checksums; while all payloads together are at most 256
+                              KiB, all that FULL does (default) */
   MBLOB_VERIFY_FULL = 1,   /* every byte of the blob against its checksum, stream against index */
   MBLOB_VERIFY_OFF = 2     /* bounds only */
 } mblob_verify;
@@ -98,128 +100,148 @@ typedef struct mblob_open_options {
   const struct mblob_loader *const *loaders; /* loaders for this open only, asked first */
 } mblob_open_options;
 
-/* `options` may be NULL. The result is the root of the import tree.  A relative path is relative to the
- * working directory, never searched for.  The descriptor of mblob_open_fd stays the caller's; the bytes of
- * mblob_open_memory are copied (to a sealed memory file) and may go at once. */
+/* `options` may be NULL. The result is the root of the import tree.  A relative path is relative
+ * to the working directory, never searched for.  The descriptor of mblob_open_fd stays the
+ * caller's; the bytes of mblob_open_memory are copied (to a sealed memory file) and may go at
+ * once. */
 MBLOB_API int mblob_open(const char *path, const mblob_open_options *options, mblob_module **out);
 MBLOB_API int mblob_open_fd(int fd, const mblob_open_options *options, mblob_module **out);
 MBLOB_API int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options,
                                 mblob_module **out);
 
-/* The module of the code that is linked into this program (or into a library that it has loaded) and was packed
- * for that under `prefix` ("": none): export_library(..., system_lib=True). The same module each time, for the
- * life of the process; a module whose type key has no loader fails when it is called. MBLOB_E_NOT_FOUND: nothing
- * is linked in with that prefix. What was packed under a longer prefix is another library's, also where "" is
- * asked for. Call it before any of the functions that look for others, or for the registry. */
+/* The module of the code that is linked into this program (or into a library that it has loaded)
+ * and was packed for that under `prefix` ("": none): export_library(..., system_lib=True). The
+ * same module each time, for the life of the process; a module whose type key has no loader
+ * fails when it is called. MBLOB_E_NOT_FOUND: nothing is linked in with that prefix. What was
+ * packed under a longer prefix is another library's, also where "" is asked for. Call it before
+ * any of the functions that look for others, or for the registry. */
 MBLOB_API int mblob_system_lib(const char *prefix, mblob_module **out);
-/* At file scope, once in a program that links an archive (`.a`) of prefix `prefix`: makes the linker take it.
- * An object needs no such thing. Example: MBLOB_SYSTEM_LIB(digits_); */
+/* At file scope, once in a program that links an archive (`.a`) of prefix `prefix`: makes the
+ * linker take it. An object needs no such thing. Example: MBLOB_SYSTEM_LIB(digits_); */
 #define MBLOB_SYSTEM_LIB(prefix) MBLOB_ANCHOR(prefix##__mblob_system_lib)
-#define MBLOB_ANCHOR(s) extern const char s[]; static const char *const s##_anchor __attribute__((used)) = s
+#define MBLOB_ANCHOR(s)  \
+  extern const char s[]; \
+  static const char *const s##_anchor __attribute__((used)) = s
 
 MBLOB_API mblob_module *mblob_module_retain(mblob_module *module);
 MBLOB_API void mblob_module_release(mblob_module *module);
 
 MBLOB_API const char *mblob_module_type_key(const mblob_module *module);
-/* The form of the blob that the file carries: "classic", "ffi" (TVM 0.21 and later), or "" for a library without one. */
+/* The form of the blob that the file carries: "classic", "ffi" (TVM 0.21 and later), or "" for a
+ * library without one. */
 MBLOB_API const char *mblob_module_dialect(const mblob_module *module);
 /* Index of the module in its file (order of the blob), 0 for the root. */
 MBLOB_API size_t mblob_module_index(const mblob_module *module);
 /* Absolute path of the file, "" when it came from memory. */
 MBLOB_API const char *mblob_module_path(const mblob_module *module);
 MBLOB_API size_t mblob_module_import_count(const mblob_module *module);
-MBLOB_API mblob_module *mblob_module_import_at(const mblob_module *module, size_t i); /* NULL past the end */
+MBLOB_API mblob_module *mblob_module_import_at(const mblob_module *module,
+                                               size_t i); /* NULL past the end */
 /* Append `child` to the imports of `module` (keeps a reference). A cycle is MBLOB_E_ARGUMENT. */
 MBLOB_API int mblob_module_import(mblob_module *module, mblob_module *child);
-/* The module's bytes, in the file's mapping: read-only, valid while the module is held; none for a library. */
+/* The module's bytes, in the file's mapping: read-only, valid while the module is held; none for
+ * a library. */
 MBLOB_API int mblob_module_payload(const mblob_module *module, const void **data, size_t *size);
 /* Nonzero if the payload is plain data that needs no loader. */
 MBLOB_API int mblob_module_is_data(const mblob_module *module);
 
-/* Find a function: the module's own first; then, with query_imports, through the imports depth first.
- * "__tvm_main__" is the entry function that the library names. MBLOB_E_NOT_FOUND lists what there is. */
+/* Find a function: the module's own first; then, with query_imports, through the imports depth
+ * first. "__tvm_main__" is the entry function that the library names. MBLOB_E_NOT_FOUND lists
+ * what there is. */
 MBLOB_API int mblob_module_function(mblob_module *module, const char *name, int query_imports,
                                     mblob_function **out);
-/* Visit the names of the module's own functions, as far as they are known without a search: not those of a library, which
- * are symbols, and of others only once they are open. */
-MBLOB_API int mblob_module_names(mblob_module *module, void (*visit)(void *context, const char *name), void *context);
+/* Visit the names of the module's own functions, as far as they are known without a search: not
+ * those of a library, which are symbols, and of others only once they are open. */
+MBLOB_API int mblob_module_names(mblob_module *module,
+                                 void (*visit)(void *context, const char *name), void *context);
 /* Address of any exported symbol of a library module (a plain C function, data); NULL if absent. */
 MBLOB_API void *mblob_module_symbol(mblob_module *module, const char *name);
 
-/* ---- tensors in weights ------------------------------------------------------------------------ */
+/* ---- tensors in weights ---------------------------------------------------------------------- */
 
-/* A named tensor of a data module (key "safetensors", or a parameter dictionary) found on `module` or, depth
- * first, on its imports.  `out` is filled in place; data and shape point into the mapping: do not write. */
+/* A named tensor of a data module (key "safetensors", or a parameter dictionary) found on
+ * `module` or, depth first, on its imports.  `out` is filled in place; data and shape point into
+ * the mapping: do not write. */
 MBLOB_API int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out);
 
-/* ---- functions --------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 MBLOB_API mblob_function *mblob_function_retain(mblob_function *function);
 MBLOB_API void mblob_function_release(mblob_function *function);
 
-/* Call with TVM's packed convention: args[i] has type code codes[i] (kTVMArgInt, kTVMDLTensorHandle, ...).
- * `ret` / `ret_code` may be NULL; code kTVMNullptr means nothing was returned. Tensor data must be as aligned
- * as the kernel assumes: mblob_function_alignment() bytes. */
-MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes, int count,
-                                  TVMValue *ret, int *ret_code);
+/* Call with TVM's packed convention: args[i] has type code codes[i] (kTVMArgInt,
+ * kTVMDLTensorHandle, ...). `ret` / `ret_code` may be NULL; code kTVMNullptr means nothing was
+ * returned. Tensor data must be as aligned as the kernel assumes: mblob_function_alignment()
+ * bytes. */
+MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes,
+                                  int count, TVMValue *ret, int *ret_code);
 /* Alignment in bytes that tensor data must have; 0 = the element's own size is enough. */
 MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
-/* The C argument types that the library recorded ("const float *, float *, int64_t"), "" when unknown. */
+/* The C argument types that the library recorded ("const float *, float *, int64_t"), "" when
+ * unknown. */
 MBLOB_API const char *mblob_function_signature(const mblob_function *function);
-/* The first argument from which on tensors are results that the function writes, whatever they hold: of methods of
- * executors (get_output, set_outputs, ...). 0: none is known; what kernels write is in their signature. */
+/* The first argument from which on tensors are results that the function writes, whatever they
+ * hold: of methods of executors (get_output, set_outputs, ...). 0: none is known; what kernels
+ * write is in their signature. */
 MBLOB_API int mblob_function_first_output(const mblob_function *function);
-/* 1: arguments reach the function as values of the ffi dialect (TVM 0.21 and later), which has bools (kTVMArgBool), texts with
- * a NUL in them and containers (kTVMObjectHandle); 0: as they are, by the packed convention. */
+/* 1: arguments reach the function as values of the ffi dialect (TVM 0.21 and later), which has
+ * bools (kTVMArgBool), texts with a NUL in them and containers (kTVMObjectHandle); 0: as they
+ * are, by the packed convention. */
 MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
 
-/* Look up `name` (imports included) and call it with arguments described by `types`, a comma separated list:
+/* Look up `name` (imports included) and call it with arguments described by `types`, a comma
+ * separated list:
  *   int               int               int8, int16, int32, int64, uint8, uint16, uint32, uint64   intN_t, uintN_t
  *   bool              bool              float32            float             float64, double   double
  *   str               const char *      handle             void *            tensor            DLTensor *
  *   DTYPE[d0,d1,...]  pointer to compact data of that shape on the host, e.g. float32[8,8]; a dimension `*`
  *                     takes an int64_t from the arguments, before the pointer
- * C promotes what is narrower: pass an int8_t or a float as it is, and cast a constant for `int64`: (int64_t)3. A uint64
- * above INT64_MAX is passed only to a function that is known to take a uint64_t: the convention has a sign.
- * Data less aligned than the kernel needs goes through an aligned copy and is written back.
- * Examples, the first of a kernel with an int64_t behind its arrays, the second with an int and a float:
+ * C promotes what is narrower: pass an int8_t or a float as it is, and cast a constant for
+ * `int64`: (int64_t)3. A uint64 above INT64_MAX is passed only to a function that is known to
+ * take a uint64_t: the convention has a sign. Data less aligned than the kernel needs goes
+ * through an aligned copy and is written back. Examples, the first of a kernel with an int64_t
+ * behind its arrays, the second with an int and a float:
  *   mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int64", a, b, c, (int64_t)3);
  *   mblob_call(m, "scale", "float32[*],int,float32", (int64_t)n, a, 2, 0.5f); */
 MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *types, ...);
 
 /* Make a function of a C callback. The callback returns 0, or nonzero after mblob_set_error /
- * TVMAPISetLastError; it sets the result through TVMCFuncSetReturn(ret, ...). `finalize` may be NULL. */
-MBLOB_API int mblob_function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
-                                    mblob_function **out);
+ * TVMAPISetLastError; it sets the result through TVMCFuncSetReturn(ret, ...). `finalize` may be
+ * NULL. */
+MBLOB_API int mblob_function_create(TVMPackedCFunc call, void *resource,
+                                    TVMPackedCFuncFinalizer finalize, mblob_function **out);
 
-/* Functions as objects of tvm_ffi (TVMFFIObjectHandle), which other users of that interface in the process call, and theirs
- * as functions. The caller gives back a reference of the result. What came from tvm_ffi goes back as the same object;
- * one that is no function can only be passed on.
- * MBLOB_E_INCOMPATIBLE: libmblob-ffi.so is not there. */
+/* Functions as objects of tvm_ffi (TVMFFIObjectHandle), which other users of that interface in
+ * the process call, and theirs as functions. The caller gives back a reference of the result.
+ * What came from tvm_ffi goes back as the same object; one that is no function can only be
+ * passed on. MBLOB_E_INCOMPATIBLE: libmblob-ffi.so is not there. */
 MBLOB_API int mblob_function_to_ffi(mblob_function *function, void **out);
 MBLOB_API int mblob_function_from_ffi(void *object, mblob_function **out);
 
-/* ---- executors --------------------------------------------------------------------------------- */
+/* ---- executors ------------------------------------------------------------------------------- */
 
 /* Models: executors that the root of a library makes (GraphExecutorFactory, AotExecutorFactory,
- * VMExecutable). An executor is a module, and all of TVM's functions of it can be called; these are the ones
- * that every program needs. It keeps its library. Use one from one thread at a time.
+ * VMExecutable). An executor is a module, and all of TVM's functions of it can be called; these
+ * are the ones that every program needs. It keeps its library. Use one from one thread at a
+ * time.
  *
- * `type` tells what `data` points to, as in mblob_call: compact data on the host, "float32[1,1,8,8]", or
- * "tensor", a DLTensor. Element type and shape must be those of the model; the error says which. */
+ * `type` tells what `data` points to, as in mblob_call: compact data on the host,
+ * "float32[1,1,8,8]", or "tensor", a DLTensor. Element type and shape must be those of the
+ * model; the error says which. */
 
-/* `name`: the function of the factory, NULL for "default"; a VMExecutable has none, its model is main. Numbers
- * of devices are DLPack's: (1, 0) is the cpu. */
-MBLOB_API int mblob_executor_create(mblob_module *factory, const char *name, int device_type, int device_id,
-                                    mblob_module **out);
+/* `name`: the function of the factory, NULL for "default"; a VMExecutable has none, its model is
+ * main. Numbers of devices are DLPack's: (1, 0) is the cpu. */
+MBLOB_API int mblob_executor_create(mblob_module *factory, const char *name, int device_type,
+                                    int device_id, mblob_module **out);
 /* Copy `data` into the input called `name`. */
 MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
                                        const void *data);
 MBLOB_API int mblob_executor_run(mblob_module *executor);
 /* Copy output `index`, counted from 0, to `data`. */
-MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type, void *data);
+MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type,
+                                        void *data);
 
-/* ---- registries -------------------------------------------------------------------------------- */
+/* ---- registries ------------------------------------------------------------------------------ */
 
 /* What a loader is told about the module it should open. All borrowed for the module's life. */
 typedef struct mblob_module_info {
@@ -230,11 +252,12 @@ typedef struct mblob_module_info {
   const char *dialect; /* "classic" or "ffi" */
   const void *payload; /* in the mapping */
   uint64_t payload_size;
-  mblob_module *module; /* the module itself; its imports are attached. Do not retain it inside `self`. */
+  mblob_module
+      *module; /* the module itself; its imports are attached. Do not retain it inside `self`. */
 } mblob_module_info;
 
-/* How modules of one type key come to life. Callbacks return a mblob_status and may be called from any
- * thread, one call of `open` per module. */
+/* How modules of one type key come to life. Callbacks return a mblob_status and may be called
+ * from any thread, one call of `open` per module. */
 typedef struct mblob_loader {
   uint32_t struct_size;
   const char *type_key; /* copied by mblob_register_loader */
@@ -248,35 +271,40 @@ typedef struct mblob_loader {
 
 /* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it. */
 MBLOB_API int mblob_register_loader(const mblob_loader *loader);
-/* As mblob_register_loader, one that is asked last: for modules that no plug-in opens either (mblob/plugin.h). */
+/* As mblob_register_loader, one that is asked last: for modules that no plug-in opens either
+ * (mblob/plugin.h). */
 MBLOB_API int mblob_register_last_loader(const mblob_loader *loader);
 
-/* Register a plug-in that is linked into this program (mblob/plugin.h); it must stay in memory. One of the same name is
- * replaced for modules that are opened from now on. MBLOB_E_INCOMPATIBLE: built for another MBLOB_PLUGIN_ABI. */
+/* Register a plug-in that is linked into this program (mblob/plugin.h); it must stay in memory.
+ * One of the same name is replaced for modules that are opened from now on.
+ * MBLOB_E_INCOMPATIBLE: built for another MBLOB_PLUGIN_ABI. */
 MBLOB_API int mblob_register_plugin(const mblob_plugin *plugin);
 
 /* A plug-in that was found, as mblob_plugins tells it. Borrowed for the call of `visit`. */
 typedef struct mblob_plugin_found {
   uint32_t struct_size;
-  const char *name, *version, *type_keys, *devices, *needs; /* as the plug-in's table says; "" if it cannot be read */
-  const char *origin; /* "process", "library PATH", or the file */
+  const char *name, *version, *type_keys, *devices,
+      *needs;          /* as the plug-in's table says; "" if it cannot be read */
+  const char *origin;  /* "process", "library PATH", or the file */
   const char *problem; /* why it cannot be used, "" if nothing is known against it */
 } mblob_plugin_found;
-/* Visit the plug-ins of this process and those in files where they are looked for, in the order in which they count. No
- * code of a file runs. `visit` returns 0 to go on; what it returned last is the result. */
-MBLOB_API int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), void *context);
+/* Visit the plug-ins of this process and those in files where they are looked for, in the order
+ * in which they count. No code of a file runs. `visit` returns 0 to go on; what it returned last
+ * is the result. */
+MBLOB_API int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found),
+                            void *context);
 /* Start the plug-in `name` of that list and let it describe itself: one line, cut to `size`. */
 MBLOB_API int mblob_plugin_describe(const char *name, char *text, size_t size);
 
-/* The DLPack number of a kind of devices: one that DLPack or TVM names, or the `name` of a plug-in's table, which is started
- * if it is in a file. MBLOB_E_NOT_FOUND. */
+/* The DLPack number of a kind of devices: one that DLPack or TVM names, or the `name` of a
+ * plug-in's table, which is started if it is in a file. MBLOB_E_NOT_FOUND. */
 MBLOB_API int mblob_device_type(const char *name, int *out);
 
-/* Make a module that no file holds. For each name it is asked, `loader->function` is called with `self`; what it
- * gave is kept. `loader->close` (may be NULL) is called with `self` when the last reference to the module and
- * its functions goes. `loader->open` and `context` are not used; the type key is copied. On failure `self` stays
- * the caller's. It is a module like any other: it imports, is imported, and kernels above it find its
- * functions. */
+/* Make a module that no file holds. For each name it is asked, `loader->function` is called with
+ * `self`; what it gave is kept. `loader->close` (may be NULL) is called with `self` when the
+ * last reference to the module and its functions goes. `loader->open` and `context` are not
+ * used; the type key is copied. On failure `self` stays the caller's. It is a module like any
+ * other: it imports, is imported, and kernels above it find its functions. */
 MBLOB_API int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **out);
 
 /* Process-wide named functions, the ones TVMFuncRegisterGlobal reaches. */

@@ -1,7 +1,8 @@
 """A code generator, and a model that it takes part in.
 
-    python fuse.py model.so            # elementwise operators go to the plug-in, which the library carries
-    python fuse.py plain.so --plain    # every operator is a kernel in C
+python fuse.py model.so            # elementwise operators go to the plug-in, which the library
+carries
+python fuse.py plain.so --plain    # every operator is a kernel in C
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ import mblob
 
 HERE = Path(__file__).resolve().parent
 SIZE = 1000
-OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "maximum": ">", "nn.relu": "r"}  # in a payload
+# in a payload
+OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "maximum": ">", "nn.relu": "r"}
 MOST_VALUES = 64  # as plugin.c has it
 
 
-# -- the code generator -------------------------------------------------------------------------------------
+# -- the code generator ----------------------------------------------------------------------------
 
 
 def is_elementwise(operator: mblob.byoc.Operator) -> bool:
-    """The predicate: operators of which each element of the result needs the same element of the inputs alone."""
+    """The predicate: operators of which each element of the result needs the same element of the
+    inputs alone."""
     tensors = (*operator.inputs, *operator.outputs)
     one = operator.outputs[0]
     return (
@@ -37,10 +40,13 @@ def is_elementwise(operator: mblob.byoc.Operator) -> bool:
 
 @mblob.register_codegen("fuse")
 def fuse(region: mblob.byoc.Region) -> mblob.Module:
-    """The module of a region: its operators as text. The constants come with `__init_<symbol>`, not with the text."""
+    """The module of a region: its operators as text. The constants come with `__init_<symbol>`, not
+    with the text."""
     number = {id(t): i for i, t in enumerate((*region.inputs, *region.constants))}
     if len(number) + len(region.operators) > MOST_VALUES:
-        raise ValueError(f"{region.symbol}: more than {MOST_VALUES} values; let the predicate take fewer operators")
+        raise ValueError(
+            f"{region.symbol}: more than {MOST_VALUES} values; let the predicate take fewer operators"
+        )
     size = int(np.prod(region.outputs[0].shape))
     counts = f"{len(region.inputs)} {len(region.constants)} {len(region.outputs)} {len(region.operators)}"
     lines = ["fuse 1", region.symbol, f"{size} {counts}"]
@@ -52,18 +58,27 @@ def fuse(region: mblob.byoc.Region) -> mblob.Module:
     return mblob.blob_module("fuse", "\n".join(lines).encode(), data=False)
 
 
-# -- a model ------------------------------------------------------------------------------------------------
+# -- a model ---------------------------------------------------------------------------------------
 
 
 def graph() -> dict[str, Any]:
     """sum(relu(x * gain + offset)^2 + x), a node for each operator."""
-    nodes: list[dict[str, Any]] = [{"op": "null", "name": name, "inputs": []} for name in ("x", "gain", "offset")]
+    nodes: list[dict[str, Any]] = [
+        {"op": "null", "name": name, "inputs": []} for name in ("x", "gain", "offset")
+    ]
 
     def call(function: str, op: str, *inputs: int) -> int:
-        attrs = {"func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0"}
+        attrs = {
+            "func_name": function,
+            "num_inputs": str(len(inputs)),
+            "num_outputs": "1",
+            "flatten_data": "0",
+        }
         attrs["op"] = op  # what the function computes: executors do not read it
         name = f"{function}{len(nodes)}"
-        nodes.append({"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[n, 0, 0] for n in inputs]})
+        nodes.append(
+            {"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[n, 0, 0] for n in inputs]}
+        )
         return len(nodes) - 1
 
     x, gain, offset = 0, 1, 2
@@ -89,11 +104,16 @@ def model(plain: bool = False) -> mblob.Module:
     """The model; with `plain` nobody takes a part of it."""
     steps = np.arange(SIZE, dtype="float32")
     params = {"gain": steps / SIZE, "offset": 1 - steps / 500}
-    binary, unary = "const float a[1000], const float b[1000], float y[1000]", "const float a[1000], float y[1000]"
+    binary, unary = (
+        "const float a[1000], const float b[1000], float y[1000]",
+        "const float a[1000], float y[1000]",
+    )
     functions = [f"void multiply({binary})", f"void add({binary})", f"void relu({unary})",
                  "void sum(const float a[1000], float y[1])"]  # fmt: skip
     kernels = mblob.csource_module(HERE / "kernels.c", functions=functions, packed="name")
-    return mblob.partition_graph(graph(), params, kernels, {} if plain else {"fuse": is_elementwise})
+    return mblob.partition_graph(
+        graph(), params, kernels, {} if plain else {"fuse": is_elementwise}
+    )
 
 
 def main() -> None:

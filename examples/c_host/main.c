@@ -8,8 +8,10 @@ int main(int argc, char **argv) {
   int status = mblob_open(argc > 1 ? argv[1] : "deploy.so", NULL, &m);
   if (status == MBLOB_OK)
     status = mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int64", a, b, c, (int64_t)3);
-  if (status == MBLOB_OK) printf("%g %g %g\n", c[0], c[1], c[2]);
-  else fprintf(stderr, "%s\n", mblob_last_error());
+  if (status == MBLOB_OK)
+    printf("%g %g %g\n", c[0], c[1], c[2]);
+  else
+    fprintf(stderr, "%s\n", mblob_last_error());
   mblob_module_release(m);
   return status != MBLOB_OK;
 }

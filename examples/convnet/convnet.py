@@ -3,8 +3,9 @@
     python convnet.py plain.so            # every layer in C
     python convnet.py fast.so --dnnl      # what oneDNN has runs there: the same answers, faster
 
-Images are float32[1,3,32,32]. Six 3x3 convolutions with bias and relu, one of them around a shortcut, two poolings, the
-mean, a dense layer, softmax over ten classes. The weights are drawn, not trained; always the same.
+Images are float32[1,3,32,32]. Six 3x3 convolutions with bias and relu, one of them around a
+shortcut, two poolings, the mean, a dense layer, softmax over ten classes. The weights are drawn,
+not trained; always the same.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ IMAGE = (1, 3, 32, 32)
 
 
 class Network:
-    """Collects nodes of a graph, their kernels in C, and weights; layers are added one behind the other."""
+    """Collects nodes of a graph, their kernels in C, and weights; layers are added one behind the
+    other."""
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
@@ -39,13 +41,16 @@ class Network:
         return len(self.nodes) - 1
 
     def weight(self, name: str, *shape: int) -> int:
-        """A parameter, uniform around 0 and scaled so that layers neither grow nor shrink their input."""
+        """A parameter, uniform around 0 and scaled so that layers neither grow nor shrink their
+        input."""
         fan_in = int(np.prod(shape[1:])) or 1
         bound = (6 / fan_in) ** 0.5 if len(shape) > 1 else 0.1
         self.params[name] = ((2 * self._random.random(shape) - 1) * bound).astype("float32")
         return self.input(name, shape)
 
-    def layer(self, name: str, body: str, inputs: list[int], shape: tuple[int, ...], **attrs: object) -> int:
+    def layer(
+        self, name: str, body: str, inputs: list[int], shape: tuple[int, ...], **attrs: object
+    ) -> int:
         """A node and its function.
 
         Args:
@@ -56,24 +61,44 @@ class Network:
         if body:
             arrays = [f"const float x{i}{_dims(self.shapes[n])}" for i, n in enumerate(inputs)]
             prototype = f"void {name}({', '.join([*arrays, f'float y{_dims(shape)}'])})"
-            pointers = "".join(f"  const float *p{i} = (const float *)x{i};\n" for i in range(count))
+            pointers = "".join(
+                f"  const float *p{i} = (const float *)x{i};\n" for i in range(count)
+            )
             self.code.append(f"{prototype} {{\n{pointers}  float *q = (float *)y;\n  {body};\n}}")
             self.functions.append(prototype)
         function = name if body else "__nop"
-        texts = {"func_name": function, "num_inputs": str(count), "num_outputs": "1", "flatten_data": "0"}
-        texts |= {key: value if isinstance(value, str) else json.dumps(value) for key, value in attrs.items()}
-        self.nodes.append({"op": "tvm_op", "name": name, "attrs": texts, "inputs": [[n, 0, 0] for n in inputs]})
+        texts = {
+            "func_name": function,
+            "num_inputs": str(count),
+            "num_outputs": "1",
+            "flatten_data": "0",
+        }
+        texts |= {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in attrs.items()
+        }
+        self.nodes.append(
+            {"op": "tvm_op", "name": name, "attrs": texts, "inputs": [[n, 0, 0] for n in inputs]}
+        )
         self.shapes.append(shape)
         return len(self.nodes) - 1
 
-    # -- kinds of layers ------------------------------------------------------------------------------
+    # -- kinds of layers ---------------------------------------------------------------------------
 
     def conv(self, name: str, x: int, out: int, relu: bool = True) -> int:
         _, channels, rows, columns = self.shapes[x]
         w, b = self.weight(f"{name}.weight", out, channels, 3, 3), self.weight(f"{name}.bias", out)
         body = f"conv3x3(p0, p1, p2, q, {channels}, {out}, {rows}, {columns}, {int(relu)})"
         activation = {"activation": "relu"} if relu else {}
-        return self.layer(name, body, [x, w, b], (1, out, rows, columns), op="nn.conv2d", padding=[1, 1], **activation)
+        return self.layer(
+            name,
+            body,
+            [x, w, b],
+            (1, out, rows, columns),
+            op="nn.conv2d",
+            padding=[1, 1],
+            **activation,
+        )
 
     def add(self, name: str, a: int, b: int) -> int:
         size = int(np.prod(self.shapes[a]))
@@ -89,7 +114,9 @@ class Network:
         _, channels, rows, columns = self.shapes[x]
         body = f"max_pool2x2(p0, q, {channels}, {rows}, {columns})"
         shape = (1, channels, rows // 2, columns // 2)
-        return self.layer(name, body, [x], shape, op="nn.max_pool2d", pool_size=[2, 2], strides=[2, 2])
+        return self.layer(
+            name, body, [x], shape, op="nn.max_pool2d", pool_size=[2, 2], strides=[2, 2]
+        )
 
     def mean(self, name: str, x: int) -> int:
         _, channels, rows, columns = self.shapes[x]
@@ -102,13 +129,15 @@ class Network:
     def dense(self, name: str, x: int, out: int) -> int:
         size = self.shapes[x][1]
         w, b = self.weight(f"{name}.weight", out, size), self.weight(f"{name}.bias", out)
-        return self.layer(name, f"dense_layer(p0, p1, p2, q, {size}, {out})", [x, w, b], (1, out), op="nn.dense")
+        return self.layer(
+            name, f"dense_layer(p0, p1, p2, q, {size}, {out})", [x, w, b], (1, out), op="nn.dense"
+        )
 
     def softmax(self, name: str, x: int) -> int:
         body = f"softmax_layer(p0, q, {self.shapes[x][1]})"
         return self.layer(name, body, [x], self.shapes[x], op="nn.softmax", axis=-1)
 
-    # -- the whole --------------------------------------------------------------------------------------
+    # -- the whole ---------------------------------------------------------------------------------
 
     def graph(self, head: int) -> dict[str, Any]:
         """The graph, whose result is node `head`."""
@@ -130,7 +159,9 @@ class Network:
 
     def host(self, options: str = "-O3") -> mblob.Module:
         """The kernels."""
-        return mblob.csource_module("\n".join(self.code), "c", functions=self.functions, packed="name", options=options)
+        return mblob.csource_module(
+            "\n".join(self.code), "c", functions=self.functions, packed="name", options=options
+        )
 
 
 def _dims(shape: tuple[int, ...]) -> str:

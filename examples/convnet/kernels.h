@@ -1,12 +1,13 @@
-/* Layers of a convolutional network in plain C, float32, channels before rows and columns. convnet.py writes one
- * function per layer around these, with its shapes as constants: the compiler unrolls and vectorizes by them. */
+/* Layers of a convolutional network in plain C, float32, channels before rows and columns.
+ * convnet.py writes one function per layer around these, with its shapes as constants: the
+ * compiler unrolls and vectorizes by them. */
 #include <math.h>
 
 static inline float at_least_zero(float v) { return v > 0 ? v : 0; }
 
 /* 3x3, one pixel of zeros around the image. */
-static inline void conv3x3(const float *x, const float *weight, const float *bias, float *y, int in, int out, int rows,
-                           int columns, int relu) {
+static inline void conv3x3(const float *x, const float *weight, const float *bias, float *y, int in,
+                           int out, int rows, int columns, int relu) {
   for (int k = 0; k < out; k++) {
     float *plane = y + (long)k * rows * columns;
     for (int i = 0; i < rows * columns; i++) plane[i] = bias[k];
@@ -44,7 +45,8 @@ static inline void mean_of_planes(const float *x, float *y, int channels, int si
   }
 }
 
-static inline void dense_layer(const float *x, const float *weight, const float *bias, float *y, int in, int out) {
+static inline void dense_layer(const float *x, const float *weight, const float *bias, float *y,
+                               int in, int out) {
   for (int k = 0; k < out; k++) {
     float sum = bias[k];
     for (int i = 0; i < in; i++) sum += x[i] * weight[k * in + i];

@@ -26,7 +26,8 @@ Module open(const char *path) {
   return Module(module);
 }
 
-// Modules may be shared and nested deeply: each is unfolded once, with a stack instead of recursion.
+// Modules may be shared and nested deeply: each is unfolded once, with a stack instead of
+// recursion.
 void print_tree(const mblob_module *root) {
   std::set<const mblob_module *> seen;
   std::vector<std::pair<const mblob_module *, int>> stack{{root, 0}};
@@ -48,8 +49,8 @@ int main(int argc, char **argv) try {
   const std::vector<float> a{1, 2, 3}, b{10, 20, 30};
   std::vector<float> c(3);
   const auto n = static_cast<std::int64_t>(c.size());
-  check(mblob_call(module.get(), "vadd", "float32[*],float32[*],float32[*],int64", n, a.data(), n, b.data(), n,
-                   c.data(), n));
+  check(mblob_call(module.get(), "vadd", "float32[*],float32[*],float32[*],int64", n, a.data(), n,
+                   b.data(), n, c.data(), n));
   for (const float x : c) std::printf("%g\n", static_cast<double>(x));
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -1,5 +1,5 @@
-/* Classify images of digits with digits.so: classify DIGITS_SO IMAGES_NPY, one digit per line on stdout.
- * The same model as classify.py runs: the graph and its parameters are in the library. */
+/* Classify images of digits with digits.so: classify DIGITS_SO IMAGES_NPY, one digit per line on
+ * stdout. The same model as classify.py runs: the graph and its parameters are in the library. */
 #include <mblob.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* The operators of the digits network, as plain C on row-major arrays: inputs first, the output last. graph.json
- * says how they are connected; digits.toml repeats the prototypes, and mblob checks every tensor against them. */
+/* The operators of the digits network, as plain C on row-major arrays: inputs first, the output
+ * last. graph.json says how they are connected; digits.toml repeats the prototypes, and mblob
+ * checks every tensor against them. */
 #include <stdint.h>
 
 /* Pixels 0..16, as scikit-learn has them, to 0..1. */
@@ -9,7 +10,8 @@ void normalize(const uint8_t pixels[1][8][8], float image[1][8][8]) {
 }
 
 /* 3x3, stride 1, zeros outside the image; what is negative becomes 0. */
-void conv_relu(const float x[1][8][8], const float weight[16][3][3], const float bias[16], float y[1][16][8][8]) {
+void conv_relu(const float x[1][8][8], const float weight[16][3][3], const float bias[16],
+               float y[1][16][8][8]) {
   for (int channel = 0; channel < 16; ++channel)
     for (int row = 0; row < 8; ++row)
       for (int column = 0; column < 8; ++column) {
@@ -17,7 +19,8 @@ void conv_relu(const float x[1][8][8], const float weight[16][3][3], const float
         for (int dy = -1; dy <= 1; ++dy)
           for (int dx = -1; dx <= 1; ++dx) {
             const int i = row + dy, j = column + dx;
-            if (i >= 0 && i < 8 && j >= 0 && j < 8) sum += weight[channel][dy + 1][dx + 1] * x[0][i][j];
+            if (i >= 0 && i < 8 && j >= 0 && j < 8)
+              sum += weight[channel][dy + 1][dx + 1] * x[0][i][j];
           }
         y[0][channel][row][column] = sum > 0.0f ? sum : 0.0f;
       }
@@ -43,7 +46,8 @@ static float weighted_sum(int n, const float *x, const float *weight, float bias
   return sum;
 }
 
-void dense_relu(const float x[1][256], const float weight[64][256], const float bias[64], float y[1][64]) {
+void dense_relu(const float x[1][256], const float weight[64][256], const float bias[64],
+                float y[1][64]) {
   for (int out = 0; out < 64; ++out) {
     const float sum = weighted_sum(256, x[0], weight[out], bias[out]);
     y[0][out] = sum > 0.0f ? sum : 0.0f;

@@ -1,15 +1,16 @@
 """Train the digits network and write what the demo needs beside this file.
 
-Needs numpy and scikit-learn (`pip install numpy scikit-learn`); the demo itself does not, because its
-output is committed:
+Needs numpy and scikit-learn (`pip install numpy scikit-learn`); the demo itself does not, because
+its output is committed:
 
     weights.safetensors   float32: conv.weight [16,3,3], conv.bias [16], hidden.weight [64,256],
                           hidden.bias [64], output.weight [10,64], output.bias [10]
     test_images.npy       uint8 [360,8,8], pixels 0..16, never shown to the training
     test_labels.npy       uint8 [360], the digit each image shows
 
-The data is `sklearn.datasets.load_digits`: 1797 images from the UCI set "Optical Recognition of Handwritten
-Digits". The network is conv 3x3 -> relu -> max pool 2x2 -> dense -> relu -> dense, on pixels / 16.
+The data is `sklearn.datasets.load_digits`: 1797 images from the UCI set "Optical Recognition of
+Handwritten Digits". The network is conv 3x3 -> relu -> max pool 2x2 -> dense -> relu -> dense, on
+pixels / 16.
 """
 
 from __future__ import annotations
@@ -61,10 +62,19 @@ def forward(w: dict[str, np.ndarray], images: np.ndarray) -> dict[str, np.ndarra
     flat = pooled.reshape(n, -1)
     hidden = np.maximum(flat @ w["hidden.weight"].T + w["hidden.bias"], 0)
     logits = hidden @ w["output.weight"].T + w["output.bias"]
-    return {"near": near, "cells": cells, "pooled": pooled, "flat": flat, "hidden": hidden, "logits": logits}
+    return {
+        "near": near,
+        "cells": cells,
+        "pooled": pooled,
+        "flat": flat,
+        "hidden": hidden,
+        "logits": logits,
+    }
 
 
-def gradients(w: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+def gradients(
+    w: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray
+) -> dict[str, np.ndarray]:
     """Gradients of the mean cross entropy with respect to each weight."""
     n = len(images)
     f = forward(w, images)
@@ -79,7 +89,9 @@ def gradients(w: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray) 
     d_cells = d_pooled[:, :, :, None, :, None] * (largest & (f["cells"] > 0))
     d_conv = d_cells.reshape(n, CHANNELS, 8, 8).transpose(0, 2, 3, 1)
     return {
-        "conv.weight": np.einsum("nijc,nijk->ck", d_conv, f["near"], optimize=True).reshape(CHANNELS, 3, 3),
+        "conv.weight": np.einsum("nijc,nijk->ck", d_conv, f["near"], optimize=True).reshape(
+            CHANNELS, 3, 3
+        ),
         "conv.bias": d_conv.sum(axis=(0, 1, 2)),
         "hidden.weight": d_hidden.T @ f["flat"],
         "hidden.bias": d_hidden.sum(axis=0),
@@ -120,7 +132,8 @@ def train(images: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def save_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
-    """Write float32 tensors: u64 header size, JSON header padded to 8 bytes, then the data without gaps."""
+    """Write float32 tensors: u64 header size, JSON header padded to 8 bytes, then the data without
+    gaps."""
     header, end = {}, 0
     for name, tensor in tensors.items():
         header[name] = {
@@ -138,10 +151,16 @@ def save_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
 def main() -> None:
     digits = load_digits()
     train_images, test_images, train_labels, test_labels = train_test_split(
-        digits.images, digits.target, test_size=TEST_IMAGES, stratify=digits.target, random_state=SEED
+        digits.images,
+        digits.target,
+        test_size=TEST_IMAGES,
+        stratify=digits.target,
+        random_state=SEED,
     )
     w = train((train_images / 16).astype(np.float32), train_labels)
-    right = np.sum(forward(w, (test_images / 16).astype(np.float32))["logits"].argmax(axis=1) == test_labels)
+    right = np.sum(
+        forward(w, (test_images / 16).astype(np.float32))["logits"].argmax(axis=1) == test_labels
+    )
     print(f"held-back images: {right}/{TEST_IMAGES} right ({100 * right / TEST_IMAGES:.1f} %)")
     save_safetensors(HERE / "weights.safetensors", w)
     np.save(HERE / "test_images.npy", test_images.astype(np.uint8))

@@ -1,4 +1,5 @@
-/* No mblob at all: a packed library is a shared library, and a plain C function in it keeps its symbol. */
+/* No mblob at all: a packed library is a shared library, and a plain C function in it keeps its
+ * symbol. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +15,8 @@ int main(int argc, char **argv) {
     return 1;
   }
   vadd_function *vadd = NULL;
-  memcpy(&vadd, &symbol, sizeof vadd); /* C has no cast from an object pointer to a function pointer */
+  memcpy(&vadd, &symbol,
+         sizeof vadd); /* C has no cast from an object pointer to a function pointer */
   float a[3] = {1, 2, 3}, b[3] = {10, 20, 30}, c[3];
   vadd(a, b, c, 3);
   printf("%g %g %g\n", (double)c[0], (double)c[1], (double)c[2]);

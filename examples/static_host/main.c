@@ -1,4 +1,5 @@
-/* A program that holds its kernels: nothing is opened, nothing is looked for at run time. README.md says how. */
+/* A program that holds its kernels: nothing is opened, nothing is looked for at run time.
+ * README.md says how. */
 #include <mblob.h>
 #include <stdio.h>
 

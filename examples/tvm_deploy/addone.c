@@ -1,4 +1,5 @@
-/* y = x + 1 for tensors of any size, in TVM's packed convention: build lib.so of it as ../README.md shows. */
+/* y = x + 1 for tensors of any size, in TVM's packed convention: build lib.so of it as
+ * ../README.md shows. */
 #include <tvm/runtime/c_backend_api.h>
 
 static int64_t elements(const DLTensor *t) {
@@ -9,16 +10,18 @@ static int64_t elements(const DLTensor *t) {
 
 static int is_float_vector(const TVMValue *args, const int *codes, int i) {
   const DLTensor *t = args[i].v_handle;
-  return (codes[i] == kTVMDLTensorHandle || codes[i] == kTVMNDArrayHandle) && t->dtype.code == kDLFloat &&
-         t->dtype.bits == 32 && t->dtype.lanes == 1 && !t->strides;
+  return (codes[i] == kTVMDLTensorHandle || codes[i] == kTVMNDArrayHandle) &&
+         t->dtype.code == kDLFloat && t->dtype.bits == 32 && t->dtype.lanes == 1 && !t->strides;
 }
 
 TVM_DLL int addone(TVMValue *args, int *type_codes, int num_args, TVMValue *ret, int *ret_code,
                    void *resource);
 
-int addone(TVMValue *args, int *type_codes, int num_args, TVMValue *ret, int *ret_code, void *resource) {
+int addone(TVMValue *args, int *type_codes, int num_args, TVMValue *ret, int *ret_code,
+           void *resource) {
   (void)ret, (void)ret_code, (void)resource;
-  if (num_args != 2 || !is_float_vector(args, type_codes, 0) || !is_float_vector(args, type_codes, 1)) {
+  if (num_args != 2 || !is_float_vector(args, type_codes, 0) ||
+      !is_float_vector(args, type_codes, 1)) {
     TVMAPISetLastError("addone: expected two compact float32 tensors");
     return -1;
   }

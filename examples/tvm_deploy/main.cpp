@@ -1,5 +1,5 @@
-// A host written for TVM's C++ runtime, as TVM's deployment guides do it; here it needs no TVM. Opens lib.so,
-// calls its function on tensors made in two ways, and offers a function of its own.
+// A host written for TVM's C++ runtime, as TVM's deployment guides do it; here it needs no TVM.
+// Opens lib.so, calls its function on tensors made in two ways, and offers a function of its own.
 #include <dlpack/dlpack.h>
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/packed_func.h>
@@ -28,7 +28,8 @@ void VerifyWithTensors(const PackedFunc &addone) {
   ICHECK_EQ(TVMArrayAlloc(shape, 1, kDLFloat, 32, 1, kDLCPU, 0, &y), 0);
   for (int i = 0; i < kSize; ++i) static_cast<float *>(x->data)[i] = static_cast<float>(i);
   addone(x, y);
-  for (int i = 0; i < kSize; ++i) ICHECK_EQ(static_cast<float *>(y->data)[i], static_cast<float>(i) + 1.0f);
+  for (int i = 0; i < kSize; ++i)
+    ICHECK_EQ(static_cast<float *>(y->data)[i], static_cast<float>(i) + 1.0f);
   TVMArrayFree(x);
   TVMArrayFree(y);
 }

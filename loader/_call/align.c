@@ -1,15 +1,18 @@
-/* align.c - aligned copies of arguments that are less aligned than the kernel assumes, and the way back.
+/* align.c - aligned copies of arguments that are less aligned than the kernel assumes, and the
+ * way back.
  *
- * An array with gaps between its elements is copied with all that lies in the gaps, so that the kernel sees the strides that
- * it would see of aligned data. Only the bytes that the kernel changed go back.
+ * An array with gaps between its elements is copied with all that lies in the gaps, so that the
+ * kernel sees the strides that it would see of aligned data. Only the bytes that the kernel
+ * changed go back.
  *
- * Kernels that TVM's LLVM backend made use aligned vector loads; on `a[1:]` they crash. The copy of an array
- * that may be written goes back after the call. The same memory passed twice is one copy, as it was one array.
- * Where a copy overlaps another argument only the bytes that the kernel changed go back, so that an
- * unchanged copy cannot undo what was written through the other one.
+ * Kernels that TVM's LLVM backend made use aligned vector loads; on `a[1:]` they crash. The copy
+ * of an array that may be written goes back after the call. The same memory passed twice is one
+ * copy, as it was one array. Where a copy overlaps another argument only the bytes that the
+ * kernel changed go back, so that an unchanged copy cannot undo what was written through the
+ * other one.
  *
- * A read-only array that a kernel may write, as far as anybody knows, is copied too: that it wrote is seen
- * afterwards, instead of a crash or a changed constant. */
+ * A read-only array that a kernel may write, as far as anybody knows, is copied too: that it
+ * wrote is seen afterwards, instead of a crash or a changed constant. */
 #define _GNU_SOURCE
 #include "call.h"
 
@@ -21,8 +24,8 @@ static bool writable(const call_frame *frame, int i) {
   return frame->parameters == NULL || !frame->parameters[i].is_const;
 }
 
-/* The bytes from the first element to the end of the last one in memory; *before: how many lie before the element at index 0,
- * which strides that are negative leave. False if they overflow. */
+/* The bytes from the first element to the end of the last one in memory; *before: how many lie
+ * before the element at index 0, which strides that are negative leave. False if they overflow. */
 static bool find_span(const DLTensor *t, size_t *nbytes, size_t *before) {
   const size_t itemsize = call_dtype_size(t->dtype);
   size_t low = 0, high = itemsize;
@@ -31,9 +34,11 @@ static bool find_span(const DLTensor *t, size_t *nbytes, size_t *before) {
   if (*nbytes == 0 || t->strides == NULL) return true;
   for (int d = 0; d < t->ndim; ++d) {
     const int64_t stride = t->strides[d];
-    const uint64_t steps = (uint64_t)t->shape[d] - 1, step = stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
+    const uint64_t steps = (uint64_t)t->shape[d] - 1,
+                   step = stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
     size_t reach;
-    if (__builtin_mul_overflow(steps, step, &reach) || __builtin_mul_overflow(reach, itemsize, &reach) ||
+    if (__builtin_mul_overflow(steps, step, &reach) ||
+        __builtin_mul_overflow(reach, itemsize, &reach) ||
         __builtin_add_overflow(stride < 0 ? low : high, reach, stride < 0 ? &low : &high))
       return false;
   }
@@ -58,7 +63,8 @@ static int earlier_copy(const call_frame *frame, int i) {
   return -1;
 }
 
-/* Whether a copy overlaps memory that another argument reaches directly or through a copy of its own. */
+/* Whether a copy overlaps memory that another argument reaches directly or through a copy of its
+ * own. */
 static bool needs_snapshot(const call_frame *frame, int i) {
   const call_slot *slot = &frame->slots[i];
   for (int j = 0; j < frame->count; ++j) {
@@ -69,8 +75,10 @@ static bool needs_snapshot(const call_frame *frame, int i) {
   return false;
 }
 
-/* A copy of `size` bytes of which the one at `before` is aligned, behind `*pad` bytes of nothing. */
-static void *aligned_copy(const void *data, size_t size, size_t before, size_t alignment, size_t *pad) {
+/* A copy of `size` bytes of which the one at `before` is aligned, behind `*pad` bytes of
+ * nothing. */
+static void *aligned_copy(const void *data, size_t size, size_t before, size_t alignment,
+                          size_t *pad) {
   void *memory = NULL;
   if (alignment < 64) alignment = 64;
   *pad = (alignment - before % alignment) % alignment;
@@ -87,10 +95,11 @@ static bool copy_one(call_frame *frame, int i) {
     slot->shared = true;
     return true;
   }
-  slot->copy = aligned_copy(slot->original, slot->nbytes, slot->before, frame->alignment, &slot->pad);
+  slot->copy =
+      aligned_copy(slot->original, slot->nbytes, slot->before, frame->alignment, &slot->pad);
   if (slot->copy == NULL) {
-    return call_frame_error(frame, i, PyExc_MemoryError, "no memory for an aligned copy of %zu bytes",
-                            slot->nbytes);
+    return call_frame_error(frame, i, PyExc_MemoryError,
+                            "no memory for an aligned copy of %zu bytes", slot->nbytes);
   }
   return true;
 }
@@ -98,7 +107,8 @@ static bool copy_one(call_frame *frame, int i) {
 void call_align_output(call_frame *frame) {
   int i = frame->count;
   while (i-- > 0 && !frame->slots[i].is_tensor) continue;
-  if (i < 0 || !frame->slots[i].readonly || !call_device_is_host(frame->slots[i].tensor.device)) return;
+  if (i < 0 || !frame->slots[i].readonly || !call_device_is_host(frame->slots[i].tensor.device))
+    return;
   frame->slots[i].misaligned = frame->misaligned = true;
 }
 
@@ -107,15 +117,18 @@ bool call_align_in(call_frame *frame) {
     call_slot *slot = &frame->slots[i];
     if (!slot->is_tensor) continue;
     if (!find_span(&slot->tensor, &slot->nbytes, &slot->before)) {
-      return call_frame_error(frame, i, PyExc_ValueError, "the size of the tensor overflows 64 bits");
+      return call_frame_error(frame, i, PyExc_ValueError,
+                              "the size of the tensor overflows 64 bits");
     }
     slot->original = (char *)slot->tensor.data - slot->before;
   }
   for (int i = 0; i < frame->count; ++i) {
     call_slot *slot = &frame->slots[i];
     if (slot->misaligned && slot->nbytes != 0 && !copy_one(frame, i)) return false;
-    if (slot->misaligned && slot->nbytes == 0 && frame->alignment != 0) /* nobody reads there, but kernels look at the address */
-      slot->tensor.data = (void *)((uintptr_t)slot->tensor.data & ~((uintptr_t)frame->alignment - 1));
+    if (slot->misaligned && slot->nbytes == 0 &&
+        frame->alignment != 0) /* nobody reads there, but kernels look at the address */
+      slot->tensor.data =
+          (void *)((uintptr_t)slot->tensor.data & ~((uintptr_t)frame->alignment - 1));
   }
   for (int i = 0; i < frame->count; ++i) {
     call_slot *slot = &frame->slots[i];

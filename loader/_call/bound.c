@@ -1,11 +1,11 @@
-/* bound.c - BoundFunction: a function and its arguments, converted and checked once, for calls in a loop. */
+/* bound.c - BoundFunction: a function and its arguments, converted and checked once, for calls
+ * in a loop. */
 #include "call.h"
 
 #include <structmember.h>
 
 typedef struct bound_object {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject *function; /* PackedFunction; NULL after tp_clear */
   PyObject *args;     /* tuple: text and tensors have no other owner here */
   bool has_tensors;   /* objects of ours among the arguments, which may become invalid */
@@ -18,7 +18,8 @@ typedef struct bound_object {
 static bool check_tensors(const bound_object *self) {
   for (int i = 0; i < self->frame.count; ++i) {
     PyObject *arg = PyTuple_GET_ITEM(self->args, i);
-    if (PyObject_TypeCheck(arg, &call_tensor_type) && !call_tensor_valid((const call_tensor *)arg)) return false;
+    if (PyObject_TypeCheck(arg, &call_tensor_type) && !call_tensor_valid((const call_tensor *)arg))
+      return false;
   }
   return true;
 }
@@ -33,15 +34,18 @@ static PyObject *call_with_copies(bound_object *self) {
   return result;
 }
 
-static PyObject *bound_vectorcall(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+static PyObject *bound_vectorcall(PyObject *object, PyObject *const *args, size_t nargsf,
+                                  PyObject *kwnames) {
   bound_object *self = SELF(object);
   (void)args;
   if (self->function == NULL) {
-    PyErr_SetString(PyExc_RuntimeError, "a bound function was called after the garbage collector took its arguments");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a bound function was called after the garbage collector took its arguments");
     return NULL;
   }
   if (PyVectorcall_NARGS(nargsf) != 0 || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0)) {
-    return PyErr_Format(PyExc_TypeError, "%U: its arguments are bound, call it without any", self->frame.name);
+    return PyErr_Format(PyExc_TypeError, "%U: its arguments are bound, call it without any",
+                        self->frame.name);
   }
   if (self->has_tensors && !check_tensors(self)) return NULL;
   Py_INCREF(self); /* a callback may drop the last other reference */
@@ -51,7 +55,8 @@ static PyObject *bound_vectorcall(PyObject *object, PyObject *const *args, size_
   return result;
 }
 
-PyObject *call_bound_new(PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *kwnames) {
+PyObject *call_bound_new(PyObject *function, PyObject *const *args, Py_ssize_t count,
+                         PyObject *kwnames) {
   bound_object *self = PyObject_GC_New(bound_object, &call_bound_type);
   if (self == NULL) return NULL;
   self->vectorcall = bound_vectorcall;
@@ -97,8 +102,10 @@ static PyObject *bound_repr(PyObject *object) {
 }
 
 static PyMemberDef bound_members[] = {
-    {"function", T_OBJECT, offsetof(bound_object, function), READONLY, PyDoc_STR("the PackedFunction")},
-    {"args", T_OBJECT, offsetof(bound_object, args), READONLY, PyDoc_STR("the arguments, as they were given")},
+    {"function", T_OBJECT, offsetof(bound_object, function), READONLY,
+     PyDoc_STR("the PackedFunction")},
+    {"args", T_OBJECT, offsetof(bound_object, args), READONLY,
+     PyDoc_STR("the arguments, as they were given")},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -110,7 +117,8 @@ PyTypeObject call_bound_type = {
     .tp_repr = bound_repr,
     .tp_call = PyVectorcall_Call,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_doc = PyDoc_STR("A function with its arguments, from PackedFunction.bind. Call it without arguments."),
+    .tp_doc = PyDoc_STR(
+        "A function with its arguments, from PackedFunction.bind. Call it without arguments."),
     .tp_traverse = bound_traverse,
     .tp_clear = bound_clear,
     .tp_members = bound_members,

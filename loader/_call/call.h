@@ -1,8 +1,8 @@
 /* call.h - what the files of the extension module `mblob.loader._call` share.
  *
- * The module is the hot path of the run side: calling functions with Python objects, tensors, callbacks.
- * It reaches the runtime through `mblob_*` names only: another TVM in the process may own the `TVM*` ones. The
- * few of those it needs come from libmblob itself (runtime.c). */
+ * The module is the hot path of the run side: calling functions with Python objects, tensors,
+ * callbacks. It reaches the runtime through `mblob_*` names only: another TVM in the process may
+ * own the `TVM*` ones. The few of those it needs come from libmblob itself (runtime.c). */
 #ifndef MBLOB_LOADER_CALL_H
 #define MBLOB_LOADER_CALL_H
 
@@ -31,12 +31,14 @@ typedef struct call_hooks {
   PyObject *module_class;  /* mblob.module.Module */
   PyObject *module_handle; /* f(Module) -> address of its mblob_module, with a reference */
   PyObject *wrap_module;   /* f(address) -> Module; takes over the reference */
-  PyObject *classes;       /* f() -> the two that follow, which are not imported before there is a use for them */
-  PyObject *device_class;  /* mblob.devices.Device(device_type, device_id), NULL before that */
-  PyObject *tensor_class;  /* mblob.loader.tensor.Tensor, a subclass of call_tensor_type */
-  PyObject *raise_status;  /* f(status, function name): raises what mblob_last_error_info() says */
-  PyObject *ffi_function;  /* f(address of an mblob_function) -> tvm_ffi.Function */
-  PyObject *ffi_stand_in;  /* f(value) -> what is passed for it to a function of the ffi dialect, or None */
+  PyObject *classes; /* f() -> the two that follow, which are not imported before there is a use for
+                        them */
+  PyObject *device_class; /* mblob.devices.Device(device_type, device_id), NULL before that */
+  PyObject *tensor_class; /* mblob.loader.tensor.Tensor, a subclass of call_tensor_type */
+  PyObject *raise_status; /* f(status, function name): raises what mblob_last_error_info() says */
+  PyObject *ffi_function; /* f(address of an mblob_function) -> tvm_ffi.Function */
+  PyObject *ffi_stand_in; /* f(value) -> what is passed for it to a function of the ffi dialect, or
+                             None */
 } call_hooks;
 
 extern call_hooks call_hook;
@@ -52,8 +54,8 @@ PyObject *call_device_object(DLDevice device);
 typedef struct call_runtime {
   int (*set_return)(TVMRetValueHandle ret, TVMValue *value, int *type_code, int count);
   int (*array_free)(TVMArrayHandle array);
-  int (*array_alloc)(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
-                     int device_type, int device_id, TVMArrayHandle *out);
+  int (*array_alloc)(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits,
+                     int dtype_lanes, int device_type, int device_id, TVMArrayHandle *out);
   int (*copy_from_to)(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream);
   int (*from_dlpack)(DLManagedTensor *from, TVMArrayHandle *out);
   int (*synchronize)(int device_type, int device_id, TVMStreamHandle stream);
@@ -66,17 +68,22 @@ bool call_runtime_bind(void); /* false with ImportError set */
 
 /* ---- dtype.c: element types --------------------------------------------------------------- */
 
-/* Element type of a buffer; NULL `format` means unsigned bytes. False if it is no plain native number. */
-enum { CALL_E4M3_FLOAT8 = 6, CALL_E5M2_FLOAT8 = 7 }; /* TVM's codes, which are bool and float8_e3m4 in DLPack */
+/* Element type of a buffer; NULL `format` means unsigned bytes. False if it is no plain native
+ * number. */
+enum {
+  CALL_E4M3_FLOAT8 = 6,
+  CALL_E5M2_FLOAT8 = 7
+}; /* TVM's codes, which are bool and float8_e3m4 in DLPack */
 bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType *out);
 /* Format of the buffer protocol for one lane, NULL if it has none (bfloat16, int4, ...). */
 const char *call_dtype_format(DLDataType dtype);
 size_t call_dtype_size(DLDataType dtype); /* bytes of an element, all lanes */
 bool call_dtype_equal(DLDataType a, DLDataType b);
-DLDataType call_dtype_for_dlpack(DLDataType dtype); /* TVM's two 8-bit floats by DLPack's codes; others stay */
+DLDataType call_dtype_for_dlpack(
+    DLDataType dtype); /* TVM's two 8-bit floats by DLPack's codes; others stay */
 void call_dtype_text(DLDataType dtype, char out[48]); /* "float32", "int8x4", "bool" */
 
-/* ---- signature.c: what the library recorded about a function's arguments -------------------- */
+/* ---- signature.c: what the library recorded about a function's arguments --------------------- */
 
 typedef struct call_parameter {
   enum { PARAM_ANY, PARAM_INT, PARAM_FLOAT, PARAM_POINTER } kind;
@@ -84,13 +91,22 @@ typedef struct call_parameter {
   DLDataType dtype; /* of the number, or of what a pointer points to; bits 0 = not known */
 } call_parameter;
 
-/* Parse "const float *, float *, int64_t". Returns the count, -1 if nothing is recorded, -2 without memory.
- * *out is to be freed with PyMem_Free. */
+/* Parse "const float *, float *, int64_t". Returns the count, -1 if nothing is recorded, -2
+ * without memory. *out is to be freed with PyMem_Free. */
 int call_signature_parse(const char *text, call_parameter **out);
 
-/* ---- frame.c: the arguments of one call ----------------------------------------------------- */
+/* ---- frame.c: the arguments of one call ------------------------------------------------------ */
 
-enum { SLOT_NONE, SLOT_ARRAY, SLOT_BUFFER, SLOT_DLPACK, SLOT_DLPACK_VERSIONED, SLOT_FUNCTION, SLOT_MODULE, SLOT_OBJECT };
+enum {
+  SLOT_NONE,
+  SLOT_ARRAY,
+  SLOT_BUFFER,
+  SLOT_DLPACK,
+  SLOT_DLPACK_VERSIONED,
+  SLOT_FUNCTION,
+  SLOT_MODULE,
+  SLOT_OBJECT
+};
 
 #define CALL_INLINE_DIMS 8
 
@@ -101,9 +117,9 @@ typedef struct call_slot {
     struct {
       PyObject *object;
       int64_t shape[CALL_INLINE_DIMS];
-    } array; /* SLOT_ARRAY: a numpy array, without its buffer protocol */
-    Py_buffer view;                      /* SLOT_BUFFER */
-    DLManagedTensor *managed;            /* SLOT_DLPACK */
+    } array;                  /* SLOT_ARRAY: a numpy array, without its buffer protocol */
+    Py_buffer view;           /* SLOT_BUFFER */
+    DLManagedTensor *managed; /* SLOT_DLPACK */
     DLManagedTensorVersioned *versioned; /* SLOT_DLPACK_VERSIONED */
     mblob_function *function;            /* SLOT_FUNCTION */
     mblob_module *module;                /* SLOT_MODULE */
@@ -114,8 +130,9 @@ typedef struct call_slot {
   bool is_tensor;
   bool readonly;
   bool misaligned;
-  bool shared;    /* `copy` belongs to an earlier argument */
-  /* Set by align.c: the bytes that tensor data spans, gaps included, and how many of them are before the data pointer. */
+  bool shared; /* `copy` belongs to an earlier argument */
+  /* Set by align.c: the bytes that tensor data spans, gaps included, and how many of them are
+   * before the data pointer. */
   size_t nbytes, before;
   void *original; /* the first of them */
   void *copy;     /* of them all, aligned, behind `pad` more bytes: what the function works on */
@@ -124,20 +141,23 @@ typedef struct call_slot {
 } call_slot;
 
 #define CALL_INLINE_ARGS 8
-#define CALL_NESTING 64 /* lists in lists, and containers in containers: they are converted by recursion, on stacks of any thread */
+#define CALL_NESTING \
+  64 /* lists in lists, and containers in containers: they are converted by recursion, on stacks \
+        of any thread */
 
 typedef struct call_frame {
   PyObject *name;                   /* of the function, for errors; borrowed */
   const call_parameter *parameters; /* NULL if not recorded */
   uint32_t alignment;               /* mblob_function_alignment() */
   int count;
-  bool ffi;        /* bools, texts with a NUL and containers may be passed: mblob_function_is_ffi() */
-  bool dlpack;     /* what tensors are described to has DLPack's codes: a function of the ffi dialect */
-  bool gaps;       /* tensors may have gaps between their rows: compiled functions of the ffi dialect look at strides themselves */
-  bool items;      /* these are the items of a container, not arguments */
-  bool misaligned; /* some slot is */
-  int nesting;     /* how many containers these are within */
-  int place;       /* of the innermost of them in `outer` */
+  bool ffi;    /* bools, texts with a NUL and containers may be passed: mblob_function_is_ffi() */
+  bool dlpack; /* what tensors are described to has DLPack's codes: a function of the ffi dialect */
+  bool gaps; /* tensors may have gaps between their rows: compiled functions of the ffi dialect look
+                at strides themselves */
+  bool items;                     /* these are the items of a container, not arguments */
+  bool misaligned;                /* some slot is */
+  int nesting;                    /* how many containers these are within */
+  int place;                      /* of the innermost of them in `outer` */
   const struct call_frame *outer; /* NULL: these are the arguments */
   TVMValue *values;
   int *codes;
@@ -149,8 +169,10 @@ typedef struct call_frame {
 } call_frame;
 
 bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count);
-void call_frame_release(call_frame *frame); /* keeps an exception that is set; harmless a second time */
-/* The arguments of a frame for one call more, into an initialised frame of as many: what `from` holds stays its own. */
+void call_frame_release(
+    call_frame *frame); /* keeps an exception that is set; harmless a second time */
+/* The arguments of a frame for one call more, into an initialised frame of as many: what `from`
+ * holds stays its own. */
 void call_frame_borrow(call_frame *frame, const call_frame *from);
 int call_frame_traverse(const call_frame *frame, visitproc visit, void *arg);
 /* Set an exception "NAME: argument I: ...", counted from 0 as kernels do. Returns false. */
@@ -158,14 +180,15 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
 bool call_frame_on_host(const DLTensor *tensor);
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
-/* Whether no tensor from argument `first` on, which the function writes, is read-only; the error names `of`,
- * argument 0, which says what they would get. */
+/* Whether no tensor from argument `first` on, which the function writes, is read-only; the error
+ * names `of`, argument 0, which says what they would get. */
 bool call_frame_writable(const call_frame *frame, int first, PyObject *of);
 
-/* ---- convert.c, result.c -------------------------------------------------------------------- */
+/* ---- convert.c, result.c --------------------------------------------------------------------- */
 
 bool call_convert_argument(call_frame *frame, int i, PyObject *arg);
-/* A new object for what a function returned; takes over references in it. `owner` goes to returned functions. */
+/* A new object for what a function returned; takes over references in it. `owner` goes to
+ * returned functions. */
 PyObject *call_convert_result(TVMValue value, int code, PyObject *owner);
 /* A new object for an argument that a kernel passes to Python; borrows. */
 PyObject *call_convert_borrowed(TVMValue value, int code);
@@ -181,22 +204,25 @@ bool call_convert_stand_in(call_frame *frame, int i, PyObject *arg, bool *absent
 
 /* ---- container.c ----------------------------------------------------------------------------- */
 
-/* A list, tuple or dict of what a container of the runtime holds; borrows. TypeError: it is none. */
+/* A list, tuple or dict of what a container of the runtime holds; borrows. TypeError: it is
+ * none. */
 PyObject *call_container_object(void *container);
 
-/* ---- ndarray.c: numpy's arrays ------------------------------------------------------------------ */
+/* ---- ndarray.c: numpy's arrays --------------------------------------------------------------- */
 
 /* numpy.ndarray, once one was seen; NULL before. */
 extern PyTypeObject *call_ndarray_type;
-/* Compare the fields of an array with what its buffer protocol said, for the next one of its element type. */
+/* Compare the fields of an array with what its buffer protocol said, for the next one of its
+ * element type. */
 void call_ndarray_learn(PyObject *object, const Py_buffer *view, DLDataType dtype);
-/* The tensor of an object of call_ndarray_type into its slot; false if only the buffer protocol can tell. */
+/* The tensor of an object of call_ndarray_type into its slot; false if only the buffer protocol
+ * can tell. */
 bool call_ndarray_read(call_slot *slot, PyObject *object);
 /* Whether it is a masked array of numpy, whose memory says nothing of its mask. */
 bool call_ndarray_masked(PyObject *object);
 #define CALL_MASKED "a masked array would lose its mask; pass x.filled(value)"
 
-/* ---- align.c: data less aligned than the kernel assumes ------------------------------------- */
+/* ---- align.c: data less aligned than the kernel assumes -------------------------------------- */
 
 /* Of a kernel that recorded no types the last tensor is the output: copy it if it is read-only. */
 void call_align_output(call_frame *frame);
@@ -207,18 +233,20 @@ int call_align_out(call_frame *frame);
 /* ---- dlpack.c -------------------------------------------------------------------------------- */
 
 bool call_dlpack_init(void); /* false with an exception set */
-/* True if `obj` has __dlpack__ and its tensor is now in slot i; false with *absent set if it has none. */
+/* True if `obj` has __dlpack__ and its tensor is now in slot i; false with *absent set if it has
+ * none. */
 bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent);
-/* Run the deleter of a tensor, of either form, if it has one. An exception that is set stays set. */
+/* Run the deleter of a tensor, of either form, if it has one. An exception that is set stays
+ * set. */
 void call_dlpack_delete(DLManagedTensor *plain, DLManagedTensorVersioned *versioned);
 PyObject *call_dlpack_import(PyObject *obj); /* a Tensor over obj.__dlpack__() */
-PyObject *call_dlpack_export(PyObject *tensor, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *call_dlpack_export(PyObject *tensor, PyObject *const *args, Py_ssize_t nargs,
+                             PyObject *kwnames);
 
 /* ---- tensor.c -------------------------------------------------------------------------------- */
 
 typedef struct call_tensor {
-  PyObject_HEAD
-  DLTensor dl; /* compact: strides NULL, byte_offset 0 */
+  PyObject_HEAD DLTensor dl; /* compact: strides NULL, byte_offset 0 */
   int64_t *shape;            /* ndim, then one more for the lanes; NULL if there is neither */
   int64_t *strides;          /* bytes, for the buffer protocol */
   size_t nbytes;
@@ -235,22 +263,23 @@ extern PyTypeObject call_tensor_type;
 #define CALL_TENSOR_ALIGNMENT 128 /* what kernels of TVM 0.7 - 0.9 assume; later ones assume 64 */
 #define CALL_TENSOR_NDIM_MAX 64   /* numpy's limit */
 
-/* A tensor of tensor_class over the memory `dl` describes. `owner` may be NULL; `release` runs at the end (not
- * when this fails). */
+/* A tensor of tensor_class over the memory `dl` describes. `owner` may be NULL; `release` runs
+ * at the end (not when this fails). */
 PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(void *), void *arg,
                            bool readonly);
 /* An uninitialised tensor in memory of its own, aligned to CALL_TENSOR_ALIGNMENT. */
 PyObject *call_tensor_empty(const DLTensor *like);
-bool call_tensor_valid(const call_tensor *tensor); /* false with ValueError set after call_tensor_detach */
+bool call_tensor_valid(
+    const call_tensor *tensor); /* false with ValueError set after call_tensor_detach */
 /* The memory is about to go (a kernel's argument): later use gives an error. */
 void call_tensor_detach(PyObject *tensor);
 bool call_tensor_compact(const DLTensor *dl);              /* row-major without gaps */
 bool call_tensor_size(const DLTensor *dl, size_t *nbytes); /* false if the product overflows */
-/* Whether what somebody else wrote describes a tensor, its strides left aside; false with ValueError set. `has_data`: one
- * that has elements has memory, too. */
+/* Whether what somebody else wrote describes a tensor, its strides left aside; false with
+ * ValueError set. `has_data`: one that has elements has memory, too. */
 bool call_tensor_described(const DLTensor *dl, bool has_data);
 
-/* ---- device.c: memory of devices; failures raise what the runtime says --------------------------- */
+/* ---- device.c: memory of devices; failures raise what the runtime says ----------------------- */
 
 /* Whether the processor reads its memory at the same addresses. */
 bool call_device_is_host(DLDevice device);
@@ -263,31 +292,32 @@ bool call_device_copy(const DLTensor *from, const DLTensor *to);
 /* Wait for what this thread gave to the device. */
 bool call_device_wait(DLDevice device);
 
-/* ---- ffi.c: objects of tvm_ffi ---------------------------------------------------------------- */
+/* ---- ffi.c: objects of tvm_ffi --------------------------------------------------------------- */
 
 /* True if `obj` is such an object and is now argument i; false with *absent set if it is none. */
 bool call_ffi_argument(call_frame *frame, int i, PyObject *obj, bool *absent);
 PyObject *call_ffi_hand_over(PyObject *module, PyObject *unused);
 
-/* ---- function.c, bound.c, callback.c, memory.c --------------------------------------------------------- */
+/* ---- function.c, bound.c, callback.c, memory.c ----------------------------------------------- */
 
 extern PyTypeObject call_function_type;
 extern PyTypeObject call_bound_type;
 extern PyTypeObject call_memory_type;
 
 /* Convert and check the arguments of a call. The frame is to be released, also after false. */
-bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *const *args, Py_ssize_t count,
-                           PyObject *kwnames);
+bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *const *args,
+                           Py_ssize_t count, PyObject *kwnames);
 PyObject *call_function_invoke(PyObject *function, call_frame *frame);
 /* function.bind(*args) */
-PyObject *call_bound_new(PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *kwnames);
+PyObject *call_bound_new(PyObject *function, PyObject *const *args, Py_ssize_t count,
+                         PyObject *kwnames);
 
 mblob_function *call_function_handle(PyObject *function); /* borrowed */
 /* A PackedFunction that takes over the reference in `handle` (also on failure). */
 PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *owner);
 
-/* A counted tensor over the memory of `object`, whose argument is `slot`: of tensors, ours and those of others. False without an
- * exception: it has to be a copy. */
+/* A counted tensor over the memory of `object`, whose argument is `slot`: of tensors, ours and
+ * those of others. False without an exception: it has to be a copy. */
 bool call_keep_array(PyObject *object, call_slot *slot, TVMArrayHandle *out);
 /* A counted copy of a tensor. */
 bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out);
@@ -295,7 +325,8 @@ bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out);
 mblob_function *call_callback_new(PyObject *callable);
 /* Turn the current exception into the runtime's error of this thread, and keep it. Returns -1. */
 int call_callback_keep(void);
-/* The exception a callback raised on this thread, if that is why `message` was set; raises it again. */
+/* The exception a callback raised on this thread, if that is why `message` was set; raises it
+ * again. */
 bool call_callback_reraise(const char *message);
 void call_callback_forget(void);
 

@@ -1,7 +1,8 @@
 /* callback.c - functions of the runtime that call Python.
  *
- * An exception in Python becomes an error return with its text. It is also kept for the thread, so that the
- * Python code that called the kernel that called back gets the very exception object. */
+ * An exception in Python becomes an error return with its text. It is also kept for the thread,
+ * so that the Python code that called the kernel that called back gets the very exception
+ * object. */
 #include "call.h"
 
 #include <stdlib.h>
@@ -29,7 +30,8 @@ bool call_callback_reraise(const char *message) {
   call_callback_forget();
   PyObject *exception = PyTuple_GET_ITEM(kept, 0);
   const char *text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kept, 1));
-  /* A runtime in between may have put words around the text; another error since then has not got it. */
+  /* A runtime in between may have put words around the text; another error since then has not
+   * got it. */
   bool same = text != NULL && strstr(message, text) != NULL;
   if (same)
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
@@ -51,7 +53,8 @@ static PyObject *describe(PyObject *exception) {
   PyObject *plain = line ? PyUnicode_AsEncodedString(line, "utf-8", "backslashreplace") : NULL;
   Py_XDECREF(line);
   PyObject *result =
-      plain ? PyUnicode_DecodeUTF8(PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), "replace") : NULL;
+      plain ? PyUnicode_DecodeUTF8(PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), "replace")
+            : NULL;
   Py_XDECREF(plain);
   return result;
 }
@@ -67,7 +70,8 @@ int call_callback_keep(void) {
   mblob_set_error(MBLOB_E_KERNEL, message ? message : "a Python callback failed");
   PyObject *dict = PyThreadState_GetDict();
   PyObject *kept = message ? PyTuple_Pack(2, exception, text) : NULL;
-  if (dict != NULL && kept != NULL && PyDict_SetItemString(dict, pending_key, kept) == 0) pending = true;
+  if (dict != NULL && kept != NULL && PyDict_SetItemString(dict, pending_key, kept) == 0)
+    pending = true;
   PyErr_Clear();
   Py_XDECREF(kept);
   Py_XDECREF(text);
@@ -88,7 +92,8 @@ typedef struct kept_tensor {
 static void drop_kept(DLManagedTensor *managed) {
   kept_tensor *kept = managed->manager_ctx;
   if (kept->plain != NULL && kept->plain->deleter != NULL) kept->plain->deleter(kept->plain);
-  if (kept->versioned != NULL && kept->versioned->deleter != NULL) kept->versioned->deleter(kept->versioned);
+  if (kept->versioned != NULL && kept->versioned->deleter != NULL)
+    kept->versioned->deleter(kept->versioned);
   if (kept->owner != NULL && Py_IsInitialized()) {
     PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF(kept->owner);
@@ -97,7 +102,8 @@ static void drop_kept(DLManagedTensor *managed) {
   free(kept);
 }
 
-/* The arguments of a Python function. Their tensors are the caller's, for the length of the call. */
+/* The arguments of a Python function. Their tensors are the caller's, for the length of the
+ * call. */
 typedef struct borrowed {
   const TVMValue *args;
   const int *codes;
@@ -110,16 +116,21 @@ static bool is_borrowed(const borrowed *from, const DLTensor *tensor) {
   for (int i = 0; i < from->count; ++i) {
     const DLTensor *given = from->args[i].v_handle;
     size_t size;
-    if ((from->codes[i] != kTVMDLTensorHandle && from->codes[i] != kTVMNDArrayHandle) || given == NULL) continue;
+    if ((from->codes[i] != kTVMDLTensorHandle && from->codes[i] != kTVMNDArrayHandle) ||
+        given == NULL)
+      continue;
     const uintptr_t start = (uintptr_t)given->data + (uintptr_t)given->byte_offset;
-    if (given->strides != NULL || !call_tensor_size(given, &size) || (at >= start && at - start <= size)) return true;
+    if (given->strides != NULL || !call_tensor_size(given, &size) ||
+        (at >= start && at - start <= size))
+      return true;
   }
   return false;
 }
 
 bool call_keep_array(PyObject *object, call_slot *slot, TVMArrayHandle *out) {
   const bool own = PyObject_TypeCheck(object, &call_tensor_type);
-  if (slot->readonly || !(own || slot->kind == SLOT_DLPACK || slot->kind == SLOT_DLPACK_VERSIONED)) return false;
+  if (slot->readonly || !(own || slot->kind == SLOT_DLPACK || slot->kind == SLOT_DLPACK_VERSIONED))
+    return false;
   kept_tensor *kept = calloc(1, sizeof *kept);
   if (kept == NULL) return false;
   kept->managed.dl_tensor = slot->tensor;
@@ -137,8 +148,10 @@ bool call_keep_array(PyObject *object, call_slot *slot, TVMArrayHandle *out) {
 }
 
 bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out) {
-  bool ok = call_tvm.array_alloc(tensor->shape, tensor->ndim, tensor->dtype.code, tensor->dtype.bits, tensor->dtype.lanes,
-                                 (int)tensor->device.device_type, tensor->device.device_id, out) == 0;
+  bool ok =
+      call_tvm.array_alloc(tensor->shape, tensor->ndim, tensor->dtype.code, tensor->dtype.bits,
+                           tensor->dtype.lanes, (int)tensor->device.device_type,
+                           tensor->device.device_id, out) == 0;
   if (ok && call_tvm.copy_from_to((DLTensor *)(uintptr_t)tensor, *out, NULL) != 0) {
     call_tvm.array_free(*out);
     *out = NULL;
@@ -149,18 +162,22 @@ bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out) {
 }
 
 /* Arrays are copied: who returns one may go on writing to it; so is what is only borrowed. */
-static bool result_array(PyObject *result, call_slot *slot, const borrowed *from, TVMArrayHandle *out) {
-  return (!is_borrowed(from, &slot->tensor) && call_keep_array(result, slot, out)) || call_copy_array(&slot->tensor, out);
+static bool result_array(PyObject *result, call_slot *slot, const borrowed *from,
+                         TVMArrayHandle *out) {
+  return (!is_borrowed(from, &slot->tensor) && call_keep_array(result, slot, out)) ||
+         call_copy_array(&slot->tensor, out);
 }
 
-/* Give `result` to the caller of the function. The runtime copies text and takes references of its own. */
+/* Give `result` to the caller of the function. The runtime copies text and takes references of
+ * its own. */
 static bool set_result(PyObject *result, const borrowed *from, TVMRetValueHandle ret) {
   if (result == Py_None) return true;
   PyObject *name = PyUnicode_FromString("result of a Python function");
   if (name == NULL) return false;
   call_frame frame;
   bool ok = call_frame_init(&frame, name, 1);
-  frame.ffi = true; /* what a caller of before does not know is an object to it, and a bool a number (TVMFuncCall) */
+  frame.ffi = true; /* what a caller of before does not know is an object to it, and a bool a number
+                       (TVMFuncCall) */
   ok = ok && call_convert_argument(&frame, 0, result);
   TVMArrayHandle array = NULL;
   if (ok && frame.slots[0].is_tensor) {
@@ -199,14 +216,16 @@ static int call_python(PyObject *callable, TVMValue *args, const int *codes, int
   int status = result != NULL && set_result(result, &from, ret) ? 0 : call_callback_keep();
   Py_XDECREF(result);
   for (int i = 0; i < count && objects[i] != NULL; ++i) {
-    if (codes[i] == kTVMDLTensorHandle || codes[i] == kTVMNDArrayHandle) call_tensor_detach(objects[i]);
+    if (codes[i] == kTVMDLTensorHandle || codes[i] == kTVMNDArrayHandle)
+      call_tensor_detach(objects[i]);
     Py_DECREF(objects[i]);
   }
   PyMem_Free(objects);
   return status;
 }
 
-static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                      void *resource) {
   if (!Py_IsInitialized()) {
     mblob_set_error(MBLOB_E_KERNEL, "a Python function was called after the interpreter ended");
     return -1;

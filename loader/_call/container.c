@@ -1,6 +1,6 @@
-/* container.c - TVM's containers as Python objects: an Array is a list, a ShapeTuple a tuple, a Map a dict, a String a
- * str. They are
- * copies; what is counted in them (arrays, modules, functions) is shared. */
+/* container.c - TVM's containers as Python objects: an Array is a list, a ShapeTuple a tuple, a
+ * Map a dict, a String a str. They are copies; what is counted in them (arrays, modules,
+ * functions) is shared. */
 #include "call.h"
 
 enum { STRING = 3, ARRAY = 4, MAP = 5, SHAPE = 6 }; /* type indices of TVM */
@@ -11,7 +11,8 @@ static bool ask(const char *name, void *container, int64_t i, TVMValue *ret, int
   TVMValue args[2] = {{.v_handle = container}, {.v_int64 = i}};
   const int codes[2] = {kTVMObjectHandle, kTVMArgInt};
   int status = mblob_get_global(name, &function);
-  if (status == MBLOB_OK) status = mblob_function_call(function, args, codes, i < 0 ? 1 : 2, ret, ret_code);
+  if (status == MBLOB_OK)
+    status = mblob_function_call(function, args, codes, i < 0 ? 1 : 2, ret, ret_code);
   mblob_function_release(function);
   if (status != MBLOB_OK) PyErr_Format(PyExc_RuntimeError, "%s", mblob_last_error());
   return status == MBLOB_OK;
@@ -46,7 +47,8 @@ static PyObject *dict_of(void *map) {
   call_tvm.object_free(items.v_handle);
   PyObject *dict = row ? PyDict_New() : NULL;
   for (Py_ssize_t i = 0; dict != NULL && i + 1 < PyList_GET_SIZE(row); i += 2)
-    if (PyDict_SetItem(dict, PyList_GET_ITEM(row, i), PyList_GET_ITEM(row, i + 1)) != 0) Py_CLEAR(dict);
+    if (PyDict_SetItem(dict, PyList_GET_ITEM(row, i), PyList_GET_ITEM(row, i + 1)) != 0)
+      Py_CLEAR(dict);
   Py_XDECREF(row);
   return dict;
 }
@@ -86,7 +88,9 @@ PyObject *call_container_object(void *container) {
   if (container == NULL) Py_RETURN_NONE;
   static __thread int nesting;
   if (nesting == CALL_NESTING) {
-    PyErr_Format(PyExc_ValueError, "a container holds containers more than %d levels deep, which is the limit", CALL_NESTING);
+    PyErr_Format(PyExc_ValueError,
+                 "a container holds containers more than %d levels deep, which is the limit",
+                 CALL_NESTING);
     return NULL;
   }
   nesting++;

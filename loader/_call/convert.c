@@ -40,9 +40,11 @@ static bool convert_int(call_frame *frame, int i, PyObject *arg) {
     return true;
   }
   if (p != NULL && p->kind == PARAM_POINTER) {
-    return call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the number %R", arg);
+    return call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the number %R",
+                            arg);
   }
-  bool is_uint64 = p != NULL && p->kind == PARAM_INT && p->dtype.code == kDLUInt && p->dtype.bits == 64;
+  bool is_uint64 =
+      p != NULL && p->kind == PARAM_INT && p->dtype.code == kDLUInt && p->dtype.bits == 64;
   int overflow;
   long long value = PyLong_AsLongLongAndOverflow(arg, &overflow);
   if (overflow > 0 && is_uint64) return convert_large_int(frame, i, arg);
@@ -84,7 +86,8 @@ static bool surrogates(call_frame *frame, int i) {
   PyObject *type, *value, *traceback, *kind, *reason, *nowhere;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  call_frame_error(frame, i, PyExc_ValueError, "the str has surrogates, which no Unicode text has; pass bytes");
+  call_frame_error(frame, i, PyExc_ValueError,
+                   "the str has surrogates, which no Unicode text has; pass bytes");
   PyErr_Fetch(&kind, &reason, &nowhere);
   PyErr_NormalizeException(&kind, &reason, &nowhere);
   PyObject *text = reason ? PyObject_Str(reason) : NULL;
@@ -100,7 +103,8 @@ static bool surrogates(call_frame *frame, int i) {
 static bool convert_str(call_frame *frame, int i, PyObject *arg) {
   Py_ssize_t size;
   const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
-  if (text == NULL) return PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) ? surrogates(frame, i) : false;
+  if (text == NULL)
+    return PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) ? surrogates(frame, i) : false;
   if (strlen(text) != (size_t)size) {
     if (frame->ffi) return call_convert_string(frame, i, text, (size_t)size);
     return call_frame_error(frame, i, PyExc_ValueError,
@@ -120,7 +124,8 @@ static bool convert_bytes(call_frame *frame, int i, const char *data, Py_ssize_t
 
 /* A copy, because others may resize the bytearray while the function runs. */
 static bool convert_bytearray(call_frame *frame, int i, PyObject *arg) {
-  _Static_assert(sizeof(TVMByteArray) <= sizeof(DLTensor), "the unused tensor of the slot has room for it");
+  _Static_assert(sizeof(TVMByteArray) <= sizeof(DLTensor),
+                 "the unused tensor of the slot has room for it");
   call_slot *slot = &frame->slots[i];
   PyObject *copy = PyBytes_FromObject(arg);
   if (copy == NULL) return false;
@@ -135,7 +140,8 @@ static bool convert_bytearray(call_frame *frame, int i, PyObject *arg) {
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 
-/* numpy's scalars have the buffer protocol as 0-d arrays do; unlike arrays they are hashable values. */
+/* numpy's scalars have the buffer protocol as 0-d arrays do; unlike arrays they are hashable
+ * values. */
 static bool is_scalar_value(PyObject *arg, const Py_buffer *view) {
   return view->readonly && Py_TYPE(arg)->tp_hash != PyObject_HashNotImplemented;
 }
@@ -178,10 +184,11 @@ static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *fo
     dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
-  call_frame_error(frame, i, PyExc_TypeError,
-                   "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64 or complex in native "
-                   "byte order, found %S; convert it with astype%s",
-                   dtype, format ? "" : ", or bfloat16 and float8 with mblob.array");
+  call_frame_error(
+      frame, i, PyExc_TypeError,
+      "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64 or complex in native "
+      "byte order, found %S; convert it with astype%s",
+      dtype, format ? "" : ", or bfloat16 and float8 with mblob.array");
   Py_DECREF(dtype);
   return false;
 }
@@ -208,7 +215,8 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
     if (is_value && PyObject_HasAttrString(arg, "dtype")) /* numpy's */
       (void)bad_elements(frame, i, arg, NULL);
     else
-      call_frame_error(frame, i, PyExc_TypeError, "%s gives no numbers: %S; convert it to a native number type",
+      call_frame_error(frame, i, PyExc_TypeError,
+                       "%s gives no numbers: %S; convert it to a native number type",
                        Py_TYPE(arg)->tp_name, value ? value : Py_None);
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -223,7 +231,8 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
       memcpy(&pointer, view->buf, sizeof pointer);
       return set_handle(frame, i, pointer, kTVMOpaqueHandle);
     }
-    if (is_scalar_value(arg, view) && PyFloat_Check(arg) == 0 && strcmp(view->format, "g") == 0) /* a long double */
+    if (is_scalar_value(arg, view) && PyFloat_Check(arg) == 0 &&
+        strcmp(view->format, "g") == 0) /* a long double */
       return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
     return bad_elements(frame, i, arg, view->format);
   }
@@ -314,17 +323,21 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (PyLong_Check(arg)) return convert_int(frame, i, arg);
   bool absent = true;
   if (PyUnicode_Check(arg)) {
-    if (frame->ffi && !PyUnicode_CheckExact(arg) && call_convert_stand_in(frame, i, arg, &absent)) return true;
+    if (frame->ffi && !PyUnicode_CheckExact(arg) && call_convert_stand_in(frame, i, arg, &absent))
+      return true;
     return absent && convert_str(frame, i, arg);
   }
-  if (PyBytes_Check(arg)) return convert_bytes(frame, i, PyBytes_AS_STRING(arg), PyBytes_GET_SIZE(arg));
+  if (PyBytes_Check(arg))
+    return convert_bytes(frame, i, PyBytes_AS_STRING(arg), PyBytes_GET_SIZE(arg));
   if (PyByteArray_Check(arg)) return convert_bytearray(frame, i, arg);
   if (type == &call_function_type)
     return set_handle(frame, i, call_function_handle(arg), kTVMPackedFuncHandle);
-  if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.module_class)) return convert_module(frame, i, arg);
+  if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.module_class))
+    return convert_module(frame, i, arg);
   if (PyObject_CheckBuffer(arg)) return convert_buffer(frame, i, arg);
   if (PyObject_HasAttrString((PyObject *)type, "_is_device")) return convert_device(frame, i, arg);
-  if (frame->ffi && (PyList_Check(arg) || PyTuple_CheckExact(arg))) return call_convert_sequence(frame, i, arg);
+  if (frame->ffi && (PyList_Check(arg) || PyTuple_CheckExact(arg)))
+    return call_convert_sequence(frame, i, arg);
   if (call_dlpack_argument(frame, i, arg, &absent)) return true;
   if (!absent) return false;
   if (call_ffi_argument(frame, i, arg, &absent)) return true;
@@ -349,14 +362,15 @@ bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {
   slot->copy = slot->snapshot = NULL;
   frame->count = i + 1;
   PyTypeObject *type = Py_TYPE(arg);
-  if (type == call_ndarray_type && call_ndarray_read(slot, arg)) return call_frame_tensor(frame, i, "array");
+  if (type == call_ndarray_type && call_ndarray_read(slot, arg))
+    return call_frame_tensor(frame, i, "array");
   if (type == &PyLong_Type) return convert_int(frame, i, arg);
   if (type == &PyFloat_Type) return convert_float(frame, i, PyFloat_AS_DOUBLE(arg));
   if (arg == Py_None) return set_handle(frame, i, NULL, kTVMNullptr);
   /* Arrays are the common case: no base class to ask about, and a buffer. */
   if (type->tp_base == &PyBaseObject_Type && type->tp_as_buffer != NULL &&
-      type->tp_as_buffer->bf_getbuffer != NULL && type != &PyBytes_Type && type != &PyByteArray_Type &&
-      type != &call_tensor_type) {
+      type->tp_as_buffer->bf_getbuffer != NULL && type != &PyBytes_Type &&
+      type != &PyByteArray_Type && type != &call_tensor_type) {
     return convert_buffer(frame, i, arg);
   }
   return convert_other(frame, i, arg);

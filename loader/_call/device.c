@@ -1,8 +1,8 @@
 /* device.c - tensors in the memory of devices: made, copied and awaited by the runtime. */
 #include "call.h"
 
-/* What DLPack means by `data` is an address on these; OpenCL's and others' memory has handles of their own, which mean
- * nothing outside the runtime that made them. */
+/* What DLPack means by `data` is an address on these; OpenCL's and others' memory has handles of
+ * their own, which mean nothing outside the runtime that made them. */
 bool call_device_has_addresses(DLDevice device) {
   switch ((int)device.device_type) {
     case kDLCPU:
@@ -10,19 +10,19 @@ bool call_device_has_addresses(DLDevice device) {
     case kDLCUDAHost:
     case kDLCUDAManaged:
     case kDLROCM:
-    case kDLROCMHost:
-      return true;
-    default:
-      return false;
+    case kDLROCMHost: return true;
+    default: return false;
   }
 }
 
 bool call_device_is_host(DLDevice device) {
-  return device.device_type == kDLCPU || device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost;
+  return device.device_type == kDLCPU || device.device_type == kDLCUDAHost ||
+         device.device_type == kDLROCMHost;
 }
 
 static bool raise_last(const char *what) {
-  PyObject *nothing = PyObject_CallFunction(call_hook.raise_status, "is", mblob_last_error_info()->status, what);
+  PyObject *nothing =
+      PyObject_CallFunction(call_hook.raise_status, "is", mblob_last_error_info()->status, what);
   Py_XDECREF(nothing);
   return false;
 }
@@ -32,9 +32,9 @@ static void release(void *array) { call_tvm.array_free(array); }
 PyObject *call_device_empty(const DLTensor *like) {
   TVMArrayHandle array = NULL;
   int rc;
-  Py_BEGIN_ALLOW_THREADS rc =
-      call_tvm.array_alloc(like->shape, like->ndim, like->dtype.code, like->dtype.bits, like->dtype.lanes,
-                           (int)like->device.device_type, like->device.device_id, &array);
+  Py_BEGIN_ALLOW_THREADS rc = call_tvm.array_alloc(
+      like->shape, like->ndim, like->dtype.code, like->dtype.bits, like->dtype.lanes,
+      (int)like->device.device_type, like->device.device_id, &array);
   Py_END_ALLOW_THREADS if (rc != 0) {
     (void)raise_last("tensor");
     return NULL;

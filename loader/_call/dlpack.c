@@ -1,4 +1,5 @@
-/* dlpack.c - tensors in and out through DLPack capsules (dlpack.h; the Python protocol of the array API). */
+/* dlpack.c - tensors in and out through DLPack capsules (dlpack.h; the Python protocol of the
+ * array API). */
 #include "call.h"
 
 #include <stdlib.h>
@@ -9,8 +10,8 @@ static const char plain_used[] = "used_dltensor";
 static const char versioned_name[] = "dltensor_versioned";
 static const char versioned_used[] = "used_dltensor_versioned";
 
-/* TVM writes bool as {uint, 1 bit}; DLPack 1.0 has a code of its own for one-byte bool, which is that of one of TVM's 8-bit
- * floats, as its float8_e3m4 is the other one's. */
+/* TVM writes bool as {uint, 1 bit}; DLPack 1.0 has a code of its own for one-byte bool, which is
+ * that of one of TVM's 8-bit floats, as its float8_e3m4 is the other one's. */
 static DLDataType from_dlpack_dtype(DLDataType dtype) {
   if (dtype.code == kDLFloat8_e3m4) dtype.code = MBLOB_FLOAT8_E3M4;
   if (dtype.code == kDLBool && dtype.bits == 8) {
@@ -36,7 +37,8 @@ typedef struct taken {
   bool readonly;
 } taken;
 
-/* A deleter may run Python code, which must neither see the error that is on its way nor replace it. */
+/* A deleter may run Python code, which must neither see the error that is on its way nor replace
+ * it. */
 void call_dlpack_delete(DLManagedTensor *plain, DLManagedTensorVersioned *versioned) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -53,8 +55,8 @@ static bool take(PyObject *capsule, taken *out) {
   if (PyCapsule_IsValid(capsule, versioned_name)) {
     DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
     if (managed->version.major != DLPACK_MAJOR_VERSION) {
-      PyErr_Format(PyExc_BufferError, "DLPack version %u, expected %d", (unsigned)managed->version.major,
-                   DLPACK_MAJOR_VERSION);
+      PyErr_Format(PyExc_BufferError, "DLPack version %u, expected %d",
+                   (unsigned)managed->version.major, DLPACK_MAJOR_VERSION);
       return false;
     }
     if (PyCapsule_SetName(capsule, versioned_used) != 0) return false;
@@ -73,9 +75,12 @@ static bool take(PyObject *capsule, taken *out) {
   }
   out->tensor.dtype = from_dlpack_dtype(out->tensor.dtype);
   if (padded)
-    PyErr_SetString(PyExc_BufferError, "DLPack: each element is padded to whole bytes (flag 4), expected packed elements");
+    PyErr_SetString(
+        PyExc_BufferError,
+        "DLPack: each element is padded to whole bytes (flag 4), expected packed elements");
   else if (!call_device_has_addresses(out->tensor.device))
-    PyErr_Format(PyExc_BufferError, "DLPack: memory of device type %d has no addresses; copy it to the host first",
+    PyErr_Format(PyExc_BufferError,
+                 "DLPack: memory of device type %d has no addresses; copy it to the host first",
                  (int)out->tensor.device.device_type);
   else if (call_tensor_described(&out->tensor, true))
     return true;
@@ -104,15 +109,16 @@ static void name_elements(PyObject *obj, const char *who) {
     PyErr_Restore(type, value, traceback);
     return;
   }
-  PyErr_Format(PyExc_BufferError, "%s%s of dtype %S has no DLPack capsule: %S", who, Py_TYPE(obj)->tp_name, dtype,
-               value);
+  PyErr_Format(PyExc_BufferError, "%s%s of dtype %S has no DLPack capsule: %S", who,
+               Py_TYPE(obj)->tp_name, dtype, value);
   Py_DECREF(dtype);
   Py_DECREF(type);
   Py_XDECREF(value);
   Py_XDECREF(traceback);
 }
 
-/* obj.__dlpack__(). Ask for the versioned form first; producers from before DLPack 1.0 do not know the keyword. */
+/* obj.__dlpack__(). Ask for the versioned form first; producers from before DLPack 1.0 do not
+ * know the keyword. */
 static PyObject *ask_capsule(PyObject *obj, const char *who) {
   PyObject *args[] = {obj, dlpack_version};
   PyObject *capsule = PyObject_VectorcallMethod(dlpack_name, args, 1, dlpack_keywords);
@@ -159,7 +165,8 @@ bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent)
   }
   Py_DECREF(method);
   PyObject *capsule = ask_capsule(obj, "");
-  if (capsule == NULL) return PyErr_ExceptionMatches(PyExc_BufferError) ? say_which(frame, i) : false;
+  if (capsule == NULL)
+    return PyErr_ExceptionMatches(PyExc_BufferError) ? say_which(frame, i) : false;
   taken t;
   bool ok = take(capsule, &t);
   drop(capsule);
@@ -189,10 +196,12 @@ PyObject *call_dlpack_import(PyObject *obj) {
     capsule = Py_NewRef(obj);
   } else {
     if (!PyObject_HasAttr(obj, dlpack_name)) {
-      return PyErr_Format(PyExc_TypeError, "from_dlpack: expected an object with __dlpack__, found %s",
+      return PyErr_Format(PyExc_TypeError,
+                          "from_dlpack: expected an object with __dlpack__, found %s",
                           Py_TYPE(obj)->tp_name);
     }
-    if (call_ndarray_masked(obj)) return PyErr_Format(PyExc_TypeError, "from_dlpack: %s", CALL_MASKED);
+    if (call_ndarray_masked(obj))
+      return PyErr_Format(PyExc_TypeError, "from_dlpack: %s", CALL_MASKED);
     capsule = ask_capsule(obj, "from_dlpack: ");
     if (capsule == NULL) return NULL;
   }
@@ -208,8 +217,11 @@ PyObject *call_dlpack_import(PyObject *obj) {
     return NULL;
   }
   const bool gaps = t->tensor.strides != NULL && !call_tensor_compact(&t->tensor);
-  if (gaps) PyErr_SetString(PyExc_ValueError, "from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray(x)");
-  PyObject *tensor = gaps ? NULL : call_tensor_over(&t->tensor, NULL, release_taken, t, t->readonly);
+  if (gaps)
+    PyErr_SetString(PyExc_ValueError,
+                    "from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray(x)");
+  PyObject *tensor =
+      gaps ? NULL : call_tensor_over(&t->tensor, NULL, release_taken, t, t->readonly);
   if (tensor == NULL) release_taken(t);
   return tensor;
 }
@@ -267,8 +279,8 @@ static PyObject *make_capsule(PyObject *object, bool versioned, bool copied) {
     e->u.versioned.version.minor = 0;
     e->u.versioned.manager_ctx = e;
     e->u.versioned.deleter = delete_versioned;
-    e->u.versioned.flags =
-        (tensor->readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) | (copied ? DLPACK_FLAG_BITMASK_IS_COPIED : 0);
+    e->u.versioned.flags = (tensor->readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
+                           (copied ? DLPACK_FLAG_BITMASK_IS_COPIED : 0);
     e->u.versioned.dl_tensor = dl;
     capsule = PyCapsule_New(&e->u.versioned, versioned_name, capsule_end);
   } else {
@@ -285,12 +297,14 @@ typedef struct export_options {
   PyObject *stream, *max_version, *dl_device, *copy;
 } export_options;
 
-static bool parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, export_options *o) {
+static bool parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                          export_options *o) {
   o->stream = o->max_version = o->dl_device = o->copy = Py_None;
   if (nargs > 1) {
-    PyErr_Format(PyExc_TypeError,
-                 "__dlpack__: takes stream, max_version, dl_device, copy as keywords, found %zd values",
-                 nargs);
+    PyErr_Format(
+        PyExc_TypeError,
+        "__dlpack__: takes stream, max_version, dl_device, copy as keywords, found %zd values",
+        nargs);
     return false;
   }
   if (nargs == 1) o->stream = args[0];
@@ -318,7 +332,8 @@ static int wants_versioned(PyObject *max_version) {
   if (max_version == Py_None) return 0;
   int major, minor;
   if (!PyTuple_Check(max_version) || !PyArg_ParseTuple(max_version, "ii", &major, &minor)) {
-    PyErr_Format(PyExc_TypeError, "__dlpack__: max_version: expected (major, minor), found %R", max_version);
+    PyErr_Format(PyExc_TypeError, "__dlpack__: max_version: expected (major, minor), found %R",
+                 max_version);
     return -1;
   }
   return major >= DLPACK_MAJOR_VERSION;
@@ -328,12 +343,13 @@ static bool check_device(const call_tensor *tensor, PyObject *wanted) {
   if (wanted == Py_None) return true;
   int type, id;
   if (!PyTuple_Check(wanted) || !PyArg_ParseTuple(wanted, "ii", &type, &id)) {
-    PyErr_Format(PyExc_TypeError, "__dlpack__: dl_device: expected (device_type, device_id), found %R",
-                 wanted);
+    PyErr_Format(PyExc_TypeError,
+                 "__dlpack__: dl_device: expected (device_type, device_id), found %R", wanted);
     return false;
   }
   if (type == (int)tensor->dl.device.device_type && id == tensor->dl.device.device_id) return true;
-  PyErr_Format(PyExc_BufferError, "__dlpack__: the tensor is on device (%d, %d) and is not moved to (%d, %d)",
+  PyErr_Format(PyExc_BufferError,
+               "__dlpack__: the tensor is on device (%d, %d) and is not moved to (%d, %d)",
                (int)tensor->dl.device.device_type, (int)tensor->dl.device.device_id, type, id);
   return false;
 }
@@ -350,8 +366,8 @@ static PyObject *copy_of(call_tensor *tensor) {
   return copy;
 }
 
-/* Streams as the array API numbers them. Those of CUDA: 1 is the legacy default one, 2 the per-thread one, others
- * are addresses; 0 could mean either, so it means nothing. */
+/* Streams as the array API numbers them. Those of CUDA: 1 is the legacy default one, 2 the
+ * per-thread one, others are addresses; 0 could mean either, so it means nothing. */
 static bool check_stream(DLDevice device, PyObject *stream) {
   if (stream == Py_None) return true;
   long long number = PyLong_Check(stream) ? PyLong_AsLongLong(stream) : -2;
@@ -366,12 +382,16 @@ static bool check_stream(DLDevice device, PyObject *stream) {
   }
   bool cuda = device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
   if (!cuda || number > 0) return true;
-  PyErr_Format(PyExc_ValueError, "__dlpack__: stream: expected None, -1, 1 (legacy default), 2 (per thread) or a stream's "
-               "address, found %R", stream);
+  PyErr_Format(
+      PyExc_ValueError,
+      "__dlpack__: stream: expected None, -1, 1 (legacy default), 2 (per thread) or a stream's "
+      "address, found %R",
+      stream);
   return false;
 }
 
-PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+                             PyObject *kwnames) {
   call_tensor *tensor = (call_tensor *)object;
   export_options options;
   if (!parse_options(args, nargs, kwnames, &options)) return NULL;
@@ -379,9 +399,10 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   if (versioned < 0 || !check_device(tensor, options.dl_device)) return NULL;
   if (!check_stream(tensor->dl.device, options.stream)) return NULL;
   if (!call_device_has_addresses(tensor->dl.device)) {
-    return PyErr_Format(PyExc_BufferError,
-                        "__dlpack__: memory of device type %d is known to this runtime only; use numpy()",
-                        (int)tensor->dl.device.device_type);
+    return PyErr_Format(
+        PyExc_BufferError,
+        "__dlpack__: memory of device type %d is known to this runtime only; use numpy()",
+        (int)tensor->dl.device.device_type);
   }
   /* -1: the consumer orders its work itself. */
   bool unordered = PyLong_Check(options.stream) && PyLong_AsLong(options.stream) == -1;
@@ -394,7 +415,8 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   }
   PyObject *source = copy ? copy_of(tensor) : Py_NewRef(object);
   if (source == NULL) return NULL;
-  /* What was given to this thread's stream, a copy included, is done before the consumer's stream starts. */
+  /* What was given to this thread's stream, a copy included, is done before the consumer's
+   * stream starts. */
   if (!unordered && !call_device_wait(tensor->dl.device)) {
     Py_DECREF(source);
     return NULL;

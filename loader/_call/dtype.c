@@ -9,7 +9,9 @@
 #define FOREIGN_ORDER(c) ((c) == '<')
 #endif
 
-static bool is_order_mark(char c) { return c == '@' || c == '=' || c == '<' || c == '>' || c == '!'; }
+static bool is_order_mark(char c) {
+  return c == '@' || c == '=' || c == '<' || c == '>' || c == '!';
+}
 
 static DLDataType make(uint8_t code, Py_ssize_t itemsize) {
   DLDataType dtype = {code, (uint8_t)(itemsize * 8), 1};
@@ -37,23 +39,17 @@ bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType 
     case 'i':
     case 'l':
     case 'q':
-    case 'n':
-      *out = make(kDLInt, itemsize);
-      return true;
+    case 'n': *out = make(kDLInt, itemsize); return true;
     case 'B':
     case 'H':
     case 'I':
     case 'L':
     case 'Q':
     case 'N':
-    case 'c':
-      *out = make(kDLUInt, itemsize);
-      return true;
+    case 'c': *out = make(kDLUInt, itemsize); return true;
     case 'e':
     case 'f':
-    case 'd':
-      *out = make(kDLFloat, itemsize);
-      return true;
+    case 'd': *out = make(kDLFloat, itemsize); return true;
     case 'F':
     case 'D': /* complex, as Python 3.14 writes it */
       *out = make(kDLComplex, itemsize);
@@ -62,8 +58,7 @@ bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType 
       *out = make(kDLUInt, 1);
       out->bits = 1; /* TVM's bool */
       return true;
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -84,10 +79,8 @@ const char *call_dtype_format(DLDataType dtype) {
                                 : NULL;
     case kDLFloat:
       return dtype.bits == 16 ? "e" : dtype.bits == 32 ? "f" : dtype.bits == 64 ? "d" : NULL;
-    case kDLComplex:
-      return dtype.bits == 64 ? "Zf" : dtype.bits == 128 ? "Zd" : NULL;
-    default:
-      return NULL;
+    case kDLComplex: return dtype.bits == 64 ? "Zf" : dtype.bits == 128 ? "Zd" : NULL;
+    default: return NULL;
   }
 }
 
@@ -103,12 +96,14 @@ DLDataType call_dtype_for_dlpack(DLDataType dtype) {
   return dtype;
 }
 
-/* Float types whose name says their bits: TVM's 6 and 7 and DLPack's 8 to 17, as mblob/dtype.py has them. */
+/* Float types whose name says their bits: TVM's 6 and 7 and DLPack's 8 to 17, as mblob/dtype.py
+ * has them. */
 static const char *small_float(DLDataType dtype) {
   if (dtype.code == MBLOB_FLOAT8_E3M4 && dtype.bits == 8) return "float8_e3m4";
-  static const char *const names[] = {"e4m3_float8",   "e5m2_float8",     "float8_e4m3", "float8_e4m3b11fnuz",
-                                      "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-                                      "float8_e8m0fnu", "float6_e2m3fn",  "float6_e3m2fn", "float4_e2m1fn"};
+  static const char *const names[] = {"e4m3_float8",        "e5m2_float8",     "float8_e4m3",
+                                      "float8_e4m3b11fnuz", "float8_e4m3fn",   "float8_e4m3fnuz",
+                                      "float8_e5m2",        "float8_e5m2fnuz", "float8_e8m0fnu",
+                                      "float6_e2m3fn",      "float6_e3m2fn",   "float4_e2m1fn"};
   if (dtype.code < CALL_E4M3_FLOAT8 || dtype.code > kDLFloat4_e2m1fn) return NULL;
   unsigned bits = dtype.code <= kDLFloat8_e8m0fnu ? 8 : dtype.code <= kDLFloat6_e3m2fn ? 6 : 4;
   return dtype.bits == bits ? names[dtype.code - CALL_E4M3_FLOAT8] : NULL;

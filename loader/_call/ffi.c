@@ -1,4 +1,5 @@
-/* ffi.c - objects of tvm_ffi (the Python package of TVM 0.22 and later) as arguments, and our functions as theirs.
+/* ffi.c - objects of tvm_ffi (the Python package of TVM 0.22 and later) as arguments, and our
+ * functions as theirs.
  *
  * tvm_ffi is never imported here: what a program hands over brings it along. */
 #include "call.h"
@@ -35,7 +36,8 @@ static void *object_handle(PyObject *obj) {
   if (handle_name == NULL || cached_name == NULL) return NULL;
   PyObject *address = ask_handle(obj);
   if (address == NULL) {
-    if (PyErr_ExceptionMatches(PyExc_AttributeError) || PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();
+    if (PyErr_ExceptionMatches(PyExc_AttributeError) || PyErr_ExceptionMatches(PyExc_TypeError))
+      PyErr_Clear();
     return NULL;
   }
   void *handle = PyLong_AsVoidPtr(address);
@@ -49,7 +51,8 @@ bool call_ffi_argument(call_frame *frame, int i, PyObject *obj, bool *absent) {
   if (handle == NULL) return false;
   mblob_function *function = NULL;
   if (mblob_function_from_ffi(handle, &function) != MBLOB_OK)
-    return call_frame_error(frame, i, PyExc_TypeError, "%s: %s", Py_TYPE(obj)->tp_name, mblob_last_error());
+    return call_frame_error(frame, i, PyExc_TypeError, "%s: %s", Py_TYPE(obj)->tp_name,
+                            mblob_last_error());
   frame->slots[i].kind = SLOT_FUNCTION;
   frame->slots[i].u.function = function;
   frame->values[i].v_handle = function;
@@ -57,7 +60,8 @@ bool call_ffi_argument(call_frame *frame, int i, PyObject *obj, bool *absent) {
   return true;
 }
 
-/* A function of tvm_ffi's convention that gives the object at the address that it is passed, with its reference. */
+/* A function of tvm_ffi's convention that gives the object at the address that it is passed,
+ * with its reference. */
 static int hand_over(void *unused, const ffi_value *args, int32_t count, ffi_value *result) {
   (void)unused;
   if (count != 1 || (args[0].type != FFI_INT && args[0].type != FFI_OPAQUE_POINTER)) return -1;

@@ -1,16 +1,21 @@
-/* ffi_values.c - arguments that only functions of the ffi dialect take: texts with a NUL, lists, and what
- * loader/ffi_values.py knows. They are containers of the runtime, which libmblob-ffi.so turns into objects of the ffi. */
+/* ffi_values.c - arguments that only functions of the ffi dialect take: texts with a NUL, lists,
+ * and what loader/ffi_values.py knows. They are containers of the runtime, which libmblob-ffi.so
+ * turns into objects of the ffi. */
 #include "call.h"
 
-/* The container that the runtime's global function `make` makes of those values, for as long as the slot. */
-static bool make_container(call_frame *frame, int i, const char *make, const TVMValue *values, const int *codes, int count) {
+/* The container that the runtime's global function `make` makes of those values, for as long as
+ * the slot. */
+static bool make_container(call_frame *frame, int i, const char *make, const TVMValue *values,
+                           const int *codes, int count) {
   mblob_function *function = NULL;
   TVMValue made = {.v_handle = NULL};
   int code = kTVMNullptr;
   int status = mblob_get_global(make, &function);
-  if (status == MBLOB_OK) status = mblob_function_call(function, values, codes, count, &made, &code);
+  if (status == MBLOB_OK)
+    status = mblob_function_call(function, values, codes, count, &made, &code);
   mblob_function_release(function);
-  if (status != MBLOB_OK) return call_frame_error(frame, i, PyExc_RuntimeError, "%s", mblob_last_error());
+  if (status != MBLOB_OK)
+    return call_frame_error(frame, i, PyExc_RuntimeError, "%s", mblob_last_error());
   frame->slots[i].kind = SLOT_OBJECT;
   frame->slots[i].u.container = made.v_handle;
   frame->values[i] = made;
@@ -25,13 +30,15 @@ bool call_convert_string(call_frame *frame, int i, const char *text, size_t size
   return make_container(frame, i, "runtime.String", &value, &code, 1);
 }
 
-/* ---- lists ------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
-/* A tensor among the items, counted: over the same memory where its owner can be kept, of others a copy. */
+/* A tensor among the items, counted: over the same memory where its owner can be kept, of others
+ * a copy. */
 static bool count_tensor(call_frame *items, int k, PyObject *item, TVMArrayHandle *out) {
   call_slot *slot = &items->slots[k];
   bool kept = false;
-  if (!slot->readonly && (slot->kind == SLOT_ARRAY || slot->kind == SLOT_BUFFER) && PyObject_HasAttrString(item, "__dlpack__")) {
+  if (!slot->readonly && (slot->kind == SLOT_ARRAY || slot->kind == SLOT_BUFFER) &&
+      PyObject_HasAttrString(item, "__dlpack__")) {
     PyObject *tensor = call_dlpack_import(item);
     if (tensor == NULL) return false;
     kept = call_keep_array(tensor, slot, out);
@@ -45,7 +52,8 @@ static bool count_tensor(call_frame *items, int k, PyObject *item, TVMArrayHandl
   return true;
 }
 
-static bool convert_items(call_frame *frame, int i, call_frame *items, PyObject *tuple, TVMArrayHandle *arrays) {
+static bool convert_items(call_frame *frame, int i, call_frame *items, PyObject *tuple,
+                          TVMArrayHandle *arrays) {
   const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
   for (Py_ssize_t k = 0; k < count; ++k) {
     PyObject *item = PyTuple_GET_ITEM(tuple, k);
@@ -55,13 +63,15 @@ static bool convert_items(call_frame *frame, int i, call_frame *items, PyObject 
   return make_container(frame, i, "runtime.Array", items->values, items->codes, (int)count);
 }
 
-/* Also where values stand for values. Python's own limit counts no bytes, and threads have stacks of any size. */
+/* Also where values stand for values. Python's own limit counts no bytes, and threads have
+ * stacks of any size. */
 static bool check_nesting(const call_frame *frame, int i) {
   if (frame->nesting < CALL_NESTING) return true;
   for (; frame->outer != NULL; frame = frame->outer) i = frame->place;
-  return call_frame_error(frame, i, PyExc_ValueError,
-                          "lists are within lists more than %d levels deep, which is the limit; does one contain itself?",
-                          CALL_NESTING);
+  return call_frame_error(
+      frame, i, PyExc_ValueError,
+      "lists are within lists more than %d levels deep, which is the limit; does one contain itself?",
+      CALL_NESTING);
 }
 
 /* On the heap, as a frame is large. */
@@ -86,7 +96,8 @@ bool call_convert_sequence(call_frame *frame, int i, PyObject *arg) {
   PyObject *tuple = PySequence_Tuple(arg); /* others may change a list meanwhile */
   if (tuple == NULL) return false;
   const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
-  PyObject *name = PyUnicode_FromFormat(frame->items ? "%U: item %d" : "%U: argument %d", frame->name, i);
+  PyObject *name =
+      PyUnicode_FromFormat(frame->items ? "%U: item %d" : "%U: argument %d", frame->name, i);
   TVMArrayHandle *arrays = PyMem_Calloc((size_t)count + 1, sizeof *arrays);
   call_frame *items = name != NULL && arrays != NULL ? new_items(frame, i, count, name) : NULL;
   bool ok = false;
@@ -97,14 +108,15 @@ bool call_convert_sequence(call_frame *frame, int i, PyObject *arg) {
     PyMem_Free(items);
   }
   for (Py_ssize_t k = 0; arrays != NULL && k < count; ++k)
-    if (arrays[k] != NULL) call_tvm.array_free(arrays[k]); /* the container has a reference of its own */
+    if (arrays[k] != NULL)
+      call_tvm.array_free(arrays[k]); /* the container has a reference of its own */
   PyMem_Free(arrays);
   Py_XDECREF(name);
   Py_DECREF(tuple);
   return ok;
 }
 
-/* ---- what Python code knows ---------------------------------------------------------------------- */
+/* ---- what Python code knows ------------------------------------------------------------------ */
 
 static bool convert_dtype(call_frame *frame, int i, PyObject *fields) {
   unsigned char code, bits;

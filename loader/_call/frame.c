@@ -1,4 +1,5 @@
-/* frame.c - the arguments of one call: their storage, and the checks that every tensor among them passes. */
+/* frame.c - the arguments of one call: their storage, and the checks that every tensor among
+ * them passes. */
 #include "call.h"
 
 #include <stdarg.h>
@@ -41,18 +42,10 @@ static void slot_release(call_slot *slot) {
   if (slot->copy != NULL && !slot->shared) free((char *)slot->copy - slot->pad);
   free(slot->snapshot);
   switch (slot->kind) {
-    case SLOT_ARRAY:
-      Py_DECREF(slot->u.array.object);
-      break;
-    case SLOT_BUFFER:
-      PyBuffer_Release(&slot->u.view);
-      break;
-    case SLOT_DLPACK:
-      call_dlpack_delete(slot->u.managed, NULL);
-      break;
-    case SLOT_DLPACK_VERSIONED:
-      call_dlpack_delete(NULL, slot->u.versioned);
-      break;
+    case SLOT_ARRAY: Py_DECREF(slot->u.array.object); break;
+    case SLOT_BUFFER: PyBuffer_Release(&slot->u.view); break;
+    case SLOT_DLPACK: call_dlpack_delete(slot->u.managed, NULL); break;
+    case SLOT_DLPACK_VERSIONED: call_dlpack_delete(NULL, slot->u.versioned); break;
     case SLOT_FUNCTION: {
       mblob_function *function = slot->u.function;
       Py_BEGIN_ALLOW_THREADS mblob_function_release(function);
@@ -68,8 +61,7 @@ static void slot_release(call_slot *slot) {
       Py_BEGIN_ALLOW_THREADS call_tvm.object_free(container);
       Py_END_ALLOW_THREADS break;
     }
-    default:
-      break;
+    default: break;
   }
 }
 
@@ -116,7 +108,8 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
   PyObject *text = PyUnicode_FromFormatV(format, args);
   va_end(args);
   if (text != NULL) {
-    PyErr_Format(type, frame->items ? "%U: item %d: %U" : "%U: argument %d: %U", frame->name, i, text);
+    PyErr_Format(type, frame->items ? "%U: item %d: %U" : "%U: argument %d: %U", frame->name, i,
+                 text);
     Py_DECREF(text);
   }
   return false;
@@ -126,7 +119,8 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
 static bool dtype_fits(DLDataType found, DLDataType expected) {
   if (expected.bits == 0 || call_dtype_equal(found, expected)) return true;
   /* bool arrays are bytes in memory; C code takes them as uint8_t too */
-  bool found_byte = found.code == kDLUInt && (found.bits == 1 || found.bits == 8) && found.lanes == 1;
+  bool found_byte =
+      found.code == kDLUInt && (found.bits == 1 || found.bits == 8) && found.lanes == 1;
   bool expected_byte = expected.code == kDLUInt && (expected.bits == 1 || expected.bits == 8);
   return found_byte && expected_byte;
 }
@@ -144,12 +138,13 @@ static bool check_parameter(call_frame *frame, int i) {
     call_dtype_text(slot->tensor.dtype, found);
     call_dtype_text(p->dtype, expected);
     return call_frame_error(frame, i, PyExc_TypeError,
-                            "expected an array of %s, found %s; convert it with astype(\"%s\")", expected,
-                            found, expected);
+                            "expected an array of %s, found %s; convert it with astype(\"%s\")",
+                            expected, found, expected);
   }
   if (slot->readonly && !p->is_const) {
-    return call_frame_error(frame, i, PyExc_ValueError,
-                            "the array is read-only and the function writes to it; pass a writable one");
+    return call_frame_error(
+        frame, i, PyExc_ValueError,
+        "the array is read-only and the function writes to it; pass a writable one");
   }
   return true;
 }
@@ -157,8 +152,9 @@ static bool check_parameter(call_frame *frame, int i) {
 bool call_frame_writable(const call_frame *frame, int first, PyObject *of) {
   for (int i = first; i < frame->count; ++i) {
     if (!frame->slots[i].is_tensor || !frame->slots[i].readonly) continue;
-    PyErr_Format(PyExc_ValueError, "%U(%R, ...): argument %d: the array is read-only; pass a writable one", frame->name,
-                 of, i);
+    PyErr_Format(PyExc_ValueError,
+                 "%U(%R, ...): argument %d: the array is read-only; pass a writable one",
+                 frame->name, of, i);
     return false;
   }
   return true;
@@ -171,7 +167,8 @@ bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
   if (gaps && !frame->gaps) {
     return call_frame_error(
         frame, i, PyExc_ValueError,
-        "the %s is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back", kind);
+        "the %s is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back",
+        kind);
   }
   if (!gaps) t->strides = NULL;
   if (call_device_is_host(t->device)) {

@@ -4,8 +4,7 @@
 #include <structmember.h>
 
 typedef struct function_object {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   mblob_function *handle;
   PyObject *name;
   PyObject *shown; /* the same in errors: a name of a file may hold anything */
@@ -18,7 +17,9 @@ typedef struct function_object {
   bool ffi;         /* mblob_function_is_ffi() */
 } function_object;
 
-mblob_function *call_function_handle(PyObject *function) { return ((function_object *)function)->handle; }
+mblob_function *call_function_handle(PyObject *function) {
+  return ((function_object *)function)->handle;
+}
 
 /* ---- the call ------------------------------------------------------------------------------ */
 
@@ -26,7 +27,8 @@ static void raise_failure(function_object *self, int status) {
   if (call_callback_reraise(mblob_last_error())) return;
   PyObject *nothing = PyObject_CallFunction(call_hook.raise_status, "iO", status, self->shown);
   Py_XDECREF(nothing);
-  if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "%U: failed with status %d", self->shown, status);
+  if (!PyErr_Occurred())
+    PyErr_Format(PyExc_RuntimeError, "%U: failed with status %d", self->shown, status);
 }
 
 static bool check_count(const function_object *self, Py_ssize_t count) {
@@ -50,22 +52,24 @@ PyObject *call_function_invoke(PyObject *function, call_frame *frame) {
     return NULL;
   }
   call_callback_forget();
-  PyObject *result =
-      ret_code == kTVMNullptr ? Py_NewRef(Py_None) : call_convert_result(ret, ret_code, self->owner);
+  PyObject *result = ret_code == kTVMNullptr ? Py_NewRef(Py_None)
+                                             : call_convert_result(ret, ret_code, self->owner);
   if (wrong < 0 || result == NULL) return result;
   Py_DECREF(result);
-  call_frame_error(frame, wrong, PyExc_ValueError,
-                   "the array is read-only and the function wrote to it; what it wrote is lost, pass a "
-                   "writable one");
+  call_frame_error(
+      frame, wrong, PyExc_ValueError,
+      "the array is read-only and the function wrote to it; what it wrote is lost, pass a "
+      "writable one");
   return NULL;
 }
 
-bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *const *args, Py_ssize_t count,
-                           PyObject *kwnames) {
+bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *const *args,
+                           Py_ssize_t count, PyObject *kwnames) {
   const function_object *self = (const function_object *)function;
   if (!call_frame_init(frame, self->shown, count)) return false;
   if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
-    PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->shown, kwnames);
+    PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->shown,
+                 kwnames);
     return false;
   }
   if (!check_count(self, count)) return false;
@@ -96,7 +100,8 @@ static PyObject *function_vectorcall(PyObject *callable, PyObject *const *args, 
 
 #define SHOWN_LIMIT 1024 /* characters of a name */
 
-/* A name as errors show it: nearly all are shown as they are, the others as `repr` does, without its quotes. */
+/* A name as errors show it: nearly all are shown as they are, the others as `repr` does, without
+ * its quotes. */
 static PyObject *shown_name(PyObject *name) {
   Py_ssize_t size = PyUnicode_GET_LENGTH(name);
   bool plain = PyUnicode_IS_COMPACT_ASCII(name) && size <= SHOWN_LIMIT;
@@ -106,7 +111,8 @@ static PyObject *shown_name(PyObject *name) {
   PyObject *part = size > SHOWN_LIMIT ? PyUnicode_Substring(name, 0, SHOWN_LIMIT) : Py_NewRef(name);
   PyObject *repr = part ? PyObject_Repr(part) : NULL;
   PyObject *inside = repr ? PyUnicode_Substring(repr, 1, PyUnicode_GET_LENGTH(repr) - 1) : NULL;
-  PyObject *shown = inside ? PyUnicode_FromFormat(size > SHOWN_LIMIT ? "%U..." : "%U", inside) : NULL;
+  PyObject *shown =
+      inside ? PyUnicode_FromFormat(size > SHOWN_LIMIT ? "%U..." : "%U", inside) : NULL;
   Py_XDECREF(part);
   Py_XDECREF(repr);
   Py_XDECREF(inside);
@@ -143,7 +149,8 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   static char *names[] = {"address", "name", "owner", NULL};
   PyObject *address, *name, *owner;
   (void)type;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO", names, &address, &name, &owner)) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO", names, &address, &name, &owner))
+    return NULL;
   void *handle = PyLong_AsVoidPtr(address);
   if (handle == NULL) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "PackedFunction: the address is 0");
@@ -171,7 +178,8 @@ static void function_dealloc(PyObject *object) {
   PyObject_GC_UnTrack(self);
   if (self->weakrefs != NULL) PyObject_ClearWeakRefs(object);
   mblob_function *handle = self->handle;
-  /* The last reference closes a library: destructors run, and other threads may wait for the GIL in there. */
+  /* The last reference closes a library: destructors run, and other threads may wait for the GIL
+   * in there. */
   Py_BEGIN_ALLOW_THREADS mblob_function_release(handle);
   Py_END_ALLOW_THREADS PyMem_Free(self->parameters);
   Py_XDECREF(self->name);
@@ -202,26 +210,30 @@ static PyObject *as_ffi_object(PyObject *object, PyObject *unused) {
 
 static PyMethodDef function_methods[] = {
     {"__tvm_ffi_object__", as_ffi_object, METH_NOARGS,
-     PyDoc_STR("The function as a tvm_ffi.Function: tvm_ffi asks for it where the function is an argument of its own.")},
+     PyDoc_STR(
+         "The function as a tvm_ffi.Function: tvm_ffi asks for it where the function is an argument of its own.")},
     {"bind", (PyCFunction)(void (*)(void))call_bound_new, METH_FASTCALL | METH_KEYWORDS,
-     PyDoc_STR("bind(*args) -> BoundFunction: the arguments are converted and checked now, and kept; call the "
-               "result without arguments, as often as needed. An array that its owner moves meanwhile (numpy's "
-               "resize(refcheck=False)) has to be bound again.")},
+     PyDoc_STR(
+         "bind(*args) -> BoundFunction: the arguments are converted and checked now, and kept; call the "
+         "result without arguments, as often as needed. An array that its owner moves meanwhile (numpy's "
+         "resize(refcheck=False)) has to be bound again.")},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef function_members[] = {
     {"__name__", T_OBJECT, offsetof(function_object, name), READONLY, NULL},
-    {"name", T_OBJECT, offsetof(function_object, name), READONLY, PyDoc_STR("name it was found under")},
+    {"name", T_OBJECT, offsetof(function_object, name), READONLY,
+     PyDoc_STR("name it was found under")},
     {"alignment", T_UINT, offsetof(function_object, alignment), READONLY,
-     PyDoc_STR("bytes that tensor data must be aligned to; 0: its element's size. Other data is copied for "
-               "the call")},
+     PyDoc_STR(
+         "bytes that tensor data must be aligned to; 0: its element's size. Other data is copied for "
+         "the call")},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef function_getset[] = {
-    {"signature", get_signature, NULL, PyDoc_STR("C argument types that the library recorded, \"\" if none"),
-     NULL},
+    {"signature", get_signature, NULL,
+     PyDoc_STR("C argument types that the library recorded, \"\" if none"), NULL},
     {"address", get_address, NULL, PyDoc_STR("address of its mblob_function, borrowed"), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

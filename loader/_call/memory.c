@@ -2,8 +2,7 @@
 #include "call.h"
 
 typedef struct memory_object {
-  PyObject_HEAD
-  void *data;
+  PyObject_HEAD void *data;
   Py_ssize_t size;
   PyObject *owner;
 } memory_object;
@@ -12,10 +11,12 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
   static char *names[] = {"address", "size", "owner", NULL};
   PyObject *address, *owner;
   Py_ssize_t size;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnO", names, &address, &size, &owner)) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnO", names, &address, &size, &owner))
+    return NULL;
   void *data = PyLong_AsVoidPtr(address);
   if (data == NULL && PyErr_Occurred()) return NULL;
-  if (size < 0) return PyErr_Format(PyExc_ValueError, "Memory: size %zd, expected at least 0", size);
+  if (size < 0)
+    return PyErr_Format(PyExc_ValueError, "Memory: size %zd, expected at least 0", size);
   memory_object *self = (memory_object *)type->tp_alloc(type, 0);
   if (self == NULL) return NULL;
   self->data = data;
@@ -39,7 +40,8 @@ static void memory_dealloc(PyObject *self) {
 static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags) {
   memory_object *memory = (memory_object *)self;
   static char nothing;
-  return PyBuffer_FillInfo(view, self, memory->size ? memory->data : &nothing, memory->size, 1, flags);
+  return PyBuffer_FillInfo(view, self, memory->size ? memory->data : &nothing, memory->size, 1,
+                           flags);
 }
 
 static PyBufferProcs memory_buffer = {memory_getbuffer, NULL};

@@ -21,9 +21,11 @@ bool call_hook_classes(void) {
   }
   PyObject *both = PyObject_CallNoArgs(call_hook.classes);
   if (both == NULL) return false;
-  const bool fits = PyArg_ParseTuple(both, "O!O!;classes", &PyType_Type, &device_class, &PyType_Type, &tensor_class) &&
-                    (PyType_IsSubtype((PyTypeObject *)tensor_class, &call_tensor_type) ||
-                     PyErr_Format(PyExc_TypeError, "classes: the second must derive from TensorBase"));
+  const bool fits =
+      PyArg_ParseTuple(both, "O!O!;classes", &PyType_Type, &device_class, &PyType_Type,
+                       &tensor_class) &&
+      (PyType_IsSubtype((PyTypeObject *)tensor_class, &call_tensor_type) ||
+       PyErr_Format(PyExc_TypeError, "classes: the second must derive from TensorBase"));
   if (fits) {
     set_hook(&call_hook.tensor_class, tensor_class);
     set_hook(&call_hook.device_class, device_class);
@@ -34,15 +36,19 @@ bool call_hook_classes(void) {
 
 PyObject *call_device_object(DLDevice device) {
   if (!call_hook_classes()) return NULL;
-  return PyObject_CallFunction(call_hook.device_class, "ii", (int)device.device_type, (int)device.device_id);
+  return PyObject_CallFunction(call_hook.device_class, "ii", (int)device.device_type,
+                               (int)device.device_id);
 }
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"module_class", "module_handle", "wrap_module", "classes", "raise_status", "ffi_function", "ffi_stand_in", NULL};
-  PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function, *ffi_stand_in;
+  static char *names[] = {"module_class", "module_handle", "wrap_module",  "classes",
+                          "raise_status", "ffi_function",  "ffi_stand_in", NULL};
+  PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function,
+      *ffi_stand_in;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOO", names, &PyType_Type, &module_class, &module_handle, &wrap_module, &classes,
-                                   &raise_status, &ffi_function, &ffi_stand_in)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOO", names, &PyType_Type, &module_class,
+                                   &module_handle, &wrap_module, &classes, &raise_status,
+                                   &ffi_function, &ffi_stand_in)) {
     return NULL;
   }
   set_hook(&call_hook.module_class, module_class);
@@ -60,7 +66,8 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
 static PyObject *callback(PyObject *module, PyObject *callable) {
   (void)module;
   if (!PyCallable_Check(callable)) {
-    return PyErr_Format(PyExc_TypeError, "expected a callable, found %s", Py_TYPE(callable)->tp_name);
+    return PyErr_Format(PyExc_TypeError, "expected a callable, found %s",
+                        Py_TYPE(callable)->tp_name);
   }
   mblob_function *function = call_callback_new(callable);
   return function ? PyLong_FromVoidPtr(function) : NULL;
@@ -69,7 +76,8 @@ static PyObject *callback(PyObject *module, PyObject *callable) {
 static PyObject *keep_exception(PyObject *module, PyObject *exception) {
   (void)module;
   if (!PyExceptionInstance_Check(exception)) {
-    return PyErr_Format(PyExc_TypeError, "expected an exception, found %s", Py_TYPE(exception)->tp_name);
+    return PyErr_Format(PyExc_TypeError, "expected an exception, found %s",
+                        Py_TYPE(exception)->tp_name);
   }
   PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
   call_callback_keep();
@@ -88,7 +96,8 @@ static bool parse_layout(PyObject *shape, PyObject *dtype, DLTensor *dl,
   }
   Py_ssize_t ndim = PyTuple_GET_SIZE(shape);
   if (ndim > CALL_TENSOR_NDIM_MAX) {
-    PyErr_Format(PyExc_ValueError, "tensor: %zd dimensions, expected at most %d", ndim, CALL_TENSOR_NDIM_MAX);
+    PyErr_Format(PyExc_ValueError, "tensor: %zd dimensions, expected at most %d", ndim,
+                 CALL_TENSOR_NDIM_MAX);
     return false;
   }
   for (Py_ssize_t d = 0; d < ndim; ++d) {
@@ -111,7 +120,8 @@ static PyObject *tensor_empty(PyObject *module, PyObject *args) {
   int64_t extents[CALL_TENSOR_NDIM_MAX];
   (void)module;
   int device_type = kDLCPU, device_id = 0;
-  if (!PyArg_ParseTuple(args, "O!O!|ii", &PyTuple_Type, &shape, &PyTuple_Type, &dtype, &device_type, &device_id))
+  if (!PyArg_ParseTuple(args, "O!O!|ii", &PyTuple_Type, &shape, &PyTuple_Type, &dtype, &device_type,
+                        &device_id))
     return NULL;
   if (!parse_layout(shape, dtype, &dl, extents)) return NULL;
   dl.device.device_type = (DLDeviceType)device_type;
@@ -124,7 +134,8 @@ static PyObject *tensor_view(PyObject *module, PyObject *args) {
   DLTensor dl;
   int64_t extents[CALL_TENSOR_NDIM_MAX];
   (void)module;
-  if (!PyArg_ParseTuple(args, "OO!O!", &source, &PyTuple_Type, &shape, &PyTuple_Type, &dtype)) return NULL;
+  if (!PyArg_ParseTuple(args, "OO!O!", &source, &PyTuple_Type, &shape, &PyTuple_Type, &dtype))
+    return NULL;
   if (!parse_layout(shape, dtype, &dl, extents)) return NULL;
   PyObject *view = PyMemoryView_FromObject(source);
   if (view == NULL) return NULL;
@@ -134,8 +145,9 @@ static PyObject *tensor_view(PyObject *module, PyObject *args) {
   if (!PyBuffer_IsContiguous(buffer, 'C')) {
     PyErr_SetString(PyExc_ValueError, "tensor: the buffer is not contiguous");
   } else if (!call_tensor_size(&dl, &nbytes) || nbytes != (size_t)buffer->len) {
-    PyErr_Format(PyExc_ValueError, "tensor: a buffer of %zd bytes does not match dtype and shape %R",
-                 buffer->len, shape);
+    PyErr_Format(PyExc_ValueError,
+                 "tensor: a buffer of %zd bytes does not match dtype and shape %R", buffer->len,
+                 shape);
   } else {
     dl.data = buffer->buf;
     tensor = call_tensor_over(&dl, view, NULL, NULL, buffer->readonly != 0);
@@ -149,7 +161,8 @@ static PyObject *tensor_retype(PyObject *module, PyObject *args) {
   DLTensor dl;
   int64_t extents[CALL_TENSOR_NDIM_MAX];
   (void)module;
-  if (!PyArg_ParseTuple(args, "O!O!", &call_tensor_type, &source, &PyTuple_Type, &dtype)) return NULL;
+  if (!PyArg_ParseTuple(args, "O!O!", &call_tensor_type, &source, &PyTuple_Type, &dtype))
+    return NULL;
   call_tensor *tensor = (call_tensor *)source;
   if (!call_tensor_valid(tensor)) return NULL;
   PyObject *no_shape = PyTuple_New(0);
@@ -181,23 +194,27 @@ static PyMethodDef methods[] = {
     {"set_hooks", (PyCFunction)(void (*)(void))set_hooks, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("Give the module the Python classes and functions it needs.")},
     {"callback", callback, METH_O,
-     PyDoc_STR("callback(callable) -> address of a new mblob_function that calls it; the caller owns the "
-               "reference.")},
+     PyDoc_STR(
+         "callback(callable) -> address of a new mblob_function that calls it; the caller owns the "
+         "reference.")},
     {"keep_exception", keep_exception, METH_O,
-     PyDoc_STR("keep_exception(exc): make it this thread's error of the runtime, to be raised again by the "
-               "caller.")},
+     PyDoc_STR(
+         "keep_exception(exc): make it this thread's error of the runtime, to be raised again by the "
+         "caller.")},
     {"tensor_empty", tensor_empty, METH_VARARGS,
      PyDoc_STR("tensor_empty(shape, (code, bits, lanes), device_type=1, device_id=0) -> Tensor")},
     {"tensor_view", tensor_view, METH_VARARGS,
-     PyDoc_STR("tensor_view(buffer, shape, (code, bits, lanes)) -> Tensor over the buffer's memory")},
+     PyDoc_STR(
+         "tensor_view(buffer, shape, (code, bits, lanes)) -> Tensor over the buffer's memory")},
     {"tensor_retype", tensor_retype, METH_VARARGS,
      PyDoc_STR(
          "tensor_retype(tensor, (code, bits, lanes)) -> Tensor over the same memory, elements of that type")},
     {"tensor_from_dlpack", tensor_from_dlpack, METH_O,
      PyDoc_STR("tensor_from_dlpack(obj or capsule) -> Tensor, no copy")},
     {"ffi_hand_over", call_ffi_hand_over, METH_NOARGS,
-     PyDoc_STR("ffi_hand_over() -> address of a function of tvm_ffi's convention that gives the object at the address "
-               "that it is passed")},
+     PyDoc_STR(
+         "ffi_hand_over() -> address of a function of tvm_ffi's convention that gives the object at the address "
+         "that it is passed")},
     {"dtype_of_format", dtype_of_format, METH_VARARGS,
      PyDoc_STR("dtype_of_format(format, itemsize) -> (code, bits, lanes) or None")},
     {NULL, NULL, 0, NULL},
@@ -214,7 +231,8 @@ static int execute(PyObject *module) {
   if (!call_runtime_bind() || !call_dlpack_init()) return -1;
   for (size_t i = 0; i < sizeof types / sizeof types[0]; ++i) {
     if (PyType_Ready(types[i].type) != 0) return -1;
-    if (PyModule_AddObject(module, types[i].name, Py_NewRef((PyObject *)types[i].type)) != 0) return -1;
+    if (PyModule_AddObject(module, types[i].name, Py_NewRef((PyObject *)types[i].type)) != 0)
+      return -1;
   }
   return 0;
 }

@@ -21,7 +21,8 @@ static PyObject *array_object(void *handle) {
   return tensor;
 }
 
-/* Over what a function of somebody else describes; memory may come later (__lookup_linked_param). */
+/* Over what a function of somebody else describes; memory may come later
+ * (__lookup_linked_param). */
 static PyObject *tensor_object(const DLTensor *dl, PyObject *owner) {
   return call_tensor_described(dl, false) ? call_tensor_over(dl, owner, NULL, NULL, false) : NULL;
 }
@@ -46,55 +47,42 @@ static PyObject *function_object(mblob_function *function, PyObject *owner) {
 /* Codes that mean the same whoever holds the value. NULL without an exception: not one of them. */
 static PyObject *plain_object(TVMValue value, int code) {
   switch (code) {
-    case kTVMArgInt:
-      return PyLong_FromLongLong(value.v_int64);
-    case 1: /* kDLUInt */
-      return PyLong_FromUnsignedLongLong((unsigned long long)value.v_int64);
-    case kTVMArgFloat:
-      return PyFloat_FromDouble(value.v_float64);
-    case kTVMOpaqueHandle:
-      return PyLong_FromVoidPtr(value.v_handle);
-    case kTVMNullptr:
-      Py_RETURN_NONE;
-    case kTVMDataType:
-      return dtype_object(value.v_type);
-    case kDLDevice:
-      return call_device_object(value.v_device);
-    case kTVMStr:
-      return text_object(value.v_str, strlen(value.v_str));
+    case kTVMArgInt: return PyLong_FromLongLong(value.v_int64);
+    case 1: /* kDLUInt */ return PyLong_FromUnsignedLongLong((unsigned long long)value.v_int64);
+    case kTVMArgFloat: return PyFloat_FromDouble(value.v_float64);
+    case kTVMOpaqueHandle: return PyLong_FromVoidPtr(value.v_handle);
+    case kTVMNullptr: Py_RETURN_NONE;
+    case kTVMDataType: return dtype_object(value.v_type);
+    case kDLDevice: return call_device_object(value.v_device);
+    case kTVMStr: return text_object(value.v_str, strlen(value.v_str));
     case kTVMBytes: {
       const TVMByteArray *bytes = value.v_handle;
       return PyBytes_FromStringAndSize(bytes->data, (Py_ssize_t)bytes->size);
     }
-    case kTVMArgBool:
-      return PyBool_FromLong(value.v_int64 != 0);
-    default:
-      return NULL;
+    case kTVMArgBool: return PyBool_FromLong(value.v_int64 != 0);
+    default: return NULL;
   }
 }
 
 static PyObject *unknown_code(int code) {
-  PyErr_Format(PyExc_TypeError,
-               "a value of type code %d has no meaning in Python (classic TVM objects are not supported)",
-               code);
+  PyErr_Format(
+      PyExc_TypeError,
+      "a value of type code %d has no meaning in Python (classic TVM objects are not supported)",
+      code);
   return NULL;
 }
 
 PyObject *call_convert_result(TVMValue value, int code, PyObject *owner) {
   switch (code) {
-    case kTVMModuleHandle:
-      return module_object(value.v_handle);
-    case kTVMPackedFuncHandle:
-      return function_object(value.v_handle, owner);
-    case kTVMNDArrayHandle:
-      return array_object(value.v_handle);
+    case kTVMModuleHandle: return module_object(value.v_handle);
+    case kTVMPackedFuncHandle: return function_object(value.v_handle, owner);
+    case kTVMNDArrayHandle: return array_object(value.v_handle);
     case kTVMObjectHandle: {
       PyObject *object = call_container_object(value.v_handle);
       call_tvm.object_free(value.v_handle);
       return object;
     }
-    case kTVMDLTensorHandle:
-      return tensor_object(value.v_handle, owner);
+    case kTVMDLTensorHandle: return tensor_object(value.v_handle, owner);
     default: {
       PyObject *plain = plain_object(value, code);
       return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);
@@ -104,15 +92,11 @@ PyObject *call_convert_result(TVMValue value, int code, PyObject *owner) {
 
 PyObject *call_convert_borrowed(TVMValue value, int code) {
   switch (code) {
-    case kTVMModuleHandle:
-      return module_object(mblob_module_retain(value.v_handle));
-    case kTVMPackedFuncHandle:
-      return function_object(mblob_function_retain(value.v_handle), NULL);
+    case kTVMModuleHandle: return module_object(mblob_module_retain(value.v_handle));
+    case kTVMPackedFuncHandle: return function_object(mblob_function_retain(value.v_handle), NULL);
     case kTVMNDArrayHandle:
-    case kTVMDLTensorHandle:
-      return tensor_object(value.v_handle, NULL);
-    case kTVMObjectHandle:
-      return call_container_object(value.v_handle);
+    case kTVMDLTensorHandle: return tensor_object(value.v_handle, NULL);
+    case kTVMObjectHandle: return call_container_object(value.v_handle);
     default: {
       PyObject *plain = plain_object(value, code);
       return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);

@@ -1,7 +1,7 @@
 /* runtime.c - the TVM C API functions of libmblob, never those of another TVM in the process.
  *
- * A plain reference to TVMArrayFree would bind to whichever library came first into the global scope. dlsym
- * on the handle of libmblob itself looks there first. */
+ * A plain reference to TVMArrayFree would bind to whichever library came first into the global
+ * scope. dlsym on the handle of libmblob itself looks there first. */
 #define _GNU_SOURCE
 #include "call.h"
 
@@ -13,7 +13,8 @@ call_runtime call_tvm;
 static bool lookup(void *library, const char *name, void *out) {
   void *address = dlsym(library, name);
   if (address == NULL) {
-    PyErr_Format(PyExc_ImportError, "libmblob.so has no %s: %s; build mblob again", name, dlerror());
+    PyErr_Format(PyExc_ImportError, "libmblob.so has no %s: %s; build mblob again", name,
+                 dlerror());
     return false;
   }
   memcpy(out, &address, sizeof address); /* ISO C has no cast from void * to a function pointer */

@@ -1,6 +1,8 @@
-/* signature.c - read the C argument types that a library recorded for a function ("const float *, int64_t").
+/* signature.c - read the C argument types that a library recorded for a function ("const float
+ * *, int64_t").
  *
- * Only what can be told for sure becomes a check; everything else is PARAM_ANY and left to the function. */
+ * Only what can be told for sure becomes a check; everything else is PARAM_ANY and left to the
+ * function. */
 #include "call.h"
 
 #include <string.h>
@@ -55,7 +57,8 @@ static void add_word(words *w, const char *at, size_t size) {
       }
     }
     /* A parameter's own name may follow its type; before the type it is a type nobody knows. */
-    if (w->named == NULL && !w->long_ && !w->short_ && !w->unsigned_ && !w->signed_ && !w->int_ && !w->char_)
+    if (w->named == NULL && !w->long_ && !w->short_ && !w->unsigned_ && !w->signed_ && !w->int_ &&
+        !w->char_)
       ++w->unknown;
   }
 #undef IS

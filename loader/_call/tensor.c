@@ -40,11 +40,13 @@ bool call_tensor_size(const DLTensor *dl, size_t *nbytes) {
 bool call_tensor_described(const DLTensor *dl, bool has_data) {
   size_t size;
   if (dl->ndim < 0 || dl->ndim > CALL_TENSOR_NDIM_MAX) {
-    PyErr_Format(PyExc_ValueError, "tensor: %d dimensions, expected 0 to %d", (int)dl->ndim, CALL_TENSOR_NDIM_MAX);
+    PyErr_Format(PyExc_ValueError, "tensor: %d dimensions, expected 0 to %d", (int)dl->ndim,
+                 CALL_TENSOR_NDIM_MAX);
   } else if (dl->ndim > 0 && dl->shape == NULL) {
     PyErr_Format(PyExc_ValueError, "tensor: shape is NULL, expected %d extents", (int)dl->ndim);
   } else if (!call_tensor_size(dl, &size)) {
-    PyErr_SetString(PyExc_ValueError, "tensor: a negative dimension, or more bytes than memory has addresses");
+    PyErr_SetString(PyExc_ValueError,
+                    "tensor: a negative dimension, or more bytes than memory has addresses");
   } else if (has_data && size != 0 && dl->data == NULL) {
     PyErr_Format(PyExc_ValueError, "tensor: data is NULL, expected %zu bytes", size);
   } else if (dl->byte_offset > PY_SSIZE_T_MAX) {
@@ -56,12 +58,13 @@ bool call_tensor_described(const DLTensor *dl, bool has_data) {
   return false;
 }
 
-/* ---- making one -------------------------------------------------------------------------------- */
+/* ---- making one ------------------------------------------------------------------------------ */
 
 static bool set_layout(call_tensor *self, const DLTensor *dl) {
   int ndim = dl->ndim;
   if (ndim < 0 || ndim > CALL_TENSOR_NDIM_MAX) {
-    PyErr_Format(PyExc_ValueError, "tensor: %d dimensions, expected 0 to %d", ndim, CALL_TENSOR_NDIM_MAX);
+    PyErr_Format(PyExc_ValueError, "tensor: %d dimensions, expected 0 to %d", ndim,
+                 CALL_TENSOR_NDIM_MAX);
     return false;
   }
   if (dl->strides != NULL && !call_tensor_compact(dl)) {
@@ -135,10 +138,11 @@ PyObject *call_tensor_empty(const DLTensor *like) {
 
 bool call_tensor_valid(const call_tensor *tensor) {
   if (tensor->dl.ndim >= 0 && tensor->shape != NULL) return true;
-  PyErr_SetString(PyExc_ValueError,
-                  tensor->shape == NULL
-                      ? "tensor: not initialised; use mblob.empty or mblob.array"
-                      : "tensor: it was valid only during the call that passed it; copy what you keep");
+  PyErr_SetString(
+      PyExc_ValueError,
+      tensor->shape == NULL
+          ? "tensor: not initialised; use mblob.empty or mblob.array"
+          : "tensor: it was valid only during the call that passed it; copy what you keep");
   return false;
 }
 
@@ -148,7 +152,7 @@ void call_tensor_detach(PyObject *tensor) {
   SELF(tensor)->dl.data = NULL;
 }
 
-/* ---- the object ---------------------------------------------------------------------------------- */
+/* ---- the object ------------------------------------------------------------------------------ */
 
 static int tensor_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(SELF(self)->owner);
@@ -185,11 +189,13 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
   const char *format = call_dtype_format(self->dl.dtype);
   if (format == NULL) {
     char lanes[16] = "";
-    if (self->dl.dtype.lanes > 1) snprintf(lanes, sizeof lanes, "x%u", (unsigned)self->dl.dtype.lanes);
+    if (self->dl.dtype.lanes > 1)
+      snprintf(lanes, sizeof lanes, "x%u", (unsigned)self->dl.dtype.lanes);
     if (self->dl.dtype.bits == 0)
       PyErr_Format(PyExc_BufferError, "elements of type %s have no bytes", text);
     else
-      PyErr_Format(PyExc_BufferError, "elements of type %s have no buffer format; use Tensor.view(\"uint%d%s\")", text,
+      PyErr_Format(PyExc_BufferError,
+                   "elements of type %s have no buffer format; use Tensor.view(\"uint%d%s\")", text,
                    (self->dl.dtype.bits + 7) / 8 * 8, lanes);
     return -1;
   }
@@ -262,14 +268,16 @@ static PyObject *get_address(PyObject *object, void *closure) {
   return call_tensor_valid(SELF(object)) ? PyLong_FromVoidPtr(SELF(object)->dl.data) : NULL;
 }
 
-static PyObject *tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+static PyObject *tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                               PyObject *kwnames) {
   return call_tensor_valid(SELF(self)) ? call_dlpack_export(self, args, nargs, kwnames) : NULL;
 }
 
 static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused) {
   (void)unused;
   if (!call_tensor_valid(SELF(self))) return NULL;
-  return Py_BuildValue("(ii)", (int)SELF(self)->dl.device.device_type, (int)SELF(self)->dl.device.device_id);
+  return Py_BuildValue("(ii)", (int)SELF(self)->dl.device.device_type,
+                       (int)SELF(self)->dl.device.device_id);
 }
 
 static PyObject *tensor_copy_bytes(PyObject *object, PyObject *source) {
@@ -280,8 +288,8 @@ static PyObject *tensor_copy_bytes(PyObject *object, PyObject *source) {
   if (!call_tensor_valid(self) || !call_tensor_valid(SELF(source))) return NULL;
   if (self->readonly) return PyErr_Format(PyExc_ValueError, "the tensor is read-only");
   if (self->nbytes != SELF(source)->nbytes) {
-    return PyErr_Format(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu", SELF(source)->nbytes,
-                        self->nbytes);
+    return PyErr_Format(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu",
+                        SELF(source)->nbytes, self->nbytes);
   }
   if (!call_device_is_host(self->dl.device) || !call_device_is_host(SELF(source)->dl.device)) {
     if (!call_device_copy(&SELF(source)->dl, &self->dl)) return NULL;
@@ -297,10 +305,12 @@ static PyBufferProcs tensor_buffer = {tensor_getbuffer, NULL};
 
 static PyMethodDef tensor_methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_FASTCALL | METH_KEYWORDS,
-     PyDoc_STR("__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None): a DLPack capsule, "
-               "no copy.")},
+     PyDoc_STR(
+         "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None): a DLPack capsule, "
+         "no copy.")},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, PyDoc_STR("(device_type, device_id)")},
-    {"_copy_bytes", tensor_copy_bytes, METH_O, PyDoc_STR("Copy all bytes of a tensor of the same size.")},
+    {"_copy_bytes", tensor_copy_bytes, METH_O,
+     PyDoc_STR("Copy all bytes of a tensor of the same size.")},
     {NULL, NULL, 0, NULL},
 };
 
@@ -314,7 +324,8 @@ static PyGetSetDef tensor_getset[] = {
     {"shape", get_shape, NULL, PyDoc_STR("elements per dimension"), NULL},
     {"ndim", get_ndim, NULL, PyDoc_STR("number of dimensions"), NULL},
     {"nbytes", get_nbytes, NULL, PyDoc_STR("bytes of data"), NULL},
-    {"dtype", get_dtype, NULL, PyDoc_STR("element type as text: \"float32\", \"bool\", \"int8x4\""), NULL},
+    {"dtype", get_dtype, NULL, PyDoc_STR("element type as text: \"float32\", \"bool\", \"int8x4\""),
+     NULL},
     {"device", get_device, NULL, PyDoc_STR("where the memory is"), NULL},
     {"address", get_address, NULL, PyDoc_STR("address of the first element"), NULL},
     {NULL, NULL, NULL, NULL, NULL},

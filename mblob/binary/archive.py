@@ -1,4 +1,5 @@
-"""The one reader of archives (`.a`): System V, GNU and BSD, ar(5): a magic line, then members behind 60-byte headers.
+"""The one reader of archives (`.a`): System V, GNU and BSD, ar(5): a magic line, then members
+behind 60-byte headers.
 
 Thin archives hold no members and are not read.
 """
@@ -12,7 +13,8 @@ from mblob.binary.file_kind import AR_MAGIC
 from mblob.errors import FormatError
 
 _HEADER = 60  # bytes; the name is at 0, the size at 48 in decimal digits, the end mark at 58
-_TABLES, _BSD_TABLE = (b"/", b"/SYM64/"), b"__.SYMDEF"  # indices of symbols, which `ar` and `ranlib` write
+# indices of symbols, which `ar` and `ranlib` write
+_TABLES, _BSD_TABLE = (b"/", b"/SYM64/"), b"__.SYMDEF"
 _NAME_LIMIT = 4096  # bytes
 
 
@@ -23,7 +25,8 @@ def is_archive(path: Path) -> bool:
 
 
 def members(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
-    """Name as `label(member)` and bytes of each member of an archive, in order, without `ar`'s own tables.
+    """Name as `label(member)` and bytes of each member of an archive, in order, without `ar`'s own
+    tables.
 
     Raises:
         FormatError: "archive": a header or a member does not fit.
@@ -33,7 +36,8 @@ def members(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]:
 
 
 def places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
-    """Name, offset and size of each member, as `members`. BSD's form is read too: `#1/n`, the name before the content.
+    """Name, offset and size of each member, as `members`. BSD's form is read too: `#1/n`, the name
+    before the content.
 
     Raises:
         FormatError: "archive".
@@ -44,11 +48,15 @@ def places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
         head = bytes(data[at : at + _HEADER])
         digits = head[48:58].strip()
         if len(head) < _HEADER or head[58:] != b"`\n" or not digits.isdigit():
-            raise FormatError(f"{label}: no header of an archive member here", code="archive", offset=at)
+            raise FormatError(
+                f"{label}: no header of an archive member here", code="archive", offset=at
+            )
         size, start = int(digits), at + _HEADER
         if size > len(data) - start:
             raise FormatError(
-                f"{label}: a member of {size} bytes, {len(data) - start} are left", code="archive", offset=at
+                f"{label}: a member of {size} bytes, {len(data) - start} are left",
+                code="archive",
+                offset=at,
             )
         at = start + size + size % 2
         name = head[:16].rstrip()
@@ -61,7 +69,9 @@ def places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
             length = int(name[3:])
             if length > min(size, _NAME_LIMIT):
                 raise FormatError(
-                    f"{label}: a member's name of {length} bytes, it has {size}", code="archive", offset=start
+                    f"{label}: a member's name of {length} bytes, it has {size}",
+                    code="archive",
+                    offset=start,
                 )
             name = bytes(data[start : start + length]).rstrip(b"\0")
             start, size = start + length, size - length

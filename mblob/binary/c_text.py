@@ -1,5 +1,5 @@
-"""C text of TVM: host functions, as `target="c"` writes them, and blobs, as it writes them where it has no LLVM. Its
-`.tar` files hold them like this."""
+"""C text of TVM: host functions, as `target="c"` writes them, and blobs, as it writes them where it
+has no LLVM. Its `.tar` files hold them like this."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from mblob.errors import FormatError
 _HEAD = 1 << 16  # bytes in which the definition of a blob must begin
 _LIMIT = 512 << 20  # bytes of text: compilers take less
 _SYMBOLS = rb"__tvm_dev_mblob|__tvm_ffi__library_bin|__tvm_ffi_library_bin"
-_DEFINITION = re.compile(rb"\bunsigned\s+char\s+(\w{0,4096}(?:" + _SYMBOLS + rb"))\s*\[\s*(\d{1,18})\s*\]\s*=\s*\{")
+_DEFINITION = re.compile(
+    rb"\bunsigned\s+char\s+(\w{0,4096}(?:" + _SYMBOLS + rb"))\s*\[\s*(\d{1,18})\s*\]\s*=\s*\{"
+)
 _PAIRS = re.compile(rb"(?:[ \t\r\n]*0x[0-9a-fA-F]{2}[ \t\r\n]*,)*\s*(?:0x[0-9a-fA-F]{2})?\s*")
 _NUMBER = re.compile(rb"\s*(0[xX][0-9a-fA-F]{1,2}|0|[1-9][0-9]{0,2})\s*")
 _SPACE = b" \t\r\n,"
@@ -37,7 +39,8 @@ class CText:
     Offsets of a blob count in the bytes that the text stands for, not in the text.
 
     Raises:
-        FormatError: "c_text": a blob has another number of bytes than it says, or something else among them.
+        FormatError: "c_text": a blob has another number of bytes than it says, or something else
+            among them.
     """
 
     format, kind, machine, endian, bits, byte_order = "c", "source", "any", "little", 64, "<"
@@ -46,13 +49,17 @@ class CText:
     def __init__(self, data: memoryview, name: str) -> None:
         self.name = name
         if len(data) > _LIMIT:
-            raise FormatError(f"{name}: {len(data)} bytes of C text, {_LIMIT} are the limit", code="c_text")
+            raise FormatError(
+                f"{name}: {len(data)} bytes of C text, {_LIMIT} are the limit", code="c_text"
+            )
         self._blob = b""
         self.imports: Sequence[Symbol] = ()
         found = _DEFINITION.search(bytes(data[:_HEAD]))
         if found is not None:
             self.exports = [_symbol(found[1])]
-            self._blob = self._read(found[1].decode(), int(found[2]), bytes(data[found.end() :]), found.end())
+            self._blob = self._read(
+                found[1].decode(), int(found[2]), bytes(data[found.end() :]), found.end()
+            )
             return
         functions = dict.fromkeys(m[1] for m in _FUNCTION.finditer(data))
         self.exports = [_symbol(n, function=True) for n in functions]
@@ -63,10 +70,14 @@ class CText:
     def _read(self, symbol: str, size: int, text: bytes, at: int) -> bytes:
         end = text.find(b"}")
         if end < 0:
-            raise FormatError(f"{self.name}: the bytes of {symbol} do not end", code="c_text", offset=at)
+            raise FormatError(
+                f"{self.name}: the bytes of {symbol} do not end", code="c_text", offset=at
+            )
         found = _decode(text[:end], self.name, at)
         if len(found) != size:
-            raise FormatError(f"{self.name}: {symbol} has {len(found)} bytes, it says {size}", code="c_text")
+            raise FormatError(
+                f"{self.name}: {symbol} has {len(found)} bytes, it says {size}", code="c_text"
+            )
         return found
 
     def find(self, name: str) -> Symbol | None:
@@ -84,7 +95,8 @@ def _symbol(name: bytes, *, defined: bool = True, function: bool = False) -> Sym
 
 
 def _decode(text: bytes, name: str, at: int) -> bytes:
-    """The bytes of "0x00,0x1,2, ..."; two digits each, as TVM from 0.14 on writes them, are decoded at once."""
+    """The bytes of "0x00,0x1,2, ..."; two digits each, as TVM from 0.14 on writes them, are decoded
+    at once."""
     if _PAIRS.fullmatch(text):
         return bytes.fromhex(text.translate(None, _SPACE).replace(b"0x", b"").decode("ascii"))
     out = bytearray()
@@ -96,6 +108,8 @@ def _decode(text: bytes, name: str, at: int) -> bytes:
         value = int(found[1], 16 if found[1][1:2] in (b"x", b"X") else 10) if found else 256
         if value > 255:
             shown = number.strip()[:40].decode("utf-8", "backslashreplace")
-            raise FormatError(f"{name}: {shown!r} among the bytes of a blob", code="c_text", offset=at)
+            raise FormatError(
+                f"{name}: {shown!r} among the bytes of a blob", code="c_text", offset=at
+            )
         out.append(value)
     return bytes(out)

@@ -1,7 +1,8 @@
-"""Files that hold several: archives (`.a`), `.tar` and `.tar.gz` as TVM exports them, universal Mach-O files.
+"""Files that hold several: archives (`.a`), `.tar` and `.tar.gz` as TVM exports them, universal
+Mach-O files.
 
-Members are slices of the file, which is never unpacked; only gzip is (`mblob.binary.tar`). An archive in an archive
-is an error that names it.
+Members are slices of the file, which is never unpacked; only gzip is (`mblob.binary.tar`). An
+archive in an archive is an error that names it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import NamedTuple
 
 from mblob.binary import archive, mach_o, tar
 from mblob.binary.elf_records import STB_GLOBAL, Symbol
-from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, GZIP_MAGIC, SNIFF_SIZE, THIN_MAGIC, linkable_kind
+from mblob.binary.file_kind import (
+    AR_MAGIC,
+    ELF_MAGIC,
+    GZIP_MAGIC,
+    SNIFF_SIZE,
+    THIN_MAGIC,
+    linkable_kind,
+)
 from mblob.binary.image import Image, open_image
 from mblob.binary.machine_names import MachineAlias, fits, known_names, machine_of
 from mblob.errors import FormatError
@@ -57,12 +65,12 @@ def open_file(data: memoryview, label: str, machine: str | None = None) -> Opene
     """Tell what a file is and open what it holds.
 
     Args:
-        machine: by a name of `machine_names`, which part of a universal file (that of this machine, or else the first,
-            by default), and what another file must be for.
+        machine: by a name of `machine_names`, which part of a universal file (that of this machine,
+            or else the first, by default), and what another file must be for.
 
     Raises:
-        FormatError: "no_machine"; "not_elf": nothing of it is machine code; "archive": it is damaged, or has an
-            archive in it; what the readers say.
+        FormatError: "no_machine"; "not_elf": nothing of it is machine code; "archive": it is
+            damaged, or has an archive in it; what the readers say.
     """
     wanted = _machine(label, machine) if machine is not None else None
     if found := mach_o.slices(data, label):
@@ -80,7 +88,9 @@ def open_file(data: memoryview, label: str, machine: str | None = None) -> Opene
 def _machine(label: str, name: str) -> MachineAlias:
     found = machine_of(name)
     if found is None:
-        raise FormatError(f"{label}: no machine is called {name!r}; known are {known_names()}", code="no_machine")
+        raise FormatError(
+            f"{label}: no machine is called {name!r}; known are {known_names()}", code="no_machine"
+        )
     return found
 
 
@@ -88,45 +98,66 @@ def _open_one(data: memoryview, label: str) -> Opened:
     """A file that is no universal one."""
     start = bytes(data[:SNIFF_SIZE])
     if start[:8] == THIN_MAGIC:
-        raise FormatError(f"{label}: a thin archive, which holds names of files only: look at those", code="archive")
+        raise FormatError(
+            f"{label}: a thin archive, which holds names of files only: look at those",
+            code="archive",
+        )
     if start[:8] == AR_MAGIC:
         return _of_members("archive", data, label, archive.places(data, label))
     if start[:3] == GZIP_MAGIC:
         unpacked = tar.unpacked(data, label)
         if linkable_kind(bytes(unpacked[:SNIFF_SIZE])) != "tar" or unpacked[:3] == GZIP_MAGIC:
-            raise FormatError(f"{label}: gzip, but no tar archive is in it", code="not_elf", offset=0)
-        return _of_members("tar", unpacked, label, _tar_places(unpacked, label))._replace(compressed=True)
+            raise FormatError(
+                f"{label}: gzip, but no tar archive is in it", code="not_elf", offset=0
+            )
+        return _of_members("tar", unpacked, label, _tar_places(unpacked, label))._replace(
+            compressed=True
+        )
     if linkable_kind(start) == "tar":
         return _of_members("tar", data, label, _tar_places(data, label))
     image = open_image(data, label)
     return Opened(image.kind, image, compressed=image.format == "c")
 
 
-def _of_universal(data: memoryview, label: str, found: list[mach_o.Slice], wanted: MachineAlias | None) -> Opened:
+def _of_universal(
+    data: memoryview, label: str, found: list[mach_o.Slice], wanted: MachineAlias | None
+) -> Opened:
     members: list[Member] = []
     parts: dict[str, Image] = {}
     for s in found:
         part, name = data[s.offset : s.offset + s.size], f"{label}({s.machine})"
         if part[: len(AR_MAGIC)] == AR_MAGIC:  # a static library for several machines
-            image: Image = _of_members("archive", part, name, archive.places(part, name), s.offset).image
+            image: Image = _of_members(
+                "archive", part, name, archive.places(part, name), s.offset
+            ).image
             kind = "mach-o archive"
         elif mach_o.is_thin(part):
             image = mach_o.MachO(part, name, s.offset)
             kind = f"mach-o {image.kind}"
         else:
-            raise FormatError(f"{label}: its part for {s.machine} is no Mach-O file", code="mach_o", offset=s.offset)
+            raise FormatError(
+                f"{label}: its part for {s.machine} is no Mach-O file",
+                code="mach_o",
+                offset=s.offset,
+            )
         parts[s.machine] = image
         members.append(Member(s.machine, kind, s.offset, s.size, image))
     if wanted is None:
         import platform
 
         here = machine_of(platform.machine())
-        chosen = [image for image in parts.values() if here and fits(here, image.machine, image.bits, image.endian)]
+        chosen = [
+            image
+            for image in parts.values()
+            if here and fits(here, image.machine, image.bits, image.endian)
+        ]
         return Opened("universal", (chosen or list(parts.values()))[0], tuple(members))
     for part_image in parts.values():
         if fits(wanted, part_image.machine, part_image.bits, part_image.endian):
             return Opened("universal", part_image, tuple(members))
-    raise FormatError(f"{label}: no part for {wanted.name}; there are {', '.join(parts)}", code="no_machine")
+    raise FormatError(
+        f"{label}: no part for {wanted.name}; there are {', '.join(parts)}", code="no_machine"
+    )
 
 
 def _of_members(
@@ -135,7 +166,9 @@ def _of_members(
     members: list[Member] = []
     for name, start, size in places:
         if len(members) == MEMBER_LIMIT:
-            raise FormatError(f"{label}: more than {MEMBER_LIMIT} members", code="archive", offset=start)
+            raise FormatError(
+                f"{label}: more than {MEMBER_LIMIT} members", code="archive", offset=start
+            )
         members.append(_member(data[start : start + size], f"{label}({name})", name, base + start))
     images = [m.image for m in members if m.image is not None]
     images.sort(key=lambda image: image.format == "c")  # the machine is that of code
@@ -148,8 +181,15 @@ def _of_members(
 
 def _member(content: memoryview, label: str, name: str, start: int) -> Member:
     head = bytes(content[:SNIFF_SIZE])
-    if linkable_kind(head) in ("archive", "tar") or head[:8] == THIN_MAGIC or mach_o.slices(content, label):
-        raise FormatError(f"{label}: an archive in an archive, which is not looked into: unpack it", code="archive")
+    if (
+        linkable_kind(head) in ("archive", "tar")
+        or head[:8] == THIN_MAGIC
+        or mach_o.slices(content, label)
+    ):
+        raise FormatError(
+            f"{label}: an archive in an archive, which is not looked into: unpack it",
+            code="archive",
+        )
     try:
         image = open_image(content, label, start)
     except FormatError as error:
@@ -167,7 +207,8 @@ def _tar_places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
 
 
 class ObjectSet:
-    """Objects that are linked together, as one `Image`: what one of them defines, the others need not get elsewhere."""
+    """Objects that are linked together, as one `Image`: what one of them defines, the others need
+    not get elsewhere."""
 
     kind = "object"
 

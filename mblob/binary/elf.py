@@ -1,4 +1,5 @@
-"""A bounded reader of ELF files: dynamic section, symbols and notes, over the tables of `mblob.binary.elf_tables`."""
+"""A bounded reader of ELF files: dynamic section, symbols and notes, over the tables of
+`mblob.binary.elf_tables`."""
 
 from __future__ import annotations
 
@@ -36,10 +37,10 @@ NEEDED_LIMIT = 1 << 12  # libraries
 
 
 class ElfFile(ElfTables):
-    """An ELF file in memory (usually a mapping); an `mblob.binary.image.Image`. Arguments and errors as of
-    `ElfTables`."""
+    """An ELF file in memory (usually a mapping); an `mblob.binary.image.Image`. Arguments and
+    errors as of `ElfTables`."""
 
-    # -- dynamic section ----------------------------------------------------------------------------------
+    # -- dynamic section ---------------------------------------------------------------------------
 
     @cached_property
     def dynamic(self) -> dict[int, list[int]]:
@@ -49,7 +50,9 @@ class ElfFile(ElfTables):
         if segment is None:
             return tags
         count = segment.p_filesz // (self.bits // 4)
-        for tag, value in self.records("QQ" if self.bits == 64 else "II", segment.p_offset, count, "dynamic section"):
+        for tag, value in self.records(
+            "QQ" if self.bits == 64 else "II", segment.p_offset, count, "dynamic section"
+        ):
             if tag == 0:
                 break
             tags.setdefault(tag, []).append(value)
@@ -77,7 +80,9 @@ class ElfFile(ElfTables):
         Raises:
             FormatError: "elf_dynamic": no loaded segment has all of them in the file.
         """
-        return self.unpack(fmt, self.offset_of(vaddr, struct.calcsize(self.byte_order + fmt), what), what)
+        return self.unpack(
+            fmt, self.offset_of(vaddr, struct.calcsize(self.byte_order + fmt), what), what
+        )
 
     @cached_property
     def _dynamic_table(self) -> SymbolTable:
@@ -93,7 +98,10 @@ class ElfFile(ElfTables):
             raise self._fail(f"{count} dynamic symbols, the limit is {SYMBOL_LIMIT}", "elf_dynamic")
         size = 24 if self.bits == 64 else 16
         return SymbolTable(
-            self.offset_of(tags[DT_SYMTAB][0], count * size, f"{count} dynamic symbols"), count, strings, strings_size
+            self.offset_of(tags[DT_SYMTAB][0], count * size, f"{count} dynamic symbols"),
+            count,
+            strings,
+            strings_size,
         )
 
     def _dynsym_count(self) -> int:
@@ -109,11 +117,14 @@ class ElfFile(ElfTables):
         return table.sh_size // (24 if self.bits == 64 else 16) if table else 0
 
     def _gnu_hash_count(self, vaddr: int) -> int:
-        """Highest bucket, then its chain to the end, all inside the segment that holds the table."""
+        """Highest bucket, then its chain to the end, all inside the segment that holds the
+        table."""
         at = self.offset_of(vaddr, 16, "hash table")
         buckets, first, bloom, _ = self.unpack("4I", at, "hash table")
         if buckets > SYMBOL_LIMIT:
-            raise self._fail(f"a hash table of {buckets} buckets, the limit is {SYMBOL_LIMIT}", "elf_dynamic", at)
+            raise self._fail(
+                f"a hash table of {buckets} buckets, the limit is {SYMBOL_LIMIT}", "elf_dynamic", at
+            )
         head = 16 + bloom * (self.bits // 8)
         at = self.offset_of(vaddr, head + 4 * buckets, f"a hash table of {buckets} buckets")
         last = max(self.words(at + head, buckets), default=0)
@@ -138,7 +149,7 @@ class ElfFile(ElfTables):
             words.byteswap()
         return words
 
-    # -- symbols ------------------------------------------------------------------------------------------
+    # -- symbols -----------------------------------------------------------------------------------
 
     def symbols_of(self, table: SymbolTable) -> Iterator[Symbol]:
         """The symbols of a table behind its first one."""
@@ -146,16 +157,23 @@ class ElfFile(ElfTables):
         fmt = "IBBHQQ" if self.bits == 64 else "IIIBBH"
         budget = name_budget(table.strings_size)
         at = table.offset
-        for fields in itertools.islice(self.records(fmt, at, table.count, f"{table.count} symbols"), 1, None):
+        for fields in itertools.islice(
+            self.records(fmt, at, table.count, f"{table.count} symbols"), 1, None
+        ):
             at += size
             if self.bits == 64:
                 name, info, other, shndx, value, length = fields
             else:
                 name, value, length, info, other, shndx = fields
-            text = self._string(table.strings, table.strings_size, name, "symbol name") if name else ""
+            text = (
+                self._string(table.strings, table.strings_size, name, "symbol name") if name else ""
+            )
             budget -= len(text)
             if budget < 0:
-                raise self._fail("the names of its symbols add up to more than 8 times their table", "elf_dynamic")
+                raise self._fail(
+                    "the names of its symbols add up to more than 8 times their table",
+                    "elf_dynamic",
+                )
             yield Symbol(text, value, length, info, other, shndx, at)
 
     @cached_property
@@ -172,7 +190,11 @@ class ElfFile(ElfTables):
             if s.sh_type == SHT_SYMTAB and s.sh_link < len(self.sections):
                 strings = self.sections[s.sh_link]
                 count = s.sh_size // (24 if self.bits == 64 else 16)
-                return list(self.symbols_of(SymbolTable(s.sh_offset, count, strings.sh_offset, strings.sh_size)))
+                return list(
+                    self.symbols_of(
+                        SymbolTable(s.sh_offset, count, strings.sh_offset, strings.sh_size)
+                    )
+                )
         return []
 
     @cached_property
@@ -186,7 +208,8 @@ class ElfFile(ElfTables):
         return [s for s in self.dynsym if not s.is_defined]
 
     def find(self, name: str) -> Symbol | None:
-        """The exported symbol of that name, or None. By name alone the dynamic linker finds no hidden version."""
+        """The exported symbol of that name, or None. By name alone the dynamic linker finds no
+        hidden version."""
         return self._exported.get(name)
 
     @cached_property
@@ -195,10 +218,13 @@ class ElfFile(ElfTables):
 
     @cached_property
     def versym(self) -> tuple[int, ...]:
-        """The version index of each dynamic symbol, the empty first one included; () without versions."""
+        """The version index of each dynamic symbol, the empty first one included; () without
+        versions."""
         if DT_VERSYM not in self.dynamic:
             return ()
-        return self.unpack_at(f"{len(self.dynsym) + 1}H", self.dynamic[DT_VERSYM][0], "symbol versions")
+        return self.unpack_at(
+            f"{len(self.dynsym) + 1}H", self.dynamic[DT_VERSYM][0], "symbol versions"
+        )
 
     @cached_property
     def hidden(self) -> set[int]:
@@ -214,7 +240,7 @@ class ElfFile(ElfTables):
         offset = self.offset_of(symbol.st_value, symbol.st_size, f"symbol {symbol.name!r}")
         return self.base + offset, self.data[offset : offset + symbol.st_size]
 
-    # -- notes --------------------------------------------------------------------------------------------
+    # -- notes -------------------------------------------------------------------------------------
 
     def notes(self) -> Iterator[tuple[bytes, int, bytes, int]]:
         """(owner without NUL, type, descriptor, file offset of the descriptor) of each note."""

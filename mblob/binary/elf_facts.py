@@ -50,7 +50,14 @@ def runpath(elf: ElfFile) -> list[str]:
 
 
 def build_id(elf: ElfFile) -> str | None:
-    return next((d.hex() for owner, kind, d, _ in elf.notes() if owner == b"GNU" and kind == NT_GNU_BUILD_ID), None)
+    return next(
+        (
+            d.hex()
+            for owner, kind, d, _ in elf.notes()
+            if owner == b"GNU" and kind == NT_GNU_BUILD_ID
+        ),
+        None,
+    )
 
 
 def is_symbolic(elf: ElfFile) -> bool:
@@ -59,7 +66,8 @@ def is_symbolic(elf: ElfFile) -> bool:
 
 
 def is_program(elf: ElfFile) -> bool:
-    """Whether a file of the type of shared libraries is an executable (`-pie`), which glibc does not load as one."""
+    """Whether a file of the type of shared libraries is an executable (`-pie`), which glibc does
+    not load as one."""
     return any(flags & DF_1_PIE for flags in elf.dynamic.get(DT_FLAGS_1, ()))
 
 
@@ -69,16 +77,20 @@ def has_text_relocations(elf: ElfFile) -> bool:
 
 
 def has_read_only_dynamic_section(elf: ElfFile) -> bool:
-    """Whether no segment makes the dynamic section writable. On mips and riscv glibc never writes there."""
+    """Whether no segment makes the dynamic section writable. On mips and riscv glibc never writes
+    there."""
     return elf.machine not in ("mips", "riscv") and any(
-        s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W) for s in elf.segments
+        s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W)
+        for s in elf.segments
     )
 
 
 def becomes_read_only(elf: ElfFile, vaddr: int) -> bool:
-    """Whether the page of an address is write-protected after loading (PT_GNU_RELRO, rounded as glibc does)."""
+    """Whether the page of an address is write-protected after loading (PT_GNU_RELRO, rounded as
+    glibc does)."""
     return any(
-        s.p_type == PT_GNU_RELRO and s.p_vaddr & -PAGE <= vaddr < (s.p_vaddr + s.p_memsz) & -PAGE for s in elf.segments
+        s.p_type == PT_GNU_RELRO and s.p_vaddr & -PAGE <= vaddr < (s.p_vaddr + s.p_memsz) & -PAGE
+        for s in elf.segments
     )
 
 
@@ -87,13 +99,18 @@ def _flags(elf: ElfFile) -> int:
 
 
 def is_relocated_to(elf: ElfFile, symbol: Symbol) -> bool:
-    """Whether a dynamic relocation refers to a dynamic symbol by its name, so that another library's may be taken."""
+    """Whether a dynamic relocation refers to a dynamic symbol by its name, so that another
+    library's may be taken."""
     tags = elf.dynamic
     wide = elf.bits == 64
     first = elf.dynsym[0].offset if elf.dynsym else 0
     index = (symbol.offset - first) // (24 if wide else 16) + 1
     calls_have_addend = DT_RELA in tags.get(DT_PLTREL, [])
-    tables = ((DT_RELA, DT_RELASZ, True), (DT_REL, DT_RELSZ, False), (DT_JMPREL, DT_PLTRELSZ, calls_have_addend))
+    tables = (
+        (DT_RELA, DT_RELASZ, True),
+        (DT_REL, DT_RELSZ, False),
+        (DT_JMPREL, DT_PLTRELSZ, calls_have_addend),
+    )
     for table, size, has_addend in tables:
         if table not in tags or size not in tags:
             continue
@@ -109,7 +126,14 @@ def is_relocated_to(elf: ElfFile, symbol: Symbol) -> bool:
 def segment_of(elf: ElfFile, symbol: Symbol) -> Segment | None:
     """The loaded segment that has the address of a symbol."""
     at = symbol.st_value
-    return next((s for s in elf.segments if s.p_type == PT_LOAD and 0 <= at - s.p_vaddr < max(s.p_memsz, 1)), None)
+    return next(
+        (
+            s
+            for s in elf.segments
+            if s.p_type == PT_LOAD and 0 <= at - s.p_vaddr < max(s.p_memsz, 1)
+        ),
+        None,
+    )
 
 
 def is_writable(elf: ElfFile, symbol: Symbol) -> bool:
@@ -118,7 +142,8 @@ def is_writable(elf: ElfFile, symbol: Symbol) -> bool:
 
 
 def versions(elf: ElfFile) -> dict[int, tuple[str, str]]:
-    """Version and file of each dynamic symbol that another library must provide, by the offset of its entry.
+    """Version and file of each dynamic symbol that another library must provide, by the offset of
+    its entry.
 
     Raises:
         FormatError: "elf_dynamic", "elf_truncated".

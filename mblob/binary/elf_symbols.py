@@ -1,6 +1,7 @@
 """Dynamic symbols and their hash tables, as the dynamic linker follows them.
 
-`verify` checks them. The C runtime checks the same before it opens a library (csrc/src/elf/dynamic.c, hash.c).
+`verify` checks them. The C runtime checks the same before it opens a library
+(csrc/src/elf/dynamic.c, hash.c).
 """
 
 from __future__ import annotations
@@ -62,14 +63,23 @@ from mblob.binary.elf_records import (
 from mblob.binary.elf_versions import Versions
 from mblob.errors import FormatError
 
-# Machines whose functions have the address of their code (others: of a descriptor), and whose relocations are known.
-KNOWN_MACHINES = (("x86_64", 64), ("aarch64", 64), ("i386", 32), ("arm", 32), ("riscv", 64), ("s390x", 64))
+# Machines whose functions have the address of their code (others: of a descriptor), and whose
+# relocations are known.
+KNOWN_MACHINES = (
+    ("x86_64", 64),
+    ("aarch64", 64),
+    ("i386", 32),
+    ("arm", 32),
+    ("riscv", 64),
+    ("s390x", 64),
+)
 
 # Words at DT_PLTGOT in front of the slots of calls, which are the dynamic linker's own.
 _RESERVED_SLOTS = {"x86_64": 3, "i386": 3, "aarch64": 3, "arm": 3, "s390x": 3, "riscv": 2}
 _BINDINGS = (STB_LOCAL, STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE)
 
-# Symbols of one bucket, which the dynamic linker goes through for each relocation. Linkers make buckets for 2 to 100.
+# Symbols of one bucket, which the dynamic linker goes through for each relocation. Linkers make
+# buckets for 2 to 100.
 _CHAIN_LIMIT = 1 << 12
 
 # Types that glibc finds by name.
@@ -94,11 +104,12 @@ class Symbols:
 
     Attributes:
         count: how many the hash tables tell, the empty first one included.
-        limit: how many relocations may name: all that the segment could hold, where the hash tables do not count
-            undefined ones.
+        limit: how many relocations may name: all that the segment could hold, where the hash tables
+            do not count undefined ones.
         each: bytes of one. strings_size: of their names.
         hash_sizes: bytes of the hash tables, by tag.
-        tables: addresses of the headers and of what else the dynamic linker reads as tables, each with its end.
+        tables: addresses of the headers and of what else the dynamic linker reads as tables, each
+            with its end.
 
     Raises:
         FormatError: "elf_dynamic".
@@ -127,7 +138,9 @@ class Symbols:
         self.limit = self.count if self.count > 1 else self.room
         self.hash_sizes = dict(self._hash_sizes())
         self.tables = [*self._headers(), *self._tagged_tables()]
-        self._code_tables = [(start, end) for start, end in self.tables if is_loaded(elf, start, 1, PF_X)]
+        self._code_tables = [
+            (start, end) for start, end in self.tables if is_loaded(elf, start, 1, PF_X)
+        ]
         self.versions = Versions(elf)
         self.highest_version = 1
         self._known: dict[int, Symbol] = {}
@@ -137,15 +150,25 @@ class Symbols:
         if DT_GNU_HASH in tags:
             at = elf.offset_of(tags[DT_GNU_HASH][0], 16, "hash table")
             buckets, first, bloom, _ = elf.unpack("4I", at, "hash table")
-            yield DT_GNU_HASH, 16 + bloom * (elf.bits // 8) + 4 * (buckets + max(0, self.count - first))
+            yield (
+                DT_GNU_HASH,
+                16 + bloom * (elf.bits // 8) + 4 * (buckets + max(0, self.count - first)),
+            )
         if DT_HASH in tags:
             wide = elf.e_machine == EM_S390 and elf.bits == 64
             at = elf.offset_of(tags[DT_HASH][0], 16 if wide else 8, "hash table")
-            yield DT_HASH, (8 if wide else 4) * (2 + sum(elf.unpack("QQ" if wide else "II", at, "hash table")))
+            yield (
+                DT_HASH,
+                (8 if wide else 4)
+                * (2 + sum(elf.unpack("QQ" if wide else "II", at, "hash table"))),
+            )
 
     def _headers(self) -> Iterator[tuple[int, int]]:
         elf = self.elf
-        for offset, size in ((0, 64 if elf.bits == 64 else 52), (elf.e_phoff, elf.e_phnum * elf.e_phentsize)):
+        for offset, size in (
+            (0, 64 if elf.bits == 64 else 52),
+            (elf.e_phoff, elf.e_phnum * elf.e_phentsize),
+        ):
             for s in elf.segments:
                 if s.p_type == PT_LOAD and 0 <= offset - s.p_offset < s.p_filesz:
                     yield s.p_vaddr + offset - s.p_offset, s.p_vaddr + offset - s.p_offset + size
@@ -154,12 +177,22 @@ class Symbols:
                 yield s.p_vaddr, s.p_vaddr + s.p_memsz
 
     def _tagged_tables(self) -> Iterator[tuple[int, int]]:
-        """Those that lie in the file. One-segment libraries have code, data and tables side by side."""
+        """Those that lie in the file. One-segment libraries have code, data and tables side by
+        side."""
         tags, word = self.elf.dynamic, self.elf.bits // 8
         count = self.count if self.count > 1 else min(self._named(), self.room)
-        sizes = [(DT_SYMTAB, count * self.each), (DT_STRTAB, self.strings_size), (DT_VERSYM, 2 * count)]
+        sizes = [
+            (DT_SYMTAB, count * self.each),
+            (DT_STRTAB, self.strings_size),
+            (DT_VERSYM, 2 * count),
+        ]
         sizes += [*self.hash_sizes.items(), (DT_VERNEED, 16), (DT_VERDEF, 20)]
-        pairs = ((DT_RELA, DT_RELASZ), (DT_REL, DT_RELSZ), (DT_JMPREL, DT_PLTRELSZ), (DT_RELR, DT_RELRSZ))
+        pairs = (
+            (DT_RELA, DT_RELASZ),
+            (DT_REL, DT_RELSZ),
+            (DT_JMPREL, DT_PLTRELSZ),
+            (DT_RELR, DT_RELRSZ),
+        )
         sizes += [(tag, tags.get(size, [0])[0]) for tag, size in pairs]
         known = (self.elf.machine, self.elf.bits) in KNOWN_MACHINES
         sizes += [(DT_PLTGOT, word * _RESERVED_SLOTS[self.elf.machine])] if known else []
@@ -169,23 +202,35 @@ class Symbols:
                 yield tags[tag][0], tags[tag][0] + size
 
     def _named(self) -> int:
-        """One more than the highest symbol that a relocation names: no hash table counts undefined symbols."""
+        """One more than the highest symbol that a relocation names: no hash table counts undefined
+        symbols."""
         elf, tags, end = self.elf, self.elf.dynamic, self.count
         calls_have_addend = DT_RELA in tags.get(DT_PLTREL, [])
-        tables = ((DT_RELA, DT_RELASZ, True), (DT_REL, DT_RELSZ, False), (DT_JMPREL, DT_PLTRELSZ, calls_have_addend))
+        tables = (
+            (DT_RELA, DT_RELASZ, True),
+            (DT_REL, DT_RELSZ, False),
+            (DT_JMPREL, DT_PLTRELSZ, calls_have_addend),
+        )
         for tag, size_tag, has_addend in tables:
             size = tags.get(size_tag, [0])[0]
             if tag in tags and elf.is_in_file(tags[tag][0], size):
                 fields = ("Q" if elf.bits == 64 else "I") * (3 if has_addend else 2)
                 count = size // (len(fields) * elf.bits // 8)
-                records = elf.records(fields, elf.offset_of(tags[tag][0], size, "relocations"), count, "relocations")
-                end = max(end, max((r[1] >> (32 if elf.bits == 64 else 8) for r in records), default=0) + 1)
+                records = elf.records(
+                    fields, elf.offset_of(tags[tag][0], size, "relocations"), count, "relocations"
+                )
+                end = max(
+                    end,
+                    max((r[1] >> (32 if elf.bits == 64 else 8) for r in records), default=0) + 1,
+                )
         return end
 
     def is_code(self, vaddr: int, flags: int = PF_X) -> bool:
         """Whether code may start there: in a loaded segment, and not in a header or a table."""
         tables = self._code_tables
-        return is_loaded(self.elf, vaddr, 1, flags) and not any(start <= vaddr < end for start, end in tables)
+        return is_loaded(self.elf, vaddr, 1, flags) and not any(
+            start <= vaddr < end for start, end in tables
+        )
 
     def check(self) -> None:
         """Check the symbols, and that the hash tables lead to each that is exported."""
@@ -219,7 +264,9 @@ class Symbols:
             self._check_one(symbol)
             version = self.versions.at(i)
             if version is not None and version & 0x7FFF > self.highest_version:
-                raise ValueError(f"it names the symbol {symbol.name!r} of version {version & 0x7FFF}, which is none")
+                raise ValueError(
+                    f"it names the symbol {symbol.name!r} of version {version & 0x7FFF}, which is none"
+                )
             self._known[i] = symbol
         return self._known[i]
 
@@ -240,7 +287,10 @@ class Symbols:
         if known and s.binding not in _BINDINGS:
             raise bad(self.elf, f"the symbol {s.name!r} is of no known binding, {s.binding}")
         if known and s.st_shndx >= SHN_LORESERVE and s.st_shndx not in (SHN_ABS, SHN_COMMON):
-            raise bad(self.elf, f"the symbol {s.name!r} lies in the section {s.st_shndx:#x}, which is none")
+            raise bad(
+                self.elf,
+                f"the symbol {s.name!r} lies in the section {s.st_shndx:#x}, which is none",
+            )
         if s.type == STT_TLS:
             if not self._tls or s.st_value + s.st_size > self._tls:
                 raise bad(self.elf, f"the symbol {s.name!r} lies outside the thread storage")
@@ -254,22 +304,26 @@ class Symbols:
             return
         if not is_loaded(self.elf, s.st_value, 1 if s.type == STT_GNU_IFUNC else s.st_size):
             raise bad(self.elf, f"the symbol {s.name!r} lies outside the library")
-        starts = s.type == STT_GNU_IFUNC or s.st_size  # an empty function may be a mark where the code ends
+        # an empty function may be a mark where the code ends
+        starts = s.type == STT_GNU_IFUNC or s.st_size
         is_code = self.is_code(s.st_value) if starts else is_loaded(self.elf, s.st_value, 0, PF_X)
         if function and known and not is_code:
             raise bad(self.elf, f"the function {s.name!r} lies outside the code")
 
-    # -- hash tables --------------------------------------------------------------------------------------
+    # -- hash tables -------------------------------------------------------------------------------
 
     @cached_property
     def _exported(self) -> list[int]:
-        """Numbers of the exported symbols; of those too that only the section header of the table counts."""
+        """Numbers of the exported symbols; of those too that only the section header of the table
+        counts."""
         found = [i for i, s in enumerate(self.elf.dynsym, 1) if s.is_exported]
         more = self._symbols_of_section()
         if more > self.count:
             size = (more - self.count) * self.each
             fields = "IBBHQQ" if self.elf.bits == 64 else "IIIBBH"
-            records = self.elf.records(fields, self._at + self.count * self.each, size // self.each, "symbols")
+            records = self.elf.records(
+                fields, self._at + self.count * self.each, size // self.each, "symbols"
+            )
             for i, r in enumerate(records, self.count):
                 info, other, shndx = r[1:4] if self.elf.bits == 64 else r[3:6]
                 if Symbol("", 0, 0, info, other, shndx, 0).is_exported:
@@ -293,8 +347,8 @@ class Symbols:
         return bad(self.elf, f"a hash chain has more than {_CHAIN_LIMIT} symbols")
 
     def _check_gnu_hash(self, vaddr: int) -> None:
-        """The symbols from the first hashed one on lie in the order of their buckets; a chain word is the hash, its
-        lowest bit the end of the chain."""
+        """The symbols from the first hashed one on lie in the order of their buckets; a chain word
+        is the hash, its lowest bit the end of the chain."""
         elf, word = self.elf, self.elf.bits // 8
         at = elf.offset_of(vaddr, 16, "hash table")
         buckets, first, bloom, shift = elf.unpack("4I", at, "hash table")
@@ -311,13 +365,20 @@ class Symbols:
                 raise self._unreached(i)
         if last < first:
             return
-        filters = [f for f, in elf.records("Q" if word == 8 else "I", at + 16, bloom, "the filter of a hash table")]
+        filters = [
+            f
+            for (f,) in elf.records(
+                "Q" if word == 8 else "I", at + 16, bloom, "the filter of a hash table"
+            )
+        ]
         chains = elf.words(at + 16 + bloom * word + 4 * buckets, hashed)
         going_on, length = -1, 0
         for i, link in enumerate(chains, first):
             value = _gnu_hash(elf.dynsym[i - 1])
             bucket, bits = value % buckets, filters[value // elf.bits & (bloom - 1)]
-            passes = shift < 32 and bits >> value % elf.bits & bits >> (value >> shift) % elf.bits & 1
+            passes = (
+                shift < 32 and bits >> value % elf.bits & bits >> (value >> shift) % elf.bits & 1
+            )
             belongs = going_on == bucket if going_on >= 0 else starts[bucket] == i
             if (link ^ value) >> 1 or not belongs or not passes:
                 raise self._unreached(i)
@@ -329,7 +390,8 @@ class Symbols:
             raise bad(elf, "a hash chain has no end")
 
     def _check_hash(self, vaddr: int) -> None:
-        """The hash table of the standard: all chains together are as long as there are symbols; more are a circle."""
+        """The hash table of the standard: all chains together are as long as there are symbols;
+        more are a circle."""
         elf = self.elf
         wide = elf.e_machine == EM_S390 and elf.bits == 64
         step = 8 if wide else 4
@@ -337,9 +399,14 @@ class Symbols:
         count, length = elf.unpack("QQ" if wide else "II", at, "hash table")
         elf.offset_of(vaddr, self.hash_sizes[DT_HASH], "hash table")
         if not count or length < self.count - (length == 0):
-            raise bad(elf, "the hash tables count different symbols" if count else "the hash table has no buckets")
+            raise bad(
+                elf,
+                "the hash tables count different symbols"
+                if count
+                else "the hash table has no buckets",
+            )
         fmt = "Q" if wide else "I"
-        words = [w for w, in elf.records(fmt, at + 2 * step, count + length, "hash table")]
+        words = [w for (w,) in elf.records(fmt, at + 2 * step, count + length, "hash table")]
         if any(w >= max(length, 1) for w in words):
             raise bad(elf, f"the hash table leads to symbol {max(words)} of {length}")
         steps, found = 0, set()
@@ -381,4 +448,6 @@ def _name(symbol: Symbol) -> bytes:
     """As in the file, where what is no UTF-8 was read as escapes."""
     if "\\x" not in symbol.name:
         return symbol.name.encode()
-    return re.sub(rb"\\x([89a-f][0-9a-f])", lambda m: bytes.fromhex(m[1].decode()), symbol.name.encode())
+    return re.sub(
+        rb"\\x([89a-f][0-9a-f])", lambda m: bytes.fromhex(m[1].decode()), symbol.name.encode()
+    )

@@ -1,7 +1,7 @@
 """The tables of an ELF file that its header leads to: segments and sections. Nothing is executed.
 
-Names are the standard's (System V gABI, chapters 4 and 5). Both classes and both byte orders. Every table is
-checked against the file before it is read, so a hostile file costs one error.
+Names are the standard's (System V gABI, chapters 4 and 5). Both classes and both byte orders. Every
+table is checked against the file before it is read, so a hostile file costs one error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ NAME_LIMIT = 1 << 16  # bytes of one name; mangled C++ names have some thousand
 
 
 def name_budget(strings_size: int, spare: int = 1 << 16) -> int:
-    """Characters of all names. They may share tails, but many with one long name are an attack on memory."""
+    """Characters of all names. They may share tails, but many with one long name are an attack on
+    memory."""
     return 8 * strings_size + spare
 
 
@@ -59,10 +60,14 @@ class ElfTables:
         if data[:4] != ELF_MAGIC:
             raise self._fail("not an ELF file", "not_elf", 0)
         if len(data) < 16:
-            raise self._fail(f"{len(data)} bytes, an ELF identification has 16", "elf_truncated", len(data))
+            raise self._fail(
+                f"{len(data)} bytes, an ELF identification has 16", "elf_truncated", len(data)
+            )
         if data[4] not in (1, 2) or data[5] not in (1, 2) or data[6] != 1:
             raise self._fail(
-                f"class {data[4]}, data encoding {data[5]}, version {data[6]} are not known", "elf_header", 4
+                f"class {data[4]}, data encoding {data[5]}, version {data[6]} are not known",
+                "elf_header",
+                4,
             )
         self.bits = 32 * data[4]
         self.byte_order = "<" if data[5] == 1 else ">"
@@ -77,7 +82,9 @@ class ElfTables:
     def _check(self, offset: int, size: int, what: str) -> None:
         length = len(self.data)
         if size > length or offset > length - size:
-            raise self._fail(f"{what} needs {size} bytes, the file ends at {length}", "elf_truncated", offset)
+            raise self._fail(
+                f"{what} needs {size} bytes, the file ends at {length}", "elf_truncated", offset
+            )
 
     def unpack(self, fmt: str, offset: int, what: str) -> tuple[int, ...]:
         """Numbers at an offset, in the file's byte order.
@@ -110,7 +117,7 @@ class ElfTables:
         """What `e_type` says: "shared", "object", "executable", ..."""
         return ELF_KINDS.get(self.e_type, f"ELF type {self.e_type}")
 
-    # -- tables -----------------------------------------------------------------------------------------
+    # -- tables ------------------------------------------------------------------------------------
 
     @cached_property
     def segments(self) -> list[Segment]:
@@ -122,10 +129,14 @@ class ElfTables:
         if not count:
             return []
         if self.e_phentsize != size:
-            raise self._fail(f"program headers of {self.e_phentsize} bytes, expected {size}", "elf_header", 54)
+            raise self._fail(
+                f"program headers of {self.e_phentsize} bytes, expected {size}", "elf_header", 54
+            )
         found = []
         fmt = "IIQQQQQQ" if self.bits == 64 else "8I"
-        for i, head in enumerate(self.records(fmt, self.e_phoff, count, f"a table of {count} program headers")):
+        for i, head in enumerate(
+            self.records(fmt, self.e_phoff, count, f"a table of {count} program headers")
+        ):
             if self.bits == 64:
                 t, flags, offset, vaddr, _, filesz, memsz, align = head
             else:
@@ -142,8 +153,12 @@ class ElfTables:
     def section_headers(self, count: int, what: str) -> list[tuple[int, ...]]:
         size = self.section_header_size
         if self.e_shentsize != size:
-            raise self._fail(f"section headers of {self.e_shentsize} bytes, expected {size}", "elf_header", 58)
-        return list(self.records("IIQQQQIIQQ" if self.bits == 64 else "10I", self.e_shoff, count, what))
+            raise self._fail(
+                f"section headers of {self.e_shentsize} bytes, expected {size}", "elf_header", 58
+            )
+        return list(
+            self.records("IIQQQQIIQQ" if self.bits == 64 else "10I", self.e_shoff, count, what)
+        )
 
     def _first_section_header(self) -> tuple[int, ...]:
         """It has what does not fit the ELF header."""
@@ -165,25 +180,33 @@ class ElfTables:
             name = self._string(strings[0], strings[1], h[0], "section name") if strings[1] else ""
             budget -= len(name)
             if budget < 0:
-                raise self._fail("the names of its sections add up to more than 8 times their table", "elf_header")
+                raise self._fail(
+                    "the names of its sections add up to more than 8 times their table",
+                    "elf_header",
+                )
             found.append(Section(name, h[1], h[2], h[3], h[4], h[5], h[6], h[7], h[9]))
         return found
 
     def check_tables(self) -> None:
-        """Check that what the header announces lies in the file: segments, and the section headers at its end.
+        """Check that what the header announces lies in the file: segments, and the section headers
+        at its end.
 
         Raises:
             FormatError: "elf_truncated", "elf_header".
         """
         _ = self.segments
-        if self.e_shoff and self.e_shentsize == self.section_header_size:  # another size is a `section_problem`
+        # another size is a `section_problem`
+        if self.e_shoff and self.e_shentsize == self.section_header_size:
             count = self.e_shnum or self._first_section_header()[5]
-            self._check(self.e_shoff, count * self.e_shentsize, f"a table of {count} section headers")
+            self._check(
+                self.e_shoff, count * self.e_shentsize, f"a table of {count} section headers"
+            )
 
     @cached_property
     def section_problem(self) -> FormatError | None:
-        """What is wrong with the section headers or their names, or the first section that does not lie in the file;
-        None if nothing is. No loader looks at them, so a shared library with damaged ones works."""
+        """What is wrong with the section headers or their names, or the first section that does not
+        lie in the file; None if nothing is. No loader looks at them, so a shared library with
+        damaged ones works."""
         try:
             for s in self.sections:
                 if s.sh_type != SHT_NULL:
@@ -198,12 +221,14 @@ class ElfTables:
         return [] if self.section_problem is not None else self.sections
 
     def section_bytes(self, name: str) -> memoryview:
-        """The bytes of the first section of that name; none without one, or where there is a `section_problem`."""
+        """The bytes of the first section of that name; none without one, or where there is a
+        `section_problem`."""
         found = next((s for s in self.readable_sections if s.name == name), None)
         return memoryview(b"") if found is None else self.contents(found)
 
     def check_loading(self) -> None:
-        """Check that segments can be loaded: the dynamic linker maps them in order, each at an address like its offset.
+        """Check that segments can be loaded: the dynamic linker maps them in order, each at an
+        address like its offset.
 
         Raises:
             FormatError: "elf_header".
@@ -255,7 +280,9 @@ class ElfTables:
         """
         offset = self._offset(vaddr, size)
         if offset is None:
-            raise self._fail(f"{what}: no segment holds {size} bytes at address {vaddr:#x}", "elf_dynamic")
+            raise self._fail(
+                f"{what}: no segment holds {size} bytes at address {vaddr:#x}", "elf_dynamic"
+            )
         return offset
 
     def maps(self, vaddr: int, size: int, offset: int) -> bool:
@@ -277,10 +304,14 @@ class ElfTables:
     def _string(self, table: int, table_size: int, at: int, what: str) -> str:
         self._check(table, table_size, f"the strings of a {what}")
         if at >= table_size:
-            raise self._fail(f"{what} at {at} lies outside {table_size} bytes of strings", "elf_dynamic", table)
+            raise self._fail(
+                f"{what} at {at} lies outside {table_size} bytes of strings", "elf_dynamic", table
+            )
         for window in (64, 1024, NAME_LIMIT):  # most names are short, and each look copies
             raw = bytes(self.data[table + at : table + min(at + window, table_size)])
             end = raw.find(b"\0")
             if end >= 0:
                 return raw[:end].decode("utf-8", "backslashreplace")
-        raise self._fail(f"{what} at {at} has no end within {NAME_LIMIT} bytes", "elf_dynamic", table)
+        raise self._fail(
+            f"{what} at {at} has no end within {NAME_LIMIT} bytes", "elf_dynamic", table
+        )

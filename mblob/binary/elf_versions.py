@@ -1,4 +1,5 @@
-"""Symbol versions of ELF files (GNU extensions of the gABI; Linux Standard Base, "Symbol Versioning")."""
+"""Symbol versions of ELF files (GNU extensions of the gABI; Linux Standard Base, "Symbol
+Versioning")."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from mblob.errors import FormatError
 
 FIRST_NAMED = 2  # 0 is local, 1 global without a version
 VER_FLG_BASE, VER_FLG_WEAK = 1, 2
-RECORD_LIMIT = 1 << 14  # version records of one file, read once or more often; glibc's own libraries have some 50
+# version records of one file, read once or more often; glibc's own libraries have some 50
+RECORD_LIMIT = 1 << 14
 
 # For these in a name of a library or a search path the dynamic linker puts another text.
 EXPANDED = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
@@ -40,13 +42,15 @@ class Versions:
     """The version tables of a file. What it has none of is empty.
 
     Raises (from all members):
-        FormatError: "elf_dynamic", "elf_truncated": a table lies outside the file, is miscounted, or runs in circles.
+        FormatError: "elf_dynamic", "elf_truncated": a table lies outside the file, is miscounted,
+            or runs in circles.
     """
 
     def __init__(self, elf: ElfFile) -> None:
         self._elf = elf
         self._left = RECORD_LIMIT
-        self._miscounted: int | None = None  # records of a chain that ends after another number of them
+        # records of a chain that ends after another number of them
+        self._miscounted: int | None = None
 
     def _one(self, tag: int) -> int | None:
         return next(iter(self._elf.dynamic.get(tag, ())), None)
@@ -56,7 +60,10 @@ class Versions:
         """DT_VERNEED: layout and file of each record, and flags, index and name of its versions."""
         found = []
         for at, (layout, count, file, aux, _) in self._records(DT_VERNEED, DT_VERNEEDNUM, "HHIII"):
-            parts = [(flags, index, name) for _, (_, flags, index, name, _) in self._chain(at + aux, count, "IHHII")]
+            parts = [
+                (flags, index, name)
+                for _, (_, flags, index, name, _) in self._chain(at + aux, count, "IHHII")
+            ]
             found.append((layout, file, parts))
         return found
 
@@ -64,7 +71,9 @@ class Versions:
     def _definitions(self) -> list[tuple[int, int, int, int]]:
         """DT_VERDEF: layout, flags, index and name of each record."""
         found = []
-        for at, (layout, flags, index, _, _, aux, _) in self._records(DT_VERDEF, DT_VERDEFNUM, "HHHHIII"):
+        for at, (layout, flags, index, _, _, aux, _) in self._records(
+            DT_VERDEF, DT_VERDEFNUM, "HHHHIII"
+        ):
             (name,) = self._record(at + aux, "I4x")  # further ones name its parents
             found.append((layout, flags, index, name))
         return found
@@ -82,7 +91,8 @@ class Versions:
 
     @cached_property
     def defined(self) -> dict[int, str]:
-        """What DT_VERDEF offers, by version index; the base version, which names the file, is left out."""
+        """What DT_VERDEF offers, by version index; the base version, which names the file, is left
+        out."""
         return {
             index & ~HIDDEN: self._elf.dynamic_string(name, "a version")
             for _, flags, index, name in self._definitions
@@ -90,17 +100,26 @@ class Versions:
         }
 
     def check(self, strings_size: int) -> int:
-        """Check both tables as the dynamic linker reads them; the highest version index that they name."""
+        """Check both tables as the dynamic linker reads them; the highest version index that they
+        name."""
         highest = FIRST_NAMED - 1
-        files = {self._elf.dynamic_string(at) for at in self._elf.dynamic.get(DT_NEEDED, ())} if self._needs else set()
+        files = (
+            {self._elf.dynamic_string(at) for at in self._elf.dynamic.get(DT_NEEDED, ())}
+            if self._needs
+            else set()
+        )
         for layout, file, parts in self._needs:
             if layout != 1 or file >= strings_size or self._elf.dynamic_string(file) not in files:
                 raise self._bad("versions are needed of a library that is not needed")
             if EXPANDED.search(needed := self._elf.dynamic_string(file)):  # glibc ends the process
-                raise self._bad(f"versions are needed of {needed!r}, which dynamic linkers do not find")
+                raise self._bad(
+                    f"versions are needed of {needed!r}, which dynamic linkers do not find"
+                )
             if not parts:
                 raise self._bad("a library is named for no version of it")
-            if any(name >= strings_size or index & ~HIDDEN < FIRST_NAMED for _, index, name in parts):
+            if any(
+                name >= strings_size or index & ~HIDDEN < FIRST_NAMED for _, index, name in parts
+            ):
                 raise self._bad("a needed version has no name or no number")
             highest = max(highest, *(index & ~HIDDEN for _, index, _ in parts))
         for layout, _, index, name in self._definitions:
@@ -108,18 +127,24 @@ class Versions:
                 raise self._bad("a version has no name")
             highest = max(highest, index & ~HIDDEN)
         if self._miscounted is not None:
-            raise self._bad(f"a chain of {self._miscounted} version records ends after another number of them")
+            raise self._bad(
+                f"a chain of {self._miscounted} version records ends after another number of them"
+            )
         return highest
 
     @property
     def has_definitions(self) -> bool:
-        """Whether the file says which versions it defines; symbols of one that does not fit every reference."""
+        """Whether the file says which versions it defines; symbols of one that does not fit every
+        reference."""
         return self._one(DT_VERDEF) is not None
 
     @property
     def is_plain(self) -> bool:
-        """Whether the file knows no versions at all, so that it cannot stand for a library that had some."""
-        return self._one(DT_VERSYM) is None or not (self.has_definitions or self._one(DT_VERNEED) is not None)
+        """Whether the file knows no versions at all, so that it cannot stand for a library that had
+        some."""
+        return self._one(DT_VERSYM) is None or not (
+            self.has_definitions or self._one(DT_VERNEED) is not None
+        )
 
     def _bad(self, text: str) -> FormatError:
         return FormatError(f"{self._elf.name}: dynamic section: {text}", code="elf_dynamic")
@@ -151,14 +176,16 @@ class Versions:
         return self._elf.unpack_at(fmt, at, "a version record")
 
     def of(self, position: int) -> tuple[int, bool]:
-        """Version index of the dynamic symbol at a position in `ElfFile.dynsym`, and whether it is hidden."""
+        """Version index of the dynamic symbol at a position in `ElfFile.dynsym`, and whether it is
+        hidden."""
         if not self._elf.versym:
             return 1, False
         value = self._elf.versym[position + 1]
         return value & ~HIDDEN, bool(value & HIDDEN)
 
     def at(self, i: int) -> int | None:
-        """The version index of a symbol by its number, also of one that no hash table counts; None without versions."""
+        """The version index of a symbol by its number, also of one that no hash table counts; None
+        without versions."""
         at = self._one(DT_VERSYM)
         return None if at is None else self._elf.unpack_at("H", at + 2 * i, "symbol versions")[0]
 
@@ -199,7 +226,11 @@ class Definitions:
             index, hidden = self.versions.of(position)
             offered = self.versions.defined.get(index)
             if version is not None:
-                if not self.versions.has_definitions or offered == version or (offered is None and not hidden):
+                if (
+                    not self.versions.has_definitions
+                    or offered == version
+                    or (offered is None and not hidden)
+                ):
                     return symbol
             elif index <= FIRST_NAMED:
                 return symbol

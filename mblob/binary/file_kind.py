@@ -1,4 +1,5 @@
-"""What a file is, told by its first bytes: a shared library, or something that must be linked to one first."""
+"""What a file is, told by its first bytes: a shared library, or something that must be linked to
+one first."""
 
 from __future__ import annotations
 

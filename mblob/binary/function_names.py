@@ -24,14 +24,22 @@ _PLACES = (
     "__ehdr_start", "__exidx_start", "__exidx_end", "_GLOBAL_OFFSET_TABLE_", "_PROCEDURE_LINKAGE_TABLE_", "_DYNAMIC",
     "_gp", "_gp_disp", "__gnu_local_gp",
 )  # fmt: skip
-_PLACES_BEGIN = ("$", ".L", "__start_", "__stop_")  # mapping symbols, local labels, ends of sections
-# With which compilers find where code lies: objects have them, with a type, hidden and shared by all that are linked.
-_THUNKS_BEGIN = ("__x86.get_pc_thunk.", "__sparc_get_pc_thunk.", "__x86_return_thunk", "__x86_indirect_thunk")
+# mapping symbols, local labels, ends of sections
+_PLACES_BEGIN = ("$", ".L", "__start_", "__stop_")
+# With which compilers find where code lies: objects have them, with a type, hidden and shared by
+# all that are linked.
+_THUNKS_BEGIN = (
+    "__x86.get_pc_thunk.",
+    "__sparc_get_pc_thunk.",
+    "__x86_return_thunk",
+    "__x86_indirect_thunk",
+)
 
 
 def function_names(image: Image) -> set[str]:
-    """Names of exported functions. Assemblers give code no type unless they are told: what lies in code and has none
-    counts, too. A symbol of a version that is not the default one of its name does not: no `dlsym` finds it by name."""
+    """Names of exported functions. Assemblers give code no type unless they are told: what lies in
+    code and has none counts, too. A symbol of a version that is not the default one of its name
+    does not: no `dlsym` finds it by name."""
     if isinstance(image, ObjectSet):
         return set().union(*map(function_names, image.images))
     if not isinstance(image, ElfFile):
@@ -46,21 +54,28 @@ def function_names(image: Image) -> set[str]:
 
 
 def _is_place(symbol: Symbol) -> bool:
-    return symbol.st_shndx >= SHN_LORESERVE or symbol.name in _PLACES or symbol.name.startswith(_PLACES_BEGIN)
+    return (
+        symbol.st_shndx >= SHN_LORESERVE
+        or symbol.name in _PLACES
+        or symbol.name.startswith(_PLACES_BEGIN)
+    )
 
 
 _Place = tuple[int, int, int]  # index of a section (0 for any), first address, bytes
 
 
 def _code(elf: ElfFile) -> list[_Place]:
-    """Where code lies: sections, which tell it from constants beside it, or segments of a file without sections."""
+    """Where code lies: sections, which tell it from constants beside it, or segments of a file
+    without sections."""
     sections = elf.sections if isinstance(elf, ElfObject) else elf.readable_sections
     if sections:
         start = [0 if isinstance(elf, ElfObject) else s.sh_addr for s in sections]
         return [
             (i, start[i], s.sh_size) for i, s in enumerate(sections) if s.sh_flags & SHF_EXECINSTR and s.sh_size
         ]  # fmt: skip
-    return [(0, s.p_vaddr, s.p_memsz) for s in elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_X]
+    return [
+        (0, s.p_vaddr, s.p_memsz) for s in elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_X
+    ]
 
 
 def _lies_in(symbol: Symbol, place: _Place) -> bool:

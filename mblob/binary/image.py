@@ -1,4 +1,5 @@
-"""What `mblob.open` needs of a file of machine code, whatever its format; and which reader takes which file."""
+"""What `mblob.open` needs of a file of machine code, whatever its format; and which reader takes
+which file."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from mblob.errors import FormatError
 
 
 class Image(Protocol):
-    """A shared library or an object. All readers give ELF's `Symbol`, so that there is one kind of symbol above them.
+    """A shared library or an object. All readers give ELF's `Symbol`, so that there is one kind of
+    symbol above them.
 
     Attributes:
         format: "elf", "mach-o", "pe", "coff", or "c" for C text of TVM.
@@ -20,7 +22,8 @@ class Image(Protocol):
         bits: 32 or 64.
         byte_order: "<" or ">"; `endian` in words.
         machine: "x86_64", "aarch64", ...
-        exports, imports: symbols for others and of others, without what their format puts around a C name.
+        exports, imports: symbols for others and of others, without what their format puts around a
+        C name.
         needed: libraries that the dynamic linker loads with it.
     """
 
@@ -90,4 +93,6 @@ def open_image(data: memoryview, name: str, base: int = 0) -> Image:
         return pe.CoffObject(data, name, base)
     if c_text.is_c(data):
         return c_text.CText(data, name)
-    raise FormatError(f"{name}: not a library: neither ELF, Mach-O nor PE", code="not_elf", offset=0)
+    raise FormatError(
+        f"{name}: not a library: neither ELF, Mach-O nor PE", code="not_elf", offset=0
+    )

@@ -1,4 +1,5 @@
-"""Which processors a library needs, and how its code calls: from notes, attributes and flags of an ELF file."""
+"""Which processors a library needs, and how its code calls: from notes, attributes and flags of an
+ELF file."""
 
 from __future__ import annotations
 
@@ -23,7 +24,16 @@ _ARM_ARCHITECTURES = (
     "pre-v4", "v4", "v4T", "v5T", "v5TE", "v5TEJ", "v6", "v6KZ", "v6T2", "v6K", "v7", "v6-M", "v6S-M", "v7E-M", "v8-A",
     "v8-R", "v8-M.base", "v8-M.main",
 )  # fmt: skip
-_ARM_FP = {1: "VFPv1", 2: "VFPv2", 3: "VFPv3", 4: "VFPv3-D16", 5: "VFPv4", 6: "VFPv4-D16", 7: "FP-ARMv8", 8: "FPv5-D16"}
+_ARM_FP = {
+    1: "VFPv1",
+    2: "VFPv2",
+    3: "VFPv3",
+    4: "VFPv3-D16",
+    5: "VFPv4",
+    6: "VFPv4-D16",
+    7: "FP-ARMv8",
+    8: "FPv5-D16",
+}
 _ARM_SIMD = {1: "NEON", 2: "NEON with FMA", 3: "NEON of ARMv8", 4: "NEON of ARMv8.1"}
 _ARM_TEXT_TAGS = (4, 5, 32, 65, 67)  # texts; of other tags from 32 on the odd ones
 _RISCV_FLOATS = ("soft float", "single float", "double float", "quad float")
@@ -35,7 +45,8 @@ _MIPS_ARCHS = (
 
 
 def hints(elf: ElfFile) -> list[str]:
-    """What the file says, in the order of its sources: flags of the header, attributes, properties."""
+    """What the file says, in the order of its sources: flags of the header, attributes,
+    properties."""
     found = list(_of_flags(elf))
     if elf.machine == "arm":
         found += _attributes(elf, ".ARM.attributes", "aeabi", _arm_attributes)
@@ -58,7 +69,9 @@ def _of_flags(elf: ElfFile) -> Iterator[str]:
     elif machine == "mips":
         arch = flags >> 28
         yield _MIPS_ARCHS[arch] if arch < len(_MIPS_ARCHS) else f"arch {arch}"
-        yield from (name for bit, name in ((0x20, "N32"), (0x400, "NaN 2008"), (0x4, "CPIC")) if flags & bit)
+        yield from (
+            name for bit, name in ((0x20, "N32"), (0x400, "NaN 2008"), (0x4, "CPIC")) if flags & bit
+        )
     elif machine == "ppc64" and flags & 3 in _PPC_ABIS:
         yield _PPC_ABIS[flags & 3]
     elif machine == "loongarch" and flags & 7 in _LOONGARCH_FLOATS:
@@ -89,7 +102,8 @@ def _properties(elf: ElfFile) -> Iterator[str]:
 def _attributes(
     elf: ElfFile, section: str, vendor: str, read: Callable[[memoryview], Iterator[str]]
 ) -> Iterator[str]:
-    """Build attributes: 'A', then per vendor u32 size, name, sub-sections of tag, u32 size, pairs (tag 1: the file)."""
+    """Build attributes: 'A', then per vendor u32 size, name, sub-sections of tag, u32 size, pairs
+    (tag 1: the file)."""
     data = elf.section_bytes(section)
     if bytes(data[:1]) != b"A":
         return

@@ -1,4 +1,5 @@
-"""A bounded reader of Mach-O files, thin and universal: `mach-o/loader.h`, `mach-o/nlist.h`, `mach-o/fat.h`."""
+"""A bounded reader of Mach-O files, thin and universal: `mach-o/loader.h`, `mach-o/nlist.h`,
+`mach-o/fat.h`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from mblob.binary.elf_records import Symbol
 from mblob.binary.non_elf import SYMBOL_LIMIT, ForeignFile, Span, symbol
 from mblob.errors import FormatError
 
-THIN = {b"\xfe\xed\xfa\xce": ">", b"\xce\xfa\xed\xfe": "<", b"\xfe\xed\xfa\xcf": ">", b"\xcf\xfa\xed\xfe": "<"}
+THIN = {
+    b"\xfe\xed\xfa\xce": ">",
+    b"\xce\xfa\xed\xfe": "<",
+    b"\xfe\xed\xfa\xcf": ">",
+    b"\xcf\xfa\xed\xfe": "<",
+}
 FAT = {b"\xca\xfe\xba\xbe": "5I", b"\xca\xfe\xba\xbf": "IIQQII"}
 FAT_LIMIT = 24  # machines; Java class files start as universal files do, and have 45 or more there
 MACHINES = {
@@ -20,7 +26,15 @@ MACHINES = {
     0x01000012: "ppc64",
 }  # fmt: skip
 KINDS = {1: "object", 2: "executable", 6: "shared", 8: "bundle", 9: "stub"}
-PLATFORMS = {1: "macOS", 2: "iOS", 3: "tvOS", 4: "watchOS", 6: "Mac Catalyst", 7: "iOS simulator", 11: "visionOS"}
+PLATFORMS = {
+    1: "macOS",
+    2: "iOS",
+    3: "tvOS",
+    4: "watchOS",
+    6: "Mac Catalyst",
+    7: "iOS simulator",
+    11: "visionOS",
+}
 MH_TWOLEVEL = 0x80
 LC_SEGMENT, LC_SEGMENT_64, LC_SYMTAB, LC_UUID, LC_BUILD_VERSION = 0x1, 0x19, 0x2, 0x1B, 0x32
 LC_ID_DYLIB, LC_RPATH = 0xD, 0x8000001C
@@ -55,11 +69,17 @@ def slices(data: memoryview, name: str) -> list[Slice]:
         FormatError: "mach_o": a part lies outside the file.
     """
     fmt = FAT.get(bytes(data[:4]))
-    if fmt is None or len(data) < 8 or not 0 < (count := int.from_bytes(data[4:8], "big")) <= FAT_LIMIT:
+    if (
+        fmt is None
+        or len(data) < 8
+        or not 0 < (count := int.from_bytes(data[4:8], "big")) <= FAT_LIMIT
+    ):
         return []
     step = struct.calcsize(f">{fmt}")
     if count * step > len(data) - 8:
-        raise FormatError(f"{name}: {count} machines, the file ends at {len(data)}", code="mach_o", offset=8)
+        raise FormatError(
+            f"{name}: {count} machines, the file ends at {len(data)}", code="mach_o", offset=8
+        )
     found = []
     for i in range(count):
         cpu, _, offset, size, *_ = struct.unpack_from(f">{fmt}", data, 8 + i * step)
@@ -86,9 +106,15 @@ class MachO(ForeignFile):
         super().__init__(data, name, base)
         self.byte_order = THIN[bytes(data[:4])]
         self.bits = 64 if 0xCF in (data[0], data[3]) else 32
-        (_, self.cputype, self.cpusubtype, self.filetype, self._ncmds, self._sizeofcmds, self.flags) = self.unpack(
-            "7I", 0, "header"
-        )
+        (
+            _,
+            self.cputype,
+            self.cpusubtype,
+            self.filetype,
+            self._ncmds,
+            self._sizeofcmds,
+            self.flags,
+        ) = self.unpack("7I", 0, "header")
         self._word = "Q" if self.bits == 64 else "I"
         self.check(self._head, self._sizeofcmds, "load commands")
 
@@ -144,9 +170,13 @@ class MachO(ForeignFile):
                 fields = self.unpack(fmt, at + head + i * step, "section")
                 name, segment, address, length, offset = fields[:5]
                 flags = fields[8]
-                title = b",".join(part.rstrip(b"\0") for part in (segment, name)).decode("ascii", "backslashreplace")  # type: ignore[attr-defined]
+                title = b",".join(part.rstrip(b"\0") for part in (segment, name)).decode(
+                    "ascii", "backslashreplace"
+                )  # type: ignore[attr-defined]
                 # An object has one segment for all sections; where each will go is in its own name.
-                writable = segment.startswith(b"__DATA\0") if self.kind == "object" else bool(initprot & 2)  # type: ignore[attr-defined]
+                writable = (
+                    segment.startswith(b"__DATA\0") if self.kind == "object" else bool(initprot & 2)
+                )  # type: ignore[attr-defined]
                 span = Span(title, address, offset, length, bool(flags & CODE), writable)
                 found.append(None if flags & 0xFF in ZEROFILL else span)
                 if len(found) > SECTION_LIMIT:
@@ -155,7 +185,8 @@ class MachO(ForeignFile):
 
     @cached_property
     def _symbols(self) -> list[tuple[Symbol, int]]:
-        """External symbols, and the number of the library that a two-level file takes an undefined one from."""
+        """External symbols, and the number of the library that a two-level file takes an undefined
+        one from."""
         found = []
         for at, _ in itertools.islice(self._of(LC_SYMTAB), 1):
             table, count, strings, strings_size = self.unpack("4I", at + 8, "symbol table command")
@@ -176,7 +207,11 @@ class MachO(ForeignFile):
             return []  # hidden, and linked already
         name = self.text(strings + strx, strings + strings_size, "symbol name").removeprefix("_")
         defined = kind & N_TYPE != 0 or value != 0  # undefined with a value is common
-        span = self._sections[section - 1] if kind & N_TYPE == N_SECT and 0 < section <= len(self._sections) else None
+        span = (
+            self._sections[section - 1]
+            if kind & N_TYPE == N_SECT and 0 < section <= len(self._sections)
+            else None
+        )
         function = span.executable if span else not defined
         weak = bool(desc & (N_WEAK_DEF if defined else N_WEAK_REF))
         return [(symbol(name, value, defined=defined, function=function, weak=weak), desc >> 8)]
@@ -197,7 +232,11 @@ class MachO(ForeignFile):
         """The library of each undefined symbol, where the file says it."""
         needed = self.needed
         named = self.flags & MH_TWOLEVEL and self.kind != "object"
-        return {s.name: needed[n - 1] for s, n in self._symbols if named and not s.is_defined and 0 < n <= len(needed)}
+        return {
+            s.name: needed[n - 1]
+            for s, n in self._symbols
+            if named and not s.is_defined and 0 < n <= len(needed)
+        }
 
     def _trie_symbols(self) -> Iterator[Symbol]:
         for at, size in itertools.islice(self._of(*LC_DYLD_INFO, LC_DYLD_EXPORTS_TRIE), 2):
@@ -230,7 +269,10 @@ class MachO(ForeignFile):
                     address = value if flags & 3 == 2 else text + value
                     span = next((s for s in self.spans if 0 <= address - s.address < s.size), None)
                     yield symbol(
-                        prefix.removeprefix("_"), address, defined=True, function=bool(span and span.executable)
+                        prefix.removeprefix("_"),
+                        address,
+                        defined=True,
+                        function=bool(span and span.executable),
                     )
             if children >= end:
                 continue
@@ -281,7 +323,9 @@ class MachO(ForeignFile):
         for command, at, size in self.commands:
             if command == LC_BUILD_VERSION and size >= 24:
                 platform, version = self.unpack("II", at + 8, "build version")
-                found.append(f"{PLATFORMS.get(platform, f'platform {platform}')} {_version(version)} or later")
+                found.append(
+                    f"{PLATFORMS.get(platform, f'platform {platform}')} {_version(version)} or later"
+                )
             elif command in LC_VERSION_MIN and size >= 16:
                 (version,) = self.unpack("I", at + 8, "oldest version")
                 found.append(f"{LC_VERSION_MIN[command]} {_version(version)} or later")

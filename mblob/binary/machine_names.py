@@ -1,4 +1,5 @@
-"""What people call machines: one table for wherever one is named. Files have the names of `elf_records.MACHINES`."""
+"""What people call machines: one table for wherever one is named. Files have the names of
+`elf_records.MACHINES`."""
 
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ _CALLED = {
 _BY_NAME = {
     _name: machine
     for machine, names in _CALLED.items()
-    for _name in (*([machine.name] if machine == MachineAlias(machine.name) else []), *names.replace("-", "_").split())
+    for _name in (
+        *([machine.name] if machine == MachineAlias(machine.name) else []),
+        *names.replace("-", "_").split(),
+    )
 }
 
 
@@ -58,7 +62,11 @@ def machine_of(name: str) -> MachineAlias | None:
 def fits(wanted: MachineAlias, name: str, bits: int, endian: str) -> bool:
     """Whether a file whose header names `name` is for a machine."""
     known = machine_of(name) or MachineAlias(name)
-    return wanted.name == known.name and wanted.bits in (None, bits) and wanted.endian in (None, endian)
+    return (
+        wanted.name == known.name
+        and wanted.bits in (None, bits)
+        and wanted.endian in (None, endian)
+    )
 
 
 def known_names() -> str:
@@ -66,4 +74,6 @@ def known_names() -> str:
     groups: dict[str, list[str]] = {}
     for machine, names in _CALLED.items():
         groups.setdefault(machine.name, []).extend(names.split())
-    return ", ".join(f"{name} ({', '.join(also)})" if also else name for name, also in groups.items())
+    return ", ".join(
+        f"{name} ({', '.join(also)})" if also else name for name, also in groups.items()
+    )

@@ -7,12 +7,21 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from mblob.binary.elf_records import SHN_UNDEF, STB_GLOBAL, STB_LOCAL, STB_WEAK, STT_FUNC, STT_OBJECT, Symbol
+from mblob.binary.elf_records import (
+    SHN_UNDEF,
+    STB_GLOBAL,
+    STB_LOCAL,
+    STB_WEAK,
+    STT_FUNC,
+    STT_OBJECT,
+    Symbol,
+)
 from mblob.errors import FormatError
 
 SYMBOL_LIMIT = 1 << 22  # symbols of one file
 NAME_LIMIT = 1 << 16  # bytes of one name
-TEXT_BUDGET = 8  # names of a file add up to at most this times its size, which shared tails alone could exceed
+# names of a file add up to at most this times its size, which shared tails alone could exceed
+TEXT_BUDGET = 8
 
 
 class Span(NamedTuple):
@@ -100,11 +109,13 @@ class ForeignFile:
         return next((s for s in self.spans if 0 <= at - s.address < s.size), None)
 
     def bytes_of(self, symbol: Symbol) -> tuple[int, memoryview]:
-        """Offset of a symbol in the file, and its bytes: symbols of these formats have no size, so all up to the end
-        of the section."""
+        """Offset of a symbol in the file, and its bytes: symbols of these formats have no size, so
+        all up to the end of the section."""
         span = self.span_of(symbol)
         if span is None:
-            raise self.fail(f"symbol {symbol.name!r}: no section has bytes at address {symbol.st_value:#x}")
+            raise self.fail(
+                f"symbol {symbol.name!r}: no section has bytes at address {symbol.st_value:#x}"
+            )
         self.check(span.offset, span.size, f"section {span.name!r}")
         start = span.offset + symbol.st_value - span.address
         return self.base + start, self.data[start : span.offset + span.size]
@@ -113,7 +124,9 @@ class ForeignFile:
         return iter(())
 
 
-def symbol(name: str, value: int, *, defined: bool, function: bool, weak: bool = False, local: bool = False) -> Symbol:
+def symbol(
+    name: str, value: int, *, defined: bool, function: bool, weak: bool = False, local: bool = False
+) -> Symbol:
     """A symbol in ELF's terms."""
     binding = STB_LOCAL if local else STB_WEAK if weak else STB_GLOBAL
     kind = STT_FUNC if function else STT_OBJECT

@@ -9,7 +9,14 @@ from functools import cached_property
 from mblob.binary.elf_records import Symbol
 from mblob.binary.non_elf import SYMBOL_LIMIT, ForeignFile, Span, symbol
 
-MACHINES = {0x14C: "i386", 0x1C4: "arm", 0x8664: "x86_64", 0xAA64: "aarch64", 0xA641: "arm64ec", 0x5064: "riscv64"}
+MACHINES = {
+    0x14C: "i386",
+    0x1C4: "arm",
+    0x8664: "x86_64",
+    0xAA64: "aarch64",
+    0xA641: "arm64ec",
+    0x5064: "riscv64",
+}
 DLL, NX_COMPAT = 0x2000, 0x100
 EXPORTS, IMPORTS, DEBUG, DELAYED = 0, 1, 6, 13  # data directories
 CODE, UNINITIALIZED, EXECUTE, WRITE = 0x20, 0x80, 0x20000000, 0x80000000
@@ -27,7 +34,8 @@ def is_pe(data: memoryview) -> bool:
 
 
 def is_coff(data: memoryview) -> bool:
-    """Whether a file starts as a COFF object of a known machine does, without an optional header."""
+    """Whether a file starts as a COFF object of a known machine does, without an optional
+    header."""
     return (
         len(data) >= 20
         and int.from_bytes(data[:2], "little") in MACHINES
@@ -69,7 +77,11 @@ class _Coff(ForeignFile):
                 continue
             size = min(raw, virtual) if virtual else raw
             text = title.rstrip(b"\0").decode("ascii", "backslashreplace")  # type: ignore[attr-defined]
-            found.append(Span(text, address, offset, size, bool(flags & (CODE | EXECUTE)), bool(flags & WRITE)))
+            found.append(
+                Span(
+                    text, address, offset, size, bool(flags & (CODE | EXECUTE)), bool(flags & WRITE)
+                )
+            )
         return found
 
     @cached_property
@@ -92,7 +104,9 @@ class PeFile(_Coff):
         super().__init__(data, name, base, at + 4)
         (magic,) = self.unpack("H", self._optional, "optional header")
         if magic not in (0x10B, 0x20B):
-            raise self.fail(f"an optional header of kind {magic:#x}, expected 0x10b or 0x20b", self._optional)
+            raise self.fail(
+                f"an optional header of kind {magic:#x}, expected 0x10b or 0x20b", self._optional
+            )
         self.bits = 64 if magic == 0x20B else 32
 
     @property
@@ -124,7 +138,9 @@ class PeFile(_Coff):
         if not address:
             return []
         at = self._offset(address, 40, "export directory")
-        functions_count, names_count, functions, names, ordinals = self.unpack("5I", at + 20, "export directory")
+        functions_count, names_count, functions, names, ordinals = self.unpack(
+            "5I", at + 20, "export directory"
+        )
         if max(functions_count, names_count) > SYMBOL_LIMIT:
             raise self.fail(f"{names_count} exported names, the limit is {SYMBOL_LIMIT}", at)
         if not names_count:
@@ -137,7 +153,9 @@ class PeFile(_Coff):
         )
         for name, ordinal in pairs:
             if ordinal >= functions_count:
-                raise self.fail(f"an exported name of ordinal {ordinal}, there are {functions_count}", at)
+                raise self.fail(
+                    f"an exported name of ordinal {ordinal}, there are {functions_count}", at
+                )
             value = table[ordinal]
             if address <= value < address + size:
                 continue  # forwarded to another library
@@ -156,7 +174,8 @@ class PeFile(_Coff):
         """Each library that this one imports from, and the names."""
         found = []
         word = 8 if self.bits == 64 else 4
-        left = len(self.data) // word  # each place of a name is used once; tables may not share them without end
+        # each place of a name is used once; tables may not share them without end
+        left = len(self.data) // word
         for directory, step, name_at, names_at in ((IMPORTS, 20, 12, 0), (DELAYED, 32, 4, 16)):
             address, _ = self._directory(directory)
             for i in range(LIBRARY_LIMIT if address else 0):
@@ -184,7 +203,9 @@ class PeFile(_Coff):
 
     @cached_property
     def imports(self) -> Sequence[Symbol]:
-        return [symbol(n, 0, defined=False, function=True) for _, names in self._imported for n in names]
+        return [
+            symbol(n, 0, defined=False, function=True) for _, names in self._imported for n in names
+        ]
 
     @property
     def provided_by(self) -> dict[str, str]:
@@ -201,7 +222,9 @@ class PeFile(_Coff):
         address, _ = self._directory(EXPORTS)
         if not address:
             return None
-        (name,) = self.unpack("I", self._offset(address, 40, "export directory") + 12, "export directory")
+        (name,) = self.unpack(
+            "I", self._offset(address, 40, "export directory") + 12, "export directory"
+        )
         return self._name(name, "own name") if name else None
 
     runpath: Sequence[str] = ()
@@ -257,17 +280,21 @@ class CoffObject(_Coff):
                 continue
             zeros, offset = self.unpack("II", at, "symbol")
             if zeros:
-                name = bytes(self.data[at : at + 8]).rstrip(b"\0").decode("utf-8", "backslashreplace")
+                name = (
+                    bytes(self.data[at : at + 8]).rstrip(b"\0").decode("utf-8", "backslashreplace")
+                )
             else:
                 name = self.text(strings + offset, len(self.data), "symbol name")
             if self.machine == "i386":
                 name = name.removeprefix("_")
-            if name.startswith(".weak."):  # what a compiler makes of a weak function, beside its own name
+            # what a compiler makes of a weak function, beside its own name
+            if name.startswith(".weak."):
                 continue
             spans = self._all_sections
             span = spans[section - 1] if 0 < section <= len(spans) else None
             weak = storage == C_WEAK_EXTERNAL
-            # Addresses of an object count from its sections, so the section is kept beside: its number, as in ELF.
+            # Addresses of an object count from its sections, so the section is kept beside: its
+            # number, as in ELF.
             found = symbol(name, value, defined=section > 0 or (section == 0 and value > 0), function=bool(
                 span.executable if span else section == 0 and not value), weak=weak)  # fmt: skip
             yield Symbol(name, value, 0, found.st_info, 0, max(section, 0), at)
@@ -282,5 +309,9 @@ class CoffObject(_Coff):
 
     def span_of(self, symbol: Symbol) -> Span | None:
         """The section of a symbol, its address as the symbol counts it."""
-        span = self._all_sections[symbol.st_shndx - 1] if symbol.st_shndx <= len(self._all_sections) else None
+        span = (
+            self._all_sections[symbol.st_shndx - 1]
+            if symbol.st_shndx <= len(self._all_sections)
+            else None
+        )
         return span._replace(address=0) if span and symbol.st_value < span.size else None

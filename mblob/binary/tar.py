@@ -1,4 +1,5 @@
-"""The one reader of `.tar` and `.tar.gz`, as TVM exports them. No memory or disk is used because a header says so."""
+"""The one reader of `.tar` and `.tar.gz`, as TVM exports them. No memory or disk is used because a
+header says so."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from mblob.errors import FormatError
 if TYPE_CHECKING:
     from tarfile import TarInfo
 
-# Bytes that gzip may unpack to: as many, and so many times the file. Libraries pack to a third; only zeros to less.
+# Bytes that gzip may unpack to: as many, and so many times the file. Libraries pack to a third;
+# only zeros to less.
 UNPACKED_LEAST, UNPACKED_RATIO = 16 << 20, 100
 STEP = 1 << 20
 
@@ -30,7 +32,9 @@ def members(data: memoryview, label: str) -> Iterator[TarInfo]:
             for info in tar:
                 start, size = info.offset_data, info.size
                 if info.isreg() and info.issparse():
-                    raise FormatError(f"{label}({info.name}): stored with holes, unpack it", code="archive")
+                    raise FormatError(
+                        f"{label}({info.name}): stored with holes, unpack it", code="archive"
+                    )
                 if info.isreg() and size > len(data) - start:
                     raise FormatError(
                         f"{label}({info.name}): {size} bytes, {max(0, len(data) - start)} are left", code="archive",
@@ -68,7 +72,8 @@ def unpacked(data: memoryview, label: str) -> memoryview:
     """The content of a gzip file.
 
     Raises:
-        FormatError: "archive": damaged, cut, or larger than UNPACKED_LEAST and UNPACKED_RATIO allow.
+        FormatError: "archive": damaged, cut, or larger than UNPACKED_LEAST and UNPACKED_RATIO
+            allow.
     """
     import tempfile
 
@@ -83,7 +88,9 @@ def unpacked(data: memoryview, label: str) -> memoryview:
                 try:
                     piece = inflate.decompress(pending, STEP)
                 except zlib.error as error:
-                    raise FormatError(f"{label}: damaged gzip: {error}", code="archive", offset=start) from None
+                    raise FormatError(
+                        f"{label}: damaged gzip: {error}", code="archive", offset=start
+                    ) from None
                 total += len(piece)
                 if total > limit:
                     raise FormatError(
@@ -94,7 +101,9 @@ def unpacked(data: memoryview, label: str) -> memoryview:
                 file.write(piece)
                 pending = inflate.unconsumed_tail
         if not inflate.eof:
-            raise FormatError(f"{label}: gzip that ends after {total} bytes: the file is cut", code="archive")
+            raise FormatError(
+                f"{label}: gzip that ends after {total} bytes: the file is cut", code="archive"
+            )
         if total == 0:
             return memoryview(b"")
         file.flush()

@@ -1,1 +1,2 @@
-"""Bytes on their way: primitives of the format, files as memory, payloads from where they are to where they go."""
+"""Bytes on their way: primitives of the format, files as memory, payloads from where they are to
+where they go."""

@@ -1,5 +1,6 @@
-/* _copy.c - the loops of packing that pass every byte, and room for them in a file, without the interpreter lock. Each
- * step of a Python loop has to win that lock from the threads that compile and link beside it. */
+/* _copy.c - the loops of packing that pass every byte, and room for them in a file, without the
+ * interpreter lock. Each step of a Python loop has to win that lock from the threads that
+ * compile and link beside it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* fallocate; Python.h defines it as 1 */
 #endif
@@ -11,21 +12,23 @@
 
 #include "_copy_loop.h"
 
-#define SMALL 4096               /* bytes that are summed sooner than the lock is let go and taken again */
-#define WHILE_NS 50000000        /* a call ends after so long: between calls, signals are seen and progress is shown */
-#define EXT4_SUPER_MAGIC 0xef53  /* of <linux/magic.h> */
+#define SMALL 4096 /* bytes that are summed sooner than the lock is let go and taken again */
+#define WHILE_NS \
+  50000000 /* a call ends after so long: between calls, signals are seen and progress is shown */
+#define EXT4_SUPER_MAGIC 0xef53 /* of <linux/magic.h> */
 
-PyDoc_STRVAR(copy_doc,
-             "copy(from, offset, to, count, crc, threads)\n--\n\n"
-             "Copy up to `count` bytes at `offset` of the file `from` to the position of the file `to`, for about 50 ms.\n\n"
-             "Args:\n"
-             "    crc: CRC-32 so far, of which that of the bytes is returned; None for none.\n"
-             "    threads: how many may work; a second one reads and sums what the first one writes.\n\n"
-             "Returns:\n"
-             "    How many bytes, and their checksum. Fewer than wanted, 0 too: time, the end of `from`, or that it\n"
-             "    cannot be read, which is for the caller to find out.\n\n"
-             "Raises:\n"
-             "    OSError: `to` cannot be written; some bytes may be.");
+PyDoc_STRVAR(
+    copy_doc,
+    "copy(from, offset, to, count, crc, threads)\n--\n\n"
+    "Copy up to `count` bytes at `offset` of the file `from` to the position of the file `to`, for about 50 ms.\n\n"
+    "Args:\n"
+    "    crc: CRC-32 so far, of which that of the bytes is returned; None for none.\n"
+    "    threads: how many may work; a second one reads and sums what the first one writes.\n\n"
+    "Returns:\n"
+    "    How many bytes, and their checksum. Fewer than wanted, 0 too: time, the end of `from`, or that it\n"
+    "    cannot be read, which is for the caller to find out.\n\n"
+    "Raises:\n"
+    "    OSError: `to` cannot be written; some bytes may be.");
 
 static PyObject *py_copy(PyObject *module, PyObject *args) {
   struct job job = {0};
@@ -33,7 +36,8 @@ static PyObject *py_copy(PyObject *module, PyObject *args) {
   long long offset, count;
   int threads;
   (void)module;
-  if (!PyArg_ParseTuple(args, "iLiLOi:copy", &job.from, &offset, &job.to, &count, &crc, &threads)) return NULL;
+  if (!PyArg_ParseTuple(args, "iLiLOi:copy", &job.from, &offset, &job.to, &count, &crc, &threads))
+    return NULL;
   if (offset < 0 || count < 0 || offset > INT64_MAX - count)
     return PyErr_Format(PyExc_ValueError, "copy: %lld bytes at %lld", count, offset);
   job.offset = offset;
@@ -55,15 +59,17 @@ static PyObject *py_copy(PyObject *module, PyObject *args) {
     errno = job.error;
     return PyErr_SetFromErrno(PyExc_OSError);
   }
-  return job.sums ? Py_BuildValue("Lk", (long long)job.done, (unsigned long)job.crc) : Py_BuildValue("LO", (long long)job.done, Py_None);
+  return job.sums ? Py_BuildValue("Lk", (long long)job.done, (unsigned long)job.crc)
+                  : Py_BuildValue("LO", (long long)job.done, Py_None);
 }
 
-PyDoc_STRVAR(reserve_doc,
-             "reserve(file, offset, count)\n--\n\n"
-             "Reserve blocks for `count` bytes that are about to be written at `offset`, where that makes writing faster:\n"
-             "ext4 otherwise accounts for each block of 4 KiB by itself, which is a fifth of a copy. The size stays.\n\n"
-             "Raises:\n"
-             "    OSError: there is no room. All else that might be wrong, writing will tell.");
+PyDoc_STRVAR(
+    reserve_doc,
+    "reserve(file, offset, count)\n--\n\n"
+    "Reserve blocks for `count` bytes that are about to be written at `offset`, where that makes writing faster:\n"
+    "ext4 otherwise accounts for each block of 4 KiB by itself, which is a fifth of a copy. The size stays.\n\n"
+    "Raises:\n"
+    "    OSError: there is no room. All else that might be wrong, writing will tell.");
 
 static PyObject *py_reserve(PyObject *module, PyObject *args) {
   int file, error = 0;
@@ -85,9 +91,10 @@ static PyObject *py_reserve(PyObject *module, PyObject *args) {
   return PyErr_SetFromErrno(PyExc_OSError);
 }
 
-PyDoc_STRVAR(crc32_doc,
-             "crc32(data, value=0, /)\n--\n\n"
-             "What zlib.crc32 returns, several times as fast where the processor multiplies polynomials.");
+PyDoc_STRVAR(
+    crc32_doc,
+    "crc32(data, value=0, /)\n--\n\n"
+    "What zlib.crc32 returns, several times as fast where the processor multiplies polynomials.");
 
 static PyObject *py_crc32(PyObject *module, PyObject *args) {
   Py_buffer data;
@@ -112,8 +119,15 @@ static PyMethodDef methods[] = {
     {"crc32", py_crc32, METH_VARARGS, crc32_doc},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "mblob.bytes._copy", "Copying and checksums without the interpreter lock.", 0, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                        "mblob.bytes._copy",
+                                        "Copying and checksums without the interpreter lock.",
+                                        0,
+                                        methods,
+                                        NULL,
+                                        NULL,
+                                        NULL,
+                                        NULL};
 
 PyMODINIT_FUNC PyInit__copy(void);
 PyMODINIT_FUNC PyInit__copy(void) {

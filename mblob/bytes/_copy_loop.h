@@ -1,7 +1,9 @@
-/* _copy_loop.h - the loop of packing that passes every byte: from file to file, with a checksum on the way.
+/* _copy_loop.h - the loop of packing that passes every byte: from file to file, with a checksum
+ * on the way.
  *
- * One thread reads, sums and writes; or a second one reads and sums what the first one writes, which takes little more than half
- * the time where there are two processors: writing to the page cache is the larger part of a copy. */
+ * One thread reads, sums and writes; or a second one reads and sums what the first one writes,
+ * which takes little more than half the time where there are two processors: writing to the page
+ * cache is the larger part of a copy. */
 #ifndef MBLOB_COPY_LOOP_H
 #define MBLOB_COPY_LOOP_H
 #include <errno.h>
@@ -16,13 +18,18 @@
 
 /* As mblob.bytes.sink.STEP: what a core's cache holds while it is read, summed and written. */
 #define STEP ((int64_t)256 << 10)
-/* The page cache takes pieces of memory as large as writes are. Those of 256 KiB take a tenth less than those of 64 KiB, but
- * they are found less often in memory that was used a moment ago, and for several GiB that is the larger part: fresh memory
- * of a virtual machine comes from its host, page by page, which lasts longer than the copy. */
+/* The page cache takes pieces of memory as large as writes are. Those of 256 KiB take a tenth
+ * less than those of 64 KiB, but they are found less often in memory that was used a moment ago,
+ * and for several GiB that is the larger part: fresh memory of a virtual machine comes from its
+ * host, page by page, which lasts longer than the copy. */
 #define SMALL_WRITE ((int64_t)64 << 10)
 #define LARGE_FILE ((int64_t)2 << 30)
-#define SLOTS 4 /* pieces between the threads; a reader that finds all of them full sleeps until half of them are empty */
-#define WORTH_A_THREAD (8 * STEP) /* bytes left, which take ten times as long as a thread's start */
+#define SLOTS \
+  4 /* pieces between the threads; a reader that finds all of them full sleeps until half of them \
+       are empty */
+#define WORTH_A_THREAD \
+  (8 * STEP) /* bytes left, which take ten times as long as a thread's start \
+                                   */
 
 struct job {
   int from, to;
@@ -32,7 +39,8 @@ struct job {
   uint32_t crc;
   int64_t done;
   int64_t write_size;
-  int error; /* of writing; what cannot be read ends the copy, and is told by whoever reads there next */
+  int error; /* of writing; what cannot be read ends the copy, and is told by whoever reads there
+                next */
 };
 
 static inline int64_t now_ns(void) {
@@ -91,7 +99,8 @@ struct pipe {
   pthread_mutex_t lock; /* of what follows */
   pthread_cond_t changed;
   uint64_t filled, emptied;
-  int reader_waits, writer_waits, ended; /* ended: nothing more is filled, or nothing more is wanted */
+  int reader_waits, writer_waits,
+      ended; /* ended: nothing more is filled, or nothing more is wanted */
 };
 
 static void *fill(void *pointer) {
@@ -129,17 +138,22 @@ static void empty(struct pipe *p) {
     pthread_mutex_lock(&p->lock);
     p->emptied++;
     p->ended |= !go_on;
-    if (p->reader_waits && (!go_on || p->filled - p->emptied <= SLOTS / 2)) pthread_cond_signal(&p->changed);
+    if (p->reader_waits && (!go_on || p->filled - p->emptied <= SLOTS / 2))
+      pthread_cond_signal(&p->changed);
     pthread_mutex_unlock(&p->lock);
   }
 }
 
 /* 0 if no thread could be started; nothing is copied then. */
 static int copy_with_a_reader(struct reading *r, uint8_t *slots) {
-  struct pipe p = {.reading = r, .slots = slots, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+  struct pipe p = {.reading = r,
+                   .slots = slots,
+                   .lock = PTHREAD_MUTEX_INITIALIZER,
+                   .changed = PTHREAD_COND_INITIALIZER};
   pthread_t reader;
   sigset_t all, before;
-  sigfillset(&all); /* signals are for the threads that the program knows; they do not end a read that hangs */
+  sigfillset(&all); /* signals are for the threads that the program knows; they do not end a read
+                       that hangs */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int failed = pthread_create(&reader, NULL, fill, &p);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -149,7 +163,8 @@ static int copy_with_a_reader(struct reading *r, uint8_t *slots) {
   return 1;
 }
 
-/* Copy until all is done, nothing more can be read, something cannot be written, or the time is over; at least a piece.
+/* Copy until all is done, nothing more can be read, something cannot be written, or the time is
+ * over; at least a piece.
  *
  * Params:
  *   buffer: SLOTS * STEP bytes. Where it starts at a cache line, copies take a tenth less than 16 bytes behind one.
@@ -158,6 +173,8 @@ static inline void copy_some(struct job *job, uint8_t *buffer, int threads) {
   const off_t at = lseek(job->to, 0, SEEK_CUR);
   struct reading r = {job, 0, at < 0 ? 0 : at};
   job->write_size = r.to > LARGE_FILE - least(job->count, LARGE_FILE) ? SMALL_WRITE : STEP;
-  if (job->count && !(threads > 1 && job->count >= WORTH_A_THREAD && copy_with_a_reader(&r, buffer))) copy_alone(&r, buffer);
+  if (job->count &&
+      !(threads > 1 && job->count >= WORTH_A_THREAD && copy_with_a_reader(&r, buffer)))
+    copy_alone(&r, buffer);
 }
 #endif

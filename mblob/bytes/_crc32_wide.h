@@ -1,6 +1,8 @@
-/* _crc32_wide.h - the CRC-32 of csrc/src/base/crc32.c, 256 bytes a step where the processor multiplies four pairs at once.
+/* _crc32_wide.h - the CRC-32 of csrc/src/base/crc32.c, 256 bytes a step where the processor
+ * multiplies four pairs at once.
  *
- * It stands here and not there because libmblob is to stay small: a loader sums what it opens, a packer all it copies. */
+ * It stands here and not there because libmblob is to stay small: a loader sums what it opens, a
+ * packer all it copies. */
 #ifndef MBLOB_CRC32_WIDE_H
 #define MBLOB_CRC32_WIDE_H
 
@@ -12,17 +14,22 @@
 #include <immintrin.h>
 
 #define WIDE_LOAD(p) _mm512_loadu_si512((const void *)(p))
-#define WIDE_FOLD(x, k, next) \
-  _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, k, 0x00), _mm512_clmulepi64_epi128(x, k, 0x11), next, 0x96)
-#define LANE_FOLD(x, k, next) \
-  _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), next)
+#define WIDE_FOLD(x, k, next)                                     \
+  _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, k, 0x00), \
+                            _mm512_clmulepi64_epi128(x, k, 0x11), next, 0x96)
+#define LANE_FOLD(x, k, next)                                                                      \
+  _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), \
+                next)
 
-/* The constants are x^(distance in bits - 32 and + 32) mod P, reflected, as those of csrc/src/base/crc32.c are. */
-__attribute__((target("avx512f,vpclmulqdq,pclmul"))) static uint32_t crc32_by_wide_folding(uint32_t crc, const uint8_t *p,
-                                                                                            uint64_t size) {
-  const __m128i lane = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);                                  /* 128 bits */
-  const __m512i across_4 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x01c6e41596, 0x0154442bd4));  /* 512 */
-  const __m512i across_16 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x01322d1430, 0x011542778a)); /* 2048 */
+/* The constants are x^(distance in bits - 32 and + 32) mod P, reflected, as those of
+ * csrc/src/base/crc32.c are. */
+__attribute__((target("avx512f,vpclmulqdq,pclmul"))) static uint32_t crc32_by_wide_folding(
+    uint32_t crc, const uint8_t *p, uint64_t size) {
+  const __m128i lane = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0); /* 128 bits */
+  const __m512i across_4 =
+      _mm512_broadcast_i32x4(_mm_set_epi64x(0x01c6e41596, 0x0154442bd4)); /* 512 */
+  const __m512i across_16 =
+      _mm512_broadcast_i32x4(_mm_set_epi64x(0x01322d1430, 0x011542778a)); /* 2048 */
   __m512i x0 = _mm512_xor_si512(WIDE_LOAD(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
   __m512i x1 = WIDE_LOAD(p + 64), x2 = WIDE_LOAD(p + 128), x3 = WIDE_LOAD(p + 192);
   for (p += 256, size -= 256; size >= 256; p += 256, size -= 256) {
@@ -45,12 +52,15 @@ __attribute__((target("avx512f,vpclmulqdq,pclmul"))) static uint32_t crc32_by_wi
 
 /* What mb_crc32 returns. */
 static inline uint32_t crc32_of(uint32_t crc, const uint8_t *data, uint64_t size) {
-  if (size >= WIDE_LEAST && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
+  if (size >= WIDE_LEAST && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("vpclmulqdq"))
     return crc32_by_wide_folding(crc, data, size);
   return mb_crc32(crc, data, size);
 }
 #else
-static inline uint32_t crc32_of(uint32_t crc, const uint8_t *data, uint64_t size) { return mb_crc32(crc, data, size); }
+static inline uint32_t crc32_of(uint32_t crc, const uint8_t *data, uint64_t size) {
+  return mb_crc32(crc, data, size);
+}
 #endif
 
 #endif

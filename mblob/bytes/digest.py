@@ -90,7 +90,8 @@ def _times(a: int, b: int) -> int:
 
 
 def crc32_of_zeros(crc: int, count: int) -> int:
-    """`zlib.crc32(bytes(count), crc)` in time that grows with the logarithm of `count`: holes of files are not read."""
+    """`zlib.crc32(bytes(count), crc)` in time that grows with the logarithm of `count`: holes of
+    files are not read."""
     power, step = 0x80000000, 0x00800000  # x^0, and x^8: what one byte of zeros multiplies by
     while count:
         if count & 1:

@@ -16,10 +16,11 @@ _READ_AHEAD = 2 << 20  # smaller files may as well be read ahead whole
 
 
 def hop(data: memoryview, *, begin: bool) -> None:
-    """Tell the kernel that what `map_file` gave is read here and there, until told that it is not (`begin` False).
+    """Tell the kernel that what `map_file` gave is read here and there, until told that it is not
+    (`begin` False).
 
-    Without, the kernel reads megabytes around each byte of a file that it has not in memory. Headers and index, at the
-    two ends, are fetched at once.
+    Without, the kernel reads megabytes around each byte of a file that it has not in memory.
+    Headers and index, at the two ends, are fetched at once.
     """
     mapping = _advised(data)
     if mapping is None:
@@ -89,4 +90,5 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None  # that of `read` names no file
+        # that of `read` names no file
+        raise OSError(error.errno, error.strerror, str(path)) from None

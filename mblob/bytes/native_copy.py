@@ -1,4 +1,5 @@
-"""The compiled loops of packing and verifying; in a checkout that is not built, what the standard library has."""
+"""The compiled loops of packing and verifying; in a checkout that is not built, what the standard
+library has."""
 
 from __future__ import annotations
 

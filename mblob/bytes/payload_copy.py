@@ -1,7 +1,8 @@
-"""Copying payloads into a blob, and taking their digests on the way: in the copy loop, or on a second thread.
+"""Copying payloads into a blob, and taking their digests on the way: in the copy loop, or on a
+second thread.
 
-Every piece of a payload is hashed and written from one buffer, so the digest is that of the bytes that were written,
-whatever happens to the file meanwhile.
+Every piece of a payload is hashed and written from one buffer, so the digest is that of the bytes
+that were written, whatever happens to the file meanwhile.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from mblob.bytes.native_copy import IS_FAST
 from mblob.bytes.payload_source import FilePayload, OpenFile, Payload
 from mblob.bytes.sink import STEP, Sink
 
-HANDED = 1 << 20  # bytes that the second thread gets at a time: less, and handing over costs more than it saves
+# bytes that the second thread gets at a time: less, and handing over costs more than it saves
+HANDED = 1 << 20
 LARGE = 8 << 20  # bytes from which a second thread that hashes is worth its start
-SHARED = 96 << 20  # bytes from which two threads copy; what they save of less is a few ms, for as many of CPU time
+# bytes from which two threads copy; what they save of less is a few ms, for as many of CPU time
+SHARED = 96 << 20
 
 
 class Copier:
@@ -29,8 +32,8 @@ class Copier:
         sink: where to.
         algorithm: of the digests, a number of docs/format.md.
 
-    Where there is another processor, a thread takes the digest of a large payload if that takes longer than the copy,
-    and the sink may use two threads.
+    Where there is another processor, a thread takes the digest of a large payload if that takes
+    longer than the copy, and the sink may use two threads.
     """
 
     def __init__(self, sink: Sink, algorithm: int) -> None:
@@ -45,7 +48,10 @@ class Copier:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._beside is not None:
             self._beside.close()
@@ -69,7 +75,8 @@ class Copier:
         return size, value.digest()
 
     def _copy_buffer(self, data: memoryview, value: Hasher, threaded: bool) -> int:
-        """Write and hash a buffer in steps, between which an interrupt is seen and progress is shown."""
+        """Write and hash a buffer in steps, between which an interrupt is seen and progress is
+        shown."""
         step = HANDED if threaded else STEP
         at = 0
         while at < len(data):
@@ -105,13 +112,19 @@ class Copier:
         done = 0
         if self._threaded or (self._algorithm and crc is None):
             return done
-        while done < count and (n := self._sink.take(file.fd, start + done, count - done, crc, threads)):
+        while done < count and (
+            n := self._sink.take(file.fd, start + done, count - done, crc, threads)
+        ):
             done += n
         return done
 
-    def _pieces(self, file: OpenFile, at: int, count: int, buffer: memoryview) -> Iterator[memoryview]:
+    def _pieces(
+        self, file: OpenFile, at: int, count: int, buffer: memoryview
+    ) -> Iterator[memoryview]:
         """The bytes as they are read; each piece ends where the next should start in the sink."""
-        while count and (n := file.read(buffer[: min(count, len(buffer) - STEP + self._sink.room)], at)):
+        while count and (
+            n := file.read(buffer[: min(count, len(buffer) - STEP + self._sink.room)], at)
+        ):
             yield buffer[:n]
             at += n
             count -= n

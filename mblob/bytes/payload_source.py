@@ -1,4 +1,5 @@
-"""Where the bytes of a payload come from when a blob is written: a buffer, a file, or pieces as they come."""
+"""Where the bytes of a payload come from when a blob is written: a buffer, a file, or pieces as
+they come."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from mblob.arguments import check_unmasked
 from mblob.bytes.sink import STEP
 from mblob.errors import ChangedError, MblobError
 
-OF_CALLER = "_mblob_of_caller"  # an attribute of errors that are no failure of the file being written
+# an attribute of errors that are no failure of the file being written
+OF_CALLER = "_mblob_of_caller"
 MORE = 1 << 62  # bytes, of a file that does not say how many it has
 
 
@@ -85,7 +87,9 @@ class OpenFile:
         """Where the next data starts and ends; all is data where the file system does not tell."""
         try:
             start = min(os.lseek(self.fd, at, os.SEEK_DATA), self.size)
-            return start, min(os.lseek(self.fd, start, os.SEEK_HOLE), self.size) if start < self.size else start
+            return start, min(
+                os.lseek(self.fd, start, os.SEEK_HOLE), self.size
+            ) if start < self.size else start
         except OSError as exc:
             return (self.size, self.size) if exc.errno == errno.ENXIO else (at, self.size)
 
@@ -101,10 +105,13 @@ class OpenFile:
                 done += n
             return done
         except OSError as exc:
-            raise OSError(exc.errno, f"the payload cannot be read: {exc.strerror}", str(self._path)) from None
+            raise OSError(
+                exc.errno, f"the payload cannot be read: {exc.strerror}", str(self._path)
+            ) from None
 
     def fail(self, at: int) -> None:
-        """The file ended at an offset; that is an error unless it was opened as one that says nothing of its size."""
+        """The file ended at an offset; that is an error unless it was opened as one that says
+        nothing of its size."""
         if self.size:
             self.check(at)
 
@@ -118,14 +125,19 @@ class OpenFile:
             ChangedError: saying how it changed.
         """
         before, after = self._before, os.fstat(self.fd)
-        if end is None and (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
+        if end is None and (after.st_size, after.st_mtime_ns) == (
+            before.st_size,
+            before.st_mtime_ns,
+        ):
             return
         what = "somebody wrote to it"
         if after.st_size != before.st_size:
             what = f"{before.st_size} bytes at first, then {after.st_size}"
         elif end is not None:
             what = f"{before.st_size} bytes at first, then it ended at {end}"
-        raise ChangedError(f"{self._path}: changed while it was read: {what}; pack again when nobody does")
+        raise ChangedError(
+            f"{self._path}: changed while it was read: {what}; pack again when nobody does"
+        )
 
 
 class FilePayload:
@@ -175,7 +187,9 @@ class IterPayload:
 
     def chunks(self) -> Iterator[memoryview]:
         if self._pieces is None:
-            raise MblobError("this payload came from an iterator, which was used up by an earlier export")
+            raise MblobError(
+                "this payload came from an iterator, which was used up by an earlier export"
+            )
         pieces, self._pieces = self._pieces, None
         while True:
             try:
@@ -198,5 +212,10 @@ def as_bytes_view(data: Any) -> memoryview:
     try:
         view = memoryview(data)
         return view.toreadonly().cast("B") if view.nbytes else memoryview(b"")
-    except (TypeError, ValueError) as exc:  # numpy raises either for elements that no buffer can have
-        raise TypeError(f"expected contiguous bytes-like data, found {type(data).__name__}: {exc}") from None
+    except (
+        TypeError,
+        ValueError,
+    ) as exc:  # numpy raises either for elements that no buffer can have
+        raise TypeError(
+            f"expected contiguous bytes-like data, found {type(data).__name__}: {exc}"
+        ) from None

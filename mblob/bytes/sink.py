@@ -31,7 +31,8 @@ class Sink(Protocol):
         """The next `count` bytes are written, none of them as a hole."""
 
     def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
-        """Copy up to `count` bytes at `offset` of a file, and add them to `crc`; how many, 0 if that does not work.
+        """Copy up to `count` bytes at `offset` of a file, and add them to `crc`; how many, 0 if
+        that does not work.
 
         `threads`: how many may work.
         """

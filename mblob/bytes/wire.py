@@ -25,7 +25,9 @@ class Cursor:
 
     __slots__ = ("base", "data", "end", "entry", "pos")
 
-    def __init__(self, data: memoryview, pos: int = 0, end: int | None = None, base: int = 0) -> None:
+    def __init__(
+        self, data: memoryview, pos: int = 0, end: int | None = None, base: int = 0
+    ) -> None:
         self.data = data
         self.pos = pos
         self.end = len(data) if end is None else end

@@ -1,1 +1,2 @@
-"""The command line `mblob-pack`: one module per verb. Each imports what its verb needs when it runs."""
+"""The command line `mblob-pack`: one module per verb. Each imports what its verb needs when it
+runs."""

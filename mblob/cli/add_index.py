@@ -12,7 +12,9 @@ NAME = "add-index"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "give a library that TVM exported an index: sizes, and digests of what its payloads are now"
+    summary = (
+        "give a library that TVM exported an index: sizes, and digests of what its payloads are now"
+    )
     parser = verbs.add_parser(
         NAME,
         help=summary,

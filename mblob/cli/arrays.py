@@ -33,7 +33,8 @@ def copied(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def split_label(word: str) -> tuple[str, str] | None:
-    """Name and value of a word such as `data=x.npy`; None for others, and for a file that has such a name."""
+    """Name and value of a word such as `data=x.npy`; None for others, and for a file that has such
+    a name."""
     match = _LABEL.fullmatch(word)
     found = _INPUT.fullmatch(word)
     if match is None or (found is not None and Path(found[1]).exists()):
@@ -42,7 +43,8 @@ def split_label(word: str) -> tuple[str, str] | None:
 
 
 def devices_of(texts: Sequence[str]) -> list[Device]:
-    """The devices of `--device`. A library may bring plug-ins that name their own: it is opened first.
+    """The devices of `--device`. A library may bring plug-ins that name their own: it is opened
+    first.
 
     Raises:
         UsageError: one is not known.
@@ -66,12 +68,15 @@ def load_numpy() -> Any:
     except ImportError:
         from mblob.errors import IncompatibleError
 
-        raise IncompatibleError("an array on the command line needs numpy: pip install numpy") from None
+        raise IncompatibleError(
+            "an array on the command line needs numpy: pip install numpy"
+        ) from None
     return numpy
 
 
 def read_arguments(words: list[str]) -> tuple[list[Any], dict[str, np.ndarray[Any, Any]]]:
-    """The values that `words` stand for, and those among them that are outputs, by name (out0, out1, ...).
+    """The values that `words` stand for, and those among them that are outputs, by name (out0,
+    out1, ...).
 
     A function's arguments are told by their place; names in front of them are for the reader.
     """
@@ -107,17 +112,22 @@ def make_output(position: int, dtype: str, shape: str) -> np.ndarray[Any, Any]:
         if kind.kind not in "biuf":
             raise ValueError
     except (TypeError, ValueError):
-        raise UsageError(f"{where}: expected a number type of numpy and a shape, such as float32[2,3]") from None
+        raise UsageError(
+            f"{where}: expected a number type of numpy and a shape, such as float32[2,3]"
+        ) from None
     try:
         if any(s > _MAX_DIMENSION for s in sizes):
             raise MemoryError
         return np.zeros(sizes, kind)  # type: ignore[no-any-return]
     except (MemoryError, ValueError):  # more bytes than numpy counts
-        raise UsageError(f"{where}: this machine has no memory for an array of that shape") from None
+        raise UsageError(
+            f"{where}: this machine has no memory for an array of that shape"
+        ) from None
 
 
 def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any]:
-    """The array in a .npy file, or the one called `key` in a .npz file (no key is needed if it is alone)."""
+    """The array in a .npy file, or the one called `key` in a .npz file (no key is needed if it is
+    alone)."""
     import zipfile
 
     np = load_numpy()
@@ -134,7 +144,9 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
         names = ", ".join(found.files) or "none"
         if key is None:
             if len(found.files) != 1:
-                raise UsageError(f"{where}: holds {len(found.files)} arrays ({names}): name one, {file}:NAME")
+                raise UsageError(
+                    f"{where}: holds {len(found.files)} arrays ({names}): name one, {file}:NAME"
+                )
             key = found.files[0]
         if key not in found.files:
             raise UsageError(f"{where}: has no array {key!r}; it has: {names}")
@@ -145,13 +157,18 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
 
 
 def with_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array of a type that numpy files have not as the bits of its elements: of an 8-bit float as uint8.
+    """An array of a type that numpy files have not as the bits of its elements: of an 8-bit float
+    as uint8.
 
     Files have such types of ml_dtypes as plain bytes, or under names that numpy cannot read.
     """
     plain = array.dtype.kind == "V" and array.dtype.names is None and array.dtype.subdtype is None
     foreign = plain or array.dtype.type.__module__.partition(".")[0] == "ml_dtypes"
-    return array.view(f"u{array.dtype.itemsize}") if foreign and array.dtype.itemsize in (1, 2) else array
+    return (
+        array.view(f"u{array.dtype.itemsize}")
+        if foreign and array.dtype.itemsize in (1, 2)
+        else array
+    )
 
 
 def _as_array(archive: Mapping[str, Any], key: str) -> np.ndarray[Any, Any]:
@@ -168,11 +185,14 @@ def read_number(position: int, word: str) -> int | float:
             return kind(word)
         except ValueError:
             continue
-    raise UsageError(f"argument {position}: expected x.npy, x.npz:key, a number, or DTYPE[SHAPE], found {word!r}")
+    raise UsageError(
+        f"argument {position}: expected x.npy, x.npz:key, a number, or DTYPE[SHAPE], found {word!r}"
+    )
 
 
 def write_outputs(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write the arrays beside `path` and rename: an old file there stays whole until the new one is.
+    """Write the arrays beside `path` and rename: an old file there stays whole until the new one
+    is.
 
     Raises:
         OSError: about `path`, whatever name the file had when it failed.

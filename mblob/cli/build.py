@@ -29,42 +29,83 @@ def configure(verbs: Any) -> None:
         "mblob-pack build --graph graph.json --params model.safetensors --kernel add.c "
         "--function 'void add(const float a[8], const float b[8], float c[8])' -o model.so",
     )
-    parser.add_argument("manifest", metavar="model.toml", nargs="?", help="what to pack; its paths are relative to it")
-    parser.add_argument("-o", "--output", metavar="deploy.so", help="the library to write (or .tar: objects to link)")
+    parser.add_argument(
+        "manifest",
+        metavar="model.toml",
+        nargs="?",
+        help="what to pack; its paths are relative to it",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="deploy.so",
+        help="the library to write (or .tar: objects to link)",
+    )
     add = parser.add_argument_group("what goes in; each may be given more than once")
     add.add_argument("--kernel", metavar="FILE", action="append", default=[], help="C, C++ source")
-    add.add_argument("--object", metavar="FILE", action="append", default=[], help="object or archive")
+    add.add_argument(
+        "--object", metavar="FILE", action="append", default=[], help="object or archive"
+    )
     add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
                      help="prototype of a C function: its arguments will be checked")  # fmt: skip
     add.add_argument("--packed", metavar="NAME", action="append", default=[],
                      help="function whose packed form takes its name, as TVM's executors need; 'name': all that have a"
                      " prototype")  # fmt: skip
-    add.add_argument("--blob", metavar="KEY=FILE", action="append", default=[], help="any bytes, under a type key")
-    add.add_argument("--weights", metavar="FILE", action="append", default=[], help="safetensors file")
+    add.add_argument(
+        "--blob",
+        metavar="KEY=FILE",
+        action="append",
+        default=[],
+        help="any bytes, under a type key",
+    )
+    add.add_argument(
+        "--weights", metavar="FILE", action="append", default=[], help="safetensors file"
+    )
     add.add_argument("--carry", metavar="FILE", action="append", default=[],
                      help="plug-in that the library brings: source, object, archive; or one of mblob's, by name",
                      )  # fmt: skip
     model = parser.add_argument_group("a model: a graph over the functions that go in")
     model.add_argument("--graph", metavar="FILE", help="JSON of the graph")
-    model.add_argument("--params", metavar="FILE", help="its parameters: safetensors, or of save_param_dict")
-    model.add_argument("--name", metavar="NAME", help="of the function that makes its executor (default: default)")
+    model.add_argument(
+        "--params", metavar="FILE", help="its parameters: safetensors, or of save_param_dict"
+    )
+    model.add_argument(
+        "--name", metavar="NAME", help="of the function that makes its executor (default: default)"
+    )
     how = parser.add_argument_group("how it is made")
-    how.add_argument("--dialect", choices=("classic", "ffi"),
-                     help="classic: for TVM 0.5-0.20 (default); ffi: for TVM 0.22 and later, and tvm_ffi")
-    how.add_argument("--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in")
-    how.add_argument("--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)")
+    how.add_argument(
+        "--dialect",
+        choices=("classic", "ffi"),
+        help="classic: for TVM 0.5-0.20 (default); ffi: for TVM 0.22 and later, and tvm_ffi",
+    )
+    how.add_argument(
+        "--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in"
+    )
+    how.add_argument(
+        "--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)"
+    )
     how.add_argument("--no-index", action="store_true",
                      help="leave TVM's bytes alone: no index, no digests; mblob then reads keys that it knows",
                      )  # fmt: skip
     how.add_argument("--system-lib", action="store_true",
                      help="for static linking: -o names a .o, a .a or a .tar of objects")  # fmt: skip
-    how.add_argument("--prefix", metavar="PREFIX", help="of the symbols of a system library, which is found by it")
+    how.add_argument(
+        "--prefix",
+        metavar="PREFIX",
+        help="of the symbols of a system library, which is found by it",
+    )
     how.add_argument("--no-reuse", action="store_true",
                      help="share no blocks with the library that is there, where the file system could")  # fmt: skip
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
-    how.add_argument("--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings")
-    parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/build/1, on stdout")
+    how.add_argument(
+        "--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu"
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object, schema mblob/build/1, on stdout"
+    )
     parser.usage = "mblob-pack build [model.toml] -o deploy.so [options] [-- CFLAGS...]"
     parser.set_defaults(run=run)
 
@@ -79,8 +120,8 @@ def run(args: argparse.Namespace) -> int:
     from mblob.packager.write.progress import listening
 
     plan = make_plan(args)
-    # The thread that copies a large payload wants the interpreter for an instant after each 256 KiB; by default it
-    # would wait 5 ms for it whenever this one is at work.
+    # The thread that copies a large payload wants the interpreter for an instant after each 256
+    # KiB; by default it would wait 5 ms for it whenever this one is at work.
     sys.setswitchinterval(SWITCH_INTERVAL)
     try:
         shown = progress(total_size(plan), sys.stderr, quiet=args.quiet)
@@ -93,32 +134,44 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         import json
 
-        report = {"schema": "mblob/build/1", "file": str(plan.output), "size": plan.output.stat().st_size}
+        report = {
+            "schema": "mblob/build/1",
+            "file": str(plan.output),
+            "size": plan.output.stat().st_size,
+        }
         print(json.dumps(report, indent=2))
     return 0
 
 
 def total_size(plan: BuildPlan) -> int:
-    """Bytes of all blobs and weights; a file that is missing counts as none, the build will name it."""
+    """Bytes of all blobs and weights; a file that is missing counts as none, the build will name
+    it."""
     files = [path for _, path in plan.blobs] + list(plan.weights)
     return sum(path.stat().st_size for path in files if path.exists())
 
 
 def make_plan(args: argparse.Namespace) -> BuildPlan:
-    """The plan that the command line asks for: the manifest's, with what the flags add and override."""
+    """The plan that the command line asks for: the manifest's, with what the flags add and
+    override."""
     from mblob.packager.link.build import BuildPlan
     from mblob.packager.link.manifest import load
 
     if args.manifest is None and args.output is None:
         raise UsageError("build: expected -o deploy.so, or a manifest that names its output")
     output = None if args.output is None else Path(args.output)
-    plan = BuildPlan(output=output or Path()) if args.manifest is None else load(args.manifest, output)
+    plan = (
+        BuildPlan(output=output or Path()) if args.manifest is None else load(args.manifest, output)
+    )
     changes: dict[str, Any] = {
         name: getattr(args, name)
         for name in ("dialect", "embed", "digest", "cc", "target", "prefix", "name")
         if getattr(args, name) is not None
     }
-    changes.update((name, Path(getattr(args, name))) for name in ("graph", "params") if getattr(args, name) is not None)
+    changes.update(
+        (name, Path(getattr(args, name)))
+        for name in ("graph", "params")
+        if getattr(args, name) is not None
+    )
     if args.no_index:
         changes["index"] = False
     if args.no_reuse:
@@ -138,7 +191,9 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         **changes,
     )
     if str(plan.output) == "-":
-        raise UsageError("build: -o -: a library is written to a file, not to stdout", hint="-o deploy.so")
+        raise UsageError(
+            "build: -o -: a library is written to a file, not to stdout", hint="-o deploy.so"
+        )
     return plan
 
 

@@ -1,7 +1,9 @@
-"""The command line of `mblob-pack`: parse it, run one verb, turn every failure into one line and an exit code.
+"""The command line of `mblob-pack`: parse it, run one verb, turn every failure into one line and an
+exit code.
 
-Exit codes: 0 fine; 1 a problem in the file or an error of a kernel; 2 usage; 3 not a model library; 4 the
-compiler or linker failed; 5 I/O; 6 incompatible with this machine; 7 digest mismatch; 130 interrupted.
+Exit codes: 0 fine; 1 a problem in the file or an error of a kernel; 2 usage; 3 not a model library;
+4 the compiler or linker failed; 5 I/O; 6 incompatible with this machine; 7 digest mismatch; 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Any, NoReturn
 
 from mblob.cli.report import EXIT_CODES, PROGRAM, UsageError, exit_code, print_error
 
-# Each is a module of this folder, of the same name with _ for -. Each one's example takes what those before it made.
+# Each is a module of this folder, of the same name with _ for -. Each one's example takes what
+# those before it made.
 VERBS = (
     "build", "inspect", "verify", "extract", "swap", "diff", "convert", "strip-index", "add-index", "run", "doctor",
     "completion",
@@ -38,10 +41,12 @@ class Parser(argparse.ArgumentParser):
 
 
 class Formatter(argparse.HelpFormatter):
-    """As its base, which imports a module for archives only to ask how wide the terminal is, whenever an option is
-    declared."""
+    """As its base, which imports a module for archives only to ask how wide the terminal is,
+    whenever an option is declared."""
 
-    def __init__(self, prog: str, indent_increment: int = 2, max_help_position: int = 24, **more: Any) -> None:
+    def __init__(
+        self, prog: str, indent_increment: int = 2, max_help_position: int = 24, **more: Any
+    ) -> None:
         more.setdefault("width", _columns() - 2)
         super().__init__(prog, indent_increment, max_help_position, **more)
 
@@ -74,15 +79,22 @@ class VersionAction(argparse.Action):
 
 
 def make_parser(verbs: Sequence[str] = VERBS) -> Parser:
-    """The parser of the whole command line, or of that of some verbs: the modules of others are not imported."""
-    codes = ", ".join(f"{code} {meaning.partition(';')[0].partition(',')[0]}" for code, meaning in EXIT_CODES)
+    """The parser of the whole command line, or of that of some verbs: the modules of others are not
+    imported."""
+    codes = ", ".join(
+        f"{code} {meaning.partition(';')[0].partition(',')[0]}" for code, meaning in EXIT_CODES
+    )
     parser = Parser(
         prog=PROGRAM,
         description="Pack kernels, graphs and weights into one shared library, look into it, run it.",
         epilog=f"{PROGRAM} VERB --help has an example of each verb. Exit codes: {codes}.",
     )
-    parser.add_argument("--version", action=VersionAction, nargs=0, help="print the version and exit")
-    parsers = parser.add_subparsers(dest="verb", metavar="VERB", prog=PROGRAM, required=True, parser_class=Parser)
+    parser.add_argument(
+        "--version", action=VersionAction, nargs=0, help="print the version and exit"
+    )
+    parsers = parser.add_subparsers(
+        dest="verb", metavar="VERB", prog=PROGRAM, required=True, parser_class=Parser
+    )
     for verb in verbs:
         import_module(f"mblob.cli.{verb.replace('-', '_')}").configure(parsers)
     return parser
@@ -163,7 +175,8 @@ def _discard_output() -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Let writing to a closed stdout be the I/O error that it is; what goes to a closed stderr is lost.
+    """Let writing to a closed stdout be the I/O error that it is; what goes to a closed stderr is
+    lost.
 
     The descriptors are taken, so that no file opened later gets the number of a standard stream.
     """
@@ -171,7 +184,8 @@ def _replace_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)  # the lowest free number: this one
+            # the lowest free number: this one
+            os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - for the life of the process
     if sys.stderr is None:

@@ -1,5 +1,6 @@
-"""What Tab offers behind `mblob-pack`, through argcomplete (the extra `cli`), and the verb that prints the script for a
-shell. No code of a library runs, and no name that a shell would expand is offered.
+"""What Tab offers behind `mblob-pack`, through argcomplete (the extra `cli`), and the verb that
+prints the script for a shell. No code of a library runs, and no name that a shell would expand is
+offered.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ SHELLS = ("bash", "zsh", "fish")
 INSTALL = "pip install 'mblob[cli]'"
 NAMES_LIMIT = 2000
 
-# Endings of the files that a value may name, by the value's metavar, or by "--option metavar" where that decides.
+# Endings of the files that a value may name, by the value's metavar, or by "--option metavar" where
+# that decides.
 _LIBRARIES = ("so", "so.*", "o", "a", "tar", "tar.gz", "dylib", "dll")
 _ENDINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("FILE", "A", "B", "OLD", "NEW", "LIBRARY", "OUT", "deploy.so"), _LIBRARIES),
@@ -43,7 +45,9 @@ def configure(verbs: Any) -> None:
         description=f"{summary}; needs argcomplete: {INSTALL}.",
         epilog="example: mblob-pack completion bash > mblob-pack.bash",
     )
-    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"the shell: {', '.join(SHELLS)}")
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=SHELLS, help=f"the shell: {', '.join(SHELLS)}"
+    )
     parser.set_defaults(run=run)
 
 
@@ -109,7 +113,11 @@ class _Pairs:
     """Offers `NAME=FILE`, and `FILE` too if it may stand `alone`."""
 
     def __init__(
-        self, names: Callable[[Library], Iterable[str]] | None, files: Completer, *, alone: bool = False
+        self,
+        names: Callable[[Library], Iterable[str]] | None,
+        files: Completer,
+        *,
+        alone: bool = False,
     ) -> None:
         self._names, self._files, self._alone = names, files, alone
 
@@ -117,12 +125,17 @@ class _Pairs:
         name, equals, file = prefix.partition("=")
         if equals:
             return [f"{name}={path}" for path in self._files(file)]
-        found = [] if self._names is None else [f"{n}=" for n in _names_of(self._names)(prefix, parsed_args)]
+        found = (
+            []
+            if self._names is None
+            else [f"{n}=" for n in _names_of(self._names)(prefix, parsed_args)]
+        )
         return [*found, *(self._files(prefix) if self._alone else ())]
 
 
 def _names_of(names: Callable[[Library], Iterable[str]]) -> Completer:
-    """Offers names in the library of the command line: those that mean nothing but themselves to every shell."""
+    """Offers names in the library of the command line: those that mean nothing but themselves to
+    every shell."""
 
     def offer(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
         import re
@@ -136,7 +149,11 @@ def _names_of(names: Callable[[Library], Iterable[str]]) -> Completer:
                 found = sorted(set(names(library)))[:NAMES_LIMIT]
         except (MblobError, OSError, RuntimeError):  # no library: nothing to offer
             return []
-        return [name for name in found if re.fullmatch(r"[A-Za-z0-9_.+:@][A-Za-z0-9_.+:@-]{0,199}", name)]
+        return [
+            name
+            for name in found
+            if re.fullmatch(r"[A-Za-z0-9_.+:@][A-Za-z0-9_.+:@-]{0,199}", name)
+        ]
 
     return offer
 

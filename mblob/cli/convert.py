@@ -23,16 +23,24 @@ def configure(verbs: Any) -> None:
         "a finished library the code stays where it is, and the adapters come behind it.",
         epilog="example: mblob-pack convert deploy.so --dialect ffi -o deploy_ffi.so",
     )
-    parser.add_argument("file", metavar="FILE", help="shared library, or what it is linked from: .tar, .o, .a")
+    parser.add_argument(
+        "file", metavar="FILE", help="shared library, or what it is linked from: .tar, .o, .a"
+    )
     parser.add_argument("--dialect", choices=("classic", "ffi"), required=True,
                         help="what to write: classic, for TVM 0.5-0.20; ffi, for TVM 0.22 and later, and tvm_ffi",
                         )  # fmt: skip
     parser.add_argument("--object", metavar="FILE", action="append", default=[],
                         help="object, archive or C source of the library's host code; may be repeated")  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the library to write (.so, or .tar)")
-    parser.add_argument("--no-index", action="store_true", help="TVM's bytes alone: no index, no digests")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", required=True, help="the library to write (.so, or .tar)"
+    )
+    parser.add_argument(
+        "--no-index", action="store_true", help="TVM's bytes alone: no index, no digests"
+    )
     parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
-    parser.add_argument("--target", metavar="TRIPLE", help="machine to link for, such as aarch64-linux-gnu")
+    parser.add_argument(
+        "--target", metavar="TRIPLE", help="machine to link for, such as aarch64-linux-gnu"
+    )
     add_quiet(parser)
     parser.set_defaults(run=run)
 
@@ -48,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
     from mblob.packager.write.progress import listening
 
     if args.output == "-":
-        raise UsageError("convert: -o -: a library is written to a file, not to stdout", hint="-o converted.so")
+        raise UsageError(
+            "convert: -o -: a library is written to a file, not to stdout", hint="-o converted.so"
+        )
     try:
         with remarks(quiet=args.quiet), meter(args) as shown, listening(shown):
             convert(

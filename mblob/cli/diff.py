@@ -30,7 +30,9 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument("a", metavar="A", help="shared library, packed by mblob or by TVM")
     parser.add_argument("b", metavar="B", help="another one")
-    parser.add_argument("--lines", type=int, default=40, metavar="N", help="of a text's diff that are shown (40)")
+    parser.add_argument(
+        "--lines", type=int, default=40, metavar="N", help="of a text's diff that are shown (40)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/diff/1")
     parser.set_defaults(run=run)
 
@@ -82,12 +84,16 @@ def _items(kind: str, items: tuple[ItemChange, ...], lead: str) -> Iterator[str]
 def describe(change: Change) -> str:
     """One change in words."""
     if isinstance(change.a, list) and isinstance(change.b, list):
-        gone, new = [x for x in change.a if x not in change.b], [x for x in change.b if x not in change.a]
+        gone, new = (
+            [x for x in change.a if x not in change.b],
+            [x for x in change.b if x not in change.a],
+        )
         if change.what in ("undefined", "needed"):
             words = [f"-{x}" for x in gone[:20]] + [f"+{x}" for x in new[:20]]
             return f"{change.what} {' '.join(words) or 'in another order'}"
         return f"{change.what} {change.a!s:.300} -> {change.b!s:.300}"
-    if change.what == "size" and (change.a is None or change.b is None):  # of what is in one of them alone
+    # of what is in one of them alone
+    if change.what == "size" and (change.a is None or change.b is None):
         return f"size {change.b if change.a is None else change.a}"
     if change.a == change.b:
         return f"{change.what} {change.a}"

@@ -36,11 +36,19 @@ def run(args: argparse.Namespace) -> int:
     findings = [*build_findings(), *link_findings(), *load_findings()]
     ok = all(f.ok for f in findings if f.needed)
     if args.json:
-        print(json.dumps({"schema": SCHEMA, "ok": ok, "findings": [asdict(f) for f in findings]}, indent=2))
+        print(
+            json.dumps(
+                {"schema": SCHEMA, "ok": ok, "findings": [asdict(f) for f in findings]}, indent=2
+            )
+        )
     else:
         for line in report_lines(findings):
             print(line)
-        print("this machine can build, load and run" if ok else "something needed is missing: see the lines with !!")
+        print(
+            "this machine can build, load and run"
+            if ok
+            else "something needed is missing: see the lines with !!"
+        )
     return 0 if ok else INCOMPATIBLE
 
 
@@ -52,4 +60,6 @@ def report_lines(findings: list[Finding]) -> Iterator[str]:
             section = f.section
             yield section
         mark = "ok" if f.ok else "!!" if f.needed else "--"
-        yield f"  {mark}  {f.name:<24} {one_line(f.version)}" + (f"  [{f.place}]" if f.place else "")
+        yield f"  {mark}  {f.name:<24} {one_line(f.version)}" + (
+            f"  [{f.place}]" if f.place else ""
+        )

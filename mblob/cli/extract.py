@@ -1,4 +1,5 @@
-"""`mblob-pack extract`: payloads and tensors as files, device code and graphs as texts. No code of the library runs."""
+"""`mblob-pack extract`: payloads and tensors as files, device code and graphs as texts. No code of
+the library runs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
     parser.add_argument(
-        "--entry", action="append", metavar="N|KEY", help="only these: an index, or a type key; may be repeated"
+        "--entry",
+        action="append",
+        metavar="N|KEY",
+        help="only these: an index, or a type key; may be repeated",
     )
     parser.add_argument(
         "--tensor", action="append", metavar="NAME",

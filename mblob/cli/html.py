@@ -26,7 +26,8 @@ def write_page(library: Library, out: str) -> None:
     target = Path(out)
     if out != "-" and target.exists() and target.samefile(library.path):
         raise UsageError(
-            f"--html {out}: that is the library itself, which the page would replace", hint="--html report.html"
+            f"--html {out}: that is the library itself, which the page would replace",
+            hint="--html report.html",
         )
     page = library.to_html()
     if out == "-":

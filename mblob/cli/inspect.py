@@ -31,14 +31,19 @@ def configure(verbs: Any) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--tree", action="store_true", help="only the tree of modules")
     form.add_argument("--json", action="store_true", help="one JSON object, schema mblob/inspect/1")
-    form.add_argument("--html", metavar="OUT.html", help="write one page for a browser, with a map of the bytes")
+    form.add_argument(
+        "--html", metavar="OUT.html", help="write one page for a browser, with a map of the bytes"
+    )
     form.add_argument("--functions", action="store_true", help="only the functions, one per line")
     parser.add_argument(
-        "--entry", metavar="N|KEY", help="everything of one module, by its index or its type key; with --json as JSON"
+        "--entry",
+        metavar="N|KEY",
+        help="everything of one module, by its index or its type key; with --json as JSON",
     )
     parser.add_argument("--prefix", help="which system library, in a file that has several")
     parser.add_argument(
-        "--machine", help="which part of a universal Mach-O file, as arm64 or amd64; another file must be for it"
+        "--machine",
+        help="which part of a universal Mach-O file, as arm64 or amd64; another file must be for it",
     )
     parser.set_defaults(run=run)
 
@@ -53,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
     from mblob.cli import inspect_text
 
     if args.entry is not None and (args.tree or args.functions or args.html is not None):
-        raise UsageError("inspect: --entry shows one module, and --tree, --functions and --html all of them")
+        raise UsageError(
+            "inspect: --entry shows one module, and --tree, --functions and --html all of them"
+        )
     with _opened(args) as library:
         library.require_model()
         if args.entry is not None:
@@ -65,7 +72,9 @@ def run(args: argparse.Namespace) -> int:
         elif args.json:
             print_json(library.to_json())
         else:
-            for line in inspect_text.lines(library, "tree" if args.tree else "functions" if args.functions else ""):
+            for line in inspect_text.lines(
+                library, "tree" if args.tree else "functions" if args.functions else ""
+            ):
                 print(line)
         return report_problems(library)
 
@@ -112,13 +121,17 @@ def one_entry(library: Library, wanted: str) -> EntryView:
         raise UsageError(f"inspect: no entry {wanted!r} in {library.path}; there are {known}")
     if len(matches) > 1:
         places = ", ".join(str(e.index) for e in matches[:20])
-        raise UsageError(f"inspect: {len(matches)} entries of type {wanted!r}: choose one of {places}")
+        raise UsageError(
+            f"inspect: {len(matches)} entries of type {wanted!r}: choose one of {places}"
+        )
     return matches[0]
 
 
 def report_problems(library: Library) -> int:
     """Say on stderr what kept part of the file from being read; the exit code."""
-    problems = [f"{d['message']} [{d['code']}]" for d in library.diagnostics if d["severity"] == "error"]
+    problems = [
+        f"{d['message']} [{d['code']}]" for d in library.diagnostics if d["severity"] == "error"
+    ]
     for message in problems:
         print(f"mblob-pack: error: {one_line(message)}", file=sys.stderr)
     return 1 if problems else 0

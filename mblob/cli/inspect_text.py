@@ -1,4 +1,5 @@
-"""The text of `mblob-pack inspect`: lines about a library, for people. Whatever comes from the file is escaped."""
+"""The text of `mblob-pack inspect`: lines about a library, for people. Whatever comes from the file
+is escaped."""
 
 from __future__ import annotations
 
@@ -25,11 +26,12 @@ def lines(library: Library, form: str = "") -> Iterator[str]:
 
 
 def tree_lines(library: Library) -> Iterator[str]:
-    """The tree of modules as text, a line each. What is imported twice is unfolded the first time only, and what is
-    deeper than DEPTH levels is only counted."""
+    """The tree of modules as text, a line each. What is imported twice is unfolded the first time
+    only, and what is deeper than DEPTH levels is only counted."""
     entries = library.entries
     unfolded: set[int] = set()
-    # (entry, its level, what stands before it, what stands before its imports); no recursion: a file may nest deep.
+    # (entry, its level, what stands before it, what stands before its imports); no recursion: a
+    # file may nest deep.
     stack = [(0, 0, "", "")]
     end, branch, trunk = ("└── ", "├── ", "│   ") if _draws_lines() else ("`-- ", "|-- ", "|   ")
     while stack:
@@ -46,7 +48,14 @@ def tree_lines(library: Library) -> Iterator[str]:
         unfolded.add(index)
         for i, child in reversed(list(enumerate(entry.imports))):
             last = i == len(entry.imports) - 1
-            stack.append((child, depth + 1, below + (end if last else branch), below + ("    " if last else trunk)))
+            stack.append(
+                (
+                    child,
+                    depth + 1,
+                    below + (end if last else branch),
+                    below + ("    " if last else trunk),
+                )
+            )
 
 
 def _draws_lines() -> bool:
@@ -94,7 +103,8 @@ def _count(number: int, noun: str) -> str:
 
 
 def function_lines(library: Library) -> Iterator[str]:
-    """Packed functions by name; plain C functions as `plain NAME(TYPES)`, the symbol and its argument types."""
+    """Packed functions by name; plain C functions as `plain NAME(TYPES)`, the symbol and its
+    argument types."""
     for name in library.packed_functions:
         yield one_line(name)
     for row in library.function_table:
@@ -103,14 +113,23 @@ def function_lines(library: Library) -> Iterator[str]:
 
 
 def described_functions(library: Library) -> list[str]:
-    """One line for each function, whether it has a packed form, a plain one, or both, and what tells of it."""
-    plain = {row.name: one_line(f"{row.symbol}({row.types})") for row in library.function_table if row.abi == "plain"}
+    """One line for each function, whether it has a packed form, a plain one, or both, and what
+    tells of it."""
+    plain = {
+        row.name: one_line(f"{row.symbol}({row.types})")
+        for row in library.function_table
+        if row.abi == "plain"
+    }
     packed = {f.name: f for f in library.host_functions if f.abi != "plain"}
     found = []
     for name in sorted(packed.keys() | plain.keys()):
         text = one_line(name)
         if name in plain:
-            text = f"{text}  and plain C: {plain[name]}" if name in packed else f"{plain[name]}  plain C only"
+            text = (
+                f"{text}  and plain C: {plain[name]}"
+                if name in packed
+                else f"{plain[name]}  plain C only"
+            )
         elif told := [what for what in ("metadata", "doc") if getattr(packed[name], what)]:
             text = f"{text}  tells its {' and '.join(told)}"
         if name == library.entry_function:
@@ -192,7 +211,8 @@ def _undefined_lines(library: Library) -> Iterator[str]:
 
 
 def describe_plugin(plugin: Plugin) -> str:
-    """A plug-in that the library carries, in one line: name, version, what it is for, what it needs."""
+    """A plug-in that the library carries, in one line: name, version, what it is for, what it
+    needs."""
     text = f"{plugin.name} {plugin.version}".rstrip()
     if plugin.type_keys:
         text += f"  opens {', '.join(plugin.type_keys)}"
@@ -224,19 +244,29 @@ def entry_lines(library: Library, entry: EntryView) -> Iterator[str]:
     if content.problem is not None:
         yield f"  problem    {one_line(str(content.problem))}"
     for name, value in facts.items():
-        if isinstance(value, (str, int)) or (isinstance(value, list) and all(isinstance(v, str) for v in value)):
-            yield one_line(f"{name:<10} {', '.join(value) if isinstance(value, list) else value}").join(("  ", ""))
+        if isinstance(value, (str, int)) or (
+            isinstance(value, list) and all(isinstance(v, str) for v in value)
+        ):
+            yield one_line(
+                f"{name:<10} {', '.join(value) if isinstance(value, list) else value}"
+            ).join(("  ", ""))
     if code := facts.get("code"):
-        yield one_line(f"code       {code['size']} bytes, {code['kind']} {code.get('target', '')}").join(("  ", ""))
+        yield one_line(
+            f"code       {code['size']} bytes, {code['kind']} {code.get('target', '')}"
+        ).join(("  ", ""))
     yield from _listed("kernels", list(kernel_lines([entry])))
     if "shaders" in facts:
-        yield from _listed("shaders", [one_line(f"{s['name']}  {human_size(s['size'])}") for s in facts["shaders"]])
+        yield from _listed(
+            "shaders", [one_line(f"{s['name']}  {human_size(s['size'])}") for s in facts["shaders"]]
+        )
     if "graph" in facts:
         yield from _graph_lines(facts["graph"])
     if "executable" in facts:
         yield from _executable_lines(facts["executable"])
     if "symbols" in facts:
-        found = [one_line(f"{s}: {', '.join(v) or 'no constants'}") for s, v in facts["symbols"].items()]
+        found = [
+            one_line(f"{s}: {', '.join(v) or 'no constants'}") for s, v in facts["symbols"].items()
+        ]
         yield from _listed("symbols", found)
     tensors = content.tensors
     yield from _listed(
@@ -254,18 +284,28 @@ def _indices(library: Library, indices: Sequence[int]) -> str:
 def _graph_lines(graph: dict[str, Any]) -> Iterator[str]:
     yield f"  graph      {_count(graph['nodes'], 'node')}"
     for title in ("inputs", "outputs"):
-        values = [one_line(f"{v['name']}  {v['dtype'] or '?'}{v['shape'] or ''}") for v in graph[title]]
+        values = [
+            one_line(f"{v['name']}  {v['dtype'] or '?'}{v['shape'] or ''}") for v in graph[title]
+        ]
         yield from _listed(title, values, always=True)
-    yield from _listed("operators", [one_line(f"{n} x {name}") for name, n in graph["operators"].items()], always=True)
+    yield from _listed(
+        "operators",
+        [one_line(f"{n} x {name}") for name, n in graph["operators"].items()],
+        always=True,
+    )
     if graph["storage"] is not None:
         yield f"  storage    {_count(graph['storage']['buffers'], 'buffer')}, {human_size(graph['storage']['bytes'])}"
 
 
 def _executable_lines(machine: dict[str, Any]) -> Iterator[str]:
     constants = _count(machine["constants"], "constant")
-    yield one_line(f"machine    {machine['machine']} {machine['version']}, {constants}").join(("  ", ""))
+    yield one_line(f"machine    {machine['machine']} {machine['version']}, {constants}").join(
+        ("  ", "")
+    )
     functions = [
-        one_line(f"{f['kind']} {f['name']}({', '.join(f['params'])})  {_count(f['instructions'], 'instruction')}")
+        one_line(
+            f"{f['kind']} {f['name']}({', '.join(f['params'])})  {_count(f['instructions'], 'instruction')}"
+        )
         for f in machine["functions"]
     ]
     yield from _listed("functions", functions)

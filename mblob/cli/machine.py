@@ -1,6 +1,7 @@
 """What this machine can build, link, load and run, each with version and place.
 
-Nothing is assumed: for every linker that is installed, a kernel is compiled, packed, loaded and called.
+Nothing is assumed: for every linker that is installed, a kernel is compiled, packed, loaded and
+called.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Finding:
     """One thing that was looked for.
 
     Attributes:
-        section: "build", "link and run", "load" or "plug-ins"; findings of one section stand together.
+        section: "build", "link and run", "load" or "plug-ins"; findings of one section stand
+            together.
         name: what was looked for.
         ok: whether it is there and works.
         needed: whether mblob is of no use here without it.
@@ -56,7 +58,7 @@ class Finding:
     place: str = ""
 
 
-# -- build ------------------------------------------------------------------------------------------------
+# -- build -----------------------------------------------------------------------------------------
 
 
 def build_findings() -> Iterator[Finding]:
@@ -75,7 +77,11 @@ def tool(section: str, name: str, command: str, *, needed: bool = False) -> Find
         return Finding(section, name, False, needed, f"{command!r} is not on PATH")
     try:
         done = subprocess.run(
-            [place, *words[1:], "--version"], capture_output=True, text=True, errors="replace", timeout=20
+            [place, *words[1:], "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding(section, name, False, needed, str(error), place)
@@ -83,7 +89,7 @@ def tool(section: str, name: str, command: str, *, needed: bool = False) -> Find
     return Finding(section, name, done.returncode == 0, needed, lines[0], place)
 
 
-# -- load -------------------------------------------------------------------------------------------------
+# -- load ------------------------------------------------------------------------------------------
 
 
 def load_findings() -> Iterator[Finding]:
@@ -96,7 +102,9 @@ def load_findings() -> Iterator[Finding]:
     yield from entry_point_findings()
 
 
-def attempt(section: str, name: str, look: Callable[[], tuple[str, str]], *, needed: bool = False) -> Finding:
+def attempt(
+    section: str, name: str, look: Callable[[], tuple[str, str]], *, needed: bool = False
+) -> Finding:
     """A finding from a function that returns (version, place), or raises."""
     try:
         version, place = look()
@@ -125,7 +133,8 @@ def memory_file() -> tuple[str, str]:
 
 
 def plugin_findings() -> Iterator[Finding]:
-    """Plug-ins of the C runtime, in the order in which they count, each with what it says of itself or lacks."""
+    """Plug-ins of the C runtime, in the order in which they count, each with what it says of itself
+    or lacks."""
     try:
         from mblob.loader.plugins import plugins
 
@@ -149,30 +158,48 @@ def plugin_findings() -> Iterator[Finding]:
             ok = not plugin.problem
         except Exception as error:
             said, ok = f"{error}; needs {plugin.needs}", False
-        lost = [] if plugin.problem else [(key, first[key]) for key in plugin.type_keys if first[key] is not plugin]
+        lost = (
+            []
+            if plugin.problem
+            else [(key, first[key]) for key in plugin.type_keys if first[key] is not plugin]
+        )
         for key, other in lost:
             said += f"; not used for {key}: {other.name} ({other.origin}) comes first"
         if any(Path(other.origin).parent == Path(plugin.origin).parent for _, other in lost):
             ok = False  # of two in one folder the name of the file decides, which nobody means
-        yield Finding("plug-ins", name, ok, False, f"{said} ({', '.join(serves)})" if serves else said, plugin.origin)
+        yield Finding(
+            "plug-ins",
+            name,
+            ok,
+            False,
+            f"{said} ({', '.join(serves)})" if serves else said,
+            plugin.origin,
+        )
 
 
 def entry_point_findings() -> Iterator[Finding]:
-    """Loaders that installed distributions announce, each imported as the first module of its key would do it."""
+    """Loaders that installed distributions announce, each imported as the first module of its key
+    would do it."""
     try:
         from mblob.loader.loaders import entry_points
 
         found = entry_points()
     except Exception as error:  # without the C runtime there are none, which is reported above
-        yield Finding("plug-ins", "Python loaders", False, False, f"{type(error).__name__}: {error}")
+        yield Finding(
+            "plug-ins", "Python loaders", False, False, f"{type(error).__name__}: {error}"
+        )
         return
     if not found:
         yield Finding("plug-ins", "Python loaders", True, False, "none")
     taken: dict[str, str] = {}  # the value that counts, by key
     for point in found:
-        finding = attempt("plug-ins", f"Python loader {point.name}", partial(load_entry_point, point))
+        finding = attempt(
+            "plug-ins", f"Python loader {point.name}", partial(load_entry_point, point)
+        )
         if taken.setdefault(point.name, point.value) != point.value:
-            finding = replace(finding, ok=False, version=f"{finding.version}; {taken[point.name]} comes first")
+            finding = replace(
+                finding, ok=False, version=f"{finding.version}; {taken[point.name]} comes first"
+            )
         yield finding
 
 
@@ -185,17 +212,20 @@ def load_entry_point(point: Any) -> tuple[str, str]:
     try:
         made = point.load()
     except Exception as error:
-        raise ImportError(f"{point.value} does not load: {type(error).__name__}: {error}") from error
+        raise ImportError(
+            f"{point.value} does not load: {type(error).__name__}: {error}"
+        ) from error
     if not callable(made):
         raise TypeError(f"{point.value} is {type(made).__name__}, expected a function")
     return point.value, ""
 
 
-# -- link and run -----------------------------------------------------------------------------------------
+# -- link and run ----------------------------------------------------------------------------------
 
 
 def link_findings() -> Iterator[Finding]:
-    """One trial with the compiler's own linker (needed), and one with each linker that is installed."""
+    """One trial with the compiler's own linker (needed), and one with each linker that is
+    installed."""
     yield attempt("link and run", "default linker", partial(trial, []), needed=True)
     for name in LINKERS:
         linker = tool("link and run", f"ld.{name}", f"ld.{name}")
@@ -203,7 +233,8 @@ def link_findings() -> Iterator[Finding]:
 
 
 def try_linker(linker: Finding, options: list[str]) -> Finding:
-    """What a linker that is installed can do: everything, all but embed="grow" (the usual form), or nothing."""
+    """What a linker that is installed can do: everything, all but embed="grow" (the usual form), or
+    nothing."""
     if attempt(linker.section, linker.name, partial(trial, options, embed="grow")).ok:
         return linker
     works = attempt(linker.section, linker.name, partial(trial, options))

@@ -1,7 +1,8 @@
 # PYTHON_ARGCOMPLETE_OK
 """The process `mblob-pack`: what signals do to it from its first moment to its last.
 
-Nothing that takes time is imported above: an interrupt is one line and an exit code, also while the rest is loaded.
+Nothing that takes time is imported above: an interrupt is one line and an exit code, also while the
+rest is loaded.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `mblob-pack`.
 
     Args:
-        argv: the arguments without the program's name, for callers that have a process, and signal handlers, of their
-            own. None: those of this process, which ends with this call.
+        argv: the arguments without the program's name, for callers that have a process, and signal
+            handlers, of their own. None: those of this process, which ends with this call.
 
     Returns:
         The exit code.
@@ -33,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if own:
             _leave_on_signals()
-            gc.set_threshold(20_000, 10, 10)  # entries by the hundred thousand are no garbage to look for
+            # entries by the hundred thousand are no garbage to look for
+            gc.set_threshold(20_000, 10, 10)
         from mblob.cli.command_line import execute
 
         if own:
@@ -62,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end(code: int) -> None:
-    """End the process without taking the interpreter apart, which takes as long as copying 64 MiB. Not where code of a
-    library ran: it may have left something to C's streams."""
+    """End the process without taking the interpreter apart, which takes as long as copying 64 MiB.
+    Not where code of a library ran: it may have left something to C's streams."""
     import os
 
     if "mblob.loader" in sys.modules:
@@ -78,7 +80,8 @@ def _end(code: int) -> None:
 
 
 def _leave_on_signals() -> None:
-    """Until there is something to clean up; an interrupt that is ignored, as under nohup or `&`, stays ignored."""
+    """Until there is something to clean up; an interrupt that is ignored, as under nohup or `&`,
+    stays ignored."""
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -95,7 +98,8 @@ def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _unwind_on_signals() -> None:
-    """Leave through `finally` clauses, which remove temporary files, undisturbed by further signals."""
+    """Leave through `finally` clauses, which remove temporary files, undisturbed by further
+    signals."""
     import signal
 
     from mblob.interrupts import DeferringHandler

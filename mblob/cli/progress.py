@@ -1,4 +1,5 @@
-"""How far a long write is, drawn by tqdm (the extra `cli`) on a terminal, and what packing warns of."""
+"""How far a long write is, drawn by tqdm (the extra `cli`) on a terminal, and what packing warns
+of."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ DELAY = 0.5  # seconds from the first byte on before anything is shown, or tqdm 
 
 @contextmanager
 def progress(total: int, stream: TextIO, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Draw how much is written while the block runs; it calls what it is given with each number of bytes.
+    """Draw how much is written while the block runs; it calls what it is given with each number of
+    bytes.
 
     Args:
         total: bytes expected.

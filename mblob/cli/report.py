@@ -57,12 +57,14 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def _is_lack_of_threads(error: BaseException) -> bool:
-    """Whether the system gave no thread, for a limit of processes or of memory: Python has no type for that."""
+    """Whether the system gave no thread, for a limit of processes or of memory: Python has no type
+    for that."""
     return isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
 
 
 def print_error(error: BaseException) -> None:
-    """Print one `error:` line on stderr; then what a failed tool ran and said, and the hint if any."""
+    """Print one `error:` line on stderr; then what a failed tool ran and said, and the hint if
+    any."""
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     elif isinstance(error, OSError) and error.strerror:
@@ -93,18 +95,24 @@ def print_warning(
 
 
 def for_terminal(text: str) -> str:
-    """`text` of a tool or a file, which may have several lines: what a terminal would obey is written as an escape.
+    """`text` of a tool or a file, which may have several lines: what a terminal would obey is
+    written as an escape.
 
     Line ends and tabs stay, and what is readable in any language; `\\x1b[2J` becomes visible.
     """
-    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text.replace("\r\n", "\n"))
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text.replace("\r\n", "\n")
+    )
 
 
 def one_line(text: str) -> str:
-    """The same in one line, so that no input can forge a second one: line ends and tabs become spaces."""
+    """The same in one line, so that no input can forge a second one: line ends and tabs become
+    spaces."""
     if text.isprintable():  # nearly all are, and listings have hundreds of thousands
         return text.strip()
-    return "".join(c if c.isprintable() else " " if c.isspace() else _escaped(c) for c in text).strip()
+    return "".join(
+        c if c.isprintable() else " " if c.isspace() else _escaped(c) for c in text
+    ).strip()
 
 
 def _escaped(c: str) -> str:

@@ -1,4 +1,5 @@
-"""`mblob-pack run`: call one function of a library, or run its model, on data from files. It executes its code."""
+"""`mblob-pack run`: call one function of a library, or run its model, on data from files. It
+executes its code."""
 
 from __future__ import annotations
 
@@ -35,8 +36,16 @@ def configure(verbs: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="shared library")
     parser.add_argument("words", metavar="FUNC ARG...", nargs="*",
                         help="function to call and its arguments in order; or inputs of the model")  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="OUT.npz", type=Path, help="write outputs here, as out0, out1, ...")
-    parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/run/1, on stdout")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT.npz",
+        type=Path,
+        help="write outputs here, as out0, out1, ...",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object, schema mblob/run/1, on stdout"
+    )
     parser.add_argument("--device", metavar="KIND[:N]", action="append", default=[],
                         help="where arrays are when the function is called (cpu, opencl, cuda:1, ...); for a graph "
                         "the devices that it may use, the first for what names none (default: cpu)")  # fmt: skip
@@ -64,7 +73,8 @@ def positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load the library, call the function or run the model, print what it gave, write its outputs."""
+    """Load the library, call the function or run the model, print what it gave, write its
+    outputs."""
     import mblob
 
     if args.output is not None and args.output.suffix != ".npz":
@@ -74,7 +84,9 @@ def run(args: argparse.Namespace) -> int:
 
         return run_model(args)
     if args.profile or args.repeat != 1 or args.parallel is not None:
-        raise UsageError("--repeat, --profile and --parallel are for models, which take inputs by name: data=x.npy")
+        raise UsageError(
+            "--repeat, --profile and --parallel are for models, which take inputs by name: data=x.npy"
+        )
     name, *words = args.words
     if len(args.device) > 1:
         raise UsageError("a function is called with arrays on one --device; graphs take several")
@@ -108,7 +120,12 @@ def call(module: Module, file: str, name: str, values: list[Any]) -> Any:
 
 
 def call_on(
-    device: Device, module: Module, file: str, name: str, values: list[Any], outputs: Mapping[str, np.ndarray[Any, Any]]
+    device: Device,
+    module: Module,
+    file: str,
+    name: str,
+    values: list[Any],
+    outputs: Mapping[str, np.ndarray[Any, Any]],
 ) -> Any:
     """Call a function with its arrays on a device; outputs come back to where they were."""
     import mblob
@@ -127,7 +144,9 @@ def print_result(
 ) -> None:
     """Print the returned value, and the outputs unless they went to a file."""
     if args.json:
-        rows = [{"name": k, "dtype": str(v.dtype), "shape": list(v.shape)} for k, v in outputs.items()]
+        rows = [
+            {"name": k, "dtype": str(v.dtype), "shape": list(v.shape)} for k, v in outputs.items()
+        ]
         plain = result if isinstance(result, (type(None), bool, int, float, str)) else repr(result)
         report = {
             "schema": "mblob/run/1",

@@ -69,12 +69,18 @@ class Executor:
 
     def inputs(self) -> dict[str, str]:
         shapes, dtypes = self.executor.get_input_info()
-        return {name: f"{name} {dtypes[name]}[{','.join(map(str, shape))}]" for name, shape in shapes.items()}
+        return {
+            name: f"{name} {dtypes[name]}[{','.join(map(str, shape))}]"
+            for name, shape in shapes.items()
+        }
 
     def set(self, name: str, value: Any) -> None:
         import mblob
 
-        if self.executor.get_input_info()[1].get(name) == "bfloat16" and getattr(value, "dtype", None) == "uint16":
+        if (
+            self.executor.get_input_info()[1].get(name) == "bfloat16"
+            and getattr(value, "dtype", None) == "uint16"
+        ):
             value = mblob.array(value).view("bfloat16")  # numpy files have no such type
         self.executor.set_input(name, value)
 
@@ -94,7 +100,10 @@ class Graph(Executor):
         self.executor.synchronize()  # devices may have only begun
 
     def profile(self, repeat: int) -> list[Row]:
-        return [Row(r.node, r.name, r.function, repeat, r.seconds) for r in self.executor.profile(repeat)]
+        return [
+            Row(r.node, r.name, r.function, repeat, r.seconds)
+            for r in self.executor.profile(repeat)
+        ]
 
 
 class Ahead(Executor):
@@ -144,17 +153,28 @@ class RelayProgram:
     def profile(self, repeat: int) -> list[Row]:
         rows = self.machine.profile(func_name=self.function, repeat=repeat)
         return [
-            Row(r.instruction, f"{r.function}[{r.instruction}] {r.opcode}", r.kernel, r.count, r.seconds) for r in rows
+            Row(
+                r.instruction,
+                f"{r.function}[{r.instruction}] {r.opcode}",
+                r.kernel,
+                r.count,
+                r.seconds,
+            )
+            for r in rows
         ]
 
     @staticmethod
     def _array(value: Any) -> Any:
         if not hasattr(value, "numpy"):
-            raise UsageError("the model gives tuples inside of tuples, which have no place in a .npz file")
+            raise UsageError(
+                "the model gives tuples inside of tuples, which have no place in a .npz file"
+            )
         return copied(value)
 
 
-def open_model(module: Module, file: str, name: str, profiled: bool, devices: list[Device]) -> Model:
+def open_model(
+    module: Module, file: str, name: str, profiled: bool, devices: list[Device]
+) -> Model:
     """The model in a library; `profiled`: one that `profile` can be asked of.
 
     Raises:
@@ -166,7 +186,9 @@ def open_model(module: Module, file: str, name: str, profiled: bool, devices: li
         try:
             return RelayProgram(module, "main" if name == DEFAULT else name, devices)
         except ValueError as error:
-            raise UsageError(f"{file}: {error}", hint="--name FUNCTION names another one than main") from None
+            raise UsageError(
+                f"{file}: {error}", hint="--name FUNCTION names another one than main"
+            ) from None
     if module.type_key not in (*GRAPHS, AOT_FACTORY):
         raise UsageError(
             f"{file}: its root is a module of type {module.type_key!r}, no model with inputs; name a function to call",
@@ -175,7 +197,9 @@ def open_model(module: Module, file: str, name: str, profiled: bool, devices: li
     try:
         create = module.get_function(name)
     except AttributeError as error:
-        raise UsageError(f"{file}: {error}", hint="--name NAME, as the model was called when it was built") from None
+        raise UsageError(
+            f"{file}: {error}", hint="--name NAME, as the model was called when it was built"
+        ) from None
     if module.type_key == AOT_FACTORY:
         return Ahead(mblob.aot_executor.AotModule(create(*devices)))
     if profiled:
@@ -191,9 +215,13 @@ def run_model(args: argparse.Namespace) -> int:
     import_loader()
     begin = time.perf_counter()
     module = mblob.load_module(args.file)
-    model = open_model(module, args.file, args.name, args.profile, devices_of(args.device) or [mblob.cpu(0)])
+    model = open_model(
+        module, args.file, args.name, args.profile, devices_of(args.device) or [mblob.cpu(0)]
+    )
     if args.parallel is not None and not isinstance(model, Graph):
-        raise UsageError("--parallel is for graph executors; this model does not tell which operators wait for others")
+        raise UsageError(
+            "--parallel is for graph executors; this model does not tell which operators wait for others"
+        )
     loaded = time.perf_counter()
     set_inputs(model, inputs, args.file)
     ready = time.perf_counter()
@@ -201,7 +229,11 @@ def run_model(args: argparse.Namespace) -> int:
     rows = model.profile(args.repeat) if args.profile else []
     finished = time.perf_counter()
     outputs = model.outputs()
-    around = {"load": loaded - begin, "inputs": ready - loaded, "outputs": time.perf_counter() - finished}
+    around = {
+        "load": loaded - begin,
+        "inputs": ready - loaded,
+        "outputs": time.perf_counter() - finished,
+    }
     if args.output is not None:
         write_outputs(args.output, {f"out{i}": array for i, (_, array) in enumerate(outputs)})
     report = {
@@ -240,7 +272,9 @@ def read_inputs(words: list[str]) -> dict[str, Any]:
     for position, word in enumerate(words):
         label = split_label(word)
         if label is None:
-            raise UsageError(f"argument {position}: a model takes inputs by name, NAME=x.npy; found {word!r}")
+            raise UsageError(
+                f"argument {position}: a model takes inputs by name, NAME=x.npy; found {word!r}"
+            )
         if label[0] in inputs:
             raise UsageError(f"argument {position}: input {label[0]!r} is given twice")
         inputs[label[0]] = read_value(position, label[1])
@@ -260,7 +294,10 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
             from difflib import get_close_matches
 
             near = get_close_matches(name, wanted, n=1)
-            raise UsageError(f"{file}: no input {name!r}; {takes}", hint=f"did you mean {near[0]!r}?" if near else "")
+            raise UsageError(
+                f"{file}: no input {name!r}; {takes}",
+                hint=f"did you mean {near[0]!r}?" if near else "",
+            )
     missing = {name: text for name, text in wanted.items() if name not in inputs}
     if missing:
         raise UsageError(f"{file}: {takes}; not given: {', '.join(missing.values())}",
@@ -309,26 +346,40 @@ def print_profile(report: dict[str, Any], model: Model) -> None:
     calls = [row for row in rows if row.function is not None]
     rest = [row for row in rows if row.function is None]
     # What was called through the runtime is a part of the entry function's time.
-    total = (rows[0].seconds if isinstance(model, Ahead) else sum(row.seconds for row in rows)) or 1.0
+    total = (
+        rows[0].seconds if isinstance(model, Ahead) else sum(row.seconds for row in rows)
+    ) or 1.0
     names = [one_line(row.name) for row in calls]
     width = max(map(len, names), default=0)
     for row, name in zip(calls, names):
         function = "" if row.function == row.name else f"  {one_line(row.function or '')}"
         share = 100 * row.seconds / total
-        print(f"  {row.node:>4}  {name:<{width}}  {milliseconds(row.seconds):>12}  {share:5.1f} %{function}")
+        print(
+            f"  {row.node:>4}  {name:<{width}}  {milliseconds(row.seconds):>12}  {share:5.1f} %{function}"
+        )
     if rest:
         seconds = sum(row.seconds for row in rest)
-        print(f"  {len(rest)} instructions that call no kernel: {milliseconds(seconds)}, {100 * seconds / total:.1f} %")
+        print(
+            f"  {len(rest)} instructions that call no kernel: {milliseconds(seconds)}, {100 * seconds / total:.1f} %"
+        )
     if isinstance(model, Ahead):
-        print("  the first line is all of the model: kernels that its code calls itself cannot be told apart;")
-        print("  further lines, if any, are functions that it called through the runtime, parts of the first")
+        print(
+            "  the first line is all of the model: kernels that its code calls itself cannot be told apart;"
+        )
+        print(
+            "  further lines, if any, are functions that it called through the runtime, parts of the first"
+        )
 
 
 def print_outputs(report: dict[str, Any], outputs: list[tuple[str, Any]]) -> None:
     """The outputs, their values unless they went to a file."""
     for i, (node, array) in enumerate(outputs):
         shape = f"out{i} ({one_line(node)}) = {array.dtype}{list(array.shape)}"
-        values = f" in {report['output_file']}" if report["output_file"] else f" {str(array).replace(chr(10), ' ')}"
+        values = (
+            f" in {report['output_file']}"
+            if report["output_file"]
+            else f" {str(array).replace(chr(10), ' ')}"
+        )
         print(shape + values)
 
 

@@ -1,4 +1,5 @@
-"""`mblob-pack swap`: new payloads and weights in place of old ones. The code of the library stays byte for byte."""
+"""`mblob-pack swap`: new payloads and weights in place of old ones. The code of the library stays
+byte for byte."""
 
 from __future__ import annotations
 
@@ -43,7 +44,11 @@ def configure(verbs: Any) -> None:
 def add_output(parser: argparse.ArgumentParser) -> None:
     """What all verbs that change a library take."""
     parser.add_argument(
-        "-o", "--output", required=True, metavar="OUT", help="the new library; FILE itself is replaced by a rename"
+        "-o",
+        "--output",
+        required=True,
+        metavar="OUT",
+        help="the new library; FILE itself is replaced by a rename",
     )
     parser.add_argument("--no-reuse", action="store_true",
                         help="share no blocks with FILE, where the file system could")  # fmt: skip
@@ -51,7 +56,9 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings"
+    )
 
 
 def meter(args: argparse.Namespace) -> AbstractContextManager[Callable[[int], None]]:
@@ -101,12 +108,17 @@ def weights_of(texts: list[str]) -> dict[str, Any] | Path | None:
 
 
 def named(text: str, expected: str) -> tuple[str, Path]:
-    """Name and file of `NAME=FILE`; either may have a `=` of its own, where only one way to read it names a file.
+    """Name and file of `NAME=FILE`; either may have a `=` of its own, where only one way to read it
+    names a file.
 
     Raises:
         UsageError: no name, or no file.
     """
-    ways = [(text[:i], Path(text[i + 1 :])) for i, c in enumerate(text) if c == "=" and text[:i] and text[i + 1 :]]
+    ways = [
+        (text[:i], Path(text[i + 1 :]))
+        for i, c in enumerate(text)
+        if c == "=" and text[:i] and text[i + 1 :]
+    ]
     if not ways:
         raise UsageError(f"{expected}, found {text!r}")
     return next((way for way in ways if way[1].is_file()), ways[0])

@@ -1,4 +1,5 @@
-"""`mblob-pack verify`: whether a library is whole, and whether all that it needs is there. No code of it runs."""
+"""`mblob-pack verify`: whether a library is whole, and whether all that it needs is there. No code
+of it runs."""
 
 from __future__ import annotations
 
@@ -36,9 +37,14 @@ def configure(verbs: Any) -> None:
         "as libm.so.6), then in those that the library needs; may be repeated",
     )  # fmt: skip
     parser.add_argument(
-        "--root", default="/", metavar="DIR", help="folder that is / on the machine of the library, for needed ones"
+        "--root",
+        default="/",
+        metavar="DIR",
+        help="folder that is / on the machine of the library, for needed ones",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/verify/1")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object, schema mblob/verify/1"
+    )
     parser.set_defaults(run=run)
 
 
@@ -106,9 +112,15 @@ def describe(entry: CheckedEntry, level: str) -> str:
     """One entry in one line."""
     checks = []
     if entry.digest:
-        checks.append(f"{entry.digest} {'matches' if entry.compared else 'not compared at this level'}")
+        checks.append(
+            f"{entry.digest} {'matches' if entry.compared else 'not compared at this level'}"
+        )
     if entry.walked:
-        later = ", its operators are checked when it is loaded" if entry.type_key.endswith("_json") else ""
+        later = (
+            ", its operators are checked when it is loaded"
+            if entry.type_key.endswith("_json")
+            else ""
+        )
         checks.append(f"follows its grammar{later}")
     elif level == "full":
         checks.append("content not checked (unknown key)")
@@ -116,7 +128,8 @@ def describe(entry: CheckedEntry, level: str) -> str:
 
 
 def _hint_at_providers(found: Verification) -> None:
-    """Say who has the missing symbols: what mblob binds itself when it opens the library, and whom their names tell."""
+    """Say who has the missing symbols: what mblob binds itself when it opens the library, and whom
+    their names tell."""
     import sys
     from pathlib import Path
 
@@ -136,7 +149,11 @@ def _hint_at_providers(found: Verification) -> None:
         where = str(runtime_names.INSTALLED) if fits else "the libmblob.so of its machine"
         names = _shown([f"{name} ({Path(bound[name]).name})" for name in own])
         print(f"hint: mblob's runtime has {names}: --against {where}", file=sys.stderr)
-    others = [f"{name} ({provider})" for name in sorted(missing - bound.keys()) if (provider := provider_of(name))]
+    others = [
+        f"{name} ({provider})"
+        for name in sorted(missing - bound.keys())
+        if (provider := provider_of(name))
+    ]
     if others:
         print(f"hint: by their names: {_shown(others)}", file=sys.stderr)
 

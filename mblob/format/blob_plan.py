@@ -1,4 +1,5 @@
-"""What is to be written as a blob, and writing it, in either dialect: docs/format.md, sections 2, 4 and 11."""
+"""What is to be written as a blob, and writing it, in either dialect: docs/format.md, sections 2, 4
+and 11."""
 
 from __future__ import annotations
 
@@ -33,10 +34,12 @@ class OutEntry(NamedTuple):
         payload: its bytes; None for the library.
         imports: indices of the modules that it imports, in load order.
         data: opens without a loader.
-        alignment: bytes to which byte `align_at` of the payload shall be aligned, counted in the blob (whose
-            own alignment the embedding provides). Above 1 the payload goes to the bulk region.
+        alignment: bytes to which byte `align_at` of the payload shall be aligned, counted in the
+            blob (whose own alignment the embedding provides). Above 1 the payload goes to the bulk
+            region.
         bulk: the payload goes to the bulk region, whatever its alignment.
-        digest: of the payload, by the plan's algorithm, where it is known and shall stay; b"": it is taken.
+        digest: of the payload, by the plan's algorithm, where it is known and shall stay; b"": it
+            is taken.
     """
 
     type_key: str
@@ -56,11 +59,13 @@ class BlobPlan:
     Attributes:
         entries: the modules, in writing order.
         dialect: "classic" or "ffi": how the stream is written.
-        has_tree: the classic stream has an import tree; without one its first entry, the library, has no item either.
+        has_tree: the classic stream has an import tree; without one its first entry, the library,
+            has no item either.
         tail: what follows the stream, in a blob without an index.
         index: write the index.
         digest: "crc32", "sha256" or "none".
-        target, producer: texts for the index; the target may be a function that is asked when the index is written.
+        target, producer: texts for the index; the target may be a function that is asked when the
+        index is written.
     """
 
     entries: Sequence[OutEntry]
@@ -74,7 +79,9 @@ class BlobPlan:
 
     def __post_init__(self) -> None:
         if self.digest not in ALGORITHMS:
-            raise ValueError(f"digest: expected one of {', '.join(ALGORITHMS)}, found {self.digest!r}")
+            raise ValueError(
+                f"digest: expected one of {', '.join(ALGORITHMS)}, found {self.digest!r}"
+            )
 
     @property
     def is_library_alone(self) -> bool:
@@ -83,7 +90,8 @@ class BlobPlan:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the library gets a blob at all. As TVM, a library alone has none; with an index it has one."""
+        """Whether the library gets a blob at all. As TVM, a library alone has none; with an index
+        it has one."""
         return self.index or not self.is_library_alone
 
     @property
@@ -93,7 +101,8 @@ class BlobPlan:
 
     @property
     def known_size(self) -> int | None:
-        """Bytes of all payloads; None if one of them does not know, and can perhaps be read only once.
+        """Bytes of all payloads; None if one of them does not know, and can perhaps be read only
+        once.
 
         Raises:
             OSError: a payload's file cannot be looked at.
@@ -103,20 +112,23 @@ class BlobPlan:
 
     @property
     def unbounded_keys(self) -> list[str]:
-        """Type keys of which only an index could tell where their payloads end, and that have none."""
+        """Type keys of which only an index could tell where their payloads end, and that have
+        none."""
         if self.index or self.dialect == "ffi":  # where payloads have a length
             return []
         return sorted({e.type_key for e in self.entries} - {LIBRARY} - GRAMMARS.keys())
 
     def write(self, sink: Sink, promised: Measured | None = None) -> int:
-        """Write the blob and return its size in bytes (what `st_size` must be). Each payload is consumed once, in
-        order, and never held.
+        """Write the blob and return its size in bytes (what `st_size` must be). Each payload is
+        consumed once, in order, and never held.
 
         Args:
-            promised: what `measure` said, if the blob has to be that. Its bytes are then written in order.
+            promised: what `measure` said, if the blob has to be that. Its bytes are then written in
+                order.
 
         Raises:
-            ValueError: in the ffi dialect, a payload that turns out to be empty, which TVM does not read.
+            ValueError: in the ffi dialect, a payload that turns out to be empty, which TVM does not
+                read.
             ChangedError: a payload has not the size that was promised.
             OSError, MblobError: a payload cannot be read, or changed while it was read.
         """
@@ -156,8 +168,8 @@ class _NoSink(PlainSink):
 
 
 def check_ffi(entries: Sequence[OutEntry]) -> None:
-    """Refuse what TVM's loader of the ffi dialect refuses, misreads or crashes on, as far as it is known before
-    writing.
+    """Refuse what TVM's loader of the ffi dialect refuses, misreads or crashes on, as far as it is
+    known before writing.
 
     Raises:
         ValueError: naming the module and the reason.
@@ -169,10 +181,14 @@ def check_ffi(entries: Sequence[OutEntry]) -> None:
             " some, at least csource_module('')"
         )
     if len(libraries) > 1:
-        raise ValueError(f"modules {libraries[0]} and {libraries[1]} both stand for the library, expected one")
+        raise ValueError(
+            f"modules {libraries[0]} and {libraries[1]} both stand for the library, expected one"
+        )
     for i, e in enumerate(entries):
         if not e.type_key or e.type_key == LIB_KEY:
-            raise ValueError(f"module {i}: kind {e.type_key!r}, expected a name that is not {LIB_KEY!r}")
+            raise ValueError(
+                f"module {i}: kind {e.type_key!r}, expected a name that is not {LIB_KEY!r}"
+            )
         if e.payload is not None and e.payload.size == 0:
             raise _empty(i, e.type_key)
         if any(c <= before for before, c in zip((i, *e.imports), e.imports)):
@@ -207,11 +223,15 @@ class _Writer:
         self._promised = promised
         self._algorithm = ALGORITHMS[plan.digest] if plan.index else 0
         self._structure = bytearray()  # everything outside payloads; small
-        self._places: dict[int, tuple[int, int]] = {}  # where the ffi stream says where a bulk payload is
+        # where the ffi stream says where a bulk payload is
+        self._places: dict[int, tuple[int, int]] = {}
 
     def run(self) -> int:
         """Write the blob and return its size in bytes."""
-        with Copier(self._sink, self._algorithm) as self._hashing, Copier(self._sink, 0) as self._copying:
+        with (
+            Copier(self._sink, self._algorithm) as self._hashing,
+            Copier(self._sink, 0) as self._copying,
+        ):
             self._reserve(self._promised and encode_u64(self._promised.size - 8), 8)
             if self._plan.dialect == "ffi":
                 self._ffi_stream()
@@ -224,10 +244,11 @@ class _Writer:
         self._fill((0, 0), encode_u64(self.pos - 8))
         return self.pos
 
-    # -- the streams, which TVM's readers consume ---------------------------------------------------------
+    # -- the streams, which TVM's readers consume --------------------------------------------------
 
     def _classic_stream(self) -> None:
-        """Items, then the tree. Without a tree the library imports all others, and is not among the items."""
+        """Items, then the tree. Without a tree the library imports all others, and is not among the
+        items."""
         plan = self._plan
         self._put(encode_u64(len(plan.entries) + (1 if plan.has_tree else -1)))
         for i, e in enumerate(plan.entries):
@@ -283,7 +304,8 @@ class _Writer:
         self._put(encode_string(LIB_KEY if e.payload is None else e.type_key))
 
     def _add(self, i: int, item: int) -> Entry:
-        """Write the payload of entry i here, unless it is a bulk one or the library's, and its record."""
+        """Write the payload of entry i here, unless it is a bulk one or the library's, and its
+        record."""
         e, size, value = self._plan.entries[i], 0, b""
         bulk = self._plan.index and (e.bulk or e.alignment > 1)
         offset = None if e.payload is None else self.pos
@@ -297,10 +319,14 @@ class _Writer:
         """Write a payload; its size and digest."""
         e = self._plan.entries[i]
         assert e.payload is not None
-        payload: Payload = e.payload.at(self.pos) if isinstance(e.payload, PlacedPayload) else e.payload
+        payload: Payload = (
+            e.payload.at(self.pos) if isinstance(e.payload, PlacedPayload) else e.payload
+        )
         if self.measures:
             if payload.size is None:
-                raise ValueError(f"entry {i} ({e.type_key}): its new payload does not say how many bytes it has")
+                raise ValueError(
+                    f"entry {i} ({e.type_key}): its new payload does not say how many bytes it has"
+                )
             size, value = payload.size, bytes(SIZES[self._algorithm])
         else:
             self._sink.begin(e.type_key, payload.size)
@@ -313,11 +339,11 @@ class _Writer:
         self.pos += size
         return size, e.digest or value
 
-    # -- behind the stream --------------------------------------------------------------------------------
+    # -- behind the stream -------------------------------------------------------------------------
 
     def _padding(self, e: OutEntry) -> int:
-        """Bytes in front of a bulk payload. A large one starts at a multiple of LARGE_ALIGN where that aligns its data
-        too: there its file can be copied by reference."""
+        """Bytes in front of a bulk payload. A large one starts at a multiple of LARGE_ALIGN where
+        that aligns its data too: there its file can be copied by reference."""
         assert e.payload is not None
         if (e.payload.size or 0) >= LARGE_PAYLOAD and not e.align_at % e.alignment:
             return -self.pos % max(LARGE_ALIGN, e.alignment)
@@ -335,7 +361,8 @@ class _Writer:
             self.records, stream_size=stream_size, has_tree=self._plan.has_tree, algorithm=self._algorithm,
             target=target if isinstance(target, str) else target(), producer=self._plan.producer,
         )  # fmt: skip
-        # The footer keeps the blob's size, so the length prefix is known before its checksum is taken.
+        # The footer keeps the blob's size, so the length prefix is known before its checksum is
+        # taken.
         blob_size = at + len(raw) + ix.FOOTER.size
         self._fill((0, 0), encode_u64(blob_size - 8))
         footer = ix.encode_footer(raw, at, blob_size, zlib.crc32(self._structure))
@@ -347,7 +374,9 @@ class _Writer:
         self._put(bytes(self._padding(e)))
         offset = self.pos
         size, value = self._copy(i)
-        self.records[i] = self.records[i]._replace(offset=offset, size=size, alignment=e.alignment, digest=value)
+        self.records[i] = self.records[i]._replace(
+            offset=offset, size=size, alignment=e.alignment, digest=value
+        )
         if self._plan.dialect == "ffi":
             if not size and e.payload is not None and e.payload.size is None:
                 raise _empty(i, e.type_key)

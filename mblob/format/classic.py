@@ -1,5 +1,5 @@
-"""The classic dialect, `__tvm_dev_mblob`: docs/format.md, sections 1 and 2. Reads what TVM 0.5 - 0.20 wrote;
-`mblob.format.blob_plan` writes it."""
+"""The classic dialect, `__tvm_dev_mblob`: docs/format.md, sections 1 and 2. Reads what TVM 0.5 -
+0.20 wrote; `mblob.format.blob_plan` writes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def read(data: memoryview, *, level: str = "header", index_expected: bool = Fals
         index_expected: the library's note announces an index.
 
     Raises:
-        FormatError: a rule of docs/format.md is broken; `code`, `offset` and `entry` say which and where.
+        FormatError: a rule of docs/format.md is broken; `code`, `offset` and `entry` say which and
+            where.
         DigestError: bytes differ from their digest.
     """
     if level not in LEVELS:
@@ -51,10 +52,14 @@ def sized(data: memoryview) -> memoryview:
         FormatError: "truncated", "size".
     """
     if len(data) < 16:
-        raise FormatError(f"blob: {len(data)} bytes, expected at least 16", code="truncated", offset=0)
+        raise FormatError(
+            f"blob: {len(data)} bytes, expected at least 16", code="truncated", offset=0
+        )
     size = int.from_bytes(data[:8], "little")
     if size > len(data) - 8:
-        raise FormatError(f"blob: says {size} bytes follow, {len(data) - 8} do", code="size", offset=0)
+        raise FormatError(
+            f"blob: says {size} bytes follow, {len(data) - 8} do", code="size", offset=0
+        )
     return data[: 8 + size]
 
 
@@ -76,7 +81,9 @@ def read_stream(blob: memoryview, grammars: Grammars = GRAMMARS) -> Blob:
         cursor.entry = i
         key = cursor.key(f"item {i}: key")
         if rows is not None:
-            raise cursor.fail(f"item {i} ({key!r}) follows the import tree, which must be last", "tree_last", item)
+            raise cursor.fail(
+                f"item {i} ({key!r}) follows the import tree, which must be last", "tree_last", item
+            )
         if key == TREE_KEY:
             cursor.entry = None
             rows = _read_tree(cursor, keys)
@@ -97,20 +104,29 @@ def read_stream(blob: memoryview, grammars: Grammars = GRAMMARS) -> Blob:
         rows = [tuple(range(1, len(keys) + 1)), *((),) * len(keys)]
         keys.insert(0, (LIBRARY, None, 0, 0))
     entries = [
-        Entry(i, key, offset, size, rows[i], item_offset=item) for i, (key, offset, size, item) in enumerate(keys)
+        Entry(i, key, offset, size, rows[i], item_offset=item)
+        for i, (key, offset, size, item) in enumerate(keys)
     ]
     return Blob("classic", len(blob), tuple(entries), cursor.pos, has_tree=has_tree)
 
 
-def _without_tree(blob: memoryview, keys: Sequence[tuple[str, int | None, int, int]], end: int) -> Blob:
-    """What was read up to `end`, with the tree still unknown: the first module imports all others."""
+def _without_tree(
+    blob: memoryview, keys: Sequence[tuple[str, int | None, int, int]], end: int
+) -> Blob:
+    """What was read up to `end`, with the tree still unknown: the first module imports all
+    others."""
     known = list(keys) or [(LIBRARY, None, 0, 0)]
     rows = [tuple(range(1, len(known))), *((),) * (len(known) - 1)]
-    entries = [Entry(i, k, offset, size, rows[i], item_offset=at) for i, (k, offset, size, at) in enumerate(known)]
+    entries = [
+        Entry(i, k, offset, size, rows[i], item_offset=at)
+        for i, (k, offset, size, at) in enumerate(known)
+    ]
     return Blob("classic", len(blob), tuple(entries), end, has_tree=False)
 
 
-def _read_tree(cursor: Cursor, keys: Sequence[tuple[str, int | None, int, int]]) -> list[tuple[int, ...]]:
+def _read_tree(
+    cursor: Cursor, keys: Sequence[tuple[str, int | None, int, int]]
+) -> list[tuple[int, ...]]:
     start = cursor.pos
     row_ptr = cursor.u64s("import tree: row_ptr")
     child = cursor.u64s("import tree: child")
@@ -162,7 +178,9 @@ def _compare(blob: memoryview, found: Blob) -> None:
         row_ptr, child = cursor.u64s("row_ptr"), cursor.u64s("child")
         rows = [e.imports for e in found.entries]
         # The index was searched for cycles; what is equal to it need not be.
-        if (row_ptr, child) != flat_tree(rows) and check_tree(row_ptr, child, len(listed), cursor.pos) != rows:
+        if (row_ptr, child) != flat_tree(rows) and check_tree(
+            row_ptr, child, len(listed), cursor.pos
+        ) != rows:
             raise differ("another import tree")
     if cursor.left:
         raise differ(f"{cursor.left} bytes after its last item")

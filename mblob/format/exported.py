@@ -1,4 +1,5 @@
-"""Which functions a library exports, and which names it has for the runtime or its compiler: one list for all."""
+"""Which functions a library exports, and which names it has for the runtime or its compiler: one
+list for all."""
 
 from __future__ import annotations
 
@@ -11,25 +12,31 @@ from mblob.errors import DigestError, FormatError
 from mblob.format import functions_table, note
 from mblob.format.ffi_names import FFI_PREFIX
 
-FFI_METADATA, FFI_DOC = "__tvm_ffi__metadata_", "__tvm_ffi__doc_"  # of functions that tell of a function
-SYSTEM_LIB = "__mblob_system_lib"  # record of a library of ours for static linking, whose table lists all functions
-# What only host code of the classic dialect has, and what only TVM 0.21 wrote, which gave functions their plain names.
+# of functions that tell of a function
+FFI_METADATA, FFI_DOC = "__tvm_ffi__metadata_", "__tvm_ffi__doc_"
+# record of a library of ours for static linking, whose table lists all functions
+SYSTEM_LIB = "__mblob_system_lib"
+# What only host code of the classic dialect has, and what only TVM 0.21 wrote, which gave functions
+# their plain names.
 _CLASSIC_MARKS = {"__tvm_dev_mblob", "__tvm_module_ctx", "__TVMFuncCall", "__TVMAPISetLastError"}
 _MARKS_OF_0_21 = {"__tvm_ffi_library_bin", "__tvm_ffi_library_ctx"}
 OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
 NO_MODEL = "not a model library: it has no blob, and exports no name of TVM's or mblob's"
 
-# Exported by compilers and linkers into every library; no function of the user's. csrc/src/core/lookup.c has them too.
+# Exported by compilers and linkers into every library; no function of the user's.
+# csrc/src/core/lookup.c has them too.
 HELPERS = ("_init", "_fini", "__extendhfsf2", "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee")
 
 
 def is_helper(name: str) -> bool:
-    """Whether an exported name is a helper of compilers, TVM or mblob, not a function of the user's."""
+    """Whether an exported name is a helper of compilers, TVM or mblob, not a function of the
+    user's."""
     return name in HELPERS or name.startswith(OUR_PREFIXES)
 
 
 def is_mangled(name: str) -> bool:
-    """Whether a name is one of C++ (Itanium's ABI), whose functions take arguments in no way that we could know."""
+    """Whether a name is one of C++ (Itanium's ABI), whose functions take arguments in no way that
+    we could know."""
     return name.startswith("_Z")
 
 
@@ -82,11 +89,13 @@ def read_table(elf: Image, prefix: str = "") -> list[functions_table.Row]:
     return functions_table.decode(data)
 
 
-def packed_functions(elf: Image, table: Sequence[functions_table.Row], prefix: str = "") -> list[str]:
+def packed_functions(
+    elf: Image, table: Sequence[functions_table.Row], prefix: str = ""
+) -> list[str]:
     """Names that a module calls through a packed convention, sorted.
 
-    With a table the names it lists as packed; beside it, every other exported function that is no helper and has a C
-    name.
+    With a table the names it lists as packed; beside it, every other exported function that is no
+    helper and has a C name.
     """
     return sorted({f.name for f in host_functions(elf, table, prefix) if f.abi != "plain"})
 
@@ -98,21 +107,28 @@ def host_functions(
 
     Args:
         table: as `read_table` gives it.
-        prefix: of a system library; a function without it is taken for one of its functions, as TVM does,
+        prefix: of a system library; a function without it is taken for one of its functions, as TVM
+            does,
         prefixes: unless it has another of these, which are all in the file.
     """
     exported = function_names(elf)
     others = tuple(p for p in prefixes if p and p != prefix)
     found = [HostFunction(r.name, r.symbol, r.abi, r.types) for r in table if r.abi == "packed"]
-    if prefix + SYSTEM_LIB in exported or elf.find(prefix + SYSTEM_LIB) is not None:  # the table names all there are
+    # the table names all there are
+    if prefix + SYSTEM_LIB in exported or elf.find(prefix + SYSTEM_LIB) is not None:
         found += [HostFunction(r.name, r.symbol, r.abi, r.types) for r in table if r.abi == "plain"]
         return sorted(set(found), key=_order)
-    found += [HostFunction(r.name, r.symbol, r.abi, r.types) for r in table if r.abi == "plain" and elf.find(r.symbol)]
+    found += [
+        HostFunction(r.name, r.symbol, r.abi, r.types)
+        for r in table
+        if r.abi == "plain" and elf.find(r.symbol)
+    ]
     listed = {r.symbol for r in table}
     listed_packed = {r.name for r in table if r.abi == "packed"}
     ffi = _ffi_functions(exported, prefix, others)
     names = {s.name.removeprefix(prefix) for s in elf.exports}
-    # From 0.22 on a function of a module is one whose symbol says so; what else is exported is C or C++ beside it.
+    # From 0.22 on a function of a module is one whose symbol says so; what else is exported is C or
+    # C++ beside it.
     if not ffi or not names.isdisjoint(_CLASSIC_MARKS):
         abi = "packed" if names.isdisjoint(_MARKS_OF_0_21) else "ffi"
         for symbol in exported - listed:
@@ -123,7 +139,8 @@ def host_functions(
                 found.append(HostFunction(name, symbol, abi))
     types = {row.symbol: row.types for row in table}
     symbols = {f.symbol for f in ffi}
-    found = [f for f in found if f.abi != "packed" or f.symbol not in symbols]  # a table calls both conventions so
+    # a table calls both conventions so
+    found = [f for f in found if f.abi != "packed" or f.symbol not in symbols]
     return sorted({*found, *(f._replace(types=types.get(f.symbol)) for f in ffi)}, key=_order)
 
 
@@ -135,20 +152,32 @@ _RESERVED = ("_library_bin", "_library_ctx", "_metadata_", "_doc_", "_cubin_")
 
 
 def ffi_name(symbol: str) -> str | None:
-    """The function whose symbol of the ffi dialect this is, None if it is none. Of what starts with `__tvm_ffi__` some
-    names are reserved; others are functions (`__vmtir__main` of compiled relax executables)."""
+    """The function whose symbol of the ffi dialect this is, None if it is none. Of what starts with
+    `__tvm_ffi__` some names are reserved; others are functions (`__vmtir__main` of compiled relax
+    executables)."""
     name = symbol[len(FFI_PREFIX) :] if symbol.startswith(FFI_PREFIX) else ""
     return name if name and not name.startswith(_RESERVED) else None
 
 
-def _ffi_functions(symbols: Iterable[str], prefix: str, others: tuple[str, ...]) -> list[HostFunction]:
-    """Functions of the ffi dialect, without the prefix of their symbols; those that tell of others belong to these."""
+def _ffi_functions(
+    symbols: Iterable[str], prefix: str, others: tuple[str, ...]
+) -> list[HostFunction]:
+    """Functions of the ffi dialect, without the prefix of their symbols; those that tell of others
+    belong to these."""
     all_symbols = set(symbols)
     found = []
     for symbol in all_symbols:
         rest = ffi_name(symbol)
-        if rest is None or not (name := rest.removeprefix(prefix)) or (name == rest and rest.startswith(others)):
+        if (
+            rest is None
+            or not (name := rest.removeprefix(prefix))
+            or (name == rest and rest.startswith(others))
+        ):
             continue
         told = [mark + rest for mark in (FFI_METADATA, FFI_DOC)]
-        found.append(HostFunction(name, symbol, "ffi", None, *(t if t in all_symbols else None for t in told)))
+        found.append(
+            HostFunction(
+                name, symbol, "ffi", None, *(t if t in all_symbols else None for t in told)
+            )
+        )
     return found

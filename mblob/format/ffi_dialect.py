@@ -16,7 +16,8 @@ SYMBOL = "__tvm_ffi__library_bin"  # of 0.22 and later
 SYMBOL_OF_0_21 = "__tvm_ffi_library_bin"
 SYMBOLS = (SYMBOL, SYMBOL_OF_0_21)
 SMALLEST_MODULE = 8 + 1  # bytes: a kind's length and one letter
-PLACE_SIZE = 16  # bytes: what stands in the stream for a payload of the bulk region, its offset and its size
+# bytes: what stands in the stream for a payload of the bulk region, its offset and its size
+PLACE_SIZE = 16
 
 
 def grammars_of(blob: Blob) -> Grammars:
@@ -24,13 +25,16 @@ def grammars_of(blob: Blob) -> Grammars:
     return GRAMMARS_OF_0_21 if blob.symbol == SYMBOL_OF_0_21 else GRAMMARS
 
 
-def read(data: memoryview, symbol: str = SYMBOL, *, level: str = "header", index_expected: bool = False) -> Blob:
+def read(
+    data: memoryview, symbol: str = SYMBOL, *, level: str = "header", index_expected: bool = False
+) -> Blob:
     """Read a blob; nothing is copied.
 
     Args:
         data: the bytes of the symbol (`st_size` of them), its length prefix included.
         symbol: its name, which tells the layout.
-        level: as of `mblob.format.classic.read`. Without an index, "full" walks each payload of a known kind.
+        level: as of `mblob.format.classic.read`. Without an index, "full" walks each payload of a
+            known kind.
         index_expected: the library's note announces an index.
 
     Raises:
@@ -64,7 +68,10 @@ def _compare(blob: memoryview, found: Blob) -> None:
 
     def differ(what: str, entry: int | None = None, offset: int | None = None) -> FormatError:
         return FormatError(
-            f"the stream has {what}, the index says otherwise", code="index_damaged", offset=offset, entry=entry
+            f"the stream has {what}, the index says otherwise",
+            code="index_damaged",
+            offset=offset,
+            entry=entry,
         )
 
     stream = _read_modules(blob[: found.stream_size])
@@ -72,7 +79,9 @@ def _compare(blob: memoryview, found: Blob) -> None:
         raise differ(f"{len(stream.entries)} modules and an import tree")
     for e, listed in zip(stream.entries, found.entries):
         if (e.type_key, e.imports) != (listed.type_key, listed.imports):
-            raise differ(f"kind {e.type_key!r} with imports {list(e.imports)}", e.index, e.item_offset)
+            raise differ(
+                f"kind {e.type_key!r} with imports {list(e.imports)}", e.index, e.item_offset
+            )
         if e.item_offset != listed.item_offset:
             raise differ(f"module {e.index} at {e.item_offset}", e.index, e.item_offset)
         if listed.bulk and listed.offset is not None:
@@ -97,10 +106,14 @@ def _read_modules(blob: memoryview) -> Blob:
     modules = len(row_ptr) - 1
     if modules < 1:
         raise FormatError(
-            f"import tree: {len(row_ptr)} row pointers, expected at least 2", code="tree_empty", offset=tree_at
+            f"import tree: {len(row_ptr)} row pointers, expected at least 2",
+            code="tree_empty",
+            offset=tree_at,
         )
     if modules > cursor.left // SMALLEST_MODULE:
-        raise cursor.fail(f"{modules} modules, {cursor.left} bytes are left for them", "truncated", tree_at)
+        raise cursor.fail(
+            f"{modules} modules, {cursor.left} bytes are left for them", "truncated", tree_at
+        )
     rows = check_tree(row_ptr, child, modules, tree_at)
     entries = []
     library: int | None = None
@@ -109,11 +122,15 @@ def _read_modules(blob: memoryview) -> Blob:
         key = cursor.key(f"module {i}: kind")
         if key != classic.LIB_KEY:
             size = cursor.count(f"module {i} ({key!r}): payload")
-            entries.append(Entry(i, key, cursor.skip(size, "payload"), size, rows[i], item_offset=item))
+            entries.append(
+                Entry(i, key, cursor.skip(size, "payload"), size, rows[i], item_offset=item)
+            )
             continue
         if library is not None:
             raise cursor.fail(
-                f"entries {library} and {i} both stand for the library, expected at most one", "two_libraries", item
+                f"entries {library} and {i} both stand for the library, expected at most one",
+                "two_libraries",
+                item,
             )
         library = i
         entries.append(Entry(i, LIBRARY, None, 0, rows[i], item_offset=item))
@@ -134,4 +151,6 @@ def check_payloads(blob: memoryview, found: Blob) -> None:
             decode_payload(e.type_key, blob[e.offset : e.offset + e.size], grammars)
         except FormatError as error:
             at = None if error.offset is None else e.offset + error.offset
-            raise FormatError(f"module {e.index}: {error}", code=error.code, offset=at, entry=e.index) from None
+            raise FormatError(
+                f"module {e.index}: {error}", code=error.code, offset=at, entry=e.index
+            ) from None

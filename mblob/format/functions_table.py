@@ -43,7 +43,8 @@ def encode(rows: Iterable[Row]) -> bytes:
 
 
 def checksum(data: bytes) -> int:
-    """CRC-32 of a table up to and including its terminating NUL; what the linker pads it with does not count."""
+    """CRC-32 of a table up to and including its terminating NUL; what the linker pads it with does
+    not count."""
     return zlib.crc32(data[: data.find(b"\0") + 1])
 
 
@@ -74,8 +75,12 @@ def decode(data: bytes) -> list[Row]:
 def _row(number: int, line: str, fail: Callable[[str], FormatError]) -> Row:
     fields = line.split("\t")
     if len(fields) != 5 or not fields[0] or not fields[1] or fields[2] not in ("plain", "packed"):
-        raise fail(f"line {number} is {line[:80]!r}, expected name, symbol, plain|packed, alignment, types")
+        raise fail(
+            f"line {number} is {line[:80]!r}, expected name, symbol, plain|packed, alignment, types"
+        )
     alignment = int(fields[3]) if re.fullmatch("[0-9]{1,20}", fields[3], re.ASCII) else -1
     if alignment < 0 or alignment > ALIGNMENT_LIMIT or alignment & (alignment - 1):
-        raise fail(f"line {number}: alignment {fields[3][:24]!r} is no power of two up to 2^20, nor 0")
+        raise fail(
+            f"line {number}: alignment {fields[3][:24]!r} is no power of two up to 2^20, nor 0"
+        )
     return Row(fields[0], fields[1], fields[2], alignment, fields[4])

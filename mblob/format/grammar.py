@@ -1,8 +1,8 @@
 """What the payload of each type key looks like: docs/format.md, section 3.
 
-Classic payloads carry no length; a reader without an index must walk them. Each key has a grammar, declared as
-data in `mblob.format.type_keys`: a sequence of named fields. Where two releases wrote two layouts under one key, the
-payload's first string tells.
+Classic payloads carry no length; a reader without an index must walk them. Each key has a grammar,
+declared as data in `mblob.format.type_keys`: a sequence of named fields. Where two releases wrote
+two layouts under one key, the payload's first string tells.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Grammars = Mapping[str, "Grammar | Callable[[Cursor], Grammar]"]
 
 
 class FunctionInfo(NamedTuple):
-    """A device kernel: parameter types in order, launch tags (`blockIdx.x`, `threadIdx.x`, ...); in the ffi dialect a
-    number for each parameter, too (1: a descriptor of CUDA's tensor maps)."""
+    """A device kernel: parameter types in order, launch tags (`blockIdx.x`, `threadIdx.x`, ...); in
+    the ffi dialect a number for each parameter, too (1: a descriptor of CUDA's tensor maps)."""
 
     name: str
     arg_types: tuple[DataType, ...]
@@ -30,7 +30,7 @@ class FunctionInfo(NamedTuple):
     arg_extra_tags: tuple[int, ...] = ()
 
 
-# -- fields ---------------------------------------------------------------------------------------------
+# -- fields ----------------------------------------------------------------------------------------
 
 
 def string(c: Cursor, what: str) -> memoryview:
@@ -46,7 +46,8 @@ def i32(c: Cursor, what: str) -> int:
 
 
 def function_map(c: Cursor, what: str) -> dict[str, FunctionInfo]:
-    """unordered_map<string, FunctionInfo>; the inner name is written empty, the key is the kernel's name."""
+    """unordered_map<string, FunctionInfo>; the inner name is written empty, the key is the kernel's
+    name."""
     functions: dict[str, FunctionInfo] = {}
     for _ in range(c.count(what, 32)):
         info = function_info(c, what)
@@ -116,7 +117,8 @@ def symbol_constants(c: Cursor, what: str) -> dict[str, list[str]]:
 
 
 def ethos_n(c: Cursor, what: str) -> None:
-    """u64 n, n * {string name, string stream, then for inputs and outputs: u64 k, k u32 orders, k u32 sizes}."""
+    """u64 n, n * {string name, string stream, then for inputs and outputs: u64 k, k u32 orders, k
+    u32 sizes}."""
     for _ in range(c.count(what, 32)):
         c.skip_string(f"{what}.name")
         c.skip_string(f"{what}.command_stream")
@@ -129,7 +131,7 @@ def rest(c: Cursor, what: str) -> memoryview:
     return c.take(c.left, what)
 
 
-# -- grammars -------------------------------------------------------------------------------------------
+# -- grammars --------------------------------------------------------------------------------------
 
 FIELDS: Mapping[str, Read] = {
     "s": string, "v": strings, "i": i32, "f": function_map, "m": string_map, "h": shader_map, "n": named_arrays,
@@ -145,14 +147,18 @@ def first_string(c: Cursor) -> bytes:
     return bytes(ahead.take(size, "fmt"))
 
 
-def grammar_of(text: str, fields: Mapping[str, Read] = FIELDS) -> Grammar | Callable[[Cursor], Grammar]:
+def grammar_of(
+    text: str, fields: Mapping[str, Read] = FIELDS
+) -> Grammar | Callable[[Cursor], Grammar]:
     """What a column of `mblob.format.type_keys.TABLE` says.
 
     Args:
         fields: what the letters stand for.
     """
     texts, _, forms = text.rpartition(" ? ")
-    made = [tuple((name, fields[letter]) for name, letter in _words(form)) for form in forms.split("|")]
+    made = [
+        tuple((name, fields[letter]) for name, letter in _words(form)) for form in forms.split("|")
+    ]
     if not texts:
         return made[0]
     known = {word.encode() for word in texts.split(",")}
@@ -172,13 +178,15 @@ def text(raw: memoryview | bytes) -> str:
 
 
 def read_payload(key: str, cursor: Cursor, grammars: Grammars = GRAMMARS) -> dict[str, Any]:
-    """Walk one payload and return its fields; the cursor ends behind it. Strings are views, nothing is copied.
+    """Walk one payload and return its fields; the cursor ends behind it. Strings are views, nothing
+    is copied.
 
     Args:
         grammars: those of the dialect.
 
     Raises:
-        FormatError: "unknown_key" if the key has no grammar, "payload" or "truncated" if it breaks it.
+        FormatError: "unknown_key" if the key has no grammar, "payload" or "truncated" if it breaks
+            it.
     """
     grammar = grammars.get(key)
     if grammar is None:

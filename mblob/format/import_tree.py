@@ -1,4 +1,5 @@
-"""Import trees as rows of indices: `rows[i]` are the modules that module i imports. Nothing here recurses."""
+"""Import trees as rows of indices: `rows[i]` are the modules that module i imports. Nothing here
+recurses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The index behind the stream: docs/format.md, section 4. Found from its end, checked before anything is believed."""
+"""The index behind the stream: docs/format.md, section 4. Found from its end, checked before
+anything is believed."""
 
 from __future__ import annotations
 
@@ -59,15 +60,34 @@ def encode_index(
     )  # fmt: skip
     records = []
     for e, place in zip(entries, places):
-        flags = (IS_LIBRARY if e.offset is None else 0) | (IS_DATA if e.data else 0) | (IS_BULK if e.bulk else 0)
-        records.append(RECORD.pack(e.offset or 0, e.size, *place, flags, e.alignment, e.digest, e.item_offset, 0))
+        flags = (
+            (IS_LIBRARY if e.offset is None else 0)
+            | (IS_DATA if e.data else 0)
+            | (IS_BULK if e.bulk else 0)
+        )
+        records.append(
+            RECORD.pack(
+                e.offset or 0, e.size, *place, flags, e.alignment, e.digest, e.item_offset, 0
+            )
+        )
     tree = struct.pack(f"<{len(row_ptr) + len(child)}Q", *row_ptr, *child)
     return head + b"".join(records) + tree + bytes(strings)
 
 
 def encode_footer(index: bytes, index_offset: int, blob_size: int, structure_crc: int) -> bytes:
     """The 64 bytes behind `index`."""
-    head = FOOTER.pack(index_offset, len(index), blob_size, VERSION, 0, zlib.crc32(index), structure_crc, 0, 0, MAGIC)
+    head = FOOTER.pack(
+        index_offset,
+        len(index),
+        blob_size,
+        VERSION,
+        0,
+        zlib.crc32(index),
+        structure_crc,
+        0,
+        0,
+        MAGIC,
+    )
     return head[:44] + struct.pack("<I", zlib.crc32(head[:44])) + head[48:]
 
 
@@ -89,7 +109,9 @@ def find_footer(blob: memoryview, expected: bool) -> Footer | None:
         if expected:
             raise fail("its footer is missing or damaged; the file was written with one")
         return None
-    offset, size, blob_size, version, flags, _, structure, reserved, check, _ = FOOTER.unpack_from(blob, at)
+    offset, size, blob_size, version, flags, _, structure, reserved, check, _ = FOOTER.unpack_from(
+        blob, at
+    )
     if check != zlib.crc32(blob[at : at + 44]):
         raise fail("the checksum of its footer is wrong")
     if version != VERSION:
@@ -104,7 +126,8 @@ def find_footer(blob: memoryview, expected: bool) -> Footer | None:
 
 
 def place_of(blob: memoryview) -> tuple[int, int]:
-    """Offset and bytes of the index of a blob, 0 and 0 without a good footer: for those who want to fetch it early."""
+    """Offset and bytes of the index of a blob, 0 and 0 without a good footer: for those who want to
+    fetch it early."""
     try:
         footer = find_footer(blob, expected=False)
     except FormatError:
@@ -121,7 +144,9 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
     Raises:
         FormatError: "index_damaged", or a rule of the tree or of keys.
     """
-    index = _Index(blob[footer.index_offset : footer.index_offset + footer.index_size], footer.index_offset)
+    index = _Index(
+        blob[footer.index_offset : footer.index_offset + footer.index_size], footer.index_offset
+    )
     crc = FOOTER.unpack_from(blob, len(blob) - FOOTER.size)[5]
     if check and zlib.crc32(index.raw) != crc:
         raise index.fail("its checksum is wrong")
@@ -131,7 +156,15 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
         raise index.fail("more than one library")
     target, producer = index.name(*index.target), index.name(*index.producer)
     return Blob(
-        dialect, len(blob), entries, index.stream_size, index.base, index.algorithm, target, producer, index.has_tree
+        dialect,
+        len(blob),
+        entries,
+        index.stream_size,
+        index.base,
+        index.algorithm,
+        target,
+        producer,
+        index.has_tree,
     )
 
 
@@ -163,13 +196,17 @@ class _Index:
         (version, flags, self.algorithm, self.digest_size, self.stream_size, self.count, self.children, names,
          *places) = HEADER.unpack_from(self.raw)  # fmt: skip
         if version != VERSION or SIZES.get(self.algorithm) != self.digest_size:
-            raise self.fail(f"version {version} with digests {self.algorithm} of {self.digest_size} bytes is not known")
+            raise self.fail(
+                f"version {version} with digests {self.algorithm} of {self.digest_size} bytes is not known"
+            )
         if flags & ~NO_TREE:
             raise self.fail(f"flags {flags:#x} are not known")
         # Each limit is compared before the product that it bounds.
         left = size - HEADER.size
         if self.count < 1 or self.count > left // RECORD.size or self.children > left // 8:
-            raise self.fail(f"{self.count} records and {self.children} imports do not fit {left} bytes")
+            raise self.fail(
+                f"{self.count} records and {self.children} imports do not fit {left} bytes"
+            )
         if self._tree_at + 8 * (self.count + 1 + self.children) + names != size:
             raise self.fail(
                 f"{self.count} records, {self.children} imports, {names} bytes of names make no {size} bytes"
@@ -194,7 +231,9 @@ class _Index:
         """A text among the names."""
         room = len(self.names)
         if size > room or offset > room - size:
-            raise self.fail(f"a name of {size} bytes at {offset} lies outside {room} bytes of names", entry)
+            raise self.fail(
+                f"a name of {size} bytes at {offset} lies outside {room} bytes of names", entry
+            )
         found = bytes(self.names[offset : offset + size])
         if 0 in found:
             raise self.fail(f"the name {found[:40]!r} has a NUL byte", entry)
@@ -205,8 +244,8 @@ class _Index:
 
     def entry(self, i: int, imports: tuple[int, ...]) -> Entry:
         """Record i."""
-        offset, size, key_at, key_size, flags, alignment, digest, item, reserved = RECORD.unpack_from(
-            self.raw, HEADER.size + i * RECORD.size
+        offset, size, key_at, key_size, flags, alignment, digest, item, reserved = (
+            RECORD.unpack_from(self.raw, HEADER.size + i * RECORD.size)
         )
         if not 1 <= key_size <= KEY_LIMIT:
             raise self.fail(f"a type key of {key_size} bytes, expected 1 to {KEY_LIMIT}", i)
@@ -215,16 +254,23 @@ class _Index:
         if library != (key == LIBRARY) or (library and (offset or size)):
             raise self.fail(f"type key {key!r} with flags {flags} and {size} bytes at {offset}", i)
         if not library and (offset < 16 or offset > self.base or size > self.base - offset):
-            raise self.fail(f"a payload of {size} bytes at {offset} lies outside 16..{self.base}", i)
+            raise self.fail(
+                f"a payload of {size} bytes at {offset} lies outside 16..{self.base}", i
+            )
         if flags & ~(IS_LIBRARY | IS_DATA | IS_BULK) or reserved:
-            raise self.fail(f"a record has flags {flags:#x} and reserved bytes {reserved:#x} that are not known", i)
+            raise self.fail(
+                f"a record has flags {flags:#x} and reserved bytes {reserved:#x} that are not known",
+                i,
+            )
         digest_size = 0 if library else self.digest_size
         if any(digest[digest_size:]):
             raise self.fail("a record has more digest than its algorithm gives", i)
         if alignment < 1 or alignment & (alignment - 1):
             raise self.fail(f"alignment {alignment} is no power of two", i)
         if item and (item < 16 or item > self.stream_size):
-            raise self.fail(f"its item at {item} lies outside the stream of {self.stream_size} bytes", i)
+            raise self.fail(
+                f"its item at {item} lies outside the stream of {self.stream_size} bytes", i
+            )
         return Entry(
             i, key, None if library else offset, size, imports, bool(flags & IS_DATA), alignment,
             digest[:digest_size], item, bool(flags & IS_BULK),
@@ -261,7 +307,9 @@ def structure_pieces(blob: memoryview, entries: Sequence[Entry], end: int) -> It
         FormatError: "index_damaged": payloads overlap.
     """
     at = 0
-    for e in sorted((e for e in entries if e.offset is not None and e.size), key=lambda e: e.offset or 0):
+    for e in sorted(
+        (e for e in entries if e.offset is not None and e.size), key=lambda e: e.offset or 0
+    ):
         assert e.offset is not None
         if e.offset < at:
             raise FormatError(

@@ -81,7 +81,8 @@ def check_tree(
         offset: of the tree in the blob, for errors.
 
     Raises:
-        FormatError: "tree_empty", "tree_rows", "tree_child", "tree_cycle" (docs/format.md, section 2).
+        FormatError: "tree_empty", "tree_rows", "tree_child", "tree_cycle" (docs/format.md, section
+            2).
     """
 
     def fail(code: str, message: str, entry: int | None = None) -> FormatError:
@@ -90,7 +91,10 @@ def check_tree(
     if modules == 0:
         raise fail("tree_empty", "no modules, expected a root")
     if len(row_ptr) != modules + 1:
-        raise fail("tree_rows", f"{len(row_ptr)} row pointers for {modules} modules, expected {modules + 1}")
+        raise fail(
+            "tree_rows",
+            f"{len(row_ptr)} row pointers for {modules} modules, expected {modules + 1}",
+        )
     if row_ptr[0] != 0 or row_ptr[-1] != len(child):
         raise fail("tree_rows", f"rows span {row_ptr[0]}..{row_ptr[-1]}, expected 0..{len(child)}")
     rows = []
@@ -103,5 +107,9 @@ def check_tree(
             if c >= modules:
                 raise fail("tree_child", f"module {i} imports {c}, expected below {modules}", i)
     if cycle := find_cycle(rows):
-        raise fail("tree_cycle", f"modules import each other: {' -> '.join(map(str, cycle[:20]))}", cycle[0])
+        raise fail(
+            "tree_cycle",
+            f"modules import each other: {' -> '.join(map(str, cycle[:20]))}",
+            cycle[0],
+        )
     return rows

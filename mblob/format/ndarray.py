@@ -1,4 +1,5 @@
-"""NDArray records and parameter dictionaries: docs/format.md, section 3.2 (TVM's own layout, all releases).
+"""NDArray records and parameter dictionaries: docs/format.md, section 3.2 (TVM's own layout, all
+releases).
 
 Nothing here needs numpy: an array is a data type, a shape, and bytes.
 """
@@ -63,7 +64,9 @@ def read_ndarray(cursor: Cursor, what: str = "array") -> ArrayRecord:
             raise cursor.fail(f"{what}: negative dimension in shape {shape}", at=start)
         expected *= extent
     if declared != expected:
-        raise cursor.fail(f"{what}: {declared} bytes of data, {dtype} of shape {shape} has {expected}", at=start)
+        raise cursor.fail(
+            f"{what}: {declared} bytes of data, {dtype} of shape {shape} has {expected}", at=start
+        )
     offset = cursor.skip(declared, f"{what}.data")
     return ArrayRecord(dtype, shape, cursor.data[offset : offset + declared], offset)
 
@@ -100,7 +103,9 @@ def encode_header(dtype: DataType, shape: tuple[int, ...], size: int) -> bytes:
 
 def _without_letter(element: str) -> DataType | None:
     """bfloat16 and float8, for which the buffer protocol has no letter; None for other types."""
-    has_none = element == "bfloat16" or element.startswith(("float8_", "e4m3_float8", "e5m2_float8"))
+    has_none = element == "bfloat16" or element.startswith(
+        ("float8_", "e4m3_float8", "e5m2_float8")
+    )
     return DataType.parse(element) if has_none and "x" not in element else None
 
 
@@ -120,7 +125,9 @@ def as_record(value: Any) -> ArrayRecord:
     except BufferError as exc:  # a tensor's, which says what is wrong with it
         raise TypeError(str(exc)) from None
     except TypeError:
-        raise TypeError(f"expected an array with the buffer protocol, found {type(value).__name__}") from None
+        raise TypeError(
+            f"expected an array with the buffer protocol, found {type(value).__name__}"
+        ) from None
     except ValueError as exc:
         if element is None:  # of a buffer that was released or closed
             raise TypeError(f"{type(value).__name__} gives no numbers: {exc}") from None
@@ -137,8 +144,8 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     """Serialize named arrays as TVM's `save_param_dict` does (and `load_params` reads).
 
     Args:
-        params: name -> numpy array, tensor, or anything with the buffer protocol. Names are written sorted,
-            so that the same content gives the same bytes.
+        params: name -> numpy array, tensor, or anything with the buffer protocol. Names are written
+            sorted, so that the same content gives the same bytes.
 
     Raises:
         TypeError: a value that is no array.
@@ -167,7 +174,8 @@ def read_param_pairs(data: Any) -> list[tuple[str, ArrayRecord]]:
         raise cursor.fail("not a parameter dictionary (wrong magic)", at=0)
     cursor.skip(8, "params.reserved")
     names = [
-        bytes(cursor.string("params.name")).decode(errors="replace") for _ in range(cursor.count("params.names", 8))
+        bytes(cursor.string("params.name")).decode(errors="replace")
+        for _ in range(cursor.count("params.names", 8))
     ]
     start = cursor.pos
     count = cursor.u64("params.count")

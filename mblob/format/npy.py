@@ -1,4 +1,5 @@
-"""Files of one array, `.npy`: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. Without numpy."""
+"""Files of one array, `.npy`:
+https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. Without numpy."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from mblob.errors import FormatError
 from mblob.format.ndarray import NDIM_LIMIT, ArrayRecord
 
 MAGIC = b"\x93NUMPY"
-HEADER_LIMIT = 1 << 16  # bytes of text; numpy itself refuses to read more than 10,000 from strangers
+# bytes of text; numpy itself refuses to read more than 10,000 from strangers
+HEADER_LIMIT = 1 << 16
 _ALIGN = 64
 _KINDS = {0: "i", 1: "u", 2: "f", 5: "c"}  # by type code
 _CODES = {kind: code for code, kind in _KINDS.items()}
@@ -17,7 +19,8 @@ _WIDTHS = {"i": (8, 16, 32, 64), "u": (8, 16, 32, 64), "f": (16, 32, 64), "c": (
 
 
 def descr_of(dtype: DataType) -> str | None:
-    """What a header calls an element type; None for those that the format cannot hold (bfloat16, float8, ...)."""
+    """What a header calls an element type; None for those that the format cannot hold (bfloat16,
+    float8, ...)."""
     if str(dtype) == "bool":
         return "|b1"
     kind = _KINDS.get(dtype.code)
@@ -53,7 +56,8 @@ def read(data: memoryview, name: str) -> ArrayRecord:
         name: how errors call it.
 
     Raises:
-        FormatError: no `.npy` file, a damaged one, or one whose elements are not row-major little-endian numbers.
+        FormatError: no `.npy` file, a damaged one, or one whose elements are not row-major
+            little-endian numbers.
     """
 
     import ast  # only those who read need it
@@ -66,13 +70,19 @@ def read(data: memoryview, name: str) -> ArrayRecord:
     width = 2 if data[6] == 1 else 4
     size, start = int.from_bytes(data[8 : 8 + width], "little"), 8 + width
     if size > min(len(data) - start, HEADER_LIMIT):
-        raise fail(f"a header of {size} bytes, {len(data) - start} are left and {HEADER_LIMIT} the limit")
+        raise fail(
+            f"a header of {size} bytes, {len(data) - start} are left and {HEADER_LIMIT} the limit"
+        )
     try:
         fields = ast.literal_eval(bytes(data[start : start + size]).decode("latin-1").strip())
         descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):
         raise fail("its header is no dictionary of descr, fortran_order and shape") from None
-    if not isinstance(shape, tuple) or len(shape) > NDIM_LIMIT or not all(type(n) is int and n >= 0 for n in shape):
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > NDIM_LIMIT
+        or not all(type(n) is int and n >= 0 for n in shape)
+    ):
         raise fail(f"shape {shape!r:.80}, expected a tuple of at most {NDIM_LIMIT} sizes")
     if fortran and sum(n > 1 for n in shape) > 1:
         raise fail("its elements are column-major, expected row-major (numpy.ascontiguousarray)")

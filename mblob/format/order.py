@@ -1,7 +1,9 @@
-"""In which order the modules of a tree are written, and who imports whom: docs/format.md, section 5.
+"""In which order the modules of a tree are written, and who imports whom: docs/format.md, section
+5.
 
-TVM's order where TVM can write the tree (classic era C-D: two depth-first phases, host modules merged into one
-group, child lists sorted); Kahn's order, ties in TVM's order, where TVM's is not topological.
+TVM's order where TVM can write the tree (classic era C-D: two depth-first phases, host modules
+merged into one group, child lists sorted); Kahn's order, ties in TVM's order, where TVM's is not
+topological.
 """
 
 from __future__ import annotations
@@ -12,24 +14,29 @@ from mblob.format.import_tree import find_cycle, topological_order
 from mblob.module import Module
 
 
-def order_of(root: Module, is_dso: Callable[[Module], bool]) -> tuple[list[list[Module]], list[tuple[int, ...]]]:
+def order_of(
+    root: Module, is_dso: Callable[[Module], bool]
+) -> tuple[list[list[Module]], list[tuple[int, ...]]]:
     """Order the tree under `root`.
 
     Args:
         is_dso: whether a module is host code, which is linked and not serialized.
 
     Returns:
-        groups: groups[i] are the modules that become entry i: one each, but for the host modules, which
-            share one. groups[0] holds the root.
+        groups: groups[i] are the modules that become entry i: one each, but for the host modules,
+            which share one. groups[0] holds the root.
         imports: imports[i] are the indices of what entry i imports, ascending.
 
     Raises:
-        ValueError: modules import each other in a circle, or would once host modules are merged into one
-            library; the text names the modules on it.
+        ValueError: modules import each other in a circle, or would once host modules are merged
+            into one library; the text names the modules on it.
     """
     groups = _groups(root, is_dso)
     index = {id(m): i for i, group in enumerate(groups) for m in group}
-    rows = [sorted({index[id(c)] for m in group for c in m.imported_modules} - {i}) for i, group in enumerate(groups)]
+    rows = [
+        sorted({index[id(c)] for m in group for c in m.imported_modules} - {i})
+        for i, group in enumerate(groups)
+    ]
     if any(row and row[0] <= i for i, row in enumerate(rows)):
         order = _ordered(rows, groups)
         place = {old: new for new, old in enumerate(order)}
@@ -39,7 +46,8 @@ def order_of(root: Module, is_dso: Callable[[Module], bool]) -> tuple[list[list[
 
 
 def _groups(root: Module, is_dso: Callable[[Module], bool]) -> list[list[Module]]:
-    """TVM's two phases: what is above the host modules, then the host modules and all below them."""
+    """TVM's two phases: what is above the host modules, then the host modules and all below
+    them."""
     groups: list[list[Module]] = []
     seen = {id(root)}
 

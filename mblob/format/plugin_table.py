@@ -1,4 +1,5 @@
-"""Tables of plug-ins (mblob/plugin.h), read from a file: their texts come first, and need no code to run."""
+"""Tables of plug-ins (mblob/plugin.h), read from a file: their texts come first, and need no code
+to run."""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ from mblob.errors import FormatError
 
 SYMBOL_PREFIX = "__mblob_plugin_"  # MBLOB_PLUGIN_SYMBOL
 ABI = 1  # MBLOB_PLUGIN_ABI
-# u32 abi_version, u32 struct_size, then texts of fixed size; behind them pointers, which are of no use in a file.
+# u32 abi_version, u32 struct_size, then texts of fixed size; behind them pointers, which are of no
+# use in a file.
 _TEXTS = (("name", 32), ("version", 32), ("type_keys", 192), ("devices", 64), ("needs", 192))
 HEAD_SIZE = 8 + sum(size for _, size in _TEXTS)  # bytes
 
 
 def table_size(bits: int) -> int:
-    """Bytes that every table has on a machine of 32 or 64 bits: two functions, two arrays, two counts behind the head.
-    What later versions of the interface added stands behind."""
+    """Bytes that every table has on a machine of 32 or 64 bits: two functions, two arrays, two
+    counts behind the head. What later versions of the interface added stands behind."""
     return HEAD_SIZE + 4 * (bits // 8) + 8
 
 
@@ -110,7 +112,8 @@ def _devices(text: str, fail: Callable[[str], FormatError]) -> tuple[int, ...]:
 
 
 def read(elf: Image) -> tuple[list[Plugin], list[FormatError]]:
-    """The plug-ins whose tables a library exports, in the order of their symbols' names, and what is wrong with others.
+    """The plug-ins whose tables a library exports, in the order of their symbols' names, and what
+    is wrong with others.
 
     Raises:
         FormatError: "elf_dynamic", "elf_truncated": the symbols cannot be read.
@@ -119,7 +122,9 @@ def read(elf: Image) -> tuple[list[Plugin], list[FormatError]]:
     found, problems = [], []
     for name in sorted(symbols):
         try:
-            found.append(decode(bytes(elf.bytes_of(symbols[name])[1]), name, elf.byte_order, elf.bits))
+            found.append(
+                decode(bytes(elf.bytes_of(symbols[name])[1]), name, elf.byte_order, elf.bits)
+            )
         except FormatError as problem:
             problems.append(problem)
     return found, problems

@@ -1,4 +1,5 @@
-"""Libraries for static linking have prefixes before their names; these are read off the names that each must have."""
+"""Libraries for static linking have prefixes before their names; these are read off the names that
+each must have."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from mblob.format.exported import SYSTEM_LIB
 
 BLOBS = (classic.SYMBOL, *ffi_dialect.SYMBOLS)
 CONTEXTS = ("__tvm_module_ctx", "__tvm_ffi__library_ctx", "__tvm_ffi_library_ctx")
-SLOTS = (  # with the contexts: variables that a loader fills once the library is loaded (csrc/src/elf/slots.c)
+# with the contexts: variables that a loader fills once the library is loaded (csrc/src/elf/slots.c)
+SLOTS = (
     "__TVMFuncCall", "__TVMAPISetLastError", "__TVMBackendGetFuncFromEnv", "__TVMBackendAllocWorkspace",
     "__TVMBackendFreeWorkspace", "__TVMBackendParallelLaunch", "__TVMBackendParallelBarrier", "__TVMFFIFunctionCall",
     "__TVMFFIErrorSetRaisedFromCStr", "__TVMFFIErrorSetRaisedFromCStrParts", "__TVMFFIEnvModLookupFromImports",
     "__TVMFFIHandleInitOnce",
 )  # fmt: skip
-REGISTER = ("TVMBackendRegisterSystemLibSymbol", "TVMFFIEnvModRegisterSystemLibSymbol")  # what such libraries call
+# what such libraries call
+REGISTER = ("TVMBackendRegisterSystemLibSymbol", "TVMFFIEnvModRegisterSystemLibSymbol")
 _MARKS = (*BLOBS, *CONTEXTS, functions_table.SYMBOL, SYSTEM_LIB)
 _PREFIX = re.compile("(?:[A-Za-z_][A-Za-z0-9_]*)?", re.ASCII)
 

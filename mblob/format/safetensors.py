@@ -1,7 +1,8 @@
 """The one reader of safetensors headers: https://github.com/huggingface/safetensors, "Format".
 
-`u64 n`, n bytes of a JSON object `{name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__":
-{...}}`, data. `csrc/src/format/safetensors.c` reads the same files and refuses the same ones.
+`u64 n`, n bytes of a JSON object `{name: {"dtype", "shape", "data_offsets": [begin, end]},
+"__metadata__": {...}}`, data. `csrc/src/format/safetensors.c` reads the same files and refuses the
+same ones.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from mblob.dtype import DataType
 from mblob.errors import FormatError
 from mblob.format.ndarray import NDIM_LIMIT
 
-ALIGNMENT = 64  # of the tensor data in a packed library: a cache line, and what TVM's kernels assume
+# of the tensor data in a packed library: a cache line, and what TVM's kernels assume
+ALIGNMENT = 64
 HEADER_LIMIT = 100_000_000  # bytes of JSON, the format's own limit
 
-# Every dtype of the format; float types of 8 bits and fewer by the names that DLPack and ml_dtypes give them.
+# Every dtype of the format; float types of 8 bits and fewer by the names that DLPack and ml_dtypes
+# give them.
 DTYPES = {
     name: DataType.parse(text)
     for name, text in {
@@ -49,8 +52,8 @@ class TensorEntry(NamedTuple):
 
     @property
     def layout(self) -> tuple[DataType, tuple[int, ...]]:
-        """Element type and shape of an array over the bytes: the tensor's own, but packed elements of 4 or 6
-        bits, which have no address of their own, are seen as one row of bytes (uint8)."""
+        """Element type and shape of an array over the bytes: the tensor's own, but packed elements
+        of 4 or 6 bits, which have no address of their own, are seen as one row of bytes (uint8)."""
         if self.dtype.bits in (4, 6):
             return _BYTE, (self.end - self.begin,)
         return self.dtype, self.shape
@@ -70,7 +73,9 @@ def data_offset(start: memoryview | bytes, size: int) -> int:
         raise _fail(f"{size} bytes, its header's size alone has 8", 0)
     header = int.from_bytes(start[:8], "little")
     if header > min(size - 8, HEADER_LIMIT):
-        raise _fail(f"a header of {header} bytes, {size - 8} are left and {HEADER_LIMIT} the limit", 0)
+        raise _fail(
+            f"a header of {header} bytes, {size - 8} are left and {HEADER_LIMIT} the limit", 0
+        )
     return 8 + header
 
 
@@ -90,14 +95,18 @@ def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
         raise _fail("the header is no JSON object", 8)
     members = _members(root, "the header")
     metadata = members.pop("__metadata__", _Object())
-    if not isinstance(metadata, _Object) or not all(isinstance(value, str) for _, value in metadata):
+    if not isinstance(metadata, _Object) or not all(
+        isinstance(value, str) for _, value in metadata
+    ):
         raise _fail("__metadata__ is no object of texts", 8)
     entries = [_entry(name, value, size) for name, value in members.items()]
     entries.sort(key=lambda entry: (entry.begin, entry.end))
     at = 0
     for entry in entries:
         if entry.begin != at:
-            raise _fail(f"tensor {entry.name!r}: starts at byte {entry.begin} of the data, expected {at}")
+            raise _fail(
+                f"tensor {entry.name!r}: starts at byte {entry.begin} of the data, expected {at}"
+            )
         at = entry.end
     if at != size:
         raise _fail(f"its tensors need {at} bytes of data, the file has {size}")
@@ -113,7 +122,8 @@ def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]])
     """What stands in a file before the data of its tensors, which follow each other without gaps.
 
     Args:
-        tensors: name, element type, shape and bytes of each, in the order of their data. Names are there once.
+        tensors: name, element type, shape and bytes of each, in the order of their data. Names are
+            there once.
 
     Raises:
         ValueError: an element type that the format does not have.
@@ -155,11 +165,17 @@ def _entry(name: str, value: Any, limit: int) -> TensorEntry:
     if not isinstance(value, _Object):
         raise fail(f"expected an object, found {type(value).__name__}")
     fields = _members(value, f"tensor {name!r}")
-    kind, shape, offsets = fields.get("dtype"), _counts(fields.get("shape")), _counts(fields.get("data_offsets"))
+    kind, shape, offsets = (
+        fields.get("dtype"),
+        _counts(fields.get("shape")),
+        _counts(fields.get("data_offsets")),
+    )
     if not isinstance(kind, str) or kind not in DTYPES:
         raise fail(f"dtype {kind!r}, expected one of {', '.join(DTYPES)}")
     if shape is None or len(shape) > NDIM_LIMIT:
-        raise fail(f"shape {_shown(fields, 'shape')}, expected a list of at most {NDIM_LIMIT} sizes")
+        raise fail(
+            f"shape {_shown(fields, 'shape')}, expected a list of at most {NDIM_LIMIT} sizes"
+        )
     if offsets is None or len(offsets) != 2:
         raise fail(f"data_offsets {_shown(fields, 'data_offsets')}, expected [begin, end]")
     begin, end = offsets
@@ -168,7 +184,13 @@ def _entry(name: str, value: Any, limit: int) -> TensorEntry:
     dtype = DTYPES[kind]
     bits = _bits_needed(dtype, shape)
     if bits is None or bits != 8 * (end - begin):
-        expected = "more than 2^64 bits" if bits is None else f"{bits} bits" if bits % 8 else f"{bits // 8}"
+        expected = (
+            "more than 2^64 bits"
+            if bits is None
+            else f"{bits} bits"
+            if bits % 8
+            else f"{bits // 8}"
+        )
         raise fail(f"{end - begin} bytes, {kind} of shape {shape} has {expected}")
     return TensorEntry(name, dtype, tuple(shape), begin, end)
 
@@ -185,7 +207,11 @@ def _bits_needed(dtype: DataType, shape: list[int]) -> int | None:
 
 def _counts(value: Any) -> list[int] | None:
     """`value` if it is a list of whole numbers from 0 to 2^63 - 1."""
-    return value if type(value) is list and all(type(n) is int and 0 <= n < 1 << 63 for n in value) else None
+    return (
+        value
+        if type(value) is list and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
+        else None
+    )
 
 
 def _shown(fields: dict[str, Any], key: str) -> str:

@@ -1,7 +1,9 @@
-"""The one table of type keys: who wrote each, what its payload looks like in either dialect, who runs it.
+"""The one table of type keys: who wrote each, what its payload looks like in either dialect, who
+runs it.
 
-`csrc/src/base/type_keys.h` is made from it: `python -m mblob.format.type_keys > csrc/src/base/type_keys.h`. No other
-file of the product spells a key. Keys are those of TVM's sources (`type_key()`, `kind()`), and `safetensors` is ours.
+`csrc/src/base/type_keys.h` is made from it: `python -m mblob.format.type_keys >
+csrc/src/base/type_keys.h`. No other file of the product spells a key. Keys are those of TVM's
+sources (`type_key()`, `kind()`), and `safetensors` is ours.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ class TypeKey(NamedTuple):
 
     Attributes:
         key: the type key.
-        classic, ffi: fields of the payload in each dialect, `name:letter` (docs/format.md, section 3; letters are
-        those of `mblob.format.grammar.FIELDS`); NONE where the dialect does not have the key. `texts ? fields |
+        classic, ffi: fields of the payload in each dialect, `name:letter` (docs/format.md, section
+        3; letters are those of `mblob.format.grammar.FIELDS`); NONE where the dialect does not have
+        the key. `texts ? fields |
         fields`: the first if the payload's first string is one of the texts.
         first, last: the releases that write it, 0.`first` to 0.`last`; None for a user's own.
         needs: what its loader stands on, for remarks and errors; "" of what mblob runs by itself.
@@ -53,7 +56,15 @@ _ENDED = "graph executors ended with TVM 0.19"
 _RENUMBERED = "its constants and types are numbered differently; compile the model again"
 
 # Device code: lists its kernels.
-CUDA, HIP, HSACO, OPENCL, METAL, VULKAN, WEBGPU = "cuda", "hip", "hsaco", "opencl", "metal", "vulkan", "webgpu"
+CUDA, HIP, HSACO, OPENCL, METAL, VULKAN, WEBGPU = (
+    "cuda",
+    "hip",
+    "hsaco",
+    "opencl",
+    "metal",
+    "vulkan",
+    "webgpu",
+)
 OPENGL, HEXAGON = "opengl", "hexagon"
 _DEVICES = (
     TypeKey(CUDA, _SOURCE, _SOURCE, needs="the CUDA driver", where=_PLUGIN),
@@ -102,11 +113,24 @@ RELAX_EXECUTABLE, RELAX_EXECUTABLE_OF_0_16 = "relax.VMExecutable", "relax.Execut
 _MODELS = (
     TypeKey(GRAPH_FACTORY, _GRAPH, NONE, 8, 19, no_ffi=_ENDED),
     TypeKey(GRAPH_RUNTIME_FACTORY, _GRAPH, NONE, 7, 7, no_ffi=_ENDED),
-    TypeKey(AOT_FACTORY, "params:n module_name:s", NONE, 9, 19, no_ffi="ahead-of-time executors ended with TVM 0.19"),
-    TypeKey(RELAY_EXECUTABLE, _CODE, NONE, 8, 19, no_ffi="Relay's virtual machine ended with TVM 0.19"),
-    TypeKey(RELAX_EXECUTABLE_OF_0_16, _CODE, NONE, 16, 19, "TVM 0.16 - 0.19", " with Relax", _RENUMBERED),
+    TypeKey(
+        AOT_FACTORY,
+        "params:n module_name:s",
+        NONE,
+        9,
+        19,
+        no_ffi="ahead-of-time executors ended with TVM 0.19",
+    ),
+    TypeKey(
+        RELAY_EXECUTABLE, _CODE, NONE, 8, 19, no_ffi="Relay's virtual machine ended with TVM 0.19"
+    ),
+    TypeKey(
+        RELAX_EXECUTABLE_OF_0_16, _CODE, NONE, 16, 19, "TVM 0.16 - 0.19", " with Relax", _RENUMBERED
+    ),
     # TVM 0.21 wrote one string in the ffi dialect; later releases say how long the payload is.
-    TypeKey(RELAX_EXECUTABLE, _CODE, "code:r", 20, LAST, "TVM 0.20 or later", " with Relax", _RENUMBERED),
+    TypeKey(
+        RELAX_EXECUTABLE, _CODE, "code:r", 20, LAST, "TVM 0.20 or later", " with Relax", _RENUMBERED
+    ),
 )
 
 # All others.
@@ -114,12 +138,18 @@ C, STATIC_LIBRARY, EXAMPLE_JSON, SAFETENSORS = "c", "static_library", "examplejs
 _OTHERS = (
     TypeKey("coreml", _PAIR, _PAIR, needs="Core ML", where=", in a TVM on Apple's systems"),
     TypeKey("torch", _PAIR, NONE, 9, 19, "PyTorch"),
-    TypeKey("VitisAIRuntime", "runtime:s export_path:s symbol:s const_names:v", NONE, needs="Vitis AI"),
+    TypeKey(
+        "VitisAIRuntime", "runtime:s export_path:s symbol:s const_names:v", NONE, needs="Vitis AI"
+    ),
     TypeKey("mrvl_sim", _SIMULATED, NONE, 16, 23, "Marvell's simulator"),
-    TypeKey("mrvl_hw", f"{_SIMULATED} inputs:i outputs:i batch:i", NONE, 19, 23, "Marvell's driver"),
+    TypeKey(
+        "mrvl_hw", f"{_SIMULATED} inputs:i outputs:i batch:i", NONE, 19, 23, "Marvell's driver"
+    ),
     TypeKey("ethos-n", "networks:e", NONE, 7, 18, "Arm's Ethos-N driver"),
     TypeKey(EXAMPLE_JSON, "graph_json:s", NONE, 6, 6, "the example runtime", " of TVM 0.6"),
-    TypeKey(C, "code:s fmt:s func_names:v const_names:v", "code:s fmt:s func_names:v const_names:v"),
+    TypeKey(
+        C, "code:s fmt:s func_names:v const_names:v", "code:s fmt:s func_names:v const_names:v"
+    ),
     TypeKey(STATIC_LIBRARY, "data:s func_names:v", "data:s func_names:v"),
 )
 
@@ -133,25 +163,31 @@ EXECUTABLES = (RELAY_EXECUTABLE, *RELAX_EXECUTABLES)
 EXECUTORS = (*GRAPHS, AOT_FACTORY, *EXECUTABLES)
 
 
-# -- the C header -----------------------------------------------------------------------------------------
+# -- the C header ----------------------------------------------------------------------------------
 
 
 def letters(fields: str) -> str:
-    """A grammar as C has it: the letters of its fields; of two forms `letters texts letters`, the first's in front."""
+    """A grammar as C has it: the letters of its fields; of two forms `letters texts letters`, the
+    first's in front."""
     texts, _, forms = fields.rpartition(" ? ")
     made = ["".join(field.partition(":")[2] for field in form.split()) for form in forms.split("|")]
     return f"{made[0]} {texts} {made[1]}" if texts else made[0]
 
 
 def _grammars(rows: list[tuple[str, str]]) -> Iterator[str]:
-    """C strings, each `keys grammar`, of rows (key, grammar); keys with one grammar share a string."""
+    """C strings, each `keys grammar`, of rows (key, grammar); keys with one grammar share a
+    string."""
     for grammar, group in groupby(sorted(rows, key=lambda row: row[1]), key=lambda row: row[1]):
         yield f'"{",".join(key for key, _ in group)} {grammar}\\0"'
 
 
 def header() -> str:
     """The text of `csrc/src/base/type_keys.h`."""
-    named = {n: v for n, v in globals().items() if n.isupper() and isinstance(v, str) and v in (*ROWS, SAFETENSORS)}
+    named = {
+        n: v
+        for n, v in globals().items()
+        if n.isupper() and isinstance(v, str) and v in (*ROWS, SAFETENSORS)
+    }
     both = [(r.key, letters(r.classic)) for r in TABLE if r.ffi != NONE]
     both = [row for row in both if row[1] == letters(ROWS[row[0]].ffi).replace("r", "s")]
     shared = {key for key, _ in both}
@@ -169,7 +205,12 @@ def header() -> str:
         "/* Strings `keys grammar`: a letter for each field; texts between two forms (format/payload_grammar.c). */",
     ]
     for name, rows in {"BOTH_DIALECTS": both, **own}.items():
-        lines += [f"#define MB_GRAMMARS_OF_{name} \\", *(f"  {text} \\" for text in _grammars(rows)), '  ""', ""]
+        lines += [
+            f"#define MB_GRAMMARS_OF_{name} \\",
+            *(f"  {text} \\" for text in _grammars(rows)),
+            '  ""',
+            "",
+        ]
     needed = sorted(((r.needs, r.key) for r in TABLE if r.needs), key=lambda pair: pair[0])
     groups = groupby(needed, key=lambda pair: pair[0])
     hints = [(needs, ",".join(key for _, key in group)) for needs, group in groups]

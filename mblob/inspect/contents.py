@@ -1,4 +1,5 @@
-"""What a payload says, for people and for JSON: kernels, tensors, graphs, executables. Bulk is never copied."""
+"""What a payload says, for people and for JSON: kernels, tensors, graphs, executables. Bulk is
+never copied."""
 
 from __future__ import annotations
 
@@ -9,9 +10,21 @@ from typing import Any, NamedTuple
 
 from mblob.errors import FormatError
 from mblob.format.grammar import FunctionInfo, Grammars, decode_payload, text
-from mblob.format.type_keys import DEVICE_KEYS, EXAMPLE_JSON, EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
+from mblob.format.type_keys import (
+    DEVICE_KEYS,
+    EXAMPLE_JSON,
+    EXECUTABLES,
+    RELAY_EXECUTABLE,
+    SAFETENSORS,
+)
 from mblob.inspect import graph_summary, vm_summary
-from mblob.inspect.tensors import StoredTensor, constant_tags, is_param_dict, stored_tensors, tensors_of
+from mblob.inspect.tensors import (
+    StoredTensor,
+    constant_tags,
+    is_param_dict,
+    stored_tensors,
+    tensors_of,
+)
 
 _HEAD = 4096  # bytes of code that are searched for its target
 
@@ -61,7 +74,8 @@ def read_content(key: str, payload: memoryview, grammars: Grammars) -> DecodedPa
         grammars: of the dialect.
     """
     try:
-        if key == SAFETENSORS or key not in grammars:  # a parameter dictionary is known by its magic
+        # a parameter dictionary is known by its magic
+        if key == SAFETENSORS or key not in grammars:
             described = _described(tensors_of(key, payload, grammars))
             return DecodedPayload(tensors=described) if described else NOTHING
         fields = decode_payload(key, payload, grammars)
@@ -69,14 +83,19 @@ def read_content(key: str, payload: memoryview, grammars: Grammars) -> DecodedPa
             return _device(fields)
         if key in EXECUTABLES:
             return _executable(key, payload, fields["code"], grammars)
-        tensors = tensors_of(key, payload, grammars) if "params" in fields or "constants" in fields else []
+        tensors = (
+            tensors_of(key, payload, grammars)
+            if "params" in fields or "constants" in fields
+            else []
+        )
         return _general(key, fields, _described(tensors))
     except FormatError as error:
         return DecodedPayload(problem=error)
 
 
 def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
-    """Hold a payload against what is known of its key: its grammar, and that of the graph or the executable in it.
+    """Hold a payload against what is known of its key: its grammar, and that of the graph or the
+    executable in it.
 
     Returns:
         Whether anything is known of it; what nothing is known of is not checked.
@@ -125,7 +144,8 @@ def kernel_json(k: FunctionInfo) -> dict[str, Any]:
 
 
 def _told_by_code(code: memoryview) -> dict[str, str]:
-    """Kind of device code by its first bytes, which its label need not tell, and the processor it is for."""
+    """Kind of device code by its first bytes, which its label need not tell, and the processor it
+    is for."""
     head = bytes(code[:_HEAD])
     if head[:4] == b"\x7fELF":
         machine = int.from_bytes(head[18:20], "little")
@@ -144,13 +164,17 @@ def _told_by_code(code: memoryview) -> dict[str, str]:
     return {"kind": "text" if b"\0" not in head.rstrip(b"\0") else "binary"}
 
 
-def _executable(key: str, payload: memoryview, code: memoryview, grammars: Grammars) -> DecodedPayload:
+def _executable(
+    key: str, payload: memoryview, code: memoryview, grammars: Grammars
+) -> DecodedPayload:
     base = len(payload) - len(code)
     if key == RELAY_EXECUTABLE:
         facts, arrays = vm_summary.relay(code, base)
     else:
         facts, arrays = vm_summary.relax(code, base, constant_tags(grammars))
-    return DecodedPayload({"executable": facts}, tensors=_described(stored_tensors(arrays, grammars)))
+    return DecodedPayload(
+        {"executable": facts}, tensors=_described(stored_tensors(arrays, grammars))
+    )
 
 
 def _general(key: str, fields: dict[str, Any], tensors: tuple[Tensor, ...]) -> DecodedPayload:

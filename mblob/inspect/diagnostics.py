@@ -32,25 +32,33 @@ if TYPE_CHECKING:
 
 Remark = tuple[str, str]  # code, message
 
-# glibc gives code of these machines an executable stack when the file does not say that it needs none.
+# glibc gives code of these machines an executable stack when the file does not say that it needs
+# none.
 _EXECUTABLE_BY_DEFAULT = ("i386", "x86_64", "arm", "ppc", "s390x", "sparc", "sparc64", "mips")
-# What asks for the modules around a library, and the variable in which the runtime leaves them for it.
+# What asks for the modules around a library, and the variable in which the runtime leaves them for
+# it.
 _CONTEXT_USERS = {
     "classic": (("TVMBackendGetFuncFromEnv",), "__tvm_module_ctx"),
-    "ffi": (("TVMFFIEnvModLookupFromImports", "TVMBackendGetFuncFromEnv"), "__tvm_ffi__library_ctx"),
+    "ffi": (
+        ("TVMFFIEnvModLookupFromImports", "TVMBackendGetFuncFromEnv"),
+        "__tvm_ffi__library_ctx",
+    ),
 }
 # Type keys that TVM opens and nothing of mblob does; who does.
 
 
 def diagnose(library: Library) -> list[dict[str, Any]]:
-    """All remarks: {"code", "severity", "message"}; what kept a part from being read comes first, as an error."""
+    """All remarks: {"code", "severity", "message"}; what kept a part from being read comes first,
+    as an error."""
     remarks = [
         {"code": code, "severity": "warning", "message": text}
         for part in (_of_linking, _of_blobs, _of_names, _of_entries, _of_executors, _of_plugins)
         for code, text in part(library)
     ]
     if library.problem is not None:
-        remarks.insert(0, {"code": library.problem.code, "severity": "error", "message": library.problem.text})
+        remarks.insert(
+            0, {"code": library.problem.code, "severity": "error", "message": library.problem.text}
+        )
     return remarks
 
 
@@ -61,17 +69,30 @@ def _images(image: Image) -> list[Image]:
 def _of_linking(library: Library) -> Iterator[Remark]:
     image = library.image
     if library.kind not in ("shared", "object", "archive", "tar", "universal", "bundle", "source"):
-        what = f"ELF type {image.e_type}, a shared library has 3" if isinstance(image, ElfFile) else library.kind
+        what = (
+            f"ELF type {image.e_type}, a shared library has 3"
+            if isinstance(image, ElfFile)
+            else library.kind
+        )
         yield "not_shared", f"{what}: nothing loads it as a library"
     elif isinstance(image, ElfFile) and elf_facts.is_program(image):
         yield "not_shared", "a position-independent executable: glibc does not load it as a library"
     if any(map(_wants_executable_stack, _images(image))):
-        yield "executable_stack", "asks for an executable stack; glibc 2.41 and later refuse to load it"
+        yield (
+            "executable_stack",
+            "asks for an executable stack; glibc 2.41 and later refuse to load it",
+        )
     yield from damaged_sections(library.image)
     if isinstance(image, ElfFile) and elf_facts.has_text_relocations(image):
-        yield "text_relocations", "code is changed when it is loaded (text relocations), which hardened systems refuse"
+        yield (
+            "text_relocations",
+            "code is changed when it is loaded (text relocations), which hardened systems refuse",
+        )
     if isinstance(image, ElfFile) and elf_facts.has_read_only_dynamic_section(image):
-        yield "read_only_dynamic", "its dynamic section is read-only (-z rodynamic): glibc before 2.35 crashes"
+        yield (
+            "read_only_dynamic",
+            "its dynamic section is read-only (-z rodynamic): glibc before 2.35 crashes",
+        )
     machines = Counter((i.machine, i.bits, i.endian) for i in _images(image) if i.format != "c")
     if len(machines) > 1:
         names = ", ".join(f"{m} ({bits} bits, {endian})" for m, bits, endian in sorted(machines))
@@ -79,11 +100,15 @@ def _of_linking(library: Library) -> Iterator[Remark]:
 
 
 def damaged_sections(image: Image) -> Iterator[Remark]:
-    """Section headers that are not used, because they or their names are damaged, or lead out of the file."""
+    """Section headers that are not used, because they or their names are damaged, or lead out of
+    the file."""
     for part in _images(image):
         if isinstance(part, ElfFile) and part.section_problem is not None:
             what = part.section_problem.text
-            yield "section_headers", f"its section headers are damaged, and not used; loading needs none: {what}"
+            yield (
+                "section_headers",
+                f"its section headers are damaged, and not used; loading needs none: {what}",
+            )
 
 
 def _wants_executable_stack(image: Image) -> bool:
@@ -91,7 +116,8 @@ def _wants_executable_stack(image: Image) -> bool:
         note = image.section(".note.GNU-stack")
         if note is not None:
             return bool(note.sh_flags & SHF_EXECINSTR)
-        return image.machine in _EXECUTABLE_BY_DEFAULT  # so GNU ld takes it, also where there is no code in it
+        # so GNU ld takes it, also where there is no code in it
+        return image.machine in _EXECUTABLE_BY_DEFAULT
     if not isinstance(image, ElfFile):
         return False
     stack = next((s for s in image.segments if s.p_type == PT_GNU_STACK), None)
@@ -103,27 +129,46 @@ def _wants_executable_stack(image: Image) -> bool:
 def _of_blobs(library: Library) -> Iterator[Remark]:
     if not library.is_model_library:
         yield "no_model", NO_MODEL
-    present = [name for name in (classic.SYMBOL, *ffi_dialect.SYMBOLS) if library.image.find(library.prefix + name)]
+    present = [
+        name
+        for name in (classic.SYMBOL, *ffi_dialect.SYMBOLS)
+        if library.image.find(library.prefix + name)
+    ]
     if len(present) > 1:
         names = " and ".join(present)
-        yield "two_dialects", f"has {names}: which one is read depends on the runtime; here it is {present[0]}"
+        yield (
+            "two_dialects",
+            f"has {names}: which one is read depends on the runtime; here it is {present[0]}",
+        )
     others = [p for p in library.prefixes if p != library.prefix]
     if others:
         shown = ", ".join(repr(p) for p in others[:8]) + (", ..." if len(others) > 8 else "")
-        yield "several_prefixes", f"prefix {library.prefix!r} is shown; there are also {shown} (--prefix)"
+        yield (
+            "several_prefixes",
+            f"prefix {library.prefix!r} is shown; there are also {shown} (--prefix)",
+        )
     if library.prefix and library.kind == "shared" and library.blob is not None:
-        yield "prefixed_blob", f"{library.blob.symbol} has a prefix: TVM's load_module sees a library without a blob"
+        yield (
+            "prefixed_blob",
+            f"{library.blob.symbol} has a prefix: TVM's load_module sees a library without a blob",
+        )
     yield from _of_placing(library)
     blob = library.blob
     if blob is None:
         return
     symbol, size = library.blob_symbol, blob.size
     if symbol is not None and symbol.st_size not in (0, size):
-        yield "blob_size", f"{symbol.name} has {symbol.st_size} bytes, its length prefix says {size}"
+        yield (
+            "blob_size",
+            f"{symbol.name} has {symbol.st_size} bytes, its length prefix says {size}",
+        )
     end = blob.index_offset if blob.index_offset is not None else size
     if blob.index_offset is None and library.problem is None and blob.stream_size < end:
         left = end - blob.stream_size
-        yield "trailing_bytes", f"{left} bytes follow the last module of the blob; runtimes ignore them"
+        yield (
+            "trailing_bytes",
+            f"{left} bytes follow the last module of the blob; runtimes ignore them",
+        )
 
 
 def _of_placing(library: Library) -> Iterator[Remark]:
@@ -139,20 +184,31 @@ def _of_placing(library: Library) -> Iterator[Remark]:
     elif isinstance(image, ElfFile):
         writable = elf_facts.is_writable(image, symbol)
         is_library = image.kind == "shared" and not elf_facts.is_program(image)
-        if is_library and symbol.st_other & 3 == STV_DEFAULT and not _finds_its_own(library, image, symbol):
+        if (
+            is_library
+            and symbol.st_other & 3 == STV_DEFAULT
+            and not _finds_its_own(library, image, symbol)
+        ):
             yield "interposable_blob", _interposed(library, image, symbol)
     elif isinstance(image, ForeignFile):
         span = image.span_of(symbol)
         writable = span is not None and span.writable
     if writable:
-        yield "writable_blob", f"{symbol.name} lies in writable memory: each process has a copy of what it touches"
+        yield (
+            "writable_blob",
+            f"{symbol.name} lies in writable memory: each process has a copy of what it touches",
+        )
 
 
 def _interposed(library: Library, elf: ElfFile, symbol: Symbol) -> str:
-    """Who would take another library's blob: code that has the name in a relocation. Loaders ask the library itself,
-    so that where nothing refers to it only a search of the whole process may come to another one."""
+    """Who would take another library's blob: code that has the name in a relocation. Loaders ask
+    the library itself, so that where nothing refers to it only a search of the whole process may
+    come to another one."""
     contexts = {library.prefix + context for _, context in _CONTEXT_USERS.values()}
-    known = [symbol, *(s for s in elf.exports if s.name in contexts and s.st_other & 3 == STV_DEFAULT)]
+    known = [
+        symbol,
+        *(s for s in elf.exports if s.name in contexts and s.st_other & 3 == STV_DEFAULT),
+    ]
     used = " and ".join(s.name for s in known if elf_facts.is_relocated_to(elf, s))
     if used:
         return f"its code may find {used} in another library that was loaded first: link with -Wl,-Bsymbolic"
@@ -163,8 +219,9 @@ def _interposed(library: Library, elf: ElfFile, symbol: Symbol) -> str:
 
 
 def _finds_its_own(library: Library, elf: ElfFile, symbol: Symbol) -> bool:
-    """Whether the library was linked with -Bsymbolic, which matters where code refers to the symbol by name. mold
-    leaves no mark of that option; mblob links all it packs so, unless the link is the caller's."""
+    """Whether the library was linked with -Bsymbolic, which matters where code refers to the symbol
+    by name. mold leaves no mark of that option; mblob links all it packs so, unless the link is the
+    caller's."""
     if elf_facts.is_symbolic(elf):
         return True
     packed_here = bool(note.announced(elf).flags) or bool(library.blob and library.blob.producer)
@@ -185,7 +242,10 @@ def _of_names(library: Library) -> Iterator[Remark]:
         used = [u for u in users if f"__{u}" in names or u in needed]
         has_context = any(n.endswith(context) for n in names)
         if used and not has_context and (dialect == "ffi") == (library.era.dialect == "ffi"):
-            yield "missing_context", f"calls {used[0]}, but has no {context}: its packed calls find no imported module"
+            yield (
+                "missing_context",
+                f"calls {used[0]}, but has no {context}: its packed calls find no imported module",
+            )
     if library.era.contradiction:
         yield "era", "no release of TVM writes all of what is in it: see the facts"
 
@@ -204,8 +264,16 @@ def _of_entries(library: Library) -> Iterator[Remark]:
     for e in library.entries:
         content = e.content
         if content.problem is not None:
-            yield content.problem.code or "payload", f"entry {e.index} ({e.type_key}): {content.problem.text}"
-    carried = {key for plugin in library.plugins if plugin.abi == plugin_table.ABI for key in plugin.type_keys}
+            yield (
+                content.problem.code or "payload",
+                f"entry {e.index} ({e.type_key}): {content.problem.text}",
+            )
+    carried = {
+        key
+        for plugin in library.plugins
+        if plugin.abi == plugin_table.ABI
+        for key in plugin.type_keys
+    }
     waiting: dict[str, list[int]] = {}
     for e in library.entries:
         row = ROWS.get(e.type_key)
@@ -226,7 +294,9 @@ def _of_executors(library: Library) -> Iterator[Remark]:
     plain = [f.name for f in library.host_functions if f.abi == "plain" and f.symbol == f.name]
     without_form = {*plain} - {f.name for f in library.host_functions if f.abi != "plain"}
     for e in library.entries if plain else ():
-        why = tvm_executor.crash(tvm_executor.called_functions(e.type_key, e.content.facts), plain, without_form)
+        why = tvm_executor.crash(
+            tvm_executor.called_functions(e.type_key, e.content.facts), plain, without_form
+        )
         if why is not None:
             yield "plain_operators", f"entry {e.index} ({e.type_key}): {why}"
 

@@ -1,4 +1,5 @@
-"""`mblob.diff`: what two libraries have not in common: by entry, by tensor, by function. No code of them runs."""
+"""`mblob.diff`: what two libraries have not in common: by entry, by tensor, by function. No code of
+them runs."""
 
 from __future__ import annotations
 
@@ -40,27 +41,33 @@ class Change(NamedTuple):
 
 
 class ItemChange(NamedTuple):
-    """A tensor, kernel or host function that is not the same: `change` is "added" (in b alone), "removed" or
-    "changed", `details` says in which way."""
+    """A tensor, kernel or host function that is not the same: `change` is "added" (in b alone),
+    "removed" or "changed", `details` says in which way."""
 
     name: str
     change: str
     details: tuple[Change, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "change": self.change, "details": [d.to_json() for d in self.details]}
+        return {
+            "name": self.name,
+            "change": self.change,
+            "details": [d.to_json() for d in self.details],
+        }
 
 
 class EntryChange(NamedTuple):
     """A module that is not the same.
 
     Attributes:
-        path: its place in the tree: type keys from the root on, `[1]` for the second import of a key.
+        path: its place in the tree: type keys from the root on, `[1]` for the second import of a
+            key.
         change: "added", "removed" or "changed".
         a, b: its index in the libraries.
         details: in which way: size, bytes, imports, alignment, ...
         tensors, kernels: those that differ.
-        text: a unified diff of what can be read in it, line by line; () if nothing can, or it is the same.
+        text: a unified diff of what can be read in it, line by line; () if nothing can, or it is
+            the same.
     """
 
     path: str
@@ -90,9 +97,10 @@ class Difference(NamedTuple):
 
     Attributes:
         a, b: their paths.
-        library: of the libraries as a whole: dialect, machine, what they need, code and data outside functions.
-        functions: host functions. "code" says that the bytes differ, which they also do where the linker put them, or
-            what they use, elsewhere.
+        library: of the libraries as a whole: dialect, machine, what they need, code and data
+            outside functions.
+        functions: host functions. "code" says that the bytes differ, which they also do where the
+            linker put them, or what they use, elsewhere.
         entries: modules.
     """
 
@@ -125,8 +133,9 @@ class Difference(NamedTuple):
 def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, lines: int = 40) -> Difference:
     """Compare two libraries, of whatever machines and dialects.
 
-    Modules are the same if they have the same place in the tree and the same bytes; sizes and digests tell those apart
-    that differ, only bytes that they are equal. Build-ids, debug information and where the blob lies do not count.
+    Modules are the same if they have the same place in the tree and the same bytes; sizes and
+    digests tell those apart that differ, only bytes that they are equal. Build-ids, debug
+    information and where the blob lies do not count.
 
     Args:
         a, b: their paths.
@@ -149,11 +158,12 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, lines: int = 4
         )  # fmt: skip
 
 
-# -- entries --------------------------------------------------------------------------------------------
+# -- entries ---------------------------------------------------------------------------------------
 
 
 class _Paths:
-    """Places in import trees, as numbers: the same place in two trees has the same one. Depth costs nothing."""
+    """Places in import trees, as numbers: the same place in two trees has the same one. Depth costs
+    nothing."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, str, int], int] = {}
@@ -175,7 +185,8 @@ class _Paths:
         return ("" if number < 0 else ".../") + "/".join(reversed(steps))
 
     def of(self, entries: Sequence[EntryView]) -> dict[int, int]:
-        """The number of the first place of each entry, by its index; what no import leads to stands beside the root."""
+        """The number of the first place of each entry, by its index; what no import leads to stands
+        beside the root."""
         found: dict[int, int] = {}
         seen: dict[tuple[int, str], int] = {}
         for start in (*entries[:1], *entries[1:]):
@@ -209,18 +220,25 @@ def _entries(a: Library, b: Library, lines: int) -> Iterable[EntryChange]:
             details = (Change("size", entry.size if one else None, None if one else entry.size),)
             how = "removed" if one else "added"
             yield EntryChange(
-                paths.text(place), how, one.index if one else None, other.index if other else None, details
+                paths.text(place),
+                how,
+                one.index if one else None,
+                other.index if other else None,
+                details,
             )
             continue
         found = _entry(one, other, partner, lines)
         if found is not None:
-            yield EntryChange(paths.text(places_a[one.index]), "changed", one.index, other.index, *found)
+            yield EntryChange(
+                paths.text(places_a[one.index]), "changed", one.index, other.index, *found
+            )
 
 
 def _pairs(
     a: Library, b: Library, places_a: dict[int, int], places_b: dict[int, int]
 ) -> list[tuple[EntryView | None, EntryView | None]]:
-    """Entries that belong together: by their place, then by key in stored order; None for what has no counterpart."""
+    """Entries that belong together: by their place, then by key in stored order; None for what has
+    no counterpart."""
     by_place = {place: b.entries[i] for i, place in places_b.items()}
     pairs: list[tuple[EntryView | None, EntryView | None]] = []
     left = []
@@ -241,7 +259,9 @@ def _pairs(
     return pairs
 
 
-Found = tuple["tuple[Change, ...]", "tuple[ItemChange, ...]", "tuple[ItemChange, ...]", "tuple[str, ...]"]
+Found = tuple[
+    "tuple[Change, ...]", "tuple[ItemChange, ...]", "tuple[ItemChange, ...]", "tuple[str, ...]"
+]
 
 
 def _entry(a: EntryView, b: EntryView, partner: dict[int, int], lines: int) -> Found | None:
@@ -273,7 +293,10 @@ def first_difference(a: memoryview, b: memoryview) -> int | None:
 
 def _tensors(a: EntryView, b: EntryView) -> tuple[ItemChange, ...]:
     try:
-        old, new = _numbered((t.name, t) for t in a.tensors), _numbered((t.name, t) for t in b.tensors)
+        old, new = (
+            _numbered((t.name, t) for t in a.tensors),
+            _numbered((t.name, t) for t in b.tensors),
+        )
     except FormatError:  # an index told where the payload is; its bytes are compared
         return ()
     found = []
@@ -285,7 +308,10 @@ def _tensors(a: EntryView, b: EntryView) -> tuple[ItemChange, ...]:
         one, other = old[key], new[key]
         details = [
             Change(what, str(x), str(y))
-            for what, x, y in (("dtype", one.dtype, other.dtype), ("shape", list(one.shape), list(other.shape)))
+            for what, x, y in (
+                ("dtype", one.dtype, other.dtype),
+                ("shape", list(one.shape), list(other.shape)),
+            )
             if x != y
         ]
         at = first_difference(one.data, other.data)
@@ -345,9 +371,15 @@ def _text(a: EntryView, b: EntryView, lines: int) -> tuple[str, ...]:
     old, new = old[first : len(old) - last], new[first : len(new) - last]
     if max(len(old), len(new)) > LINES_COMPARED:
         return ("texts with too many different lines to compare them one by one",)
-    found = [_moved(line, first) for line in difflib.unified_diff(old, new, "a", "b", lineterm="", n=CONTEXT)]
+    found = [
+        _moved(line, first)
+        for line in difflib.unified_diff(old, new, "a", "b", lineterm="", n=CONTEXT)
+    ]
     left = len(found) - lines
-    return (*(line[:400] for line in found[:lines]), *([f"... {left} more lines"] if left > 0 else []))
+    return (
+        *(line[:400] for line in found[:lines]),
+        *([f"... {left} more lines"] if left > 0 else []),
+    )
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:

@@ -1,7 +1,9 @@
-"""What the dynamic linker follows in a library without asking: where damage would make it read, write or call anywhere.
+"""What the dynamic linker follows in a library without asking: where damage would make it read,
+write or call anywhere.
 
-For every machine. The C runtime checks the same rules before it opens a library (csrc/src/elf/*.c): what `verify` calls
-sound is what a loader takes. `mblob.binary.elf_symbols` and `mblob.inspect.elf_relocations` have the larger tables.
+For every machine. The C runtime checks the same rules before it opens a library (csrc/src/elf/*.c):
+what `verify` calls sound is what a loader takes. `mblob.binary.elf_symbols` and
+`mblob.inspect.elf_relocations` have the larger tables.
 """
 
 from __future__ import annotations
@@ -74,11 +76,25 @@ from mblob.binary.elf_tables import NAME_LIMIT, PAGE
 from mblob.errors import FormatError, IncompatibleError
 from mblob.inspect.elf_relocations import check_relocations
 
-# Machines whose functions have their code's address; those of others (ppc64, parisc) may have a descriptor's.
-_CODE_ADDRESSES = ("x86_64", "i386", "aarch64", "arm", "riscv", "s390x", "loongarch", "m68k", "sparc", "sparc64", "ppc")
+# Machines whose functions have their code's address; those of others (ppc64, parisc) may have a
+# descriptor's.
+_CODE_ADDRESSES = (
+    "x86_64",
+    "i386",
+    "aarch64",
+    "arm",
+    "riscv",
+    "s390x",
+    "loongarch",
+    "m68k",
+    "sparc",
+    "sparc64",
+    "ppc",
+)
 _TLS_LIMIT, _TLS_ALIGN_LIMIT = 1 << 28, 1 << 20  # bytes of one thread
 _TAG_LIMIT = 1 << 12  # the largest libraries have some 40, and one for each library that they need
-# The dynamic linker copies them onto the stack: libraries have some ten segments; bytes of all names and search paths.
+# The dynamic linker copies them onto the stack: libraries have some ten segments; bytes of all
+# names and search paths.
 _SEGMENT_LIMIT, _NAMES_LIMIT = 1 << 10, 1 << 18
 _ARRAYS = (
     (DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"), (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ, "constructors"),
@@ -110,13 +126,17 @@ def check_linking(elf: ElfFile) -> None:
     if elf.e_type == ET_EXEC or (elf.e_type == ET_DYN and is_program(elf)):
         raise _fail(elf, "an executable; link it with -shared")
     if elf.e_type != ET_DYN:
-        raise _fail(elf, f"ELF type {elf.e_type}, a shared library has {ET_DYN}: link it with -shared")
+        raise _fail(
+            elf, f"ELF type {elf.e_type}, a shared library has {ET_DYN}: link it with -shared"
+        )
     if elf.e_version != 1:
         raise _fail(elf, f"version {elf.e_version} is not known")
     if any(elf.data[9:16]):  # glibc refuses the file
         raise _fail(elf, f"the padding of e_ident is {max(elf.data[9:16])}, expected 0")
     if not 0 < elf.e_phnum <= _SEGMENT_LIMIT:
-        raise _fail(elf, f"{elf.e_phnum} program headers, a shared library has 1 to {_SEGMENT_LIMIT}")
+        raise _fail(
+            elf, f"{elf.e_phnum} program headers, a shared library has 1 to {_SEGMENT_LIMIT}"
+        )
     if not any(s.p_type == PT_LOAD for s in elf.segments):
         raise _fail(elf, "no segment is loaded")
     _check_shared_bytes(elf)
@@ -141,11 +161,13 @@ def _fail(elf: ElfFile, text: str) -> FormatError:
     return FormatError(f"{elf.name}: {text}", code="elf_header")
 
 
-# -- segments ---------------------------------------------------------------------------------------------
+# -- segments --------------------------------------------------------------------------------------
 
 
 def _check_shared_bytes(elf: ElfFile) -> None:
-    loads = sorted((s.p_offset, s.p_filesz) for s in elf.segments if s.p_type == PT_LOAD and s.p_filesz)
+    loads = sorted(
+        (s.p_offset, s.p_filesz) for s in elf.segments if s.p_type == PT_LOAD and s.p_filesz
+    )
     for (start, size), (other, _) in zip(loads, loads[1:]):
         if other < start + size:
             raise _fail(elf, f"two segments share bytes of the file at {other}")
@@ -164,12 +186,22 @@ def _problem_of(elf: ElfFile, s: Segment) -> str:
     """What is wrong with a segment that is a part of loaded ones, "" for nothing."""
     if s.p_type == PT_TLS:
         align = s.p_align
-        if not s.p_filesz <= s.p_memsz <= _TLS_LIMIT or not 0 < align <= _TLS_ALIGN_LIMIT or align & (align - 1):
+        if (
+            not s.p_filesz <= s.p_memsz <= _TLS_LIMIT
+            or not 0 < align <= _TLS_ALIGN_LIMIT
+            or align & (align - 1)
+        ):
             return "has impossible thread storage"
         # glibc takes address 0 for no data.
-        return "" if not s.p_filesz or (s.p_vaddr and _is_mapped(elf, s, s.p_filesz)) else "lies outside the library"
+        return (
+            ""
+            if not s.p_filesz or (s.p_vaddr and _is_mapped(elf, s, s.p_filesz))
+            else "lies outside the library"
+        )
     # glibc 2.35 and later write there only if PT_DYNAMIC says that they may.
-    if s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, s.p_flags & PF_W if _is_known(elf) else 0):
+    if s.p_type == PT_DYNAMIC and not is_loaded(
+        elf, s.p_vaddr, s.p_memsz, s.p_flags & PF_W if _is_known(elf) else 0
+    ):
         return "is not writable, and dynamic linkers write into it; link without -z rodynamic"
     if s.p_type == PT_GNU_RELRO and not _is_in_data_pages(elf, s):
         return "makes other things read-only than data"
@@ -191,15 +223,23 @@ def _is_known(elf: ElfFile) -> bool:
 
 
 def _is_in_data_pages(elf: ElfFile, relro: Segment) -> bool:
-    """Whether what becomes read-only is in the pages of one writable segment. Linkers round its end up to a page, and
-    mold counts bytes of the page in front. Zeros that are not in the file lie behind it, unless it is all of the
-    segment."""
+    """Whether what becomes read-only is in the pages of one writable segment. Linkers round its end
+    up to a page, and mold counts bytes of the page in front. Zeros that are not in the file lie
+    behind it, unless it is all of the segment."""
     for s in elf.segments:
         end = s.p_vaddr + s.p_memsz
-        if s.p_type != PT_LOAD or not s.p_flags & PF_W or not s.p_vaddr & -PAGE <= relro.p_vaddr < end:
+        if (
+            s.p_type != PT_LOAD
+            or not s.p_flags & PF_W
+            or not s.p_vaddr & -PAGE <= relro.p_vaddr < end
+        ):
             continue
         room = end + -end % PAGE - relro.p_vaddr
-        largest = PAGE if _is_known(elf) and elf.machine in ("x86_64", "i386", "s390x", "riscv") else 1 << 16
+        largest = (
+            PAGE
+            if _is_known(elf) and elf.machine in ("x86_64", "i386", "s390x", "riscv")
+            else 1 << 16
+        )
         if relro.p_memsz - room < largest:
             last, in_file = relro.p_vaddr + relro.p_memsz, s.p_vaddr + s.p_filesz
             return last & -largest <= in_file + -in_file % largest or last >= end
@@ -215,7 +255,10 @@ def _notes_fit(elf: ElfFile, s: Segment) -> bool:
         desc += (s.p_offset - desc) % align
         if desc > end or descsz > end - desc:
             return False
-        properties = kind == NT_GNU_PROPERTY_TYPE_0 and bytes(elf.data[at + 12 : at + 12 + namesz]) == b"GNU\0"
+        properties = (
+            kind == NT_GNU_PROPERTY_TYPE_0
+            and bytes(elf.data[at + 12 : at + 12 + namesz]) == b"GNU\0"
+        )
         if properties and not _properties_fit(elf, desc, desc + descsz):
             return False
         at = desc + descsz
@@ -224,7 +267,8 @@ def _notes_fit(elf: ElfFile, s: Segment) -> bool:
 
 
 def _properties_fit(elf: ElfFile, at: int, end: int) -> bool:
-    """Properties are read one behind the other, by sizes that the linker holds against the note alone."""
+    """Properties are read one behind the other, by sizes that the linker holds against the note
+    alone."""
     word = elf.bits // 8
     while end - at >= 8:
         (size,) = elf.unpack("I", at + 4, "property")
@@ -235,7 +279,7 @@ def _properties_fit(elf: ElfFile, at: int, end: int) -> bool:
     return True
 
 
-# -- the dynamic section ----------------------------------------------------------------------------------
+# -- the dynamic section ---------------------------------------------------------------------------
 
 
 def _check_dynamic(elf: ElfFile) -> None:
@@ -263,7 +307,10 @@ def _check_tags(elf: ElfFile, symbols: Symbols) -> None:
             raise bad(elf, f"the name of the tag {tag:#x} lies outside the strings")
     _check_ends(elf)
     _check_followed(elf)
-    for tag, name, option in ((DT_AUXILIARY, "DT_AUXILIARY", "--auxiliary"), (DT_FILTER, "DT_FILTER", "--filter")):
+    for tag, name, option in (
+        (DT_AUXILIARY, "DT_AUXILIARY", "--auxiliary"),
+        (DT_FILTER, "DT_FILTER", "--filter"),
+    ):
         if tag in tags:  # for a library that dlopen opens, glibc ends the process
             raise bad(elf, f"it is a filter for another library ({name}); link it without {option}")
     _check_called(elf, symbols)
@@ -271,8 +318,9 @@ def _check_tags(elf: ElfFile, symbols: Symbols) -> None:
 
 
 def _check_ends(elf: ElfFile) -> None:
-    """Where sound section headers are left, a table ends where a section does, or where the relocations of calls start;
-    a size that became smaller hides relocations. One table may have several sections."""
+    """Where sound section headers are left, a table ends where a section does, or where the
+    relocations of calls start; a size that became smaller hides relocations. One table may have
+    several sections."""
     tags = elf.dynamic
     if not _is_known(elf) or not elf.e_shoff or elf.e_shentsize != elf.section_header_size:
         return
@@ -280,23 +328,33 @@ def _check_ends(elf: ElfFile) -> None:
     loaded = [h[3:6] for h in heads if h[1] != SHT_NOBITS]
     for tag, size_tag in _SIZES:
         vaddr, size = tags.get(tag, [0])[0], tags.get(size_tag, [0])[0]
-        if tag not in tags or not elf.is_in_file(vaddr, size) or (size and [vaddr + size] == tags.get(DT_JMPREL)):
+        if (
+            tag not in tags
+            or not elf.is_in_file(vaddr, size)
+            or (size and [vaddr + size] == tags.get(DT_JMPREL))
+        ):
             continue
         start = elf.offset_of(vaddr, size, "a table")
         for place, first, length in loaded:
             missing = first + length - start - size
-            if missing > 0 and (start <= first < start + size or first == start) and elf.maps(place, length, first):
+            if (
+                missing > 0
+                and (start <= first < start + size or first == start)
+                and elf.maps(place, length, first)
+            ):
                 text = f"has {size} bytes and ends inside a section, {missing} bytes before its end"
                 raise bad(elf, f"the table of the tag {tag:#x} {text}")
 
 
 def _check_followed(elf: ElfFile) -> None:
-    """The names of libraries, and the folders, which the dynamic linker copies onto the stack with each "$ORIGIN" and
-    the like written out."""
+    """The names of libraries, and the folders, which the dynamic linker copies onto the stack with
+    each "$ORIGIN" and the like written out."""
     used, strings = 0, elf.offset_of(elf.dynamic[DT_STRTAB][0], 1, "dynamic strings")
     for tag in _STRINGS:
         for at in elf.dynamic.get(tag, ()):
-            text, end, _ = bytes(elf.data[strings + at : strings + at + NAME_LIMIT]).partition(b"\0")
+            text, end, _ = bytes(elf.data[strings + at : strings + at + NAME_LIMIT]).partition(
+                b"\0"
+            )
             if not end:
                 raise bad(elf, f"the name of the tag {tag:#x} has no end within {NAME_LIMIT} bytes")
             used += len(text) + 256 * text.count(b"$")
@@ -323,7 +381,9 @@ def _check_slots(elf: ElfFile, symbols: Symbols) -> None:
         if at % word or not is_loaded(elf, at, 3 * word, PF_W):
             raise bad(elf, f"the table of call slots at {at:#x} lies outside the data")
     if DT_JMPREL in tags and DT_PLTGOT not in tags and _is_known(elf):
-        raise bad(elf, "it has relocations of calls (DT_JMPREL), and no table of their slots (DT_PLTGOT)")
+        raise bad(
+            elf, "it has relocations of calls (DT_JMPREL), and no table of their slots (DT_PLTGOT)"
+        )
     for at in tags.get(DT_TLSDESC_GOT, ()):
         if not is_loaded(elf, at, word, PF_W):
             raise bad(elf, f"the slot of thread descriptors at {at:#x} lies outside the data")
@@ -337,7 +397,7 @@ def _check_slots(elf: ElfFile, symbols: Symbols) -> None:
         elf.offset_of(at, size, "packed relocations")
 
 
-# -- symbol versions --------------------------------------------------------------------------------------
+# -- symbol versions -------------------------------------------------------------------------------
 
 
 def _check_versions(elf: ElfFile, symbols: Symbols) -> int:
@@ -352,5 +412,7 @@ def _check_versions(elf: ElfFile, symbols: Symbols) -> int:
     for i, (version,) in enumerate(elf.records("H", at, symbols.count, "symbol versions")):
         if version & ~HIDDEN > highest:
             name = elf.dynsym[i - 1].name if i else "number 0"
-            raise bad(elf, f"the symbol {name!r} has version {version & ~HIDDEN}, which it does not name")
+            raise bad(
+                elf, f"the symbol {name!r} has version {version & ~HIDDEN}, which it does not name"
+            )
     return highest

@@ -1,6 +1,7 @@
 """Relocations: where the dynamic linker writes while it loads a library, and what.
 
-`verify` checks them. The C runtime checks the same before it opens a library (csrc/src/elf/relocations.c).
+`verify` checks them. The C runtime checks the same before it opens a library
+(csrc/src/elf/relocations.c).
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ from mblob.binary.elf_symbols import Symbols, bad, is_loaded
 from mblob.errors import FormatError
 from mblob.format.prefixes import CONTEXTS, SLOTS
 
-NONE, RELATIVE, ADDRESS, SLOT, RESOLVER, COPY, MODULE, OFFSET, TLS_PLACE, DESCRIPTOR, UNKNOWN = range(11)
+NONE, RELATIVE, ADDRESS, SLOT, RESOLVER, COPY, MODULE, OFFSET, TLS_PLACE, DESCRIPTOR, UNKNOWN = (
+    range(11)
+)
 PART_1, PART_2, PART_4, PART_8 = range(11, 15)  # an address, or a distance to one, in so many bytes
 SIZE, SIZE_4 = range(15, 17)  # a symbol's st_size in a word, or in 4 bytes of one
 # What glibc's dynamic linker follows, by machine and class; the numbers are each machine's psABI.
@@ -109,15 +112,19 @@ class _Table(NamedTuple):
     calls: bool = False
 
     def without(self, other: _Table) -> _Table:
-        """Some linkers count the relocations of calls, which lie behind the others, among these. glibc does not take
-        them twice."""
-        at_end = self.start + self.size == other.start + other.size and self.has_addend == other.has_addend
+        """Some linkers count the relocations of calls, which lie behind the others, among these.
+        glibc does not take them twice."""
+        at_end = (
+            self.start + self.size == other.start + other.size
+            and self.has_addend == other.has_addend
+        )
         counted = other.calls and not self.calls and at_end and other.size <= self.size
         return self._replace(size=self.size - other.size) if counted else self
 
 
 def check_relocations(elf: ElfFile, symbols: Symbols) -> None:
-    """Check that relocations change only data, to addresses in the library, and give each constructor an address.
+    """Check that relocations change only data, to addresses in the library, and give each
+    constructor an address.
 
     Raises:
         FormatError: "elf_dynamic".
@@ -134,24 +141,35 @@ class _Relocations:
         self.types = _TYPES.get((elf.machine, elf.bits))
         flags = 0 if has_text_relocations(elf) else PF_W
         loaded = [s for s in elf.segments if s.p_type == PT_LOAD]
-        self.writable = [(s.p_vaddr, s.p_vaddr + s.p_memsz) for s in loaded if s.p_flags & flags == flags]
+        self.writable = [
+            (s.p_vaddr, s.p_vaddr + s.p_memsz) for s in loaded if s.p_flags & flags == flags
+        ]
         self.loaded = [(s.p_vaddr, s.p_vaddr + s.p_memsz) for s in loaded]
         self.tls = next((s.p_memsz for s in elf.segments if s.p_type == PT_TLS), 0)
         self.tables = self._tables()
         # What no relocation may change: tables that lie in writable segments.
-        self.kept = [(start, end) for start, end in symbols.tables if _inside(self.writable, start, 1)]
+        self.kept = [
+            (start, end) for start, end in symbols.tables if _inside(self.writable, start, 1)
+        ]
         # A byte for each of the file's that relocations may write: whether one does.
-        self.written = [(*segment, bytearray(segment[1] - segment[0])) for segment in self._in_file(flags)]
+        self.written = [
+            (*segment, bytearray(segment[1] - segment[0])) for segment in self._in_file(flags)
+        ]
         self.functions = self._functions()
         self.calls = self._calls()
         self.slots = self._slots()
-        self.around_slots = (min(self.slots, default=0), max(self.slots, default=-1) + self.word - 1)
+        self.around_slots = (
+            min(self.slots, default=0),
+            max(self.slots, default=-1) + self.word - 1,
+        )
         self.binds_at_once = DT_BIND_NOW in elf.dynamic or bool(
             self._tag(DT_FLAGS) & DF_BIND_NOW or self._tag(DT_FLAGS_1) & DF_1_NOW
         )
 
     def _in_file(self, flags: int) -> list[tuple[int, int]]:
-        loaded = (s for s in self.elf.segments if s.p_type == PT_LOAD and s.p_flags & flags == flags)
+        loaded = (
+            s for s in self.elf.segments if s.p_type == PT_LOAD and s.p_flags & flags == flags
+        )
         return [(s.p_vaddr, s.p_vaddr + s.p_filesz) for s in loaded]
 
     def _bad(self, text: str) -> Exception:
@@ -165,7 +183,11 @@ class _Relocations:
         if tags.get(DT_RELAENT, [rela])[0] != rela or tags.get(DT_RELENT, [rel])[0] != rel:
             raise self._bad("relocations have another size")
         calls = self._tag(DT_PLTREL)
-        known = (DT_RELA,) if self.types and self.elf.machine not in ("i386", "arm") else (DT_RELA, DT_REL)
+        known = (
+            (DT_RELA,)
+            if self.types and self.elf.machine not in ("i386", "arm")
+            else (DT_RELA, DT_REL)
+        )
         if DT_JMPREL in tags and calls not in known:
             raise self._bad(f"relocations of calls are of kind {calls:#x}")
         found = []
@@ -207,19 +229,26 @@ class _Relocations:
         return found
 
     def _slots(self) -> dict[int, str]:
-        """The variables that a loader fills, by address: each of its own, writable, and nothing that the linker reads.
-        Contexts of several forms may be one."""
+        """The variables that a loader fills, by address: each of its own, writable, and nothing
+        that the linker reads. Contexts of several forms may be one."""
         elf, word, found = self.elf, self.word, dict[int, str]()
         tables = [*self.symbols.tables, *((f.start, f.end) for f in self.functions)]
         for name in (*SLOTS, *CONTEXTS):
             slot = elf.find(name)
-            if slot is None or slot.type not in (STT_NOTYPE, STT_OBJECT, STT_COMMON) or slot.st_shndx == SHN_ABS:
+            if (
+                slot is None
+                or slot.type not in (STT_NOTYPE, STT_OBJECT, STT_COMMON)
+                or slot.st_shndx == SHN_ABS
+            ):
                 continue
             at = slot.st_value
             if not is_loaded(elf, at, word, PF_W):
                 continue
             if becomes_read_only(elf, at) or becomes_read_only(elf, at + word - 1):
-                raise FormatError(f"{elf.name}: {name} becomes read-only, so nobody can fill it", code="elf_header")
+                raise FormatError(
+                    f"{elf.name}: {name} becomes read-only, so nobody can fill it",
+                    code="elf_header",
+                )
             if _touches(tables, at, word):
                 raise self._bad(f"{name} lies in a table that the dynamic linker reads")
             for other, first in found.items():
@@ -243,10 +272,13 @@ class _Relocations:
     def _check_table(self, t: _Table) -> None:
         wide = self.elf.bits == 64
         shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
-        own_form = self.elf.e_machine == EM_MIPS and wide and self.elf.byte_order == "<"  # the symbol comes first
+        # the symbol comes first
+        own_form = self.elf.e_machine == EM_MIPS and wide and self.elf.byte_order == "<"
         types = self.types
         for i, (at, info, addend) in enumerate(self._records(t)):
-            number, symbol = (info >> 32, info & 0xFFFFFFFF) if own_form else (info & mask, info >> shift)
+            number, symbol = (
+                (info >> 32, info & 0xFFFFFFFF) if own_form else (info & mask, info >> shift)
+            )
             meaning = types.get(number, UNKNOWN) if types else UNKNOWN if number else NONE
             try:
                 named = self._symbol(symbol)
@@ -260,7 +292,9 @@ class _Relocations:
             except FormatError:
                 raise
             except ValueError as error:
-                raise self._bad(f"relocation {i} of {t.name}, type {number}, at {at:#x}: {error}") from None
+                raise self._bad(
+                    f"relocation {i} of {t.name}, type {number}, at {at:#x}: {error}"
+                ) from None
 
     def _layout(self, t: _Table) -> tuple[str, int]:
         """The fields of one, and its bytes."""
@@ -278,7 +312,11 @@ class _Relocations:
     def _word_at(self, vaddr: int) -> int:
         """An addend that is in the data."""
         for s in self.elf.segments:
-            if s.p_type == PT_LOAD and s.p_vaddr <= vaddr and vaddr - s.p_vaddr + self.word <= s.p_filesz:
+            if (
+                s.p_type == PT_LOAD
+                and s.p_vaddr <= vaddr
+                and vaddr - s.p_vaddr + self.word <= s.p_filesz
+            ):
                 at = s.p_offset + vaddr - s.p_vaddr
                 order = "little" if self.elf.byte_order == "<" else "big"
                 return int.from_bytes(self.elf.data[at : at + self.word], order)  # type: ignore[arg-type]
@@ -288,8 +326,8 @@ class _Relocations:
         return self.symbols.named(i) if i else _EMPTY
 
     def _size(self, meaning: int) -> int:
-        """Bytes that belong to it: with the number of a module the offset, which has a relocation of its own or is
-        there."""
+        """Bytes that belong to it: with the number of a module the offset, which has a relocation
+        of its own or is there."""
         if meaning in (DESCRIPTOR, MODULE):
             return 2 * self.word
         return _SIZES.get(meaning, self.word)
@@ -301,8 +339,8 @@ class _Relocations:
             raise ValueError("it lies in a table that the dynamic linker reads")
 
     def _note(self, at: int, size: int) -> None:
-        """Note what is written. Where two relocations write, one is missing elsewhere. Zeros behind the file's data are
-        not noted: nothing tells what they are for."""
+        """Note what is written. Where two relocations write, one is missing elsewhere. Zeros behind
+        the file's data are not noted: nothing tells what they are for."""
         for start, end, written in self.written:
             if start <= at < end:
                 first, last = at - start, min(at + size, end) - start
@@ -312,7 +350,8 @@ class _Relocations:
                 return
 
     def _check_slots(self, at: int, size: int, is_data: bool) -> None:
-        """A variable that a loader fills may have had an address before; but it is no word of the linker's."""
+        """A variable that a loader fills may have had an address before; but it is no word of the
+        linker's."""
         first, last = self.around_slots
         if at > last or at + size <= first or (is_data and at in self.slots):
             return
@@ -328,8 +367,8 @@ class _Relocations:
         return False
 
     def _calls(self) -> _Places:
-        """The slots of calls, which linkers put one behind the other: as many words as the relocations of calls change,
-        from the lowest one on."""
+        """The slots of calls, which linkers put one behind the other: as many words as the
+        relocations of calls change, from the lowest one on."""
         start, size, types = 1 << 64, 0, self.types or {}
         for t in self.tables if types else ():
             for at, info, _ in self._records(t) if t.calls else ():
@@ -349,10 +388,13 @@ class _Relocations:
         (at, addend), (number, named) = place, symbol
         if meaning == UNKNOWN:
             raise ValueError("it is of no known type")
-        if t.calls and meaning not in (SLOT, RESOLVER, DESCRIPTOR):  # glibc binds these late, and no others
+        # glibc binds these late, and no others
+        if t.calls and meaning not in (SLOT, RESOLVER, DESCRIPTOR):
             raise ValueError("the relocations of calls are of no known kind")
         if t.relative and (i < t.relative) != (meaning == RELATIVE):
-            raise ValueError(f"{t.relative} relocations are counted as relative, and it is not as counted")
+            raise ValueError(
+                f"{t.relative} relocations are counted as relative, and it is not as counted"
+            )
         size = self._size(meaning)
         function = self._see_function(at, size)
         if function and meaning not in (RELATIVE, ADDRESS, RESOLVER):
@@ -362,7 +404,8 @@ class _Relocations:
         self._check_slots(at, size, not t.calls and meaning in (RELATIVE, ADDRESS, RESOLVER, SIZE))
         if meaning != OFFSET:
             self._note(at, size)
-        if meaning in (RELATIVE, RESOLVER) or (meaning == ADDRESS and not number):  # symbol 0 is the base
+        # symbol 0 is the base
+        if meaning in (RELATIVE, RESOLVER) or (meaning == ADDRESS and not number):
             if number:
                 raise ValueError("it is relative and names a symbol")
             self._check_target(addend, meaning == RESOLVER or function)
@@ -380,14 +423,19 @@ class _Relocations:
         if meaning in (SLOT, MODULE, OFFSET, DESCRIPTOR) and at % self.word:
             raise ValueError("the word that it writes is not aligned")
         if meaning == MODULE:
-            self._check_thread(number, named, 0 if self._is_pair(t, i) else self._offset_behind(at, number, named))
+            self._check_thread(
+                number, named, 0 if self._is_pair(t, i) else self._offset_behind(at, number, named)
+            )
             return
         if meaning in (OFFSET, TLS_PLACE, DESCRIPTOR):
             if meaning == OFFSET and not (i and self._is_pair(t, i - 1)):
-                raise ValueError("no relocation in front of it gives the module of a thread-local offset")
+                raise ValueError(
+                    "no relocation in front of it gives the module of a thread-local offset"
+                )
             self._check_thread(number, named, (named.st_value + addend) % (1 << self.elf.bits))
             return
-        if meaning in (SIZE, SIZE_4):  # glibc reads the symbol that it has found, which for a weak one may be none
+        # glibc reads the symbol that it has found, which for a weak one may be none
+        if meaning in (SIZE, SIZE_4):
             if named.binding == STB_WEAK and not named.is_defined:
                 raise ValueError(f"it takes the size of the weak symbol {named.name!r}")
             return
@@ -402,14 +450,21 @@ class _Relocations:
 
     def _is_pair(self, t: _Table, i: int) -> bool:
         """Whether number `i` is that of a module, and the next one the offset behind it."""
-        types, mask, shift = self.types or {}, *((0xFFFFFFFF, 32) if self.elf.bits == 64 else (0xFF, 8))
+        types, mask, shift = (
+            self.types or {},
+            *((0xFFFFFFFF, 32) if self.elf.bits == 64 else (0xFF, 8)),
+        )
         fmt, each = self._layout(t)
         if (i + 2) * each > t.size:
             return False
         at = self.elf.offset_of(t.start + i * each, 2 * each, "relocations")
         (place, info, *_), (next_place, next_info, *_) = self.elf.records(fmt, at, 2, "relocations")
         kinds = types.get(info & mask), types.get(next_info & mask)
-        return kinds == (MODULE, OFFSET) and info >> shift == next_info >> shift and next_place - place == self.word
+        return (
+            kinds == (MODULE, OFFSET)
+            and info >> shift == next_info >> shift
+            and next_place - place == self.word
+        )
 
     def _offset_behind(self, at: int, number: int, named: Symbol) -> int:
         """Of the library's own variables the linker may have written the offset."""
@@ -429,8 +484,13 @@ class _Relocations:
             raise ValueError("it lies outside the thread storage")
 
     def _check_call(self, at: int, named: Symbol) -> None:
-        """A call goes through its slot into the linkage table until it is bound, which writes the slot."""
-        if named.is_defined and named.st_shndx != SHN_ABS and not self.symbols.is_code(named.st_value):
+        """A call goes through its slot into the linkage table until it is bound, which writes the
+        slot."""
+        if (
+            named.is_defined
+            and named.st_shndx != SHN_ABS
+            and not self.symbols.is_code(named.st_value)
+        ):
             raise ValueError(f"it calls the symbol {named.name!r}, which is no code")
         if not self.binds_at_once and becomes_read_only(self.elf, at):
             raise ValueError("the slot of a call becomes read-only")
@@ -445,7 +505,9 @@ class _Relocations:
             return
         start, size, word = self.elf.dynamic[DT_RELR][0], self._tag(DT_RELRSZ), self.word
         offset, following, done = self.elf.offset_of(start, size, "packed relocations"), 0, 0
-        for i, (entry,) in enumerate(self.elf.records("Q" if word == 8 else "I", offset, size // word, "relocations")):
+        for i, (entry,) in enumerate(
+            self.elf.records("Q" if word == 8 else "I", offset, size // word, "relocations")
+        ):
             if entry & 1 and not i:
                 raise self._bad("the packed relocations start with a bitmap")
             if not entry & 1 and (entry % word or entry < done):

@@ -1,4 +1,5 @@
-"""Which releases of TVM can have written a library. No file says it, so each fact that tells narrows the range."""
+"""Which releases of TVM can have written a library. No file says it, so each fact that tells
+narrows the range."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ _SYMBOLS = {
     "__tvm_module_ctx": (5, 20), "__tvm_ffi_library_ctx": (21, 21), "__tvm_ffi__library_ctx": (22, LAST),
     classic.SYMBOL: (5, 20), ffi_dialect.SYMBOL: (22, LAST), ffi_dialect.SYMBOL_OF_0_21: (21, 21),
 }  # fmt: skip
-_TAGS = (("tirx.use_required_block_dimension", (27, LAST)), ("tirx.", (24, LAST)), ("tir.", (8, 23)))
+_TAGS = (
+    ("tirx.use_required_block_dimension", (27, LAST)),
+    ("tirx.", (24, LAST)),
+    ("tir.", (8, 23)),
+)
 
 
 class Fact(NamedTuple):
@@ -42,7 +47,8 @@ class Era(NamedTuple):
     """What the facts say together.
 
     Attributes:
-        first, last: releases, "0.8"; None for both when nothing tells, or facts contradict each other.
+        first, last: releases, "0.8"; None for both when nothing tells, or facts contradict each
+        other.
         dialect: "classic" or "ffi", also of a library without a blob; None if nothing tells.
         facts: that narrowed the range.
         contradiction: no one release does all of them.
@@ -56,7 +62,7 @@ class Era(NamedTuple):
 
     @property
     def range(self) -> str | None:
-        """"0.8 - 0.19", "0.7", or None."""
+        """ "0.8 - 0.19", "0.7", or None."""
         if self.first is None:
             return None
         return self.first if self.first == self.last else f"{self.first} - {self.last}"
@@ -67,7 +73,9 @@ class Era(NamedTuple):
             "first": self.first,
             "last": self.last,
             "dialect": self.dialect,
-            "facts": [{"fact": f.text, "first": f"0.{f.first}", "last": f"0.{f.last}"} for f in self.facts],
+            "facts": [
+                {"fact": f.text, "first": f"0.{f.first}", "last": f"0.{f.last}"} for f in self.facts
+            ],
         }
 
 
@@ -110,7 +118,10 @@ def _names(exports: Mapping[str, bool], undefined: Set[str]) -> Iterator[Fact]:
     if ENTRY_NAME in exports:
         what = "function" if exports[ENTRY_NAME] else "text"
         yield Fact(f"{ENTRY_NAME} is a {what}", 8 if exports[ENTRY_NAME] else FIRST, 21)
-    if any(n.startswith("__tvm_ffi_") and not n.startswith("__tvm_ffi__") for n in exports.keys() - _SYMBOLS.keys()):
+    if any(
+        n.startswith("__tvm_ffi_") and not n.startswith("__tvm_ffi__")
+        for n in exports.keys() - _SYMBOLS.keys()
+    ):
         yield Fact("functions are named __tvm_ffi_NAME", 22, LAST)
 
 
@@ -136,15 +147,24 @@ def _of_entry(key: str, content: DecodedPayload, blob: Blob | None) -> Iterator[
     if executable.get("machine") == "relay":
         found = re.match(r"0\.([0-9]{1,2})", executable["version"])
         if found and FIRST <= int(found[1]) <= LAST:
-            yield Fact(f"an executable says version {executable['version']}", int(found[1]), int(found[1]))
-    elif executable.get("machine") == "relax" and blob is not None and blob.symbol == ffi_dialect.SYMBOL:
+            yield Fact(
+                f"an executable says version {executable['version']}", int(found[1]), int(found[1])
+            )
+    elif (
+        executable.get("machine") == "relax"
+        and blob is not None
+        and blob.symbol == ffi_dialect.SYMBOL
+    ):
         if executable["layout"] == 2:
             yield Fact("an executable has memory scopes", 23, LAST)
         else:
             yield Fact("an executable has no memory scopes", 22, 22)
     if key == METAL and blob is not None and blob.dialect == "classic":
         one = "code" in content.facts
-        yield Fact("metal code in one text" if one else "metal code per kernel", *((5, 12) if one else (13, 20)))
+        yield Fact(
+            "metal code in one text" if one else "metal code per kernel",
+            *((5, 12) if one else (13, 20)),
+        )
     for tag in {t for k in content.kernels for t in k.launch_param_tags}:
         for start, (first, last) in _TAGS:
             if tag.startswith(start):

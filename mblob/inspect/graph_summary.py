@@ -21,9 +21,9 @@ def summarize(raw: memoryview) -> dict[str, Any]:
     """Nodes, inputs and outputs, operators by their number, storage.
 
     Returns:
-        {"nodes", "parameters": inputs of the graph, "inputs": [{"name", "shape", "dtype"}], "outputs": the same with
-        "node" in place of a name of their own, "operators": {name: count}, "storage": {"buffers", "bytes"} or None,
-        "devices": [type, ...]}.
+        {"nodes", "parameters": inputs of the graph, "inputs": [{"name", "shape", "dtype"}],
+        "outputs": the same with "node" in place of a name of their own, "operators": {name: count},
+        "storage": {"buffers", "bytes"} or None, "devices": [type, ...]}.
 
     Raises:
         GraphError: it is none, said in one line.
@@ -51,15 +51,23 @@ class _Graph:
 
     def summary(self) -> dict[str, Any]:
         nodes = self.nodes
-        operators = Counter(self._operator(n) for n in nodes if n.get("op") not in ("null", "input", "const"))
+        operators = Counter(
+            self._operator(n) for n in nodes if n.get("op") not in ("null", "input", "const")
+        )
         inputs = [i for i in _ints(self.graph.get("arg_nodes")) if 0 <= i < len(nodes)]
         heads = self.graph.get("heads")
         outputs = [h for h in heads if len(_ints(h)) >= 2] if isinstance(heads, list) else []
         return {
             "nodes": len(nodes),
             "inputs": [self._value(i, 0) for i in inputs],
-            "outputs": [self._value(node, at) for node, at, *_ in map(_ints, outputs) if 0 <= node < len(nodes)],
-            "operators": dict(sorted(operators.most_common(OPERATOR_LIMIT), key=lambda item: (-item[1], item[0]))),
+            "outputs": [
+                self._value(node, at)
+                for node, at, *_ in map(_ints, outputs)
+                if 0 <= node < len(nodes)
+            ],
+            "operators": dict(
+                sorted(operators.most_common(OPERATOR_LIMIT), key=lambda item: (-item[1], item[0]))
+            ),
             "storage": self._storage(),
             "devices": sorted(set(_ints(self._column("device_index")))),
         }
@@ -68,21 +76,28 @@ class _Graph:
     def _operator(node: dict[str, Any]) -> str:
         """The function that a node calls; of JSON runtimes the name of the operator."""
         for attributes in (node.get("attrs"), node.get("attr")):
-            if isinstance(attributes, dict) and isinstance(name := attributes.get("func_name"), str):
+            if isinstance(attributes, dict) and isinstance(
+                name := attributes.get("func_name"), str
+            ):
                 return name
         return str(node.get("name") or node.get("op") or "?")
 
     def _column(self, name: str) -> Sequence[Any]:
         """An attribute of all values, which graphs store as [kind, [...]]."""
         stored = self.attributes.get(name)
-        return stored[1] if isinstance(stored, list) and len(stored) == 2 and isinstance(stored[1], list) else []
+        return (
+            stored[1]
+            if isinstance(stored, list) and len(stored) == 2 and isinstance(stored[1], list)
+            else []
+        )
 
     def _value(self, node: int, output: int) -> dict[str, Any]:
         """Name, shape and dtype of a value, None what the graph does not tell."""
         found = self.nodes[node]
         own = found.get("attrs")
         shape = dtype = None
-        if isinstance(own, dict):  # JSON runtimes keep them at the node: [[shape, ...]], [[dtype, ...]]
+        # JSON runtimes keep them at the node: [[shape, ...]], [[dtype, ...]]
+        if isinstance(own, dict):
             shape, dtype = _at(own.get("shape"), output), _at(own.get("dtype"), output)
         if shape is None:
             entry = self.rows[node] + output if node < len(self.rows) else -1
@@ -97,13 +112,18 @@ class _Graph:
         }
 
     def _storage(self) -> dict[str, int] | None:
-        """Buffers that values share, and the bytes they take: each as large as the largest value in it."""
+        """Buffers that values share, and the bytes they take: each as large as the largest value in
+        it."""
         ids, shapes, dtypes = (self._column(n) for n in ("storage_id", "shape", "dltype"))
         if not ids or not len(ids) == len(shapes) == len(dtypes):
             return None
         sizes: dict[int, int] = {}
         for place, shape, dtype in zip(ids, shapes, dtypes):
-            if not isinstance(place, int) or not isinstance(shape, list) or len(_ints(shape)) != len(shape):
+            if (
+                not isinstance(place, int)
+                or not isinstance(shape, list)
+                or len(_ints(shape)) != len(shape)
+            ):
                 return None
             sizes[place] = max(sizes.get(place, 0), _bytes(shape, dtype))
         return {"buffers": len(sizes), "bytes": sum(sizes.values())}
@@ -124,11 +144,20 @@ def _bytes(shape: list[int], dtype: Any) -> int:
 
 def _ints(value: Any) -> list[int]:
     """The numbers of a list; [] for what is none."""
-    return [n for n in value if type(n) is int and -(1 << 63) <= n < 1 << 63] if isinstance(value, list) else []
+    return (
+        [n for n in value if type(n) is int and -(1 << 63) <= n < 1 << 63]
+        if isinstance(value, list)
+        else []
+    )
 
 
 def _at(value: Any, index: int) -> Any:
     """value[0][index] of JSON runtimes, None if there is none."""
-    if not isinstance(value, list) or not value or not isinstance(value[0], list) or not 0 <= index < len(value[0]):
+    if (
+        not isinstance(value, list)
+        or not value
+        or not isinstance(value[0], list)
+        or not 0 <= index < len(value[0])
+    ):
         return None
     return value[0][index]

@@ -1,4 +1,5 @@
-"""How the host code of two libraries differs: functions, what they need, and the bytes around the blob."""
+"""How the host code of two libraries differs: functions, what they need, and the bytes around the
+blob."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _TABLES = (
 
 
 def host_differences(a: Library, b: Library) -> tuple[list[ChangeFields], list[FunctionChange]]:
-    """Changes of the libraries as a whole, and of their functions: name, "added", "removed" or "changed", details."""
+    """Changes of the libraries as a whole, and of their functions: name, "added", "removed" or
+    "changed", details."""
     changes: list[ChangeFields] = []
     for what, one, other in (
         ("dialect", a.dialect, b.dialect),
@@ -43,7 +45,10 @@ def host_differences(a: Library, b: Library) -> tuple[list[ChangeFields], list[F
         if one != other:
             changes.append(("bytes outside the blob", one[0], other[0]))
     elif a.target == b.target:
-        changes += [("section", name, name) for name in _sections(first, _blob_symbol(a), second, _blob_symbol(b))]
+        changes += [
+            ("section", name, name)
+            for name in _sections(first, _blob_symbol(a), second, _blob_symbol(b))
+        ]
     return changes, functions
 
 
@@ -53,8 +58,8 @@ def _needed(library: Library) -> list[str]:
 
 
 def _around(library: Library) -> tuple[int, bytes]:
-    """Number and SHA-256 of the bytes of a file that is no shared library, without its blob where that lies in it as it
-    is."""
+    """Number and SHA-256 of the bytes of a file that is no shared library, without its blob where
+    that lies in it as it is."""
     import hashlib
 
     data = map_file(library.path)
@@ -115,13 +120,17 @@ def _code(library: Library, name: str) -> bytes:
     return b"".join(code for _, code in sorted(found))
 
 
-def _sections(a: ElfFile, blob_of_a: Symbol | None, b: ElfFile, blob_of_b: Symbol | None) -> Iterator[str]:
+def _sections(
+    a: ElfFile, blob_of_a: Symbol | None, b: ElfFile, blob_of_b: Symbol | None
+) -> Iterator[str]:
     """Names of loaded sections whose bytes differ outside the blobs."""
     old, new = _loaded(a), _loaded(b)
     blobs = [blob_of_a, blob_of_b]
     for name in [*old, *(name for name in new if name not in old)]:
         if name not in old or name not in new:
-            (elf, only, blob) = (a, old[name], blobs[0]) if name in old else (b, new[name], blobs[1])
+            (elf, only, blob) = (
+                (a, old[name], blobs[0]) if name in old else (b, new[name], blobs[1])
+            )
             if _outside(elf, only, [blob]):
                 yield name
         elif not _equal(a, old[name], b, new[name], blobs):
@@ -136,14 +145,20 @@ def _blob_symbol(library: Library) -> Symbol | None:
 def _loaded(elf: ElfFile) -> dict[str, Section]:
     found: dict[str, Section] = {}
     for s in elf.sections:
-        if s.sh_flags & SHF_ALLOC and s.sh_type not in (SHT_NOBITS, SHT_NOTE) and s.name not in _TABLES:
+        if (
+            s.sh_flags & SHF_ALLOC
+            and s.sh_type not in (SHT_NOBITS, SHT_NOTE)
+            and s.name not in _TABLES
+        ):
             found.setdefault(s.name, s)
     return found
 
 
-def _equal(a: ElfFile, one: Section, b: ElfFile, other: Section, blobs: list[Symbol | None]) -> bool:
-    """Whether two sections have the same bytes. Where both have the same place, the places of both blobs are left out:
-    one that moved away does not count."""
+def _equal(
+    a: ElfFile, one: Section, b: ElfFile, other: Section, blobs: list[Symbol | None]
+) -> bool:
+    """Whether two sections have the same bytes. Where both have the same place, the places of both
+    blobs are left out: one that moved away does not count."""
     in_place = (one.sh_addr, one.sh_size) == (other.sh_addr, other.sh_size)
     left = _outside(a, one, blobs if in_place else blobs[:1])
     right = _outside(b, other, blobs if in_place else blobs[1:])
@@ -151,7 +166,8 @@ def _equal(a: ElfFile, one: Section, b: ElfFile, other: Section, blobs: list[Sym
 
 
 def _outside(elf: ElfFile, section: Section, blobs: list[Symbol | None]) -> bytes:
-    """The bytes of a section that lie in no blob; none if they are all zero, as what fills up to a blob."""
+    """The bytes of a section that lie in no blob; none if they are all zero, as what fills up to a
+    blob."""
     data = elf.contents(section)
     at, pieces = 0, []
     for start, size in sorted((s.st_value, s.st_size) for s in blobs if s is not None):

@@ -1,4 +1,5 @@
-"""The object of `mblob-pack inspect --json`, schema mblob/inspect/1 (`inspect-1.schema.json` beside this file)."""
+"""The object of `mblob-pack inspect --json`, schema mblob/inspect/1 (`inspect-1.schema.json` beside
+this file)."""
 
 from __future__ import annotations
 
@@ -58,12 +59,17 @@ def library_json(library: Library) -> dict[str, Any]:
 def hints_of(image: Image) -> list[str]:
     """What a file says of the processors it needs, each once."""
     images = image.images if isinstance(image, ObjectSet) else [image]
-    found = [h for i in images for h in (isa.hints(i) if isinstance(i, ElfFile) else getattr(i, "hints", []))]
+    found = [
+        h
+        for i in images
+        for h in (isa.hints(i) if isinstance(i, ElfFile) else getattr(i, "hints", []))
+    ]
     return list(dict.fromkeys(found))
 
 
 def linking_json(image: Image) -> dict[str, Any]:
-    """What the dynamic linker reads: needed libraries, own name, search path, build-id; and who compiled it."""
+    """What the dynamic linker reads: needed libraries, own name, search path, build-id; and who
+    compiled it."""
     if isinstance(image, ElfFile):
         own: dict[str, Any] = {
             "soname": elf_facts.soname(image),
@@ -109,7 +115,8 @@ def _blob_json(library: Library) -> dict[str, Any] | None:
 
 
 def entry_json(e: EntryView) -> dict[str, Any]:
-    """An entry as the schema has it; what its payload says stands beside, under the names of the schema."""
+    """An entry as the schema has it; what its payload says stands beside, under the names of the
+    schema."""
     content = e.content
     found = {
         "index": e.index,
@@ -127,7 +134,13 @@ def entry_json(e: EntryView) -> dict[str, Any]:
     if content.tensors:
         start = e.offset or 0
         found["tensors"] = [
-            {"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "offset": start + t.offset, "size": t.size}
+            {
+                "name": t.name,
+                "dtype": t.dtype,
+                "shape": list(t.shape),
+                "offset": start + t.offset,
+                "size": t.size,
+            }
             for t in content.tensors
         ]
     if content.problem is not None:

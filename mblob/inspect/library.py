@@ -1,8 +1,8 @@
 """`mblob.open`: look into a library without running it. Nothing here maps a file for execution.
 
 What a file is tells `mblob.binary.container`; what is in its blob, the dialects; what that means,
-`mblob.inspect.contents`, `mblob.inspect.era` and `mblob.inspect.diagnostics`; how it is written down,
-`mblob.inspect.inspect_json`.
+`mblob.inspect.contents`, `mblob.inspect.era` and `mblob.inspect.diagnostics`; how it is written
+down, `mblob.inspect.inspect_json`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Library:
         members: `mblob.binary.container.Member` of an archive, a tar, a universal file; else empty.
         compressed: the file is a `.tar.gz`, or C text: offsets count in what that stands for.
         image: its machine code.
-        prefixes: of the names of the system libraries in it, those with a blob first; "" for a library without one.
+        prefixes: of the names of the system libraries in it, those with a blob first; "" for a
+            library without one.
         prefix: which of them this is.
         blob: what the blob says, None without one; `blob_offset` is its place in the file.
         blob_symbol: the symbol that the blob is found by.
@@ -65,22 +66,28 @@ class Library:
         """Map the file and read its blob.
 
         Args:
-            path: a shared library, an object, an archive of objects, or a `.tar` as TVM exports it; ELF, Mach-O or PE.
-            verify: "off", "header" (index and its checksums; all of a small blob), or "full" (every payload).
-            partial: open a library without an index that has a type key nobody knows, too: what stands before it
-                is listed, the tree is not known, and `diagnostics` has the error.
+            path: a shared library, an object, an archive of objects, or a `.tar` as TVM exports it;
+                ELF, Mach-O or PE.
+            verify: "off", "header" (index and its checksums; all of a small blob), or "full" (every
+                payload).
+            partial: open a library without an index that has a type key nobody knows, too: what
+                stands before it is listed, the tree is not known, and `diagnostics` has the error.
             prefix: which system library, where there are several; by default one with a blob.
-            machine: which part of a universal file; by default that of this machine, or else the first. Another file
-                must be for it. Any of the usual names: "arm64", "amd64", "ppc64le", ...
+            machine: which part of a universal file; by default that of this machine, or else the
+                first. Another file must be for it. Any of the usual names: "arm64", "amd64",
+                "ppc64le", ...
 
         Raises:
             OSError: the file cannot be read.
-            FormatError: it is no library ("not_elf"), a damaged one, or has nothing for `machine` ("no_machine"). One
-                without a blob opens, as in `load_module`: `is_model_library` tells, and `require_model` refuses it.
+            FormatError: it is no library ("not_elf"), a damaged one, or has nothing for `machine`
+                ("no_machine"). One without a blob opens, as in `load_module`: `is_model_library`
+                tells, and `require_model` refuses it.
             DigestError: bytes differ from their digest.
         """
         if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(f"mblob.open: expected a path, found {type(path).__name__} (load_module takes more)")
+            raise TypeError(
+                f"mblob.open: expected a path, found {type(path).__name__} (load_module takes more)"
+            )
         self.problem: FormatError | None = None
         self._contents: dict[tuple[str, int | None, int], DecodedPayload] = {}
         if not os.fspath(path):
@@ -94,7 +101,11 @@ class Library:
             if verify != "full":
                 hop(self._data, begin=True)
             opened = container.open_file(self._data, str(self.path), machine)
-            self.kind, self.members, self.compressed = opened.kind, opened.members, opened.compressed
+            self.kind, self.members, self.compressed = (
+                opened.kind,
+                opened.members,
+                opened.compressed,
+            )
             self.image: Image = opened.image
             self._check_loading(partial)
             self.prefixes = prefixes.prefixes_of(s.name for s in self.image.exports)
@@ -128,12 +139,16 @@ class Library:
             return self.prefixes[0] if self.prefixes else ""
         if prefix not in self.prefixes:
             known = ", ".join(map(repr, self.prefixes[:20])) or "none at all"
-            raise FormatError(f"{self.path}: no library of prefix {prefix!r}; there is {known}", code="no_prefix")
+            raise FormatError(
+                f"{self.path}: no library of prefix {prefix!r}; there is {known}", code="no_prefix"
+            )
         return prefix
 
     def _read(self, level: str, partial: bool = False) -> tuple[int, Blob | None]:
         if level not in classic.LEVELS:
-            raise ValueError(f"verify: expected one of {', '.join(classic.LEVELS)}, found {level!r}")
+            raise ValueError(
+                f"verify: expected one of {', '.join(classic.LEVELS)}, found {level!r}"
+            )
         expected = bool(note.announced(self.image).flags & note.HAS_INDEX)
         for name in prefixes.BLOBS:
             symbol = self.image.find(self.prefix + name)
@@ -142,17 +157,25 @@ class Library:
                 offset, self._blob_data = self.image.bytes_of(symbol)
                 if self.kind == "shared" and level != "full" and self._data is not None:
                     at, size = place_of(self._blob_data)
-                    fetch(self._data, offset + at, size)  # page by page, a cold one takes a wait for each
-                owner = self.image.owner(symbol) if isinstance(self.image, container.ObjectSet) else self.image
+                    # page by page, a cold one takes a wait for each
+                    fetch(self._data, offset + at, size)
+                owner = (
+                    self.image.owner(symbol)
+                    if isinstance(self.image, container.ObjectSet)
+                    else self.image
+                )
                 self.compressed = self.compressed or owner.format == "c"
                 return offset, self._read_blob(self._blob_data, name, level, partial, expected)
         if expected:
             raise FormatError(
-                f"{self.path}: its note announces a blob, but {classic.SYMBOL} is missing", code="index_footer"
+                f"{self.path}: its note announces a blob, but {classic.SYMBOL} is missing",
+                code="index_footer",
             )
         return 0, None
 
-    def _read_blob(self, data: memoryview, name: str, level: str, partial: bool, expected: bool) -> Blob:
+    def _read_blob(
+        self, data: memoryview, name: str, level: str, partial: bool, expected: bool
+    ) -> Blob:
         try:
             if name == classic.SYMBOL:
                 blob = classic.read(data, level=level, index_expected=expected)
@@ -197,14 +220,18 @@ class Library:
             FormatError: "no_elf": it is no single ELF file. ValueError: it is closed.
         """
         if not isinstance(self.image, ElfFile):
-            raise FormatError(f"{self.path}: {self.image.format} of kind {self.kind}, not one ELF file", code="no_elf")
+            raise FormatError(
+                f"{self.path}: {self.image.format} of kind {self.kind}, not one ELF file",
+                code="no_elf",
+            )
         return self.image
 
-    # -- what is in it ----------------------------------------------------------------------------------
+    # -- what is in it -----------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        """Bytes of the file; of a `.tar.gz`, whose offsets count in the unpacked archive, to the end of its members."""
+        """Bytes of the file; of a `.tar.gz`, whose offsets count in the unpacked archive, to the
+        end of its members."""
         if self._data is None:
             raise ValueError(one_line(f"{self.path}: the library is closed"))
         ends = (m.offset + m.size for m in self.members)
@@ -223,7 +250,9 @@ class Library:
     @cached_property
     def entries(self) -> list[EntryView]:
         """The modules in stored order; a library without a blob is one entry, `library`."""
-        found: Sequence[Entry] = self.blob.entries if self.blob else (Entry(0, LIBRARY, None, 0, ()),)
+        found: Sequence[Entry] = (
+            self.blob.entries if self.blob else (Entry(0, LIBRARY, None, 0, ()),)
+        )
         return [EntryView(self, entry) for entry in found]
 
     def content_of(self, entry: EntryView) -> DecodedPayload:
@@ -231,12 +260,15 @@ class Library:
         place = entry.type_key, entry.offset, entry.size  # an index may name one payload many times
         if place not in self._contents:
             self._contents[place] = (
-                DecodedPayload() if entry.offset is None else read_content(entry.type_key, entry.view(), self.grammars)
+                DecodedPayload()
+                if entry.offset is None
+                else read_content(entry.type_key, entry.view(), self.grammars)
             )
         return self._contents[place]
 
     def tree(self) -> dict[str, Any]:
-        """The import tree as {"type_key", "index", "imports": [...]}; a shared module is the same dict each time."""
+        """The import tree as {"type_key", "index", "imports": [...]}; a shared module is the same
+        dict each time."""
         nodes = [{"type_key": e.type_key, "index": e.index, "imports": []} for e in self.entries]
         for e, node in zip(self.entries, nodes):
             node["imports"] = [nodes[i] for i in e.imports]
@@ -253,12 +285,14 @@ class Library:
 
     @cached_property
     def functions(self) -> list[str]:
-        """Names of all host functions, packed and plain, sorted; helpers of compilers and of TVM are left out."""
+        """Names of all host functions, packed and plain, sorted; helpers of compilers and of TVM
+        are left out."""
         return sorted({f.name for f in self.host_functions})
 
     @cached_property
     def host_functions(self) -> list[HostFunction]:
-        """The functions with their symbols, calling conventions and, where something tells, argument types."""
+        """The functions with their symbols, calling conventions and, where something tells,
+        argument types."""
         return exported.host_functions(self.image, self.function_table, self.prefix, self.prefixes)
 
     @cached_property
@@ -293,20 +327,22 @@ class Library:
 
     @cached_property
     def undefined(self) -> list[str]:
-        """Symbols that something else must provide (weak ones left out), sorted, without versions."""
+        """Symbols that something else must provide (weak ones left out), sorted, without
+        versions."""
         return sorted({u.name for u in self.undefined_symbols if not u.weak})
 
     @cached_property
     def undefined_symbols(self) -> list[Undefined]:
-        """Symbols that something else must, or may, provide, by name: with their version, and who has them."""
+        """Symbols that something else must, or may, provide, by name: with their version, and who
+        has them."""
         from mblob.inspect.undefined import undefined_symbols
 
         return undefined_symbols(self.image)
 
     @property
     def plugins(self) -> list[Plugin]:
-        """The plug-ins that the library carries, by the names of their symbols. `diagnostics` tells those that cannot
-        be read."""
+        """The plug-ins that the library carries, by the names of their symbols. `diagnostics` tells
+        those that cannot be read."""
         return self.plugin_tables[0]
 
     @cached_property
@@ -321,7 +357,9 @@ class Library:
             return True
         if any(s.name.startswith(exported.OUR_PREFIXES) for s in self.image.exports):
             return True
-        return self.image.kind == "object" and any(s.name in prefixes.REGISTER for s in self.image.imports)
+        return self.image.kind == "object" and any(
+            s.name in prefixes.REGISTER for s in self.image.imports
+        )
 
     def require_model(self) -> None:
         """Refuse a library that `is_model_library` is false for.
@@ -359,19 +397,20 @@ class Library:
         return describe(self, level, against, root)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `mblob-pack inspect --json` prints; `mblob/inspect/inspect-1.schema.json` is its schema."""
+        """The object that `mblob-pack inspect --json` prints; `mblob/inspect/inspect-1.schema.json`
+        is its schema."""
         from mblob.inspect.inspect_json import library_json
 
         return library_json(self)
 
     def to_html(self) -> str:
-        """One self-contained page that shows the library in a browser; see `mblob.inspect.html`. It holds no
-        payloads, and its size is bounded: 10,000 entries make about one megabyte."""
+        """One self-contained page that shows the library in a browser; see `mblob.inspect.html`. It
+        holds no payloads, and its size is bounded: 10,000 entries make about one megabyte."""
         from mblob.inspect.html import page
 
         return page(self)
 
-    # -- lifetime -----------------------------------------------------------------------------------------
+    # -- lifetime ----------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
         if name in _OPEN:
@@ -391,7 +430,9 @@ class Library:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<mblob.Library {str(self.path)!r}, {self.blob.dialect if self.blob else 'no blob'}>"
+        return (
+            f"<mblob.Library {str(self.path)!r}, {self.blob.dialect if self.blob else 'no blob'}>"
+        )
 
 
 def open_library(

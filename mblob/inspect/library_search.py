@@ -1,4 +1,5 @@
-"""Where the dynamic linker finds a library that another one needs: ld.so(8). Files are looked at, nothing is loaded."""
+"""Where the dynamic linker finds a library that another one needs: ld.so(8). Files are looked at,
+nothing is loaded."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ class SharedObject:
         names: by which others ask for it: its SONAME, and the one it was found by.
     """
 
-    def __init__(self, path: str, elf: ElfFile, names: Sequence[str], importer: SharedObject | None = None) -> None:
+    def __init__(
+        self, path: str, elf: ElfFile, names: Sequence[str], importer: SharedObject | None = None
+    ) -> None:
         self.path = path
         self.elf = elf
         self.names = {*names, *elf.dynamic_strings(DT_SONAME)}
@@ -58,20 +61,33 @@ class SharedObject:
         self.rpath: list[str] = own + (importer.rpath if importer else [])
 
     def _folders(self, lists: Sequence[str]) -> list[str]:
-        return [path for text in lists for folder in text.split(":") if folder for path in self.expanded(folder)]
+        return [
+            path
+            for text in lists
+            for folder in text.split(":")
+            if folder
+            for path in self.expanded(folder)
+        ]
 
     def expanded(self, text: str) -> list[str]:
-        """What a name or folder in the file may stand for: distributions differ in $LIB, processors in $PLATFORM."""
+        """What a name or folder in the file may stand for: distributions differ in $LIB, processors
+        in $PLATFORM."""
         if not EXPANDED.search(text):
             return [text]
         machine = self.elf.machine
         origin = os.path.realpath(Path(self.path).parent)
-        libs = [*(f"lib/{t}" for t in _TRIPLES.get(machine, ())), "lib64" if self.elf.bits == 64 else "lib"]
+        libs = [
+            *(f"lib/{t}" for t in _TRIPLES.get(machine, ())),
+            "lib64" if self.elf.bits == 64 else "lib",
+        ]
         found = dict[str, None]()
         for lib, platform in itertools.product(libs, _PLATFORMS.get(machine, (machine,))):
             values = {"ORIGIN": origin, "LIB": lib, "PLATFORM": platform}
-            parts = EXPANDED.split(text)  # text, the name in braces or None, or that without, text, ...
-            found["".join(values[p] if i % 3 else p for i, p in enumerate(parts) if p is not None)] = None
+            # text, the name in braces or None, or that without, text, ...
+            parts = EXPANDED.split(text)
+            found[
+                "".join(values[p] if i % 3 else p for i, p in enumerate(parts) if p is not None)
+            ] = None
         return list(found)
 
 
@@ -85,7 +101,9 @@ def open_shared(path: str) -> ElfFile:
     elf = ElfFile(data, path)
     elf.check_tables()
     if elf.e_type != ET_DYN:
-        raise FormatError(f"{path}: ELF type {elf.e_type}, a shared library has {ET_DYN}", code="elf_header")
+        raise FormatError(
+            f"{path}: ELF type {elf.e_type}, a shared library has {ET_DYN}", code="elf_header"
+        )
     return elf
 
 
@@ -112,7 +130,8 @@ class Search:
         self._left = TRIED_LIMIT
 
     def find(self, name: str, importer: SharedObject) -> SharedObject | None:
-        """The file that `importer` gets for a name in its DT_NEEDED; what is for another machine is passed over.
+        """The file that `importer` gets for a name in its DT_NEEDED; what is for another machine is
+        passed over.
 
         Raises:
             FormatError: this and earlier searches have tried too many places.
@@ -121,7 +140,8 @@ class Search:
             self._left -= 1
             if self._left < 0:
                 raise FormatError(
-                    f"{importer.path}: what it needs may be in more than {TRIED_LIMIT} places", code="elf_dynamic"
+                    f"{importer.path}: what it needs may be in more than {TRIED_LIMIT} places",
+                    code="elf_dynamic",
                 )
             try:
                 elf = open_shared(path)
@@ -140,7 +160,9 @@ class Search:
     def _of_folders(self, name: str, importer: SharedObject) -> Iterator[str]:
         folders = [] if importer.runpath else list(importer.rpath)
         if self._root == "/":
-            folders += [f for f in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if f]
+            folders += [
+                f for f in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if f
+            ]
         for folder in (*folders, *importer.runpath):
             yield f"{folder}/{name}"
         for path in self.cache.get(name, ()):
@@ -163,7 +185,8 @@ class Search:
 
 
 def read_cache(data: bytes) -> dict[str, list[str]]:
-    """Paths by name of an ld.so.cache; {} if it is of an unknown form. Entries that lie outside it are left out."""
+    """Paths by name of an ld.so.cache; {} if it is of an unknown form. Entries that lie outside it
+    are left out."""
     base = data.find(_MAGIC)  # behind the old form, in files that have both
     if base < 0 or len(data) - base < _HEAD:
         return {}
@@ -185,4 +208,8 @@ def _text(data: bytes, at: int) -> str:
 
 def is_for(elf: ElfFile, other: ElfFile) -> bool:
     """Whether two files are for one machine."""
-    return (elf.bits, elf.byte_order, elf.e_machine) == (other.bits, other.byte_order, other.e_machine)
+    return (elf.bits, elf.byte_order, elf.e_machine) == (
+        other.bits,
+        other.byte_order,
+        other.e_machine,
+    )

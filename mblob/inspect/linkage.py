@@ -1,4 +1,5 @@
-"""Who provides the undefined symbols of a library, told from files, before a dynamic linker is asked."""
+"""Who provides the undefined symbols of a library, told from files, before a dynamic linker is
+asked."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT, STT_TLS
+from mblob.binary.elf_records import (
+    STB_WEAK,
+    STT_FUNC,
+    STT_GNU_IFUNC,
+    STT_NOTYPE,
+    STT_OBJECT,
+    STT_TLS,
+)
 from mblob.binary.elf_versions import Definitions, NeededVersion, Versions
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import FormatError, IncompatibleError
@@ -26,7 +34,8 @@ class Reference(NamedTuple):
     Attributes:
         name: of the symbol.
         version: that it must have, None for any.
-        provider: path of the library (or plug-in of mblob) that it is bound to, None if nobody has it.
+        provider: path of the library (or plug-in of mblob) that it is bound to, None if nobody has
+            it.
     """
 
     name: str
@@ -59,7 +68,8 @@ class Linkage(NamedTuple):
 
     Attributes:
         references: its undefined symbols, weak ones left out, by name.
-        libraries: paths of those that would be loaded with it, in the order in which they are searched.
+        libraries: paths of those that would be loaded with it, in the order in which they are
+            searched.
         missing_libraries, missing_versions: what it would stop at.
     """
 
@@ -83,15 +93,21 @@ class Linkage(NamedTuple):
             wanted = (f"{m.name} (for {m.needed_by})" for m in self.missing_libraries)
             parts.append(f"not found: {_listed(wanted)}")
         if self.missing_versions:
-            parts.append(f"no version {_listed(f'{m.version} in {m.library}' for m in self.missing_versions)}")
+            parts.append(
+                f"no version {_listed(f'{m.version} in {m.library}' for m in self.missing_versions)}"
+            )
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "symbols": [r.to_json() for r in self.references],
             "libraries": list(self.libraries),
-            "missing_libraries": [{"name": m.name, "needed_by": m.needed_by} for m in self.missing_libraries],
-            "missing_versions": [{"version": m.version, "library": m.library} for m in self.missing_versions],
+            "missing_libraries": [
+                {"name": m.name, "needed_by": m.needed_by} for m in self.missing_libraries
+            ],
+            "missing_versions": [
+                {"version": m.version, "library": m.library} for m in self.missing_versions
+            ],
         }
 
 
@@ -101,14 +117,16 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(given[:LISTED]) + more
 
 
-def resolve(elf: ElfFile, path: str, against: Sequence[str | os.PathLike[str]] = (), root: str = "/") -> Linkage:
+def resolve(
+    elf: ElfFile, path: str, against: Sequence[str | os.PathLike[str]] = (), root: str = "/"
+) -> Linkage:
     """Look for each undefined symbol of a library, in the order of glibc's dynamic linker.
 
     Args:
         elf, path: the library, and the name that `$ORIGIN` in its search path comes from.
-        against: libraries that are in the process before it is opened, in this order: paths, or names without a slash
-            which no file here has, found as a needed library is. A libmblob brings what it binds without exporting it,
-            and what the plug-ins beside it do.
+        against: libraries that are in the process before it is opened, in this order: paths, or
+            names without a slash which no file here has, found as a needed library is. A libmblob
+            brings what it binds without exporting it, and what the plug-ins beside it do.
         root: the folder that is `/` on the machine that the library is for.
 
     Raises:
@@ -180,7 +198,9 @@ def _given(name: str, importer: SharedObject, search: Search) -> SharedObject:
     return SharedObject(name, elf, [name, Path(name).name])
 
 
-def _load(start: Sequence[SharedObject], search: Search) -> tuple[list[SharedObject], list[MissingLibrary]]:
+def _load(
+    start: Sequence[SharedObject], search: Search
+) -> tuple[list[SharedObject], list[MissingLibrary]]:
     """All that is loaded: breadth first, each name once; and what is not found."""
     loaded, missing = list(start), []
     known = {name for o in start for name in o.names}
@@ -192,13 +212,17 @@ def _load(start: Sequence[SharedObject], search: Search) -> tuple[list[SharedObj
                 continue
             known.add(name)
             if len(known) > 4 * LOADED_LIMIT:
-                raise FormatError(f"{start[0].path}: needs more than {LOADED_LIMIT} libraries", code="elf_dynamic")
+                raise FormatError(
+                    f"{start[0].path}: needs more than {LOADED_LIMIT} libraries", code="elf_dynamic"
+                )
             found = search.find(name, importer)
             if found is None:
                 missing.append(MissingLibrary(name, importer.path))
                 continue
             if len(loaded) >= LOADED_LIMIT:
-                raise FormatError(f"{start[0].path}: needs more than {LOADED_LIMIT} libraries", code="elf_dynamic")
+                raise FormatError(
+                    f"{start[0].path}: needs more than {LOADED_LIMIT} libraries", code="elf_dynamic"
+                )
             known |= found.names
             loaded.append(found)
             queue.append(found)

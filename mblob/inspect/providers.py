@@ -1,4 +1,5 @@
-"""Who provides a symbol that a library leaves undefined, told by the file where it says so, else by the name."""
+"""Who provides a symbol that a library leaves undefined, told by the file where it says so, else by
+the name."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _NAMES = {
     **{form: "libm" for name in _MATH.split() for form in (name, f"{name}f", f"{name}l")},
     **dict.fromkeys(_LIBC.split(), "libc"),
 }
-# The first that fits; each a library, or a family of them, as users look for it. Most files need few: each is compiled
-# when it is first asked.
+# The first that fits; each a library, or a family of them, as users look for it. Most files need
+# few: each is compiled when it is first asked.
 _PATTERNS = (
     (r"TVMFFI", "tvm_ffi"),
     (r"TVM", "TVM runtime"),
@@ -61,7 +62,9 @@ _PATTERNS = (
 )  # fmt: skip
 # Some of whose functions mblob's runtime has too (`mblob.inspect.runtime_names`).
 MAY_BE_OURS = ("TVM runtime", "tvm_ffi", "libgcc or compiler-rt")
-_FILES = re.compile(r"(?:lib)?(?P<name>[A-Za-z0-9+_.-]+?)(?:-[0-9.]+)?\.(?:so|dll|dylib)", re.IGNORECASE)
+_FILES = re.compile(
+    r"(?:lib)?(?P<name>[A-Za-z0-9+_.-]+?)(?:-[0-9.]+)?\.(?:so|dll|dylib)", re.IGNORECASE
+)
 
 
 class Undefined(NamedTuple):
@@ -71,8 +74,8 @@ class Undefined(NamedTuple):
         weak: it may stay without.
         version: of the symbol, as "GLIBC_2.27"; None without.
         library: file that the library says has it; None if it does not say.
-        provider: library or family of libraries that has it, "another part" of what it is linked to when the file says
-            no more, None if nobody is known to.
+        provider: library or family of libraries that has it, "another part" of what it is linked to
+            when the file says no more, None if nobody is known to.
     """
 
     name: str
@@ -83,8 +86,11 @@ class Undefined(NamedTuple):
 
 
 def provider_of(name: str, library: str | None = None) -> str | None:
-    """Who provides `name`; the file that a library names for it goes before what the name alone tells."""
-    if library is not None and library.startswith(("ld-linux", "ld-musl", "ld.so", "ld64.so", "ld-elf")):
+    """Who provides `name`; the file that a library names for it goes before what the name alone
+    tells."""
+    if library is not None and library.startswith(
+        ("ld-linux", "ld-musl", "ld.so", "ld64.so", "ld-elf")
+    ):
         return "dynamic linker"
     if library is not None:
         found = _FILES.match(library.rpartition("/")[2])

@@ -1,5 +1,6 @@
-"""What mblob's runtime gives to libraries that leave it undefined: the names that it binds by itself, without exporting
-each. They are read from a copy of it, whatever its version: `csrc/src/base/runtime_names.h`."""
+"""What mblob's runtime gives to libraries that leave it undefined: the names that it binds by
+itself, without exporting each. They are read from a copy of it, whatever its version:
+`csrc/src/base/runtime_names.h`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Names = Mapping[str, frozenset[str]]
 
 
 def read(elf: ElfFile) -> Names:
-    """Names by kind of library (ALL, FFI, FFI_OF_0_21); {} of a file that is no part of mblob's runtime.
+    """Names by kind of library (ALL, FFI, FFI_OF_0_21); {} of a file that is no part of mblob's
+    runtime.
 
     Raises:
         FormatError: "elf_dynamic": the list is not in the file.
@@ -46,13 +48,18 @@ def kind_of(elf: ElfFile) -> str:
     if any(_names_a_function(s.name) for s in elf.exports):
         return FFI
     names = {s.name for s in elf.dynsym}
-    uses = not _comes_with_tvm_ffi(elf) and any(name.startswith(("__TVMFFI", "TVMFFI")) for name in names)
+    uses = not _comes_with_tvm_ffi(elf) and any(
+        name.startswith(("__TVMFFI", "TVMFFI")) for name in names
+    )
     return FFI_OF_0_21 if uses or any(s.name.startswith(FFI_PREFIX) for s in elf.exports) else ALL
 
 
 def _names_a_function(symbol: str) -> bool:
     """Whether an exported symbol is one that only TVM 0.22 and later write."""
-    return symbol.startswith(FFI_PREFIX) and symbol[len(FFI_PREFIX) :] not in ("library_bin", "library_ctx")
+    return symbol.startswith(FFI_PREFIX) and symbol[len(FFI_PREFIX) :] not in (
+        "library_bin",
+        "library_ctx",
+    )
 
 
 def _comes_with_tvm_ffi(elf: ElfFile) -> bool:
@@ -61,7 +68,8 @@ def _comes_with_tvm_ffi(elf: ElfFile) -> bool:
 
 
 def bound_by(runtime: str, elf: ElfFile, library: ElfFile) -> dict[str, str]:
-    """What a file of mblob's runtime, and the plug-ins beside it, give to a library: path by name; {} for other files.
+    """What a file of mblob's runtime, and the plug-ins beside it, give to a library: path by name;
+    {} for other files.
 
     Args:
         runtime, elf: path of the file, and a reader over it.
@@ -104,6 +112,7 @@ def installed() -> ElfFile | None:
 
 
 def bound_here(library: ElfFile) -> dict[str, str]:
-    """What the runtime of this installation gives to a library, of whatever machine: path by name."""
+    """What the runtime of this installation gives to a library, of whatever machine: path by
+    name."""
     elf = installed()
     return bound_by(str(INSTALLED), elf, library) if elf is not None else {}

@@ -9,7 +9,23 @@ from mblob.format.grammar import GRAMMARS, Grammars, decode_payload
 
 # Formats of device code that are text, by the names that payloads carry.
 TEXT_FORMATS = frozenset(
-    {"cu", "cuda", "ptx", "cl", "hip", "metal", "wgsl", "glsl", "gl", "ll", "s", "asm", "c", "cc", "cpp"}
+    {
+        "cu",
+        "cuda",
+        "ptx",
+        "cl",
+        "hip",
+        "metal",
+        "wgsl",
+        "glsl",
+        "gl",
+        "ll",
+        "s",
+        "asm",
+        "c",
+        "cc",
+        "cpp",
+    }
 )
 _TEXT_FIELDS = ("graph_json", "nodes_json", "code", "source", "data")
 
@@ -33,7 +49,8 @@ def source_of(key: str, payload: memoryview, fmt: str, grammars: Grammars = GRAM
         wanted = fmt in ("", "json") if is_json else fmt in ("", stored)
         if wanted and (is_json or not stored or stored in TEXT_FORMATS):
             text = _text(fields[name])
-            return text.rstrip(" ") if text and name == "graph_json" else text  # which align the parameters behind it
+            # which align the parameters behind it
+            return text.rstrip(" ") if text and name == "graph_json" else text
     sources = fields.get("sources")
     if isinstance(sources, dict):  # one text for each kernel
         texts = [_text(value) for value in sources.values()]

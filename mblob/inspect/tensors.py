@@ -1,4 +1,5 @@
-"""The single tensors that payloads hold: weights, parameters of graphs, constants. Views, nothing is copied."""
+"""The single tensors that payloads hold: weights, parameters of graphs, constants. Views, nothing
+is copied."""
 
 from __future__ import annotations
 
@@ -16,9 +17,15 @@ from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
 from mblob.inspect import vm_summary
 
 # Fields that hold arrays, and how they are read so that a name which is there twice stays twice.
-_ARRAYS = {grammar.named_arrays: grammar.named_array_pairs, grammar.constants: grammar.constant_pairs}
+_ARRAYS = {
+    grammar.named_arrays: grammar.named_array_pairs,
+    grammar.constants: grammar.constant_pairs,
+}
 # Tags of constants in Relax executables.
-_TAGS = {id(GRAMMARS_OF_FFI): vm_summary.CONSTANTS_OF_FFI, id(GRAMMARS_OF_0_21): vm_summary.CONSTANTS_OF_0_21}
+_TAGS = {
+    id(GRAMMARS_OF_FFI): vm_summary.CONSTANTS_OF_FFI,
+    id(GRAMMARS_OF_0_21): vm_summary.CONSTANTS_OF_0_21,
+}
 
 
 # Type codes that mean different things in different releases, by what they are called today.
@@ -45,7 +52,8 @@ class StoredTensor(NamedTuple):
 
 
 def tensors_of(key: str, payload: memoryview, grammars: Grammars = GRAMMARS) -> list[StoredTensor]:
-    """The tensors of a payload in stored order; [] for a type key that has none. A name may be there twice.
+    """The tensors of a payload in stored order; [] for a type key that has none. A name may be
+    there twice.
 
     Args:
         grammars: those of the dialect.
@@ -56,7 +64,9 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars = GRAMMARS) -> 
     if key == SAFETENSORS:
         base, entries = safetensors.read(payload)
         return [
-            StoredTensor(e.name, e.dtype, e.shape, base + e.begin, payload[base + e.begin : base + e.end])
+            StoredTensor(
+                e.name, e.dtype, e.shape, base + e.begin, payload[base + e.begin : base + e.end]
+            )
             for e in entries
         ]
     return stored_tensors(_pairs(key, payload, grammars), grammars)
@@ -72,7 +82,9 @@ def is_param_dict(payload: memoryview) -> bool:
     return bytes(payload[:8]) == PARAMS_MAGIC.to_bytes(8, "little")
 
 
-def stored_tensors(records: Iterable[tuple[str, ArrayRecord]], grammars: Grammars) -> list[StoredTensor]:
+def stored_tensors(
+    records: Iterable[tuple[str, ArrayRecord]], grammars: Grammars
+) -> list[StoredTensor]:
     """Array records by name, with the element types that the dialect means."""
     meant = _of_classic if grammars is GRAMMARS else DataType.of_ffi
     return [StoredTensor(name, meant(r.dtype), r.shape, r.offset, r.data) for name, r in records]

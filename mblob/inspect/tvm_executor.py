@@ -1,4 +1,5 @@
-"""What TVM's own executors ask of a library (TVM 0.7 - 0.19): a graph that they can read, and packed functions."""
+"""What TVM's own executors ask of a library (TVM 0.7 - 0.19): a graph that they can read, and
+packed functions."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ OWN_OPERATORS = ("__nop", "__copy")  # of the executor, which no library has
 _KEYS = ("nodes", "arg_nodes", "heads", "node_row_ptr", "attrs")
 _NODE_KEYS = ("op", "name", "inputs", "attrs", "attr", "control_deps")
 _CALL = ("func_name", "num_inputs", "num_outputs", "flatten_data")
-_COLUMNS = {"dltype": "list_str", "storage_id": "list_int", "shape": "list_shape"}  # attributes of values
+# attributes of values
+_COLUMNS = {"dltype": "list_str", "storage_id": "list_int", "shape": "list_shape"}
 _OPTIONAL = {"device_index": "list_int", "storage_scope": "list_str"}
 _NUMBER = 1 << 32  # numbers of nodes and of values are below it
 _STORAGE = 1 << 31
@@ -25,7 +27,7 @@ _BYTES = 1 << 62  # of a value
 _ESCAPES = 'rnt\\"'  # that TVM's reader of JSON knows
 
 
-# -- functions ------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------
 
 
 def called_functions(key: str, facts: Mapping[str, Any]) -> list[str]:
@@ -49,9 +51,14 @@ def called_functions(key: str, facts: Mapping[str, Any]) -> list[str]:
 
 
 def crash(
-    called: Sequence[str], plain: Collection[str], without_form: Collection[str] = (), *, announced: bool = False
+    called: Sequence[str],
+    plain: Collection[str],
+    without_form: Collection[str] = (),
+    *,
+    announced: bool = False,
 ) -> str | None:
-    """Why TVM's executor cannot run a library, and what to do; None if it can for what is known here.
+    """Why TVM's executor cannot run a library, and what to do; None if it can for what is known
+    here.
 
     Args:
         called: functions that it looks up.
@@ -71,7 +78,9 @@ def crash(
     mblob, cures = "mblob can run the library.", []
     if lacking:
         mblob = f"mblob cannot run it either: no prototype is given for {_few(lacking)}."
-        cures.append(f"declare {'it' if len(lacking) == 1 else 'each'} with functions= (--function)")
+        cures.append(
+            f"declare {'it' if len(lacking) == 1 else 'each'} with functions= (--function)"
+        )
     if not announced:
         cures.append('for TVM, add packed="name" (--packed name)')
     cure = "; ".join(cures)
@@ -81,7 +90,9 @@ def crash(
     )
 
 
-def missing(called: Sequence[str], known: Collection[str], hidden: Collection[str] = ()) -> str | None:
+def missing(
+    called: Sequence[str], known: Collection[str], hidden: Collection[str] = ()
+) -> str | None:
     """What to say of functions that an executor calls and no module has; None if there are none.
 
     Args:
@@ -93,12 +104,14 @@ def missing(called: Sequence[str], known: Collection[str], hidden: Collection[st
     if there := [name for name in names if name in hidden]:
         return (
             f"no module has {_few(names)}, which it calls: {_few(there)} is defined, but not exported. Leave out what"
-            ' hides it (-fvisibility=hidden, -fwhole-program, a version script), or mark it __attribute__((visibility('
+            " hides it (-fvisibility=hidden, -fwhole-program, a version script), or mark it __attribute__((visibility("
             '"default")))'
         )
     import difflib
 
-    near = difflib.get_close_matches(names[0][:200], [name for name in known if len(name) <= 200], 1)
+    near = difflib.get_close_matches(
+        names[0][:200], [name for name in known if len(name) <= 200], 1
+    )
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return (
         f"no module has {_few(names)}, which it calls: it fails until a module with the name is added to its imports"
@@ -110,7 +123,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(map(_shown, names[:4])) + (", ..." if len(names) > 4 else "")
 
 
-# -- the text -------------------------------------------------------------------------------------------
+# -- the text --------------------------------------------------------------------------------------
 
 
 def parse(text: str) -> Any:
@@ -139,11 +152,12 @@ def unknown_escape(text: str) -> str | None:
     return next((f"\\{c}" for c in re.findall(r"\\(.)", text) if c not in _ESCAPES), None)
 
 
-# -- the graph ------------------------------------------------------------------------------------------
+# -- the graph -------------------------------------------------------------------------------------
 
 
 def read_problem(key: str, payload: memoryview, grammars: Grammars) -> str | None:
-    """What in a payload TVM's graph executor cannot read, or reads wrongly; None for nothing, and of other keys."""
+    """What in a payload TVM's graph executor cannot read, or reads wrongly; None for nothing, and
+    of other keys."""
     if key not in GRAPHS or key not in grammars:
         return None
     try:
@@ -164,8 +178,8 @@ def read_problem(key: str, payload: memoryview, grammars: Grammars) -> str | Non
 
 
 def skipped_id(graph: dict[str, Any]) -> int | None:
-    """The first number that storage ids of a graph skip. TVM's executor makes memory for each number up to the largest,
-    and fails (0.10 and later) on one that no value has."""
+    """The first number that storage ids of a graph skip. TVM's executor makes memory for each
+    number up to the largest, and fails (0.10 and later) on one that no value has."""
     used = sorted(set(graph["attrs"]["storage_id"][1])) if graph["nodes"] else []
     return next((i for i, number in enumerate(used) if i != number), None)
 
@@ -177,10 +191,11 @@ def dense_ids(ids: Sequence[int]) -> list[int]:
 
 
 def check_graph(graph: Any) -> None:
-    """Hold a parsed graph against what TVM's graph executor checks, and what it relies on without a check.
+    """Hold a parsed graph against what TVM's graph executor checks, and what it relies on without a
+    check.
 
-    Storage ids that skip numbers are not looked for (`skipped_id`). A graph of no nodes passes: nobody runs it, it
-    carries parameters.
+    Storage ids that skip numbers are not looked for (`skipped_id`). A graph of no nodes passes:
+    nobody runs it, it carries parameters.
 
     Raises:
         GraphError: naming the node or the key.
@@ -193,7 +208,10 @@ def check_graph(graph: Any) -> None:
     unknown = next((key for key in graph if key not in (*_KEYS, "metadata")), None)
     _expect(unknown is None, f"unknown key {unknown!r}; a graph has {', '.join(_KEYS)}, metadata")
     if "metadata" in graph:
-        _expect(next(reversed(graph)) == "metadata", "the key 'metadata' is not the last: nothing behind it is read")
+        _expect(
+            next(reversed(graph)) == "metadata",
+            "the key 'metadata' is not the last: nothing behind it is read",
+        )
     nodes = graph["nodes"]
     _expect(isinstance(nodes, list), "nodes: expected a list, found", nodes)
     counts: list[int] = []
@@ -215,7 +233,8 @@ def _expect(fact: bool, message: str, *found: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value[:60] if isinstance(value, str) else value)  # a name may be long, and shown for each output
+    # a name may be long, and shown for each output
+    text = repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -231,9 +250,16 @@ def _check_node(i: int, node: Any, counts: Sequence[int]) -> int:
     """One node, given the numbers of outputs of those before it; the number of its own."""
     _expect(isinstance(node, dict), f"node {i}: expected an object, found", node)
     what = _place(i, node)
-    _expect(isinstance(node.get("name"), str), f"node {i}: name: expected a text, found", node.get("name"))
+    _expect(
+        isinstance(node.get("name"), str),
+        f"node {i}: name: expected a text, found",
+        node.get("name"),
+    )
     unknown = next((key for key in node if key not in _NODE_KEYS), None)
-    _expect(unknown is None, f"{what}: unknown key {unknown!r}; nodes have op, name, inputs, attrs, control_deps")
+    _expect(
+        unknown is None,
+        f"{what}: unknown key {unknown!r}; nodes have op, name, inputs, attrs, control_deps",
+    )
     _expect(not ("attrs" in node and "attr" in node), f"{what}: has attrs and attr")
     op, inputs = node.get("op"), node.get("inputs")
     _expect(op in ("null", "tvm_op"), f"{what}: op: expected 'null' or 'tvm_op', found", op)
@@ -241,7 +267,9 @@ def _check_node(i: int, node: Any, counts: Sequence[int]) -> int:
     for item in inputs:
         _check_entry(item, counts, f"{what}: inputs: expected [node, output] of a node before it")
     for other in _list(node.get("control_deps", []), f"{what}: control_deps"):
-        _expect(_is_number(other, i), f"{what}: control_deps: expected a node before it, found", other)
+        _expect(
+            _is_number(other, i), f"{what}: control_deps: expected a node before it, found", other
+        )
     attrs = node.get("attrs", node.get("attr"))
     if attrs is None and op == "null":
         return 1
@@ -257,7 +285,11 @@ def _check_call(what: str, op: str, attrs: Any, inputs: int) -> int:
         _expect(isinstance(value, str), f"{what}: attrs: {key}: expected a text, found", value)
     for key in _CALL[1:]:
         digits = re.fullmatch("[0-9]{1,9}", attrs[key], re.ASCII)
-        _expect(digits is not None, f"{what}: attrs: {key}: expected a number in quotes, found", attrs[key])
+        _expect(
+            digits is not None,
+            f"{what}: attrs: {key}: expected a number in quotes, found",
+            attrs[key],
+        )
     if op == "null":
         _expect(inputs == 0, f"{what}: an input of the graph that has inputs itself")
         return 1
@@ -287,9 +319,14 @@ def _check_ends(graph: dict[str, Any], counts: Sequence[int]) -> None:
         is_input = _is_number(i, len(nodes)) and nodes[i]["op"] == "null"
         _expect(is_input, "arg_nodes: expected an input node, found", i)
     _expect(len(set(listed)) == len(listed), "arg_nodes: a node is listed twice")
-    missing = next((i for i in sorted({i for i, n in enumerate(nodes) if n["op"] == "null"} - set(listed))), None)
+    missing = next(
+        (i for i in sorted({i for i, n in enumerate(nodes) if n["op"] == "null"} - set(listed))),
+        None,
+    )
     if missing is not None:
-        raise GraphError(f"arg_nodes lacks {_place(missing, nodes[missing])}, an input that could not be set")
+        raise GraphError(
+            f"arg_nodes lacks {_place(missing, nodes[missing])}, an input that could not be set"
+        )
     named: dict[str, int] = {}
     for i, node in enumerate(nodes):
         if (first := named.setdefault(node["name"], i)) != i:
@@ -313,28 +350,46 @@ def _check_values(graph: dict[str, Any], rows: Sequence[int]) -> None:
     for entry, owner in enumerate(owners):
         what = f"{_place(owner, nodes[owner])}, output {entry - rows[owner]}"
         storage = attrs["storage_id"][1][entry]
-        _expect(_is_number(storage, _STORAGE), f"{what}: storage_id: expected a number from 0 on, found", storage)
+        _expect(
+            _is_number(storage, _STORAGE),
+            f"{what}: storage_id: expected a number from 0 on, found",
+            storage,
+        )
         sizes.append(_size(attrs["dltype"][1][entry], attrs["shape"][1][entry], what))
         if devices:
             device = devices[entry]
             named = _is_number(device, _STORAGE) and device > 0
             _expect(named, f"{what}: device_index: expected a device type, found", device)
             other = found.setdefault(storage, device)
-            _expect(other == device, f"{what}: storage {storage} is on device type {other}, and here on", device)
+            _expect(
+                other == device,
+                f"{what}: storage {storage} is on device type {other}, and here on",
+                device,
+            )
     for i, node in enumerate(nodes):
         _check_own(i, node, rows, attrs["storage_id"][1], sizes)
 
 
 def _check_column(key: str, pair: Any, count: int) -> None:
     """An attribute, [type, items]."""
-    _expect(isinstance(pair, list) and len(pair) == 2, f"attrs: {key}: expected [type, items], found", pair)
+    _expect(
+        isinstance(pair, list) and len(pair) == 2,
+        f"attrs: {key}: expected [type, items], found",
+        pair,
+    )
     kind, items = pair
     wanted = {**_COLUMNS, **_OPTIONAL}.get(key)
     if wanted is None:  # TVM passes over what it does not know if it knows the type
         right = (kind == "size_t" and type(items) is int) or (
-            kind == "list_int" and isinstance(items, list) and all(type(item) is int for item in items)
+            kind == "list_int"
+            and isinstance(items, list)
+            and all(type(item) is int for item in items)
         )
-        _expect(right, f"attrs: {key}: unknown, and neither ['list_int', [...]] nor ['size_t', n]:", pair)
+        _expect(
+            right,
+            f"attrs: {key}: unknown, and neither ['list_int', [...]] nor ['size_t', n]:",
+            pair,
+        )
         return
     _expect(kind == wanted, f"attrs: {key}: expected type {wanted!r}, found", kind)
     here = len(_list(items, f"attrs: {key}"))
@@ -355,15 +410,22 @@ def _size(dtype: str, shape: Any, what: str) -> int:
     _expect(whole, f"{what}: dltype {dtype}: {bits} bits; expected whole bytes, 1 or 4 bits")
     size = (bits + 7) // 8
     for extent in _list(shape, f"{what}: shape"):
-        _expect(_is_number(extent, 1 << 63), f"{what}: shape: expected numbers from 0 on, found", extent)
+        _expect(
+            _is_number(extent, 1 << 63), f"{what}: shape: expected numbers from 0 on, found", extent
+        )
         size *= extent
         _expect(size < _BYTES, f"{what}: more than 2^62 bytes in shape", shape)
     return size
 
 
-def _check_own(i: int, node: dict[str, Any], rows: Sequence[int], ids: Sequence[int], sizes: Sequence[int]) -> None:
-    """The executor's own operators: a reshape is nothing but memory that two values share, a copy has one size."""
-    name = node["attrs" if "attrs" in node else "attr"]["func_name"] if node["op"] == "tvm_op" else ""
+def _check_own(
+    i: int, node: dict[str, Any], rows: Sequence[int], ids: Sequence[int], sizes: Sequence[int]
+) -> None:
+    """The executor's own operators: a reshape is nothing but memory that two values share, a copy
+    has one size."""
+    name = (
+        node["attrs" if "attrs" in node else "attr"]["func_name"] if node["op"] == "tvm_op" else ""
+    )
     if name not in OWN_OPERATORS:
         return
     what, inputs, outputs = _place(i, node), len(node["inputs"]), rows[i + 1] - rows[i]
@@ -372,4 +434,7 @@ def _check_own(i: int, node: dict[str, Any], rows: Sequence[int], ids: Sequence[
     source, to = rows[node["inputs"][0][0]] + node["inputs"][0][1], rows[i]
     _expect(sizes[source] == sizes[to], f"{what}: {name} from {sizes[source]} bytes to {sizes[to]}")
     if name == "__nop":
-        _expect(ids[source] == ids[to], f"{what}: __nop from storage {ids[source]} to {ids[to]}, which nothing fills")
+        _expect(
+            ids[source] == ids[to],
+            f"{what}: __nop from storage {ids[source]} to {ids[to]}, which nothing fills",
+        )

@@ -6,7 +6,15 @@ from collections.abc import Collection
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_facts import versions
-from mblob.binary.elf_records import ET_DYN, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT, STT_TLS
+from mblob.binary.elf_records import (
+    ET_DYN,
+    STB_WEAK,
+    STT_FUNC,
+    STT_GNU_IFUNC,
+    STT_NOTYPE,
+    STT_OBJECT,
+    STT_TLS,
+)
 from mblob.binary.image import Image
 from mblob.inspect.providers import MAY_BE_OURS, Undefined, provider_of
 

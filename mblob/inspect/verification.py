@@ -1,4 +1,5 @@
-"""`mblob.verify`: whether a library is whole, and whether what it needs is there. Nothing of it runs."""
+"""`mblob.verify`: whether a library is whole, and whether what it needs is there. Nothing of it
+runs."""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ class CheckedEntry(NamedTuple):
         index, type_key, size: as of the entry.
         digest: "crc32", "sha256", or None: nothing is recorded to hold it against.
         compared: its bytes were held against the digest, which they have.
-        walked: its bytes were held against the grammar of its key, which they follow, as do the graph or the executable
-            in it. False for keys of which nothing is known, and at "header".
+        walked: its bytes were held against the grammar of its key, which they follow, as do the
+            graph or the executable in it. False for keys of which nothing is known, and at
+            "header".
     """
 
     index: int  # type: ignore[assignment]  # a tuple has a method of that name
@@ -60,11 +62,12 @@ class Verification(NamedTuple):
         path: of the file.
         level: "header" or "full".
         dialect: "classic", "ffi", or None if nothing tells.
-        has_index: the blob has an index. Without one nothing tells damaged bytes of payloads from sound ones.
+        has_index: the blob has an index. Without one nothing tells damaged bytes of payloads from
+            sound ones.
         entries: what was held against what.
         linkage: who provides its undefined symbols, None if nobody asked.
-        warnings: code and text of what keeps nobody from loading the library: damage, and ("full") graphs that TVM's
-            executor does not run.
+        warnings: code and text of what keeps nobody from loading the library: damage, and ("full")
+            graphs that TVM's executor does not run.
         has_blob: it has one.
     """
 
@@ -111,25 +114,33 @@ def verify(
 
     Args:
         path: of the file.
-        level: "header": structure, index and its checksums, all of a blob with up to 256 KiB of payloads. "full": every
-            byte of the blob against its digest, every payload against the grammar of its key.
-        against: also look for each undefined symbol, as the dynamic linker would: in these libraries (paths, or names
-            such as "libm.so.6"), then in those that the library needs. () for the needed ones alone, None for nothing.
+        level: "header": structure, index and its checksums, all of a blob with up to 256 KiB of
+            payloads. "full": every byte of the blob against its digest, every payload against the
+            grammar of its key.
+        against: also look for each undefined symbol, as the dynamic linker would: in these
+            libraries (paths, or names such as "libm.so.6"), then in those that the library needs.
+            () for the needed ones alone, None for nothing.
         root: the folder that is `/` on the machine that the library is for.
 
     Returns:
-        What was checked. Symbols that nobody provides are in its `linkage`; `check()` makes an error of them.
+        What was checked. Symbols that nobody provides are in its `linkage`; `check()` makes an
+        error of them.
 
     Raises:
         OSError: a file cannot be read.
         FormatError: the library is damaged, or it is no model library ("not_elf", "no_blob").
         DigestError: bytes differ from their digest.
-        IncompatibleError: a library of `against` is for another machine, or dlopen may not open the library.
+        IncompatibleError: a library of `against` is for another machine, or dlopen may not open the
+            library.
         ValueError: no file can have one of the paths.
     """
     from mblob.inspect.library import Library
 
-    for argument, given in (("path", path), ("root", root), *(("against", other) for other in against or ())):
+    for argument, given in (
+        ("path", path),
+        ("root", root),
+        *(("against", other) for other in against or ()),
+    ):
         checked_path(given, f"verify: {argument}")
 
     try:
@@ -152,7 +163,10 @@ def _damage_of_tables(path: str | os.PathLike[str]) -> FormatError | Incompatibl
 
 
 def describe(
-    library: Library, level: str, against: Sequence[str | os.PathLike[str]] | None, root: str | os.PathLike[str]
+    library: Library,
+    level: str,
+    against: Sequence[str | os.PathLike[str]] | None,
+    root: str | os.PathLike[str],
 ) -> Verification:
     """What `verify` returns, for a library whose blob was just read at `level`."""
     library.require_model()
@@ -161,17 +175,27 @@ def describe(
     blob = library.blob
     compared = blob is not None and digests_compared(blob, level)
     stored = [e for e in library.entries if e.offset is not None]
-    entries = tuple(_checked(e, blob, level, compared, library.grammars) for e in stored) if blob is not None else ()
+    entries = (
+        tuple(_checked(e, blob, level, compared, library.grammars) for e in stored)
+        if blob is not None
+        else ()
+    )
     linkage = None if against is None else _linkage(library, against, os.fspath(root))
     has_blob = blob is not None
     has_index = blob is not None and blob.index_offset is not None
-    warnings = (*damaged_sections(library.image), *(unreadable_graphs(library) if level == "full" else ()))
-    return Verification(str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob)
+    warnings = (
+        *damaged_sections(library.image),
+        *(unreadable_graphs(library) if level == "full" else ()),
+    )
+    return Verification(
+        str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob
+    )
 
 
 def _is_loaded(elf: ElfFile) -> bool:
-    """Whether it is for a dynamic linker to open: no object, which has no program headers, and no program. That has an
-    entry point, as libraries may, and what linkers write into programs alone, DT_DEBUG, or no dynamic section."""
+    """Whether it is for a dynamic linker to open: no object, which has no program headers, and no
+    program. That has an entry point, as libraries may, and what linkers write into programs alone,
+    DT_DEBUG, or no dynamic section."""
     if elf.e_type == ET_REL and not elf.e_phnum:
         return False
     program = elf.e_type == ET_EXEC or is_program(elf)
@@ -181,7 +205,10 @@ def _is_loaded(elf: ElfFile) -> bool:
 def _linkage(library: Library, against: Sequence[str | os.PathLike[str]], root: str) -> Linkage:
     elf = shared_elf(library)
     if elf is None:
-        raise FormatError(f"{library.path}: no ELF shared library, so no dynamic linker looks for its symbols", code="")
+        raise FormatError(
+            f"{library.path}: no ELF shared library, so no dynamic linker looks for its symbols",
+            code="",
+        )
     return resolve(elf, str(library.path), against, root)
 
 
@@ -190,7 +217,9 @@ def digests_compared(blob: Blob, level: str) -> bool:
     return level == "full" or (level == "header" and is_small(blob))
 
 
-def _checked(entry: EntryView, blob: Blob, level: str, compared: bool, grammars: Grammars) -> CheckedEntry:
+def _checked(
+    entry: EntryView, blob: Blob, level: str, compared: bool, grammars: Grammars
+) -> CheckedEntry:
     """An entry of a blob that was read at `level`, its payload walked too at "full".
 
     Raises:
@@ -205,4 +234,11 @@ def _checked(entry: EntryView, blob: Blob, level: str, compared: bool, grammars:
             error.entry = entry.index
             raise
     algorithm = _ALGORITHM_NAMES.get(blob.algorithm) if entry.digest else None
-    return CheckedEntry(entry.index, entry.type_key, entry.size, algorithm, compared and algorithm is not None, walked)
+    return CheckedEntry(
+        entry.index,
+        entry.type_key,
+        entry.size,
+        algorithm,
+        compared and algorithm is not None,
+        walked,
+    )

@@ -1,4 +1,5 @@
-"""Code of the Relay virtual machine, held to what `csrc/src/exec/relay/code.c` checks before it runs."""
+"""Code of the Relay virtual machine, held to what `csrc/src/exec/relay/code.c` checks before it
+runs."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import NamedTuple
 from mblob.bytes.wire import Cursor
 from mblob.format.ndarray import NDIM_LIMIT
 
-# By opcode, the forms of an instruction, the latest first. What a letter means: `csrc/src/exec/relay/opcodes.h`.
+# By opcode, the forms of an instruction, the latest first. What a letter means:
+# `csrc/src/exec/relay/opcodes.h`.
 _FORMS = (
     ("rd",), ("r",), ("fndR",), ("rndR",), ("pnxR",), ("rrtndS",), ("rrrtd",), ("indR",), ("fndR",), ("rxd",),
     ("rrjj",), ("kvd", "kd"), ("j",), ("rd",), ("id",), ("",), ("satvndS", "satvd", "satd"), ("rd",), ("rrd",),
@@ -21,7 +23,8 @@ _MASK = (1 << 64) - 1
 
 
 class Function(NamedTuple):
-    """One function: its name, numbers of parameters and registers, and (opcode, fields in the latest form)."""
+    """One function: its name, numbers of parameters and registers, and (opcode, fields in the
+    latest form)."""
 
     name: str
     params: int
@@ -114,7 +117,12 @@ def _latest(form: str, latest: str, numbers: list[int]) -> list[int]:
 
 
 def _problem(
-    program: Program, counts: Sequence[int], f: Function, pc: int, opcode: int, fields: Sequence[int]
+    program: Program,
+    counts: Sequence[int],
+    f: Function,
+    pc: int,
+    opcode: int,
+    fields: Sequence[int],
 ) -> str | None:
     limits = {
         "r": f.registers, "d": f.registers, "f": len(counts), "p": program.primitives, "k": program.constants,
@@ -126,12 +134,16 @@ def _problem(
         values = fields[at : at + width]
         if not all(_allowed(program, f, pc, kind, limits, value) for value in values):
             return f"field {at} of opcode {opcode} is impossible: {list(values[:8])}"
-        if kind == "t" and not (0 <= values[0] < 256 and 0 < values[1] < 256 and 0 < values[2] < 65536):
+        if kind == "t" and not (
+            0 <= values[0] < 256 and 0 < values[1] < 256 and 0 < values[2] < 65536
+        ):
             return f"an impossible data type: {list(values)}"
         if kind == "S" and width > NDIM_LIMIT:
             return f"{width} dimensions, expected at most {NDIM_LIMIT}"
         at += width
-    if (opcode == _INVOKE and fields[1] != counts[fields[0]]) or (opcode == _CLOSURE and fields[1] > counts[fields[0]]):
+    if (opcode == _INVOKE and fields[1] != counts[fields[0]]) or (
+        opcode == _CLOSURE and fields[1] > counts[fields[0]]
+    ):
         return f"{fields[1]} arguments for a function of {counts[fields[0]]} parameters"
     if opcode == _PACKED and fields[2] > fields[1]:
         return "more outputs than arguments"
@@ -140,7 +152,9 @@ def _problem(
     return None
 
 
-def _allowed(program: Program, f: Function, pc: int, kind: str, limits: dict[str, int], value: int) -> bool:
+def _allowed(
+    program: Program, f: Function, pc: int, kind: str, limits: dict[str, int], value: int
+) -> bool:
     if kind == "v":
         return check_device(program, value)
     if kind == "j":

@@ -1,4 +1,5 @@
-"""What the executables of virtual machines say in short: docs/format.md, section 3 (Relay and Relax)."""
+"""What the executables of virtual machines say in short: docs/format.md, section 3 (Relay and
+Relax)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from mblob.inspect import vm_code
 
 MAGIC, MAGIC_V2 = 0xD225DE2F4214151D, 0xD225DE2F4214151E
 _EARLY_0_8 = (0, 7, 5)  # builds before 0.8: without attributes
-_LAYOUTS = ((0, 14), (0, 9), (0, 8), _EARLY_0_8, (0, 7))  # of the Relay machine, csrc/src/exec/relay/reader.c
+# of the Relay machine, csrc/src/exec/relay/reader.c
+_LAYOUTS = ((0, 14), (0, 9), (0, 8), _EARLY_0_8, (0, 7))
 _RELAX_KINDS = {0: "packed", 1: "vm", 2: "tir"}
 # Tags of constants in executables of Relax, by dialect: classic, that of TVM 0.21, ffi.
 _CLASSIC = {0: "tensor", 1: "dtype", 2: "shape", 3: "string", 4: "int", 5: "float"}
@@ -22,7 +24,9 @@ CONSTANTS_OF_0_21 = {**_FFI_COMMON, 72: "tensor", 71: "shape"}
 CONSTANTS_OF_FFI = {**_FFI_COMMON, 70: "tensor", 69: "shape"}
 
 
-def relay(code: memoryview, base: int, check: bool = False) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]]]:
+def relay(
+    code: memoryview, base: int, check: bool = False
+) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]]]:
     """An executable of the Relay VM (TVM 0.7 - 0.19): summary, constants by name.
 
     Args:
@@ -46,10 +50,13 @@ def relay(code: memoryview, base: int, check: bool = False) -> tuple[dict[str, A
 
 
 def _layouts(version: str) -> list[tuple[int, ...]]:
-    """Layouts of sections, that of the version first: builds between releases carry the next version."""
+    """Layouts of sections, that of the version first: builds between releases carry the next
+    version."""
     found = re.match(r"([0-9]{1,9})\.([0-9]{1,9})", version)
     minor = int(found[2]) if found and int(found[1]) == 0 else 99
-    named = next(i for i, layout in enumerate(_LAYOUTS) if layout[1] <= minor or layout == _LAYOUTS[-1])
+    named = next(
+        i for i, layout in enumerate(_LAYOUTS) if layout[1] <= minor or layout == _LAYOUTS[-1]
+    )
     return [*_LAYOUTS[named:], *_LAYOUTS[:named]]
 
 
@@ -75,7 +82,9 @@ def _relay_sections(
         c.u64("attributes")
         for _ in range(2 * c.count("attributes", 16)):
             c.skip_string("attributes")
-    program = vm_code.Program(functions, len(primitives), constants, len(devices) if release >= (0, 9) else None)
+    program = vm_code.Program(
+        functions, len(primitives), constants, len(devices) if release >= (0, 9) else None
+    )
     if check and of_constants is not None:
         _check_devices(c, "constants", program, of_constants, constants)
     return {
@@ -97,12 +106,16 @@ def _names(c: Cursor, what: str) -> list[str]:
     return found
 
 
-def _check_devices(c: Cursor, what: str, program: vm_code.Program, found: tuple[int, ...], count: int) -> None:
+def _check_devices(
+    c: Cursor, what: str, program: vm_code.Program, found: tuple[int, ...], count: int
+) -> None:
     if len(found) != count or not all(vm_code.check_device(program, device) for device in found):
         raise c.fail(f"{what}: {count} have {len(found)} devices, or one has a device that is none")
 
 
-def _relay_functions(c: Cursor, release: tuple[int, ...], program: vm_code.Program | None) -> list[dict[str, Any]]:
+def _relay_functions(
+    c: Cursor, release: tuple[int, ...], program: vm_code.Program | None
+) -> list[dict[str, Any]]:
     """Functions in short. With a program, each instruction is read and held against it."""
     found = []
     checked = []
@@ -116,12 +129,17 @@ def _relay_functions(c: Cursor, release: tuple[int, ...], program: vm_code.Progr
             _check_devices(c, f"parameters of function {i}", program, devices, len(params))
         instructions = int(head[2])
         if instructions > c.left // 8:
-            raise c.fail(f"function {i}: {instructions} instructions, {c.left} bytes are left", "truncated")
+            raise c.fail(
+                f"function {i}: {instructions} instructions, {c.left} bytes are left", "truncated"
+            )
         if program is None:
             for _ in range(instructions):
                 c.skip(8 * c.count("instruction", 8), "instruction")
         else:
-            code = [vm_code.read_instruction(c, f"function {head[0]!r}, instruction {k}") for k in range(instructions)]
+            code = [
+                vm_code.read_instruction(c, f"function {head[0]!r}, instruction {k}")
+                for k in range(instructions)
+            ]
             checked.append(vm_code.Function(head[0], len(params), int(head[1]), code))
         found.append(_function("vm", head[0], len(params), int(head[1]), instructions, params))
     if c.left:
@@ -131,7 +149,9 @@ def _relay_functions(c: Cursor, release: tuple[int, ...], program: vm_code.Progr
     return found
 
 
-def relax(code: memoryview, base: int, tags: dict[int, str]) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]]]:
+def relax(
+    code: memoryview, base: int, tags: dict[int, str]
+) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]]]:
     """An executable of the Relax VM: summary, constants by name.
 
     Args:
@@ -151,9 +171,19 @@ def relax(code: memoryview, base: int, tags: dict[int, str]) -> tuple[dict[str, 
         params = [text(s) for s in strings(c, f"function {i}: params")]
         size = end - start if kind == 1 else 0
         functions.append(
-            _function(_RELAX_KINDS.get(kind, f"kind {kind}"), name, max(count, -1), registers, max(size, 0), params)
+            _function(
+                _RELAX_KINDS.get(kind, f"kind {kind}"),
+                name,
+                max(count, -1),
+                registers,
+                max(size, 0),
+                params,
+            )
         )
-    scopes = [(c.i64("scopes"), text(c.string("scopes"))) for _ in range(c.count("scopes", 16) if has_scopes else 0)]
+    scopes = [
+        (c.i64("scopes"), text(c.string("scopes")))
+        for _ in range(c.count("scopes", 16) if has_scopes else 0)
+    ]
     kinds: dict[str, int] = {}
     arrays: list[tuple[str, ArrayRecord]] = []
     for i in range(c.count("constants", 4)):
@@ -183,7 +213,9 @@ def relax(code: memoryview, base: int, tags: dict[int, str]) -> tuple[dict[str, 
     }, arrays
 
 
-def _function(kind: str, name: str, args: int, registers: int, instructions: int, params: list[str]) -> dict[str, Any]:
+def _function(
+    kind: str, name: str, args: int, registers: int, instructions: int, params: list[str]
+) -> dict[str, Any]:
     return {
         "name": name, "kind": kind, "num_args": args, "registers": registers, "instructions": instructions,
         "params": params,
@@ -204,7 +236,9 @@ def _devices(c: Cursor, release: tuple[int, ...]) -> list[dict[str, Any]]:
         kind, number = c.i32(f"device {i}"), c.i32(f"device {i}")
         if not 0 < kind < 1 << 15:
             raise c.fail(f"device {i} is of type {kind}")
-        found.append({"type": kind, "id": number, "scope": text(c.string(f"device {i}")) if scoped else ""})
+        found.append(
+            {"type": kind, "id": number, "scope": text(c.string(f"device {i}")) if scoped else ""}
+        )
     host = c.i32("host device")
     if not 0 <= host < len(found):
         raise c.fail(f"the host is device {host} of {len(found)}")

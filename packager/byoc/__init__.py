@@ -1,7 +1,8 @@
 """Bring your own codegen: parts of a graph go to code generators, which others register.
 
-`mblob.partition_graph` does everything. Its steps, to be called one by one: `read_graph`, `annotate` (who takes which
-operator), `merge` (into which regions), `partition` (the graph that is left, and the regions), `build` (the model).
+`mblob.partition_graph` does everything. Its steps, to be called one by one: `read_graph`,
+`annotate` (who takes which operator), `merge` (into which regions), `partition` (the graph that is
+left, and the regions), `build` (the model).
 """
 
 from mblob.packager.byoc import dnnl

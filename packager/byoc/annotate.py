@@ -1,4 +1,5 @@
-"""Which operators of a graph a code generator takes: one question per operator, in the order of the graph."""
+"""Which operators of a graph a code generator takes: one question per operator, in the order of the
+graph."""
 
 from __future__ import annotations
 
@@ -54,24 +55,28 @@ class Tensors:
 def annotate(
     graph: Graph, targets: Mapping[str, Predicate], params: Mapping[str, ArrayRecord] | None = None
 ) -> dict[int, str]:
-    """The key of each operator that someone takes, by the number of its node. The first predicate that agrees counts.
+    """The key of each operator that someone takes, by the number of its node. The first predicate
+    that agrees counts.
 
-    An operator that writes in place of its input is not asked for, unless it is a reshape: what runs elsewhere gets
-    memory of its own for each result. Nor is one whose result nobody uses.
+    An operator that writes in place of its input is not asked for, unless it is a reshape: what
+    runs elsewhere gets memory of its own for each result. Nor is one whose result nobody uses.
 
     Args:
-        targets: key -> predicate, called with an `Operator`; what it returns counts as true or false.
+        targets: key -> predicate, called with an `Operator`; what it returns counts as true or
+            false.
         params: the graph's parameters: such inputs are constants.
 
     Raises:
-        BuildError: a key that no module can have, a predicate that cannot be called, or one that fails: the text names
-            key, node and operator, and the exception is the cause.
+        BuildError: a key that no module can have, a predicate that cannot be called, or one that
+            fails: the text names key, node and operator, and the exception is the cause.
         MblobError: what a predicate raises of it, with the same before its text.
     """
     for key, predicate in targets.items():
         check_key(key, "partition_graph")
         if not callable(predicate):
-            raise BuildError(f"partition_graph: {key}: expected a predicate, found {type(predicate).__name__}")
+            raise BuildError(
+                f"partition_graph: {key}: expected a predicate, found {type(predicate).__name__}"
+            )
     tensors = Tensors(graph, params or {})
     used = {id(v) for node in graph.nodes for v in node.inputs} | {id(v) for v in graph.heads}
     found: dict[int, str] = {}
@@ -81,7 +86,9 @@ def annotate(
         if not any(id(v) in used for v in node.outputs):
             continue
         operator = tensors.operator(node)
-        taker = next((key for key, predicate in targets.items() if _agrees(key, predicate, operator)), None)
+        taker = next(
+            (key for key, predicate in targets.items() if _agrees(key, predicate, operator)), None
+        )
         if taker is not None:
             found[i] = taker
     return found

@@ -34,25 +34,29 @@ def partition_graph(
 ) -> Module:
     """A model whose operators run where someone takes them, and in `host` where nobody does.
 
-    Each operator of the graph is offered to the predicates, in their order. Connected operators of one key become a
-    region, as large as can be; the key's code generator makes a module of each region, and the graph calls those. The
-    result is TVM's tree: a GraphExecutorFactory over a const_loader over `host` and the modules of the regions.
+    Each operator of the graph is offered to the predicates, in their order. Connected operators of
+    one key become a region, as large as can be; the key's code generator makes a module of each
+    region, and the graph calls those. The result is TVM's tree: a GraphExecutorFactory over a
+    const_loader over `host` and the modules of the regions.
 
     Args:
         graph_json: of the graph executor, as text or parsed.
-        params: name -> array, or the bytes of `save_param_dict`. Those that regions use are their constants, and no
-            inputs of the model any more, unless the rest of the graph uses them, too.
-        host: the module with the functions of all operators that stay with the graph; None if none does.
+        params: name -> array, or the bytes of `save_param_dict`. Those that regions use are their
+            constants, and no inputs of the model any more, unless the rest of the graph uses them,
+            too.
+        host: the module with the functions of all operators that stay with the graph; None if none
+            does.
         targets: key -> predicate, called with an `mblob.byoc.Operator`.
         name: of the function that makes the model's executor.
         min_size: regions of fewer operators stay with the graph.
         codegens: generators for this call, before the registered ones.
 
     Raises:
-        BuildError: no graph, params that it does not have, operators that stay with it and no `host`, a key without a
-            generator, or a generator that fails (the cause is kept), gives no module, or one without the region's
-            function, where that can be seen.
-        MblobError: errors of mblob that predicates and generators raise, with key and operator, or region, in front.
+        BuildError: no graph, params that it does not have, operators that stay with it and no
+            `host`, a key without a generator, or a generator that fails (the cause is kept), gives
+            no module, or one without the region's function, where that can be seen.
+        MblobError: errors of mblob that predicates and generators raise, with key and operator, or
+            region, in front.
     """
     graph = read_graph(graph_json)
     records = as_records(params)
@@ -81,7 +85,11 @@ def as_records(params: Mapping[str, Any] | Any) -> dict[str, ArrayRecord]:
 
 
 def build(
-    parts: Partition, host: Module | None, *, name: str = "default", codegens: Mapping[str, Codegen] | None = None
+    parts: Partition,
+    host: Module | None,
+    *,
+    name: str = "default",
+    codegens: Mapping[str, Codegen] | None = None,
 ) -> Module:
     """The model of a partition: its code generated, its constants packed.
 
@@ -96,7 +104,9 @@ def build(
         _check_no_host(parts)
     library = host if host is not None else csource_module("", "c")
     if modules:
-        constants = {n: t.constant for r in parts.regions for n, t in zip(r.constant_names, r.constants)}
+        constants = {
+            n: t.constant for r in parts.regions for n, t in zip(r.constant_names, r.constants)
+        }
         symbols = {r.symbol: list(r.constant_names) for r in parts.regions}
         loader = const_loader_module(constants, symbols)
         for module in (library, *dict.fromkeys(modules)):

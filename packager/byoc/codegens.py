@@ -21,9 +21,9 @@ _OWN = dict.fromkeys(("dnnl", DNNL_JSON), "mblob.packager.byoc.dnnl")  # come wi
 def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen], Codegen]:
     """Register the code generator of a key: a decorator, `@register_codegen("mykey")`.
 
-    The function is called with a `Region` and gives a module that has a function `region.symbol`, or whose runtime has
-    it: `mblob.json_module`, `mblob.blob_module`, `mblob.csource_module`, ... What it raises ends the partition, with
-    the key and the symbol in the message.
+    The function is called with a `Region` and gives a module that has a function `region.symbol`,
+    or whose runtime has it: `mblob.json_module`, `mblob.blob_module`, `mblob.csource_module`, ...
+    What it raises ends the partition, with the key and the symbol in the message.
 
     Args:
         override: replace one that is registered.
@@ -35,9 +35,13 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen],
 
     def register(codegen: Codegen) -> Codegen:
         if not callable(codegen):
-            raise TypeError(f"register_codegen: expected a function, found {type(codegen).__name__}")
+            raise TypeError(
+                f"register_codegen: expected a function, found {type(codegen).__name__}"
+            )
         if not override and key in _registered and _registered[key] is not codegen:
-            raise BuildError(f"register_codegen: {key!r} has a generator; pass override=True to replace it")
+            raise BuildError(
+                f"register_codegen: {key!r} has a generator; pass override=True to replace it"
+            )
         _registered[key] = codegen
         return codegen
 

@@ -1,12 +1,14 @@
-"""The code generator of oneDNN: regions as modules of the key dnnl_json, which TVM's runtime and our plug-in run.
+"""The code generator of oneDNN: regions as modules of the key dnnl_json, which TVM's runtime and
+our plug-in run.
 
     mblob.partition_graph(graph, params, host, {"dnnl": mblob.byoc.dnnl.supported})
 
-Operators are those of Relay, by the attribute `op` (`mblob.packager.byoc.operators`), in float32: nn.conv2d, nn.dense,
-nn.bias_add, add, nn.relu, tanh, sigmoid, nn.max_pool2d, nn.avg_pool2d, nn.global_max_pool2d, nn.global_avg_pool2d,
-nn.softmax, nn.batch_norm (with one output). `nn.` may be left out, and so may attributes with a default in Relay.
-A kernel that does more than one of these says so: a conv2d or dense with a third input adds it as bias, with the
-attribute `activation` ("relu", "tanh", "sigmoid") it ends with that. What stands alone is fused in the same way.
+Operators are those of Relay, by the attribute `op` (`mblob.packager.byoc.operators`), in float32:
+nn.conv2d, nn.dense, nn.bias_add, add, nn.relu, tanh, sigmoid, nn.max_pool2d, nn.avg_pool2d,
+nn.global_max_pool2d, nn.global_avg_pool2d, nn.softmax, nn.batch_norm (with one output). `nn.` may
+be left out, and so may attributes with a default in Relay. A kernel that does more than one of
+these says so: a conv2d or dense with a third input adds it as bias, with the attribute `activation`
+("relu", "tanh", "sigmoid") it ends with that. What stands alone is fused in the same way.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def kind(operator: Operator) -> str:
     return operator.op.removeprefix("nn.")
 
 
-# -- what is supported ------------------------------------------------------------------------------------
+# -- what is supported -----------------------------------------------------------------------------
 
 
 def supported(operator: Operator) -> bool:
@@ -51,7 +53,11 @@ def supported(operator: Operator) -> bool:
 def _is_convolution(o: Operator) -> bool:
     layouts = (o.text("data_layout", "NCHW"), o.text("kernel_layout", "OIHW"))
     ranks = [len(t.shape) for t in o.inputs]
-    return layouts in (("NCHW", "OIHW"), ("NHWC", "HWIO")) and ranks[:2] == [4, 4] and _has_fused_parts(o, layouts[0])
+    return (
+        layouts in (("NCHW", "OIHW"), ("NHWC", "HWIO"))
+        and ranks[:2] == [4, 4]
+        and _has_fused_parts(o, layouts[0])
+    )
 
 
 def _is_dense(o: Operator) -> bool:
@@ -65,11 +71,17 @@ def _has_fused_parts(o: Operator, layout: str) -> bool:
 
 
 def _is_bias_add(o: Operator) -> bool:
-    """Only behind the operator that it is fused with, which is in the same region then: no other way leads here."""
+    """Only behind the operator that it is fused with, which is in the same region then: no other
+    way leads here."""
     if len(o.inputs) != 2 or o.inputs[1].producer is not None:
         return False
     root = o.inputs[0].producer
-    if root is None or kind(root) not in _ROOTS or len(root.inputs) != 2 or "activation" in root.attrs:
+    if (
+        root is None
+        or kind(root) not in _ROOTS
+        or len(root.inputs) != 2
+        or "activation" in root.attrs
+    ):
         return False
     data = o.inputs[0].shape
     axis = o.integer("axis", 1) % len(data)
@@ -89,11 +101,17 @@ def _is_elementwise(o: Operator) -> bool:
 
 
 def _is_pool(o: Operator) -> bool:
-    return len(o.inputs) == 1 and len(o.inputs[0].shape) == 4 and o.text("layout", "NCHW") in ("NCHW", "NHWC")
+    return (
+        len(o.inputs) == 1
+        and len(o.inputs[0].shape) == 4
+        and o.text("layout", "NCHW") in ("NCHW", "NHWC")
+    )
 
 
 def _is_softmax(o: Operator) -> bool:
-    return _is_elementwise(o) and -len(o.inputs[0].shape) <= o.integer("axis", -1) < len(o.inputs[0].shape)
+    return _is_elementwise(o) and -len(o.inputs[0].shape) <= o.integer("axis", -1) < len(
+        o.inputs[0].shape
+    )
 
 
 def _is_batch_norm(o: Operator) -> bool:
@@ -112,14 +130,16 @@ _CHECKS: dict[str, Callable[[Operator], bool]] = {
 }  # fmt: skip
 
 
-# -- attributes, as Relay has them -------------------------------------------------------------------------
+# -- attributes, as Relay has them -----------------------------------------------------------------
 
 
 def _padding(o: Operator) -> tuple[int, ...]:
     """Top, left, bottom, right."""
     found = o.ints("padding", (0, 0))
     if len(found) not in (1, 2, 4):
-        raise BuildError(f"graph: node {o.name!r} ({o.op}): padding: expected 1, 2 or 4 numbers, found {len(found)}")
+        raise BuildError(
+            f"graph: node {o.name!r} ({o.op}): padding: expected 1, 2 or 4 numbers, found {len(found)}"
+        )
     return found if len(found) == 4 else (found * 2 if len(found) == 2 else found * 4)
 
 
@@ -145,7 +165,11 @@ def _attributes(o: Operator) -> dict[str, Any]:
             "dilation": o.ints("dilation", (1, 1), 2), "padding": _padding(o),
             "layout": o.text("layout", "NCHW"), "out_layout": "", "ceil_mode": o.flag("ceil_mode"),
         }  # fmt: skip
-        return {**made, "count_include_pad": o.flag("count_include_pad")} if what == "avg_pool2d" else made
+        return (
+            {**made, "count_include_pad": o.flag("count_include_pad")}
+            if what == "avg_pool2d"
+            else made
+        )
     if what == "softmax":
         return {"axis": o.integer("axis", -1)}
     if what == "batch_norm":
@@ -156,7 +180,7 @@ def _attributes(o: Operator) -> dict[str, Any]:
     return {}
 
 
-# -- regions as JSON ---------------------------------------------------------------------------------------
+# -- regions as JSON -------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -218,7 +242,8 @@ def codegen(region: Region) -> Module:
 
 
 def _fuse(region: Region) -> list[_Fused]:
-    """Every convolution and dense layer, with what follows it, as far as nobody else needs what is between."""
+    """Every convolution and dense layer, with what follows it, as far as nobody else needs what is
+    between."""
     readers: dict[int, list[Operator]] = {}
     for o in region.operators:
         for t in o.inputs:
@@ -254,11 +279,15 @@ def _extend(fused: _Fused, o: Operator) -> bool:
     what = kind(o)
     if what == "bias_add" and fused.bias is None:
         fused.bias = o.inputs[1]
-    elif what == "add" and kind(fused.root) == "conv2d" and fused.bias is not None and fused.summand is None:
+    elif (
+        what == "add"
+        and kind(fused.root) == "conv2d"
+        and fused.bias is not None
+        and fused.summand is None
+    ):
         fused.summand = next(t for t in o.inputs if t is not fused.parts[-1].outputs[0])
     elif what in _ACTIVATIONS and (what == "relu" or fused.summand is None):
         fused.activation = what
     else:
         return False
     return True
-

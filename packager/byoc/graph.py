@@ -1,7 +1,8 @@
-"""The JSON of the graph executor (classic.md 8.1) as nodes and values, read with checks and written anew.
+"""The JSON of the graph executor (classic.md 8.1) as nodes and values, read with checks and written
+anew.
 
-A node is an input (`null`) or a call of a function (`tvm_op`); its results are values. Nothing is lost between reading
-and writing but the storage ids, which `mblob.packager.byoc.storage` plans.
+A node is an input (`null`) or a call of a function (`tvm_op`); its results are values. Nothing is
+lost between reading and writing but the storage ids, which `mblob.packager.byoc.storage` plans.
 """
 
 from __future__ import annotations
@@ -63,10 +64,12 @@ class Node:
         is_input: `null`.
         inputs: values, in the order of the arguments.
         outputs: values, which follow the inputs among the arguments.
-        attrs: texts; those of a call have func_name, num_inputs, num_outputs and flatten_data among them.
+        attrs: texts; those of a call have func_name, num_inputs, num_outputs and flatten_data among
+            them.
         after: nodes that run before this one, though it uses nothing of theirs (`control_deps`).
-        shares: outputs that lie in the memory of a value before them, by number: of a value that the call reads
-            (a reshape, or work in place), or of an input of the graph (which keeps a state between runs).
+        shares: outputs that lie in the memory of a value before them, by number: of a value that
+            the call reads (a reshape, or work in place), or of an input of the graph (which keeps a
+            state between runs).
     """
 
     name: str
@@ -103,7 +106,8 @@ class Graph:
         return [value for node in self.nodes for value in node.outputs]
 
     def homes(self) -> dict[int, Value]:
-        """For each value, by its id, the first one in the memory that it lies in (`Node.shares`)."""
+        """For each value, by its id, the first one in the memory that it lies in
+        (`Node.shares`)."""
         found: dict[int, Value] = {}
         for node in self.nodes:
             for value in node.outputs:
@@ -119,7 +123,7 @@ class Graph:
         }  # fmt: skip
 
 
-# -- reading ----------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read_graph(text: str | Mapping[str, Any]) -> Graph:
@@ -180,7 +184,10 @@ class _Reader:
             raise BuildError("graph: arg_nodes: a node is listed twice")
         if missing := next((n for n in self.nodes if n.is_input and id(n) not in listed), None):
             raise BuildError(f"graph: arg_nodes: the input {missing.name!r} is not listed")
-        heads = [self._entry(item, "heads", len(self.nodes)) for item in _list(self.json["heads"], "heads")]
+        heads = [
+            self._entry(item, "heads", len(self.nodes))
+            for item in _list(self.json["heads"], "heads")
+        ]
         if not heads:
             raise BuildError("graph: heads: a graph without results")
         return Graph(self.nodes, inputs, heads, self.json.get("metadata"))
@@ -198,7 +205,9 @@ class _Reader:
             raise BuildError(f"graph: {what}: op {_shown(op)}, expected 'null' or 'tvm_op'")
         node = Node(name, op == "null")
         node.attrs = self._attrs(item.get("attrs", item.get("attr", {})), what)
-        node.inputs = [self._entry(e, what, i) for e in _list(item.get("inputs", []), f"{what}: inputs")]
+        node.inputs = [
+            self._entry(e, what, i) for e in _list(item.get("inputs", []), f"{what}: inputs")
+        ]
         deps = _list(item.get("control_deps", []), f"{what}: control_deps")
         node.after = [self.nodes[_number(d, f"{what}: control_deps", i)] for d in deps]
         count = 1
@@ -211,7 +220,9 @@ class _Reader:
     def _attrs(found: Any, what: str) -> dict[str, str]:
         if not isinstance(found, Mapping):
             raise BuildError(f"graph: {what}: attrs: expected an object, found {_shown(found)}")
-        return {key: text if isinstance(text, str) else json.dumps(text) for key, text in found.items()}
+        return {
+            key: text if isinstance(text, str) else json.dumps(text) for key, text in found.items()
+        }
 
     @staticmethod
     def _check_call(node: Node, what: str) -> int:
@@ -221,16 +232,22 @@ class _Reader:
             raise BuildError(f"graph: {what}: func_name is empty")
         said = _number(node.attrs["num_inputs"], f"{what}: num_inputs")
         if said != len(node.inputs):
-            raise BuildError(f"graph: {what}: num_inputs is {said}, and it has {len(node.inputs)} inputs")
+            raise BuildError(
+                f"graph: {what}: num_inputs is {said}, and it has {len(node.inputs)} inputs"
+            )
         return _number(node.attrs["num_outputs"], f"{what}: num_outputs", 1 << 20)
 
     def _entry(self, item: Any, what: str, limit: int) -> Value:
         """A value by [node, output] or [node, output, version]; nodes below `limit` are known."""
         parts = _list(item, what)
         if len(parts) not in (2, 3):
-            raise BuildError(f"graph: {what}: expected [node, output, version], found {_shown(item)}")
+            raise BuildError(
+                f"graph: {what}: expected [node, output, version], found {_shown(item)}"
+            )
         node = self.nodes[_number(parts[0], f"{what}: a node", limit)]
-        return node.outputs[_number(parts[1], f"{what}: an output of {node.name!r}", len(node.outputs))]
+        return node.outputs[
+            _number(parts[1], f"{what}: an output of {node.name!r}", len(node.outputs))
+        ]
 
     def _input(self, item: Any) -> Node:
         node = self.nodes[_number(item, "arg_nodes", len(self.nodes))]
@@ -245,7 +262,9 @@ class _Reader:
             rows.append(rows[-1] + len(node.outputs))
         found = _list(self.json["node_row_ptr"], "node_row_ptr")
         if found != rows:
-            raise BuildError(f"graph: node_row_ptr: {_shown(found)}, the nodes make it {_shown(rows)}")
+            raise BuildError(
+                f"graph: node_row_ptr: {_shown(found)}, the nodes make it {_shown(rows)}"
+            )
         attrs = self.json["attrs"]
         if not isinstance(attrs, Mapping):
             raise BuildError(f"graph: attrs: expected an object, found {_shown(attrs)}")
@@ -264,11 +283,15 @@ class _Reader:
             value.device = _number(devices[i], f"{what}: device_index") if devices else None
             value.scope = str(scopes[i]) if scopes else None
             if value.size >= LIMIT:
-                raise BuildError(f"graph: {what}: shape {list(value.shape)} has more than 2^62 bytes")
+                raise BuildError(
+                    f"graph: {what}: shape {list(value.shape)} has more than 2^62 bytes"
+                )
         self._shared()
 
     def _shared(self) -> None:
-        states = {value.storage: value for node in self.nodes if node.is_input for value in node.outputs}
+        states = {
+            value.storage: value for node in self.nodes if node.is_input for value in node.outputs
+        }
         for node in self.nodes:
             own = {value.storage: value for value in reversed(node.inputs)}
             for value in node.outputs if not node.is_input else ():
@@ -280,12 +303,16 @@ class _Reader:
     def _column(attrs: Mapping[str, Any], key: str, count: int, required: bool) -> list[Any]:
         if key not in attrs:
             if required:
-                raise BuildError(f"graph: attrs: no {key!r}; a graph needs shape, dltype and storage_id")
+                raise BuildError(
+                    f"graph: attrs: no {key!r}; a graph needs shape, dltype and storage_id"
+                )
             return []
         pair = _list(attrs[key], f"attrs: {key}")
         items = _list(pair[1] if len(pair) == 2 else None, f"attrs: {key}: [type, items]: items")
         if len(items) != count:
-            raise BuildError(f"graph: attrs: {key}: {len(items)} items, the nodes have {count} values")
+            raise BuildError(
+                f"graph: attrs: {key}: {len(items)} items, the nodes have {count} values"
+            )
         return items
 
     @staticmethod
@@ -297,7 +324,7 @@ class _Reader:
         return str(text)
 
 
-# -- writing ----------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def write_graph(graph: Graph, storage: Sequence[int]) -> str:

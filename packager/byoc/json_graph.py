@@ -1,9 +1,9 @@
 """Graphs of TVM's JSON runtimes (classic.md 8.2): what dnnl_json, tensorrt and their like take.
 
-    graph = JsonGraph(region)
-    for operator in region.operators:
-        graph.kernel("my.op", operator.inputs, operator.outputs, {"axis": 1})
-    return graph.module("my_json")
+graph = JsonGraph(region)
+for operator in region.operators:
+    graph.kernel("my.op", operator.inputs, operator.outputs, {"axis": 1})
+return graph.module("my_json")
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from mblob.packager.modules.payload_modules import json_module
 class JsonGraph:
     """Builds the JSON of one region.
 
-    Its inputs and constants are there from the start, in the region's order, which is that of the arguments.
+    Its inputs and constants are there from the start, in the region's order, which is that of the
+    arguments.
 
     Args:
         region: whose tensors the kernels use.
-        write_symbol: put the function's name into the JSON, as TVM does from 0.12 on; runtimes before that refuse it.
+        write_symbol: put the function's name into the JSON, as TVM does from 0.12 on; runtimes
+            before that refuse it.
     """
 
     def __init__(self, region: Region, write_symbol: bool = True) -> None:
@@ -48,7 +50,11 @@ class JsonGraph:
         self._rows.append(self._rows[-1] + len(outputs))
 
     def kernel(
-        self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], attrs: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        attrs: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a call of a kernel.
 
@@ -61,11 +67,19 @@ class JsonGraph:
         """
         for tensor in inputs:
             if id(tensor) not in self._entries:
-                raise BuildError(f"{self._region.symbol}: {name} uses {tensor.name}, which no kernel before it makes")
-        made: dict[str, Any] = {"num_inputs": str(len(inputs)), "num_outputs": str(len(outputs)), **_types(outputs)}
+                raise BuildError(
+                    f"{self._region.symbol}: {name} uses {tensor.name}, which no kernel before it makes"
+                )
+        made: dict[str, Any] = {
+            "num_inputs": str(len(inputs)),
+            "num_outputs": str(len(outputs)),
+            **_types(outputs),
+        }
         for key, value in (attrs or {}).items():
             if key in made:
-                raise BuildError(f"{self._region.symbol}: {name}: the attribute {key!r} is the format's own")
+                raise BuildError(
+                    f"{self._region.symbol}: {name}: the attribute {key!r} is the format's own"
+                )
             made[key] = [_texts(value)]
         entries = [self._entries[id(tensor)] for tensor in inputs]
         self._add({"op": "kernel", "name": name, "inputs": entries, "attrs": made}, outputs)
@@ -92,7 +106,9 @@ class JsonGraph:
         Raises:
             BuildError: as of `to_json`, or a reserved key.
         """
-        return json_module(type_key, self._region.symbol, self.to_json(), self._region.constant_names)
+        return json_module(
+            type_key, self._region.symbol, self.to_json(), self._region.constant_names
+        )
 
 
 def _types(tensors: Sequence[Tensor]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ _ELSEWHERE = re.compile(r'##|^\s*#\s*include\s*"|^-include', re.MULTILINE)
 
 
 def lacks(node: Node, symbol: str) -> bool:
-    """Whether a module's content cannot have that function. False where only a compiler or runtime can tell.
+    """Whether a module's content cannot have that function. False where only a compiler or runtime
+    can tell.
 
     Raises:
         OSError: the file of a host module cannot be read.
@@ -28,6 +29,8 @@ def lacks(node: Node, symbol: str) -> bool:
         return symbol not in text and not _ELSEWHERE.search(text)
     if isinstance(node, ObjectNode) and node.declared.functions:
         content = node.content if isinstance(node.content, bytes) else map_file(node.content)
-        thin_or_lto = bytes(content[: len(THIN_MAGIC)]) == THIN_MAGIC or re.search(rb"\.gnu\.lto_", content)
+        thin_or_lto = bytes(content[: len(THIN_MAGIC)]) == THIN_MAGIC or re.search(
+            rb"\.gnu\.lto_", content
+        )
         return not thin_or_lto and not re.search(re.escape(symbol.encode()), content)
     return False

@@ -1,7 +1,8 @@
-"""Which operators that were annotated alike go into one region: those that are connected, as far as no circle arises.
+"""Which operators that were annotated alike go into one region: those that are connected, as far as
+no circle arises.
 
-A region runs as one call, so nothing outside it may need one of its results and give it an input: no path may leave a
-region and come back.
+A region runs as one call, so nothing outside it may need one of its results and give it an input:
+no path may leave a region and come back.
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ from mblob.packager.byoc.graph import NOP, Graph
 
 
 def dependencies(graph: Graph) -> list[set[int]]:
-    """For each node the nodes that must run before it: by what they give, by `control_deps`, and by memory.
+    """For each node the nodes that must run before it: by what they give, by `control_deps`, and by
+    memory.
 
     Memory that is written again (`Node.shares`) orders all who use it as they stand in the graph.
     """
     number = {id(node): i for i, node in enumerate(graph.nodes)}
     before: list[set[int]] = []
     for node in graph.nodes:
-        before.append({number[id(v.node)] for v in node.inputs} | {number[id(n)] for n in node.after})
+        before.append(
+            {number[id(v.node)] for v in node.inputs} | {number[id(n)] for n in node.after}
+        )
     homes = graph.homes()
     written = graph.written()
     last: dict[int, int] = {}  # by memory: who wrote it last, and who used it since
     since: dict[int, list[int]] = {}
     for i, node in enumerate(graph.nodes):
         mine = {id(homes[id(value)]) for value in (*node.inputs, *node.outputs)} & written
-        writes = {id(homes[id(v)]) for v in node.outputs if v.output in node.shares and node.function != NOP}
+        writes = {
+            id(homes[id(v)])
+            for v in node.outputs
+            if v.output in node.shares and node.function != NOP
+        }
         for memory in mine:
             if memory in last:
                 before[i].add(last[memory])
@@ -41,8 +49,8 @@ def dependencies(graph: Graph) -> list[set[int]]:
 class _Parts:
     """The graph with regions contracted to one vertex each, in an order in which they can run.
 
-    A vertex is called by one of its nodes. Paths only lead to later places, so a search for one looks at what lies
-    between its ends, and not at the whole graph.
+    A vertex is called by one of its nodes. Paths only lead to later places, so a search for one
+    looks at what lies between its ends, and not at the whole graph.
     """
 
     def __init__(self, before: Sequence[set[int]]) -> None:
@@ -56,8 +64,8 @@ class _Parts:
                 self.after[j].add(i)
 
     def _needed(self, first: int, second: int) -> list[int] | None:
-        """What lies behind `first` and must run before `second`; None if a path leads from one to the other through a
-        third."""
+        """What lies behind `first` and must run before `second`; None if a path leads from one to
+        the other through a third."""
         start = self.place[first]
         found = [v for v in self.before[second] if self.place[v] > start]
         seen = set(found)
@@ -86,7 +94,8 @@ class _Parts:
         if needed is None:
             return False
         start = self.place[first]
-        if needed:  # these move in front of both, and what needs `first` behind them, into the same places
+        # these move in front of both, and what needs `first` behind them, into the same places
+        if needed:
             following = self._following(first, second)
             places = sorted(self.place[v] for v in (first, *needed, *following))
             rows = (sorted(v, key=self.place.__getitem__) for v in (needed, following))
@@ -118,8 +127,8 @@ class _Parts:
 def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list[int]]:
     """Regions: numbers of their nodes, ascending; regions by their first node.
 
-    The same graph and keys give the same regions. An operator joins regions of its key that give it an input, in the
-    order of its inputs, wherever that makes no circle.
+    The same graph and keys give the same regions. An operator joins regions of its key that give it
+    an input, in the order of its inputs, wherever that makes no circle.
 
     Args:
         keys: of `annotate`.
@@ -142,7 +151,8 @@ def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list
 
 
 def _without_edge_reshapes(graph: Graph, region: list[int]) -> list[int]:
-    """Leave out reshapes of what comes from outside or only goes outside: there they cost nothing, inside a copy."""
+    """Leave out reshapes of what comes from outside or only goes outside: there they cost nothing,
+    inside a copy."""
     made: set[int] = set()
     behind_entry: list[int] = []
     for i in region:

@@ -1,8 +1,8 @@
 """What predicates and code generators see of a graph: operators, tensors, attributes.
 
-A graph of kernels says what an operator computes in attributes of its node, which executors do not read:
-`"op": "nn.conv2d"` and, beside it, what that operator is told in Relay (`"strides": "[1, 1]"`). Without `op` the name
-of the function stands for it.
+A graph of kernels says what an operator computes in attributes of its node, which executors do not
+read: `"op": "nn.conv2d"` and, beside it, what that operator is told in Relay (`"strides": "[1,
+1]"`). Without `op` the name of the function stands for it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ class Tensor:
     """A value in a region or around it. The same object wherever it is used.
 
     Attributes:
-        name: of an input of the graph: its own; else the operator's, with `:i` behind it for outputs after the first.
+        name: of an input of the graph: its own; else the operator's, with `:i` behind it for
+            outputs after the first.
         shape: elements per dimension.
         dtype: "float32", ...
         constant: its elements, if it is a parameter of the graph.
-        producer: the operator that makes it, in the region or before it; None for an input of the graph.
+        producer: the operator that makes it, in the region or before it; None for an input of the
+            graph.
     """
 
     name: str
@@ -48,7 +50,9 @@ class Tensor:
             ValueError: it is no constant. TypeError: numpy has no such element type.
         """
         if self.constant is None:
-            raise ValueError(f"{self.name} is no constant: its elements are known when the graph runs")
+            raise ValueError(
+                f"{self.name} is no constant: its elements are known when the graph runs"
+            )
         import numpy as np  # who asks for an array has it
 
         return np.frombuffer(self.constant.data, np.dtype(self.dtype)).reshape(self.constant.shape)
@@ -87,7 +91,9 @@ class Operator:
             raise BuildError(f"graph: node {self.name!r} ({self.op}): no attribute {name!r}")
         return found.strip().strip("\"'")
 
-    def ints(self, name: str, default: Sequence[int] | None = None, count: int | None = None) -> tuple[int, ...]:
+    def ints(
+        self, name: str, default: Sequence[int] | None = None, count: int | None = None
+    ) -> tuple[int, ...]:
         """An attribute of whole numbers: "2", "2, 2", "[2, 2]" and "(2, 2)" are the same.
 
         Args:
@@ -102,12 +108,16 @@ class Operator:
         body = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
         words = [word for word in re.split(r"[\s,]+", body) if word]
         if not all(re.fullmatch(r"-?[0-9]{1,18}", word) for word in words):
-            raise BuildError(f"graph: node {self.name!r} ({self.op}): {name}: expected whole numbers, found {text!r}")
+            raise BuildError(
+                f"graph: node {self.name!r} ({self.op}): {name}: expected whole numbers, found {text!r}"
+            )
         found = tuple(map(int, words))
         if count is not None and len(found) == 1:
             found *= count
         if count is not None and len(found) != count:
-            raise BuildError(f"graph: node {self.name!r} ({self.op}): {name}: expected {count} numbers, found {text!r}")
+            raise BuildError(
+                f"graph: node {self.name!r} ({self.op}): {name}: expected {count} numbers, found {text!r}"
+            )
         return found
 
     def integer(self, name: str, default: int | None = None) -> int:
@@ -127,7 +137,9 @@ class Operator:
         """
         text = self.text(name, str(default)).lower()
         if text not in ("0", "1", "true", "false"):
-            raise BuildError(f"graph: node {self.name!r} ({self.op}): {name}: expected true or false, found {text!r}")
+            raise BuildError(
+                f"graph: node {self.name!r} ({self.op}): {name}: expected true or false, found {text!r}"
+            )
         return text in ("1", "true")
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -149,10 +161,12 @@ class Operator:
 
 @dataclass(eq=False)
 class Region:
-    """A part of a graph, handed to a code generator, which makes a module with a function `symbol` of it.
+    """A part of a graph, handed to a code generator, which makes a module with a function `symbol`
+    of it.
 
-    That function is called with `inputs`, then `outputs`, which it writes. `__init_<symbol>`, if the module has it, is
-    called once before, with `constants` in their order (docs/runtime.md, const_loader).
+    That function is called with `inputs`, then `outputs`, which it writes. `__init_<symbol>`, if
+    the module has it, is called once before, with `constants` in their order (docs/runtime.md,
+    const_loader).
 
     Attributes:
         key: for whom it was cut out.

@@ -1,4 +1,5 @@
-"""Cuts regions out of a graph: each becomes one call of a function of its own, and a `Region` to generate that of."""
+"""Cuts regions out of a graph: each becomes one call of a function of its own, and a `Region` to
+generate that of."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def partition(
     Args:
         regions: of `merge`.
         keys: of `annotate`.
-        params: parameters by the name of their input. Those that nothing but regions use go with the regions.
+        params: parameters by the name of their input. Those that nothing but regions use go with
+            the regions.
         mod_name: part of the names of the functions, `tvmgen_<mod_name>_<key>_main_<i>`.
 
     Raises:
@@ -63,7 +65,12 @@ def partition(
         now = dict.fromkeys(calls[where[i]] if i in where else graph.nodes[i] for i in after)
         node.after = [n for n in now if n is not node]
     kept = cutter.used_outside()
-    gone = {id(v.node) for call, cut in zip(calls, made) for v in cutter.constants[id(call)] if id(v) not in kept}
+    gone = {
+        id(v.node)
+        for call, cut in zip(calls, made)
+        for v in cutter.constants[id(call)]
+        if id(v) not in kept
+    }
     count = len(graph.nodes)
     nodes = [graph.nodes[v] if v < count else calls[v - count] for v in order]
     nodes = [node for node in nodes if id(node) not in gone]
@@ -109,7 +116,9 @@ def _order(graph: Graph, regions: Sequence[Sequence[int]], where: Mapping[int, i
     Nodes stay in their order as far as they can; a region comes where its last node was.
     """
     count = len(graph.nodes)
-    vertices = [i for i in range(count) if i not in where] + [count + r for r in range(len(regions))]
+    vertices = [i for i in range(count) if i not in where] + [
+        count + r for r in range(len(regions))
+    ]
     vertices.sort(key=lambda v: v if v < count else regions[v - count][-1])
     place = {vertex: i for i, vertex in enumerate(vertices)}
 
@@ -123,11 +132,15 @@ def _order(graph: Graph, regions: Sequence[Sequence[int]], where: Mapping[int, i
                 rows[vertex_of(j)].add(vertex_of(i))
     order = topological_order([sorted(row) for row in rows])
     if len(order) != len(vertices):
-        raise BuildError("partition: a region needs what is made of its own results; regions of merge() never do")
+        raise BuildError(
+            "partition: a region needs what is made of its own results; regions of merge() never do"
+        )
     return [vertices[i] for i in order]
 
 
-def _names(graph: Graph, regions: Sequence[Sequence[int]], keys: Mapping[int, str], mod_name: str) -> list[str]:
+def _names(
+    graph: Graph, regions: Sequence[Sequence[int]], keys: Mapping[int, str], mod_name: str
+) -> list[str]:
     """A function for each region, of a name that nothing in the graph has."""
     taken = {n.name for n in graph.nodes} | {n.function for n in graph.nodes}
     names: list[str] = []
@@ -150,7 +163,8 @@ class _Cutter:
         self.number = {id(node): i for i, node in enumerate(graph.nodes)}
         self.constants: dict[int, list[Value]] = {}
         self._stored: dict[int, str] = {}  # names under which constants are stored, by tensor
-        self._readers: dict[int, set[int]] = {}  # regions that use a value, -1 for the rest of the graph
+        # regions that use a value, -1 for the rest of the graph
+        self._readers: dict[int, set[int]] = {}
         for i, node in enumerate(graph.nodes):
             for value in node.inputs:
                 self._readers.setdefault(id(value), set()).add(where.get(i, -1))
@@ -175,7 +189,9 @@ class _Cutter:
         outer, given = self._edge(region)
         tensors = [self.tensors.of(v) for v in outer]
         constants = [t for t in tensors if t.is_constant]
-        names = [self._stored.setdefault(id(t), f"{symbol}_const_{i}") for i, t in enumerate(constants)]
+        names = [
+            self._stored.setdefault(id(t), f"{symbol}_const_{i}") for i, t in enumerate(constants)
+        ]
         return Region(
             key, symbol, [self.tensors.operator(self.graph.nodes[i]) for i in region],
             [t for t in tensors if not t.is_constant], constants, [self.tensors.of(v) for v in given], names,
@@ -184,7 +200,9 @@ class _Cutter:
     def call(self, nodes: Sequence[int], region: Region) -> Node:
         """The node that calls a region's function. The values that it gives become that node's."""
         outer, given = self._edge(nodes)
-        call = Node(region.symbol, False, [v for v in outer if not self.tensors.of(v).is_constant], given)
+        call = Node(
+            region.symbol, False, [v for v in outer if not self.tensors.of(v).is_constant], given
+        )
         call.attrs = {
             "func_name": region.symbol, "num_inputs": str(len(call.inputs)), "num_outputs": str(len(given)),
             "flatten_data": "0",

@@ -1,8 +1,8 @@
 """Which values of a graph share memory: ids that the executor turns into buffers (classic.md 8.1).
 
-As TVM plans: in the order of the nodes, a value takes a block that nobody needs any more and that is neither 16 times
-too small nor too large; inputs and results keep their memory for themselves. What shared memory on purpose
-(`Node.shares`) goes on sharing it.
+As TVM plans: in the order of the nodes, a value takes a block that nobody needs any more and that
+is neither 16 times too small nor too large; inputs and results keep their memory for themselves.
+What shared memory on purpose (`Node.shares`) goes on sharing it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def plan_storage(graph: Graph) -> list[int]:
             mine = memory[id(value)]
             if mine.last == i and not mine.kept and not mine.released:
                 mine.released = True
-                insort(free.setdefault((value.device, value.scope or "global"), []), (sizes[mine.block], mine.block))
+                insort(
+                    free.setdefault((value.device, value.scope or "global"), []),
+                    (sizes[mine.block], mine.block),
+                )
     return [memory[id(value)].block for value in graph.values()]
 
 
@@ -82,7 +85,8 @@ def _memories(graph: Graph) -> dict[int, _Memory]:
 
 
 def _take(free: Free, size: int) -> int | None:
-    """The smallest block that is large enough, else the largest, if none is out of proportion; it grows."""
+    """The smallest block that is large enough, else the largest, if none is out of proportion; it
+    grows."""
     at = bisect(free, (size, -1))
     if at < len(free) and free[at][0] <= size * _RANGE:
         return free.pop(at)[1]

@@ -27,14 +27,16 @@ _OF_TVM = re.compile(r"^#define TVM_EXPORTS$", re.MULTILINE)
 
 
 def _memory_model(node: SourceNode) -> tuple[str, ...]:
-    """Options for C that TVM writes: there one buffer holds values of several types, one after the other."""
+    """Options for C that TVM writes: there one buffer holds values of several types, one after the
+    other."""
     return ("-fno-strict-aliasing",) if _OF_TVM.search(node.text()) else ()
 
 
 def source_macros(node: SourceNode) -> list[str]:
     """Macros that our headers need to know about a source of TVM's generator.
 
-    In C++ whether it defines `__tvm_module_ctx`; of 0.7 and before, that it calls the device of a DLTensor `ctx`.
+    In C++ whether it defines `__tvm_module_ctx`; of 0.7 and before, that it calls the device of a
+    DLTensor `ctx`.
     """
     if language(node) == "cuda":
         return []
@@ -42,21 +44,53 @@ def source_macros(node: SourceNode) -> list[str]:
     made = ["MBLOB_DLTENSOR_CTX"] if _OLD_DEVICE.search(text) else []
     if language(node) == "c++":
         lines = (line for line in text.splitlines() if _OWN_CONTEXT.search(line))
-        made += ["MBLOB_OWN_MODULE_CTX"] if any("extern" not in line or "=" in line for line in lines) else []
+        made += (
+            ["MBLOB_OWN_MODULE_CTX"]
+            if any("extern" not in line or "=" in line for line in lines)
+            else []
+        )
     return made
 
 
 def compile_command(
-    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path
+    tools: Toolchain,
+    node: SourceNode,
+    source: Path,
+    output: str,
+    options: Sequence[str],
+    work: Path,
 ) -> Command:
     """The command that compiles one source into `output`, a name in `work`."""
     kind = language(node)
     own = compile_options((*options, *node.options))
     if kind == "cuda":
-        return (*tools.nvcc, "-O2", "-Xcompiler", "-fPIC", *_headers(), *own, "-c", str(source), "-o", output)
+        return (
+            *tools.nvcc,
+            "-O2",
+            "-Xcompiler",
+            "-fPIC",
+            *_headers(),
+            *own,
+            "-c",
+            str(source),
+            "-o",
+            output,
+        )
     head = _head(tools, kind, source, work)
     macros = [f"-D{name}" for name in source_macros(node)]
-    return (*head, *_memory_model(node), *_headers(), *macros, *own, "-x", kind, "-c", str(source), "-o", output)
+    return (
+        *head,
+        *_memory_model(node),
+        *_headers(),
+        *macros,
+        *own,
+        "-x",
+        kind,
+        "-c",
+        str(source),
+        "-o",
+        output,
+    )
 
 
 def preprocess_command(
@@ -84,23 +118,39 @@ def compile_preprocessed_command(
     own = options_behind_preprocessor(compile_options((*options, *node.options)))
     head = _head(tools, kind, source, work)
     stage = "c++-cpp-output" if kind == "c++" else "cpp-output"
-    # Functions that are always inlined take vectors; whether those have registers changes nothing outside.
-    return (*head, *_memory_model(node), "-Wno-psabi", *own, "-x", stage, "-c", str(preprocessed), "-o", output)
+    # Functions that are always inlined take vectors; whether those have registers changes nothing
+    # outside.
+    return (
+        *head,
+        *_memory_model(node),
+        "-Wno-psabi",
+        *own,
+        "-x",
+        stage,
+        "-c",
+        str(preprocessed),
+        "-o",
+        output,
+    )
 
 
 def _headers() -> tuple[str, ...]:
-    """Our headers, in the mode for kernels; `-DMBLOB_HOST` among the caller's options turns it off."""
+    """Our headers, in the mode for kernels; `-DMBLOB_HOST` among the caller's options turns it
+    off."""
     return (f"-I{include_dir()}", "-DMBLOB_KERNEL")
 
 
 def _head(tools: Toolchain, kind: str, source: Path, work: Path) -> Command:
     # Paths of this machine must not reach the output: same inputs, same bytes.
-    maps = [f"-ffile-prefix-map={folder}=." for folder in (work, Path.cwd(), source.parent, include_dir())]
+    maps = [
+        f"-ffile-prefix-map={folder}=."
+        for folder in (work, Path.cwd(), source.parent, include_dir())
+    ]
     compiler = tools.cxx if kind == "c++" else tools.cc
     return (*compiler, "-O2", "-fPIC", *maps)
 
 
-# -- debug information ----------------------------------------------------------------------------------
+# -- debug information -----------------------------------------------------------------------------
 
 _NO_DEBUG = ("-g0", "-ggdb0")
 _NOT_DEBUG = ("-gcc-", "-gen-")  # of clang
@@ -117,7 +167,8 @@ LTO = ("-flto", "-fno-lto", "-ffat-lto-objects", "-fno-fat-lto-objects")
 def keeps_debug(words: Sequence[str]) -> bool:
     """Whether what a compilation makes has to stay as its options say.
 
-    They ask for debug information, which belongs into the library then, or for link-time optimization.
+    They ask for debug information, which belongs into the library then, or for link-time
+    optimization.
     """
     debug = lto = False
     for word in words:
@@ -131,9 +182,11 @@ def keeps_debug(words: Sequence[str]) -> bool:
 
 
 def describing(job: Job, output: str | None = None) -> Job:
-    """The compilation of a job with debug information that tells types, whatever its options say about that.
+    """The compilation of a job with debug information that tells types, whatever its options say
+    about that.
 
-    Options of link-time optimization are left out too: with them the compiler keeps the types to itself.
+    Options of link-time optimization are left out too: with them the compiler keeps the types to
+    itself.
 
     Args:
         output: what it writes; by default what the job does.

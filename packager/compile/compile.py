@@ -33,6 +33,7 @@ from mblob.packager.objects.rename import exclude_debug_sections, unshare
 if TYPE_CHECKING:
     from mblob.packager.objects.debug_info import Function
 
+
 @dataclass(frozen=True)
 class HostFile:
     """An input of the link.
@@ -46,8 +47,8 @@ class HostFile:
         generated: the packed forms, which have their final names.
         carried: of a plug-in, whose names are all its own.
         elsewhere: names of code that another library has: it is looked at, and not linked.
-        functions: what it defines, as far as debug information tells; of a source compiled for link-time optimization
-            what it exports.
+        functions: what it defines, as far as debug information tells; of a source compiled for
+            link-time optimization what it exports.
     """
 
     path: Path
@@ -62,7 +63,11 @@ class HostFile:
 
 
 def compile_all(
-    tools: Toolchain, nodes: Sequence[HostNode], forms: str | None, options: Sequence[str], work: Path
+    tools: Toolchain,
+    nodes: Sequence[HostNode],
+    forms: str | None,
+    options: Sequence[str],
+    work: Path,
 ) -> list[HostFile]:
     """Objects of all host modules, in their order, the packed forms last.
 
@@ -78,13 +83,17 @@ def compile_all(
     files: list[HostFile] = []
     kept: dict[Path, Job] = {}
     described: set[Path] = set()
-    sources = {i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)}
+    sources = {
+        i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)
+    }
     rewritten = without_vectors(tools, sources, options, work)
     for i, node in enumerate(nodes):
         if isinstance(node, SourceNode):
             _, source, label = sources[i]
             output = work / f"lib{i}.o"
-            words: Callable[[str], str] = str if isinstance(node.code, Path) else partial(_without_folder, work)
+            words: Callable[[str], str] = (
+                str if isinstance(node.code, Path) else partial(_without_folder, work)
+            )
             if i in rewritten:
                 command = compile_preprocessed_command(
                     tools, node, source, rewritten[i], output.name, options, work
@@ -107,10 +116,13 @@ def compile_all(
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))
     if forms is not None:
-        job, file = _generated(tools, Generated("mblob_functions", "the packed forms", forms), options, work)
+        job, file = _generated(
+            tools, Generated("mblob_functions", "the packed forms", forms), options, work
+        )
         jobs.append(job)
         files.append(file)
-    if described:  # the reader of debug information takes as long to import as a small file to compile
+    # the reader of debug information takes as long to import as a small file to compile
+    if described:
         run_all(jobs, work, lambda: import_module("mblob.packager.objects.debug_info"))
     else:
         run_all(jobs, work)
@@ -127,7 +139,8 @@ def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
 
 
 def _without_folder(work: Path, output: str) -> str:
-    """What a compiler said about a text of the caller's, without the folder that is gone when that is read."""
+    """What a compiler said about a text of the caller's, without the folder that is gone when that
+    is read."""
     return output.replace(f"{work}/", "")
 
 
@@ -148,10 +161,12 @@ def _described(file: HostFile, ours: bool) -> HostFile:
 def _described_apart(
     tools: Toolchain, files: Sequence[HostFile], jobs: Mapping[Path, Job], work: Path
 ) -> list[HostFile]:
-    """The files; those whose objects do not tell all functions are compiled once more, with debug information of ours.
+    """The files; those whose objects do not tell all functions are compiled once more, with debug
+    information of ours.
 
     Args:
-        jobs: what compiled objects with debug information of the caller's, or for link-time optimization.
+        jobs: what compiled objects with debug information of the caller's, or for link-time
+            optimization.
     """
     silent = {f.path: jobs[f.path] for f in files if f.path in jobs and _is_silent(f)}
     apart = {path: describing(job, f"{path.stem}.types.o") for path, job in silent.items()}
@@ -160,14 +175,19 @@ def _described_apart(
     except ToolchainError:  # some options are for link-time optimization alone
         apart = {path: job for path, job in apart.items() if _succeeds(job, tools, work)}
     described = {path: work / job.output for path, job in apart.items()}
-    return [replace(f, functions=_exported(described[f.path], f.label)) if f.path in described else f for f in files]
+    return [
+        replace(f, functions=_exported(described[f.path], f.label)) if f.path in described else f
+        for f in files
+    ]
 
 
 def _is_silent(file: HostFile) -> bool:
     """Whether debug information does not tell all functions that C code can call."""
     contents = objects.read(file.path, file.label)
     known = {function.name for function in file.functions}
-    return not contents.complete or any(not name.startswith(MANGLED) for name in contents.functions - known)
+    return not contents.complete or any(
+        not name.startswith(MANGLED) for name in contents.functions - known
+    )
 
 
 def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
@@ -180,7 +200,9 @@ def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
 
 def _exported(path: Path, label: str) -> tuple[Function, ...]:
     exported = objects.read(path, label).functions
-    return tuple(function for function in functions_of(path, label, whole=True) if function.name in exported)
+    return tuple(
+        function for function in functions_of(path, label, whole=True) if function.name in exported
+    )
 
 
 def _is_elf(path: Path) -> bool:
@@ -206,7 +228,8 @@ class Generated:
 def compile_generated(
     tools: Toolchain, sources: Sequence[Generated], options: Sequence[str], work: Path
 ) -> list[HostFile]:
-    """Objects of sources that we wrote, in their order. Of the caller's options they get what decides the ABI.
+    """Objects of sources that we wrote, in their order. Of the caller's options they get what
+    decides the ABI.
 
     Raises:
         ToolchainError: the compiler refuses one.
@@ -216,7 +239,9 @@ def compile_generated(
     return [file for _, file in made]
 
 
-def _generated(tools: Toolchain, source: Generated, options: Sequence[str], work: Path) -> tuple[Job, HostFile]:
+def _generated(
+    tools: Toolchain, source: Generated, options: Sequence[str], work: Path
+) -> tuple[Job, HostFile]:
     node = SourceNode(source.text, "c")
     path = write_source(source.text, work / f"{source.stem}.c")
     output = f"{source.stem}.o"
@@ -226,8 +251,18 @@ def _generated(tools: Toolchain, source: Generated, options: Sequence[str], work
 
 
 def machine_options(options: Sequence[str]) -> list[str]:
-    """Those of the caller's options that decide the ABI: they apply to generated code too, warnings do not."""
-    prefixes = ("-m", "--target=", "--sysroot", "-isysroot", "-g", "-fsanitize", "-fcf-protection", "-O")
+    """Those of the caller's options that decide the ABI: they apply to generated code too, warnings
+    do not."""
+    prefixes = (
+        "-m",
+        "--target=",
+        "--sysroot",
+        "-isysroot",
+        "-g",
+        "-fsanitize",
+        "-fcf-protection",
+        "-O",
+    )
     return [o for o in options if o.startswith((*prefixes, *LTO))]
 
 
@@ -240,14 +275,16 @@ def write_source(text: str, path: Path) -> Path:
 def object_file(node: ObjectNode, path: Path) -> HostFile:
     """The file of an object module; bytes are written to `path`."""
     if isinstance(node.content, Path):
-        node.content.stat()  # a file that went away since is an OSError here, not the linker's riddle
+        # a file that went away since is an OSError here, not the linker's riddle
+        node.content.stat()
         return HostFile(node.content.absolute(), node.label, own=False, elsewhere=node.elsewhere)
     path.write_bytes(node.content)
     return HostFile(path, node.label)
 
 
 def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, ObjectSymbols]]:
-    """What is in each file; none has statics that other libraries of the process would share (`rename.unshare`).
+    """What is in each file; none has statics that other libraries of the process would share
+    (`rename.unshare`).
 
     Args:
         folder: for copies of the caller's files that have some.
@@ -267,7 +304,8 @@ def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Ob
 
 
 def probe(tools: Toolchain, options: Sequence[str], work: Path) -> ElfTarget:
-    """The machine the compiler compiles for, seen from what it makes of an empty file; asked once in a process.
+    """The machine the compiler compiles for, seen from what it makes of an empty file; asked once
+    in a process.
 
     Raises:
         ToolchainError: it does not compile. BuildError: it makes no ELF objects.
@@ -284,6 +322,7 @@ def _probe(compiler: Sequence[str], work: Path) -> ElfTarget:
     run_all([Job("an empty C file", (*compiler, "-fPIC", "-c", "empty.c", "-o", "empty.o"))], work)
     data = (work / "empty.o").read_bytes()
     if data[:4] != ELF_MAGIC:
-        raise BuildError(f"{' '.join(compiler)} makes no ELF objects; pass fcompile= and embed='c' for other formats")
+        raise BuildError(
+            f"{' '.join(compiler)} makes no ELF objects; pass fcompile= and embed='c' for other formats"
+        )
     return machine_of(ElfFile(memoryview(data), "empty.o"))
-

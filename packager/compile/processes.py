@@ -1,6 +1,7 @@
 """Running compilers and linkers. The only place that starts processes.
 
-Processes get their own group, so that an interrupt can end a compiler together with what it started.
+Processes get their own group, so that an interrupt can end a compiler together with what it
+started.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Processes:
         environment = {**os.environ, "LC_ALL": "C"}
         if cwd is not None:
             environment["TMPDIR"] = str(cwd)  # which is removed, whatever happens
-            # For ccache the folder, which has another name each time, is none; nor is it one in what is compiled.
+            # For ccache the folder, which has another name each time, is none; nor is it one in
+            # what is compiled.
             environment.setdefault("CCACHE_BASEDIR", str(cwd))
             environment.setdefault("CCACHE_NOHASHDIR", "1")
         starting = Starting(lambda: self._start(command, cwd, environment))
@@ -94,7 +96,8 @@ class Processes:
                 raise
             except OSError as exc:
                 raise ToolchainError(
-                    f"{command[0]}: cannot be started: {exc.strerror}; check cc= and $CC", command=command
+                    f"{command[0]}: cannot be started: {exc.strerror}; check cc= and $CC",
+                    command=command,
                 ) from None
             self._running.add(process)
             return process
@@ -108,11 +111,16 @@ class Processes:
 
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:
-        """End a process and all that it started; compilers get a moment to remove their temporary files."""
+        """End a process and all that it started; compilers get a moment to remove their temporary
+        files."""
         if process.returncode is not None:  # waited for: its number may be another's by now
             return
         # Twice SIGKILL: what a compiler started may live longer than it does.
-        for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, None), (signal.SIGKILL, None)):
+        for number, patience in (
+            (signal.SIGTERM, 2.0),
+            (signal.SIGKILL, None),
+            (signal.SIGKILL, None),
+        ):
             with suppress(OSError):
                 os.killpg(process.pid, number)
             with suppress(subprocess.TimeoutExpired):
@@ -127,7 +135,8 @@ class Job:
         culprit: what messages call the source.
         command: the command line.
         words: makes what the compiler prints of it that of the source as its author knows it.
-        compiler: the words that the command starts with, of a compiler that follows gcc's command line; () of others.
+        compiler: the words that the command starts with, of a compiler that follows gcc's command
+            line; () of others.
     """
 
     culprit: str
@@ -155,7 +164,9 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
     if not jobs:
         return
     processes = Processes()
-    results = _in_parallel([partial(processes.run, job.command, cwd) for job in jobs], processes.stop, meanwhile)
+    results = _in_parallel(
+        [partial(processes.run, job.command, cwd) for job in jobs], processes.stop, meanwhile
+    )
     for job, (status, output) in zip(jobs, results):
         if status:
             check_space(job.command, output, cwd)
@@ -169,7 +180,9 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
 
 
 def _in_parallel(
-    tasks: Sequence[Callable[[], tuple[int, str]]], stop: Callable[[], None], meanwhile: Callable[[], object] | None
+    tasks: Sequence[Callable[[], tuple[int, str]]],
+    stop: Callable[[], None],
+    meanwhile: Callable[[], object] | None,
 ) -> list[tuple[int, str]]:
     """The results of tasks, of which as many run at a time as there are processors.
 
@@ -192,7 +205,10 @@ def _in_parallel(
                     stop()
 
     # Daemons: one that hangs, in a file system say, does not keep a process that is to end.
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(len(tasks), os.cpu_count() or 1))]
+    threads = [
+        threading.Thread(target=work, daemon=True)
+        for _ in range(min(len(tasks), os.cpu_count() or 1))
+    ]
     try:
         held(lambda: deque(map(threading.Thread.start, threads), maxlen=0))
         if meanwhile is not None:
@@ -213,7 +229,8 @@ _PATIENCE = 5.0  # seconds for a thread to end after what it waits for has been 
 
 
 def check_written(command: Sequence[str], output: str, cwd: Path, culprit: str) -> Path | None:
-    """The file that a command named by `-o`, after it said that all went well; None without such a word.
+    """The file that a command named by `-o`, after it said that all went well; None without such a
+    word.
 
     Raises:
         ToolchainError: it did not write it.
@@ -233,7 +250,9 @@ def check_written(command: Sequence[str], output: str, cwd: Path, culprit: str) 
 
 def failure(output: str, status: int, command: Sequence[str]) -> str:
     """What a tool that failed said, in one line."""
-    return first_error(output, command) or (f"ended by signal {-status}" if status < 0 else f"exit status {status}")
+    return first_error(output, command) or (
+        f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+    )
 
 
 _FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
@@ -241,7 +260,8 @@ _LEAST_SPACE = 64 << 10  # bytes: a tool that failed with less left in its folde
 
 
 def check_space(command: Sequence[str], output: str, cwd: Path) -> None:
-    """After a tool failed: tell a full disk from a fault of its input. Some linkers say nothing, they crash.
+    """After a tool failed: tell a full disk from a fault of its input. Some linkers say nothing,
+    they crash.
 
     Raises:
         OSError: there is no room for what it was to write; the file name is that.

@@ -20,7 +20,8 @@ from mblob.packager.output import workspace
 
 C_COMPILERS = ("cc", "gcc", "clang")
 CXX_COMPILERS = ("c++", "g++", "clang++")
-_LAUNCHERS = ("ccache", "distcc", "sccache", "icecc", "env", "nice")  # words that may stand before a compiler
+# words that may stand before a compiler
+_LAUNCHERS = ("ccache", "distcc", "sccache", "icecc", "env", "nice")
 
 
 # Variables that compilers and the dynamic linker heed, by their beginnings.
@@ -30,13 +31,15 @@ Answer = TypeVar("Answer")
 
 
 class Answers(Generic[Answer]):
-    """What compilers said, kept in this process as long as the compiler and its environment stay the same."""
+    """What compilers said, kept in this process as long as the compiler and its environment stay
+    the same."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Answer] = {}
 
     def of(self, command: Sequence[str], ask: Callable[[], Answer]) -> Answer:
-        """The answer of a command, asked now if it was not before; what `ask` raises is not kept."""
+        """The answer of a command, asked now if it was not before; what `ask` raises is not
+        kept."""
         variables = sorted(item for item in os.environ.items() if item[0].startswith(_HEEDED))
         state = (tuple(command), *_programs_of(command), os.environ.get("PATH"), *variables)
         if state not in self._known:
@@ -45,7 +48,8 @@ class Answers(Generic[Answer]):
 
 
 def _programs_of(command: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    """What tells one program from another of the same name: for the compiler, and for what stands in front of it."""
+    """What tells one program from another of the same name: for the compiler, and for what stands
+    in front of it."""
     for word in command:
         if not word.startswith("-") and (found := shutil.which(word)):
             path = Path(found).resolve()
@@ -114,7 +118,9 @@ class Toolchain:
         if written is not None and written.suffix == ".so":
             with written.open("rb") as file:
                 if file.read(4) != ELF_MAGIC:
-                    raise ToolchainError("the link failed: its output is no ELF file", command=command, output=output)
+                    raise ToolchainError(
+                        "the link failed: its output is no ELF file", command=command, output=output
+                    )
 
     def linker(self, options: Sequence[str], cwd: Path) -> Linker:
         """The linker that the compiler uses with these options."""
@@ -156,7 +162,8 @@ class Linker:
 
 
 def cxx_siblings(cc: Command) -> list[Command]:
-    """Commands of the C++ side of a C compiler, likeliest first; of a C++ compiler it is the compiler itself."""
+    """Commands of the C++ side of a C compiler, likeliest first; of a C++ compiler it is the
+    compiler itself."""
     found: list[Command] = []
     if cc[0] in C_COMPILERS and os.environ.get("CXX"):
         found.append(command_words(os.environ["CXX"]))
@@ -173,7 +180,8 @@ def cxx_siblings(cc: Command) -> list[Command]:
 
 
 def _compiler_word(command: Command) -> int:
-    """Index of the word that names the compiler: launchers and what belongs to them come before it."""
+    """Index of the word that names the compiler: launchers and what belongs to them come before
+    it."""
     for i, word in enumerate(command):
         if Path(word).name not in _LAUNCHERS and not word.startswith("-") and "=" not in word:
             return i
@@ -181,8 +189,8 @@ def _compiler_word(command: Command) -> int:
 
 
 def command_words(text: str | Sequence[str], folder: Path | None = None) -> Command:
-    """The words of a command. Programs given by a relative path are the caller's, who stands in another folder
-    than the one we compile in.
+    """The words of a command. Programs given by a relative path are the caller's, who stands in
+    another folder than the one we compile in.
 
     Args:
         folder: what paths are relative to; by default the working directory.
@@ -196,7 +204,8 @@ def command_words(text: str | Sequence[str], folder: Path | None = None) -> Comm
         raise BuildError(f"the command {text!r}: {exc}") from None
     base = Path.cwd() if folder is None else folder.absolute()
     for i in {0, _compiler_word(tuple(words))} if words else ():
-        found = words[i] if os.sep in words[i] else shutil.which(words[i])  # PATH may have relative folders
+        # PATH may have relative folders
+        found = words[i] if os.sep in words[i] else shutil.which(words[i])
         if found and not Path(found).is_absolute():
             words[i] = str((base if os.sep in words[i] else Path.cwd()) / found)
     return tuple(words)
@@ -204,15 +213,18 @@ def command_words(text: str | Sequence[str], folder: Path | None = None) -> Comm
 
 def _runs(command: Command) -> bool:
     """Whether all programs that a command names are there."""
-    return bool(command) and all(shutil.which(word) for word in (command[0], command[_compiler_word(command)]))
+    return bool(command) and all(
+        shutil.which(word) for word in (command[0], command[_compiler_word(command)])
+    )
 
 
 def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> Toolchain:
     """The compiler to use.
 
     Args:
-        cc: a command ("aarch64-linux-gnu-gcc", "ccache gcc", "clang --target=..."); by default $CC, then cc, gcc,
-            clang; for a target that is not theirs `<target>-gcc`, `clang --target=<target>`.
+        cc: a command ("aarch64-linux-gnu-gcc", "ccache gcc", "clang --target=..."); by default $CC,
+            then cc, gcc, clang; for a target that is not theirs `<target>-gcc`, `clang
+            --target=<target>`.
         target: a triple that the compiler must compile for.
 
     Raises:
@@ -230,7 +242,9 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
     for command in tried:
         if shutil.which(command[0]):
             triple = _dumpmachine(command)
-            if not target or (same_target(triple, target) and (command[0] != "clang" or _compiles(command))):
+            if not target or (
+                same_target(triple, target) and (command[0] != "clang" or _compiles(command))
+            ):
                 return Toolchain(command, triple)
     raise ToolchainError(
         f"no C compiler found{f' for {target}' if target else ''}: tried $CC, {', '.join(map(' '.join, tried))};"
@@ -241,7 +255,9 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
 def _checked(command: Command, target: str | None, where: str) -> Toolchain:
     if not command or not shutil.which(command[0]):
         name = command[0] if command else "(empty)"
-        raise ToolchainError(f"{where}: no C compiler {name!r} found; install it or name another", command=command)
+        raise ToolchainError(
+            f"{where}: no C compiler {name!r} found; install it or name another", command=command
+        )
     triple = _dumpmachine(command)
     if target and not same_target(triple, target):
         if "clang" in Path(command[_compiler_word(command)]).name:
@@ -259,11 +275,14 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
 
 
 def _compiles(command: Command) -> bool:
-    """Whether a compiler has what C sources need: clang takes any target, whether or not it has headers for it."""
+    """Whether a compiler has what C sources need: clang takes any target, whether or not it has
+    headers for it."""
 
     def ask() -> bool:
         with workspace(None) as folder:
-            (folder / "probe.c").write_text("#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n")
+            (folder / "probe.c").write_text(
+                "#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n"
+            )
             status, _ = Processes().run((*command, "-c", "probe.c", "-o", "probe.o"), folder)
         return status == 0
 
@@ -289,13 +308,18 @@ _machines: Answers[str] = Answers()
 
 
 def same_target(a: str, b: str) -> bool:
-    """Whether two triples mean one target: the vendor is left out, x86's 32-bit generations are one."""
+    """Whether two triples mean one target: the vendor is left out, x86's 32-bit generations are
+    one."""
 
     def key(triple: str) -> tuple[str, ...]:
         parts = triple.split("-")
         arch = "i386" if parts[0] in ("i386", "i486", "i586", "i686") else parts[0]
         arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(arch, arch)
-        rest = [p for p in parts[1:] if p not in ("pc", "unknown", "none", "redhat", "suse", "w64", "alpine")]
+        rest = [
+            p
+            for p in parts[1:]
+            if p not in ("pc", "unknown", "none", "redhat", "suse", "w64", "alpine")
+        ]
         return (arch, *rest)
 
     return key(a) == key(b)

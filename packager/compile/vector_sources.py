@@ -1,4 +1,5 @@
-"""Sources with vector types, on their way to the compiler: preprocessed, rewritten, preprocessed text compiled."""
+"""Sources with vector types, on their way to the compiler: preprocessed, rewritten, preprocessed
+text compiled."""
 
 from __future__ import annotations
 
@@ -13,12 +14,16 @@ from mblob.packager.modules.nodes import SourceNode
 
 
 def without_vectors(
-    tools: Toolchain, sources: Mapping[int, tuple[SourceNode, Path, str]], options: Sequence[str], work: Path
+    tools: Toolchain,
+    sources: Mapping[int, tuple[SourceNode, Path, str]],
+    options: Sequence[str],
+    work: Path,
 ) -> dict[int, Path]:
     """Rewrite the sources that use vector types.
 
-    The compiler preprocesses them first: vectors may come from macros and headers, and a name that a header declares
-    is the user's. Sources without a word that may be such a type cost a search in their text.
+    The compiler preprocesses them first: vectors may come from macros and headers, and a name that
+    a header declares is the user's. Sources without a word that may be such a type cost a search in
+    their text.
 
     Args:
         sources: by number, with their files and what messages call them.
@@ -27,7 +32,8 @@ def without_vectors(
         for those that were rewritten, the preprocessed text to compile.
 
     Raises:
-        ToolchainError: a source cannot be preprocessed. BuildError: vectors that cannot be combined.
+        ToolchainError: a source cannot be preprocessed. BuildError: vectors that cannot be
+            combined.
     """
     from mblob.packager.compile.vector_c.mentions import mentions
 
@@ -42,7 +48,9 @@ def without_vectors(
     for i, text in texts.items():
         node, path, label = sources[i]
         first = definitions.preprocessor_options(text)
-        jobs.append(Job(label, preprocess_command(tools, node, path, f"lib{i}.i", options, work, first)))
+        jobs.append(
+            Job(label, preprocess_command(tools, node, path, f"lib{i}.i", options, work, first))
+        )
     run_all(jobs, work)
     made: dict[int, Path] = {}
     for i in texts:
@@ -50,7 +58,9 @@ def without_vectors(
         head, user = definitions.user_part(output.read_text("utf-8", "surrogateescape"))
         node, path, label = sources[i]
         # A text of the caller's lies in a folder that is gone when the error is read.
-        rewritten = rewrite(user, label, {} if isinstance(node.code, Path) else {str(path): path.name})
+        rewritten = rewrite(
+            user, label, {} if isinstance(node.code, Path) else {str(path): path.name}
+        )
         if rewritten is not None:
             text = definitions.in_preprocessed(head, rewritten)
             output.write_bytes(text.encode(errors="surrogateescape"))
@@ -66,12 +76,15 @@ def in_words_of_the_source(output: str) -> str:
 
 
 def standalone_text(node: SourceNode, name: str) -> str:
-    """The text of a source for a compiler that a caller runs: rewritten if it uses vector types, else as it is.
+    """The text of a source for a compiler that a caller runs: rewritten if it uses vector types,
+    else as it is.
 
-    We do not know that compiler, nor can we ask it to preprocess: it may be for another machine, or none at all.
+    We do not know that compiler, nor can we ask it to preprocess: it may be for another machine, or
+    none at all.
 
     Raises:
-        BuildError: vectors that cannot be combined, or that stand in macros or in a header beside the source.
+        BuildError: vectors that cannot be combined, or that stand in macros or in a header beside
+            the source.
     """
     from mblob.packager.compile.vector_c.mentions import mentions
 

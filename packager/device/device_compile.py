@@ -1,7 +1,7 @@
 """Compilers of device code: found on the machine, run, their words in the error.
 
-cuda: nvcc, or clang with a CUDA toolkit, to PTX, cubin or fatbin. hip: hipcc, or clang, to a code object. opencl:
-clang to SPIR-V, through llvm-spirv where there is one, else by clang alone.
+cuda: nvcc, or clang with a CUDA toolkit, to PTX, cubin or fatbin. hip: hipcc, or clang, to a code
+object. opencl: clang to SPIR-V, through llvm-spirv where there is one, else by clang alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Task:
     output: str
 
 
-# -- command lines: one after the other, the last writes the output --------------------------------------
+# -- command lines: one after the other, the last writes the output --------------------------------
 
 
 def _nvcc(command: Command, task: Task) -> list[Command]:
@@ -56,10 +56,23 @@ def _nvcc(command: Command, task: Task) -> list[Command]:
     if task.fmt == "fatbin" and names:
         codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in task.archs]
         newest = max(task.archs, key=lambda a: int(re.sub(r"\D", "", a)))
-        target = [*codes, f"-gencode=arch=compute_{newest},code=compute_{newest}"]  # for devices to come
+        # for devices to come
+        target = [*codes, f"-gencode=arch=compute_{newest},code=compute_{newest}"]
     else:
         target = [f"-arch={n}" for n in names]
-    return [(*command, f"-{task.fmt}", *target, *task.options, "-x", "cu", "-o", task.output, str(task.source))]
+    return [
+        (
+            *command,
+            f"-{task.fmt}",
+            *target,
+            *task.options,
+            "-x",
+            "cu",
+            "-o",
+            task.output,
+            str(task.source),
+        )
+    ]
 
 
 def _clang_cuda(command: Command, task: Task) -> list[Command]:
@@ -73,18 +86,45 @@ def _clang_cuda(command: Command, task: Task) -> list[Command]:
 
 def _hipcc(command: Command, task: Task) -> list[Command]:
     target = [f"--offload-arch={a}" for a in task.archs]
-    return [(*command, "--genco", "-O2", *target, *task.options, "-o", task.output, "-x", "hip", str(task.source))]
+    return [
+        (
+            *command,
+            "--genco",
+            "-O2",
+            *target,
+            *task.options,
+            "-o",
+            task.output,
+            "-x",
+            "hip",
+            str(task.source),
+        )
+    ]
 
 
 def _clang_hip(command: Command, task: Task) -> list[Command]:
     target = [f"--offload-arch={a}" for a in task.archs]
     # A bundle of one would need a tool that Debian has in another package.
-    flags = ("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-O2", *target, *task.options)
+    flags = (
+        "-x",
+        "hip",
+        "--cuda-device-only",
+        "--no-gpu-bundle-output",
+        "-O2",
+        *target,
+        *task.options,
+    )
     return [(*command, *flags, "-o", task.output, str(task.source))]
 
 
 def _clang_opencl(command: Command, task: Task) -> list[Command]:
-    flags = ("-x", "cl", "-O1", *([] if _says_standard(task.options) else ["-cl-std=CL1.2"]), *task.options)
+    flags = (
+        "-x",
+        "cl",
+        "-O1",
+        *([] if _says_standard(task.options) else ["-cl-std=CL1.2"]),
+        *task.options,
+    )
     translator = _llvm_spirv(command)
     if translator:
         bitcode = ("--target=spir64-unknown-unknown", "-emit-llvm", "-c", *flags)
@@ -92,18 +132,30 @@ def _clang_opencl(command: Command, task: Task) -> list[Command]:
             (*command, *bitcode, "-o", "device.bc", str(task.source)),
             (*translator, "device.bc", "-o", task.output),
         ]
-    return [(*command, "--target=spirv64-unknown-unknown", "-c", *flags, "-o", task.output, str(task.source))]
+    return [
+        (
+            *command,
+            "--target=spirv64-unknown-unknown",
+            "-c",
+            *flags,
+            "-o",
+            task.output,
+            str(task.source),
+        )
+    ]
 
 
 def _says_standard(options: Sequence[str]) -> bool:
     return any(o.startswith("-cl-std=") for o in options)
 
 
-_NEWER = 8  # releases of the translator that are tried after clang's own: they read its code, older ones do not
+# releases of the translator that are tried after clang's own: they read its code, older ones do not
+_NEWER = 8
 
 
 def _llvm_spirv(clang: Command) -> Command:
-    """The translator to SPIR-V, of clang's own release if it is there (Debian's name has the number).
+    """The translator to SPIR-V, of clang's own release if it is there (Debian's name has the
+    number).
 
     () where there is none: clang is left to itself.
     """
@@ -119,7 +171,9 @@ def _llvm_spirv(clang: Command) -> Command:
 def _release(clang: Command) -> int:
     """Its number, 0 if it does not tell."""
     try:
-        said = subprocess.run([*clang, "-dumpversion"], capture_output=True, text=True, errors="replace", timeout=20)
+        said = subprocess.run(
+            [*clang, "-dumpversion"], capture_output=True, text=True, errors="replace", timeout=20
+        )
     except (OSError, subprocess.TimeoutExpired):
         return 0
     match = re.match(r"\d+", said.stdout.strip())
@@ -171,7 +225,7 @@ LANGUAGES = {
 }  # fmt: skip
 
 
-# -- running --------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------
 
 
 def compile_device(
@@ -195,7 +249,9 @@ def compile_device(
     """
     language = LANGUAGES.get(kind)
     if language is None:
-        raise BuildError(f"device_module: compile= is for {', '.join(LANGUAGES)}; {kind} code is taken as it is")
+        raise BuildError(
+            f"device_module: compile= is for {', '.join(LANGUAGES)}; {kind} code is taken as it is"
+        )
     wanted = fmt or language.formats[0]
     if wanted not in language.formats:
         raise BuildError(
@@ -205,9 +261,14 @@ def compile_device(
     words = as_options(options)
     command, lines = _compiler(language, kind, how)
     with DeferredSignals(), workspace(None) as work:
-        label = str(source) if isinstance(source, Path) else f"device_module text ({language.suffix[1:]})"
+        label = (
+            str(source)
+            if isinstance(source, Path)
+            else f"device_module text ({language.suffix[1:]})"
+        )
         if isinstance(source, str):
-            path = Path(f"device{language.suffix}")  # in the folder, whose name by chance shall not get into the code
+            # in the folder, whose name by chance shall not get into the code
+            path = Path(f"device{language.suffix}")
             (work / path).write_text(source, errors="surrogateescape")
         else:
             path = source.absolute()
@@ -241,13 +302,20 @@ def _archs(language: Language, kind: str, fmt: str, arch: Arch) -> tuple[str, ..
 def _compiler(language: Language, kind: str, how: Compile) -> tuple[Command, Lines]:
     """The compiler to run and what makes its command lines."""
     if how is not True:
-        command = command_words(os.fspath(how)) if isinstance(how, (str, os.PathLike)) else tuple(map(str, how))
+        command = (
+            command_words(os.fspath(how))
+            if isinstance(how, (str, os.PathLike))
+            else tuple(map(str, how))
+        )
         return _checked(language, kind, command, "compile=")
     own = command_words(os.environ.get(language.variable, ""))
     if own:
         return _checked(language, kind, own, f"${language.variable}")
     for name, lines in language.compilers.items():
-        for place in (shutil.which(name), *(p for p in language.places if Path(p).name == name and Path(p).exists())):
+        for place in (
+            shutil.which(name),
+            *(p for p in language.places if Path(p).name == name and Path(p).exists()),
+        ):
             if place:
                 return (place,), lines
     tried = ", ".join((f"${language.variable}", *language.compilers, *language.places))
@@ -265,5 +333,7 @@ def _checked(language: Language, kind: str, command: Command, where: str) -> tup
             f" {', '.join(language.compilers)}"
         )
     if not shutil.which(command[0]):
-        raise ToolchainError(f"{where} {command[0]} is not installed; install {language.install}", command=command)
+        raise ToolchainError(
+            f"{where} {command[0]} is not installed; install {language.install}", command=command
+        )
     return command, lines

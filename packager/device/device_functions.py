@@ -1,4 +1,5 @@
-"""The kernels of a device module as a caller lists them, completed and checked by what the code tells."""
+"""The kernels of a device module as a caller lists them, completed and checked by what the code
+tells."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from mblob.packager.errors import BuildError, warn
 
 _SIZES = ("blockIdx", "threadIdx", "clusterCtaIdx", "preferredClusterCtaIdx")
 SHARED = "tir.use_dyn_shared_memory"  # must be the last tag
-# Those from the third of the sizes on are the ffi dialect's; packager/modules/reexpress.py says what the classic one
-# lacks.
+# Those from the third of the sizes on are the ffi dialect's; packager/modules/reexpress.py says
+# what the classic one lacks.
 TAGS = (
     *(f"{kind}.{axis}" for kind in _SIZES for axis in "xyz"),
     "tirx.use_programtic_dependent_launch", "tirx.use_cooperative_launch", "tirx.use_required_block_dimension",
@@ -30,7 +31,8 @@ class Seen:
 
     Attributes:
         kernels: by name, in the order of the code.
-        names: of all kernels that the code has; None where it does not tell (a source may have more in macros).
+        names: of all kernels that the code has; None where it does not tell (a source may have more
+            in macros).
         exact: all parameters of all kernels are known (PTX).
         opaque: the code cannot be read at all (a binary), so what is missing must be given.
     """
@@ -49,20 +51,29 @@ class _Given:
     extra: tuple[int, ...] = ()
 
 
-def complete(functions: Iterable[Any] | None, seen: Seen, launch: Sequence[str]) -> list[FunctionInfo]:
+def complete(
+    functions: Iterable[Any] | None, seen: Seen, launch: Sequence[str]
+) -> list[FunctionInfo]:
     """The kernels to write.
 
     Args:
-        functions: as given to `device_module`; None for all that are seen. Of those, the ones whose types are not
-            certain are left out with a warning, unless that leaves none.
+        functions: as given to `device_module`; None for all that are seen. Of those, the ones whose
+            types are not certain are left out with a warning, unless that leaves none.
         launch: tags of those that give none.
 
     Raises:
-        BuildError: a type or tag that does not exist, a kernel twice or not in the code, types that must be given.
+        BuildError: a type or tag that does not exist, a kernel twice or not in the code, types that
+            must be given.
     """
     if functions is None and seen.opaque and not seen.kernels and not seen.names:
-        raise BuildError("device_module: the kernels of this code cannot be seen: give functions=, with arg_types")
-    given = [_Given(name, None, None) for name in _certain(seen)] if functions is None else [*map(_parse, functions)]
+        raise BuildError(
+            "device_module: the kernels of this code cannot be seen: give functions=, with arg_types"
+        )
+    given = (
+        [_Given(name, None, None) for name in _certain(seen)]
+        if functions is None
+        else [*map(_parse, functions)]
+    )
     names = [g.name for g in given]
     if len(set(names)) != len(names):
         raise BuildError(f"device_module: a kernel is listed twice: {', '.join(sorted(names))}")
@@ -76,7 +87,9 @@ def _info(given: _Given, types: tuple[DataType, ...], default: tuple[str, ...]) 
             f"device_module: {given.name}: arg_extra_tags has {len(given.extra)} numbers, the kernel takes"
             f" {len(types)} arguments"
         )
-    return FunctionInfo(given.name, types, default if given.tags is None else given.tags, given.extra)
+    return FunctionInfo(
+        given.name, types, default if given.tags is None else given.tags, given.extra
+    )
 
 
 def _certain(seen: Seen) -> list[str]:
@@ -103,7 +116,13 @@ def _parse(given: Any) -> _Given:
     if isinstance(given, FunctionInfo):
         return _Given(given.name, given.arg_types, given.launch_param_tags, given.arg_extra_tags)
     if isinstance(given, Mapping):
-        unknown = set(given) - {"name", "arg_types", "launch_param_tags", "thread_axis_tags", "arg_extra_tags"}
+        unknown = set(given) - {
+            "name",
+            "arg_types",
+            "launch_param_tags",
+            "thread_axis_tags",
+            "arg_extra_tags",
+        }
         if unknown or "name" not in given:
             raise BuildError(
                 "device_module: a function has name, arg_types, launch_param_tags and arg_extra_tags; found"
@@ -118,7 +137,9 @@ def _parse(given: Any) -> _Given:
         try:
             name, types, tags, extra = (*given, None, None, None)[:4]
         except (TypeError, ValueError):
-            raise BuildError(f"device_module: {given!r} is no function: expected (name, arg_types, tags)") from None
+            raise BuildError(
+                f"device_module: {given!r} is no function: expected (name, arg_types, tags)"
+            ) from None
     if not isinstance(name, str) or not name:
         raise BuildError(f"device_module: a kernel's name is text, found {name!r}")
     try:
@@ -132,14 +153,18 @@ def _parse(given: Any) -> _Given:
 def _extra(who: str, extra: Any) -> tuple[int, ...]:
     tags = tuple(extra or ())
     if bad := next((tag for tag in tags if tag not in (0, 1)), None):
-        raise BuildError(f"device_module: {who}: arg_extra_tags has {bad!r}, expected 0, or 1 for a tensor map")
+        raise BuildError(
+            f"device_module: {who}: arg_extra_tags has {bad!r}, expected 0, or 1 for a tensor map"
+        )
     return tags
 
 
 def _tags(who: str, tags: Sequence[str]) -> tuple[str, ...]:
     tags = tuple(SHARED if tag == "tirx.use_dyn_shared_memory" else tag for tag in tags)
     for i, tag in enumerate(tags):
-        if (tag not in TAGS and not _WRITTEN.fullmatch(str(tag))) or (tag == SHARED and i != len(tags) - 1):
+        if (tag not in TAGS and not _WRITTEN.fullmatch(str(tag))) or (
+            tag == SHARED and i != len(tags) - 1
+        ):
             raise BuildError(
                 f"device_module: {who}: launch tag {tag!r}; expected {', '.join(TAGS[:-1])}, and {SHARED} last"
             )
@@ -158,31 +183,42 @@ def _types(given: _Given, seen: Seen) -> tuple[DataType, ...]:
         return given.types
     if doubt := _doubt(given.name, seen):
         raise BuildError(f"device_module: {given.name}: {doubt}")
-    return tuple(p.type for p in kernel.parameters if p.type is not None) if kernel is not None else ()
+    return (
+        tuple(p.type for p in kernel.parameters if p.type is not None) if kernel is not None else ()
+    )
 
 
 def _doubt(name: str, seen: Seen) -> str:
     """Why the types of a kernel must be given, "" if they need not."""
     kernel = seen.kernels.get(name)
     if kernel is not None:
-        doubts = [f"argument {i}: {p.doubt}" for i, p in enumerate(kernel.parameters) if p.type is None]
+        doubts = [
+            f"argument {i}: {p.doubt}" for i, p in enumerate(kernel.parameters) if p.type is None
+        ]
         return f"{'; '.join(doubts)}: give arg_types" if doubts else ""
     if not (seen.opaque or seen.kernels):
         return ""
     plain = next((k for k in seen.kernels if _is_mangled(name, k)), None)
     hint = f'; or declare {plain} extern "C", whose C++ name this is' if plain else ""
-    return f"the types of its arguments cannot be seen in the code: give arg_types ([] for none){hint}"
+    return (
+        f"the types of its arguments cannot be seen in the code: give arg_types ([] for none){hint}"
+    )
 
 
 def _is_mangled(mangled: str, name: str) -> bool:
-    """Whether the one is a C++ name of the other: the Itanium ABI writes a name behind its length."""
+    """Whether the one is a C++ name of the other: the Itanium ABI writes a name behind its
+    length."""
     return mangled.startswith("_Z") and f"{len(name)}{name}" in mangled
 
 
 def _not_there(name: str, seen: Seen) -> str:
     listed = ", ".join(seen.names or ()) or "none"
     mangled = next((k for k in seen.names or () if _is_mangled(k, name)), None)
-    hint = f'; {mangled} is its C++ name: {name} needs extern "C", or its mangled name in functions=' if mangled else ""
+    hint = (
+        f'; {mangled} is its C++ name: {name} needs extern "C", or its mangled name in functions='
+        if mangled
+        else ""
+    )
     return f"device_module: no kernel {name!r} in the code, which has: {listed}{hint}"
 
 

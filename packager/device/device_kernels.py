@@ -1,7 +1,9 @@
-"""The kernels of device code and the types of their arguments, as far as the code itself tells them for certain.
+"""The kernels of device code and the types of their arguments, as far as the code itself tells them
+for certain.
 
-CUDA, HIP and OpenCL sources tell all of it; PTX tells sizes, and which 64-bit parameters are addresses where they are
-used as such; cubins tell sizes, AMD's code objects names. What is not certain is None, with the reason.
+CUDA, HIP and OpenCL sources tell all of it; PTX tells sizes, and which 64-bit parameters are
+addresses where they are used as such; cubins tell sizes, AMD's code objects names. What is not
+certain is None, with the reason.
 """
 
 from __future__ import annotations
@@ -48,14 +50,16 @@ def _known(text: str) -> Parameter:
     return Parameter(dtype, size_of(dtype))
 
 
-# -- sources --------------------------------------------------------------------------------------------
+# -- sources ---------------------------------------------------------------------------------------
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 _ATTRIBUTE = r"(?:__launch_bounds__|__attribute__|__cluster_dims__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _HEAD = rf"(?:[\w\s]|{_ATTRIBUTE})*?"
 _SOURCES = {
     "cuda": re.compile(rf"__global__\b{_HEAD}\bvoid\b{_HEAD}\b(\w+)\s*\(([^(){{}}]*)\)\s*\{{"),
-    "opencl": re.compile(rf"(?:__kernel|\bkernel)\b{_HEAD}\bvoid\b{_HEAD}\b(\w+)\s*\(([^(){{}}]*)\)\s*\{{"),
+    "opencl": re.compile(
+        rf"(?:__kernel|\bkernel)\b{_HEAD}\bvoid\b{_HEAD}\b(\w+)\s*\(([^(){{}}]*)\)\s*\{{"
+    ),
 }
 _SOURCES["hip"] = _SOURCES["cuda"]
 _QUALIFIERS = frozenset(
@@ -71,8 +75,14 @@ _INTEGERS = {
     **dict.fromkeys(("unsigned short", "unsigned short int", "uint16_t", "ushort"), "uint16"),
     **dict.fromkeys(("int", "signed", "signed int", "int32_t"), "int32"),
     **dict.fromkeys(("unsigned", "unsigned int", "uint32_t", "uint"), "uint32"),
-    **dict.fromkeys(("long", "long int", "signed long", "long long", "long long int", "int64_t", "ptrdiff_t"), "int64"),
-    **dict.fromkeys(("unsigned long", "unsigned long int", "unsigned long long", "unsigned long long int"), "uint64"),
+    **dict.fromkeys(
+        ("long", "long int", "signed long", "long long", "long long int", "int64_t", "ptrdiff_t"),
+        "int64",
+    ),
+    **dict.fromkeys(
+        ("unsigned long", "unsigned long int", "unsigned long long", "unsigned long long int"),
+        "uint64",
+    ),
     **dict.fromkeys(("uint64_t", "size_t", "ulong"), "uint64"),
     **dict.fromkeys(("bool", "_Bool"), "bool"),
     "float": "float32",
@@ -102,16 +112,21 @@ def _declared(declaration: str) -> Parameter:
     words = [w for w in re.findall(r"\w+", declaration) if w not in _QUALIFIERS]
     if "*" in declaration or "[" in declaration:
         if "__local" in words or "local" in words:
-            return Parameter(None, 0, f"`{shown}` is memory that a launch allocates, which a packed call cannot pass")
+            return Parameter(
+                None,
+                0,
+                f"`{shown}` is memory that a launch allocates, which a packed call cannot pass",
+            )
         return _known("handle")
     if "&" not in declaration:
-        for name in (" ".join(words), " ".join(words[:-1])):  # the parameter's own name may be left out
+        # the parameter's own name may be left out
+        for name in (" ".join(words), " ".join(words[:-1])):
             if name in _INTEGERS:
                 return _known(_INTEGERS[name])
     return Parameter(None, 0, f"`{shown}` is of a type that is not known here")
 
 
-# -- PTX ------------------------------------------------------------------------------------------------
+# -- PTX -------------------------------------------------------------------------------------------
 
 _ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*(?:\(([^)]*)\))?")
 _PARAM = re.compile(r"\.param\s+(.*?)([\w$]+)(\[\d*\])?$", re.DOTALL)
@@ -142,27 +157,37 @@ def _ptx_parameter(declaration: str, body: str) -> Parameter:
     size = int(kind[1:]) // 8 if kind else 0
     if array:
         length = int(array[1:-1] or 0)
-        return Parameter(None, size * length, f"{size * length} bytes passed by value, which a packed call cannot")
+        return Parameter(
+            None,
+            size * length,
+            f"{size * length} bytes passed by value, which a packed call cannot",
+        )
     if ".ptr" in words or (size == 8 and _is_address(name, body)):
         return _known("handle")
     if kind in _PTX_TYPES:
         return _known(_PTX_TYPES[kind])
     what = "a number or an address" if size == 8 else "an integer or a float"
-    return Parameter(None, size, f"PTX does not tell whether its .{kind} parameter {name} is {what}")
+    return Parameter(
+        None, size, f"PTX does not tell whether its .{kind} parameter {name} is {what}"
+    )
 
 
 def _is_address(name: str, body: str) -> bool:
-    """Whether the parameter is loaded to a register that is then turned into an address of a state space."""
+    """Whether the parameter is loaded to a register that is then turned into an address of a state
+    space."""
     loaded = re.findall(rf"\bld\.param\.[usb]64\s+(%\w+),\s*\[{re.escape(name)}\]", body)
-    return any(re.search(rf"\bcvta\.to\.\w+\.u64\s+%\w+,\s*{re.escape(r)}\s*;", body) for r in loaded)
+    return any(
+        re.search(rf"\bcvta\.to\.\w+\.u64\s+%\w+,\s*{re.escape(r)}\s*;", body) for r in loaded
+    )
 
 
-# -- cubin ----------------------------------------------------------------------------------------------
+# -- cubin -----------------------------------------------------------------------------------------
 
 _EM_CUDA = 190
 _STO_CUDA_ENTRY = 0x10  # in st_other: a kernel; other global functions are for the device linker
 _SVAL = 4  # the format of attributes that have bytes behind them
-_KPARAM_INFO = 0x17  # of a parameter: u32 index, u16 ordinal, u16 offset, u32 with its size from bit 18 on
+# of a parameter: u32 index, u16 ordinal, u16 offset, u32 with its size from bit 18 on
+_KPARAM_INFO = 0x17
 _KPARAM_INFO_V2 = 0x45  # of kernels that take more than 4 KiB: the size is the low 16 bits
 
 
@@ -171,8 +196,8 @@ def is_cubin(code: bytes) -> bool:
 
 
 def kernels_of_cubin(code: bytes, label: str) -> dict[str, Kernel | None]:
-    """Kernels of a cubin, by name, with the sizes of their parameters, which is all that it tells; None for one without
-    attributes.
+    """Kernels of a cubin, by name, with the sizes of their parameters, which is all that it tells;
+    None for one without attributes.
 
     Args:
         label: how errors call it.
@@ -201,7 +226,8 @@ def _cubin_kernel(file: ElfFile, name: str) -> Kernel | None:
 
 
 def _sizes_of_parameters(info: memoryview) -> Iterable[tuple[int, int]]:
-    """Ordinal and bytes of each parameter. An attribute: u8 format, u8 attribute, u16 value or size of what follows."""
+    """Ordinal and bytes of each parameter. An attribute: u8 format, u8 attribute, u16 value or size
+    of what follows."""
     at = 0
     while len(info) - at >= 4:
         form, attribute, size = struct.unpack_from("<BBH", info, at)
@@ -214,14 +240,15 @@ def _sizes_of_parameters(info: memoryview) -> Iterable[tuple[int, int]]:
         at += size
 
 
-# -- hsaco ----------------------------------------------------------------------------------------------
+# -- hsaco -----------------------------------------------------------------------------------------
 
 BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _DESCRIPTOR = ".kd"  # behind a kernel's name: the symbol of what a launch reads
 
 
 def names_in_hsaco(code: bytes, label: str) -> tuple[str, ...] | None:
-    """Names of the kernels of an AMD code object, or of the first in a bundle of them; None where none can be seen.
+    """Names of the kernels of an AMD code object, or of the first in a bundle of them; None where
+    none can be seen.
 
     Args:
         label: how errors call it.
@@ -233,12 +260,17 @@ def names_in_hsaco(code: bytes, label: str) -> tuple[str, ...] | None:
     if not found.startswith(ELF_MAGIC):
         return None
     symbols = ElfFile(memoryview(found), label).symtab
-    names = (s.name for s in symbols if s.is_defined and s.binding == STB_GLOBAL and s.name.endswith(_DESCRIPTOR))
+    names = (
+        s.name
+        for s in symbols
+        if s.is_defined and s.binding == STB_GLOBAL and s.name.endswith(_DESCRIPTOR)
+    )
     return tuple(name[: -len(_DESCRIPTOR)] for name in names)
 
 
 def _bundled(code: bytes) -> bytes:
-    """The first code object in a bundle, which has a count, then offset, size and target of each; b"" for none."""
+    """The first code object in a bundle, which has a count, then offset, size and target of each;
+    b"" for none."""
     at = len(BUNDLE_MAGIC) + 8
     count = int.from_bytes(code[at - 8 : at], "little")
     for _ in range(count):
@@ -252,12 +284,12 @@ def _bundled(code: bytes) -> bytes:
     return b""
 
 
-# -- both -----------------------------------------------------------------------------------------------
+# -- both ------------------------------------------------------------------------------------------
 
 
 def merged(*sources: dict[str, Kernel]) -> dict[str, Kernel]:
-    """What several views of the same code tell together. The last that lists kernels, the compiled one, decides which
-    there are; types come from the first view that is certain."""
+    """What several views of the same code tell together. The last that lists kernels, the compiled
+    one, decides which there are; types come from the first view that is certain."""
     views = [s for s in sources if s]
     if not views:
         return {}
@@ -267,7 +299,11 @@ def merged(*sources: dict[str, Kernel]) -> dict[str, Kernel]:
 def _merged_kernel(name: str, views: Iterable[Kernel]) -> Kernel:
     views = list(views)
     counts = {len(v.parameters) for v in views}
-    if len(counts) != 1:  # the preprocessor may have chosen among several definitions: the compiled one counts
+    # the preprocessor may have chosen among several definitions: the compiled one counts
+    if len(counts) != 1:
         return views[-1]
     columns = zip(*(v.parameters for v in views))
-    return Kernel(name, tuple(next((p for p in column if p.type is not None), column[-1]) for column in columns))
+    return Kernel(
+        name,
+        tuple(next((p for p in column if p.type is not None), column[-1]) for column in columns),
+    )

@@ -1,4 +1,5 @@
-"""Constructor of device code modules: payloads of cuda, hip, opencl, metal, vulkan and webgpu (docs/format.md, 3)."""
+"""Constructor of device code modules: payloads of cuda, hip, opencl, metal, vulkan and webgpu
+(docs/format.md, 3)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from mblob.packager.modules.reexpress import METAL_VERSION
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import path_or_text
 
-CL_DELIMITER = "// Function: "  # TVM's OpenCL runtime builds each kernel from the text behind its line
+# TVM's OpenCL runtime builds each kernel from the text behind its line
+CL_DELIMITER = "// Function: "
 SOURCE_SUFFIXES = (
     ".cl", ".clbin", ".ptx", ".cubin", ".fatbin", ".hsaco", ".hip", ".metal", ".metallib", ".spv", ".wgsl", ".cu",
 )  # fmt: skip
@@ -57,40 +59,48 @@ def device_module(
 
     Args:
         kind: "cuda", "hip", "opencl", "metal", "vulkan" or "webgpu".
-        source: the code: a text, bytes, or a path to either. metal, vulkan and webgpu keep one source per kernel:
-            a mapping of kernel name to source, or one source that all of them share.
-        functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple in that order.
-            arg_types are texts ("handle", "int32") in the order of the parameters; tags name the launch arguments
-            that follow them ("blockIdx.x", "threadIdx.x", ...). For the ffi dialect a mapping may have
-            "arg_extra_tags", too: a number for each parameter, 1 for a descriptor of a CUDA tensor map. A name
-            alone, or a mapping without arg_types: the types are taken from CUDA, HIP or OpenCL source, or PTX, where
-            that is certain. None: all kernels there whose types are certain; others are left out with a warning.
-    fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With `compile` what to
+        source: the code: a text, bytes, or a path to either. metal, vulkan and webgpu keep one
+            source per kernel: a mapping of kernel name to source, or one source that all of them
+            share.
+        functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple
+            in that order. arg_types are texts ("handle", "int32") in the order of the parameters;
+            tags name the launch arguments that follow them ("blockIdx.x", "threadIdx.x", ...). For
+            the ffi dialect a mapping may have "arg_extra_tags", too: a number for each parameter, 1
+            for a descriptor of a CUDA tensor map. A name alone, or a mapping without arg_types: the
+            types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None:
+            all kernels there whose types are certain; others are left out with a warning.
+    fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With
+    `compile` what to
             make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
-        compile: compile the source, a text or a path: True (with what is on the machine), or the name or command of a
-            compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
+        compile: compile the source, a text or a path: True (with what is on the machine), or the
+            name or command of a compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
         arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
         options: for the compiler, a text or a list.
         launch: launch tags of the kernels that give none.
 
     Raises:
         OSError: no file at the path.
-        BuildError: an unknown kind, a kernel without source, a type or tag that does not exist, types that must be
-            given (of all kernels, with functions=None), kernels or numbers of arguments that the code has not.
+        BuildError: an unknown kind, a kernel without source, a type or tag that does not exist,
+            types that must be given (of all kernels, with functions=None), kernels or numbers of
+            arguments that the code has not.
         ToolchainError: no compiler, or it failed.
     """
     if kind not in _ENCODERS:
         raise BuildError(f"device_module: kind {kind!r}, expected one of {', '.join(_ENCODERS)}")
     if compile is None or compile is False:
         if arch is not None or options is not None:
-            raise BuildError("device_module: arch= and options= are for a compiler: pass compile=True, too")
+            raise BuildError(
+                "device_module: arch= and options= are for a compiler: pass compile=True, too"
+            )
         seen = _seen_in(kind, source)
     else:
         source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options)
     # Sorted by name, so that the same content gives the same bytes.
     infos = sorted(complete(functions, seen, launch), key=lambda f: f.name)
     payload, text = _ENCODERS[kind](source, infos, fmt)
-    return Module(node=PayloadNode(kind, BytesPayload(payload), text, dialect="classic", kernels=infos))
+    return Module(
+        node=PayloadNode(kind, BytesPayload(payload), text, dialect="classic", kernels=infos)
+    )
 
 
 def _seen_in(kind: str, source: Sources) -> Seen:
@@ -122,7 +132,9 @@ def _compiled(
     if isinstance(source, (str, os.PathLike)):
         given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
     elif isinstance(source, Mapping):
-        raise BuildError("device_module: compile= takes one source, a text or a path, with all kernels in it")
+        raise BuildError(
+            "device_module: compile= takes one source, a text or a path, with all kernels in it"
+        )
     else:
         given = _read(source).decode(errors="surrogateescape")
     code, fmt = compile_device(kind, given, how, fmt, arch, options)
@@ -134,8 +146,13 @@ def _compiled(
     if kind != "cuda":
         return code, fmt, Seen(by_source, opaque=True)
     if fmt == "cubin":
-        return code, fmt, _seen_in_cubin(code, "device_module: the cubin that was compiled", by_source)
-    if fmt == "fatbin":  # a container that NVIDIA does not describe: what is in it is seen in PTX of the same source
+        return (
+            code,
+            fmt,
+            _seen_in_cubin(code, "device_module: the cubin that was compiled", by_source),
+        )
+    # a container that NVIDIA does not describe: what is in it is seen in PTX of the same source
+    if fmt == "fatbin":
         one = arch[-1] if isinstance(arch, (list, tuple)) else arch
         ptx, _ = compile_device(kind, given, how, "ptx", one, _without_gencode(as_options(options)))
     else:
@@ -148,17 +165,23 @@ def _without_gencode(options: Sequence[str]) -> list[str]:
     """Options without the architectures of a fatbin, several of which PTX cannot have."""
     names = ("-gencode", "--generate-code")
     behind = [False, *(o in names for o in options)]
-    return [o for o, value in zip(options, behind) if not value and o.partition("=")[0] not in names]
+    return [
+        o for o, value in zip(options, behind) if not value and o.partition("=")[0] not in names
+    ]
 
 
-# -- sources --------------------------------------------------------------------------------------------
+# -- sources ---------------------------------------------------------------------------------------
 
 
 def _read(source: Any) -> bytes:
     """Bytes of one source: text, bytes or a path."""
     if isinstance(source, (str, os.PathLike)):
         given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
-        return given.read_bytes() if isinstance(given, Path) else given.encode(errors="surrogateescape")
+        return (
+            given.read_bytes()
+            if isinstance(given, Path)
+            else given.encode(errors="surrogateescape")
+        )
     try:
         return bytes(as_bytes_view(source))
     except TypeError:
@@ -184,7 +207,9 @@ def _per_kernel(source: Sources, infos: list[FunctionInfo]) -> dict[str, Any]:
             )
         return dict(sorted(source.items()))
     if not infos:
-        raise BuildError("device_module: expected functions=, or a mapping of kernel name to source")
+        raise BuildError(
+            "device_module: expected functions=, or a mapping of kernel name to source"
+        )
     return {f.name: source for f in sorted(infos, key=lambda f: f.name)}
 
 
@@ -199,7 +224,10 @@ def _cuda(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encode
     code = _read(source)
     fatbin = code.startswith(FATBIN_MAGICS)
     return _one_source(
-        source, infos, fmt or ("cubin" if code[:4] == ELF_MAGIC else "fatbin" if fatbin else "ptx"), code
+        source,
+        infos,
+        fmt or ("cubin" if code[:4] == ELF_MAGIC else "fatbin" if fatbin else "ptx"),
+        code,
     )
 
 
@@ -227,7 +255,9 @@ def _opencl(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Enco
         parts_text = "".join(f"{CL_DELIMITER}{f.name}\n{code}\n" for f in infos)
         code = parts_text or code
     elif found != len(infos):
-        raise BuildError(f"device_module: the source has {found} lines '{CL_DELIMITER}<name>', functions= {len(infos)}")
+        raise BuildError(
+            f"device_module: the source has {found} lines '{CL_DELIMITER}<name>', functions= {len(infos)}"
+        )
     payload, _ = _one_source(source, infos, fmt, code.encode(errors="surrogateescape"))
     return payload, _text(given)
 
@@ -247,8 +277,11 @@ def _webgpu(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Enco
 
 
 def _vulkan(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
-    """A source is SPIR-V, or (flag, SPIR-V); bit 0 of the flag: scalars come through a uniform buffer."""
-    return _shaders(encode_string(fmt or "vulkan") + encode_function_map(infos), source, infos), None
+    """A source is SPIR-V, or (flag, SPIR-V); bit 0 of the flag: scalars come through a uniform
+    buffer."""
+    return _shaders(
+        encode_string(fmt or "vulkan") + encode_function_map(infos), source, infos
+    ), None
 
 
 def _shaders(head: bytes, source: Sources, infos: list[FunctionInfo]) -> bytes:
@@ -259,13 +292,22 @@ def _shaders(head: bytes, source: Sources, infos: list[FunctionInfo]) -> bytes:
         flag, code = given if isinstance(given, tuple) else (0, given)
         words = _read(code)
         if len(words) % 4:
-            raise BuildError(f"device_module: kernel {name!r}: SPIR-V of {len(words)} bytes, expected a multiple of 4")
-        out.append(encode_string(name) + int(flag).to_bytes(4, "little") + encode_u64(len(words) // 4) + words)
+            raise BuildError(
+                f"device_module: kernel {name!r}: SPIR-V of {len(words)} bytes, expected a multiple of 4"
+            )
+        out.append(
+            encode_string(name)
+            + int(flag).to_bytes(4, "little")
+            + encode_u64(len(words) // 4)
+            + words
+        )
     return b"".join(out)
 
 
 def _string_map(items: Mapping[str, bytes]) -> bytes:
-    return encode_u64(len(items)) + b"".join(encode_string(k) + encode_string(v) for k, v in items.items())
+    return encode_u64(len(items)) + b"".join(
+        encode_string(k) + encode_string(v) for k, v in items.items()
+    )
 
 
 def _joined(sources: Mapping[str, bytes]) -> str | None:

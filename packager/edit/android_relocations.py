@@ -1,7 +1,8 @@
-"""Packed relocations of Android's linkers (`DT_ANDROID_RELA`, lld's `--pack-dyn-relocs=android`), as bionic reads them.
+"""Packed relocations of Android's linkers (`DT_ANDROID_RELA`, lld's `--pack-dyn-relocs=android`),
+as bionic reads them.
 
-"APS2", how many records, the first place; then groups, whose records have some of their fields in common. All numbers
-are SLEB128.
+"APS2", how many records, the first place; then groups, whose records have some of their fields in
+common. All numbers are SLEB128.
 """
 
 from __future__ import annotations

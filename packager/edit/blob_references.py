@@ -1,7 +1,8 @@
 """Whether a finished library refers to its blob by address, so that the blob cannot move.
 
-References by the symbol's name are none: the dynamic linker looks it up. What counts are addresses that the linker has
-put into data (relocations that add the load address, other symbols) and distances that it has put into code.
+References by the symbol's name are none: the dynamic linker looks it up. What counts are addresses
+that the linker has put into data (relocations that add the load address, other symbols) and
+distances that it has put into code.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from mblob.errors import FormatError
 from mblob.packager.edit import android_relocations
 from mblob.packager.edit.android_relocations import DT_ANDROID_RELR, DT_ANDROID_RELRSZ
 
-# Places in the blob that code would refer to: its start, what follows the length prefix, and the count.
+# Places in the blob that code would refer to: its start, what follows the length prefix, and the
+# count.
 _TARGETS = (0, 8, 16)
 # Opcodes of x86-64 with an immediate operand behind the distance, of 8 bits or of 32.
 _IMMEDIATE_8 = (0x80, 0x83, 0xC0, 0xC1, 0xC6, 0xF6, 0x6B)
@@ -69,7 +71,7 @@ def find_reference(elf: ElfFile, symbol: Symbol) -> str | None:
     return None
 
 
-# -- data -----------------------------------------------------------------------------------------------
+# -- data ------------------------------------------------------------------------------------------
 
 
 def _addresses(elf: ElfFile) -> Iterator[tuple[int, int]]:
@@ -79,7 +81,9 @@ def _addresses(elf: ElfFile) -> Iterator[tuple[int, int]]:
         step = (24 if wide else 12) if has_addend else (16 if wide else 8)
         for i in range(size // step):
             fields = elf.unpack_at(
-                ("QQq" if wide else "IIi")[: 3 if has_addend else 2], table + i * step, "a relocation"
+                ("QQq" if wide else "IIi")[: 3 if has_addend else 2],
+                table + i * step,
+                "a relocation",
             )
             place, info = fields[0], fields[1]
             if info >> 32 if wide else info >> 8:  # of a symbol: looked up by name
@@ -132,7 +136,7 @@ def _word(elf: ElfFile, place: int) -> int:
         return 0
 
 
-# -- code -----------------------------------------------------------------------------------------------
+# -- code ------------------------------------------------------------------------------------------
 
 
 def _code(elf: ElfFile, start: int, end: int) -> Iterator[tuple[int, memoryview]]:
@@ -161,8 +165,8 @@ def _words(data: memoryview, letter: str) -> array[int]:
 
 
 def _scan_x86_64(elf: ElfFile, vaddr: int, code: memoryview, targets: set[int]) -> int | None:
-    """Distances of 32 bits, at any place, from the end of their instruction; in front of each is a ModR/M byte, and an
-    opcode that tells whether an immediate operand follows."""
+    """Distances of 32 bits, at any place, from the end of their instruction; in front of each is a
+    ModR/M byte, and an opcode that tells whether an immediate operand follows."""
     wanted = frozenset(t - 4 - behind for t in targets for behind in (0, 1, 2, 4))
     low, high = min(wanted), max(wanted)
     for first in range(4):
@@ -173,7 +177,9 @@ def _scan_x86_64(elf: ElfFile, vaddr: int, code: memoryview, targets: set[int]) 
                 modrm, opcode = (code[place - 1], code[place - 2]) if place >= 2 else (0, 0)
                 behind = 1 if opcode in _IMMEDIATE_8 else 4 if opcode in _IMMEDIATE_32 else 0
                 ends = {behind, 2} if behind == 4 else {behind}  # 16 bits with a prefix
-                if modrm & 0xC7 == 5 and any(vaddr + place + 4 + distance + end in targets for end in ends):
+                if modrm & 0xC7 == 5 and any(
+                    vaddr + place + 4 + distance + end in targets for end in ends
+                ):
                     return vaddr + place
     return None
 
@@ -205,7 +211,9 @@ def _scan_aarch64(elf: ElfFile, vaddr: int, code: memoryview, targets: set[int])
         if not word >> 31:
             if here + distance in targets:
                 return here
-        elif (here >> 12) + distance in pages and _has_low_half(words[i + 1 : i + 1 + _NEAR], word & 31, targets):
+        elif (here >> 12) + distance in pages and _has_low_half(
+            words[i + 1 : i + 1 + _NEAR], word & 31, targets
+        ):
             return here
     return None
 
@@ -218,13 +226,15 @@ def _has_low_half(words: array[int], register: int, targets: set[int]) -> bool:
         immediate = word >> 10 & 0xFFF
         if word & 0xFF800000 == 0x91000000 and immediate in lows:  # add, 64 bits
             return True
-        if word & 0x3B000000 == 0x39000000 and immediate << (word >> 30) in lows:  # loads and stores
+        # loads and stores
+        if word & 0x3B000000 == 0x39000000 and immediate << (word >> 30) in lows:
             return True
     return False
 
 
 def _scan_riscv(elf: ElfFile, vaddr: int, code: memoryview, targets: set[int]) -> int | None:
-    """`auipc`, and within a few instructions an `addi` or a load with the low twelve bits; at every half word."""
+    """`auipc`, and within a few instructions an `addi` or a load with the low twelve bits; at every
+    half word."""
     halves = _words(code, "H")
     for i in range(len(halves) - 1):
         word = halves[i] | halves[i + 1] << 16
@@ -236,7 +246,11 @@ def _scan_riscv(elf: ElfFile, vaddr: int, code: memoryview, targets: set[int]) -
         for j in range(i + 2, min(i + 2 + 2 * _NEAR, len(halves) - 1)):
             next_word = halves[j] | halves[j + 1] << 16
             low = (next_word >> 20 ^ 0x800) - 0x800
-            if next_word & 0x7F in (0x13, 0x03) and next_word >> 15 & 31 == word >> 7 & 31 and high + low in targets:
+            if (
+                next_word & 0x7F in (0x13, 0x03)
+                and next_word >> 15 & 31 == word >> 7 & 31
+                and high + low in targets
+            ):
                 return vaddr + 2 * i
     return None
 
@@ -244,7 +258,10 @@ def _scan_riscv(elf: ElfFile, vaddr: int, code: memoryview, targets: set[int]) -
 def _scan_s390x(elf: ElfFile, vaddr: int, code: memoryview, targets: set[int]) -> int | None:
     """`larl` and its like: an opcode, and a distance of 32 bits in half words."""
     for at in range(0, len(code) - 5, 2):
-        if code[at] in (0xC0, 0xC4) and vaddr + at + 2 * struct.unpack_from(">i", code, at + 2)[0] in targets:
+        if (
+            code[at] in (0xC0, 0xC4)
+            and vaddr + at + 2 * struct.unpack_from(">i", code, at + 2)[0] in targets
+        ):
             return vaddr + at
     return None
 

@@ -1,4 +1,5 @@
-"""`convert`: a library of one dialect written anew in the other: payloads re-expressed, functions adapted."""
+"""`convert`: a library of one dialect written anew in the other: payloads re-expressed, functions
+adapted."""
 
 from __future__ import annotations
 
@@ -54,9 +55,10 @@ def convert(
 ) -> None:
     """Write a library of one dialect in the other.
 
-    The import tree stays, payloads are written in the other's grammar, digests are taken anew. Functions keep their
-    names and get adapters to the other calling convention: objects of host code are linked again, the code of a
-    finished shared library stays where it is, unless `objects` are those it was linked from.
+    The import tree stays, payloads are written in the other's grammar, digests are taken anew.
+    Functions keep their names and get adapters to the other calling convention: objects of host
+    code are linked again, the code of a finished shared library stays where it is, unless `objects`
+    are those it was linked from.
 
     Args:
         file: a shared library, or what one is linked from: `.tar`, `.o`, `.a`.
@@ -66,7 +68,8 @@ def convert(
         how: of `export_library`: index, digest, embed, cc, target, options, ...
 
     Raises:
-        BuildError: the library is of that dialect already; a module, or a function, that the other dialect cannot have.
+        BuildError: the library is of that dialect already; a module, or a function, that the other
+            dialect cannot have.
         FormatError: the file is damaged, or no model library.
         IncompatibleError: it is for another machine than the compiler.
         ToolchainError, OSError: as of `export_library`.
@@ -76,8 +79,12 @@ def convert(
     path = Path(checked_path(file, "convert: file"))
     given = [Path(checked_path(p, "convert: objects")) for p in objects]
     if Path(os.fspath(file_name)).suffix in (".o", ".a"):
-        raise BuildError(f"{file_name}: convert writes a shared library (.so), or .tar for the objects of one")
-    check_output(Path(os.fspath(file_name)), [("the input", path), *(("an object", p) for p in given)])
+        raise BuildError(
+            f"{file_name}: convert writes a shared library (.so), or .tar for the objects of one"
+        )
+    check_output(
+        Path(os.fspath(file_name)), [("the input", path), *(("an object", p) for p in given)]
+    )
     with output.workspace(None) as work:
         found = _read(path, work)
         for extra in given:
@@ -146,9 +153,11 @@ class _Found:
     """What the input holds, as far as it is read.
 
     Attributes:
-        host: objects and sources of the host code, without what mblob generated for one dialect alone.
+        host: objects and sources of the host code, without what mblob generated for one dialect
+            alone.
         rows: of the table of functions.
-        functions, listed: of a finished library, which cannot be linked again, and the rows of its own table.
+        functions, listed: of a finished library, which cannot be linked again, and the rows of its
+        own table.
         calls: the dialect that all of these are called in; None if there are none, or some of each.
         blob, data, label: the packed modules, their bytes, and the file that they are in.
         machine: what a finished library is for.
@@ -164,13 +173,15 @@ class _Found:
     label: str = ""
     machine: object_files.ElfTarget | None = None
 
-    # -- reading ----------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def add_library(self, path: Path) -> None:
         """A finished library. Views of it outlive its closing: they keep the mapping."""
         with Library(path) as library:
             if not library.is_model_library:
-                raise FormatError(f"{path}: no model library: it has no blob and no name of TVM's", code="no_blob")
+                raise FormatError(
+                    f"{path}: no model library: it has no blob and no name of TVM's", code="no_blob"
+                )
             self.functions = library.functions
             self.listed = library.function_table
             abis = {f.abi for f in library.host_functions} - {"plain"}
@@ -187,22 +198,29 @@ class _Found:
             self._add_source(path, label, work)
             return
         if path.suffix == ".cu":
-            raise BuildError(f"{label}: CUDA, expected C, C++ or objects; compile it, and pack it anew")
+            raise BuildError(
+                f"{label}: CUDA, expected C, C++ or objects; compile it, and pack it anew"
+            )
         for i, (name, data) in enumerate(object_files.objects_in(path, label)):
             if i >= _MEMBERS:
-                raise FormatError(f"{label}: more than {_MEMBERS} members, expected objects", code="archive")
+                raise FormatError(
+                    f"{label}: more than {_MEMBERS} members, expected objects", code="archive"
+                )
             self._add_object(path, name, data, name == label, work)
 
     def _add_source(self, path: Path, label: str, work: Path) -> None:
         text = path.read_text("utf-8", "surrogateescape")
-        if any(f"{symbol}[" in text for symbol in SYMBOLS):  # devc.c: the packed modules as a table of bytes
+        # devc.c: the packed modules as a table of bytes
+        if any(f"{symbol}[" in text for symbol in SYMBOLS):
             made = work / f"{path.stem}.packed.o"
             _compile(path, made, work)
             self.add_file(made, label, work)
             return
         self.host.append(SourceNode(text, SUFFIXES[path.suffix]))
 
-    def _add_object(self, path: Path, label: str, data: memoryview, alone: bool, work: Path) -> None:
+    def _add_object(
+        self, path: Path, label: str, data: memoryview, alone: bool, work: Path
+    ) -> None:
         elf = ElfFile(data, label)
         names = {s.name: s for s in elf.symtab if s.is_defined}
         undefined = {s.name for s in elf.symtab if not s.is_defined}
@@ -233,11 +251,17 @@ class _Found:
 
     def _set_blob(self, blob: Blob, data: memoryview, label: str) -> None:
         if self.blob is not None:
-            raise BuildError(f"{label}: packed modules, as there are in {self.label}; expected those of one library")
+            raise BuildError(
+                f"{label}: packed modules, as there are in {self.label}; expected those of one library"
+            )
         self.blob, self.data, self.label = blob, data, label
 
     def _add_table(self, elf: ElfFile, label: str) -> None:
-        others = [s.name for s in elf.symtab if s.is_defined and s.binding and s.name != functions_table.SYMBOL]
+        others = [
+            s.name
+            for s in elf.symtab
+            if s.is_defined and s.binding and s.name != functions_table.SYMBOL
+        ]
         if others:
             raise BuildError(
                 f"{label}: a table of functions, and {others[0]} beside it, as fcompile= links them; pack its sources"
@@ -245,7 +269,7 @@ class _Found:
             )
         self.rows += functions_table.decode(bytes(_contents(elf, functions_table.SYMBOL, label)))
 
-    # -- what becomes of it -----------------------------------------------------------------------------
+    # -- what becomes of it ------------------------------------------------------------------------
 
     @property
     def dialect(self) -> str | None:
@@ -267,7 +291,11 @@ class _Found:
         """Show the packed forms again that an earlier conversion hid behind adapters."""
         forms = {form for row in self.rows for form in adapters.forms_of(row.name)}
         for i, node in enumerate(self.host):
-            if not isinstance(node, ObjectNode) or node.elsewhere or not isinstance(node.content, Path):
+            if (
+                not isinstance(node, ObjectNode)
+                or node.elsewhere
+                or not isinstance(node.content, Path)
+            ):
                 continue
             if forms & object_files.read(node.content, node.label).hidden:
                 copy = work / f"exposed{i}.o"
@@ -291,11 +319,16 @@ class _Found:
                 continue
             written = None if e.data else self.dialect
             node = PayloadNode(
-                e.type_key, BytesPayload(payload), data=e.data, dialect=written, alignment=e.alignment if e.bulk else 1
+                e.type_key,
+                BytesPayload(payload),
+                data=e.data,
+                dialect=written,
+                alignment=e.alignment if e.bulk else 1,
             )
             made.append(Module(node=node))
         for e, module in zip(self.blob.entries, made):
-            # The last import is numbered first (docs/format.md, section 5), so that modules keep their numbers.
+            # The last import is numbered first (docs/format.md, section 5), so that modules keep
+            # their numbers.
             for child in reversed(e.imports):
                 module.import_module(made[child])
         root = made[0]
@@ -304,7 +337,8 @@ class _Found:
         return root
 
     def _host(self) -> Module:
-        """The host modules, the first of which imports the others; an empty one if there is no host code."""
+        """The host modules, the first of which imports the others; an empty one if there is no host
+        code."""
         if not self.host:
             return csource_module("")
         for node in self.host:
@@ -319,21 +353,36 @@ def _contents(elf: ElfFile, name: str, label: str) -> memoryview:
     """The bytes of an object that an object file defines."""
     symbol = next(s for s in elf.symtab if s.name == name and s.is_defined)
     if not 0 < symbol.st_shndx < len(elf.sections):
-        raise FormatError(f"{label}: {name} lies in section {symbol.st_shndx}, which it has not", code="elf_header")
+        raise FormatError(
+            f"{label}: {name} lies in section {symbol.st_shndx}, which it has not",
+            code="elf_header",
+        )
     data = elf.contents(elf.sections[symbol.st_shndx])
     if symbol.st_value > len(data) or symbol.st_size > len(data) - symbol.st_value:
-        raise FormatError(f"{label}: {name} of {symbol.st_size} bytes ends behind its section", code="elf_truncated")
-    return data[symbol.st_value : symbol.st_value + symbol.st_size] if symbol.st_size else data[symbol.st_value :]
+        raise FormatError(
+            f"{label}: {name} of {symbol.st_size} bytes ends behind its section",
+            code="elf_truncated",
+        )
+    return (
+        data[symbol.st_value : symbol.st_value + symbol.st_size]
+        if symbol.st_size
+        else data[symbol.st_value :]
+    )
 
 
 def _compile(source: Path, made: Path, work: Path) -> None:
     from mblob.packager.compile.processes import Job, run_all
 
     tools = find(None, None)
-    run_all([Job(source.name, (*tools.cc, "-fPIC", "-x", "c", "-c", str(source), "-o", str(made)))], work)
+    run_all(
+        [Job(source.name, (*tools.cc, "-fPIC", "-x", "c", "-c", str(source), "-o", str(made)))],
+        work,
+    )
 
 
-def _check_machine(machine: object_files.ElfTarget, label: str, work: Path, how: dict[str, Any]) -> None:
+def _check_machine(
+    machine: object_files.ElfTarget, label: str, work: Path, how: dict[str, Any]
+) -> None:
     from mblob.packager.options import as_options
 
     tools = find(how.get("cc"), how.get("target"))
@@ -343,4 +392,3 @@ def _check_machine(machine: object_files.ElfTarget, label: str, work: Path, how:
             f"{label} is for {machine}, the compiler {' '.join(tools.cc)} links for {ours}; pass cc= or target= of a"
             f" compiler for {machine.name}"
         )
-

@@ -1,7 +1,8 @@
-"""A dynamic symbol table that is written anew: entries in the order that hash tables need, and these tables.
+"""A dynamic symbol table that is written anew: entries in the order that hash tables need, and
+these tables.
 
-System V gABI, chapter 5 (`DT_HASH`); `DT_GNU_HASH` as every dynamic linker reads it: undefined symbols first, the
-others by bucket.
+System V gABI, chapter 5 (`DT_HASH`); `DT_GNU_HASH` as every dynamic linker reads it: undefined
+symbols first, the others by bucket.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from mblob.binary.elf_records import EM_S390, STB_LOCAL, STV_HIDDEN, Symbol
 from mblob.packager.write.elf_patch import pack
 
 _BLOOM_SHIFT = 6
-VER_LOCAL, VER_GLOBAL = 0, 1  # version indices: nobody looks it up; any version, of whoever has the symbol
+# version indices: nobody looks it up; any version, of whoever has the symbol
+VER_LOCAL, VER_GLOBAL = 0, 1
 
 
 @dataclass(eq=False)
@@ -52,9 +54,9 @@ class Entry:
         return bool(self.shndx) and not self.is_local and self.other & 3 in (0, 3)
 
     def hide(self) -> None:
-        """Keep it for those that refer to it by its number, and from all others. Both marks are looked at: the binding
-        where relocations are done at once, the visibility where they are done late. Loaders tell dialects by names,
-        whatever has them, so it has none any more."""
+        """Keep it for those that refer to it by its number, and from all others. Both marks are
+        looked at: the binding where relocations are done at once, the visibility where they are
+        done late. Loaders tell dialects by names, whatever has them, so it has none any more."""
         self.name, self.name_at = b"", None
         self.info &= 15
         self.version = VER_LOCAL
@@ -64,7 +66,8 @@ class Entry:
 def entry_of(elf: ElfFile, symbol: Symbol, *, joined: bool = False) -> Entry:
     """The entry of a symbol of `elf`."""
     (at,) = elf.unpack("I", symbol.offset, "symbol name")
-    start = elf.offset_of(elf.dynamic[5][0], elf.dynamic[10][0], "dynamic strings")  # DT_STRTAB, DT_STRSZ
+    # DT_STRTAB, DT_STRSZ
+    start = elf.offset_of(elf.dynamic[5][0], elf.dynamic[10][0], "dynamic strings")
     strings = elf.data[start : start + elf.dynamic[10][0]]
     end = at
     while end < len(strings) and strings[end]:
@@ -76,7 +79,8 @@ def entry_of(elf: ElfFile, symbol: Symbol, *, joined: bool = False) -> Entry:
 
 
 def in_order(entries: Sequence[Entry]) -> tuple[list[Entry], int, int]:
-    """Number the entries; the order, the index of the first that is not local, and of the first that is found."""
+    """Number the entries; the order, the index of the first that is not local, and of the first
+    that is found."""
     local = [e for e in entries if e.is_local]
     unfound = [e for e in entries if not e.is_local and not e.is_found]
     found = [e for e in entries if e.is_found]
@@ -108,7 +112,9 @@ def _sysv_hash(name: bytes) -> int:
     return h
 
 
-def encode(elf: ElfFile, order: Sequence[Entry], names: Sequence[int], moved: int, thread: int) -> bytes:
+def encode(
+    elf: ElfFile, order: Sequence[Entry], names: Sequence[int], moved: int, thread: int
+) -> bytes:
     """The table.
 
     Args:
@@ -157,4 +163,6 @@ def sysv_hash(elf: ElfFile, order: Sequence[Entry]) -> bytes:
             chain[e.index] = buckets[slot]
             buckets[slot] = e.index
     word = "Q" if elf.e_machine == EM_S390 and elf.bits == 64 else "I"
-    return struct.pack(f"{elf.byte_order}{2 + count + len(chain)}{word}", count, len(chain), *buckets, *chain)
+    return struct.pack(
+        f"{elf.byte_order}{2 + count + len(chain)}{word}", count, len(chain), *buckets, *chain
+    )

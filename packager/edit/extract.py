@@ -1,6 +1,7 @@
 """`mblob.extract`: payloads and single tensors of a library as files. No code of the library runs.
 
-Names of files are made of what the library says, but never lead out of the folder: see `_file_name`.
+Names of files are made of what the library says, but never lead out of the folder: see
+`_file_name`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Output(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is written: files in a folder, or one file that the caller named (`folder` is None). Each is described when
-    its turn comes: there may be a million."""
+    """What is written: files in a folder, or one file that the caller named (`folder` is None).
+    Each is described when its turn comes: there may be a million."""
 
     folder: Path | None
     files: Iterable[Output]
@@ -51,27 +52,32 @@ def extract(
     entries: Sequence[Wanted] | None = None, tensors: Sequence[str] | bool = False, format: str | None = None,
     written: Callable[[Path], None] | None = None,
 ) -> list[Path]:  # fmt: skip
-    """Write payloads, or tensors, to files. What is there is replaced by a rename, each file when it is whole.
+    """Write payloads, or tensors, to files. What is there is replaced by a rename, each file when
+    it is whole.
 
-    Without `tensors` each payload becomes INDEX-KEY.payload, byte for byte, and the code of a device module or the text
-    of a graph INDEX-KEY.FMT beside it; with them each tensor becomes INDEX-KEY.NAME.npy. Characters of keys and names
-    that do not belong into file names become `_`, and what would have the name of another gets a number.
+    Without `tensors` each payload becomes INDEX-KEY.payload, byte for byte, and the code of a
+    device module or the text of a graph INDEX-KEY.FMT beside it; with them each tensor becomes
+    INDEX-KEY.NAME.npy. Characters of keys and names that do not belong into file names become `_`,
+    and what would have the name of another gets a number.
 
     Args:
         library: a path, or an open library.
-        output: a folder, made if needed; or one file: `.npy` for one tensor, `.safetensors` for any number of them,
-            `.payload` or `.bin` for the payload of one entry, `.safetensors` for that of a safetensors module.
+        output: a folder, made if needed; or one file: `.npy` for one tensor, `.safetensors` for any
+            number of them, `.payload` or `.bin` for the payload of one entry, `.safetensors` for
+            that of a safetensors module.
         entries: only these: indices, or type keys; all by default.
         tensors: names, or True for all of them.
-        format: "npy" or "safetensors" for tensors in a folder; by default the first that can hold each.
+        format: "npy" or "safetensors" for tensors in a folder; by default the first that can hold
+            each.
         written: called with the path of each file that is done.
 
     Returns:
         The paths of the files.
 
     Raises:
-        BuildError: no such entry or tensor, a tensor of two entries, an element type that the format cannot hold.
-            Without a `format`, tensors that no format can hold are named when all others are written.
+        BuildError: no such entry or tensor, a tensor of two entries, an element type that the
+            format cannot hold. Without a `format`, tensors that no format can hold are named when
+            all others are written.
         FormatError: the library is damaged, or has no blob.
         OSError: a file cannot be read or written.
         ValueError: no file can have one of the paths.
@@ -81,7 +87,9 @@ def extract(
     given = checked_path(output, "extract: output")
     with nullcontext(library) if isinstance(library, Library) else Library(library) as opened:
         if opened.blob is None:
-            raise FormatError(f"{opened.path}: it has no blob, so there is nothing to extract", code="no_blob")
+            raise FormatError(
+                f"{opened.path}: it has no blob, so there is nothing to extract", code="no_blob"
+            )
         done = []
         for path in _written(_planned(opened, given, entries, tensors, format), opened.path):
             done.append(path)
@@ -91,9 +99,14 @@ def extract(
 
 
 def _planned(
-    library: Library, given: str, wanted: Sequence[Wanted] | None, names: Sequence[str] | bool, format: str | None
+    library: Library,
+    given: str,
+    wanted: Sequence[Wanted] | None,
+    names: Sequence[str] | bool,
+    format: str | None,
 ) -> Plan:
-    """What is written where; everything that can be refused is refused here, before anything is written."""
+    """What is written where; everything that can be refused is refused here, before anything is
+    written."""
     entries = chosen_entries(library, wanted)
     output = Path(given)
     is_folder = output.is_dir() or given.endswith(os.sep)  # which a Path forgets
@@ -102,8 +115,12 @@ def _planned(
         if not is_folder and output.suffix in (".npy", ".safetensors"):
             return Plan(None, [_one_file(tensors, output)])
         _check_folder(output, is_folder, ".npy, .safetensors")
-        return Plan(output, _one_each(tensors, format) if format else _each_as_it_can(library, tensors))
-    if not is_folder and (output.suffix in PAYLOAD_SUFFIXES or output.is_file() or output.suffix == ".safetensors"):
+        return Plan(
+            output, _one_each(tensors, format) if format else _each_as_it_can(library, tensors)
+        )
+    if not is_folder and (
+        output.suffix in PAYLOAD_SUFFIXES or output.is_file() or output.suffix == ".safetensors"
+    ):
         return Plan(None, [_payload_file(library, entries, output)])
     _check_folder(output, is_folder, ", ".join(PAYLOAD_SUFFIXES))
     files = _Names()
@@ -118,7 +135,8 @@ def _planned(
 
 
 def _check_folder(output: Path, is_folder: bool, files: str) -> None:
-    """Refuse to make a folder whose name is that of a file: `t.txt`, which more likely was to be one."""
+    """Refuse to make a folder whose name is that of a file: `t.txt`, which more likely was to be
+    one."""
     if not is_folder and FILE_SUFFIX.fullmatch(output.suffix):
         raise BuildError(f"{output}: expected {files}, or a folder; with a / at its end it is one")
 
@@ -157,16 +175,21 @@ def chosen_entries(library: Library, wanted: Sequence[Wanted] | None) -> list[En
             raise BuildError(f"no entry {wish!r} in {library.path}; there are {known}")
         with_payload = [e for e in matches if e.offset is not None]
         if not with_payload:
-            raise BuildError(f"entry {wish!r} of {library.path} is the library itself, which has no payload")
+            raise BuildError(
+                f"entry {wish!r} of {library.path} is the library itself, which has no payload"
+            )
         found.update((e.index, e) for e in with_payload)
     return [found[i] for i in sorted(found)]
 
 
-def chosen_tensors(library: Library, entries: Iterable[EntryView], names: Sequence[str] | None) -> list[Found]:
+def chosen_tensors(
+    library: Library, entries: Iterable[EntryView], names: Sequence[str] | None
+) -> list[Found]:
     """The tensors of these names, or all.
 
     Raises:
-        BuildError: one that is not there, or there are none. FormatError: a payload breaks its grammar.
+        BuildError: one that is not there, or there are none. FormatError: a payload breaks its
+            grammar.
     """
     found = []
     for entry in entries:
@@ -212,12 +235,15 @@ def _one_each(tensors: Sequence[Found], format: str) -> Iterator[Output]:
     if refused:
         make(*next(found for found in tensors if found[1].dtype in refused))
     files = _Names()
-    return (Output(files.new(_stem(entry, tensor), format), make(entry, tensor)) for entry, tensor in tensors)
+    return (
+        Output(files.new(_stem(entry, tensor), format), make(entry, tensor))
+        for entry, tensor in tensors
+    )
 
 
 def _each_as_it_can(library: Library, tensors: Sequence[Found]) -> Iterator[Output]:
-    """A file for each tensor: .npy, or .safetensors for element types that numpy has not. What neither can hold is left
-    out, and named when the others are written.
+    """A file for each tensor: .npy, or .safetensors for element types that numpy has not. What
+    neither can hold is left out, and named when the others are written.
 
     Raises:
         BuildError: at once, if neither can hold any of them.
@@ -232,7 +258,9 @@ def _each_as_it_can(library: Library, tensors: Sequence[Found]) -> Iterator[Outp
     return _named_each(library, kept, left)
 
 
-def _named_each(library: Library, tensors: Sequence[Found], left: Sequence[Found]) -> Iterator[Output]:
+def _named_each(
+    library: Library, tensors: Sequence[Found], left: Sequence[Found]
+) -> Iterator[Output]:
     files = _Names()
     for entry, tensor in tensors:
         plain = npy.descr_of(tensor.dtype) is not None
@@ -271,9 +299,13 @@ def _safetensors(tensors: Sequence[Found]) -> tuple[memoryview, ...]:
     for one, other in zip(names, names[1:]):
         if one == other:
             same = [found for found in ordered if found[1].name == one]
-            raise BuildError(f"tensor {one!r} is there {len(same)} times ({_places(same)}); choose one with --entry")
+            raise BuildError(
+                f"tensor {one!r} is there {len(same)} times ({_places(same)}); choose one with --entry"
+            )
     try:
-        head = safetensors.encode_header([(t.name, t.dtype, t.shape, t.data.nbytes) for _, t in ordered])
+        head = safetensors.encode_header(
+            [(t.name, t.dtype, t.shape, t.data.nbytes) for _, t in ordered]
+        )
     except ValueError as exc:
         raise BuildError(f"{ordered[0][0].place}: {exc}; write the payload (--entry)") from None
     return memoryview(head), *(tensor.data for _, tensor in ordered)
@@ -292,12 +324,15 @@ def _payload_file(library: Library, entries: Sequence[EntryView], output: Path) 
         )
     (entry,) = entries
     if output.suffix == ".safetensors" and entry.type_key != SAFETENSORS:
-        raise BuildError(f"{entry.place} is no safetensors file; --tensors writes its tensors to one")
+        raise BuildError(
+            f"{entry.place} is no safetensors file; --tensors writes its tensors to one"
+        )
     return Output(str(output), (entry.view(),))
 
 
 def readable(entry: EntryView) -> tuple[str, memoryview] | None:
-    """The code or text inside a payload, and the suffix of its file; None if there is no more than the payload."""
+    """The code or text inside a payload, and the suffix of its file; None if there is no more than
+    the payload."""
     try:
         fields = entry.fields()
     except FormatError:  # an index told where it is; `verify` says what is wrong with it
@@ -317,7 +352,8 @@ def readable(entry: EntryView) -> tuple[str, memoryview] | None:
 
 
 def _file_name(text: str) -> str:
-    """A part of a file name made of a name from a file: no separators, no NUL, no more than 80 characters."""
+    """A part of a file name made of a name from a file: no separators, no NUL, no more than 80
+    characters."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", text[:80])
 
 
@@ -344,7 +380,9 @@ def _write_named(file: Output, library: Path) -> None:
 
     path = Path(file.name)
     if path.exists() and path.samefile(library):
-        raise BuildError(f"{path}: the output is also the library, which would be lost; name another output")
+        raise BuildError(
+            f"{path}: the output is also the library, which would be lost; name another output"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as out:
         for piece in file.pieces:

@@ -1,7 +1,8 @@
-"""`convert` of a finished library that has functions: its code stays, and adapters to the other dialect join it.
+"""`convert` of a finished library that has functions: its code stays, and adapters to the other
+dialect join it.
 
-The adapters, the table of functions and the packed modules are a library that `export_library` makes as any other,
-but for the functions that they call, of which it gets the names alone.
+The adapters, the table of functions and the packed modules are a library that `export_library`
+makes as any other, but for the functions that they call, of which it gets the names alone.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _BLOBS = {classic.SYMBOL, *ffi_dialect.SYMBOLS}
 _OWN = {
     "classic": {"TVMFuncCall", "TVMAPISetLastError", "TVMBackendGetFuncFromEnv"},
     "ffi": {
-        *(name for name in SLOTS if name.startswith("TVMFFI")), "TVMFFIStringFromByteArray", "TVMFFIBytesFromByteArray",
+        *(name for name in SLOTS if name.startswith("TVMFFI")),
+        "TVMFFIStringFromByteArray",
+        "TVMFFIBytesFromByteArray",
     },
 }
 
@@ -54,7 +57,9 @@ def names_of(path: Path, work: Path, how: Mapping[str, Any]) -> ObjectNode:
     label = str(path)
     with Library(path) as library:
         text = "\n".join(f"__asm__({_c_string(line)});" for line in _lines(library, label))
-    (made,) = compile_generated(tools, [Generated("finished", f"names of {label}", text)], options, work)
+    (made,) = compile_generated(
+        tools, [Generated("finished", f"names of {label}", text)], options, work
+    )
     return ObjectNode(made.path, label=label, elsewhere=True)
 
 
@@ -80,7 +85,12 @@ def _lines(library: Library, label: str) -> Iterator[str]:
             yield f".globl {s.name}"
             yield f".type {s.name}, %object"
             yield f'{s.name}: .asciz "{name}"'
-        elif s.is_exported and not _is_function(s) and s.name.startswith(("__TVM", "__tvm_")) and s.name not in _BLOBS:
+        elif (
+            s.is_exported
+            and not _is_function(s)
+            and s.name.startswith(("__TVM", "__tvm_"))
+            and s.name not in _BLOBS
+        ):
             _check_name(s.name, label)
             yield f".weak {s.name}"
             yield f".type {s.name}, %object"
@@ -109,9 +119,15 @@ def _text_of(library: Library, symbol: Symbol) -> str:
 
 
 def convert_finished(
-    path: Path, tree: Module, file_name: str | os.PathLike[str], dialect: Dialect, work: Path, how: Mapping[str, Any]
+    path: Path,
+    tree: Module,
+    file_name: str | os.PathLike[str],
+    dialect: Dialect,
+    work: Path,
+    how: Mapping[str, Any],
 ) -> None:
-    """Write `file_name`: the library `path` with `tree` in place of its modules, in the other dialect.
+    """Write `file_name`: the library `path` with `tree` in place of its modules, in the other
+    dialect.
 
     Args:
         tree: has a node for the library, of code that is elsewhere.
@@ -126,13 +142,25 @@ def convert_finished(
     part = work / "adapters.so"
     export_library(tree, part, **{**how, "dialect": dialect.name, "reuse": False})
     with output.replacing(file_name) as temporary:
-        graft(path, part, temporary, lambda name: _is_hidden(name, dialect), _is_shared, adapted, unused)
+        graft(
+            path,
+            part,
+            temporary,
+            lambda name: _is_hidden(name, dialect),
+            _is_shared,
+            adapted,
+            unused,
+        )
 
 
 def _old_blob(library: Library) -> tuple[int, int]:
     """Where the old blob is, if it is worth a hole and no code has its address."""
     symbol = library.elf.find(library.blob.symbol) if library.blob is not None else None
-    if symbol is None or symbol.st_size < PAYLOAD_ALIGN or find_reference(library.elf, symbol) is not None:
+    if (
+        symbol is None
+        or symbol.st_size < PAYLOAD_ALIGN
+        or find_reference(library.elf, symbol) is not None
+    ):
         return 0, 0
     return library.elf.offset_of(symbol.st_value, symbol.st_size, symbol.name), symbol.st_size
 
@@ -152,7 +180,8 @@ def _check(path: Path, file_name: str | os.PathLike[str], how: Mapping[str, Any]
 
 
 def _is_hidden(name: str, target: Dialect) -> bool:
-    """Whether a name is nothing for loaders of the target dialect, which would take it for something else."""
+    """Whether a name is nothing for loaders of the target dialect, which would take it for
+    something else."""
     (other,) = (d for d in DIALECTS.values() if d is not target)
     if name in SLOTS or name in _OWN["ffi"]:  # functions of ours that the code calls by name
         return True

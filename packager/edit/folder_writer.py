@@ -1,4 +1,5 @@
-"""Many files in one folder, each whole or not there: written under another name and renamed, by the open folder."""
+"""Many files in one folder, each whole or not there: written under another name and renamed, by the
+open folder."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ CHUNK = 1 << 18  # bytes written at a time
 class FolderWriter:
     """Writes files into a folder, which is made if needed. Use it as a context manager.
 
-    Everything is done through the descriptor of the folder, so a file costs few system calls however deep the folder
-    is, and a folder that is renamed meanwhile stays the one that is written to.
+    Everything is done through the descriptor of the folder, so a file costs few system calls
+    however deep the folder is, and a folder that is renamed meanwhile stays the one that is written
+    to.
 
     Args:
         folder: where to; a link to a folder is followed, links in it are not.
@@ -37,13 +39,17 @@ class FolderWriter:
         folder.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._within = ExitStack()
-        at_the_end(self._close)  # behind the end of the temporary folder, which needs the descriptor
+        # behind the end of the temporary folder, which needs the descriptor
+        at_the_end(self._close)
 
     def __enter__(self) -> FolderWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._within.close()
         self._close()
@@ -54,7 +60,8 @@ class FolderWriter:
             os.close(fd)
 
     def _place(self) -> Path:
-        """The file that is written before it gets its name: one for all, in a temporary folder in the folder."""
+        """The file that is written before it gets its name: one for all, in a temporary folder in
+        the folder."""
         if self._temporary is None:
             made = self._within.enter_context(temporary_folder(Path(), ".mblob.", self._fd))
             self._temporary = made / "new"
@@ -88,7 +95,10 @@ class FolderWriter:
         if stat.S_ISLNK(found.st_mode):
             return None
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL, "no regular file is there")
+            raise OSError(
+                errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL,
+                "no regular file is there",
+            )
         if (found.st_dev, found.st_ino) == self._kept:
             raise OSError(errno.EEXIST, "it is the library, which would be lost")
         return found.st_mode & 0o7777

@@ -1,10 +1,11 @@
-"""A small library that joins a finished one: the result has the code and data of both, and one table of each kind.
+"""A small library that joins a finished one: the result has the code and data of both, and one
+table of each kind.
 
     finished library | tables, read-only | dynamic section | small library
 
-The finished one keeps its bytes, offsets and addresses. The small one is moved behind it as a dynamic linker would
-move it, so that nothing in its code changes. Names are looked up when they are joined: what one of them needs
-and the other has is bound by address.
+The finished one keeps its bytes, offsets and addresses. The small one is moved behind it as a
+dynamic linker would move it, so that nothing in its code changes. Names are looked up when they are
+joined: what one of them needs and the other has is bound by address.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def graft(
 
     Args:
         hidden: names that nobody outside finds in the result.
-        shared: variables that are one where both have one: that of the finished library, with the value that the other
-            gives it.
+        shared: variables that are one where both have one: that of the finished library, with the
+            value that the other gives it.
         replaced: functions of the finished library that others find by other means in the result.
         unused: offset and bytes of what it has no use for any more: a hole in the result.
 
@@ -124,7 +125,8 @@ def join(
     early, late = relocations.read(host)
     ours, calls = relocations.read(part)
     ours += relocations.packed(part, types)
-    for r in calls:  # done at once in the result; descriptors of memory of threads are among them, too
+    # done at once in the result; descriptors of memory of threads are among them, too
+    for r in calls:
         addend = None if r.addend is None else 0
         ours.append(replace(r, type=types.symbol, addend=addend) if r.type == types.call else r)
     made = [symbols.of_part(r, types) for r in ours]
@@ -151,8 +153,11 @@ def _thread(host: ElfFile, part: ElfFile) -> int:
     if ours is None or theirs is None:
         return 0
     if ours.p_filesz:
-        raise BuildError("the adapters have variables of threads with initial values; convert from objects")
-    end = theirs.p_vaddr + theirs.p_memsz  # the block of a thread has its address, modulo the alignment
+        raise BuildError(
+            "the adapters have variables of threads with initial values; convert from objects"
+        )
+    # the block of a thread has its address, modulo the alignment
+    end = theirs.p_vaddr + theirs.p_memsz
     return theirs.p_memsz + -end % max(ours.p_align, 1)
 
 
@@ -171,12 +176,15 @@ class _Symbols:
         self.entries = list(self._of_host)
         self._versions()
         theirs = {s.name: (s, e) for s, e in zip(host.dynsym, self._of_host) if s.is_exported}
-        wanted = {s.name: e for s, e in zip(host.dynsym, self._of_host) if not s.is_defined and s.binding}
+        wanted = {
+            s.name: e for s, e in zip(host.dynsym, self._of_host) if not s.is_defined and s.binding
+        }
         ours = {s.name for s in part.dynsym if s.is_exported and s.name.startswith(_OURS)}
         for e, s in zip(self._of_host, host.dynsym):
             if s.is_exported and (hidden(s.name) or s.name in ours or s.name in replaced):
                 e.hide()
-        self._shared: dict[int, Symbol] = {}  # variables of the part by address, and those of the host in their place
+        # variables of the part by address, and those of the host in their place
+        self._shared: dict[int, Symbol] = {}
         for i, s in enumerate(part.dynsym):
             self._of_part[i] = self._join(s, self._of_part[i], theirs, wanted, shared)
         # Optional functions of a runtime that is not that of the result: their places stay zero.
@@ -192,7 +200,12 @@ class _Symbols:
                 (e.version,) = self._host.unpack_at("H", at[0] + 2 * i, "a version")
 
     def _join(
-        self, s: Symbol, own: Entry, theirs: dict[str, tuple[Symbol, Entry]], wanted: dict[str, Entry], shared: Names
+        self,
+        s: Symbol,
+        own: Entry,
+        theirs: dict[str, tuple[Symbol, Entry]],
+        wanted: dict[str, Entry],
+        shared: Names,
     ) -> Entry:
         """The entry that a symbol of the part has in the result."""
         if not s.binding:
@@ -207,7 +220,12 @@ class _Symbols:
         if found is not None and shared(s.name) and s.type in (STT_OBJECT, STT_NOTYPE):
             self._shared[s.st_value] = found[0]
             return self._by_address(found[1]) if found[1].is_local else found[1]
-        if found is not None and found[1].is_found and s.type in _CONTENTS and not self._hidden(s.name):
+        if (
+            found is not None
+            and found[1].is_found
+            and s.type in _CONTENTS
+            and not self._hidden(s.name)
+        ):
             raise BuildError(
                 f"{self._host.name}: exports {s.name}, a name that the adapters need; convert the objects that it was"
                 " linked from"
@@ -242,7 +260,8 @@ class _Symbols:
         return Bound(r, _numbered(self._of_host, r.symbol, self._host))
 
     def of_part(self, r: Relocation, types: relocations.Types) -> Bound:
-        """A relocation of the part. What it stores into its own copy of a shared variable goes into the host's."""
+        """A relocation of the part. What it stores into its own copy of a shared variable goes into
+        the host's."""
         entry = _numbered(self._of_part, r.symbol, self._part)
         variable = self._shared.get(r.place)
         if variable is None:
@@ -253,7 +272,9 @@ class _Symbols:
             entry = self._added(Entry(b"", value, 0, STT_NOTYPE, 0, section, joined=True))
             entry.hide()
         elif entry is None or r.type != types.symbol:
-            raise ToolchainError(f"{self._part.name}: a relocation of type {r.type} for {variable.name}")
+            raise ToolchainError(
+                f"{self._part.name}: a relocation of type {r.type} for {variable.name}"
+            )
         self._check_writable(variable)
         place = Relocation(variable.st_value, types.word, 0, None if r.addend is None else 0)
         return Bound(place, entry)
@@ -262,16 +283,27 @@ class _Symbols:
         """Number of the section, in the result, of an address of the part."""
         numbers = mapped(self._host, self._part)
         own = self._part.sections
-        return next((new for i, new in numbers.items() if 0 <= value - own[i].sh_addr < own[i].sh_size), otherwise)
+        return next(
+            (new for i, new in numbers.items() if 0 <= value - own[i].sh_addr < own[i].sh_size),
+            otherwise,
+        )
 
     def _check_writable(self, variable: Symbol) -> None:
         for s in self._host.segments:
-            if s.p_type == PT_LOAD and s.p_vaddr <= variable.st_value < s.p_vaddr + s.p_memsz and s.p_flags & PF_W:
+            if (
+                s.p_type == PT_LOAD
+                and s.p_vaddr <= variable.st_value < s.p_vaddr + s.p_memsz
+                and s.p_flags & PF_W
+            ):
                 return
-        raise BuildError(f"{self._host.name}: {variable.name} lies in memory that cannot be written")
+        raise BuildError(
+            f"{self._host.name}: {variable.name} lies in memory that cannot be written"
+        )
 
 
 def _numbered(table: list[Entry], number: int, elf: ElfFile) -> Entry | None:
     if number > len(table):
-        raise FormatError(f"{elf.name}: a relocation names symbol {number} of {len(table)}", code="elf_dynamic")
+        raise FormatError(
+            f"{elf.name}: a relocation names symbol {number} of {len(table)}", code="elf_dynamic"
+        )
     return table[number - 1] if number else None

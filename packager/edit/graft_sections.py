@@ -1,4 +1,5 @@
-"""Section headers of a library that another one joined: what `readelf`, `strip`, `objcopy` and `patchelf` go by."""
+"""Section headers of a library that another one joined: what `readelf`, `strip`, `objcopy` and
+`patchelf` go by."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from mblob.packager.edit.graft_writer import Name, Places
 
 PREFIX = ".mblob"  # of the names of the part's sections, so that the host's keep theirs alone
-_KEPT_FLAGS = SHF_WRITE | SHF_ALLOC | SHF_EXECINSTR | SHF_TLS | SHF_X86_64_LARGE  # without those that lead elsewhere
+# without those that lead elsewhere
+_KEPT_FLAGS = SHF_WRITE | SHF_ALLOC | SHF_EXECINSTR | SHF_TLS | SHF_X86_64_LARGE
 _KEPT_NAMES = (".tvm_mblob", ".lrodata", ".note.mblob")
 
 
@@ -50,7 +52,9 @@ def mapped(host: ElfFile, part: ElfFile) -> dict[int, int]:
     return {old: len(host.sections) + new for new, old in enumerate(wanted)}
 
 
-def put_sections(patch: Patch, host: ElfFile, part: ElfFile, places: Places, end: int, thread: int) -> None:
+def put_sections(
+    patch: Patch, host: ElfFile, part: ElfFile, places: Places, end: int, thread: int
+) -> None:
     """Write the table behind everything: the host's sections under their numbers, then the part's.
 
     Args:
@@ -101,24 +105,36 @@ _TABLES = ((DT_SYMTAB, "dynsym"), (DT_STRTAB, "dynstr"), (DT_HASH, "hash"), (DT_
 
 
 def _renewed(host: ElfFile, tables: Mapping[Name, Any]) -> dict[int, Name]:
-    """Which table is the new form of what a section of the host has, by its number. Several notes may be in one."""
-    places: dict[int, Name] = {host.dynamic[tag][0]: n for tag, n in _TABLES if tag in host.dynamic and n in tables}
+    """Which table is the new form of what a section of the host has, by its number. Several notes
+    may be in one."""
+    places: dict[int, Name] = {
+        host.dynamic[tag][0]: n for tag, n in _TABLES if tag in host.dynamic and n in tables
+    }
     found = {
         i: places[s.sh_addr] for i, s in enumerate(host.sections)
         if s.sh_addr in places and s.sh_flags & SHF_ALLOC and s.sh_size and s.sh_type not in (SHT_PROGBITS, SHT_NOBITS)
     }  # fmt: skip
     table = unwind_table.segment(host)
     if table is not None and "unwind" in tables:
-        found.update({i: "unwind" for i, s in enumerate(host.sections) if s.sh_addr == table.p_vaddr and s.sh_size})
+        found.update(
+            {
+                i: "unwind"
+                for i, s in enumerate(host.sections)
+                if s.sh_addr == table.p_vaddr and s.sh_size
+            }
+        )
     notes = {i: s.sh_offset for i, s in enumerate(host.sections) if s.sh_type == SHT_NOTE}
     return {**found, **{i: offset for i, offset in notes.items() if offset in tables}}
 
 
 def in_order_of_headers(host: ElfFile, tables: dict[Name, bytes]) -> dict[Name, bytes]:
-    """The tables in the order of their section headers: tools that copy a library expect addresses in that order."""
+    """The tables in the order of their section headers: tools that copy a library expect addresses
+    in that order."""
     renewed = _renewed(host, tables)
     known = list(dict.fromkeys(renewed[i] for i in sorted(renewed)))
-    return {name: tables[name] for name in [*known, *(name for name in tables if name not in known)]}
+    return {
+        name: tables[name] for name in [*known, *(name for name in tables if name not in known)]
+    }
 
 
 def _host_rows(host: ElfFile, places: Places) -> list[list[int]]:
@@ -142,22 +158,31 @@ def _host_rows(host: ElfFile, places: Places) -> list[list[int]]:
 
 
 def _left_rows(names: bytearray, host: ElfFile, rows: Sequence[list[int]]) -> list[list[int]]:
-    """Headers for segments all of whose sections are elsewhere now, as in a library that was converted before: segments
-    without sections are nothing to `strip` and `objcopy`, which would give them wrong offsets."""
+    """Headers for segments all of whose sections are elsewhere now, as in a library that was
+    converted before: segments without sections are nothing to `strip` and `objcopy`, which would
+    give them wrong offsets."""
     taken = [row[3] for row in rows if row[2] & SHF_ALLOC and row[5]]
     left = []
     for s in host.segments:
-        if s.p_type != PT_LOAD or not s.p_filesz or any(0 <= vaddr - s.p_vaddr < s.p_memsz for vaddr in taken):
+        if (
+            s.p_type != PT_LOAD
+            or not s.p_filesz
+            or any(0 <= vaddr - s.p_vaddr < s.p_memsz for vaddr in taken)
+        ):
             continue
-        flags = SHF_ALLOC | (SHF_WRITE if s.p_flags & PF_W else 0) | (SHF_EXECINSTR if s.p_flags & PF_X else 0)
+        flags = (
+            SHF_ALLOC
+            | (SHF_WRITE if s.p_flags & PF_W else 0)
+            | (SHF_EXECINSTR if s.p_flags & PF_X else 0)
+        )
         name = _name(names, PREFIX + ".left")
         left.append([name, SHT_PROGBITS, flags, s.p_vaddr, s.p_offset, s.p_filesz, 0, 0, 1, 0])
     return left
 
 
 def _join_thread(host: ElfFile, part: ElfFile, rows: list[list[int]], thread: int) -> None:
-    """Let the sections of variables of a thread be in a row: tools that copy a library make PT_TLS anew from them, and
-    of two places the first would be all."""
+    """Let the sections of variables of a thread be in a row: tools that copy a library make PT_TLS
+    anew from them, and of two places the first would be all."""
     theirs = next((s for s in host.segments if s.p_type == PT_TLS), None)
     ours = next((s for s in part.segments if s.p_type == PT_TLS), None)
     if theirs is None or ours is None:

@@ -1,5 +1,5 @@
-"""The file of a library that another one joined: `mblob.packager.edit.graft` says what is in it, here are the
-places."""
+"""The file of a library that another one joined: `mblob.packager.edit.graft` says what is in it,
+here are the places."""
 
 from __future__ import annotations
 
@@ -65,11 +65,12 @@ class Places:
     """Where things are in the result.
 
     Attributes:
-        offset: of the new tables in the file; their address is `offset + shift`, and so it is with all that follows.
+        offset: of the new tables in the file; their address is `offset + shift`, and so it is with
+            all that follows.
         shift: addresses less offsets.
         headers: offset of the program headers, in front or at `offset`.
-        tables: offsets of the new tables from `offset`, by name, and their sizes. Notes that had to make room have
-            their old offsets for names.
+        tables: offsets of the new tables from `offset`, by name, and their sizes. Notes that had to
+            make room have their old offsets for names.
         tables_size: bytes of all of them.
         dynamic, part: offsets in the file of the dynamic section, and of the part.
         first_global: number of the first symbol that is not local.
@@ -126,7 +127,9 @@ def write(joined: Joined, host_path: Path, output: Path, hole: tuple[int, int] =
         _move_words(patch, joined, places)
         patch.program_headers(_program_headers(joined, places), places.headers)
         put_sections(patch, host, part, places, places.part + end, joined.thread)
-        _edit_notes(patch, host, places, bytes(part.data[-4096:]) + dynamic + b"".join(tables.values()))
+        _edit_notes(
+            patch, host, places, bytes(part.data[-4096:]) + dynamic + b"".join(tables.values())
+        )
 
 
 def _copy(fd: int, data: memoryview, offset: int) -> None:
@@ -146,7 +149,9 @@ def _layout(joined: Joined) -> tuple[dict[Name, bytes], bytes, Places]:
     vaddr = top + -top % align
     front = in_the_way(host, _headers_size(joined))
     # Tables are written anew.
-    notes: dict[Name, bytes] = {p.start: bytes(host.data[p.start : p.end]) for p in front or () if p.is_note}
+    notes: dict[Name, bytes] = {
+        p.start: bytes(host.data[p.start : p.end]) for p in front or () if p.is_note
+    }
     headers = offset if front is None else host.e_phoff
     order, first_global, first_found = dynamic_symbols.in_order(joined.entries)
     strings = _Strings(joined, order)
@@ -171,11 +176,13 @@ def _layout(joined: Joined) -> tuple[dict[Name, bytes], bytes, Places]:
         places = replace(places, dynamic_size=len(dynamic), part=behind + -behind % align)
     last = places.moved + max(s.p_vaddr + s.p_memsz for s in part.segments if s.p_type == PT_LOAD)
     if last >= (1 << 47 if host.bits == 64 else 0xFFFF0000):
-        raise IncompatibleError(f"{host.name}: its last segment ends at {top:#x}, there are no addresses behind it")
+        raise IncompatibleError(
+            f"{host.name}: its last segment ends at {top:#x}, there are no addresses behind it"
+        )
     return tables, dynamic, places
 
 
-# -- tables ---------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 class _Strings:
@@ -194,7 +201,9 @@ class _Strings:
         self.data = bytearray(host.data[start : start + size])
         self._new: dict[bytes, int] = {}
         self.names = [self._place(e.name) if e.name_at is None else e.name_at for e in order]
-        self.needed = [self._place(name.encode()) for name in joined.part.needed if name not in host.needed]
+        self.needed = [
+            self._place(name.encode()) for name in joined.part.needed if name not in host.needed
+        ]
 
     def _place(self, name: bytes) -> int:
         if name not in self._new:
@@ -214,14 +223,20 @@ def _tables(
     if DT_HASH in host.dynamic:
         tables["hash"] = dynamic_symbols.sysv_hash(host, order)
     if DT_VERSYM in host.dynamic:
-        tables["versym"] = struct.pack(f"{host.byte_order}{len(order) + 1}H", 0, *(e.version for e in order))
+        tables["versym"] = struct.pack(
+            f"{host.byte_order}{len(order) + 1}H", 0, *(e.version for e in order)
+        )
     types = relocations.types_of(host)
     early = [_final(b, types, moved, joined.thread) for b in joined.early]
     tables["rel"] = relocations.encode(host, early)
     if joined.late:
-        tables["jmprel"] = relocations.encode(host, [_final(b, types, moved, 0) for b in joined.late])
+        tables["jmprel"] = relocations.encode(
+            host, [_final(b, types, moved, 0) for b in joined.late]
+        )
     tables["dynstr"] = bytes(strings.data)
-    address = places.address("unwind") if "unwind" in places.tables else places.offset + places.shift
+    address = (
+        places.address("unwind") if "unwind" in places.tables else places.offset + places.shift
+    )
     unwind = unwind_table.joined(host, joined.part, address, moved)
     return {**tables, "unwind": unwind} if unwind else tables
 
@@ -238,13 +253,15 @@ def _final(b: Bound, types: relocations.Types, moved: int, thread: int) -> Reloc
         if r.type in (types.descriptor, types.fixed, types.offset):
             return replace(r, addend=r.addend + thread)
     if b.entry is None and r.type not in (types.relative, types.module):
-        raise BuildError(f"the adapters have relocations of type {r.type}, which cannot be moved; convert from objects")
+        raise BuildError(
+            f"the adapters have relocations of type {r.type}, which cannot be moved; convert from objects"
+        )
     return r
 
 
 def _move_words(patch: Patch, joined: Joined, places: Places) -> None:
-    """Addresses in the part's own words, where the machine has them there; places in the memory of a thread behind the
-    number of the library."""
+    """Addresses in the part's own words, where the machine has them there; places in the memory of
+    a thread behind the number of the library."""
     part = joined.part
     types = relocations.types_of(part)
     word = "Q" if part.bits == 64 else "I"
@@ -264,14 +281,16 @@ def _move_words(patch: Patch, joined: Joined, places: Places) -> None:
             add(b.record.place + part.bits // 8, joined.thread)
 
 
-# -- dynamic section ------------------------------------------------------------------------------------
+# -- dynamic section -------------------------------------------------------------------------------
 
-# Counts of relocations that come first, which need not be told; packed ones, which are among the others now.
+# Counts of relocations that come first, which need not be told; packed ones, which are among the
+# others now.
 _LEFT_OUT = (DT_RELACOUNT, DT_RELCOUNT, *android_relocations.TAGS)
 
 
 def _dynamic(joined: Joined, places: Places, strings: _Strings) -> bytes:
-    """The host's entries with the new tables, and what the part needs behind what the host needs."""
+    """The host's entries with the new tables, and what the part needs behind what the host
+    needs."""
     host = joined.host
     rela = host.bits == 64
     table, size, entry = (DT_RELA, DT_RELASZ, DT_RELAENT) if rela else (DT_REL, DT_RELSZ, DT_RELENT)
@@ -279,31 +298,53 @@ def _dynamic(joined: Joined, places: Places, strings: _Strings) -> bytes:
         DT_SYMTAB: places.address("dynsym"), DT_STRTAB: places.address("dynstr"), DT_STRSZ: places.tables["dynstr"][1],
         table: places.address("rel"), size: places.tables["rel"][1], entry: (24 if rela else 8),
     }  # fmt: skip
-    for tag, name in ((DT_GNU_HASH, "gnu_hash"), (DT_HASH, "hash"), (DT_VERSYM, "versym"), (DT_JMPREL, "jmprel")):
+    for tag, name in (
+        (DT_GNU_HASH, "gnu_hash"),
+        (DT_HASH, "hash"),
+        (DT_VERSYM, "versym"),
+        (DT_JMPREL, "jmprel"),
+    ):
         if name in places.tables:
             new[tag] = places.address(name)
-    rows = [(tag, value) for tag, values in host.dynamic.items() for value in values if tag not in _LEFT_OUT]
+    rows = [
+        (tag, value)
+        for tag, values in host.dynamic.items()
+        for value in values
+        if tag not in _LEFT_OUT
+    ]
     rows = [(tag, new.pop(tag, value)) for tag, value in rows]
     missing = [(DT_NEEDED, place) for place in strings.needed]
     needed = [row for row in rows if row[0] == DT_NEEDED]
     others = [row for row in rows if row[0] != DT_NEEDED]
-    rows = [*needed, *missing, *others, *new.items(), *[(DT_NULL, 0)] * 4]  # spare ones are for tools that edit
+    # spare ones are for tools that edit
+    rows = [*needed, *missing, *others, *new.items(), *[(DT_NULL, 0)] * 4]
     word = "QQ" if host.bits == 64 else "II"
     return b"".join(pack(host, word, tag, value) for tag, value in rows)
 
 
-# -- headers --------------------------------------------------------------------------------------------
+# -- headers ---------------------------------------------------------------------------------------
 
 
 def _headers_size(joined: Joined) -> int:
     more = sum(s.p_type in (PT_LOAD, PT_NOTE, PT_TLS) for s in joined.part.segments) + 2
     count = len(joined.host.segments) + more
     if count >= PN_XNUM:
-        raise BuildError(f"{joined.host.name}: {len(joined.host.segments)} program headers, there is no room for more")
+        raise BuildError(
+            f"{joined.host.name}: {len(joined.host.segments)} program headers, there is no room for more"
+        )
     return count * joined.host.e_phentsize
 
 
-def _row(elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, filesz: int, memsz: int, align: int) -> bytes:
+def _row(
+    elf: ElfFile,
+    p_type: int,
+    flags: int,
+    offset: int,
+    vaddr: int,
+    filesz: int,
+    memsz: int,
+    align: int,
+) -> bytes:
     raw = bytearray(segment_row(elf, p_type, flags, offset, vaddr, filesz, align))
     memory, at = (pack(elf, "Q", memsz), 40) if elf.bits == 64 else (pack(elf, "I", memsz), 20)
     raw[at : at + len(memory)] = memory
@@ -323,7 +364,9 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
         if s.p_type == PT_PHDR:
             size = _headers_size(joined)
             vaddr = s.p_vaddr if places.headers == s.p_offset else start + shift
-            before.append(_row(host, PT_PHDR, s.p_flags, places.headers, vaddr, size, size, s.p_align))
+            before.append(
+                _row(host, PT_PHDR, s.p_flags, places.headers, vaddr, size, size, s.p_align)
+            )
         elif s.p_type == PT_LOAD:
             loads.append(raw)
         elif s.p_type == PT_GNU_EH_FRAME and "unwind" in places.tables:
@@ -335,12 +378,21 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
             rest.append(_row(host, PT_DYNAMIC, s.p_flags, at, at + shift, size, size, s.p_align))
         elif s.p_type == PT_TLS and own_thread is not None:
             align, size = max(s.p_align, own_thread.p_align), joined.thread + own_thread.p_memsz
-            rest.append(_row(host, PT_TLS, s.p_flags, s.p_offset, s.p_vaddr, s.p_filesz, size, align))
+            rest.append(
+                _row(host, PT_TLS, s.p_flags, s.p_offset, s.p_vaddr, s.p_filesz, size, align)
+            )
             own_thread = None
-        elif s.p_type == PT_GNU_PROPERTY and not same:  # code without a protection takes it from all
+        elif (
+            s.p_type == PT_GNU_PROPERTY and not same
+        ):  # code without a protection takes it from all
             continue
-        elif s.p_type in (PT_NOTE, PT_GNU_PROPERTY) and (at := places.of_note(s.p_offset)) != s.p_offset:
-            rest.append(_row(host, s.p_type, s.p_flags, at, at + shift, s.p_filesz, s.p_filesz, s.p_align))
+        elif (
+            s.p_type in (PT_NOTE, PT_GNU_PROPERTY)
+            and (at := places.of_note(s.p_offset)) != s.p_offset
+        ):
+            rest.append(
+                _row(host, s.p_type, s.p_flags, at, at + shift, s.p_filesz, s.p_filesz, s.p_align)
+            )
         else:
             rest.append(raw)
     for offset, size, flags in (
@@ -348,7 +400,13 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
     ):  # fmt: skip
         loads.append(_row(host, PT_LOAD, flags, offset, offset + shift, size, size, PAYLOAD_ALIGN))
     for s in part.segments:
-        moved = (s.p_offset + places.part, s.p_vaddr + places.moved, s.p_filesz, s.p_memsz, s.p_align)
+        moved = (
+            s.p_offset + places.part,
+            s.p_vaddr + places.moved,
+            s.p_filesz,
+            s.p_memsz,
+            s.p_align,
+        )
         if s.p_type == PT_LOAD:
             loads.append(_row(host, PT_LOAD, s.p_flags, *moved))
         elif s.p_type == PT_NOTE or s is own_thread:
@@ -357,12 +415,16 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
 
 
 def _properties(elf: ElfFile) -> list[bytes]:
-    return [desc for owner, kind, desc, _ in elf.notes() if owner == b"GNU" and kind == NT_GNU_PROPERTY_TYPE_0]
+    return [
+        desc
+        for owner, kind, desc, _ in elf.notes()
+        if owner == b"GNU" and kind == NT_GNU_PROPERTY_TYPE_0
+    ]
 
 
 def _edit_notes(patch: Patch, host: ElfFile, places: Places, new: bytes) -> None:
-    """What the host announces of its blob and its table says nothing of those that came with the part; its build-id is
-    that of another library."""
+    """What the host announces of its blob and its table says nothing of those that came with the
+    part; its build-id is that of another library."""
     for owner, kind, desc, at in host.notes():
         if owner == note.NAME.rstrip(b"\0") and kind == note.TYPE:
             patch.put("I", places.of_note(at) - len(note.NAME) - -len(note.NAME) % 4 - 4, 0)

@@ -1,4 +1,5 @@
-"""What takes the place of an old payload: bytes, files, modules, or the old payload with some of its tensors new."""
+"""What takes the place of an old payload: bytes, files, modules, or the old payload with some of
+its tensors new."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from mblob.bytes.mapping import map_file
-from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload, PlacedPayload, as_bytes_view
+from mblob.bytes.payload_source import (
+    BytesPayload,
+    FilePayload,
+    Payload,
+    PlacedPayload,
+    as_bytes_view,
+)
 from mblob.dtype import DataType
 from mblob.errors import FormatError, PortabilityWarning
 from mblob.format import npy, safetensors
@@ -30,14 +37,17 @@ def payload_of(value: Any, entry: EntryView, dialect: str) -> Payload:
     """The payload that a caller gave for an entry.
 
     Raises:
-        OSError: no regular file at the path. BuildError: a module of another key, or nothing that has bytes.
+        OSError: no regular file at the path. BuildError: a module of another key, or nothing that
+            has bytes.
     """
     if isinstance(value, (str, os.PathLike)):
         path = existing_file(Path(value), "swap")
         return FilePayload(path) if path.stat().st_size else BytesPayload(b"")
     if isinstance(value, Module):
         if is_host(value) or value.type_key != entry.type_key:
-            raise BuildError(f"{entry.place}: expected a payload of this key, found a module {value.type_key!r}")
+            raise BuildError(
+                f"{entry.place}: expected a payload of this key, found a module {value.type_key!r}"
+            )
         payload = out_entry(value, dialect).payload
         assert payload is not None
         return payload
@@ -51,13 +61,15 @@ def check_new(entry: EntryView, payload: Payload, grammars: Grammars, dialect: s
     """Refuse what could not be read in the place of an entry.
 
     Raises:
-        FormatError: it breaks the grammar of the key, or that of the graph or executable in it. BuildError: it is
-            empty, in the dialect whose loader takes that for damage.
+        FormatError: it breaks the grammar of the key, or that of the graph or executable in it.
+            BuildError: it is empty, in the dialect whose loader takes that for damage.
     """
     name = f"the new payload of {entry.place}"
     data = _bytes_of(payload)
     if dialect == "ffi" and not len(data):
-        raise BuildError(f"{name}: empty, which TVM's loader of the ffi dialect takes for a damaged file")
+        raise BuildError(
+            f"{name}: empty, which TVM's loader of the ffi dialect takes for a damaged file"
+        )
     problem = tvm_executor.read_problem(entry.type_key, data, grammars)
     if problem is not None:
         warn(f"{name}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
@@ -80,17 +92,22 @@ def _bytes_of(payload: Payload) -> memoryview:
 def source_files(changes: Mapping[Any, Any], weights: Any) -> dict[str, Path]:
     """The files among the arguments of `swap`, which its output must not be."""
     found = {}
-    given: Iterable[Any] = [*changes.values(), *(weights.values() if isinstance(weights, Mapping) else [weights])]
+    given: Iterable[Any] = [
+        *changes.values(),
+        *(weights.values() if isinstance(weights, Mapping) else [weights]),
+    ]
     for value in given:
         if isinstance(value, (str, os.PathLike)):
             found[f"the new content {value}"] = Path(value)
     return found
 
 
-# -- tensors ----------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
-def with_tensors(library: Library, weights: Mapping[str, Any] | str | os.PathLike[str]) -> dict[int, Payload]:
+def with_tensors(
+    library: Library, weights: Mapping[str, Any] | str | os.PathLike[str]
+) -> dict[int, Payload]:
     """New payloads by index of entry, for tensors by name or a whole file.
 
     Raises:
@@ -109,13 +126,20 @@ def with_tensors(library: Library, weights: Mapping[str, Any] | str | os.PathLik
             )
         weights = _tensors_of_file(path)
     elif not isinstance(weights, Mapping):
-        raise BuildError(f"weights: expected a path or a mapping of names, found {type(weights).__name__}")
+        raise BuildError(
+            f"weights: expected a path or a mapping of names, found {type(weights).__name__}"
+        )
     stored = _by_name(library)
     changed: dict[int, list[tuple[StoredTensor, memoryview]]] = {}
     for name, value in weights.items():
         entry, old = _only(stored, name, library)
-        changed.setdefault(entry.index, []).append((old, _data_for(old, _record_of(value, name), entry)))
-    return {index: _spliced(library.entries[index].view(), tensors) for index, tensors in changed.items()}
+        changed.setdefault(entry.index, []).append(
+            (old, _data_for(old, _record_of(value, name), entry))
+        )
+    return {
+        index: _spliced(library.entries[index].view(), tensors)
+        for index, tensors in changed.items()
+    }
 
 
 def _by_name(library: Library) -> dict[str, list[tuple[EntryView, StoredTensor]]]:
@@ -141,7 +165,9 @@ def _only(
         more = f" and {len(stored) - LISTED} more" if len(stored) > LISTED else ""
         raise BuildError(f"no tensor {name[:80]!r} in {library.path}; there are {known}{more}")
     places = ", ".join(f"{e.index} ({e.type_key:.80})" for e, _ in found[:LISTED])
-    raise BuildError(f"{library.path}: tensor {name[:80]!r} is in several places: entries {places}; swap a whole entry")
+    raise BuildError(
+        f"{library.path}: tensor {name[:80]!r} is in several places: entries {places}; swap a whole entry"
+    )
 
 
 def _record_of(value: Any, name: str) -> ArrayRecord:
@@ -173,7 +199,9 @@ def _tensors_of_file(path: Path) -> dict[str, ArrayRecord]:
     except FormatError as error:
         error.prefix(str(path))
         raise
-    return {e.name: ArrayRecord(e.dtype, e.shape, data[base + e.begin : base + e.end]) for e in entries}
+    return {
+        e.name: ArrayRecord(e.dtype, e.shape, data[base + e.begin : base + e.end]) for e in entries
+    }
 
 
 def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryview:

@@ -1,7 +1,8 @@
 """One more segment for a finished library, behind everything.
 
-The program headers, one more now, stay in front: `strip` and `objcopy` write them there in any case. What is in the way
-moves into the new segment, in front of its contents. All else keeps its offset and address.
+The program headers, one more now, stay in front: `strip` and `objcopy` write them there in any
+case. What is in the way moves into the new segment, in front of its contents. All else keeps its
+offset and address.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from mblob.packager.write.elf_writer import PAYLOAD_ALIGN
 
 PAGE = 4096  # bytes; contents start at a multiple, since copies to one are fast
 _PIECE_ALIGN = 64  # bytes; no note or table wants more
-_SPARE = (8, 4, 2, 1, 0)  # rows that other tools may add: patchelf does, and looks only at the first sections
+# rows that other tools may add: patchelf does, and looks only at the first sections
+_SPARE = (8, 4, 2, 1, 0)
 _NOTES = (PT_NOTE, PT_GNU_PROPERTY)
 
 
@@ -61,14 +63,16 @@ class NewSegment:
         return next((new + at - p.start for p, new in self.moved if p.start <= at < p.end), at)
 
     def _address_of(self, vaddr: int) -> int:
-        """The same for an address. The first segment, where all that moves has been, starts the file."""
+        """The same for an address. The first segment, where all that moves has been, starts the
+        file."""
         base = next(s.p_vaddr for s in self.elf.segments if s.p_type == PT_LOAD)
         at = vaddr - base
         new = self.place_of(at)
         return vaddr if new == at else new - self.offset + self.vaddr
 
     def put(self, patch: Patch, name: bytes) -> int | None:
-        """Write all but the contents. Returns the index of their section, None in a file without section headers.
+        """Write all but the contents. Returns the index of their section, None in a file without
+        section headers.
 
         Args:
             name: of the section.
@@ -80,11 +84,12 @@ class NewSegment:
         patch.program_headers(rows, self.headers)
         return self._put_sections(patch, name, len(rows) * self.elf.e_phentsize)
 
-    # -- program headers ------------------------------------------------------------------------------------
+    # -- program headers ---------------------------------------------------------------------------
 
     def _program_headers(self) -> list[bytes]:
-        """The new row stands behind the last that is loaded, which are in ascending order; notes that moved behind it:
-        of two segments that start at one place, `llvm-strip` takes the first for the one that has the other."""
+        """The new row stands behind the last that is loaded, which are in ascending order; notes
+        that moved behind it: of two segments that start at one place, `llvm-strip` takes the first
+        for the one that has the other."""
         elf = self.elf
         last = max(i for i, s in enumerate(elf.segments) if s.p_type == PT_LOAD)
         before: list[bytes] = []
@@ -108,15 +113,17 @@ class NewSegment:
             return segment_row(elf, s.p_type, s.p_flags, new, vaddr, s.p_filesz, s.p_align)
         return bytes(elf.data[elf.e_phoff + index * elf.e_phentsize :][: elf.e_phentsize])
 
-    # -- sections -------------------------------------------------------------------------------------------
+    # -- sections ----------------------------------------------------------------------------------
 
     def _put_sections(self, patch: Patch, name: bytes, table_size: int) -> int | None:
-        """The table behind everything, with a row for the contents: what no section covers is nothing to `strip`."""
+        """The table behind everything, with a row for the contents: what no section covers is
+        nothing to `strip`."""
         elf = self.elf
         count = elf.e_shnum
         if not elf.e_shoff or not count or count + 1 >= SHN_LORESERVE or elf.e_shstrndx >= count:
             return None
-        lead = table_size if self.headers == self.offset else self.lead  # headers are covered by none
+        # headers are covered by none
+        lead = table_size if self.headers == self.offset else self.lead
         old_names = elf.contents(elf.sections[elf.e_shstrndx])
         names = bytes(old_names) + name + b"\0"
         names_at = self.offset + self.lead + self.size
@@ -139,14 +146,18 @@ class NewSegment:
         return count
 
     def _has_moved(self, s: Section) -> bool:
-        return bool(s.sh_flags & SHF_ALLOC and s.sh_size) and self.place_of(s.sh_offset) != s.sh_offset
+        return (
+            bool(s.sh_flags & SHF_ALLOC and s.sh_size) and self.place_of(s.sh_offset) != s.sh_offset
+        )
 
     def _move_symbols(self, patch: Patch) -> None:
         """Those that debuggers have for what moved, as `__abi_tag`."""
         moved = {i for i, s in enumerate(self.elf.sections) if self._has_moved(s)}
         for s in (*self.elf.symtab, *self.elf.dynsym):
             if s.st_shndx in moved:
-                patch.symbol(self.place_of(s.offset), size=s.st_size, value=self._address_of(s.st_value))
+                patch.symbol(
+                    self.place_of(s.offset), size=s.st_size, value=self._address_of(s.st_value)
+                )
 
 
 def _make_room(elf: ElfFile, table_size: int) -> list[Piece] | None:
@@ -167,7 +178,9 @@ def new_segment(elf: ElfFile, size: int) -> NewSegment:
     """
     table_size = (len(elf.segments) + 1) * elf.e_phentsize
     if len(elf.segments) + 1 >= PN_XNUM or table_size > PAGE:
-        raise BuildError(f"{elf.name}: {len(elf.segments)} program headers, there is no room for one more")
+        raise BuildError(
+            f"{elf.name}: {len(elf.segments)} program headers, there is no room for one more"
+        )
     offset = len(elf.data) + -len(elf.data) % PAYLOAD_ALIGN
     top = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD)
     vaddr = top + -top % PAYLOAD_ALIGN
@@ -181,7 +194,13 @@ def new_segment(elf: ElfFile, size: int) -> NewSegment:
     lead = PAGE if pieces is None else end - offset + -end % PAGE
     last = max(offset, vaddr) + lead + size
     if elf.bits == 32 and last > 0xFFFFFFFF - PAYLOAD_ALIGN:
-        raise IncompatibleError(f"a 32-bit library ({elf.machine}) has no room for {size} bytes behind its segments")
+        raise IncompatibleError(
+            f"a 32-bit library ({elf.machine}) has no room for {size} bytes behind its segments"
+        )
     if elf.bits == 64 and vaddr + lead + size >= 1 << 47:
-        raise BuildError(f"{elf.name}: its last segment ends at {top:#x}, there are no addresses behind it")
-    return NewSegment(elf, offset, vaddr, lead, size, offset if pieces is None else elf.e_phoff, moved)
+        raise BuildError(
+            f"{elf.name}: its last segment ends at {top:#x}, there are no addresses behind it"
+        )
+    return NewSegment(
+        elf, offset, vaddr, lead, size, offset if pieces is None else elf.e_phoff, moved
+    )

@@ -1,5 +1,5 @@
-"""Room for more program headers at the front of a finished library, where `strip` and `objcopy` write them in any case:
-over notes and tables of the dynamic section, which can be elsewhere."""
+"""Room for more program headers at the front of a finished library, where `strip` and `objcopy`
+write them in any case: over notes and tables of the dynamic section, which can be elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from mblob.binary.elf_records import (
     SHT_NOBITS,
 )
 
-TABLES = (DT_SYMTAB, DT_STRTAB, DT_VERSYM, DT_RELA, DT_REL, DT_HASH, DT_GNU_HASH)  # that can be elsewhere
+# that can be elsewhere
+TABLES = (DT_SYMTAB, DT_STRTAB, DT_VERSYM, DT_RELA, DT_REL, DT_HASH, DT_GNU_HASH)
 
 
 @dataclass(frozen=True)
@@ -44,21 +45,30 @@ class Piece:
 
 
 def in_the_way(host: ElfFile, size: int) -> list[Piece] | None:
-    """What has to move if the program headers get `size` bytes, in the order of the file; None if something else is
-    in the way, and they cannot stay in front.
+    """What has to move if the program headers get `size` bytes, in the order of the file; None if
+    something else is in the way, and they cannot stay in front.
 
     Raises:
         FormatError: tables are damaged.
     """
     start, end = host.e_phoff, host.e_phoff + size
     head = next((s for s in host.segments if s.p_type == PT_LOAD), None)
-    if start != (64 if host.bits == 64 else 52) or head is None or head.p_offset or end > head.p_filesz:
+    if (
+        start != (64 if host.bits == 64 else 52)
+        or head is None
+        or head.p_offset
+        or end > head.p_filesz
+    ):
         return None
     pieces = _pieces(host)
     at = start + len(host.segments) * host.e_phentsize
     moved = [p for p in pieces if p.start < end and p.end > at]
     if host.sections:
-        taken = (s for s in host.sections if s.sh_flags & SHF_ALLOC and s.sh_type != SHT_NOBITS and s.sh_size)
+        taken = (
+            s
+            for s in host.sections
+            if s.sh_flags & SHF_ALLOC and s.sh_type != SHT_NOBITS and s.sh_size
+        )
         for s in taken:
             inside = any(p.start <= s.sh_offset and s.sh_offset + s.sh_size <= p.end for p in moved)
             if s.sh_offset < end and s.sh_offset + s.sh_size > at and not inside:
@@ -73,7 +83,9 @@ def in_the_way(host: ElfFile, size: int) -> list[Piece] | None:
 
 def _pieces(host: ElfFile) -> list[Piece]:
     """All that can move, those that overlap as one."""
-    spans = [(s.p_offset, s.p_offset + s.p_filesz, True) for s in host.segments if s.p_type == PT_NOTE]
+    spans = [
+        (s.p_offset, s.p_offset + s.p_filesz, True) for s in host.segments if s.p_type == PT_NOTE
+    ]
     spans += [(start, end, False) for start, end in _tables(host)]
     pieces: list[Piece] = []
     for start, end, is_note in sorted(spans):
@@ -86,7 +98,8 @@ def _pieces(host: ElfFile) -> list[Piece]:
 
 
 def _tables(host: ElfFile) -> Iterator[tuple[int, int]]:
-    """Where the file has the tables that only the dynamic section leads to, and nothing refers to by a distance."""
+    """Where the file has the tables that only the dynamic section leads to, and nothing refers to
+    by a distance."""
     tags = host.dynamic
     count = len(host.dynsym) + 1
     sizes = {

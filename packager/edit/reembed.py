@@ -1,6 +1,8 @@
-"""Another blob for a finished library: in the place of the old one, at the end of its segment, or behind everything.
+"""Another blob for a finished library: in the place of the old one, at the end of its segment, or
+behind everything.
 
-All bytes outside the blob stay as they are but for header fields that say where the blob is, and the build-id.
+All bytes outside the blob stay as they are but for header fields that say where the blob is, and
+the build-id.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def reembed(
         old_fingerprint: as of `grow_stub`.
 
     Raises:
-        BuildError: the new blob is larger, does not fit, and something refers to the old one by its address.
+        BuildError: the new blob is larger, does not fit, and something refers to the old one by its
+            address.
         IncompatibleError: it does not fit a 32-bit library.
         OSError, MblobError: what writing and the payloads raise.
     """
@@ -65,7 +68,8 @@ def reembed(
 
 
 def _can_grow(library: Stub) -> bool:
-    """Whether the blob ends the last segment, and nothing that is loaded lies behind it in the file."""
+    """Whether the blob ends the last segment, and nothing that is loaded lies behind it in the
+    file."""
     try:
         grow.check(library)
     except ToolchainError:
@@ -92,7 +96,8 @@ def _in_place(fd: int, library: Stub, write: WriteBlob, size: int) -> tuple[Patc
 
 
 def _move(fd: int, library: Stub, write: WriteBlob, size: int) -> tuple[Patch, bytes]:
-    """The new blob in a segment and a section of its own behind everything. The old place becomes zero."""
+    """The new blob in a segment and a section of its own behind everything. The old place becomes
+    zero."""
     elf, symbol, data = library.elf, library.symbol, memoryview(library.data)
     start = elf.offset_of(symbol.st_value, symbol.st_size, symbol.name)
     new = new_segment(elf, size)

@@ -1,4 +1,5 @@
-"""Relocations of shared libraries, as the psABI of each machine numbers them: read, moved, written."""
+"""Relocations of shared libraries, as the psABI of each machine numbers them: read, moved,
+written."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Types:
         symbol: the address of a symbol, and nothing else; in a word that linkers made for it.
         word: the same in any word, whose value is added where the record has no addend.
         call: the same for a call through a table, which may be done late.
-        module, offset: the number of a library among those with memory of threads; a place in that memory.
+        module, offset: the number of a library among those with memory of threads; a place in that
+        memory.
         fixed: a place relative to the thread's pointer.
         descriptor: both in one.
     """
@@ -78,16 +80,19 @@ def types_of(elf: ElfFile) -> Types:
 
 
 def read(elf: ElfFile) -> tuple[list[Relocation], list[Relocation]]:
-    """The relocations of a library, and those of calls that may be done late. Packed ones (`DT_RELR`) stay apart.
+    """The relocations of a library, and those of calls that may be done late. Packed ones
+    (`DT_RELR`) stay apart.
 
-    Empty records, which bfd leaves on riscv64, are left out; not those of calls, which code knows by their number.
+    Empty records, which bfd leaves on riscv64, are left out; not those of calls, which code knows
+    by their number.
     """
     early: list[Relocation] = []
     late: list[Relocation] = []
     late_table = elf.dynamic.get(DT_JMPREL, [0])[0]
     for table, size, has_addend in relocation_tables(elf):
         is_late = table == late_table
-        if not is_late and table < late_table < table + size:  # some linkers count the calls among the others, too
+        # some linkers count the calls among the others, too
+        if not is_late and table < late_table < table + size:
             size = late_table - table
         records = _records(elf, table, size, has_addend)
         (late if is_late else early).extend(records)

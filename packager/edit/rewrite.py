@@ -1,7 +1,8 @@
-"""A blob made of another one: some payloads new, everything else as it is, in either dialect, with or without an index.
+"""A blob made of another one: some payloads new, everything else as it is, in either dialect, with
+or without an index.
 
-Keys, tree and order stay byte for byte what they were, whoever wrote them: the grammar of a stream leaves its writer
-no choice.
+Keys, tree and order stay byte for byte what they were, whoever wrote them: the grammar of a stream
+leaves its writer no choice.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from mblob.packager.write.blob import producer
 _NAMES = {number: name for name, number in ALGORITHMS.items()}
 
 
-def rewritten(data: memoryview, blob: Blob, changed: Mapping[int, Payload], *, index: bool, target: str) -> BlobPlan:
-    """The plan of the new blob. Payloads that stay keep the digest they had, so damage stays visible.
+def rewritten(
+    data: memoryview, blob: Blob, changed: Mapping[int, Payload], *, index: bool, target: str
+) -> BlobPlan:
+    """The plan of the new blob. Payloads that stay keep the digest they had, so damage stays
+    visible.
 
     Args:
         data: the old blob, its length prefix included.
@@ -34,7 +38,8 @@ def rewritten(data: memoryview, blob: Blob, changed: Mapping[int, Payload], *, i
 
     Raises:
         BuildError: a payload whose size is not known.
-        DigestError: keys or tree of the old blob are damaged: they would be written anew, and nobody would see it.
+        DigestError: keys or tree of the old blob are damaged: they would be written anew, and
+            nobody would see it.
     """
     had_index = blob.index_offset is not None
     if had_index and (footer := find_footer(data, expected=True)) is not None:
@@ -58,12 +63,23 @@ def _entry(data: memoryview, e: Entry, new: Payload | None) -> OutEntry:
     if new is None:
         payload: Payload = BytesPayload(data[e.offset : e.offset + e.size])
     elif new.size is None:
-        raise BuildError(f"entry {e.index} ({e.type_key}): its new payload does not say how many bytes it has")
+        raise BuildError(
+            f"entry {e.index} ({e.type_key}): its new payload does not say how many bytes it has"
+        )
     else:
         payload = new
     align_at = _data_offset(payload) if e.bulk and e.type_key == SAFETENSORS else 0
     digest = e.digest if new is None else b""
-    return OutEntry(e.type_key, payload, e.imports, e.data, e.alignment if e.bulk else 1, align_at, e.bulk, digest)
+    return OutEntry(
+        e.type_key,
+        payload,
+        e.imports,
+        e.data,
+        e.alignment if e.bulk else 1,
+        align_at,
+        e.bulk,
+        digest,
+    )
 
 
 def _data_offset(payload: Payload) -> int:
@@ -77,7 +93,8 @@ def _data_offset(payload: Payload) -> int:
 
 
 def fingerprint(data: memoryview, blob: Blob) -> bytes:
-    """What tells the old blob apart from others, as `mblob.packager.write.blob.write_blob` makes it."""
+    """What tells the old blob apart from others, as `mblob.packager.write.blob.write_blob` makes
+    it."""
     if blob.index_offset is not None and blob.algorithm:
         return bytes(data[-64:])
     return crc32(data).to_bytes(4, "little") + len(data).to_bytes(8, "little")

@@ -1,4 +1,5 @@
-"""`mblob.swap`, `strip_index`, `add_index`: another blob for a finished library, whose code stays byte for byte."""
+"""`mblob.swap`, `strip_index`, `add_index`: another blob for a finished library, whose code stays
+byte for byte."""
 
 from __future__ import annotations
 
@@ -33,26 +34,31 @@ def swap(
     library: PathLike, changes: Mapping[int | str, Any] | None = None, output: PathLike | None = None, *,
     weights: Mapping[str, Any] | PathLike | None = None, reuse: bool = True,
 ) -> None:  # fmt: skip
-    """Put new payloads, or new weights, in place of old ones; code, tree, order and keys stay as they are.
+    """Put new payloads, or new weights, in place of old ones; code, tree, order and keys stay as
+    they are.
 
-    Digests, index and build-id follow. What has the same size stays where it is; otherwise the blob grows or shrinks in
-    place, or moves behind everything else, whoever linked the library.
+    Digests, index and build-id follow. What has the same size stays where it is; otherwise the blob
+    grows or shrinks in place, or moves behind everything else, whoever linked the library.
 
     Args:
         library: its path.
-        changes: the new payload by index or type key of its entry: bytes-like, a path (read piece by piece), or a
-            Module of that key.
-        output: path of the new library; None, or the library's own, replaces it by a rename when it is whole.
-        weights: single tensors by name, of the same element type and shape: an array (anything with the buffer protocol
-            or DLPack's numpy form), or the path of a `.npy` file, or of a `.safetensors` file with a tensor of that
-            name. Or the path of a `.safetensors` file: in place of the library's one safetensors module, or for the
-            parameters of these names if it has none.
+        changes: the new payload by index or type key of its entry: bytes-like, a path (read piece
+            by piece), or a Module of that key.
+        output: path of the new library; None, or the library's own, replaces it by a rename when it
+            is whole.
+        weights: single tensors by name, of the same element type and shape: an array (anything with
+            the buffer protocol or DLPack's numpy form), or the path of a `.npy` file, or of a
+            `.safetensors` file with a tensor of that name. Or the path of a `.safetensors` file: in
+            place of the library's one safetensors module, or for the parameters of these names if
+            it has none.
         reuse: where the file system shares blocks between files, share those that stay the same.
 
     Raises:
-        BuildError: no such entry or tensor, one that is there twice, another element type or shape, an argument that
-            makes no sense, or a blob that grows, does not fit, and cannot move because code refers to it.
-        FormatError: the library is damaged, is no model library, or a new payload breaks the grammar of its key.
+        BuildError: no such entry or tensor, one that is there twice, another element type or shape,
+            an argument that makes no sense, or a blob that grows, does not fit, and cannot move
+            because code refers to it.
+        FormatError: the library is damaged, is no model library, or a new payload breaks the
+            grammar of its key.
         DigestError: the library is damaged.
         OSError: a file cannot be read or written.
     """
@@ -73,34 +79,54 @@ def swap(
                     )
                 new[index] = payload
         if not new:
-            raise BuildError("swap: nothing to change; name an entry and its new payload, or weights")
+            raise BuildError(
+                "swap: nothing to change; name an entry and its new payload, or weights"
+            )
         for index, payload in new.items():
             check_new(opened.entries[index], payload, opened.grammars, blob.dialect)
         index = blob.index_offset is not None
-        _write(opened, blob, new, output, index=index, reuse=reuse, inputs=source_files(changes or {}, weights))
+        _write(
+            opened,
+            blob,
+            new,
+            output,
+            index=index,
+            reuse=reuse,
+            inputs=source_files(changes or {}, weights),
+        )
 
 
-def strip_index(library: PathLike, output: PathLike | None = None, *, force: bool = False, reuse: bool = True) -> None:
-    """Take the index from a blob, and its announcement from the library: what remains is what TVM would have written.
+def strip_index(
+    library: PathLike, output: PathLike | None = None, *, force: bool = False, reuse: bool = True
+) -> None:
+    """Take the index from a blob, and its announcement from the library: what remains is what TVM
+    would have written.
 
     Digests are lost with it. Payloads of the bulk region move into the stream.
 
     Args:
         library, output, reuse: as of `swap`.
-        force: also where mblob itself cannot read the result, since nothing tells where a payload of its own key ends.
+        force: also where mblob itself cannot read the result, since nothing tells where a payload
+            of its own key ends.
 
     Raises:
-        BuildError: the library has no index, or payloads of which only the index can tell where they are.
+        BuildError: the library has no index, or payloads of which only the index can tell where
+            they are.
         FormatError, DigestError, OSError: as of `swap`.
     """
-    with Library(Path(os.fspath(library)), verify="full") as opened:  # nothing tells damage afterwards
+    # nothing tells damage afterwards
+    with Library(Path(os.fspath(library)), verify="full") as opened:
         blob = _blob_of(opened)
         if blob.index_offset is None:
             raise BuildError(f"{opened.path}: has no index")
         for e in opened.entries:
-            unbounded = blob.dialect == "classic" and e.offset is not None and e.type_key not in GRAMMARS
+            unbounded = (
+                blob.dialect == "classic" and e.offset is not None and e.type_key not in GRAMMARS
+            )
             if unbounded and blob.entries[e.index].bulk:
-                raise BuildError(f"{e.place}: only the index says where its payload is; such weights need it")
+                raise BuildError(
+                    f"{e.place}: only the index says where its payload is; such weights need it"
+                )
             if unbounded and not force:
                 raise BuildError(
                     f"{e.place}: only the index says where its payload ends, so mblob could not open the library; force"
@@ -110,10 +136,11 @@ def strip_index(library: PathLike, output: PathLike | None = None, *, force: boo
 
 
 def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool = True) -> None:
-    """Give a blob that TVM wrote an index: offsets, sizes, and digests of what the payloads are now.
+    """Give a blob that TVM wrote an index: offsets, sizes, and digests of what the payloads are
+    now.
 
-    No note announces it, so that its loss is not noticed; else it is as one that mblob writes. Arguments and
-    errors as of `swap`.
+    No note announces it, so that its loss is not noticed; else it is as one that mblob writes.
+    Arguments and errors as of `swap`.
 
     Raises:
         BuildError: the library has an index, or its dialect takes none.
@@ -123,7 +150,9 @@ def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool 
         if blob.index_offset is not None:
             raise BuildError(f"{opened.path}: has an index already")
         if blob.symbol.endswith("__tvm_ffi_library_bin"):
-            raise BuildError(f"{opened.path}: of TVM 0.21, whose dialect is read without an index only")
+            raise BuildError(
+                f"{opened.path}: of TVM 0.21, whose dialect is read without an index only"
+            )
         _write(opened, blob, {}, output, index=True, reuse=reuse)
 
 
@@ -131,14 +160,18 @@ def _blob_of(library: Library) -> Blob:
     """What the blob of a shared library says.
 
     Raises:
-        FormatError: "no_blob": no model library. BuildError: functions alone, or a blob in a file that cannot get
-            another.
+        FormatError: "no_blob": no model library. BuildError: functions alone, or a blob in a file
+            that cannot get another.
     """
     if library.blob is not None and shared_elf(library) is None:
-        raise BuildError(f"{library.path}: no ELF shared library, and only their blobs can be changed; pack it again")
+        raise BuildError(
+            f"{library.path}: no ELF shared library, and only their blobs can be changed; pack it again"
+        )
     if library.blob is None:
         library.require_model()
-        raise BuildError(f"{library.path}: a library of functions, without a blob that could be changed or indexed")
+        raise BuildError(
+            f"{library.path}: a library of functions, without a blob that could be changed or indexed"
+        )
     return library.blob
 
 
@@ -161,7 +194,9 @@ def _entry(library: Library, wanted: int | str) -> EntryView:
         )
     (entry,) = matches
     if entry.offset is None:
-        raise BuildError(f"entry {wanted!r} of {library.path} is the {LIBRARY} itself, which has no payload")
+        raise BuildError(
+            f"entry {wanted!r} of {library.path} is the {LIBRARY} itself, which has no payload"
+        )
     return entry
 
 
@@ -209,7 +244,9 @@ def _read_back(path: Path, before: Library, written: Sequence[Entry], index: boo
         return  # no reader of ours can
     try:
         with Library(path) as found:
-            read = [(e.type_key, e.size, e.imports) for e in found.blob.entries] if found.blob else []
+            read = (
+                [(e.type_key, e.size, e.imports) for e in found.blob.entries] if found.blob else []
+            )
             has_index = found.blob is not None and found.blob.index_offset is not None
     except MblobError as error:
         raise BuildError(f"{before.path}: the new library does not read back: {error}") from None

@@ -1,7 +1,8 @@
-"""The sorted table of unwind information (`.eh_frame_hdr`, PT_GNU_EH_FRAME) of two libraries as one.
+"""The sorted table of unwind information (`.eh_frame_hdr`, PT_GNU_EH_FRAME) of two libraries as
+one.
 
-Unwinders search the one table of a library, so that exceptions pass through functions that another has none for only if
-it names them, too. Linux Standard Base, section 10.6.2.
+Unwinders search the one table of a library, so that exceptions pass through functions that another
+has none for only if it names them, too. Linux Standard Base, section 10.6.2.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import struct
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import PT_GNU_EH_FRAME, Segment
 
-_LEAD = bytes((1, 0x1B, 0x03, 0x3B))  # version 1; forms that all linkers write: distances of 32 bits, a sorted table
+# version 1; forms that all linkers write: distances of 32 bits, a sorted table
+_LEAD = bytes((1, 0x1B, 0x03, 0x3B))
 _ROW = 8  # bytes
 _REACH = (1 << 31) - (1 << 28)  # bytes from the table, less some for places that are not final yet
 
@@ -22,7 +24,8 @@ def segment(elf: ElfFile) -> Segment | None:
 
 
 def joined(host: ElfFile, part: ElfFile, address: int, moved: int) -> bytes:
-    """The table of both; empty where the host's has to do: one of them has none of that form, or is too far away.
+    """The table of both; empty where the host's has to do: one of them has none of that form, or is
+    too far away.
 
     Args:
         address: where it will be.
@@ -43,7 +46,12 @@ def joined(host: ElfFile, part: ElfFile, address: int, moved: int) -> bytes:
 def _read(elf: ElfFile) -> tuple[int, list[tuple[int, int]]] | None:
     """Address of the unwind information, and those of each function and of its entry."""
     s = segment(elf)
-    if s is None or s.p_filesz < 12 or s.p_offset > len(elf.data) or s.p_filesz > len(elf.data) - s.p_offset:
+    if (
+        s is None
+        or s.p_filesz < 12
+        or s.p_offset > len(elf.data)
+        or s.p_filesz > len(elf.data) - s.p_offset
+    ):
         return None
     data = elf.data[s.p_offset : s.p_offset + s.p_filesz]
     lead, frames, count = struct.unpack_from(f"{elf.byte_order}4siI", data)

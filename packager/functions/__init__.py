@@ -1,1 +1,2 @@
-"""C that is generated around functions: packed forms, tables, registration, adapters between the dialects."""
+"""C that is generated around functions: packed forms, tables, registration, adapters between the
+dialects."""

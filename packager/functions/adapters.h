@@ -1,6 +1,7 @@
-/* adapters.h - functions of one calling convention as functions of the other, and the runtime of the one for code that
- * was compiled for the other. Stands in front of what packager/functions/adapters.py generates; all of it is static but for the
- * slots at its end. MBLOB_TO_FFI: classic code in a library of the ffi dialect; without it the other way round.
+/* adapters.h - functions of one calling convention as functions of the other, and the runtime of
+ * the one for code that was compiled for the other. Stands in front of what
+ * packager/functions/adapters.py generates; all of it is static but for the slots at its end.
+ * MBLOB_TO_FFI: classic code in a library of the ffi dialect; without it the other way round.
  * MBLOB_JOINS: the code is in a finished library, which the adapters join when they are linked. */
 #include <stdio.h>
 #include <tvm/ffi/c_api.h>
@@ -11,11 +12,13 @@
 
 /* The library's handle, which the loader of the library's own dialect sets. */
 extern TVM_DLL __attribute__((weak)) void *__tvm_ffi__library_ctx;
-#if !defined(MBLOB_TO_FFI) && !defined(MBLOB_JOINS) /* by such a name loaders tell libraries of the ffi dialect */
+#if !defined(MBLOB_TO_FFI) && \
+    !defined(MBLOB_JOINS) /* by such a name loaders tell libraries of the ffi dialect */
 __asm__(".hidden __tvm_ffi__library_ctx");
 #endif
 __attribute__((weak)) void *__tvm_ffi__library_ctx;
-#if !defined(MBLOB_TO_FFI) && !defined(MBLOB_JOINS) /* by such a name loaders tell libraries of the ffi dialect */
+#if !defined(MBLOB_TO_FFI) && \
+    !defined(MBLOB_JOINS) /* by such a name loaders tell libraries of the ffi dialect */
 __asm__(".hidden __tvm_ffi__library_ctx");
 #endif
 
@@ -47,9 +50,11 @@ MBLOB_STATIC void mblob_raise(const char *kind, const char *text) {
 MBLOB_STATIC int mblob_no_way(const char *name, const char *what, int i, int code) {
   char text[200];
   if (i >= 0)
-    (void)snprintf(text, sizeof text, "%.100s: argument %d is of type %d, which %s has no equal of", name, i, code, what);
+    (void)snprintf(text, sizeof text, "%.100s: argument %d is of type %d, which %s has no equal of",
+                   name, i, code, what);
   else
-    (void)snprintf(text, sizeof text, "%.100s: its result is of type %d, which %s has no equal of", name, code, what);
+    (void)snprintf(text, sizeof text, "%.100s: its result is of type %d, which %s has no equal of",
+                   name, code, what);
   mblob_raise("TypeError", text);
   return -1;
 }
@@ -58,7 +63,8 @@ MBLOB_STATIC int mblob_done(const char *name, int status) {
   char text[160];
   if (!status) return 0;
   if (!mblob_raised) {
-    (void)snprintf(text, sizeof text, "%.100s: failed with status %d, and without a text", name, status);
+    (void)snprintf(text, sizeof text, "%.100s: failed with status %d, and without a text", name,
+                   status);
     mblob_raise("RuntimeError", text);
   }
   return -1;
@@ -70,7 +76,8 @@ typedef union {
   DLTensor tensor;
 } mblob_room;
 
-/* Codes of types: those of TVM 0.15 to 0.19, where flags are uint1, and DLPack's. What has no equal gets a code that nobody knows. */
+/* Codes of types: those of TVM 0.15 to 0.19, where flags are uint1, and DLPack's. What has no
+ * equal gets a code that nobody knows. */
 enum { MBLOB_E4M3_FLOAT8 = 6, MBLOB_E5M2_FLOAT8 = 7, MBLOB_NO_TYPE = 128 };
 
 MBLOB_STATIC DLDataType mblob_type_to_ffi(DLDataType type) {
@@ -107,35 +114,23 @@ MBLOB_STATIC DLTensor *mblob_tensor_as(DLTensor *tensor, DLDataType type, mblob_
   return &room->tensor;
 }
 
-/* A value of the classic dialect, borrowed by one of the ffi dialect. 0 if there is no such type. `room`: NULL where no tensor
- * comes. */
+/* A value of the classic dialect, borrowed by one of the ffi dialect. 0 if there is no such
+ * type. `room`: NULL where no tensor comes. */
 MBLOB_STATIC int mblob_to_ffi(const TVMValue *value, int code, TVMFFIAny *out, mblob_room *room) {
   out->type_index = kTVMFFINone;
   out->zero_padding = 0;
   out->v_int64 = value->v_int64;
   switch (code) {
-    case kTVMArgInt:
-      out->type_index = kTVMFFIInt;
-      return 1;
-    case kTVMArgBool:
-      out->type_index = kTVMFFIBool;
-      return 1;
-    case kTVMArgFloat:
-      out->type_index = kTVMFFIFloat;
-      return 1;
-    case kTVMOpaqueHandle:
-      out->type_index = kTVMFFIOpaquePtr;
-      return 1;
-    case kTVMNullptr:
-      out->v_int64 = 0;
-      return 1;
+    case kTVMArgInt: out->type_index = kTVMFFIInt; return 1;
+    case kTVMArgBool: out->type_index = kTVMFFIBool; return 1;
+    case kTVMArgFloat: out->type_index = kTVMFFIFloat; return 1;
+    case kTVMOpaqueHandle: out->type_index = kTVMFFIOpaquePtr; return 1;
+    case kTVMNullptr: out->v_int64 = 0; return 1;
     case kTVMDataType:
       out->type_index = kTVMFFIDataType;
       out->v_dtype = mblob_type_to_ffi(value->v_type);
       return 1;
-    case kDLDevice:
-      out->type_index = kTVMFFIDevice;
-      return 1;
+    case kDLDevice: out->type_index = kTVMFFIDevice; return 1;
     case kTVMDLTensorHandle:
     case kTVMNDArrayHandle:
       out->type_index = kTVMFFIDLTensorPtr;
@@ -144,51 +139,37 @@ MBLOB_STATIC int mblob_to_ffi(const TVMValue *value, int code, TVMFFIAny *out, m
         out->v_ptr = mblob_tensor_as(tensor, mblob_type_to_ffi(tensor->dtype), room);
       }
       return 1;
-    case kTVMStr:
-      out->type_index = value->v_str ? kTVMFFIRawStr : kTVMFFINone;
-      return 1;
-    case kTVMBytes:
-      out->type_index = kTVMFFIByteArrayPtr;
-      return 1;
-    default:
-      return 0;
+    case kTVMStr: out->type_index = value->v_str ? kTVMFFIRawStr : kTVMFFINone; return 1;
+    case kTVMBytes: out->type_index = kTVMFFIByteArrayPtr; return 1;
+    default: return 0;
   }
 }
 
 /* The other way round; `room` is also for bytes that lie in the value itself. */
-MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code, mblob_room *room) {
+MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code,
+                                  mblob_room *room) {
   DLTensor *tensor;
   out->v_int64 = any->v_int64;
   switch (any->type_index) {
-    case kTVMFFINone:
-      *code = kTVMNullptr;
-      return 1;
+    case kTVMFFINone: *code = kTVMNullptr; return 1;
     case kTVMFFIInt:
-    case kTVMFFIBool: /* code up to TVM 0.17 knows no other number */
-      *code = kTVMArgInt;
-      return 1;
-    case kTVMFFIFloat:
-      *code = kTVMArgFloat;
-      return 1;
-    case kTVMFFIOpaquePtr:
-      *code = kTVMOpaqueHandle;
-      return 1;
+    case kTVMFFIBool: /* code up to TVM 0.17 knows no other number */ *code = kTVMArgInt; return 1;
+    case kTVMFFIFloat: *code = kTVMArgFloat; return 1;
+    case kTVMFFIOpaquePtr: *code = kTVMOpaqueHandle; return 1;
     case kTVMFFIDataType:
       *code = kTVMDataType;
       out->v_type = mblob_type_to_classic(any->v_dtype);
       return 1;
-    case kTVMFFIDevice:
-      *code = kDLDevice;
-      return 1;
+    case kTVMFFIDevice: *code = kDLDevice; return 1;
     case kTVMFFIDLTensorPtr:
     case kTVMFFITensor:
-      tensor = any->type_index == kTVMFFITensor ? TVMFFITensorGetDLTensorPtr(any->v_obj) : (DLTensor *)any->v_ptr;
-      out->v_handle = tensor ? mblob_tensor_as(tensor, mblob_type_to_classic(tensor->dtype), room) : NULL;
+      tensor = any->type_index == kTVMFFITensor ? TVMFFITensorGetDLTensorPtr(any->v_obj)
+                                                : (DLTensor *)any->v_ptr;
+      out->v_handle =
+          tensor ? mblob_tensor_as(tensor, mblob_type_to_classic(tensor->dtype), room) : NULL;
       *code = kTVMDLTensorHandle;
       return 1;
-    case kTVMFFIRawStr:
-      *code = kTVMStr;
-      return 1;
+    case kTVMFFIRawStr: *code = kTVMStr; return 1;
     case kTVMFFISmallStr:
       out->v_str = any->v_bytes;
       *code = kTVMStr;
@@ -197,9 +178,7 @@ MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code
       out->v_str = TVMFFIBytesGetByteArrayPtr(any->v_obj)->data;
       *code = kTVMStr;
       return 1;
-    case kTVMFFIByteArrayPtr:
-      *code = kTVMBytes;
-      return 1;
+    case kTVMFFIByteArrayPtr: *code = kTVMBytes; return 1;
     case kTVMFFISmallBytes:
       room->bytes.data = any->v_bytes;
       room->bytes.size = any->small_str_len;
@@ -212,12 +191,12 @@ MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code
       out->v_handle = &room->bytes;
       *code = kTVMBytes;
       return 1;
-    default:
-      return 0;
+    default: return 0;
   }
 }
 
-/* Give back a value that a call returned; its object, if it is one, is freed with its last reference. */
+/* Give back a value that a call returned; its object, if it is one, is freed with its last
+ * reference. */
 MBLOB_STATIC void mblob_release(TVMFFIAny *any) {
   if (any->type_index < kTVMFFIStaticObjectBegin || !any->v_obj) return;
   TVMFFIObject *object = any->v_obj;
@@ -254,23 +233,24 @@ MBLOB_STATIC int mblob_keep(TVMValue *value, int code) {
   return 0;
 }
 
-/* A result of the ffi dialect, which is given back, as one of the classic dialect. A DLTensor * stays the callee's own,
- * so its element type must have the same code in both. */
-MBLOB_STATIC int mblob_result_to_classic(const char *name, TVMFFIAny *any, TVMValue *value, int *code) {
+/* A result of the ffi dialect, which is given back, as one of the classic dialect. A DLTensor *
+ * stays the callee's own, so its element type must have the same code in both. */
+MBLOB_STATIC int mblob_result_to_classic(const char *name, TVMFFIAny *any, TVMValue *value,
+                                         int *code) {
   mblob_room room; /* of this call: nothing that is returned may point to it */
   int status = 0;
   if (!mblob_to_classic(any, value, code, &room) || any->type_index == kTVMFFITensor)
     status = mblob_no_way(name, "the classic dialect", -1, any->type_index);
   else if (*code == kTVMDLTensorHandle && value->v_handle == &room.tensor) {
     char text[240];
-    (void)snprintf(text, sizeof text,
-                   "%.100s: its result is a DLTensor * with element type code %d, which is another code in the classic dialect; "
-                   "let the function write to an argument",
-                   name, ((const DLTensor *)any->v_ptr)->dtype.code);
+    (void)snprintf(
+        text, sizeof text,
+        "%.100s: its result is a DLTensor * with element type code %d, which is another code in the classic dialect; "
+        "let the function write to an argument",
+        name, ((const DLTensor *)any->v_ptr)->dtype.code);
     mblob_raise("TypeError", text);
     status = -1;
-  }
-  else if ((*code == kTVMStr || *code == kTVMBytes) && mblob_keep(value, *code)) {
+  } else if ((*code == kTVMStr || *code == kTVMBytes) && mblob_keep(value, *code)) {
     mblob_raise("MemoryError", name);
     status = -1;
   }
@@ -279,12 +259,16 @@ MBLOB_STATIC int mblob_result_to_classic(const char *name, TVMFFIAny *any, TVMVa
 }
 
 /* A result of the classic dialect as one of the ffi dialect, which the caller owns. */
-MBLOB_STATIC int mblob_result_to_ffi(const char *name, const TVMValue *value, int code, TVMFFIAny *any) {
+MBLOB_STATIC int mblob_result_to_ffi(const char *name, const TVMValue *value, int code,
+                                     TVMFFIAny *any) {
 #ifdef MBLOB_TO_FFI
-  extern int TVMFFIStringFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out) __attribute__((weak));
-  extern int TVMFFIBytesFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out) __attribute__((weak));
+  extern int TVMFFIStringFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out)
+      __attribute__((weak));
+  extern int TVMFFIBytesFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out)
+      __attribute__((weak));
 #endif
-  if (code == kTVMDLTensorHandle || code == kTVMNDArrayHandle || !mblob_to_ffi(value, code, any, NULL))
+  if (code == kTVMDLTensorHandle || code == kTVMNDArrayHandle ||
+      !mblob_to_ffi(value, code, any, NULL))
     return mblob_no_way(name, "the ffi dialect", -1, code);
   if (any->type_index != kTVMFFIRawStr && any->type_index != kTVMFFIByteArrayPtr) return 0;
   int is_text = any->type_index == kTVMFFIRawStr;
@@ -301,17 +285,19 @@ MBLOB_STATIC int mblob_result_to_ffi(const char *name, const TVMValue *value, in
     return 0;
   }
 #ifdef MBLOB_TO_FFI
-  int (*make)(const TVMFFIByteArray *, TVMFFIAny *) = is_text ? TVMFFIStringFromByteArray : TVMFFIBytesFromByteArray;
+  int (*make)(const TVMFFIByteArray *, TVMFFIAny *) =
+      is_text ? TVMFFIStringFromByteArray : TVMFFIBytesFromByteArray;
   if (make) return make(&bytes, any);
 #endif
   return 0;
 }
 
-/* Arguments of the ffi dialect for a classic function: one of the library, or one of the environment by its handle. */
+/* Arguments of the ffi dialect for a classic function: one of the library, or one of the
+ * environment by its handle. */
 typedef int (*mblob_classic)(TVMValue *, int *, int, TVMValue *, int *, void *);
 
-MBLOB_STATIC int mblob_call_classic(mblob_classic function, void *handle, const char *name, const TVMFFIAny *args,
-                                    int32_t num_args, TVMFFIAny *result) {
+MBLOB_STATIC int mblob_call_classic(mblob_classic function, void *handle, const char *name,
+                                    const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result) {
   mblob_room few_rooms[MBLOB_ARGUMENTS + 1];
   TVMValue few[MBLOB_ARGUMENTS + 1];
   int few_codes[MBLOB_ARGUMENTS + 1];
@@ -352,8 +338,9 @@ MBLOB_STATIC int mblob_call_classic(mblob_classic function, void *handle, const 
 
 /* THE ARRAYS */
 /* Arguments of the classic dialect for a function of the ffi dialect: the same. */
-MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const char *name, TVMValue *args, int *codes,
-                                int num_args, TVMValue *ret, int *ret_code) {
+MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const char *name,
+                                TVMValue *args, int *codes, int num_args, TVMValue *ret,
+                                int *ret_code) {
   TVMFFIAny few[MBLOB_ARGUMENTS];
   mblob_room few_rooms[MBLOB_ARGUMENTS];
   size_t n = num_args < 0 ? 0 : (size_t)num_args;
@@ -395,22 +382,25 @@ MBLOB_STATIC int mblob_call_ffi(TVMFFISafeCallType function, void *handle, const
   return status;
 }
 
-/* ---- the runtime that the code was compiled for, over that of the library ------------------------------------- */
+/* ---- the runtime that the code was compiled for, over that of the library -------------------- */
 
-/* Slots of the other dialect are hidden: a loader that knows them, too, would store functions that do not fit. */
-#define MBLOB_HIDDEN_SLOT(name, function) \
-  extern MBLOB_INSIDE __typeof__(&function) mblob_own_##name __asm__(#name);                          \
+/* Slots of the other dialect are hidden: a loader that knows them, too, would store functions
+ * that do not fit. */
+#define MBLOB_HIDDEN_SLOT(name, function)                                    \
+  extern MBLOB_INSIDE __typeof__(&function) mblob_own_##name __asm__(#name); \
   __typeof__(&function) mblob_own_##name = function
 
 #ifdef MBLOB_TO_FFI
-static int mblob_func_call(void *f, TVMValue *args, int *codes, int n, TVMValue *ret, int *ret_code) {
+static int mblob_func_call(void *f, TVMValue *args, int *codes, int n, TVMValue *ret,
+                           int *ret_code) {
   return mblob_call_ffi(NULL, f, "TVMFuncCall", args, codes, n, ret, ret_code);
 }
 /* A text that begins with a kind, as those do that came from the ffi dialect, has it again. */
 static void mblob_set_last_error(const char *text) {
   char kind[64];
   size_t size = 0;
-  while (text && size < sizeof kind - 1 && ((text[size] | 32) >= 'a' && (text[size] | 32) <= 'z')) size++;
+  while (text && size < sizeof kind - 1 && ((text[size] | 32) >= 'a' && (text[size] | 32) <= 'z'))
+    size++;
   if (size > 5 && !strncmp(text + size - 5, "Error: ", 7)) {
     memcpy(kind, text, size);
     kind[size] = 0;
@@ -452,7 +442,8 @@ MBLOB_HIDDEN_SLOT(__TVMFFIHandleInitOnce, mblob_init_once);
 #endif
 #ifndef MBLOB_TO_FFI
 /* Packed forms make their texts with this; here the adapter keeps them. */
-MBLOB_INSIDE __attribute__((weak)) int TVMFFIStringFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out);
+MBLOB_INSIDE __attribute__((weak)) int TVMFFIStringFromByteArray(const TVMFFIByteArray *input,
+                                                                 TVMFFIAny *out);
 int TVMFFIStringFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out) {
   out->type_index = kTVMFFIRawStr;
   out->zero_padding = 0;

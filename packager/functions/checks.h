@@ -1,8 +1,9 @@
 /* checks.h - how the packed form of a plain C function checks what it is called with.
  *
- * The text stands in front of every generated file of packed forms; all of it is static. A function named
- * mblob_* returns 0, or -1 after it raised an error: "expected <this>, found <that>" for argument i, which counts from 0.
- * How arguments arrive and errors leave is the dialect's: checks_classic.h, checks_ffi.h, in place of the line below. */
+ * The text stands in front of every generated file of packed forms; all of it is static. A
+ * function named mblob_* returns 0, or -1 after it raised an error: "expected <this>, found
+ * <that>" for argument i, which counts from 0. How arguments arrive and errors leave is the
+ * dialect's: checks_classic.h, checks_ffi.h, in place of the line below. */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +16,15 @@
 #define MBLOB_FORMAT(at) __attribute__((format(printf, at, at + 1)))
 
 /* What an argument is. */
-typedef enum { MBLOB_OTHER, MBLOB_NONE, MBLOB_INT, MBLOB_FLOAT, MBLOB_STRING, MBLOB_HANDLE, MBLOB_TENSOR } mblob_kind;
+typedef enum {
+  MBLOB_OTHER,
+  MBLOB_NONE,
+  MBLOB_INT,
+  MBLOB_FLOAT,
+  MBLOB_STRING,
+  MBLOB_HANDLE,
+  MBLOB_TENSOR
+} mblob_kind;
 
 /* What is wrong with one. */
 typedef enum {
@@ -30,8 +39,8 @@ typedef enum {
 
 /* THE DIALECT */
 
-/* Ranges of integer types in an int64_t argument. 64 bits without a sign arrive as the bits they are: callers who
- * know the type have checked the number, others cannot tell -1 from 2^64 - 1. */
+/* Ranges of integer types in an int64_t argument. 64 bits without a sign arrive as the bits they
+ * are: callers who know the type have checked the number, others cannot tell -1 from 2^64 - 1. */
 #define MBLOB_SIGNED_MAX(T) ((int64_t)(UINT64_MAX >> (65 - 8 * sizeof(T))))
 #define MBLOB_SIGNED_MIN(T) (-MBLOB_SIGNED_MAX(T) - 1)
 #define MBLOB_UNSIGNED_MIN(T) (sizeof(T) < 8 ? 0 : INT64_MIN)
@@ -48,9 +57,12 @@ typedef struct {
   size_t alignment; /* bytes */
 } mblob_element;
 
-#define MBLOB_ELEMENT(word, code, T)                                                             \
-  {sizeof(T) == 1 ? word "8" : sizeof(T) == 2 ? word "16" : sizeof(T) == 4 ? word "32" : word "64", code, \
-   code, 8 * sizeof(T), __alignof__(T)}
+#define MBLOB_ELEMENT(word, code, T) \
+  {sizeof(T) == 1   ? word "8"       \
+   : sizeof(T) == 2 ? word "16"      \
+   : sizeof(T) == 4 ? word "32"      \
+                    : word "64",     \
+   code, code, 8 * sizeof(T), __alignof__(T)}
 
 /* A checked tensor: compact row-major elements on the host. */
 typedef struct {
@@ -62,8 +74,8 @@ typedef struct {
 /* A macro, so that compilers see that it is never 0. */
 #define mblob_fail(...) (mblob_set_failure(__VA_ARGS__), -1)
 
-MBLOB_STATIC MBLOB_FORMAT(4) void mblob_set_failure(const mblob_call_info *call, int i, mblob_rule rule,
-                                                    const char *format, ...) {
+MBLOB_STATIC MBLOB_FORMAT(4) void mblob_set_failure(const mblob_call_info *call, int i,
+                                                    mblob_rule rule, const char *format, ...) {
   char text[320];
   va_list values;
   va_start(values, format);
@@ -74,10 +86,14 @@ MBLOB_STATIC MBLOB_FORMAT(4) void mblob_set_failure(const mblob_call_info *call,
 
 MBLOB_STATIC void mblob_dtype_name(DLDataType type, char *text, size_t size) {
   static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
-  enum { FIRST = 6, E3M4 = 128 }; /* small floats, whose names say their bits; mblob's code of float8_e3m4, the last one */
-  static const char *const small[] = {MBLOB_NAME_OF_6, MBLOB_NAME_OF_7, "float8_e4m3", "float8_e4m3b11fnuz",
-                                      "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-                                      "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "float8_e3m4"};
+  enum {
+    FIRST = 6,
+    E3M4 = 128
+  }; /* small floats, whose names say their bits; mblob's code of float8_e3m4, the last one */
+  static const char *const small[] = {
+      MBLOB_NAME_OF_6,   MBLOB_NAME_OF_7, "float8_e4m3",     "float8_e4m3b11fnuz", "float8_e4m3fn",
+      "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz", "float8_e8m0fnu",     "float6_e2m3fn",
+      "float6_e3m2fn",   "float4_e2m1fn", "float8_e3m4"};
   const unsigned place = type.code == E3M4 ? 12 : type.code < 18 ? (unsigned)type.code - FIRST : 13;
   const bool scalar = type.lanes == 1;
   char lanes[8] = "";
@@ -99,8 +115,9 @@ MBLOB_STATIC void mblob_shape_text(const int64_t *shape, int ndim, char *text, s
   size_t used = 0;
   for (int i = 0; i < ndim; i++) {
     char item[32];
-    int n = shape[i] == MBLOB_ANY ? snprintf(item, sizeof item, "%s*", i ? ", " : "")
-                                  : snprintf(item, sizeof item, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    int n = shape[i] == MBLOB_ANY
+                ? snprintf(item, sizeof item, "%s*", i ? ", " : "")
+                : snprintf(item, sizeof item, "%s%lld", i ? ", " : "", (long long)shape[i]);
     if (n < 0 || (size_t)n + 8 > size - used) {
       used += (size_t)snprintf(text + used, size - used, "...");
       break;
@@ -117,26 +134,29 @@ MBLOB_STATIC void mblob_shape_text(const int64_t *shape, int ndim, char *text, s
 MBLOB_STATIC int mblob_count(const char *function, int found, int expected) {
   if (found == expected) return 0;
   char text[80];
-  (void)snprintf(text, sizeof text, MBLOB_EXPECTED " %d argument%s, found %d", expected, expected == 1 ? "" : "s",
-                 found);
+  (void)snprintf(text, sizeof text, MBLOB_EXPECTED " %d argument%s, found %d", expected,
+                 expected == 1 ? "" : "s", found);
   mblob_raise_of_call(function, text, "TypeError");
   return -1;
 }
 
-MBLOB_STATIC int mblob_int(const mblob_call_info *call, int i, const char *type, int64_t min, int64_t max,
-                           int64_t *out) {
+MBLOB_STATIC int mblob_int(const mblob_call_info *call, int i, const char *type, int64_t min,
+                           int64_t max, int64_t *out) {
   if (mblob_kind_of(call, i) != MBLOB_INT)
-    return mblob_fail(call, i, MBLOB_TYPE, "expected int (%s), found %s", type, mblob_kind_name(call, i));
+    return mblob_fail(call, i, MBLOB_TYPE, "expected int (%s), found %s", type,
+                      mblob_kind_name(call, i));
   int64_t value = mblob_int_of(call, i);
   if (value < min || value > max)
-    return mblob_fail(call, i, MBLOB_VALUE, "expected %s (%lld to %lld), found %lld", type, (long long)min, (long long)max,
-                      (long long)value);
+    return mblob_fail(call, i, MBLOB_VALUE, "expected %s (%lld to %lld), found %lld", type,
+                      (long long)min, (long long)max, (long long)value);
   *out = value;
   return 0;
 }
 
-/* `largest`: finite number of the parameter's type; what is beyond it would become infinite. 0: none is. */
-MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *type, double largest, double *out) {
+/* `largest`: finite number of the parameter's type; what is beyond it would become infinite. 0:
+ * none is. */
+MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *type, double largest,
+                             double *out) {
   mblob_kind kind = mblob_kind_of(call, i);
   if (kind == MBLOB_FLOAT)
     *out = mblob_float_of(call, i);
@@ -146,7 +166,9 @@ MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *typ
     return mblob_fail(call, i, MBLOB_TYPE, "expected float, found %s", mblob_kind_name(call, i));
   double size = *out < 0 ? -*out : *out;
   if (largest > 0 && size > largest && size - size == 0)
-    return mblob_fail(call, i, MBLOB_VALUE, "expected %s (up to %.9g), found %.9g, which would be infinite", type, largest, *out);
+    return mblob_fail(call, i, MBLOB_VALUE,
+                      "expected %s (up to %.9g), found %.9g, which would be infinite", type,
+                      largest, *out);
   return 0;
 }
 
@@ -161,7 +183,8 @@ MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **o
 MBLOB_STATIC int mblob_result(const char *function, uint64_t value) {
   if (value <= INT64_MAX) return 0;
   char text[120];
-  (void)snprintf(text, sizeof text, "its result %llu does not fit the packed form's int64; call the plain C function",
+  (void)snprintf(text, sizeof text,
+                 "its result %llu does not fit the packed form's int64; call the plain C function",
                  (unsigned long long)value);
   mblob_raise_of_call(function, text, "ValueError");
   return -1;
@@ -172,7 +195,8 @@ MBLOB_STATIC int mblob_host_tensor(const mblob_call_info *call, int i, const DLT
   const DLTensor *t = mblob_tensor_of(call, i);
   int device = (int)t->device.device_type;
   if (device != kDLCPU && device != kDLCUDAHost && device != kDLCUDAManaged)
-    return mblob_fail(call, i, MBLOB_DEVICE, "expected data on the cpu, found device type %d; copy it to the cpu", device);
+    return mblob_fail(call, i, MBLOB_DEVICE,
+                      "expected data on the cpu, found device type %d; copy it to the cpu", device);
   *out = t;
   return 0;
 }
@@ -193,7 +217,8 @@ MBLOB_STATIC int mblob_strides(const mblob_call_info *call, int i, const DLTenso
   for (int d = 0; d < t->ndim; d++)
     if (!t->shape[d]) return 0; /* no elements */
   if (mblob_is_compact(t)) return 0;
-  return mblob_fail(call, i, MBLOB_STRIDES, "expected compact row-major data, found a non-contiguous array; pass a copy"
+  return mblob_fail(call, i, MBLOB_STRIDES,
+                    "expected compact row-major data, found a non-contiguous array; pass a copy"
                     " (numpy.ascontiguousarray)");
 }
 
@@ -207,18 +232,21 @@ MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
     return 0;
   }
   if (kind != MBLOB_HANDLE && kind != MBLOB_NONE)
-    return mblob_fail(call, i, MBLOB_TYPE, "expected a tensor or a handle, found %s", mblob_kind_name(call, i));
+    return mblob_fail(call, i, MBLOB_TYPE, "expected a tensor or a handle, found %s",
+                      mblob_kind_name(call, i));
   *out = kind == MBLOB_NONE ? NULL : mblob_handle_of(call, i);
   return 0;
 }
 
-MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want, mblob_array *out) {
+MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want,
+                              mblob_array *out) {
   const DLTensor *t = NULL;
   if (mblob_kind_of(call, i) != MBLOB_TENSOR)
-    return mblob_fail(call, i, MBLOB_TYPE, MBLOB_EXPECTED_TENSOR, want->name, mblob_kind_name(call, i));
+    return mblob_fail(call, i, MBLOB_TYPE, MBLOB_EXPECTED_TENSOR, want->name,
+                      mblob_kind_name(call, i));
   if (mblob_host_tensor(call, i, &t)) return -1;
-  if ((t->dtype.code != want->code && t->dtype.code != want->other) || t->dtype.bits != want->bits ||
-      t->dtype.lanes != 1) {
+  if ((t->dtype.code != want->code && t->dtype.code != want->other) ||
+      t->dtype.bits != want->bits || t->dtype.lanes != 1) {
     char found[40];
     mblob_dtype_name(t->dtype, found, sizeof found);
     return mblob_fail(call, i, MBLOB_DTYPE, "expected %s, found %s", want->name, found);
@@ -226,7 +254,8 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
   int64_t elements = 1;
   for (int d = 0; d < t->ndim; d++)
     if (t->shape[d] < 0 || __builtin_mul_overflow(elements, t->shape[d], &elements))
-      return mblob_fail(call, i, MBLOB_SHAPE, "dimension %d is %lld, expected a possible size", d, (long long)t->shape[d]);
+      return mblob_fail(call, i, MBLOB_SHAPE, "dimension %d is %lld, expected a possible size", d,
+                        (long long)t->shape[d]);
   out->tensor = t;
   out->elements = elements;
   out->data = t->data ? (char *)t->data + t->byte_offset : NULL;
@@ -234,7 +263,8 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
   if (mblob_strides(call, i, t)) return -1;
   if (!out->data) return mblob_fail(call, i, MBLOB_DATA, "expected data, found a NULL pointer");
   if ((uintptr_t)out->data % want->alignment)
-    return mblob_fail(call, i, MBLOB_DATA, "expected data aligned to %d bytes, found address %p; pass an aligned copy",
+    return mblob_fail(call, i, MBLOB_DATA,
+                      "expected data aligned to %d bytes, found address %p; pass an aligned copy",
                       (int)want->alignment, out->data);
   return 0;
 }
@@ -246,7 +276,9 @@ MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_arr
   bool same = !bad && t->ndim == ndim;
   for (int d = 0; same && d < ndim; d++) same = dims[d] == MBLOB_ANY || t->shape[d] == dims[d];
   if (same) return 0;
-  if (bad) return mblob_fail(call, i, MBLOB_SHAPE, "its dimensions, computed from the other arguments, overflow");
+  if (bad)
+    return mblob_fail(call, i, MBLOB_SHAPE,
+                      "its dimensions, computed from the other arguments, overflow");
   char expected[80];
   char found[80];
   mblob_shape_text(dims, ndim, expected, sizeof expected);
@@ -255,12 +287,14 @@ MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_arr
 }
 
 /* Number of elements of a parameter with one dimension, whatever the tensor's shape. */
-MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_array *a, int64_t expected,
-                                const char *text, bool at_least, bool bad) {
-  if (bad) return mblob_fail(call, i, MBLOB_SHAPE, "its size %s, computed from the other arguments, overflows", text);
+MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_array *a,
+                                int64_t expected, const char *text, bool at_least, bool bad) {
+  if (bad)
+    return mblob_fail(call, i, MBLOB_SHAPE,
+                      "its size %s, computed from the other arguments, overflows", text);
   if (at_least ? a->elements >= expected : a->elements == expected) return 0;
-  return mblob_fail(call, i, MBLOB_SHAPE, "expected %s%lld elements (%s), found %lld", at_least ? "at least " : "",
-                    (long long)expected, text, (long long)a->elements);
+  return mblob_fail(call, i, MBLOB_SHAPE, "expected %s%lld elements (%s), found %lld",
+                    at_least ? "at least " : "", (long long)expected, text, (long long)a->elements);
 }
 
 MBLOB_STATIC int64_t mblob_add(int64_t a, int64_t b, bool *bad) {

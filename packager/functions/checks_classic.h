@@ -17,45 +17,48 @@ typedef struct {
 static mblob_kind mblob_kind_of(const mblob_call_info *call, int i) {
   switch (call->codes[i]) {
     case kTVMArgInt:
-    case kTVMArgBool:
-      return MBLOB_INT;
-    case kTVMArgFloat:
-      return MBLOB_FLOAT;
+    case kTVMArgBool: return MBLOB_INT;
+    case kTVMArgFloat: return MBLOB_FLOAT;
     case kTVMDLTensorHandle:
-    case kTVMNDArrayHandle:
-      return MBLOB_TENSOR;
-    case kTVMOpaqueHandle:
-      return MBLOB_HANDLE;
-    case kTVMNullptr:
-      return MBLOB_NONE;
-    case kTVMStr:
-      return call->args[i].v_str ? MBLOB_STRING : MBLOB_OTHER;
-    default:
-      return MBLOB_OTHER;
+    case kTVMNDArrayHandle: return MBLOB_TENSOR;
+    case kTVMOpaqueHandle: return MBLOB_HANDLE;
+    case kTVMNullptr: return MBLOB_NONE;
+    case kTVMStr: return call->args[i].v_str ? MBLOB_STRING : MBLOB_OTHER;
+    default: return MBLOB_OTHER;
   }
 }
 
 static const char *mblob_kind_name(const mblob_call_info *call, int i) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "None", "dtype", "device", "tensor",
-                                      "object", "module", "function", "str", "bytes", "tensor", "object", "bool"};
+  static const char *const names[] = {"int",    "uint",   "float",  "handle", "None",     "dtype",
+                                      "device", "tensor", "object", "module", "function", "str",
+                                      "bytes",  "tensor", "object", "bool"};
   int code = call->codes[i];
   return code >= 0 && code < (int)(sizeof names / sizeof *names) ? names[code] : "an unknown type";
 }
 
-MBLOB_STATIC int64_t mblob_int_of(const mblob_call_info *call, int i) { return call->args[i].v_int64; }
-MBLOB_STATIC double mblob_float_of(const mblob_call_info *call, int i) { return call->args[i].v_float64; }
-MBLOB_STATIC void *mblob_handle_of(const mblob_call_info *call, int i) { return call->args[i].v_handle; }
-MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i) { return call->args[i].v_str; }
+MBLOB_STATIC int64_t mblob_int_of(const mblob_call_info *call, int i) {
+  return call->args[i].v_int64;
+}
+MBLOB_STATIC double mblob_float_of(const mblob_call_info *call, int i) {
+  return call->args[i].v_float64;
+}
+MBLOB_STATIC void *mblob_handle_of(const mblob_call_info *call, int i) {
+  return call->args[i].v_handle;
+}
+MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i) {
+  return call->args[i].v_str;
+}
 MBLOB_STATIC const DLTensor *mblob_tensor_of(const mblob_call_info *call, int i) {
   return (const DLTensor *)call->args[i].v_handle;
 }
 
-MBLOB_STATIC void mblob_raise(const mblob_call_info *call, int i, mblob_rule rule, const char *text) {
+MBLOB_STATIC void mblob_raise(const mblob_call_info *call, int i, mblob_rule rule,
+                              const char *text) {
   char whole[440];
   const char *name = call->names[i];
   (void)rule;
-  (void)snprintf(whole, sizeof whole, "%s: argument %d%s%s%s: %s", call->function, i, *name ? " (" : "", name,
-                 *name ? ")" : "", text);
+  (void)snprintf(whole, sizeof whole, "%s: argument %d%s%s%s: %s", call->function, i,
+                 *name ? " (" : "", name, *name ? ")" : "", text);
   TVMAPISetLastError(whole);
 }
 

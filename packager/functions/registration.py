@@ -1,7 +1,9 @@
-"""How statically linked code makes itself known: names, the table of functions, and C source that announces them.
+"""How statically linked code makes itself known: names, the table of functions, and C source that
+announces them.
 
-The names that are announced are not the symbols: under the name of a function a runtime finds its packed form, for
-TVM's own runtime would call a plain C function that it finds there as a packed one. docs/format.md, section 10.
+The names that are announced are not the symbols: under the name of a function a runtime finds its
+packed form, for TVM's own runtime would call a plain C function that it finds there as a packed
+one. docs/format.md, section 10.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ RECORD = "__mblob_system_lib"
 ALIGNMENT = 64  # bytes: what kernels assume of which nothing is known, TVM's default
 
 # The pointer variables through which code of shared libraries reaches the runtime.
-_SLOTS = {f"__{name}": name for name in SLOTS if name not in ("TVMBackendRunOnce", "TVMFFIErrorSetRaisedFromCStrParts")}
+_SLOTS = {
+    f"__{name}": name
+    for name in SLOTS
+    if name not in ("TVMBackendRunOnce", "TVMFFIErrorSetRaisedFromCStrParts")
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,8 @@ class Registration:
         functions: its functions, and its entry.
         rows: the table that tells about them.
         mentioned: symbols that the objects define or need.
-        anchors: symbols of objects that announce themselves, so that a linker takes them with this one.
+        anchors: symbols of objects that announce themselves, so that a linker takes them with this
+            one.
         has_blob: there is a blob.
         blob_size: its size in bytes, length prefix included; 0 where another than us wrote it.
         has_index: the blob carries an index.
@@ -85,10 +92,17 @@ class Registration:
         announced += [Announced(symbol, symbol, False) for symbol in self.plugins]
         slots = [s for s in _SLOTS if s in self.mentioned]
         variables = [*slots, *{CLASSIC.context: 0, context: 0}]
-        lines = [*_HEAD, _declared(self.dialect.register), *_record(self), *_variables(variables, self.mentioned)]
+        lines = [
+            *_HEAD,
+            _declared(self.dialect.register),
+            *_record(self),
+            *_variables(variables, self.mentioned),
+        ]
         lines += [table(self.rows)] if self.rows else []
         lines += _declarations(announced, self.anchors)
-        lines += [f'extern void run{i}(void) __asm__("{_SLOTS[slot]}");' for i, slot in enumerate(slots)]
+        lines += [
+            f'extern void run{i}(void) __asm__("{_SLOTS[slot]}");' for i, slot in enumerate(slots)
+        ]
         lines += [
             "static const struct {",
             "  const char *name;",
@@ -136,7 +150,9 @@ def _variables(names: Iterable[str], mentioned: frozenset[str]) -> list[str]:
 
 def _declarations(announced: Sequence[Announced], anchors: Sequence[str]) -> list[str]:
     lines = [
-        f'extern void f{i}(void) __asm__("{a.symbol}");' if a.is_code else f'extern char d{i} __asm__("{a.symbol}");'
+        f'extern void f{i}(void) __asm__("{a.symbol}");'
+        if a.is_code
+        else f'extern char d{i} __asm__("{a.symbol}");'
         for i, a in enumerate(announced)
     ]
     lines += [f'extern char anchor{i} __asm__("{name}");' for i, name in enumerate(anchors)]
@@ -146,11 +162,14 @@ def _declarations(announced: Sequence[Announced], anchors: Sequence[str]) -> lis
     return lines
 
 
-# -- what there is to announce --------------------------------------------------------------------------
+# -- what there is to announce ---------------------------------------------------------------------
 
 
 def functions_of(
-    wrapped: Sequence[Wrapped], plain: Sequence[Row], objects: Sequence[ObjectSymbols], dialect: Dialect = CLASSIC
+    wrapped: Sequence[Wrapped],
+    plain: Sequence[Row],
+    objects: Sequence[ObjectSymbols],
+    dialect: Dialect = CLASSIC,
 ) -> tuple[list[Announced], list[Row]]:
     """The functions of a library, and their rows in its table.
 
@@ -204,4 +223,6 @@ def _check_names(found: Sequence[Announced]) -> None:
     for a in found:
         other = seen.setdefault(a.before + a.name, a.symbol)
         if other != a.symbol:
-            raise BuildError(f"system_lib: {a.symbol} and {other} would both be known as {a.name}; rename one of them")
+            raise BuildError(
+                f"system_lib: {a.symbol} and {other} would both be known as {a.name}; rename one of them"
+            )

@@ -1,4 +1,5 @@
-"""What the types of a compiled function tell: whether it is a packed one, and whether a prototype says the same."""
+"""What the types of a compiled function tell: whether it is a packed one, and whether a prototype
+says the same."""
 
 from __future__ import annotations
 
@@ -18,11 +19,17 @@ _RESERVED = ("__tvm_", "__TVM", "__mblob_", "TVMBackend")
 def is_packed(function: Function) -> bool:
     """Whether a function has the shape of TVM's packed ones; in doubt it has.
 
-    `int f(args, int *type_codes, int num_args[, result, int *result_code[, resource])`, the parameters that point
+    `int f(args, int *type_codes, int num_args[, result, int *result_code[, resource])`, the
+    parameters that point
     with types of their own in each release: classic.md 4.1.
     """
     p = function.parameters
-    if function.variadic or len(p) not in (3, 5, 6) or not _is_int32(function.result) or not _is_int32(p[2]):
+    if (
+        function.variadic
+        or len(p) not in (3, 5, 6)
+        or not _is_int32(function.result)
+        or not _is_int32(p[2])
+    ):
         return False
     if any(p[i].kind != "pointer" for i in range(len(p)) if i != 2):
         return False
@@ -35,8 +42,11 @@ def _is_int32(found: CType) -> bool:
 
 
 def _may_be_values(found: CType) -> bool:
-    """Whether the target of a pointer may be TVMValue: void, a union of 8 bytes, or a number as wide."""
-    return found.kind in ("void", "record", "pointer") or (found.kind in ("int", "uint") and found.size == 8)
+    """Whether the target of a pointer may be TVMValue: void, a union of 8 bytes, or a number as
+    wide."""
+    return found.kind in ("void", "record", "pointer") or (
+        found.kind in ("int", "uint") and found.size == 8
+    )
 
 
 def _may_be_codes(found: CType) -> bool:
@@ -44,20 +54,22 @@ def _may_be_codes(found: CType) -> bool:
 
 
 def plain_row(function: Function) -> Row | None:
-    """The row of the function table for a function without a prototype, None if it is to be called as packed."""
+    """The row of the function table for a function without a prototype, None if it is to be called
+    as packed."""
     if function.name.startswith(_RESERVED) or is_packed(function):
         return None
     return Row(function.name, function.name, "plain", 0, function.types)
 
 
-# -- prototypes -----------------------------------------------------------------------------------------
+# -- prototypes ------------------------------------------------------------------------------------
 
 
 def contradiction(prototype: Prototype, function: Function) -> str | None:
-    """How a prototype differs from the function that the source defines, None if calls through it are right.
+    """How a prototype differs from the function that the source defines, None if calls through it
+    are right.
 
-    `const` may differ, it marks what the packed form takes for an input; `void *` may stand for any pointer. Neither
-    changes what is passed.
+    `const` may differ, it marks what the packed form takes for an input; `void *` may stand for any
+    pointer. Neither changes what is passed.
     """
     found = function.parameters
     if function.is_guess:
@@ -69,7 +81,9 @@ def contradiction(prototype: Prototype, function: Function) -> str | None:
         if not _same_parameter(p, actual, function.pointer_size):
             return f"{where} is {p.c_type!r}, the source has {_spelled(actual)}"
     if not _same_result(prototype, function):
-        return f"returns {prototype.result_type!r}, the source's returns {_spelled(function.result)}"
+        return (
+            f"returns {prototype.result_type!r}, the source's returns {_spelled(function.result)}"
+        )
     return None
 
 
@@ -115,12 +129,22 @@ def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: boo
     return scalar.kind == actual.kind
 
 
-_SIZES = {"float": 4, "double": 8, "_Float16": 2, "__bf16": 2, "bool": 1, "char": 1, "intmax_t": 8, "uintmax_t": 8}
+_SIZES = {
+    "float": 4,
+    "double": 8,
+    "_Float16": 2,
+    "__bf16": 2,
+    "bool": 1,
+    "char": 1,
+    "intmax_t": 8,
+    "uintmax_t": 8,
+}
 _POINTER_SIZED = ("intptr_t", "uintptr_t", "size_t", "ssize_t", "ptrdiff_t")
 
 
 def _size(name: str, pointer_size: int) -> int | None:
-    """Bytes of a C type on an ELF target (ILP32 or LP64), None where each C library has its own opinion."""
+    """Bytes of a C type on an ELF target (ILP32 or LP64), None where each C library has its own
+    opinion."""
     if name in _SIZES:
         return _SIZES[name]
     if name in _POINTER_SIZED:

@@ -1,8 +1,9 @@
 """C source of the packed forms of plain functions, and of the function table.
 
-A generated file holds `checks.h` with the half of it that is the dialect's (all static) and, per function, one exported
-packed function that checks its arguments and calls the C function. Both are reached by assembler name, so that a user's
-function may have any C name, a macro's or a header's included.
+A generated file holds `checks.h` with the half of it that is the dialect's (all static) and, per
+function, one exported packed function that checks its arguments and calls the C function. Both are
+reached by assembler name, so that a user's function may have any C name, a macro's or a header's
+included.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Wrapped:
 
     Attributes:
         prototype: the function.
-        takes_name: the C function is hidden, and the packed form has the bare name (in the ffi dialect, where packed
-            forms have a prefix, the one that it has anyway).
+        takes_name: the C function is hidden, and the packed form has the bare name (in the ffi
+            dialect, where packed forms have a prefix, the one that it has anyway).
         dialect: whose convention the packed form has.
     """
 
@@ -97,11 +98,13 @@ def announcement(rows: Sequence[Row]) -> str:
 
 
 def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    )
     return f'"{escaped}"'
 
 
-# -- one function ---------------------------------------------------------------------------------------
+# -- one function ----------------------------------------------------------------------------------
 
 _HALVES = ("_Float16", "__bf16")  # not every compiler that can pass a pointer to them knows them
 
@@ -112,7 +115,8 @@ def _declared_type(p: Parameter) -> str:
     return p.c_type
 
 
-# How a packed form is declared, `@` its name; its parameters that are arguments, those that none uses, and results.
+# How a packed form is declared, `@` its name; its parameters that are arguments, those that none
+# uses, and results.
 _CONVENTIONS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "classic": (
         "int @(TVMValue *args, int *type_codes, int num_args, TVMValue *out_ret_value, int *out_ret_tcode,"
@@ -164,7 +168,8 @@ def _packed_form(f: Wrapped, number: int) -> str:
 
 
 def signature(p: Prototype) -> str:
-    """A function as the errors of the ffi dialect show it: `vadd(a: Tensor([n], float32), n: int64_t)`."""
+    """A function as the errors of the ffi dialect show it: `vadd(a: Tensor([n], float32), n:
+    int64_t)`."""
     return f"{p.name}({', '.join(_shown_parameter(a, i) for i, a in enumerate(p.parameters))})"
 
 
@@ -181,9 +186,12 @@ def _shown_parameter(p: Parameter, i: int) -> str:
 
 
 def _shown_type(s: Scalar) -> str:
-    return {"float": "float32", "double": "float64", "_Float16": "float16", "__bf16": "bfloat16"}.get(
-        s.name, s.name.removesuffix("_t")
-    )
+    return {
+        "float": "float32",
+        "double": "float64",
+        "_Float16": "float16",
+        "__bf16": "bfloat16",
+    }.get(s.name, s.name.removesuffix("_t"))
 
 
 def _variable(p: Parameter, i: int) -> str:
@@ -191,7 +199,11 @@ def _variable(p: Parameter, i: int) -> str:
 
 
 # The largest finite number of each type that a double does not fit in.
-_LARGEST = {"float": "3.4028234663852886e38", "_Float16": "65504.0", "__bf16": "3.3895313892515355e38"}
+_LARGEST = {
+    "float": "3.4028234663852886e38",
+    "_Float16": "65504.0",
+    "__bf16": "3.3895313892515355e38",
+}
 
 
 def _fetch(p: Parameter, i: int, dialect: Dialect) -> list[str]:
@@ -206,8 +218,14 @@ def _fetch(p: Parameter, i: int, dialect: Dialect) -> list[str]:
         return _fetch_tensor(p, s, i, v, dialect)
     if s.kind in ("float", "bfloat"):
         limit = _LARGEST.get(s.name, "0")
-        return [f"double {v};", f"if (mblob_float(&call, {i}, {_quote(s.name)}, {limit}, &{v})) return -1;"]
-    return [f"int64_t {v};", f"if (mblob_int(&call, {i}, {_quote(s.name)}, {_range(s)}, &{v})) return -1;"]
+        return [
+            f"double {v};",
+            f"if (mblob_float(&call, {i}, {_quote(s.name)}, {limit}, &{v})) return -1;",
+        ]
+    return [
+        f"int64_t {v};",
+        f"if (mblob_int(&call, {i}, {_quote(s.name)}, {_range(s)}, &{v})) return -1;",
+    ]
 
 
 def _range(s: Scalar) -> str:
@@ -249,7 +267,11 @@ def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
 def _element(s: Scalar, dialect: Dialect) -> str:
     """Initializer of a mblob_element; widths are the target compiler's."""
     if s.kind == "bool":
-        return '{"bool", kDLBool, kDLBool, 8, 1}' if dialect.is_ffi else '{"bool", kDLUInt, kDLUInt, 1, 1}'
+        return (
+            '{"bool", kDLBool, kDLBool, 8, 1}'
+            if dialect.is_ffi
+            else '{"bool", kDLUInt, kDLUInt, 1, 1}'
+        )
     if s.name in _HALVES:
         code, name = ("kDLFloat", "float16") if s.name == "_Float16" else ("kDLBfloat", "bfloat16")
         return f'{{"{name}", {code}, {code}, 16, 2}}'
@@ -298,9 +320,15 @@ def _classic_result(p: Prototype) -> list[str]:
             "  *out_ret_tcode = kTVMOpaqueHandle;",
         ]
     elif _is_float(p):
-        lines += [f"  out_ret_value->v_float64 = (double){_RESULT};", "  *out_ret_tcode = kTVMArgFloat;"]
+        lines += [
+            f"  out_ret_value->v_float64 = (double){_RESULT};",
+            "  *out_ret_tcode = kTVMArgFloat;",
+        ]
     else:
-        lines += [f"  out_ret_value->v_int64 = (int64_t){_RESULT};", "  *out_ret_tcode = kTVMArgInt;"]
+        lines += [
+            f"  out_ret_value->v_int64 = (int64_t){_RESULT};",
+            "  *out_ret_tcode = kTVMArgInt;",
+        ]
     return [*lines, "}"]
 
 

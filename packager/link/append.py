@@ -1,7 +1,9 @@
-"""Embedding by `append`: the blob goes to the end of a finished library, for linkers that `grow` cannot use.
+"""Embedding by `append`: the blob goes to the end of a finished library, for linkers that `grow`
+cannot use.
 
-A placeholder note has a program header of its own (PT_NOTE), which becomes the PT_LOAD of the blob, above all
-other segments. The address of the blob changes after the link, so no object may refer to it.
+A placeholder note has a program header of its own (PT_NOTE), which becomes the PT_LOAD of the blob,
+above all other segments. The address of the blob changes after the link, so no object may refer to
+it.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from mblob.packager.write.blob import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
 from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
 
-# An alignment that no other note has: bfd, gold and lld give notes of one alignment one common program header.
+# An alignment that no other note has: bfd, gold and lld give notes of one alignment one common
+# program header.
 SECTION = BlobSection(".note.tvm_mblob", alignment=32, kind=SHT_NOTE)
-# mold gives all notes of one kind of memory a common one; no other note is writable. It becomes read-only here.
+# mold gives all notes of one kind of memory a common one; no other note is writable. It becomes
+# read-only here.
 MOLD_SECTION = BlobSection(".note.tvm_mblob", SHF_ALLOC | SHF_WRITE, 32, SHT_NOTE)
 
 
@@ -28,13 +32,20 @@ def check(stub: Stub) -> int:
         ToolchainError: the linker merged it with another.
     """
     for i, s in enumerate(stub.elf.segments):
-        if s.p_type == PT_NOTE and s.p_vaddr == stub.symbol.st_value and s.p_memsz == PLACEHOLDER_SIZE:
+        if (
+            s.p_type == PT_NOTE
+            and s.p_vaddr == stub.symbol.st_value
+            and s.p_memsz == PLACEHOLDER_SIZE
+        ):
             return i
-    raise ToolchainError("the linker left no program header for embed='append'; use embed='grow' with bfd, gold or lld")
+    raise ToolchainError(
+        "the linker left no program header for embed='append'; use embed='grow' with bfd, gold or lld"
+    )
 
 
 def append(stub_path: Path, output: Path, symbol: str, write: WriteBlob) -> int:
-    """Write `output`: the stub with the blob behind it. Returns the blob's size. Arguments as of `grow`.
+    """Write `output`: the stub with the blob behind it. Returns the blob's size. Arguments as of
+    `grow`.
 
     Raises:
         ToolchainError: the stub does not have the shape this needs.

@@ -1,5 +1,5 @@
-"""A large blob is copied while compilers run: it needs nothing of theirs, only a place in the file that is known before
-the linker says how much it puts in front of it."""
+"""A large blob is copied while compilers run: it needs nothing of theirs, only a place in the file
+that is known before the linker says how much it puts in front of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from mblob.packager.write.blob import write_blob
 from mblob.packager.write.progress import current_listener, listening
 from mblob.packager.write.reuse import OldLibrary
 
-OFFSET = 2 << 20  # of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole
+# of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole
+OFFSET = 2 << 20
 WORTH = 64 << 20  # bytes of payloads from which it pays
 
 
@@ -33,7 +34,9 @@ class BackgroundCopy:
 
     offset = OFFSET
 
-    def __init__(self, path: Path, plan: BlobPlan, triple: Triple, old: OldLibrary | None = None) -> None:
+    def __init__(
+        self, path: Path, plan: BlobPlan, triple: Triple, old: OldLibrary | None = None
+    ) -> None:
         self._path = path
         self._plan = plan
         self._triple = triple
@@ -44,7 +47,9 @@ class BackgroundCopy:
         self._copied = 0
         context = copy_context()  # the file is made first, so that its errors are the caller's
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
-        self._thread = threading.Thread(target=context.run, args=(self._work,), name="mblob-copy", daemon=True)
+        self._thread = threading.Thread(
+            target=context.run, args=(self._work,), name="mblob-copy", daemon=True
+        )
         try:
             held(self._thread.start)
         except RuntimeError:  # there is no thread, which would close it
@@ -99,7 +104,8 @@ class BackgroundCopy:
 
 @contextmanager
 def started(path: Path, request: Request) -> Iterator[BackgroundCopy | None]:
-    """The blob on its way to `path`, None if it is better written later. When the block fails, nothing is left."""
+    """The blob on its way to `path`, None if it is better written later. When the block fails,
+    nothing is left."""
     copy = None
     try:
         if _may_start(request) and _is_worth(request.plan):
@@ -114,7 +120,11 @@ def started(path: Path, request: Request) -> Iterator[BackgroundCopy | None]:
 def _may_start(request: Request) -> bool:
     """Whether the linker has no part in it."""
     named = linkers_named(request.options)
-    return request.embed in ("auto", "grow") and request.fpack_imports is None and "mold" not in named[-1:]
+    return (
+        request.embed in ("auto", "grow")
+        and request.fpack_imports is None
+        and "mold" not in named[-1:]
+    )
 
 
 def _is_worth(plan: BlobPlan) -> bool:

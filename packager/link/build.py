@@ -12,7 +12,11 @@ from mblob.packager.link.export import export_library
 from mblob.packager.link.output_collision import check_output
 from mblob.packager.modules.host_modules import object_module, source_module
 from mblob.packager.modules.params import read_params
-from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory, safetensors_module
+from mblob.packager.modules.payload_modules import (
+    blob_module,
+    graph_executor_factory,
+    safetensors_module,
+)
 from mblob.packager.modules.prototypes_of import NOTHING, Declared
 
 
@@ -29,15 +33,16 @@ class BuildPlan:
         blobs: (key, file); each becomes an import of the root.
         weights: safetensors files; each becomes an import of the root.
         carry: plug-ins to link in: sources, objects, archives; names of those that come with mblob.
-        graph: JSON of a graph whose operators are functions of the library. Its executor's factory is the root
-            then, and imports the library.
+        graph: JSON of a graph whose operators are functions of the library. Its executor's factory
+            is the root then, and imports the library.
         params: the graph's parameters: a safetensors file, or one of `save_param_dict`.
         name: of the factory's function.
         options: of all compilations and the link.
-        cc, target, dialect, embed, index, digest, system_lib, prefix, reuse: as of `export_library`.
+        cc, target, dialect, embed, index, digest, system_lib, prefix, reuse: as of
+        `export_library`.
         manifest: the file that all this stands in, None without one.
-        imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of several, the
-            stems of their files). What nobody imports, the library imports.
+        imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of
+            several, the stems of their files). What nobody imports, the library imports.
     """
 
     output: Path
@@ -93,7 +98,9 @@ def module_of(plan: BuildPlan) -> Module:
     library = _with_imports(plan)
     if plan.graph is None:
         if plan.params is not None:
-            raise BuildError("params are those of a graph, and there is none; without, pack them as weights")
+            raise BuildError(
+                "params are those of a graph, and there is none; without, pack them as weights"
+            )
         return library
     factory = _factory(plan.graph, plan.params, plan.name)
     factory.import_module(library)
@@ -103,7 +110,9 @@ def module_of(plan: BuildPlan) -> Module:
 def _factory(graph: Path, params: Path | None, name: str) -> Module:
     try:
         text = graph.read_text(encoding="utf-8")
-        return graph_executor_factory(text, read_params(params) if params is not None else None, name)
+        return graph_executor_factory(
+            text, read_params(params) if params is not None else None, name
+        )
     except (BuildError, UnicodeDecodeError) as exc:
         raise BuildError(f"{graph}: {exc}") from None
 
@@ -127,9 +136,11 @@ def _with_imports(plan: BuildPlan) -> Module:
 
 def _host(plan: BuildPlan) -> Module:
     """The root: the first kernel or object imports the others; host modules become one library."""
-    packed = None if not plan.packed else "name" if set(plan.packed) == {"name"} else list(plan.packed)
-    # Prototypes belong to the library, not to one of its files; the first module carries them. They are parsed when a
-    # large payload is on its way.
+    packed = (
+        None if not plan.packed else "name" if set(plan.packed) == {"name"} else list(plan.packed)
+    )
+    # Prototypes belong to the library, not to one of its files; the first module carries them. They
+    # are parsed when a large payload is on its way.
     declared = Declared(list(plan.functions), packed, "build")
     made: list[Module] = []
     for path in plan.kernels:
@@ -147,17 +158,22 @@ def _host(plan: BuildPlan) -> Module:
 
 def _add(named: dict[str, Module], name: str, module: Module) -> None:
     if name in named:
-        raise BuildError(f"two modules are called {name!r}; keys of blobs and names of weights differ in one build")
+        raise BuildError(
+            f"two modules are called {name!r}; keys of blobs and names of weights differ in one build"
+        )
     named[name] = module
 
 
 def _connect(named: dict[str, Module], imports: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Give modules the imports that the plan lists; what nobody imports is imported by the library."""
+    """Give modules the imports that the plan lists; what nobody imports is imported by the
+    library."""
     imported: set[str] = set()
     for parent, children in imports:
         for name in (parent, *children):
             if name not in named:
-                raise BuildError(f"imports: no module is called {name!r}; there are {', '.join(named)}")
+                raise BuildError(
+                    f"imports: no module is called {name!r}; there are {', '.join(named)}"
+                )
         for child in children:
             try:
                 named[parent].import_module(named[child])

@@ -1,4 +1,5 @@
-"""Plug-ins that a library carries (mblob/plugin.h): given, compiled, checked, closed off from the rest."""
+"""Plug-ins that a library carries (mblob/plugin.h): given, compiled, checked, closed off from the
+rest."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Carried:
     plugins: list[Plugin]
 
 
-# -- what was given -------------------------------------------------------------------------------------
+# -- what was given --------------------------------------------------------------------------------
 
 
 def given_plugins(given: Sequence[Any] | None) -> tuple[tuple[HostNode, ...], ...]:
@@ -59,7 +60,9 @@ def given_plugins(given: Sequence[Any] | None) -> tuple[tuple[HostNode, ...], ..
         BuildError: a file or module that no plug-in is made of.
     """
     if isinstance(given, (str, bytes, os.PathLike, Module)):
-        raise TypeError(f"carry: expected a list of paths and modules, found {given!r}; write [{given!r}]")
+        raise TypeError(
+            f"carry: expected a list of paths and modules, found {given!r}; write [{given!r}]"
+        )
     made: list[tuple[HostNode, ...]] = []
     linked: set[Path] = set()  # shipped plug-ins share files, of which a library needs one
     for item in given or ():
@@ -95,7 +98,9 @@ def _nodes(item: Any) -> tuple[HostNode, ...]:
                 " table; leave it out"
             )
         if isinstance(node, SourceNode) and node.fmt == "cu":
-            raise BuildError(f"carry: {node.label}: a plug-in is C or C++, found CUDA; carry its object file")
+            raise BuildError(
+                f"carry: {node.label}: a plug-in is C or C++, found CUDA; carry its object file"
+            )
         nodes.append(node)
     return tuple(nodes)
 
@@ -109,7 +114,7 @@ def _module_of(path: Path) -> Module:
     raise BuildError(f"carry: {path}: suffix {path.suffix!r}, expected one of {known}")
 
 
-# -- compiled -------------------------------------------------------------------------------------------
+# -- compiled --------------------------------------------------------------------------------------
 
 
 def compile_plugins(
@@ -126,27 +131,35 @@ def compile_plugins(
     folder = work / "carried"
     folder.mkdir(exist_ok=True)
     made = iter(compile_all(tools, nodes, None, options, folder))
-    return [[(f, objects.read(f.path, f.label)) for f in (next(made) for _ in plugin)] for plugin in plugins]
+    return [
+        [(f, objects.read(f.path, f.label)) for f in (next(made) for _ in plugin)]
+        for plugin in plugins
+    ]
 
 
 def _without_lto(node: HostNode) -> HostNode:
-    """The tables of a plug-in are read from its objects, where link-time optimization leaves none."""
+    """The tables of a plug-in are read from its objects, where link-time optimization leaves
+    none."""
     if not isinstance(node, SourceNode):
         return node
     return SourceNode(node.code, node.fmt, options=(*node.options, "-fno-lto"))
 
 
-# -- checked and closed off -----------------------------------------------------------------------------
+# -- checked and closed off ------------------------------------------------------------------------
 
 
 def close_plugins(
-    given: Sequence[Sequence[Known]], work: Path, keys: Collection[str] | None, others: Sequence[Known]
+    given: Sequence[Sequence[Known]],
+    work: Path,
+    keys: Collection[str] | None,
+    others: Sequence[Known],
 ) -> Carried:
-    """The objects of plug-ins as they are linked: copies of ours, of archives the members that are needed.
+    """The objects of plug-ins as they are linked: copies of ours, of archives the members that are
+    needed.
 
-    All their symbols but the tables are hidden, so that they are no functions of the library, and those that linkers
-    merge have names of their own in each plug-in, so that none has its state in another's. What was given stays as
-    it is.
+    All their symbols but the tables are hidden, so that they are no functions of the library, and
+    those that linkers merge have names of their own in each plug-in, so that none has its state in
+    another's. What was given stays as it is.
 
     Args:
         keys: type keys in the library, None if that is not known.
@@ -156,8 +169,8 @@ def close_plugins(
         UserWarning: a plug-in that none of them is for.
 
     Raises:
-        BuildError: no plug-in in what was given, one for another version of the interface, two of one name or for
-            one key, or one that needs libmblob.
+        BuildError: no plug-in in what was given, one for another version of the interface, two of
+            one name or for one key, or one that needs libmblob.
         FormatError: a table that cannot be read.
     """
     units: list[_Unit] = []
@@ -177,9 +190,12 @@ def close_plugins(
         _warn_of_unused(plugins, keys)
     hidden: list[Known] = []
     for unit in units:
-        names = _own_names(unit, [other for other in units if other is not unit], [c for _, c in others])
+        names = _own_names(
+            unit, [other for other in units if other is not unit], [c for _, c in others]
+        )
         for f, _ in unit.files:
-            path = f.path.rename(work / f"carried{len(hidden)}.o")  # names that differ, for archives and tars
+            # names that differ, for archives and tars
+            path = f.path.rename(work / f"carried{len(hidden)}.o")
             rename_symbols(path, names, f.label)
             f = replace(f, path=path)
             hidden.append((f, objects.read(path, f.label)))
@@ -203,23 +219,30 @@ class _Unit:
         self.undefined = {symbol for _, c in files for symbol in c.undefined} - self.defined
 
 
-def _own_names(unit: _Unit, units: Sequence[_Unit], others: Sequence[ObjectSymbols]) -> dict[str, str]:
+def _own_names(
+    unit: _Unit, units: Sequence[_Unit], others: Sequence[ObjectSymbols]
+) -> dict[str, str]:
     """What each symbol of a plug-in is called in the library, where all of them are hidden.
 
-    Inline functions, their statics, templates: two plug-ins that have them mean their own, of their own version. So
-    they get names of their own, and so does what others define too; not what others call.
+    Inline functions, their statics, templates: two plug-ins that have them mean their own, of their
+    own version. So they get names of their own, and so does what others define too; not what others
+    call.
 
     Args:
         units: the other plug-ins.
         others: what is linked besides.
     """
     host = {name for c in others for name in c.defined | c.weak}
-    needed = {name for other in units for name in other.undefined} | {name for c in others for name in c.undefined}
+    needed = {name for other in units for name in other.undefined} | {
+        name for c in others for name in c.undefined
+    }
     both = host.union(*(other.defined for other in units))
     names = {}
     for name in sorted(unit.defined):
         if name.startswith(OUR_PREFIXES):
-            continue  # tables, and the slots of the runtime (format.md, section 9), one for all objects of a library
+            # tables, and the slots of the runtime (format.md, section 9), one for all objects of a
+            # library
+            continue
         is_own = name in unit.merged or name in both
         renamed = is_own and "@" not in name and (name not in needed or name in host)
         names[name] = f"{name}.{unit.name}" if renamed else name
@@ -227,7 +250,8 @@ def _own_names(unit: _Unit, units: Sequence[_Unit], others: Sequence[ObjectSymbo
 
 
 def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, ObjectSymbols, bool]]:
-    """Each object, and each member of each archive, as a file of ours; whether it is linked in any case."""
+    """Each object, and each member of each archive, as a file of ours; whether it is linked in any
+    case."""
     folder.mkdir(exist_ok=True)
     number = 0
     for f, contents in parts:
@@ -244,12 +268,17 @@ def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, Ob
 
 
 def _needed(copies: Sequence[tuple[HostFile, ObjectSymbols, bool]]) -> list[Known]:
-    """Objects, members of archives that define a table, and members that those need, as linkers take them."""
+    """Objects, members of archives that define a table, and members that those need, as linkers
+    take them."""
     providers: dict[str, int] = {}
     for i, (_, contents, _) in enumerate(copies):
         for name in contents.defined | contents.weak:
             providers.setdefault(name, i)
-    waiting = [i for i, (_, c, linked) in enumerate(copies) if linked or any(map(_is_table, c.defined | c.weak))]
+    waiting = [
+        i
+        for i, (_, c, linked) in enumerate(copies)
+        if linked or any(map(_is_table, c.defined | c.weak))
+    ]
     taken = set(waiting)
     while waiting:
         for name in sorted(copies[waiting.pop()][1].undefined):
@@ -277,9 +306,13 @@ def tables_in(path: Path, label: str) -> list[Plugin]:
         if not (s.is_defined and _is_table(s.name)) or s.binding == STB_LOCAL:
             continue
         if not s.is_exported:
-            raise BuildError(f"carry: {label}: {s.name} is hidden; define it with MBLOB_PLUGIN(name) (mblob/plugin.h)")
+            raise BuildError(
+                f"carry: {label}: {s.name} is hidden; define it with MBLOB_PLUGIN(name) (mblob/plugin.h)"
+            )
         section = elf.sections[s.st_shndx] if s.st_shndx < len(elf.sections) else None
-        data = bytes(elf.contents(section)[s.st_value :][: s.st_size]) if section is not None else b""
+        data = (
+            bytes(elf.contents(section)[s.st_value :][: s.st_size]) if section is not None else b""
+        )
         try:
             found.append(plugin_table.decode(data, s.name, elf.byte_order, elf.bits))
         except FormatError as error:
@@ -316,7 +349,8 @@ def _check_plugins(plugins: Sequence[tuple[Plugin, str]]) -> None:
 
 
 def _warn_of_unused(plugins: Sequence[tuple[Plugin, str]], keys: Collection[str]) -> None:
-    """Tell of plug-ins that open nothing in the library, nor bring a device: a key is misspelt, a module missing."""
+    """Tell of plug-ins that open nothing in the library, nor bring a device: a key is misspelt, a
+    module missing."""
     for plugin, label in plugins:
         if plugin.devices or any(key in keys for key in plugin.type_keys):
             continue
@@ -331,7 +365,8 @@ def _listed(keys: Iterable[str]) -> str:
 
 
 def check_needs(carried: Carried, others: Sequence[Known]) -> None:
-    """Refuse plug-ins that call libmblob by name: the library would have undefined symbols that no host provides.
+    """Refuse plug-ins that call libmblob by name: the library would have undefined symbols that no
+    host provides.
 
     Args:
         others: what is linked with them.

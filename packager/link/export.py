@@ -47,51 +47,58 @@ def export_library(
     reuse: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Pack a module and everything it imports into one shared library, or into objects for static linking.
+    """Pack a module and everything it imports into one shared library, or into objects for static
+    linking.
 
-    Host code is compiled and linked, everything else is serialized into the library. The file appears when it is
-    complete and has been read back; on any failure the old one stays. The same inputs give the same bytes.
+    Host code is compiled and linked, everything else is serialized into the library. The file
+    appears when it is complete and has been read back; on any failure the old one stays. The same
+    inputs give the same bytes.
 
     Args:
         mod: the root of the tree.
-        file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere; of a system library `.o`, one
-            object, `.a`, an archive, or `.tar`, its objects. None of the inputs.
-        fcompile: links instead of us, as in TVM: called `fcompile(path, files, **kwargs)`; its attributes
-            `object_format` and `get_target_triple` are honoured. `path` has the name of `file_name`, in a folder
-            beside it; its result moves to `file_name`.
+        file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere; of a system
+            library `.o`, one object, `.a`, an archive, or `.tar`, its objects. None of the inputs.
+        fcompile: links instead of us, as in TVM: called `fcompile(path, files, **kwargs)`; its
+            attributes `object_format` and `get_target_triple` are honoured. `path` has the name of
+            `file_name`, in a folder beside it; its result moves to `file_name`.
         fpack_imports: makes the file with the packed modules instead of us, as in TVM: called
             `fpack_imports(mod, is_system_lib, prefix, workspace_dir)`, returns a path.
         addons: more inputs of the link, first on its line: objects, archives, sources, libraries.
         workspace_dir: keeps intermediate files here.
         dialect: "classic", for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for tvm_ffi.
-        embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on the link
-            line), "c" (C text), "append" (behind the linked file); "auto" is grow when we link, object for
-            `fcompile`, c where the target has no ELF.
-        index: write the index behind the modules; False leaves TVM's own bytes, in which nothing tells where a payload
-            of a type key that mblob does not know ends: TVM opens such a library if it has a loader, mblob does not.
+        embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on
+            the link line), "c" (C text), "append" (behind the linked file); "auto" is grow when we
+            link, object for `fcompile`, c where the target has no ELF.
+        index: write the index behind the modules; False leaves TVM's own bytes, in which nothing
+            tells where a payload of a type key that mblob does not know ends: TVM opens such a
+            library if it has a loader, mblob does not.
         digest: of each payload, in the index: "crc32", "sha256" or "none".
-        cc: the compiler command; by default $CC, cc, gcc or clang. A launcher may stand before it: "ccache gcc".
+        cc: the compiler command; by default $CC, cc, gcc or clang. A launcher may stand before it:
+            "ccache gcc".
         target: a triple to build for.
         options: options of every compilation and of the link.
-        system_lib: make what is linked into a program, and found there by `mblob_system_lib`, `mblob.system_lib`
-            and TVM's `runtime.SystemLib`. All its symbols are hidden, so that none leaves the program.
-        prefix: of a system library: stands before each of its symbols, so that several go into one program, and is the
-            name by which it is found there.
-        carry: plug-ins (mblob/plugin.h) to link in, so that the library brings the code that runs its modules: C or C++
-            sources, objects, archives (of which the members that a plug-in needs are taken), modules of host code, each
-            with what it imports, or names of plug-ins that come with mblob. Of their symbols only the plug-ins' tables
-            are exported. With `fcompile` their sources are compiled by us, with `cc`, `target` and `options`.
-        reuse: where the file system shares blocks between files, share those that stay the same with the library that
-            `file_name` is so far, which is compared byte for byte.
+        system_lib: make what is linked into a program, and found there by `mblob_system_lib`,
+            `mblob.system_lib` and TVM's `runtime.SystemLib`. All its symbols are hidden, so that
+            none leaves the program.
+        prefix: of a system library: stands before each of its symbols, so that several go into one
+            program, and is the name by which it is found there.
+        carry: plug-ins (mblob/plugin.h) to link in, so that the library brings the code that runs
+            its modules: C or C++ sources, objects, archives (of which the members that a plug-in
+            needs are taken), modules of host code, each with what it imports, or names of plug-ins
+            that come with mblob. Of their symbols only the plug-ins' tables are exported. With
+            `fcompile` their sources are compiled by us, with `cc`, `target` and `options`.
+        reuse: where the file system shares blocks between files, share those that stay the same
+            with the library that `file_name` is so far, which is compared byte for byte.
         kwargs: for `fcompile`.
 
     Returns:
         What `fcompile` returns, else None.
 
     Warns:
-        UnreadableWarning: mblob cannot open what it writes: index=False, and a type key that it does not know.
-        PortabilityWarning: an executor that TVM cannot run, for its graph, for the plain C functions that it calls, or
-            for functions that no module has.
+        UnreadableWarning: mblob cannot open what it writes: index=False, and a type key that it
+            does not know.
+        PortabilityWarning: an executor that TVM cannot run, for its graph, for the plain C
+            functions that it calls, or for functions that no module has.
         UserWarning: a carried plug-in that opens no module of the tree.
 
     Raises:
@@ -106,7 +113,9 @@ def export_library(
     _check(dialect, embed, digest)
     check_prefix(prefix, system_lib)
     if kwargs and fcompile is None:
-        raise TypeError(f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)")
+        raise TypeError(
+            f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)"
+        )
     path = Path(checked_path(file_name, "export_library: file_name"))
     if fcompile is None:
         _check_suffix(path, system_lib)
@@ -123,7 +132,10 @@ def export_library(
     )  # fmt: skip
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
-    check_output(path, [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)])
+    check_output(
+        path,
+        [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)],
+    )
     _warn_of_unreadable(request)
     _warn_of_graphs(request)
     with DeferredSignals():
@@ -134,7 +146,11 @@ def _write(
     request: Request, path: Path, fcompile: Any, kwargs: dict[str, Any], workspace_dir: Any, reuse: bool
 ) -> Any:  # fmt: skip
     """Write what a checked request asks for; what `fcompile` returns, else None."""
-    with output.replacing(path) as temporary, output.workspace(workspace_dir) as work, old_library(path, reuse) as old:
+    with (
+        output.replacing(path) as temporary,
+        output.workspace(workspace_dir) as work,
+        old_library(path, reuse) as old,
+    ):
         request = replace(request, old=old)
         # What most exports do not need is imported by those that do.
         if fcompile is not None:
@@ -184,7 +200,9 @@ def _check(dialect: str, embed: str, digest: str) -> None:
             raise BuildError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
 
 
-def _plugins(carry: Sequence[str | os.PathLike[str] | Module] | None) -> tuple[tuple[HostNode, ...], ...]:
+def _plugins(
+    carry: Sequence[str | os.PathLike[str] | Module] | None,
+) -> tuple[tuple[HostNode, ...], ...]:
     if carry is None or (isinstance(carry, (list, tuple)) and not carry):
         return ()
     from mblob.packager.link.carry import given_plugins
@@ -198,8 +216,23 @@ def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
     return [Path(checked_path(a, "addons")) for a in given or ()]
 
 
-# What people ask for that is neither a library nor a tar of objects; a linker would write a library of that name.
-_OTHER_FILES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h", ".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
+# What people ask for that is neither a library nor a tar of objects; a linker would write a library
+# of that name.
+_OTHER_FILES = (
+    ".o",
+    ".a",
+    ".c",
+    ".cc",
+    ".cpp",
+    ".cu",
+    ".h",
+    ".gz",
+    ".bz2",
+    ".xz",
+    ".zst",
+    ".tgz",
+    ".zip",
+)
 
 
 def _check_suffix(path: Path, system_lib: bool) -> None:
@@ -213,5 +246,9 @@ def _check_suffix(path: Path, system_lib: bool) -> None:
         name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
         raise BuildError(
             f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
-            + ("; for static linking add system_lib=True (--system-lib)" if path.suffix in (".o", ".a") else "")
+            + (
+                "; for static linking add system_lib=True (--system-lib)"
+                if path.suffix in (".o", ".a")
+                else ""
+            )
         )

@@ -1,4 +1,5 @@
-"""Exports that a caller's `fcompile` links: we write the files, TVM's names, and it makes the library."""
+"""Exports that a caller's `fcompile` links: we write the files, TVM's names, and it makes the
+library."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ from mblob.paths import include_dir
 
 FCompile = Callable[..., Any]
 
-# e_machine, bits, byte order and e_flags by architecture of a triple. The flags are the ABI of common Linux
-# distributions: EABI 5 with hard floats, RV64GC with lp64d, ELFv2.
+# e_machine, bits, byte order and e_flags by architecture of a triple. The flags are the ABI of
+# common Linux distributions: EABI 5 with hard floats, RV64GC with lp64d, ELFv2.
 _ARCHITECTURES: dict[str, tuple[int, int, str, int, str]] = {
     "x86_64": (62, 64, "<", 0, "x86_64"), "amd64": (62, 64, "<", 0, "x86_64"),
     "i386": (3, 32, "<", 0, "i386"), "i486": (3, 32, "<", 0, "i386"), "i586": (3, 32, "<", 0, "i386"),
@@ -53,14 +54,18 @@ _ARCHITECTURES: dict[str, tuple[int, int, str, int, str]] = {
 _NO_ELF = ("darwin", "macos", "ios", "windows", "mingw", "msvc", "cygwin", "wasm", "emscripten")
 
 
-def export(request: Request, fcompile: FCompile, output: Path, work: Path, kwargs: dict[str, Any]) -> Any:
+def export(
+    request: Request, fcompile: FCompile, output: Path, work: Path, kwargs: dict[str, Any]
+) -> Any:
     """Write the inputs of a library into `work`, and call `fcompile(output, files, **kwargs)`.
 
     Raises:
         As of `export_library`; what `fcompile` raises.
     """
     if getattr(fcompile, "need_system_lib", False) and not request.system_lib:
-        raise BuildError(f"fcompile {_name(fcompile)} needs a system library (static linking): pass system_lib=True")
+        raise BuildError(
+            f"fcompile {_name(fcompile)} needs a system library (static linking): pass system_lib=True"
+        )
     object_format = getattr(fcompile, "object_format", None) or "o"
     rows: list[Row] = []
     if request.system_lib:
@@ -90,18 +95,22 @@ def _name(fcompile: FCompile) -> str:
     return str(getattr(fcompile, "__name__", type(fcompile).__name__))
 
 
-def _system_files(request: Request, fcompile: FCompile, object_format: str, work: Path) -> list[Path]:
+def _system_files(
+    request: Request, fcompile: FCompile, object_format: str, work: Path
+) -> list[Path]:
     """The objects of a system library, which holds the addons too: they are renamed with it."""
     if object_format != "o":
-        raise BuildError(f"system_lib: fcompile {_name(fcompile)} takes {object_format} files, we write ELF objects")
+        raise BuildError(
+            f"system_lib: fcompile {_name(fcompile)} takes {object_format} files, we write ELF objects"
+        )
     return [member.path for member in system_lib.members(request, work)]
 
 
 def _files(
     request: Request, fcompile: FCompile, object_format: str, work: Path
 ) -> tuple[list[Path], list[Row]]:  # fmt: skip
-    """The inputs of a shared library: the caller's, host modules, packed forms, packed modules. Also the rows of its
-    table of functions."""
+    """The inputs of a shared library: the caller's, host modules, packed forms, packed modules.
+    Also the rows of its table of functions."""
     host, known = _host_files(request, object_format, work)
     files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
     wrapped, table_rows = request.wrapped(), request.table_rows()
@@ -121,11 +130,14 @@ def _files(
 
 
 def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path]:
-    """Objects of the plug-ins to carry: their tables are checked, and all else in them is hidden, before the link."""
+    """Objects of the plug-ins to carry: their tables are checked, and all else in them is hidden,
+    before the link."""
     if not request.carry:
         return []
     if object_format != "o":
-        raise BuildError(f"carry: fcompile= takes {object_format} files, a plug-in is linked as an ELF object")
+        raise BuildError(
+            f"carry: fcompile= takes {object_format} files, a plug-in is linked as an ELF object"
+        )
     tools = request.tools()
     made = carry.compile_plugins(tools, request.carry, request.options, work)
     plugins = carry.close_plugins(made, work, request.type_keys(), [])
@@ -141,15 +153,19 @@ def _include_dirs(request: Request) -> list[Path]:
 
 
 def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[Path], Known]:
-    """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources. Also the objects among them, and
-    what is in them."""
+    """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources. Also the
+    objects among them, and what is in them."""
     wrapped = request.wrapped()
     if any(w.takes_name for w in wrapped):
         return _renamed_objects(request, work)
     files = []
     for i, node in enumerate(request.host):
         files.append(_host_file(node, i, object_format, work))
-    looked = [HostFile(f, f.name, functions=functions_of(f, f.name)) for f in files if f.suffix in (".o", ".a")]
+    looked = [
+        HostFile(f, f.name, functions=functions_of(f, f.name))
+        for f in files
+        if f.suffix in (".o", ".a")
+    ]
     contents = [(f, objects.read(f.path, f.label)) for f in looked]
     objects.check_duplicates([(f.label, c) for f, c in contents])
     if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
@@ -171,7 +187,8 @@ def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
 
 
 def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
-    """Objects instead of sources: a function whose packed form takes its name is renamed in the object."""
+    """Objects instead of sources: a function whose packed form takes its name is renamed in the
+    object."""
     wrapped = request.wrapped()
     tools = request.tools()
     made = compile_all(tools, request.host, None, request.options, work)
@@ -181,7 +198,7 @@ def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
     return [f.path for f in hide_plain_functions(wrapped, known, work)], known
 
 
-# -- the blob -------------------------------------------------------------------------------------------
+# -- the blob --------------------------------------------------------------------------------------
 
 
 def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: Path) -> Path | None:
@@ -191,12 +208,16 @@ def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: P
     if not request.plan.is_needed:
         return None
     if request.embed in ("grow", "append"):
-        raise BuildError(f"embed={request.embed!r} needs our own link; with fcompile= use 'object' or 'c'")
+        raise BuildError(
+            f"embed={request.embed!r} needs our own link; with fcompile= use 'object' or 'c'"
+        )
     no_elf = object_format != "o" or any(word in (triple or "") for word in _NO_ELF)
     machine = None if no_elf or request.embed == "c" else _machine(request, triple, work)
     if machine is None:
         if request.embed == "object":
-            raise BuildError(f"embed='object': {triple or object_format} is no ELF target that we know; use embed='c'")
+            raise BuildError(
+                f"embed='object': {triple or object_format} is no ELF target that we know; use embed='c'"
+            )
         write_c(work / "devc.c", request.dialect.symbol, request.write)
         return work / "devc.c"
     path = work / "devc.o"
@@ -214,7 +235,8 @@ def _triple(request: Request, fcompile: FCompile) -> str | None:
 
 
 def _machine(request: Request, triple: str | None, work: Path) -> ElfTarget | None:
-    """What the library is for: what its objects say, else the triple, else the compiler of this machine."""
+    """What the library is for: what its objects say, else the triple, else the compiler of this
+    machine."""
     for node in request.host:
         if isinstance(node, ObjectNode):
             found = objects.read(object_file(node, work / "machine.bytes").path, node.label).machine

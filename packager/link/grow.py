@@ -1,7 +1,9 @@
-"""Embedding by `grow`: the linker places a 4 KiB placeholder at the end of the last segment, which then grows.
+"""Embedding by `grow`: the linker places a 4 KiB placeholder at the end of the last segment, which
+then grows.
 
-The linker never sees the payload, so there is no size at which a relocation overflows, and packing costs what a
-copy costs. The address of the placeholder does not move: whatever refers to the blob stays right.
+The linker never sees the payload, so there is no size at which a relocation overflows, and packing
+costs what a copy costs. The address of the placeholder does not move: whatever refers to the blob
+stays right.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ SECTION = BlobSection(".tvm_mblob")
 # gold knows no INSERT, but puts large read-only data behind everything else (x86-64).
 GOLD_SECTION = BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE)
 
-# Keeps the linker's own script and adds one output section behind all others, on pages of its own. The note has
-# its place named, because bfd puts read-only sections that it does not know behind the last one it does.
+# Keeps the linker's own script and adds one output section behind all others, on pages of its own.
+# The note has its place named, because bfd puts read-only sections that it does not know behind the
+# last one it does.
 LINKER_SCRIPT = f"""SECTIONS
 {{
   .note.mblob : {{ KEEP(*(.note.mblob)) }}
@@ -40,7 +43,8 @@ def check(stub: Stub) -> int:
     """Index of the segment that ends with the placeholder.
 
     Raises:
-        ToolchainError: the linker placed it elsewhere, or where it would be writable, so it cannot grow.
+        ToolchainError: the linker placed it elsewhere, or where it would be writable, so it cannot
+            grow.
     """
     segments = stub.elf.segments
     start = stub.symbol.st_value
@@ -57,14 +61,16 @@ def check(stub: Stub) -> int:
     )
 
 
-def grow(stub_path: Path, output: Path, symbol: str, write: WriteBlob, copy: BackgroundCopy | None = None) -> int:
+def grow(
+    stub_path: Path, output: Path, symbol: str, write: WriteBlob, copy: BackgroundCopy | None = None
+) -> int:
     """Write `output`: the stub with the blob in place of its placeholder. Returns the blob's size.
 
     Args:
         stub_path: what the linker made.
         write: writes the blob.
-        copy: the blob, if it is being written to `output` already. It stays where it is if the stub fits in front of
-            it, and is written anew if not.
+        copy: the blob, if it is being written to `output` already. It stays where it is if the stub
+            fits in front of it, and is written anew if not.
 
     Raises:
         ToolchainError: the stub does not have the shape this needs.
@@ -77,7 +83,8 @@ def grow_stub(
     stub: Stub, stub_path: Path, output: Path, write: WriteBlob, copy: BackgroundCopy | None = None,
     edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None,
 ) -> int:  # fmt: skip
-    """The same for a stub that was read, or for a finished library whose blob ends its last segment.
+    """The same for a stub that was read, or for a finished library whose blob ends its last
+    segment.
 
     Args:
         edit: further changes of bytes that lie before the blob.
@@ -102,8 +109,8 @@ def grow_stub(
         else:
             place = start
             size, fingerprint = write(fd, limit, elf.machine)
-        # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers): it moves by
-        # whole cache lines, so that its alignment stays.
+        # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers):
+        # it moves by whole cache lines, so that its alignment stays.
         shift = place - start + size - old_size
         shift += -shift % 64
         os.lseek(fd, old_end + shift, os.SEEK_SET)
@@ -120,10 +127,17 @@ def _fits(stub: Stub, segment: int, start: int, place: int) -> bool:
     """Whether the blob may lie at the offset `place` of the file, where the linker put `start`."""
     s = stub.elf.segments[segment]
     alone = s.p_vaddr == stub.symbol.st_value
-    return stub.elf.bits == 64 and alone and start <= place and (place - s.p_vaddr) % max(s.p_align, 1) == 0
+    return (
+        stub.elf.bits == 64
+        and alone
+        and start <= place
+        and (place - s.p_vaddr) % max(s.p_align, 1) == 0
+    )
 
 
-def _patch_headers(fd: int, stub: Stub, segment: int, places: tuple[int, int], shift: int, size: int) -> Patch:
+def _patch_headers(
+    fd: int, stub: Stub, segment: int, places: tuple[int, int], shift: int, size: int
+) -> Patch:
     """Make the headers say what the file is.
 
     Args:

@@ -1,4 +1,5 @@
-"""Checks on the objects of the host modules that need the prototypes: who defines what was declared."""
+"""Checks on the objects of the host modules that need the prototypes: who defines what was
+declared."""
 
 from __future__ import annotations
 
@@ -43,17 +44,24 @@ if TYPE_CHECKING:
 
 
 def warn_of_graphs(module: Module, dialect: Dialect) -> None:
-    """Warn of graphs of a tree that TVM's graph executor cannot read. Those with a text were read when made."""
+    """Warn of graphs of a tree that TVM's graph executor cannot read. Those with a text were read
+    when made."""
     for node in _executors(module, dialect):
-        if node.text is None and (problem := tvm_executor.read_problem(node.type_key, node.payload(), GRAMMARS)):
-            warn(f"{node.type_key}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
+        if node.text is None and (
+            problem := tvm_executor.read_problem(node.type_key, node.payload(), GRAMMARS)
+        ):
+            warn(
+                f"{node.type_key}: TVM's graph executor cannot run its graph: {problem}",
+                PortabilityWarning,
+            )
 
 
 def warn_of_operators(
     request: Request, rows: Sequence[Row], files: Sequence[tuple[HostFile, ObjectSymbols]] | None,
     library: Path | None = None,
 ) -> None:  # fmt: skip
-    """Warn of executors of a tree that call plain C functions, which crashes TVM's, or functions that no module has.
+    """Warn of executors of a tree that call plain C functions, which crashes TVM's, or functions
+    that no module has.
 
     Args:
         rows: of the library's table of functions, which executors look up by their symbols.
@@ -70,7 +78,11 @@ def warn_of_operators(
     found = {row.name for row in rows if row.abi == "plain" and row.symbol == row.name}
     packed = {row.name for row in rows if row.abi == "packed"}
     known = None if request.fpack_imports else _known_functions(request, files, linked)
-    hidden = {name for f, c in files or () for name in (*c.hidden, *c.defined, *c.weak, *(g.name for g in f.functions))}
+    hidden = {
+        name
+        for f, c in files or ()
+        for name in (*c.hidden, *c.defined, *c.weak, *(g.name for g in f.functions))
+    }
     for node in executors:
         called = tvm_executor.called_functions(node.type_key, _facts(node))
         why = tvm_executor.crash(called, found, plain - packed, announced=request.system_lib)
@@ -78,7 +90,11 @@ def warn_of_operators(
             warn(f"{node.type_key}: {why}", PortabilityWarning)
         # Others call functions of the runtime too, or one whose name depends on the release.
         by_name = node.type_key in (*GRAPHS, RELAY_EXECUTABLE)
-        if by_name and known is not None and (why := tvm_executor.missing(called, known | plain | packed, hidden)):
+        if (
+            by_name
+            and known is not None
+            and (why := tvm_executor.missing(called, known | plain | packed, hidden))
+        ):
             warn(f"{node.type_key}: {why}", PortabilityWarning)
 
 
@@ -97,13 +113,16 @@ def _linked(library: Path) -> _Linked | None:
 
 
 # Libraries that compilers link, of which executors call nothing.
-_SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+)|ld-[\w-]+|libc\.musl-\w+)\.so[.\d]*")
+_SYSTEM = re.compile(
+    r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+)|ld-[\w-]+|libc\.musl-\w+)\.so[.\d]*"
+)
 
 
 def _known_functions(
     request: Request, files: Sequence[tuple[HostFile, ObjectSymbols]] | None, linked: _Linked | None
 ) -> set[str] | None:
-    """Names under which modules of a tree may have functions; None if more may come from what nobody can look into."""
+    """Names under which modules of a tree may have functions; None if more may come from what
+    nobody can look into."""
     known: set[str] = set()
     if linked is not None:
         known, needed = linked
@@ -114,7 +133,11 @@ def _known_functions(
     else:
         unseen = any(not c.complete and not (f.own and f.functions) for f, c in files)
         for f, c in files:
-            known |= (c.defined | c.weak) - c.hidden if c.complete else {function.name for function in f.functions}
+            known |= (
+                (c.defined | c.weak) - c.hidden
+                if c.complete
+                else {function.name for function in f.functions}
+            )
     options = [o for o in request.options if linked is None or not o.startswith("-Wl,")]
     if unseen or any(map(may_define, options)):
         return None
@@ -147,7 +170,9 @@ def _facts(node: PayloadNode) -> Mapping[str, Any]:
 _WITHOUT_FUNCTIONS = (*EXECUTORS, CONST_LOADER, METADATA, METADATA_MODULE, SAFETENSORS)
 
 
-def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]]) -> None:
+def check_functions(
+    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]]
+) -> None:
     """Refuse a prototype of a function that nobody defines.
 
     Raises:
@@ -161,14 +186,19 @@ def check_functions(wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, 
         if name in defined:
             continue
         if any(d.startswith(f"_Z{len(name)}{name}") for d in defined):
-            why = f'it is a C++ function; declare it extern "C" {w.prototype.result_type} {name}(...)'
+            why = (
+                f'it is a C++ function; declare it extern "C" {w.prototype.result_type} {name}(...)'
+            )
         else:
             why = "check the spelling, and that it is not static"
-        raise BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
+        raise BuildError(
+            f"functions: {name} is declared, but no kernel or object defines it: {why}"
+        )
 
 
 def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> None:
-    """Refuse a prototype that says something else than the source does, as far as debug information tells.
+    """Refuse a prototype that says something else than the source does, as far as debug information
+    tells.
 
     Raises:
         BuildError: naming the function and the difference.
@@ -185,7 +215,9 @@ def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> N
 
 
 def plain_functions(
-    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]], table_rows: Sequence[Row] = ()
+    wrapped: Sequence[Wrapped],
+    files: Sequence[tuple[HostFile, ObjectSymbols]],
+    table_rows: Sequence[Row] = (),
 ) -> list[Row]:
     """Rows of the function table for exported C functions without a prototype, sorted by name.
 
@@ -197,16 +229,26 @@ def plain_functions(
     listed = {w.prototype.name for w in wrapped}
     hidden = {name for _, c in files for name in c.hidden}
     defined = {name for _, c in files for name in c.defined | c.weak}
-    rows = {r.name: r for r in table_rows if r.abi == "plain" and r.symbol in defined and r.name not in listed}
+    rows = {
+        r.name: r
+        for r in table_rows
+        if r.abi == "plain" and r.symbol in defined and r.name not in listed
+    }
     packed = {r.symbol for r in table_rows if r.abi == "packed"}
     for f, contents in files:
         for function in f.functions:
             if function.is_guess and function.name in packed:
                 continue
             # Of what is compiled with -flto only those are listed that the compiler exports.
-            defined_here = not contents.complete or function.name in contents.defined | contents.weak
+            defined_here = (
+                not contents.complete or function.name in contents.defined | contents.weak
+            )
             exported = defined_here and function.name not in hidden
-            if exported and function.name not in listed and (row := signatures.plain_row(function)) is not None:
+            if (
+                exported
+                and function.name not in listed
+                and (row := signatures.plain_row(function)) is not None
+            ):
                 rows.setdefault(function.name, row)
     return [rows[name] for name in sorted(rows)]
 
@@ -221,7 +263,9 @@ def check_exports(wrapped: Sequence[Wrapped], library: Path) -> None:
         return
     with Library(library, verify="off", partial=True) as found:
         exported = {s.name for s in found.elf.dynsym if s.is_exported}
-    missing = next((row.symbol for w in wrapped for row in w.rows() if row.symbol not in exported), None)
+    missing = next(
+        (row.symbol for w in wrapped for row in w.rows() if row.symbol not in exported), None
+    )
     if missing is not None:
         raise BuildError(
             f"functions: {missing} is listed, but the library does not export it: -fvisibility=hidden, a version"
@@ -233,7 +277,8 @@ def check_exports(wrapped: Sequence[Wrapped], library: Path) -> None:
 def hide_plain_functions(
     wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]], work: Path
 ) -> list[HostFile]:
-    """Give functions whose packed form takes the bare name another, hidden one; in every object that uses them.
+    """Give functions whose packed form takes the bare name another, hidden one; in every object
+    that uses them.
 
     Raises:
         BuildError: such a function is in an archive, or known to the compiler only.

@@ -157,7 +157,9 @@ def prepare(request: Request, work: Path) -> Inputs:
     files = adapters.hide_adapted(adapted, table_rows, files, work)
     refers_to_blob = any(request.dialect.symbol in c.undefined for _, c in everything)
     linked = [*everything, *gathered.extra]
-    cxx = any(f.cxx for f, _ in linked) or objects.needs_cxx([c for _, c in linked], request.options)
+    cxx = any(f.cxx for f, _ in linked) or objects.needs_cxx(
+        [c for _, c in linked], request.options
+    )
     linked_here = [f for f in files if not f.elsewhere]
     return Inputs(
         gathered.tools, gathered.addons, [*linked_here, *helpers], gathered.machine, cxx, refers_to_blob,
@@ -167,14 +169,16 @@ def prepare(request: Request, work: Path) -> Inputs:
 
 
 def _renamed(file: HostFile, contents: ObjectSymbols, names: dict[str, str]) -> ObjectSymbols:
-    """Definitions as they will be when plain functions have made room for packed forms of their names."""
+    """Definitions as they will be when plain functions have made room for packed forms of their
+    names."""
     if file.generated:
         return contents
     return ObjectSymbols(defined={names.get(name, name) for name in contents.defined})
 
 
 def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path], list[HostFile]]:
-    """The caller's additional inputs: sources become objects; objects and archives are also looked at."""
+    """The caller's additional inputs: sources become objects; objects and archives are also looked
+    at."""
     line: list[Path] = []
     look: list[HostFile] = []
     sources = [a for a in request.addons if a.suffix in SUFFIXES]
@@ -202,28 +206,38 @@ def _helpers(
     request: Request, tools: Toolchain, rows: Sequence[Row], adapted: Sequence[Adapter],
     everything: Sequence[tuple[HostFile, ObjectSymbols]], work: Path,
 ) -> list[HostFile]:  # fmt: skip
-    """What the objects turn out to need: the function table, functions of the other dialect in the convention of this
-    one, and the runtime functions that foreign ones call."""
+    """What the objects turn out to need: the function table, functions of the other dialect in the
+    convention of this one, and the runtime functions that foreign ones call."""
     sources = []
     joins = any(f.elsewhere for f, _ in everything)
     if rows:
-        sources.append(Generated("mblob_table", "the table of functions", table(rows) + announcement(rows)))
+        sources.append(
+            Generated("mblob_table", "the table of functions", table(rows) + announcement(rows))
+        )
     if adapted:
         sources.append(adapters.generate(request.dialect, adapted, joins))
     if missing := missing_slots(everything):
-        sources.append(Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing, joins)))
+        sources.append(
+            Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing, joins))
+        )
     weak = {name for f, c in everything if not f.generated for name in c.weak}
     if request.dialect.is_ffi and (empty := slots_to_fill(weak)):
-        sources.append(Generated("mblob_defaults", "what slots lead to without a loader", generate_defaults(empty)))
+        sources.append(
+            Generated(
+                "mblob_defaults", "what slots lead to without a loader", generate_defaults(empty)
+            )
+        )
     # Atomics out of line come with a constructor.
     inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
     return compile_generated(tools, sources, (*request.options, *inline), work)
 
 
-# -- the link -------------------------------------------------------------------------------------------
+# -- the link --------------------------------------------------------------------------------------
 
 
-def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Sequence[str]) -> list[str]:
+def link_command(
+    inputs: Inputs, output: Path, more: Sequence[str], options: Sequence[str]
+) -> list[str]:
     """The command that links everything into `output`.
 
     Args:
@@ -235,7 +249,8 @@ def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Seq
     line = [*driver, "-shared", "-fPIC", "-o", str(output)]
     addons = [str(a) for a in inputs.addons]
     if any(a.suffix == ".a" for a in inputs.addons):
-        # Addons come first, as in TVM, but what an archive provides is known to be needed only afterwards.
+        # Addons come first, as in TVM, but what an archive provides is known to be needed only
+        # afterwards.
         addons.insert(0, "-Wl,--start-group")
         more = ["-Wl,--end-group", *more]
     line += addons
@@ -248,14 +263,25 @@ def link_command(inputs: Inputs, output: Path, more: Sequence[str], options: Seq
     bound = ["-nostartfiles", "-Wl,--build-id=none"] if inputs.joins else ["-Wl,-Bsymbolic"]
     line += [*more, *bound, "-Wl,-z,noexecstack", *options]
     if cuda:
-        home = Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
-        line += [f"-L{home / 'lib64'}", f"-L{home / 'lib'}", "-lcudart_static", "-lpthread", "-ldl", "-lrt"]
+        home = (
+            Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
+        )
+        line += [
+            f"-L{home / 'lib64'}",
+            f"-L{home / 'lib'}",
+            "-lcudart_static",
+            "-lpthread",
+            "-ldl",
+            "-lrt",
+        ]
     # Plug-ins open what they run on; code of the ffi dialect looks for the runtime of the process.
     late = ["-lm", "-ldl"] if inputs.plugins or inputs.looks_up else ["-lm"]
     return [*line, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"]
 
 
-def export_shared(request: Request, output: Path, work: Path, copy: BackgroundCopy | None = None) -> None:
+def export_shared(
+    request: Request, output: Path, work: Path, copy: BackgroundCopy | None = None
+) -> None:
     """Write the shared library `output`.
 
     Args:
@@ -277,7 +303,9 @@ def export_shared(request: Request, output: Path, work: Path, copy: BackgroundCo
     carry.check_exported(inputs.plugins, output)
 
 
-def _embed(request: Request, inputs: Inputs, output: Path, work: Path, copy: BackgroundCopy | None) -> int:
+def _embed(
+    request: Request, inputs: Inputs, output: Path, work: Path, copy: BackgroundCopy | None
+) -> int:
     """Link with the blob, and return its size."""
     symbol = request.dialect.symbol
     write = partial(write_blob, request.plan, old=request.old)
@@ -288,12 +316,22 @@ def _embed(request: Request, inputs: Inputs, output: Path, work: Path, copy: Bac
                 " use embed='grow' or 'object'"
             )
         mold = inputs.tools.linker(request.options, work).name == "mold"
-        stub = _link_stub(request, inputs, append.MOLD_SECTION if mold else append.SECTION, [], work)
+        stub = _link_stub(
+            request, inputs, append.MOLD_SECTION if mold else append.SECTION, [], work
+        )
         return append.append(stub, output, symbol, write)
     if request.embed == "c":
         source = work / "devc.c"
         size = write_c(source, symbol, request.write)
-        command = (*inputs.tools.cc, *machine_options(request.options), "-fPIC", "-c", "devc.c", "-o", "devc.o")
+        command = (
+            *inputs.tools.cc,
+            *machine_options(request.options),
+            "-fPIC",
+            "-c",
+            "devc.c",
+            "-o",
+            "devc.o",
+        )
         run_all([Job("devc.c", command)], work)
         inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
         return size
@@ -314,9 +352,17 @@ class _CannotGrow(Exception):
     """The linker cannot place a segment that may grow."""
 
 
-def _link_stub(request: Request, inputs: Inputs, section: BlobSection, flags: Sequence[str], work: Path) -> Path:
+def _link_stub(
+    request: Request, inputs: Inputs, section: BlobSection, flags: Sequence[str], work: Path
+) -> Path:
     """Link with a placeholder in `section`."""
-    placeholder(work / "devc.o", inputs.machine, request.dialect.symbol, section, has_index=request.plan.index)
+    placeholder(
+        work / "devc.o",
+        inputs.machine,
+        request.dialect.symbol,
+        section,
+        has_index=request.plan.index,
+    )
     # Its name alone: gold writes it into the file, and the folder has another name each time.
     stub = "stub.so"
     inputs.tools.link(link_command(inputs, Path(stub), ["devc.o", *flags], request.options), work)
@@ -339,9 +385,13 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
             if linker not in ("gold", "mold"):
                 raise
     if linker == "mold":
-        raise _CannotGrow("mold knows no linker scripts; use -fuse-ld=bfd, gold or lld, or embed='object'")
+        raise _CannotGrow(
+            "mold knows no linker scripts; use -fuse-ld=bfd, gold or lld, or embed='object'"
+        )
     if inputs.machine.e_machine != 62:
-        raise _CannotGrow("gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'")
+        raise _CannotGrow(
+            "gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'"
+        )
     return _link_stub(request, inputs, grow.GOLD_SECTION, [], work)
 
 
@@ -350,12 +400,21 @@ def _link_object(request: Request, inputs: Inputs, output: Path, work: Path) -> 
 
     def check(size: int) -> None:
         if size > large_blob_limits.LIMIT:
-            large_blob_limits.check_linker(size, inputs.machine, inputs.tools.linker(request.options, work))
+            large_blob_limits.check_linker(
+                size, inputs.machine, inputs.tools.linker(request.options, work)
+            )
 
     check(request.plan.known_size or 0)  # before all of it is written, if it is known
     section = section_for(inputs.machine)
     symbol = request.dialect.symbol
-    size = write_object(work / "devc.o", inputs.machine, symbol, section, request.write, has_index=request.plan.index)
+    size = write_object(
+        work / "devc.o",
+        inputs.machine,
+        symbol,
+        section,
+        request.write,
+        has_index=request.plan.index,
+    )
     check(size)
     inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
     if size > large_blob_limits.LIMIT:

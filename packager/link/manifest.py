@@ -48,7 +48,19 @@ _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib", "reuse")
 _PATHS = ("kernels", "objects", "weights")
 _FILES = ("graph", "params")
-_KEYS = ("output", *_PATHS, "carry", *_FILES, "functions", "packed", "blobs", "imports", "options", *_FLAGS, *_TEXTS)
+_KEYS = (
+    "output",
+    *_PATHS,
+    "carry",
+    *_FILES,
+    "functions",
+    "packed",
+    "blobs",
+    "imports",
+    "options",
+    *_FLAGS,
+    *_TEXTS,
+)
 
 
 def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
@@ -60,7 +72,8 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
 
     Raises:
         OSError: it cannot be read.
-        BuildError: it is no TOML, or has a key or value that means nothing; the text names file and key.
+        BuildError: it is no TOML, or has a key or value that means nothing; the text names file and
+            key.
     """
     path = Path(path)
     table = _parse(path)
@@ -102,9 +115,13 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
                 raise BuildError(f"{path}: {key}: expected true or false, found {table[key]!r}")
             values[key] = table[key]
     blobs = _table(path, "blobs", table.get("blobs", {}))
-    values["blobs"] = [(key, folder / _text(path, f"blobs.{key}", file)) for key, file in blobs.items()]
+    values["blobs"] = [
+        (key, folder / _text(path, f"blobs.{key}", file)) for key, file in blobs.items()
+    ]
     imports = _table(path, "imports", table.get("imports", {}))
-    values["imports"] = [(name, _texts(path, f"imports.{name}", items)) for name, items in imports.items()]
+    values["imports"] = [
+        (name, _texts(path, f"imports.{name}", items)) for name, items in imports.items()
+    ]
     return BuildPlan(**values)
 
 

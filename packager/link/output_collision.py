@@ -28,7 +28,8 @@ def files_in(nodes: Iterable[Node]) -> Iterator[tuple[str, Path]]:
 
 
 def check_output(output: Path, inputs: Iterable[tuple[str, Path]]) -> None:
-    """Refuse an output that is one of the inputs: by the name it has in the end, or by another link to the file.
+    """Refuse an output that is one of the inputs: by the name it has in the end, or by another link
+    to the file.
 
     Raises:
         BuildError: naming the input.
@@ -36,5 +37,8 @@ def check_output(output: Path, inputs: Iterable[tuple[str, Path]]) -> None:
     if not output.exists():
         return
     for what, path in inputs:
-        if path.exists() and path.samefile(output):  # a missing input is for those to report who read it
-            raise BuildError(f"{output}: the output is also {what} ({path}), which would be lost; name another output")
+        # a missing input is for those to report who read it
+        if path.exists() and path.samefile(output):
+            raise BuildError(
+                f"{output}: the output is also {what} ({path}), which would be lost; name another output"
+            )

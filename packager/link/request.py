@@ -35,8 +35,8 @@ class Cancelled(Exception):
 
 
 class Triple:
-    """The triple that the library is for, which only the compiler knows: a blob that is copied meanwhile waits for
-    it."""
+    """The triple that the library is for, which only the compiler knows: a blob that is copied
+    meanwhile waits for it."""
 
     def __init__(self) -> None:
         self._known = threading.Event()
@@ -59,8 +59,8 @@ class Triple:
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of `export_library`, of which see the meaning there; `options` is split, `carry` as of
-    `mblob.packager.link.carry.given_plugins`.
+    """The arguments of `export_library`, of which see the meaning there; `options` is split,
+    `carry` as of `mblob.packager.link.carry.given_plugins`.
 
     Attributes:
         plan: of the blob; its target is `triple`.
@@ -100,7 +100,11 @@ class Request:
 
     def type_keys(self) -> frozenset[str] | None:
         """Of the modules in the library; None if the caller's `fpack_imports` writes them."""
-        return None if self.fpack_imports else frozenset(module.type_key for module in self.module.walk())
+        return (
+            None
+            if self.fpack_imports
+            else frozenset(module.type_key for module in self.module.walk())
+        )
 
     def wrapped(self) -> list[Wrapped]:
         """The plain functions that get a packed form, of all host modules.
@@ -115,7 +119,9 @@ class Request:
             for prototype in node.declared.functions:
                 wrapped = Wrapped(prototype, prototype.name in node.declared.packed, self.dialect)
                 if found.setdefault(prototype.name, wrapped) != wrapped:
-                    raise BuildError(f"functions: {prototype.name} is declared by two modules, and differently")
+                    raise BuildError(
+                        f"functions: {prototype.name} is declared by two modules, and differently"
+                    )
         return list(found.values())
 
     def table_rows(self) -> list[Row]:
@@ -130,12 +136,15 @@ class Request:
         return packed_forms(wrapped, self.dialect) if wrapped else None
 
     def packed_file(self, work: Path) -> Path | None:
-        """What the caller's `fpack_imports` makes; None without one, or without imports (as in TVM)."""
+        """What the caller's `fpack_imports` makes; None without one, or without imports (as in
+        TVM)."""
         if self.fpack_imports is None or not self.module.imported_modules:
             return None
         made = self.fpack_imports(self.module, self.system_lib, self.prefix, str(work))
         if not isinstance(made, (str, Path)) or not Path(made).is_file():
-            raise BuildError(f"fpack_imports returned {made!r}, expected the path of a file that it wrote")
+            raise BuildError(
+                f"fpack_imports returned {made!r}, expected the path of a file that it wrote"
+            )
         return Path(made)
 
 
@@ -152,10 +161,14 @@ def check_prefix(prefix: str, system_lib: bool) -> None:
             f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True"
             " (--system-lib), or leave the prefix out"
         )
-    if prefix and (not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > PREFIX_LIMIT):
+    if prefix and (
+        not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > PREFIX_LIMIT
+    ):
         raise BuildError(
             f"prefix={prefix[:PREFIX_LIMIT]!r}: expected the start of a C name: letters, digits and _, no digit first,"
             f" at most {PREFIX_LIMIT} characters"
         )
     if prefix.startswith(_RUNTIME):
-        raise BuildError(f"prefix={prefix!r}: names that start so are the runtime's; choose another")
+        raise BuildError(
+            f"prefix={prefix!r}: names that start so are the runtime's; choose another"
+        )

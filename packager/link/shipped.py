@@ -10,9 +10,22 @@ from mblob.paths import include_dir
 
 COMMON = "common"  # the folder of what all of them share
 # Of the runtime's sources: PLUGIN_SHARED of csrc/flags.mk.
-SHARED = ("base/bytes.c", "base/json.c", "base/locks.c", "base/map.c", "base/sha256.c", "base/whole_file.c")
+SHARED = (
+    "base/bytes.c",
+    "base/json.c",
+    "base/locks.c",
+    "base/map.c",
+    "base/sha256.c",
+    "base/whole_file.c",
+)
 # COMPILE of csrc/flags.mk.
-OPTIONS = ("-std=gnu11", "-D_FILE_OFFSET_BITS=64", "-fvisibility=hidden", "-pthread", "-DMBLOB_HOST")
+OPTIONS = (
+    "-std=gnu11",
+    "-D_FILE_OFFSET_BITS=64",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-DMBLOB_HOST",
+)
 
 
 def csrc() -> Path:
@@ -23,7 +36,11 @@ def csrc() -> Path:
 def names() -> list[str]:
     """The plug-ins that there are."""
     folder = csrc() / "plugins"
-    return sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name != COMMON) if folder.is_dir() else []
+    return (
+        sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name != COMMON)
+        if folder.is_dir()
+        else []
+    )
 
 
 def sources(name: str) -> list[SourceNode]:

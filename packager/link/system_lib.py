@@ -1,7 +1,8 @@
-"""System libraries: a module tree as objects that are linked into a program, and announce themselves there.
+"""System libraries: a module tree as objects that are linked into a program, and announce
+themselves there.
 
-Compile as for a shared library, then give all symbols the prefix and hide them, in the objects; add an object with
-the packed modules, and one that announces everything when the program starts.
+Compile as for a shared library, then give all symbols the prefix and hide them, in the objects; add
+an object with the packed modules, and one that announces everything when the program starts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from pathlib import Path
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from mblob.format.exported import ffi_name
-from mblob.packager.compile.compile import Generated, HostFile, compile_all, compile_generated, machine_options
+from mblob.packager.compile.compile import (
+    Generated,
+    HostFile,
+    compile_all,
+    compile_generated,
+    machine_options,
+)
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
@@ -51,7 +58,8 @@ class _Blob:
 
 
 def export(request: Request, output: Path, work: Path) -> None:
-    """Write a system library: one object, an archive, or a tar of objects, by the suffix of `output`.
+    """Write a system library: one object, an archive, or a tar of objects, by the suffix of
+    `output`.
 
     Raises:
         As of `export_library`.
@@ -77,7 +85,9 @@ def members(request: Request, work: Path) -> list[Member]:
 
 def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     if request.embed in ("grow", "append"):
-        raise BuildError(f"embed={request.embed!r} needs a linked library; for a system library use 'object' or 'c'")
+        raise BuildError(
+            f"embed={request.embed!r} needs a linked library; for a system library use 'object' or 'c'"
+        )
     known = _own_objects(request, gathered, work)
     register = request.dialect.register
     taken = [(f, c) for f, c in known if register in c.undefined]
@@ -89,7 +99,9 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     plain = plain_functions(wrapped, known, table_rows)
     mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
     if adapted := adapters.needed(request.dialect, wrapped, plain, known, table_rows):
-        made = compile_generated(gathered.tools, [adapters.generate(request.dialect, adapted)], request.options, work)
+        made = compile_generated(
+            gathered.tools, [adapters.generate(request.dialect, adapted)], request.options, work
+        )
         known += [(f, objects.read(f.path, f.label)) for f in made]
         ours = {name for _, c in known[-len(made) :] for name in c.defined}
         mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined} - ours
@@ -100,11 +112,15 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
         [min(c.defined) for _, c in taken if c.defined], blob.exists, blob.size, blob.has_index,
         [plugin.symbol for plugin in gathered.carried.plugins], request.dialect,
     )  # fmt: skip
-    source = Generated("mblob_system_lib", "what announces the library", registration.source(request.prefix))
+    source = Generated(
+        "mblob_system_lib", "what announces the library", registration.source(request.prefix)
+    )
     known += [(f, objects.read(f.path, f.label)) for f in compile_generated(
         gathered.tools, [source], request.options, work)]  # fmt: skip
     objects.check_duplicates([(f.label, c) for f, c in (*known, *taken)])
-    defined = {name for f, c in known for name in (c.defined | c.weak) - (set() if f.carried else c.comdat)}
+    defined = {
+        name for f, c in known for name in (c.defined | c.weak) - (set() if f.carried else c.comdat)
+    }
     groups = {name for f, c in known if f.carried for name in c.comdat}
     names = _names(request, [*known, *taken], defined | groups)
     for f, _ in known:
@@ -114,7 +130,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     return [Member(path, _defined(path)) for path in paths]
 
 
-# -- the objects ----------------------------------------------------------------------------------------
+# -- the objects -----------------------------------------------------------------------------------
 
 
 def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[Known]:
@@ -128,15 +144,20 @@ def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[Known
     files: list[HostFile] = []
     for i, (f, contents) in enumerate((*gathered.known, *gathered.extra)):
         if not contents.complete:
-            raise BuildError(f"system_lib: {f.label} is compiled with -flto, so its symbols cannot be renamed")
-        files += [f] if f.own and not contents.is_archive else _copies(f, contents, work / f"given{i}")
+            raise BuildError(
+                f"system_lib: {f.label} is compiled with -flto, so its symbols cannot be renamed"
+            )
+        files += (
+            [f] if f.own and not contents.is_archive else _copies(f, contents, work / f"given{i}")
+        )
     known = [*((f, objects.read(f.path, f.label)) for f in files), *gathered.carried.files]
     files = hide_plain_functions(request.wrapped(), known, work)
     return [(f, objects.read(f.path, f.label)) for f in files]
 
 
 def _copies(file: HostFile, contents: ObjectSymbols, folder: Path) -> list[HostFile]:
-    """The object, or the members of the archive, in a folder of ours. Each has a name that no other member has."""
+    """The object, or the members of the archive, in a folder of ours. Each has a name that no other
+    member has."""
     folder.mkdir(exist_ok=True)
     made: list[HostFile] = []
     for i, (label, data) in enumerate(objects.objects_in(file.path, file.label)):
@@ -148,7 +169,8 @@ def _copies(file: HostFile, contents: ObjectSymbols, folder: Path) -> list[HostF
 
 
 def _check_taken(taken: Sequence[Known], request: Request) -> None:
-    """Refuse objects that announce themselves under another prefix: TVM compiled them for a system library."""
+    """Refuse objects that announce themselves under another prefix: TVM compiled them for a system
+    library."""
     prefix, context = request.prefix, request.dialect.context
     for f, contents in taken:
         for name in sorted(contents.defined | contents.weak):
@@ -167,7 +189,9 @@ def _names(request: Request, files: Sequence[Known], defined: set[str]) -> dict[
         BuildError: a new name is one that an object means another thing by.
     """
     prefix = request.prefix
-    names = {name: _with_prefix(name, request) for name in sorted({*defined, request.dialect.symbol})}
+    names = {
+        name: _with_prefix(name, request) for name in sorted({*defined, request.dialect.symbol})
+    }
     others = {new: old for old, new in names.items() if old != new}
     for f, contents in files:
         if clash := sorted(others.keys() & (contents.undefined | contents.comdat)):
@@ -179,9 +203,14 @@ def _names(request: Request, files: Sequence[Known], defined: set[str]) -> dict[
 
 
 def _with_prefix(symbol: str, request: Request) -> str:
-    """The symbol with the library's prefix, which stands behind that of functions in the ffi dialect."""
+    """The symbol with the library's prefix, which stands behind that of functions in the ffi
+    dialect."""
     name = ffi_name(symbol) if request.dialect.is_ffi else None
-    return request.prefix + symbol if name is None else request.dialect.function_prefix + request.prefix + name
+    return (
+        request.prefix + symbol
+        if name is None
+        else request.dialect.function_prefix + request.prefix + name
+    )
 
 
 def _defined(path: Path) -> list[str]:
@@ -190,7 +219,7 @@ def _defined(path: Path) -> list[str]:
     return sorted(contents.defined | contents.weak)
 
 
-# -- the packed modules ---------------------------------------------------------------------------------
+# -- the packed modules ----------------------------------------------------------------------------
 
 
 def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
@@ -211,7 +240,13 @@ def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
     else:
         section = section_for(gathered.machine)
         size = write_object(
-            path, gathered.machine, symbol, section, request.write, has_index=request.plan.index, hidden=True
+            path,
+            gathered.machine,
+            symbol,
+            section,
+            request.write,
+            has_index=request.plan.index,
+            hidden=True,
         )
     _verify(path, symbol, request, size)
     return _Blob([path], size, True, request.plan.index)
@@ -221,11 +256,14 @@ def _compiled(request: Request, gathered: Gathered, packed: Path, work: Path) ->
     """The object of what the caller's `fpack_imports` wrote."""
     if packed.suffix == ".o":
         return packed
-    # Text that registers itself initializes a variable with a call: TVM's `.c` of a system library is C++.
+    # Text that registers itself initializes a variable with a call: TVM's `.c` of a system library
+    # is C++.
     cxx = packed.suffix != ".c" or request.dialect.register in packed.read_text(errors="replace")
     folder = work / "packed"
     folder.mkdir(exist_ok=True)
-    (file,) = compile_all(gathered.tools, [SourceNode(packed, "cc" if cxx else "c")], None, request.options, folder)
+    (file,) = compile_all(
+        gathered.tools, [SourceNode(packed, "cc" if cxx else "c")], None, request.options, folder
+    )
     return file.path.rename(work / "devc.o")
 
 
@@ -248,15 +286,23 @@ def _verify(path: Path, symbol: str, request: Request, size: int) -> None:
         raise BuildError(f"{elf.name}: {symbol} reads back with other modules than were written")
 
 
-# -- one object -----------------------------------------------------------------------------------------
+# -- one object ------------------------------------------------------------------------------------
 
 
-def _merge(request: Request, gathered: Gathered, made: Sequence[Member], output: Path, work: Path) -> None:
+def _merge(
+    request: Request, gathered: Gathered, made: Sequence[Member], output: Path, work: Path
+) -> None:
     """Link the objects into one, which can be linked again."""
-    chosen = [o for o in request.options if o.startswith(("-m", "--target=", "--sysroot", "-fuse-ld="))]
+    chosen = [
+        o for o in request.options if o.startswith(("-m", "--target=", "--sysroot", "-fuse-ld="))
+    ]
     inputs = [str(member.path) for member in made]
-    gathered.tools.link([*gathered.tools.cc, "-r", "-nostdlib", "-o", str(output), *chosen, *inputs], work)
+    gathered.tools.link(
+        [*gathered.tools.cc, "-r", "-nostdlib", "-o", str(output), *chosen, *inputs], work
+    )
     defined = set(_defined(output))
     for member in made:
         if lost := sorted(set(member.symbols) - defined):
-            raise BuildError(f"{output.name}: the linker lost {lost[0]} of {member.path.name}; write an archive (.a)")
+            raise BuildError(
+                f"{output.name}: the linker lost {lost[0]} of {member.path.name}; write an archive (.a)"
+            )

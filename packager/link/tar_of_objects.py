@@ -34,20 +34,30 @@ def export_tar(request: Request, output: Path, work: Path) -> None:
         members.append(work / "devc.c")
     elif request.plan.is_needed:
         section, symbol = section_for(inputs.machine), request.dialect.symbol
-        write_object(work / "devc.o", inputs.machine, symbol, section, request.write, has_index=request.plan.index)
+        write_object(
+            work / "devc.o",
+            inputs.machine,
+            symbol,
+            section,
+            request.write,
+            has_index=request.plan.index,
+        )
         members.append(work / "devc.o")
     write_tar(members, output)
 
 
 def write_tar(members: Sequence[Path], output: Path) -> None:
-    """Write a tar of files. Names, times and owners are fixed, so that the same files give the same bytes.
+    """Write a tar of files. Names, times and owners are fixed, so that the same files give the same
+    bytes.
 
     Raises:
         BuildError: two have one name.
     """
     names = [m.name for m in members]
     if twice := next((n for n in names if names.count(n) > 1), None):
-        raise BuildError(f"two inputs are called {twice}; in a tar each needs a name of its own: rename one")
+        raise BuildError(
+            f"two inputs are called {twice}; in a tar each needs a name of its own: rename one"
+        )
     with tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as tar:
         for member in members:
             info = tarfile.TarInfo(member.name)

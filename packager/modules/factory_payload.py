@@ -1,4 +1,5 @@
-"""The payload of a graph executor's factory, which places its parameters where kernels can use them."""
+"""The payload of a graph executor's factory, which places its parameters where kernels can use
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class FactoryPayload(PiecesPayload):
         names = encode_u64(len(params)) + encode_strings([n for n, _ in params])
         behind: list[memoryview | bytes] = [names]
         at = len(names)
-        self._data: list[tuple[int, int]] = []  # (offset from the end of the graph, bytes) of each array
+        # (offset from the end of the graph, bytes) of each array
+        self._data: list[tuple[int, int]] = []
         for key, record in params:
             try:
                 header = encode_header(record.dtype, record.shape, record.data.nbytes)
@@ -44,11 +46,13 @@ class FactoryPayload(PiecesPayload):
     def at(self, position: int) -> PiecesPayload:
         """The payload for a place in the blob, with up to 63 blanks behind the graph.
 
-        Nothing else between the arrays may vary, so arrays can be aligned together whose places differ by multiples
-        of 64. The most bytes count.
+        Nothing else between the arrays may vary, so arrays can be aligned together whose places
+        differ by multiples of 64. The most bytes count.
         """
         start = position + len(encode_string(self._graph))
         gained = [0] * ALIGNMENT
         for offset, size in self._data:
             gained[-(start + offset) % ALIGNMENT] += size
-        return PiecesPayload([encode_string(self._graph + " " * gained.index(max(gained))), *self._behind])
+        return PiecesPayload(
+            [encode_string(self._graph + " " * gained.index(max(gained))), *self._behind]
+        )

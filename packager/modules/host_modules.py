@@ -29,28 +29,33 @@ def csource_module(
     """Host code as source.
 
     Args:
-        source: a path, which is compiled where it lies, so that `#include "x.h"` works; or the text.
+        source: a path, which is compiled where it lies, so that `#include "x.h"` works; or the
+            text.
         fmt: "c", "cc", "cpp" or "cu" (nvcc); by default from the path's suffix, else "c".
-        functions: prototypes of plain C functions that shall have a packed form with checked arguments, such as
-            "void vadd(const float *a, const float *b, float *c, int64_t n)". Pointers to numbers are tensors;
-            `const` marks inputs; `x[n]` checks the number of elements, `x[n][k]` the shape; `const char *` is a
-            string, `void *` any tensor or handle. In C++ sources they are `extern "C"`.
-        packed: "name" gives every packed form the bare name and hides the C function, for TVM hosts; a function's
-            name, or several, does so for these. By default the C function keeps its symbol, and the packed form
-            is `<name>__packed`; `mod["name"]` finds it either way.
+        functions: prototypes of plain C functions that shall have a packed form with checked
+            arguments, such as "void vadd(const float *a, const float *b, float *c, int64_t n)".
+            Pointers to numbers are tensors; `const` marks inputs; `x[n]` checks the number of
+            elements, `x[n][k]` the shape; `const char *` is a string, `void *` any tensor or
+            handle. In C++ sources they are `extern "C"`.
+        packed: "name" gives every packed form the bare name and hides the C function, for TVM
+            hosts; a function's name, or several, does so for these. By default the C function keeps
+            its symbol, and the packed form is `<name>__packed`; `mod["name"]` finds it either way.
         options: compiler options of this source alone.
 
     Raises:
         OSError: no file at the path.
-        BuildError: no source, an unknown fmt or suffix, a prototype that is none or has no packed form, an option that
-            stops the compiler early.
+        BuildError: no source, an unknown fmt or suffix, a prototype that is none or has no packed
+            form, an option that stops the compiler early.
     """
     module = source_module(source, fmt, Declared(functions, packed, "csource_module"), options)
     return _checked(module)
 
 
 def source_module(
-    source: str | os.PathLike[str], fmt: str | None, declared: Declared, options: str | Sequence[str] | None = None
+    source: str | os.PathLike[str],
+    fmt: str | None,
+    declared: Declared,
+    options: str | Sequence[str] | None = None,
 ) -> Module:
     """`csource_module`, but nobody has looked at the prototypes yet."""
     code = path_or_text(source, SUFFIXES, "csource_module")
@@ -72,8 +77,9 @@ def static_library(
 
     Args:
         library: a path to a `.o` or `.a`, or the bytes of one.
-        functions, packed: as of `csource_module`. A plain C function needs its prototype here, or debug information
-            (`cc -g`): without either it is taken for a packed one, as TVM's compilers write them, and called as such.
+        functions, packed: as of `csource_module`. A plain C function needs its prototype here, or
+            debug information (`cc -g`): without either it is taken for a packed one, as TVM's
+            compilers write them, and called as such.
 
     Raises:
         OSError: no file at the path.
@@ -107,7 +113,9 @@ def _format_of(path: Path) -> str:
         BuildError: it says another language, or nothing that we know.
     """
     if path.suffix in (".s", ".S", ".asm"):
-        raise BuildError(f"{path}: assembler, expected C, C++ or CUDA; assemble it, and pack the object file")
+        raise BuildError(
+            f"{path}: assembler, expected C, C++ or CUDA; assemble it, and pack the object file"
+        )
     if path.suffix and path.suffix not in SUFFIXES:
         raise BuildError(
             f"{path}: suffix {path.suffix!r}, expected one of {', '.join(SUFFIXES)}; for another one say which language"
@@ -126,4 +134,6 @@ def _check_is_text(path: Path) -> None:
         head = file.read(8)
     if head.startswith(ELF_MAGIC) or head in (AR_MAGIC, THIN_MAGIC):
         what = "an ELF file" if head.startswith(ELF_MAGIC) else "an archive"
-        raise BuildError(f"{path}: {what}, expected a source; an object or archive is packed as such (static_library)")
+        raise BuildError(
+            f"{path}: {what}, expected a source; an object or archive is packed as such (static_library)"
+        )

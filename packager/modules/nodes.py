@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.mapping import map_file
-from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
+from mblob.bytes.payload_source import (
+    BytesPayload,
+    FilePayload,
+    IterPayload,
+    Payload,
+    as_bytes_view,
+)
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import SAFETENSORS, STATIC_LIBRARY, C
@@ -20,7 +26,16 @@ if TYPE_CHECKING:
     from mblob.format.grammar import FunctionInfo
 
 
-SUFFIXES = {".c": "c", ".cc": "cc", ".cxx": "cc", ".c++": "cc", ".C": "cc", ".cpp": "cpp", ".cu": "cu"}  # of sources
+# of sources
+SUFFIXES = {
+    ".c": "c",
+    ".cc": "cc",
+    ".cxx": "cc",
+    ".c++": "cc",
+    ".C": "cc",
+    ".cpp": "cpp",
+    ".cu": "cu",
+}
 
 
 class HostNode(Node):
@@ -65,10 +80,16 @@ class SourceNode(HostNode):
 
     @property
     def label(self) -> str:
-        return str(self.code) if isinstance(self.code, Path) else f"csource_module text ({self.fmt})"
+        return (
+            str(self.code) if isinstance(self.code, Path) else f"csource_module text ({self.fmt})"
+        )
 
     def text(self) -> str:
-        return self.code.read_text("utf-8", "surrogateescape") if isinstance(self.code, Path) else self.code
+        return (
+            self.code.read_text("utf-8", "surrogateescape")
+            if isinstance(self.code, Path)
+            else self.code
+        )
 
     def source(self, fmt: str) -> str | None:
         return self.text() if fmt in ("", self.fmt) else None
@@ -83,7 +104,12 @@ class ObjectNode(HostNode):
     """
 
     def __init__(
-        self, content: Path | bytes, declared: Declared = NOTHING, *, label: str = "", elsewhere: bool = False
+        self,
+        content: Path | bytes,
+        declared: Declared = NOTHING,
+        *,
+        label: str = "",
+        elsewhere: bool = False,
     ) -> None:
         super().__init__(STATIC_LIBRARY, declared)
         self.content = content
@@ -149,7 +175,8 @@ class PayloadNode(Node):
         return self._dialect
 
     def payload(self) -> memoryview:
-        """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable are joined."""
+        """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable
+        are joined."""
         if isinstance(self.content, IterPayload):
             self.content = BytesPayload(b"".join(self.content.chunks()))
         if isinstance(self.content, BytesPayload):
@@ -175,8 +202,8 @@ def is_host(module: Module) -> bool:
 
 
 def out_entry(module: Module, dialect: str) -> OutEntry:
-    """How a module that is no host code is written in a dialect. Modules of opened libraries are copied by their
-    payload. What it imports is not said.
+    """How a module that is no host code is written in a dialect. Modules of opened libraries are
+    copied by their payload. What it imports is not said.
 
     Raises:
         BuildError: the dialect has no such kind, or cannot say what it holds.
@@ -191,7 +218,9 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
             for kernel in node.kernels:
                 to_classic(node.type_key, kernel)
         if written == dialect:
-            return OutEntry(node.type_key, node.content, (), node.data, node.alignment, node.align_at)
+            return OutEntry(
+                node.type_key, node.content, (), node.data, node.alignment, node.align_at
+            )
         from mblob.packager.modules.reexpress import reexpress
 
         pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
@@ -201,7 +230,9 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
     payload = module.payload
     if module.type_key == SAFETENSORS:
         data_offset = safetensors.data_offset(payload, payload.nbytes)
-        return OutEntry(SAFETENSORS, BytesPayload(payload), (), True, safetensors.ALIGNMENT, data_offset)
+        return OutEntry(
+            SAFETENSORS, BytesPayload(payload), (), True, safetensors.ALIGNMENT, data_offset
+        )
     pieces = reexpress(module.type_key, payload, written, dialect)
     return OutEntry(module.type_key, PiecesPayload(pieces), (), node.data)
 
@@ -212,7 +243,8 @@ def check_serializable(root: Module) -> None:
     Raises:
         BuildError: a library that was loaded from a file; the text says where it is in the tree.
     """
-    importers: dict[int, tuple[int, int]] = {}  # module -> who was seen to import it first, and at which place
+    # module -> who was seen to import it first, and at which place
+    importers: dict[int, tuple[int, int]] = {}
     for module in root.walk():
         for i, child in enumerate(module.imported_modules):
             importers.setdefault(id(child), (id(module), i))

@@ -22,7 +22,11 @@ def read_params(path: Path) -> dict[str, ArrayRecord]:
     """
     with path.open("rb") as file:
         size = path.stat().st_size
-        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
+        data = (
+            memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            if size
+            else memoryview(b"")
+        )
     try:
         if data[:8] == PARAMS_MAGIC.to_bytes(8, "little"):
             return read_param_dict(data)
@@ -30,4 +34,7 @@ def read_params(path: Path) -> dict[str, ArrayRecord]:
     except MblobError as exc:
         exc.prefix(str(path))
         raise
-    return {e.name: ArrayRecord(e.dtype, e.shape, data[offset + e.begin : offset + e.end]) for e in entries}
+    return {
+        e.name: ArrayRecord(e.dtype, e.shape, data[offset + e.begin : offset + e.end])
+        for e in entries
+    }

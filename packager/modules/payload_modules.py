@@ -1,4 +1,5 @@
-"""Constructors of serialized modules: device code, JSON graphs, executor factories, blobs, weights."""
+"""Constructors of serialized modules: device code, JSON graphs, executor factories, blobs,
+weights."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from typing import Any
 
 from mblob import json_text
 from mblob.bytes.mapping import map_file
-from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload, Payload, as_bytes_view
+from mblob.bytes.payload_source import (
+    BytesPayload,
+    FilePayload,
+    IterPayload,
+    Payload,
+    as_bytes_view,
+)
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import FormatError, PortabilityWarning
 from mblob.format import safetensors
@@ -24,11 +31,20 @@ from mblob.packager.modules.factory_payload import FactoryPayload
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload
 from mblob.packager.path_arguments import check_key, existing_file
 
-# Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): no model of such a name could be made.
-FACTORY_FUNCTIONS = ("debug_create", "cuda_graph_create", "get_graph_json", "get_graph_params", "remove_params")
+# Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): no model of such a
+# name could be made.
+FACTORY_FUNCTIONS = (
+    "debug_create",
+    "cuda_graph_create",
+    "get_graph_json",
+    "get_graph_params",
+    "remove_params",
+)
 
 
-def json_module(kind: str, symbol: str, graph_json: str | Mapping[str, Any], const_names: Sequence[str] = ()) -> Module:
+def json_module(
+    kind: str, symbol: str, graph_json: str | Mapping[str, Any], const_names: Sequence[str] = ()
+) -> Module:
     """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); classic.md 5.6.
 
     Args:
@@ -46,28 +62,34 @@ def json_module(kind: str, symbol: str, graph_json: str | Mapping[str, Any], con
         payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
     except ValueError as exc:
         raise BuildError(f"json_module: {exc}") from None
-    return Module(node=PayloadNode(kind, BytesPayload(payload), text, only_function=symbol, dialect="classic"))
+    return Module(
+        node=PayloadNode(kind, BytesPayload(payload), text, only_function=symbol, dialect="classic")
+    )
 
 
 def graph_executor_factory(
-    graph_json: str | Mapping[str, Any], params: Mapping[str, Any] | Any = None, name: str = "default"
+    graph_json: str | Mapping[str, Any],
+    params: Mapping[str, Any] | Any = None,
+    name: str = "default",
 ) -> Module:
-    """The factory of a graph executor (key GraphExecutorFactory); import the kernels' module into it.
+    """The factory of a graph executor (key GraphExecutorFactory); import the kernels' module into
+    it.
 
     Args:
         graph_json: the graph, as text or as what `json.dumps` takes.
-        params: name -> array (anything with the buffer protocol; kept, not copied, until it is written), or the
-            bytes of `save_param_dict`. Written in the order given, behind up to 63 blanks that align what they can.
+        params: name -> array (anything with the buffer protocol; kept, not copied, until it is
+            written), or the bytes of `save_param_dict`. Written in the order given, behind up to 63
+            blanks that align what they can.
         name: of the function that makes an executor, `mod["default"](device)`.
 
     Warns:
-        PortabilityWarning: the text was changed, for TVM's executor could not have read it: storage ids that skip
-            numbers, escapes such as `\\u`, the key `metadata` before others.
+        PortabilityWarning: the text was changed, for TVM's executor could not have read it: storage
+            ids that skip numbers, escapes such as `\\u`, the key `metadata` before others.
 
     Raises:
-        BuildError: text that is no JSON, a graph that no executor can run, or a name that nobody could ask for: empty,
-            with a NUL, or that of a function which factories have themselves. FormatError: bytes that are no parameter
-            dictionary.
+        BuildError: text that is no JSON, a graph that no executor can run, or a name that nobody
+            could ask for: empty, with a NUL, or that of a function which factories have themselves.
+            FormatError: bytes that are no parameter dictionary.
     """
     _check_model_name(name)
     text = _graph_text(graph_json)
@@ -75,7 +97,10 @@ def graph_executor_factory(
         params = {}
     elif not isinstance(params, Mapping):
         params = read_param_dict(params)
-    records = [(str(key), _record(value, f"graph_executor_factory: params[{key!r}]")) for key, value in params.items()]
+    records = [
+        (str(key), _record(value, f"graph_executor_factory: params[{key!r}]"))
+        for key, value in params.items()
+    ]
     try:
         payload = FactoryPayload(text, records, name)
     except ValueError as exc:
@@ -83,12 +108,16 @@ def graph_executor_factory(
     return Module(node=PayloadNode(GRAPH_FACTORY, payload, text, dialect="classic"))
 
 
-def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]) -> Module:
-    """Constants of external modules, which its importer passes to `__init_<symbol>`; classic.md 5.2.
+def const_loader_module(
+    constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]
+) -> Module:
+    """Constants of external modules, which its importer passes to `__init_<symbol>`; classic.md
+    5.2.
 
     Args:
         constants: name -> array, as `params` of `graph_executor_factory`.
-        symbols: name of each function that an import of this module has -> its constants, in their order.
+        symbols: name of each function that an import of this module has -> its constants, in their
+            order.
 
     Raises:
         BuildError: a value that is no array, or a symbol with a constant that is not there.
@@ -96,7 +125,9 @@ def const_loader_module(constants: Mapping[str, Any], symbols: Mapping[str, Sequ
     names = [str(n) for n in constants]
     for symbol, used in symbols.items():
         if missing := next((n for n in used if n not in constants), None):
-            raise BuildError(f"const_loader_module: {symbol!r} needs {missing!r}, which is none of the constants")
+            raise BuildError(
+                f"const_loader_module: {symbol!r} needs {missing!r}, which is none of the constants"
+            )
     try:
         pieces: list[Any] = [encode_strings(names) + encode_u64(len(names))]
         lists = b"".join(encode_strings(used) for used in symbols.values())
@@ -130,11 +161,11 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
 
     Args:
         key: 1 to 4096 bytes; not one of the format's own (`library`, `_lib`, `_import_tree`).
-        payload: a bytes-like object, kept without copying; a path, read piece by piece when the library is
-            written and never whole; or an iterable of bytes-like objects: a list or tuple is kept, anything else is
-            used up by one export.
-        data: they are of use without a loader. False: opening the library without a loader or plug-in for the key is
-            an error.
+        payload: a bytes-like object, kept without copying; a path, read piece by piece when the
+            library is written and never whole; or an iterable of bytes-like objects: a list or
+            tuple is kept, anything else is used up by one export.
+        data: they are of use without a loader. False: opening the library without a loader or
+            plug-in for the key is an error.
 
     Raises:
         OSError: no regular file at the path.
@@ -146,7 +177,8 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
 
 
 def safetensors_module(weights: Any) -> Module:
-    """Weights in the safetensors format (key safetensors): packed unchanged, aligned, mapped in place at load.
+    """Weights in the safetensors format (key safetensors): packed unchanged, aligned, mapped in
+    place at load.
 
     Args:
         weights: a path, of which only the header is read now, or the bytes of a file.
@@ -168,7 +200,9 @@ def safetensors_module(weights: Any) -> Module:
     except FormatError as error:
         error.prefix(who)
         raise
-    node = PayloadNode(SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset)
+    node = PayloadNode(
+        SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset
+    )
     return Module(node=node)
 
 
@@ -177,7 +211,9 @@ def _check_model_name(name: Any) -> None:
     if not isinstance(name, str):
         raise BuildError(f"{who}: expected str, found {type(name).__name__}")
     if not name or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
-        raise BuildError(f"{who}: {name!r} is no name of a function; expected text without NUL and surrogates")
+        raise BuildError(
+            f"{who}: {name!r} is no name of a function; expected text without NUL and surrogates"
+        )
     if name in FACTORY_FUNCTIONS:
         raise BuildError(
             f"{who}: {name!r} is a function that the factory has itself, so the model could not be made; "
@@ -212,7 +248,9 @@ def _graph_text(given: str | Mapping[str, Any]) -> str:
         text = json.dumps(graph, ensure_ascii=False)
         warn(f"{who}: for TVM's executor {', and '.join(changed)}", PortabilityWarning)
     if tvm_executor.unknown_escape(text) is not None:
-        raise BuildError(f"{who}: a text has a control character, which TVM's reader of JSON does not know")
+        raise BuildError(
+            f"{who}: a text has a control character, which TVM's reader of JSON does not know"
+        )
     if not _is_utf8(text):
         raise BuildError(f"{who}: a text has half of a surrogate pair, which is no character")
     return text
@@ -251,7 +289,9 @@ def _payload(given: Any, who: str) -> Payload:
                 return IterPayload(given)
             except ValueError:  # a buffer of numpy, of elements that have no format
                 pass
-        raise BuildError(f"{who}: expected bytes, a path or an iterable of buffers: {exc}") from None
+        raise BuildError(
+            f"{who}: expected bytes, a path or an iterable of buffers: {exc}"
+        ) from None
 
 
 def _piece(item: Any, index: int, who: str) -> memoryview:

@@ -1,4 +1,5 @@
-"""C prototypes of plain functions, parsed by pycparser, as far as a packed form can be made of them."""
+"""C prototypes of plain functions, parsed by pycparser, as far as a packed form can be made of
+them."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from mblob.packager.errors import BuildError
 if TYPE_CHECKING:
     from pycparser import c_ast
 
-# What <stdint.h>, <stddef.h>, <stdbool.h> and compilers declare. Only the names matter: widths are the target
-# compiler's business, which sees the real types.
+# What <stdint.h>, <stddef.h>, <stdbool.h> and compilers declare. Only the names matter: widths are
+# the target compiler's business, which sees the real types.
 _TYPEDEFS = (
     *(f"{u}int{w}_t" for u in ("", "u") for w in (8, 16, 32, 64)),
     *(f"{u}int_{kind}{w}_t" for u in ("", "u") for kind in ("least", "fast") for w in (8, 16, 32, 64)),
@@ -79,7 +80,13 @@ class Parameter:
     @property
     def c_type(self) -> str:
         """The C type with arrays as pointers, which is what the call passes."""
-        base = "void" if self.kind == "pointer" else "char" if self.kind == "string" else self.element.name
+        base = (
+            "void"
+            if self.kind == "pointer"
+            else "char"
+            if self.kind == "string"
+            else self.element.name
+        )
         if self.kind == "scalar":
             return base
         return f"{'const ' if self.const else ''}{base} *"
@@ -118,7 +125,8 @@ def parse(declarations: Sequence[str] | str) -> tuple[Prototype, ...]:
     """Parse prototypes, one or more per string.
 
     Raises:
-        BuildError: no C, or nothing that a packed form can be made of; the text names function and parameter.
+        BuildError: no C, or nothing that a packed form can be made of; the text names function and
+            parameter.
     """
     if isinstance(declarations, str):
         declarations = (declarations,)
@@ -168,7 +176,8 @@ def _declarations(text: str) -> list[c_ast.Node]:
     )
 
 
-# ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that look like one.
+# ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that
+# look like one.
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _KEYWORDS = frozenset(
     ("auto", "char", "const", "double", "enum", "extern", "float", "inline", "int", "long", "register", "restrict",
@@ -183,7 +192,12 @@ def _type_names(code: str) -> list[str]:
     tokens = ["(", *re.findall(r"[A-Za-z_]\w*|\S", code), ""]
     found: list[str] = []
     for before, token, behind in zip(tokens, tokens[1:], tokens[2:]):
-        if not re.match("[A-Za-z_]", token) or token in _KEYWORDS or token in _TYPEDEFS or token in found:
+        if (
+            not re.match("[A-Za-z_]", token)
+            or token in _KEYWORDS
+            or token in _TYPEDEFS
+            or token in found
+        ):
             continue
         starts = before in ("(", ",", ";")
         named = behind == "*" or re.match("[A-Za-z_]", behind)
@@ -196,7 +210,11 @@ def _prototype(node: Any, text: str) -> Prototype:
     from pycparser import c_ast
 
     if not isinstance(node, c_ast.Decl) or not isinstance(node.type, c_ast.FuncDecl):
-        what = "a function with a body" if isinstance(node, c_ast.FuncDef) else "no function declaration"
+        what = (
+            "a function with a body"
+            if isinstance(node, c_ast.FuncDef)
+            else "no function declaration"
+        )
         raise BuildError(f"functions: {text.strip()!r} is {what}; expected a prototype")
     name = str(node.name)
     if "static" in node.storage:
@@ -218,7 +236,9 @@ def _is_void(node: Any) -> bool:
     from pycparser import c_ast
 
     return (
-        isinstance(node, c_ast.TypeDecl) and isinstance(node.type, c_ast.IdentifierType) and node.type.names == ["void"]
+        isinstance(node, c_ast.TypeDecl)
+        and isinstance(node.type, c_ast.IdentifierType)
+        and node.type.names == ["void"]
     )
 
 
@@ -258,9 +278,13 @@ def _scalar(names: list[str], where: str) -> Scalar:
     if "__int128" in words:
         raise BuildError(f"{where}: {text} does not fit an argument; pass two int64_t")
     if "long" in words and "double" in words:
-        raise BuildError(f"{where}: long double is not supported: no tensor has that type; use double")
+        raise BuildError(
+            f"{where}: long double is not supported: no tensor has that type; use double"
+        )
     if not set(words) <= {"char", "int", "long", "short", "signed", "unsigned"}:
-        raise BuildError(f"{where}: type {text!r} is not known; expected a type of <stdint.h>, a float or a pointer")
+        raise BuildError(
+            f"{where}: type {text!r} is not known; expected a type of <stdint.h>, a float or a pointer"
+        )
     if "char" in words and not {"signed", "unsigned"} & set(words):
         return Scalar("char", "char")
     return Scalar(text, "uint" if "unsigned" in words else "int")
@@ -270,7 +294,9 @@ def _parameter(node: Any, index: int, function: str, integers: set[str | None]) 
     from pycparser import c_ast
 
     if isinstance(node, c_ast.EllipsisParam):
-        raise BuildError(f"{function}: variadic functions have no packed form; give it a fixed list of parameters")
+        raise BuildError(
+            f"{function}: variadic functions have no packed form; give it a fixed list of parameters"
+        )
     name = str(node.name or "")
     where = f"{function}: parameter {index}" + (f" ({name})" if name else "")
     kind = node.type
@@ -287,9 +313,13 @@ def _parameter(node: Any, index: int, function: str, integers: set[str | None]) 
     elif not dims:
         return Parameter(name, "scalar", _scalar(_specifiers(kind, where), where))
     if isinstance(kind, c_ast.FuncDecl):
-        raise BuildError(f"{where}: function pointers are not supported; use void * and cast it in the function")
+        raise BuildError(
+            f"{where}: function pointers are not supported; use void * and cast it in the function"
+        )
     if isinstance(kind, c_ast.PtrDecl):
-        raise BuildError(f"{where}: pointers to pointers are not supported; use void * or one tensor")
+        raise BuildError(
+            f"{where}: pointers to pointers are not supported; use void * or one tensor"
+        )
     names = _specifiers(kind, where)
     const = "const" in kind.quals
     if names == ["void"]:
@@ -309,10 +339,16 @@ def _specifiers(kind: Any, where: str) -> list[str]:
     inner = kind.type if isinstance(kind, c_ast.TypeDecl) else kind
     what = {c_ast.Struct: "struct", c_ast.Union: "union", c_ast.Enum: "enum"}.get(type(inner))
     if what:
-        raise BuildError(f"{where}: {what} {inner.name or ''} is not supported; pass its parts, or a void * to it")
+        raise BuildError(
+            f"{where}: {what} {inner.name or ''} is not supported; pass its parts, or a void * to it"
+        )
     if isinstance(inner, c_ast.FuncDecl):
-        raise BuildError(f"{where}: function pointers are not supported; use void * and cast it in the function")
-    raise BuildError(f"{where}: this type is not supported; expected a number, a pointer to numbers, or void *")
+        raise BuildError(
+            f"{where}: function pointers are not supported; use void * and cast it in the function"
+        )
+    raise BuildError(
+        f"{where}: this type is not supported; expected a number, a pointer to numbers, or void *"
+    )
 
 
 def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
@@ -328,12 +364,14 @@ def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
             pointed = " ".join(inner.type.names)
             kind = "string" if const and pointed == "char" else "pointer"
             return kind, None, f"{const}{pointed} *"
-        raise BuildError(f"{where}: expected void, a number or a pointer to numbers; return void * instead")
+        raise BuildError(
+            f"{where}: expected void, a number or a pointer to numbers; return void * instead"
+        )
     scalar = _scalar(_specifiers(node, where), where)
     return "scalar", scalar, scalar.name
 
 
-# -- dimensions -----------------------------------------------------------------------------------------
+# -- dimensions ------------------------------------------------------------------------------------
 
 _OPERATORS = {"+": "mblob_add", "-": "mblob_sub", "*": "mblob_mul"}
 
@@ -369,5 +407,10 @@ def _expression(node: Any, where: str, integers: set[str | None]) -> tuple[str, 
         return f"v_{node.name}", node.name
     if isinstance(node, c_ast.BinaryOp) and node.op in _OPERATORS:
         left, right = (_expression(side, where, integers) for side in (node.left, node.right))
-        return f"{_OPERATORS[node.op]}({left[0]}, {right[0]}, &bad)", f"{left[1]} {node.op} {right[1]}"
-    raise BuildError(f"{where}: a dimension is made of numbers, integer parameters, + - and *; found something else")
+        return (
+            f"{_OPERATORS[node.op]}({left[0]}, {right[0]}, &bad)",
+            f"{left[1]} {node.op} {right[1]}",
+        )
+    raise BuildError(
+        f"{where}: a dimension is made of numbers, integer parameters, + - and *; found something else"
+    )

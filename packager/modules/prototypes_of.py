@@ -1,4 +1,5 @@
-"""What callers declare of plain C functions: prototypes, which are parsed when somebody asks for them."""
+"""What callers declare of plain C functions: prototypes, which are parsed when somebody asks for
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ class Declared:
         who: the function that they are arguments of.
     """
 
-    def __init__(self, functions: Sequence[str] | str = (), packed: str | Sequence[str] | None = None, who: str = ""):
+    def __init__(
+        self,
+        functions: Sequence[str] | str = (),
+        packed: str | Sequence[str] | None = None,
+        who: str = "",
+    ):
         self._given = functions
         self._packed = packed
         self._who = who
@@ -31,12 +37,14 @@ class Declared:
         """The prototypes.
 
         Raises:
-            BuildError: one that is none or has no packed form, or a name in `packed` that none of them has.
+            BuildError: one that is none or has no packed form, or a name in `packed` that none of
+                them has.
         """
         if not self._given:
             found: tuple[Prototype, ...] = ()
         else:
-            from mblob.packager.modules.prototypes import parse  # the C parser is loaded for those who need it
+            # the C parser is loaded for those who need it
+            from mblob.packager.modules.prototypes import parse
 
             found = parse(self._given)
         self._packed_names([p.name for p in found])

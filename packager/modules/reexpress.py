@@ -1,7 +1,7 @@
 """Payloads of one dialect in the grammar of the other: docs/format.md, sections 3 and 11.
 
-What a kind says is the same in both; they differ in how kernels, types and shaders are written, and in which kinds
-there are.
+What a kind says is the same in both; they differ in how kernels, types and shaders are written, and
+in which kinds there are.
 """
 
 from __future__ import annotations
@@ -46,25 +46,35 @@ Pieces = list[Any]  # bytes-like; what is large is a view
 METAL_VERSION = "0.1.0"  # what TVM's writer says; its reader ignores it
 TENSOR_MAP = 1  # a number of arg_extra_tags
 
-_GRAMMARS: dict[str, Grammars] = {"classic": GRAMMARS, "ffi": FFI_GRAMMARS, "ffi 0.21": GRAMMARS_OF_0_21}
+_GRAMMARS: dict[str, Grammars] = {
+    "classic": GRAMMARS,
+    "ffi": FFI_GRAMMARS,
+    "ffi 0.21": GRAMMARS_OF_0_21,
+}
 # Kinds of strings alone, which both dialects write alike.
-_SAME = frozenset(r.key for r in TABLE if r.classic == r.ffi and not set(letters(r.classic)) - {"s", "v"})
+_SAME = frozenset(
+    r.key for r in TABLE if r.classic == r.ffi and not set(letters(r.classic)) - {"s", "v"}
+)
 
 # Types that the dialects number differently: TVM 0.19 and before, DLPack 1.1 and later.
 _TYPES = {(1, 1): (6, 8), (6, 8): (10, 8), (7, 8): (12, 8), (FLOAT8_E3M4, 8): (7, 8)}
 _TYPES_BACK = {new: old for old, new in _TYPES.items()}
 
-# Launch tags that are called otherwise since TVM 0.24, and those that the classic dialect does not have.
+# Launch tags that are called otherwise since TVM 0.24, and those that the classic dialect does not
+# have.
 _TAGS = {"tir.use_dyn_shared_memory": "tirx.use_dyn_shared_memory"}
 _TAGS_BACK = {new: old for old, new in _TAGS.items()}
 _FFI_TAGS = ("clusterCtaIdx.", "preferredClusterCtaIdx.", "tirx.")
 
 
-def reexpress(kind: str, payload: memoryview, source: str, target: str, extra: Sequence[FunctionInfo] = ()) -> Pieces:
+def reexpress(
+    kind: str, payload: memoryview, source: str, target: str, extra: Sequence[FunctionInfo] = ()
+) -> Pieces:
     """A payload in the grammar of another dialect, in pieces that may be views of it.
 
     Args:
-        kind: its type key. A kind without a grammar in the dialect it comes from is somebody's own: its bytes stay.
+        kind: its type key. A kind without a grammar in the dialect it comes from is somebody's own:
+            its bytes stay.
         source, target: "classic" or "ffi"; "ffi 0.21" for what that release wrote.
         extra: kernels with what the classic grammar cannot say of them.
 
@@ -98,10 +108,12 @@ def check_kind(kind: str, target: str, known_to: str) -> None:
         raise BuildError(f"{kind!r} is not a kind of the {target} dialect: {reason}")
 
 
-# -- kernels --------------------------------------------------------------------------------------------
+# -- kernels ---------------------------------------------------------------------------------------
 
 
-def _kernels(kind: str, fields: Fields, extra: Sequence[FunctionInfo], target: str) -> list[FunctionInfo]:
+def _kernels(
+    kind: str, fields: Fields, extra: Sequence[FunctionInfo], target: str
+) -> list[FunctionInfo]:
     more = {f.name: f.arg_extra_tags for f in extra}
     functions: Mapping[str, FunctionInfo] = fields["functions"]
     made = []
@@ -136,7 +148,9 @@ def to_classic(kind: str, f: FunctionInfo) -> FunctionInfo:
             raise BuildError(
                 f"{kind}: kernel {f.name!r}: the classic dialect has no launch tag {tag!r}; use dialect='ffi'"
             )
-    return FunctionInfo(f.name, tuple(_classic_type(t, f"{kind}: kernel {f.name!r}") for t in f.arg_types), tags)
+    return FunctionInfo(
+        f.name, tuple(_classic_type(t, f"{kind}: kernel {f.name!r}") for t in f.arg_types), tags
+    )
 
 
 def _classic_type(t: DataType, what: str) -> DataType:
@@ -162,7 +176,7 @@ def encode_ffi_functions(functions: Sequence[FunctionInfo]) -> bytes:
     return b"".join(out)
 
 
-# -- to ffi ---------------------------------------------------------------------------------------------
+# -- to ffi ----------------------------------------------------------------------------------------
 
 
 def _sources_of(fields: Fields, kernels: Sequence[FunctionInfo]) -> dict[str, bytes]:
@@ -174,12 +188,22 @@ def _sources_of(fields: Fields, kernels: Sequence[FunctionInfo]) -> dict[str, by
 
 def _ffi_source(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
     if "shaders" in fields:
-        raise BuildError(f"{kind}: SPIR-V, for which the ffi dialect has no {kind} payload; pack OpenCL C")
-    return encode_string(bytes(fields["fmt"])) + encode_ffi_functions(kernels) + encode_string(bytes(fields["data"]))
+        raise BuildError(
+            f"{kind}: SPIR-V, for which the ffi dialect has no {kind} payload; pack OpenCL C"
+        )
+    return (
+        encode_string(bytes(fields["fmt"]))
+        + encode_ffi_functions(kernels)
+        + encode_string(bytes(fields["data"]))
+    )
 
 
 def _ffi_shaders(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
-    return encode_string(bytes(fields["fmt"])) + encode_ffi_functions(kernels) + _map(_sources_of(fields, kernels))
+    return (
+        encode_string(bytes(fields["fmt"]))
+        + encode_ffi_functions(kernels)
+        + _map(_sources_of(fields, kernels))
+    )
 
 
 def _ffi_webgpu(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
@@ -205,11 +229,15 @@ def _vulkan_fields(payload: memoryview) -> Fields:
     return {"fmt": fmt, "functions": functions, "sources": shaders}
 
 
-# -- to classic -----------------------------------------------------------------------------------------
+# -- to classic ------------------------------------------------------------------------------------
 
 
 def _classic_source(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
-    return encode_string(bytes(fields["fmt"])) + encode_function_map(kernels) + encode_string(bytes(fields["data"]))
+    return (
+        encode_string(bytes(fields["fmt"]))
+        + encode_function_map(kernels)
+        + encode_string(bytes(fields["data"]))
+    )
 
 
 def _classic_metal(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
@@ -222,7 +250,11 @@ def _classic_webgpu(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> b
 
 
 def _classic_vulkan(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
-    out = [encode_string(bytes(fields["fmt"])), encode_function_map(kernels), encode_u64(len(fields["sources"]))]
+    out = [
+        encode_string(bytes(fields["fmt"])),
+        encode_function_map(kernels),
+        encode_u64(len(fields["sources"])),
+    ]
     for name, shader in fields["sources"].items():
         words = len(shader) - 12
         if words < 0 or words % 4 or int.from_bytes(shader[4:12], "little") != words // 4:
@@ -233,7 +265,9 @@ def _classic_vulkan(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> b
 
 
 def _map(items: Mapping[str, bytes]) -> bytes:
-    return encode_u64(len(items)) + b"".join(encode_string(k) + encode_string(v) for k, v in items.items())
+    return encode_u64(len(items)) + b"".join(
+        encode_string(k) + encode_string(v) for k, v in items.items()
+    )
 
 
 Encode = Callable[[str, Fields, "list[FunctionInfo]"], bytes]
@@ -248,7 +282,7 @@ _TO_CLASSIC: dict[str, Encode] = {
 }  # fmt: skip
 
 
-# -- constants ------------------------------------------------------------------------------------------
+# -- constants -------------------------------------------------------------------------------------
 
 
 def _const_loader(fields: Fields, target: str) -> Pieces:
@@ -256,7 +290,11 @@ def _const_loader(fields: Fields, target: str) -> Pieces:
     symbols: Mapping[str, Sequence[str]] = fields["symbols"]
     pieces: Pieces = [encode_strings(list(constants)) + encode_u64(len(constants))]
     for name, record in constants.items():
-        dtype = _mapped(record.dtype, _TYPES) if target == "ffi" else _classic_type(record.dtype, f"constant {name!r}")
+        dtype = (
+            _mapped(record.dtype, _TYPES)
+            if target == "ffi"
+            else _classic_type(record.dtype, f"constant {name!r}")
+        )
         pieces += [encode_header(dtype, record.shape, record.data.nbytes), record.data]
     lists = b"".join(encode_strings(used) for used in symbols.values())
     return [*pieces, encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists]

@@ -1,5 +1,5 @@
-"""Writing archives of object files (`.a`), ar(5) as GNU writes them: a static library for any machine needs no tools
-of that machine. `mblob.binary.archive` reads them."""
+"""Writing archives of object files (`.a`), ar(5) as GNU writes them: a static library for any
+machine needs no tools of that machine. `mblob.binary.archive` reads them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Member:
 
 
 def write(path: Path, members: Sequence[Member]) -> None:
-    """Write an archive. Times, owners and modes are fixed, so that the same members give the same bytes.
+    """Write an archive. Times, owners and modes are fixed, so that the same members give the same
+    bytes.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -39,7 +40,9 @@ def write(path: Path, members: Sequence[Member]) -> None:
     sizes = [member.path.stat().st_size for member in members]
     for member, size in zip(members, sizes):
         if size > SIZE_LIMIT:
-            raise BuildError(f"{member.path.name}: {size} bytes, a member of an archive has at most {SIZE_LIMIT}")
+            raise BuildError(
+                f"{member.path.name}: {size} bytes, a member of an archive has at most {SIZE_LIMIT}"
+            )
     names, long_names = _names([member.path.name for member in members])
     index = _index(members, sizes, len(long_names))
     with path.open("wb") as out:
@@ -62,7 +65,8 @@ def _table(name: bytes, data: bytes, pad: bytes) -> bytes:
 
 
 def _names(names: Sequence[str]) -> tuple[list[bytes], bytes]:
-    """Names as headers have them, and the table of those that are too long for a header, b"" without any."""
+    """Names as headers have them, and the table of those that are too long for a header, b""
+    without any."""
     shown: list[bytes] = []
     table = b""
     for name in names:

@@ -1,7 +1,8 @@
-"""What an object says about its functions: their parameters, read from DWARF (versions 2 - 5) by pyelftools.
+"""What an object says about its functions: their parameters, read from DWARF (versions 2 - 5) by
+pyelftools.
 
-Only `mblob.packager.objects.given_functions` imports this, when there is something to read: pyelftools takes its
-time to load.
+Only `mblob.packager.objects.given_functions` imports this, when there is something to read:
+pyelftools takes its time to load.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ _DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no k
 
 # DWARF 5, table 7.11: encodings of base types.
 _ENCODINGS = {0x02: "bool", 0x04: "float", 0x05: "int", 0x06: "int", 0x07: "uint", 0x08: "uint"}
-_RECORDS = {"DW_TAG_structure_type": "struct", "DW_TAG_class_type": "struct", "DW_TAG_union_type": "union"}
+_RECORDS = {
+    "DW_TAG_structure_type": "struct",
+    "DW_TAG_class_type": "struct",
+    "DW_TAG_union_type": "union",
+}
 _LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
@@ -40,10 +45,11 @@ class CType:
     """A type, without its names.
 
     Attributes:
-        kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "enum", "pointer", "void", "record"
-            (struct, union, vector) or "other".
+        kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "enum",
+            "pointer", "void", "record" (struct, union, vector) or "other".
         size: bytes; 0 if it has none.
-        text: C spelling with the names that the source uses, "?" if it takes more than one line to say.
+        text: C spelling with the names that the source uses, "?" if it takes more than one line to
+            say.
         target: what a pointer points at; of an array, which only pointers point at, the element.
     """
 
@@ -75,22 +81,26 @@ class Function:
 
     @property
     def types(self) -> str:
-        """The parameter types as the function table lists them, "?" if unknown, or if one has no plain spelling."""
+        """The parameter types as the function table lists them, "?" if unknown, or if one has no
+        plain spelling."""
         if self.is_guess:
             return "?"
         texts = [p.text for p in self.parameters] + (["..."] if self.variadic else [])
         return "?" if any("?" in text for text in texts) else ", ".join(texts) or "void"
 
 
-_UNKNOWN = Function("", CType("other", 0, "?"), (), False, 0, is_guess=True)  # no packed one has no parameters
+# no packed one has no parameters
+_UNKNOWN = Function("", CType("other", 0, "?"), (), False, 0, is_guess=True)
 
 
 def functions(data: memoryview, whole: bool = False) -> list[Function]:
-    """The functions that an object file defines; [] where its debug information is missing or not understood.
+    """The functions that an object file defines; [] where its debug information is missing or not
+    understood.
 
-    An alias has no entry in debug information, and the types of the function at its address. Nor has an indirect
-    function (IFUNC): its resolver may tell its type. What else has no entry, such as assembler text in a C source, is
-    of unknown types if all units of the object tell the types of their functions.
+    An alias has no entry in debug information, and the types of the function at its address. Nor
+    has an indirect function (IFUNC): its resolver may tell its type. What else has no entry, such
+    as assembler text in a C source, is of unknown types if all units of the object tell the types
+    of their functions.
 
     Args:
         data: the whole object.
@@ -118,10 +128,10 @@ class _Described:
 
     Attributes:
         exported: those with external linkage and a name that is not mangled.
-        entries: of all functions whose types it tells, by symbol: an object that was linked of several may have more
-            than one of a name.
-        units: how many there are. An object that was linked of several has more symbols of files (STT_FILE) if some of
-            them had no debug information.
+        entries: of all functions whose types it tells, by symbol: an object that was linked of
+            several may have more than one of a name.
+        units: how many there are. An object that was linked of several has more symbols of files
+            (STT_FILE) if some of them had no debug information.
         whole: there are some, and no unit leaves types out.
     """
 
@@ -167,8 +177,16 @@ def _add(made: _Described, found: Sequence[Any], pointer_size: int, terse: bool)
         made.whole = False
         return
     for die in found:
-        declared = die.get_DIE_from_attribute("DW_AT_specification") if "DW_AT_specification" in die.attributes else die
-        name = _text(die, "DW_AT_linkage_name") or _text(declared, "DW_AT_linkage_name") or _name(declared)
+        declared = (
+            die.get_DIE_from_attribute("DW_AT_specification")
+            if "DW_AT_specification" in die.attributes
+            else die
+        )
+        name = (
+            _text(die, "DW_AT_linkage_name")
+            or _text(declared, "DW_AT_linkage_name")
+            or _name(declared)
+        )
         if not name:
             continue
         symbol, entry = name.decode(errors="replace"), (die, declared, pointer_size)
@@ -192,23 +210,28 @@ _LEVEL = re.compile(rb" -g(?:gdb)?([0-3]?)(?= |$)")
 
 
 def _may_be_terse(producer: bytes) -> bool:
-    """Whether a unit may be of `gcc -g1`, which names functions and leaves their types out; the last level counts.
+    """Whether a unit may be of `gcc -g1`, which names functions and leaves their types out; the
+    last level counts.
 
     gcc tells its options, unless it is told not to.
     """
     levels = _LEVEL.findall(producer)
-    return producer.startswith(b"GNU ") and (levels[-1] == b"1" if levels else b" -" not in producer)
+    return producer.startswith(b"GNU ") and (
+        levels[-1] == b"1" if levels else b" -" not in producer
+    )
 
 
 def _tells_types(die: Any) -> bool:
-    """Whether an entry has what `clang -g1` leaves out, which names functions and says nothing else of them."""
+    """Whether an entry has what `clang -g1` leaves out, which names functions and says nothing else
+    of them."""
     told = ("DW_AT_external", "DW_AT_type", "DW_AT_prototyped", "DW_AT_specification")
     parameters = (child.tag == "DW_TAG_formal_parameter" for child in die.iter_children())
     return any(attribute in die.attributes for attribute in told) or any(parameters)
 
 
 def _is_bare(die: Any, found: Function) -> bool:
-    """Whether a function is described as if it had no parameters and no result, and its source does not say so."""
+    """Whether a function is described as if it had no parameters and no result, and its source does
+    not say so."""
     typed = found.parameters or found.variadic or found.result.kind != "void"
     return not typed and "DW_AT_prototyped" not in die.attributes
 
@@ -222,16 +245,19 @@ def _function(name: str, die: Any, declared: Any, pointer_size: int) -> Function
             parameters.append(_type(_referred(child), pointer_size))
         elif child.tag == "DW_TAG_unspecified_parameters":
             variadic = True
-    return Function(name, _type(_referred(declared), pointer_size), tuple(parameters), variadic, pointer_size)
+    return Function(
+        name, _type(_referred(declared), pointer_size), tuple(parameters), variadic, pointer_size
+    )
 
 
-# -- functions without an entry -------------------------------------------------------------------------
+# -- functions without an entry --------------------------------------------------------------------
 
 _Place = tuple[int, int]  # st_shndx, st_value
 
 
 def _without_entry(elf: ElfFile, described: _Described, whole: bool) -> list[Function]:
-    """The functions that an object exports under C names, and that its debug information does not name."""
+    """The functions that an object exports under C names, and that its debug information does not
+    name."""
     listed = {f.name for f in described.exported}
     symbols = [
         s for s in elf.symtab
@@ -273,11 +299,14 @@ def _agreed(candidates: Sequence[Function]) -> Function | None:
     return found[0] if found and all(f == found[0] for f in found) else None
 
 
-def _indirect(name: str, here: Sequence[str], resolvers: Collection[str], described: _Described) -> Function | None:
+def _indirect(
+    name: str, here: Sequence[str], resolvers: Collection[str], described: _Described
+) -> Function | None:
     """The function that an indirect one leads to, as far as something tells.
 
-    The result of its resolver does. If that is `void *`, the versions that a compiler made do (`name.avx2`). If there
-    are none, the other functions of the object tell whether it is a packed one, and no more.
+    The result of its resolver does. If that is `void *`, the versions that a compiler made do
+    (`name.avx2`). If there are none, the other functions of the object tell whether it is a packed
+    one, and no more.
 
     Args:
         here: names of its resolver.
@@ -290,21 +319,28 @@ def _indirect(name: str, here: Sequence[str], resolvers: Collection[str], descri
     ):  # fmt: skip
         if chosen:
             return _agreed(chosen)
-    others = [f for n in described.entries if n not in resolvers for f in described.named(n) if f.parameters]
+    others = [
+        f
+        for n in described.entries
+        if n not in resolvers
+        for f in described.named(n)
+        if f.parameters
+    ]
     exported = {f.name for f in described.exported}
     found = _agreed([f for f in others if f.name not in exported] or others)
     return found and replace(found, is_guess=True)
 
 
 def _pointed_function(declared: Any) -> Any:
-    """The entry of the type of function that a resolver returns a pointer to, None if it returns something else."""
+    """The entry of the type of function that a resolver returns a pointer to, None if it returns
+    something else."""
     die = _unnamed(_referred(declared))[0]
     if die is not None and die.tag == "DW_TAG_pointer_type":
         die = _unnamed(_referred(die))[0]
     return die if die is not None and die.tag == "DW_TAG_subroutine_type" else None
 
 
-# -- entries --------------------------------------------------------------------------------------------
+# -- entries ---------------------------------------------------------------------------------------
 
 
 def _text(die: Any, attribute: str) -> bytes:
@@ -322,7 +358,8 @@ def _referred(die: Any) -> Any:
 
 
 def _unnamed(die: Any) -> tuple[Any, str, bool]:
-    """A type behind its qualifiers and names, the outermost name, which the source spells, and whether it is const."""
+    """A type behind its qualifiers and names, the outermost name, which the source spells, and
+    whether it is const."""
     named = ""
     const = False
     for _ in range(_DEPTH):

@@ -1,7 +1,8 @@
-"""The debug information of an object file as it will be when the object is linked: decompressed, relocated.
+"""The debug information of an object file as it will be when the object is linked: decompressed,
+relocated.
 
-pyelftools relocates too, but refuses an object with one relocation that it does not know, such as that of a
-thread-local variable, and knows few machines.
+pyelftools relocates too, but refuses an object with one relocation that it does not know, such as
+that of a thread-local variable, and knows few machines.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ _ZLIB_RATIO = 1100  # it packs no byte into less than 1/1032
 
 
 def relocated(elf: ElfFile) -> bytes:
-    """The object with those references of its debug information in place that lead to other debug information.
+    """The object with those references of its debug information in place that lead to other debug
+    information.
 
-    They are offsets in sections, and mean the same on every machine. The others are addresses of code and data,
-    which tell nothing about types. In an object for link-time optimization alone, debug information has other names;
-    here it gets those that readers look for.
+    They are offsets in sections, and mean the same on every machine. The others are addresses of
+    code and data, which tell nothing about types. In an object for link-time optimization alone,
+    debug information has other names; here it gets those that readers look for.
     """
     out = bytearray(elf.data)
     prefix = LTO_DEBUG if elf.section(".debug_info") is None else ""
@@ -42,7 +44,8 @@ def relocated(elf: ElfFile) -> bytes:
 
 
 def _decompress(elf: ElfFile, index: int, out: bytearray) -> Section:
-    """Put a section that is compressed behind the object, decompressed (gABI, chapter 4: Elf64_Chdr).
+    """Put a section that is compressed behind the object, decompressed (gABI, chapter 4:
+    Elf64_Chdr).
 
     Raises:
         ValueError: it is not compressed by zlib, or damaged.
@@ -56,22 +59,34 @@ def _decompress(elf: ElfFile, index: int, out: bytearray) -> Section:
     if size > _ZLIB_RATIO * len(raw):
         raise ValueError(section.name)
     try:
-        data = zlib.decompressobj().decompress(raw[struct.calcsize(fmt) :], size) if kind == _ZLIB and size else b""
+        data = (
+            zlib.decompressobj().decompress(raw[struct.calcsize(fmt) :], size)
+            if kind == _ZLIB and size
+            else b""
+        )
     except zlib.error:
         data = b""
     if not data or len(data) != size:
         raise ValueError(section.name)
-    made = section._replace(sh_offset=len(out), sh_size=size, sh_flags=section.sh_flags & ~SHF_COMPRESSED)
+    made = section._replace(
+        sh_offset=len(out), sh_size=size, sh_flags=section.sh_flags & ~SHF_COMPRESSED
+    )
     out += data
     at = elf.e_shoff + index * elf.e_shentsize
     if elf.bits == 64:
-        struct.pack_into(f"{elf.byte_order}4Q", out, at + 8, made.sh_flags, made.sh_addr, made.sh_offset, size)
+        struct.pack_into(
+            f"{elf.byte_order}4Q", out, at + 8, made.sh_flags, made.sh_addr, made.sh_offset, size
+        )
     else:
-        struct.pack_into(f"{elf.byte_order}4I", out, at + 8, made.sh_flags, made.sh_addr, made.sh_offset, size)
+        struct.pack_into(
+            f"{elf.byte_order}4I", out, at + 8, made.sh_flags, made.sh_addr, made.sh_offset, size
+        )
     return made
 
 
-def _relocate(elf: ElfFile, relocations: Section, target: Section, out: bytearray, debug: str) -> None:
+def _relocate(
+    elf: ElfFile, relocations: Section, target: Section, out: bytearray, debug: str
+) -> None:
     has_addend = relocations.sh_type == SHT_RELA
     symbols = elf.symtab
     in_debug = {i for i, s in enumerate(elf.sections) if s.name.startswith(debug)}
@@ -81,12 +96,16 @@ def _relocate(elf: ElfFile, relocations: Section, target: Section, out: bytearra
     word = "Q" if elf.bits == 64 else "I"
     fmt = elf.byte_order + word * 2 + (word.lower() if has_addend else "")
     raw = elf.contents(relocations)
-    for offset, info, *addend in struct.iter_unpack(fmt, raw[: len(raw) - len(raw) % struct.calcsize(fmt)]):
+    for offset, info, *addend in struct.iter_unpack(
+        fmt, raw[: len(raw) - len(raw) % struct.calcsize(fmt)]
+    ):
         index = info >> (32 if elf.bits == 64 else 8)
         if not 0 < index <= len(symbols) or size > target.sh_size or offset > target.sh_size - size:
             continue
         symbol = symbols[index - 1]  # the first of the table is left out
         if symbol.st_shndx in in_debug:
             at = target.sh_offset + offset
-            value = symbol.st_value + (addend[0] if addend else struct.unpack_from(width, out, at)[0])
+            value = symbol.st_value + (
+                addend[0] if addend else struct.unpack_from(width, out, at)[0]
+            )
             struct.pack_into(width, out, at, value & ((1 << 8 * size) - 1))

@@ -16,7 +16,8 @@ LTO_DEBUG = ".gnu.debuglto_"  # stands before names of sections that gcc -flto w
 
 
 def functions_of(path: Path, label: str, whole: bool = False) -> tuple[Function, ...]:
-    """The functions that an object file, or all members of an archive, define, as far as debug information tells.
+    """The functions that an object file, or all members of an archive, define, as far as debug
+    information tells.
 
     Args:
         label: what messages call it.
@@ -37,5 +38,8 @@ def functions_of(path: Path, label: str, whole: bool = False) -> tuple[Function,
 
 
 def has_debug_info(elf: ElfFile) -> bool:
-    """Whether an object tells types, in its own sections or in those that wait for link-time optimization."""
-    return any(section.name in (".debug_info", LTO_DEBUG + ".debug_info") for section in elf.sections)
+    """Whether an object tells types, in its own sections or in those that wait for link-time
+    optimization."""
+    return any(
+        section.name in (".debug_info", LTO_DEBUG + ".debug_info") for section in elf.sections
+    )

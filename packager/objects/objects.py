@@ -37,8 +37,8 @@ class ElfTarget:
         bits, byte_order: 32 or 64; "<" or ">".
         e_machine, e_flags: of its header (the flags hold the ABI on ARM, RISC-V, MIPS, PowerPC).
         os_abi: e_ident[EI_OSABI].
-        properties: contents of `.note.gnu.property`, b"" without: an object without the note switches
-            the features off that all others have.
+        properties: contents of `.note.gnu.property`, b"" without: an object without the note
+            switches the features off that all others have.
         name: "x86_64", ...
     """
 
@@ -69,9 +69,11 @@ class ObjectSymbols:
         weak: weak ones, and what linkers merge (COMDAT, common).
         undefined: what it needs from elsewhere.
         hidden: definitions that a library does not export.
-        comdat: COMDAT groups and what is defined in them, of which every object of a program may have its own.
+        comdat: COMDAT groups and what is defined in them, of which every object of a program may
+            have its own.
         functions: definitions that are code and that a library exports.
-        unique: definitions that the dynamic linker joins in all libraries of a process (STB_GNU_UNIQUE).
+        unique: definitions that the dynamic linker joins in all libraries of a process
+            (STB_GNU_UNIQUE).
         complete: False if the real symbols are known to the compiler only (link-time optimization).
         is_archive: an archive, of which a linker takes what it needs.
     """
@@ -113,7 +115,9 @@ def read(path: Path, label: str) -> ObjectSymbols:
         if contents.machine is None:
             contents.machine = machine
         elif contents.machine.identity != machine.identity:
-            raise IncompatibleError(f"{name} is for {machine}, other members of the archive for {contents.machine}")
+            raise IncompatibleError(
+                f"{name} is for {machine}, other members of the archive for {contents.machine}"
+            )
         _add_symbols(elf, contents)
         contents.is_archive = name != label
     contents.undefined -= contents.defined | contents.weak
@@ -124,7 +128,9 @@ def machine_of(elf: ElfFile) -> ElfTarget:
     """The machine of an ELF file."""
     note = elf.section(".note.gnu.property") if elf.e_type == ET_REL else None
     properties = bytes(elf.contents(note)) if note and note.sh_size <= 4096 else b""
-    return ElfTarget(elf.bits, elf.byte_order, elf.e_machine, elf.e_flags, elf.data[7], properties, elf.machine)
+    return ElfTarget(
+        elf.bits, elf.byte_order, elf.e_machine, elf.e_flags, elf.data[7], properties, elf.machine
+    )
 
 
 def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
@@ -146,7 +152,11 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
             contents.comdat.add(s.name)
         if not s.is_defined:
             contents.undefined.add(s.name)
-        elif s.binding in (STB_WEAK, STB_GNU_UNIQUE) or s.st_shndx == SHN_COMMON or s.st_shndx in merged:
+        elif (
+            s.binding in (STB_WEAK, STB_GNU_UNIQUE)
+            or s.st_shndx == SHN_COMMON
+            or s.st_shndx in merged
+        ):
             contents.weak.add(s.name)
         elif s.binding == STB_GLOBAL:
             contents.defined.add(s.name)
@@ -158,7 +168,9 @@ def is_code(elf: ElfFile, symbol: Symbol) -> bool:
     """Whether an object defines a symbol as a function."""
     if symbol.type == STT_NOTYPE:  # as assemblers leave it
         sections = elf.sections
-        return 0 < symbol.st_shndx < len(sections) and bool(sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR)
+        return 0 < symbol.st_shndx < len(sections) and bool(
+            sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR
+        )
     return symbol.is_defined and symbol.type in (STT_FUNC, STT_GNU_IFUNC)
 
 
@@ -166,10 +178,11 @@ _DEFINED, _EXPORTED, _LTO_FUNCTION = (0, 1), (0, 1), 1  # gcc's plugin-api.h: ld
 
 
 def lto_functions(elf: ElfFile) -> list[str]:
-    """The functions that an object for link-time optimization exports, as gcc 10 and later list them for linkers.
+    """The functions that an object for link-time optimization exports, as gcc 10 and later list
+    them for linkers.
 
-    Two sections have the symbols in one order: name, name of the group, kind, visibility, size, number; and behind the
-    version, type and kind of section.
+    Two sections have the symbols in one order: name, name of the group, kind, visibility, size,
+    number; and behind the version, type and kind of section.
     """
     named = {s.name: s for s in elf.sections if s.name.startswith(_LTO)}
     found = []
@@ -191,7 +204,8 @@ def lto_functions(elf: ElfFile) -> list[str]:
 
 
 def _comdat_groups(elf: ElfFile) -> tuple[set[int], set[int]]:
-    """Of COMDAT groups (gABI: flag GRP_COMDAT, then section indices) their sections, and the symbols that name them."""
+    """Of COMDAT groups (gABI: flag GRP_COMDAT, then section indices) their sections, and the
+    symbols that name them."""
     members: set[int] = set()
     names: set[int] = set()
     for section in elf.sections:
@@ -212,17 +226,22 @@ _OF_C_LIBRARY = ("__cxa_finalize", "__cxa_atexit", "__cxa_at_quick_exit")
 
 def needs_cxx(contents: Sequence[ObjectSymbols], options: Sequence[str]) -> bool:
     """Whether objects need the C++ library, and no option of the link names one."""
-    if any(o.startswith("-lc++") or ("stdc++" in o and not o.startswith("-static")) for o in options):
+    if any(
+        o.startswith("-lc++") or ("stdc++" in o and not o.startswith("-static")) for o in options
+    ):
         return False
-    needed = {name for c in contents for name in c.undefined} - {n for c in contents for n in c.defined | c.weak}
+    needed = {name for c in contents for name in c.undefined} - {
+        n for c in contents for n in c.defined | c.weak
+    }
     return any(name.startswith(_CXX_LIBRARY) and name not in _OF_C_LIBRARY for name in needed)
 
 
-# -- files ----------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def objects_in(path: Path, label: str) -> Iterator[tuple[str, memoryview]]:
-    """Name and bytes of the object in a file, or of each object in an archive, which is called `label(member)`.
+    """Name and bytes of the object in a file, or of each object in an archive, which is called
+    `label(member)`.
 
     Raises:
         OSError: it cannot be read.
@@ -241,10 +260,14 @@ def objects_of(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]
     if not data:
         raise BuildError(f"{label}: an empty file, expected an object file or an archive")
     if data[:8] == THIN_MAGIC:
-        raise BuildError(f"{label}: a thin archive holds no objects itself; make a full one (ar without T)")
+        raise BuildError(
+            f"{label}: a thin archive holds no objects itself; make a full one (ar without T)"
+        )
     if data[:8] != AR_MAGIC:
         if data[:4] != ELF_MAGIC:
-            what = " (LLVM bitcode: compile without -flto)" if bytes(data[:4]) == b"BC\xc0\xde" else ""
+            what = (
+                " (LLVM bitcode: compile without -flto)" if bytes(data[:4]) == b"BC\xc0\xde" else ""
+            )
             raise BuildError(
                 f"{label}: neither an ELF object file nor an archive{what}; it starts with {bytes(data[:8])!r}"
             )
@@ -253,7 +276,7 @@ def objects_of(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]
     yield from archive.members(data, label)
 
 
-# -- checks before the link -----------------------------------------------------------------------------
+# -- checks before the link ------------------------------------------------------------------------
 
 
 def check_machine(contents: ObjectSymbols, label: str, expected: ElfTarget, compiler: str) -> None:

@@ -24,12 +24,14 @@ from mblob.packager.objects.objects import objects_of
 def rename_symbols(path: Path, names: Mapping[str, str], label: str) -> None:
     """Rename global symbols of an object file in place and hide their definitions.
 
-    Everything in the object that refers to the symbol keeps doing so: relocations name symbols by index. The
-    new names go to a longer copy of the string table at the end of the file. Done on the object, not on the
-    source: a `-Dname=other` would also change strings, members and types of that name.
+    Everything in the object that refers to the symbol keeps doing so: relocations name symbols by
+    index. The new names go to a longer copy of the string table at the end of the file. Done on the
+    object, not on the source: a `-Dname=other` would also change strings, members and types of that
+    name.
 
-    A COMDAT group goes by the name of a symbol, which may be a local one: with it linkers take the group for
-    another. What the dynamic linker would join in all libraries (STB_GNU_UNIQUE) becomes weak.
+    A COMDAT group goes by the name of a symbol, which may be a local one: with it linkers take the
+    group for another. What the dynamic linker would join in all libraries (STB_GNU_UNIQUE) becomes
+    weak.
 
     Args:
         names: old name -> new name; names that the object does not mention are passed over.
@@ -38,7 +40,9 @@ def rename_symbols(path: Path, names: Mapping[str, str], label: str) -> None:
     elf = ElfFile(memoryview(data), label)
     groups = {s.sh_info for s in elf.sections if s.sh_type == SHT_GROUP}
     symbols = [
-        s for i, s in enumerate(elf.symtab, 1) if s.name in names and (s.binding != STB_LOCAL or i in groups)
+        s
+        for i, s in enumerate(elf.symtab, 1)
+        if s.name in names and (s.binding != STB_LOCAL or i in groups)
     ]
     if not symbols:
         return
@@ -60,7 +64,8 @@ def rename_symbols(path: Path, names: Mapping[str, str], label: str) -> None:
 
 
 def expose_symbols(path: Path, names: Collection[str], label: str) -> None:
-    """Make hidden definitions of an object file visible again, in place: what `rename_symbols` hid."""
+    """Make hidden definitions of an object file visible again, in place: what `rename_symbols`
+    hid."""
     elf = ElfFile(memoryview(path.read_bytes()), label)
     with path.open("r+b") as file:
         for s in elf.symtab:
@@ -70,7 +75,8 @@ def expose_symbols(path: Path, names: Collection[str], label: str) -> None:
 
 
 def require_symbols(path: Path, is_required: Callable[[str], bool], label: str) -> None:
-    """Make weak references of an object file strong, in place: for a weak one linkers take nothing from an archive."""
+    """Make weak references of an object file strong, in place: for a weak one linkers take nothing
+    from an archive."""
     elf = ElfFile(memoryview(path.read_bytes()), label)
     with path.open("r+b") as file:
         for s in elf.symtab:
@@ -80,10 +86,12 @@ def require_symbols(path: Path, is_required: Callable[[str], bool], label: str) 
 
 
 def unshare(source: Path, target: Path, label: str) -> None:
-    """Write an object or archive to `target` in which what C++ compilers mark as one for the whole process is weak.
+    """Write an object or archive to `target` in which what C++ compilers mark as one for the whole
+    process is weak.
 
-    Statics of inline functions and of templates are STB_GNU_UNIQUE: the dynamic linker joins them in all libraries,
-    also in those that were opened apart, and never unloads a library that has one.
+    Statics of inline functions and of templates are STB_GNU_UNIQUE: the dynamic linker joins them
+    in all libraries, also in those that were opened apart, and never unloads a library that has
+    one.
 
     Raises:
         OSError, BuildError, FormatError: as of `mblob.packager.objects.objects.read`.
@@ -98,7 +106,8 @@ def unshare(source: Path, target: Path, label: str) -> None:
 
 
 def exclude_debug_sections(path: Path, label: str) -> None:
-    """Mark the debug information of an object file, in place, as what a link leaves out (gABI: SHF_EXCLUDE)."""
+    """Mark the debug information of an object file, in place, as what a link leaves out (gABI:
+    SHF_EXCLUDE)."""
     data = path.read_bytes()
     elf = ElfFile(memoryview(data), label)
     fmt, at = (f"{elf.byte_order}Q", 8) if elf.bits == 64 else (f"{elf.byte_order}I", 8)

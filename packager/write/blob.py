@@ -23,7 +23,8 @@ from mblob.packager.write.reuse import OldLibrary, SharingSink
 WriteBlob = Callable[[int, Optional[int], str], tuple[int, bytes]]
 COPY = 256 << 10  # bytes per step of a copy
 WHOLE = 16 << 20  # bytes of a blob without digests that are all read for the build-id
-SAMPLE, SAMPLED, SAMPLES = 4096, 1 << 20, 1 << 14  # bytes read, out of how many at least; how often at most
+# bytes read, out of how many at least; how often at most
+SAMPLE, SAMPLED, SAMPLES = 4096, 1 << 20, 1 << 14
 
 
 def producer() -> str:
@@ -32,24 +33,32 @@ def producer() -> str:
 
 
 def plan_blob(
-    root: Module, dialect: Dialect = CLASSIC, *, index: bool = True, digest: str = "crc32", target: Target = ""
+    root: Module,
+    dialect: Dialect = CLASSIC,
+    *,
+    index: bool = True,
+    digest: str = "crc32",
+    target: Target = "",
 ) -> tuple[BlobPlan, list[HostNode]]:
-    """Order a tree for writing. The host modules, which are linked, are one entry; they are the second result.
+    """Order a tree for writing. The host modules, which are linked, are one entry; they are the
+    second result.
 
     Args:
         index, digest, target: as of `mblob.format.blob_plan.BlobPlan`.
 
     Raises:
-        BuildError: a module that can be neither linked nor serialized, or a circle; one that the dialect has no way to
-            say, or that TVM's loader would refuse.
+        BuildError: a module that can be neither linked nor serialized, or a circle; one that the
+            dialect has no way to say, or that TVM's loader would refuse.
         FormatError: a payload that has to be written differently breaks its grammar.
     """
     check_serializable(root)
     try:
         groups, imports = order_of(root, is_host)
         entries = [
-            OutEntry(LIBRARY, None, row) if is_host(group[0]) else out_entry(group[0],
-            dialect.name)._replace(imports=row) for group, row in zip(groups, imports)
+            OutEntry(LIBRARY, None, row)
+            if is_host(group[0])
+            else out_entry(group[0], dialect.name)._replace(imports=row)
+            for group, row in zip(groups, imports)
         ]
         if dialect.is_ffi:
             check_ffi(entries)
@@ -58,8 +67,11 @@ def plan_blob(
             raise
         raise BuildError(str(exc)) from None
     host = next(([node_of(m) for m in group] for group in groups if is_host(group[0])), [])
-    plan = BlobPlan(entries, dialect.name, index=index, digest=digest, target=target, producer=producer())
-    plan.has_tree = dialect.is_ffi or not plan.is_library_alone  # TVM writes count 0 alone in the classic one
+    plan = BlobPlan(
+        entries, dialect.name, index=index, digest=digest, target=target, producer=producer()
+    )
+    # TVM writes count 0 alone in the classic one
+    plan.has_tree = dialect.is_ffi or not plan.is_library_alone
     return plan, [node for node in host if isinstance(node, HostNode)]
 
 
@@ -95,7 +107,8 @@ def write_blob(
 
 
 def _crc_of_samples(fd: int, start: int, size: int) -> int:
-    """What tells blobs without digests apart: all of a small one, of a large one a page out of each MiB, and its end.
+    """What tells blobs without digests apart: all of a small one, of a large one a page out of each
+    MiB, and its end.
 
     Reading all of it would cost what leaving out the digests saved.
     """

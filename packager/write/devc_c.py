@@ -1,4 +1,5 @@
-"""The blob as C text, `devc.c`: for compilers whose object format we do not write. TVM 0.14's layout, byte for byte.
+"""The blob as C text, `devc.c`: for compilers whose object format we do not write. TVM 0.14's
+layout, byte for byte.
 
 Five source bytes per blob byte, and compilers need gigabytes for a few MiB of it: the last resort.
 """
@@ -13,7 +14,8 @@ from mblob.format.classic import SYMBOL
 from mblob.packager.errors import BuildError
 
 BYTES_PER_LINE = 20
-LIMIT = 64 << 20  # bytes of blob; above it gcc needs more than 9 GB of memory (measured), and clang fails
+# bytes of blob; above it gcc needs more than 9 GB of memory (measured), and clang fails
+LIMIT = 64 << 20
 
 _HEAD = """#ifdef _WIN32
 #define TVM_EXPORT __declspec(dllexport)
@@ -31,8 +33,8 @@ _TAIL = """#ifdef __cplusplus
 
 
 class _HexSink(PlainSink):
-    """Turns a blob into lines of hexadecimal numbers. The 8 bytes of the length prefix are patched at the end,
-    so the text is made of bytes that are kept until then."""
+    """Turns a blob into lines of hexadecimal numbers. The 8 bytes of the length prefix are patched
+    at the end, so the text is made of bytes that are kept until then."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -53,8 +55,8 @@ def to_c(blob: bytes, symbol: str = SYMBOL, *, system_lib: bool = False) -> str:
     """C source that defines `symbol` as the bytes of `blob` (its length prefix included).
 
     Args:
-        system_lib: register the symbol with the process at start-up, as TVM does for statically linked
-            libraries; such text is C++ only.
+        system_lib: register the symbol with the process at start-up, as TVM does for statically
+            linked libraries; such text is C++ only.
     """
     out = [_HEAD, f"TVM_EXPORT extern const unsigned char {symbol}[];\n"]
     out.append(f"const unsigned char {symbol}[{len(blob)}] = {{")
@@ -63,11 +65,15 @@ def to_c(blob: bytes, symbol: str = SYMBOL, *, system_lib: bool = False) -> str:
     out.append("\n};\n")
     if system_lib:
         out.append("extern int TVMBackendRegisterSystemLibSymbol(const char*, void*);\n")
-        out.append(f'static int {symbol}_reg_ = TVMBackendRegisterSystemLibSymbol("{symbol}", (void*){symbol});\n')
+        out.append(
+            f'static int {symbol}_reg_ = TVMBackendRegisterSystemLibSymbol("{symbol}", (void*){symbol});\n'
+        )
     return "".join([*out, _TAIL])
 
 
-def write_c(path: Path, symbol: str, write_blob: Callable[[_HexSink], int], *, system_lib: bool = False) -> int:
+def write_c(
+    path: Path, symbol: str, write_blob: Callable[[_HexSink], int], *, system_lib: bool = False
+) -> int:
     """Write `devc.c` and return the blob's size.
 
     Raises:

@@ -1,4 +1,5 @@
-"""A linked library with a placeholder blob, and the header fields that change when the real one takes its place."""
+"""A linked library with a placeholder blob, and the header fields that change when the real one
+takes its place."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import NT_GNU_BUILD_ID, PF_R, PT_DYNAMIC, PT_LOAD, SHF_ALLOC, SHT_NOBITS, Section, Symbol
+from mblob.binary.elf_records import (
+    NT_GNU_BUILD_ID,
+    PF_R,
+    PT_DYNAMIC,
+    PT_LOAD,
+    SHF_ALLOC,
+    SHT_NOBITS,
+    Section,
+    Symbol,
+)
 from mblob.errors import FormatError, ToolchainError
 from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE
 
@@ -23,7 +33,8 @@ class Stub:
     Attributes:
         data: the whole file.
         elf: a reader over it.
-        symbol: the dynamic symbol of the placeholder, or of the old blob; `st_size` bytes will be replaced.
+        symbol: the dynamic symbol of the placeholder, or of the old blob; `st_size` bytes will be
+            replaced.
         section: index of the section it lies in, None in a file without section headers.
     """
 
@@ -56,7 +67,9 @@ def section_of(elf: ElfFile, symbol: Symbol) -> int | None:
     What a dynamic symbol says of it may be old: `objcopy` numbers sections anew, and not there.
     """
     numbers = [symbol.st_shndx, *range(len(elf.sections))]
-    return next((i for i in numbers if i < len(elf.sections) and _has(elf.sections[i], symbol)), None)
+    return next(
+        (i for i in numbers if i < len(elf.sections) and _has(elf.sections[i], symbol)), None
+    )
 
 
 def _has(section: Section, symbol: Symbol) -> bool:
@@ -119,7 +132,8 @@ class Patch:
             self._put(at, 16, 12, addr)
 
     def dynamic_addresses(self, moved: Callable[[int], int], tags: Collection[int]) -> None:
-        """Addresses of tables in the dynamic section; `moved`: where the one of an address is now."""
+        """Addresses of tables in the dynamic section; `moved`: where the one of an address is
+        now."""
         elf, word = self._elf, "Q" if self._wide else "I"
         size = struct.calcsize(word)
         start = next(s.p_offset for s in elf.segments if s.p_type == PT_DYNAMIC)
@@ -134,7 +148,9 @@ class Patch:
         self.put("I", at + 4, sh_type)
         self._put(at, 8, 8, sh_flags)
 
-    def symbol(self, at: int, *, size: int, value: int | None = None, section: int | None = None) -> None:
+    def symbol(
+        self, at: int, *, size: int, value: int | None = None, section: int | None = None
+    ) -> None:
         """st_size, st_value, st_shndx of the symbol table entry at file offset `at`."""
         self._put(at, 16, 8, size)
         if value is not None:
@@ -172,7 +188,8 @@ class Patch:
         raw = segment_row(elf, PT_LOAD, PF_R, offset, vaddr, size, align)
         step = elf.e_phentsize
         rows = [
-            bytes(elf.data[elf.e_phoff + i * step : elf.e_phoff + (i + 1) * step]) for i in range(len(elf.segments))
+            bytes(elf.data[elf.e_phoff + i * step : elf.e_phoff + (i + 1) * step])
+            for i in range(len(elf.segments))
         ]
         last = max(i for i, s in enumerate(elf.segments) if s.p_type == PT_LOAD)
         del rows[index]
@@ -201,10 +218,14 @@ def pack(elf: ElfFile, fmt: str, *values: int) -> bytes:
     try:
         return struct.pack(elf.byte_order + fmt, *values)
     except struct.error:
-        raise FormatError(f"{elf.name}: damaged headers: numbers that nothing can follow", code="elf_header") from None
+        raise FormatError(
+            f"{elf.name}: damaged headers: numbers that nothing can follow", code="elf_header"
+        ) from None
 
 
-def segment_row(elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, size: int, align: int) -> bytes:
+def segment_row(
+    elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, size: int, align: int
+) -> bytes:
     """A program header of a file's class and byte order, all of whose memory the file fills."""
     if elf.bits == 64:
         return pack(elf, "IIQQQQQQ", p_type, flags, offset, vaddr, vaddr, size, size, align)
@@ -212,7 +233,14 @@ def segment_row(elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, 
 
 
 def section_row(
-    elf: ElfFile, name: int, sh_type: int, flags: int, vaddr: int, offset: int, size: int, align: int
+    elf: ElfFile,
+    name: int,
+    sh_type: int,
+    flags: int,
+    vaddr: int,
+    offset: int,
+    size: int,
+    align: int,
 ) -> bytes:
     """A section header of a file's class and byte order."""
     fmt = "IIQQQQIIQQ" if elf.bits == 64 else "10I"

@@ -1,8 +1,8 @@
 """Object files that hold a blob: our own writer, ELF64 and ELF32, either byte order.
 
-The payload is streamed: it comes last in the file, at an offset that copies fast (64 KiB: half the time of
-4 KiB on file systems with large pages), and the headers are patched when its size is known. The layout of the
-records is the System V gABI's, chapter 4.
+The payload is streamed: it comes last in the file, at an offset that copies fast (64 KiB: half the
+time of 4 KiB on file systems with large pages), and the headers are patched when its size is known.
+The layout of the records is the System V gABI's, chapter 4.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class BlobSection:
 def section_for(machine: ElfTarget) -> BlobSection:
     """The section for a blob that a linker places itself.
 
-    On x86-64 `.lrodata` with the large flag: bfd, gold and lld put it where code does not have to reach across,
-    so that more than 2 GiB link.
+    On x86-64 `.lrodata` with the large flag: bfd, gold and lld put it where code does not have to
+    reach across, so that more than 2 GiB link.
     """
     if machine.e_machine == EM_X86_64:
         return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE)
@@ -76,8 +76,8 @@ def write_object(
     Args:
         write_blob: streams the blob into a sink and returns its size.
         has_index: what the note of mblob says about the blob.
-        hidden: for a system library: the symbol stays in the program that it is linked into, which gets no note,
-            because it is no packed library.
+        hidden: for a system library: the symbol stays in the program that it is linked into, which
+            gets no note, because it is no packed library.
 
     Raises:
         IncompatibleError: the blob is larger than ELF32 can say.
@@ -95,8 +95,11 @@ def write_object(
         os.close(fd)
 
 
-def placeholder(path: Path, machine: ElfTarget, symbol: str, section: BlobSection, *, has_index: bool) -> None:
-    """Write an object with a blob of PLACEHOLDER_SIZE zero bytes, for `grow` and `append` to replace."""
+def placeholder(
+    path: Path, machine: ElfTarget, symbol: str, section: BlobSection, *, has_index: bool
+) -> None:
+    """Write an object with a blob of PLACEHOLDER_SIZE zero bytes, for `grow` and `append` to
+    replace."""
 
     def zeros(sink: FileSink) -> int:
         sink.write(bytes(PLACEHOLDER_SIZE))
@@ -108,7 +111,9 @@ def placeholder(path: Path, machine: ElfTarget, symbol: str, section: BlobSectio
 class _Layout:
     """The file in front of the payload: header, section headers, symbols, names, notes."""
 
-    def __init__(self, machine: ElfTarget, symbol: str, section: BlobSection, has_index: bool, hidden: bool) -> None:
+    def __init__(
+        self, machine: ElfTarget, symbol: str, section: BlobSection, has_index: bool, hidden: bool
+    ) -> None:
         self.machine = machine
         self.symbol = symbol
         self.order = machine.byte_order
@@ -162,7 +167,11 @@ class _Layout:
 
     def _ehdr(self) -> bytes:
         m = self.machine
-        ident = ELF_MAGIC + bytes((2 if self.wide else 1, 1 if self.order == "<" else 2, 1, m.os_abi)) + bytes(8)
+        ident = (
+            ELF_MAGIC
+            + bytes((2 if self.wide else 1, 1 if self.order == "<" else 2, 1, m.os_abi))
+            + bytes(8)
+        )
         w = "Q" if self.wide else "I"
         sizes = (64, 0, 0, 64) if self.wide else (52, 0, 0, 40)
         return ident + struct.pack(
@@ -184,7 +193,8 @@ class _Layout:
             for at, (name, data, align) in zip(self.note_offsets, self.notes)
         ]
         rows += [
-            # Present and without SHF_EXECINSTR: the stack of whoever links this need not be executable.
+            # Present and without SHF_EXECINSTR: the stack of whoever links this need not be
+            # executable.
             (".note.GNU-stack", SHT_PROGBITS, 0, self.payload_offset, 0, 0, 0, 1, 0),
             (".symtab", SHT_SYMTAB, 0, self.symtab_offset, self.symtab_size, symtab + 1, 2,
             8 if self.wide else 4,
@@ -208,5 +218,7 @@ class _Layout:
             return struct.pack(f"{self.order}IIIBBH", name, 0, length, info, other, shndx)
 
         return (
-            symbol(0, 0, 0) + symbol(0, STB_LOCAL << 4 | STT_SECTION, 0) + symbol(1, STB_GLOBAL << 4 | STT_OBJECT, size)
+            symbol(0, 0, 0)
+            + symbol(0, STB_LOCAL << 4 | STT_SECTION, 0)
+            + symbol(1, STB_GLOBAL << 4 | STT_OBJECT, size)
         )

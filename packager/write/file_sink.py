@@ -1,4 +1,5 @@
-"""A blob written into a file: in whole steps, with holes, and by reference where the file system can."""
+"""A blob written into a file: in whole steps, with holes, and by reference where the file system
+can."""
 
 from __future__ import annotations
 
@@ -10,14 +11,16 @@ from mblob.bytes.digest import Crc32, crc32_of_zeros
 from mblob.bytes.sink import STEP
 from mblob.errors import IncompatibleError
 
-PAGE = 4096  # bytes; copy_file_range to an offset that is no multiple takes half as long again as read and write
+# bytes; copy_file_range to an offset that is no multiple takes half as long again as read and write
+PAGE = 4096
 TAKEN = 64 << 20  # bytes per copy_file_range: an interrupt waits for one of them
 RESERVED = 1 << 20  # bytes for which blocks are reserved before they are written
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FileSink:
-    """A blob written into an open file from the descriptor's position on, where the file has nothing yet.
+    """A blob written into an open file from the descriptor's position on, where the file has
+    nothing yet.
 
     Args:
         fd: open for writing, positioned where the blob starts; borrowed.
@@ -26,7 +29,9 @@ class FileSink:
         checksum: keep a CRC-32 of what is written in order.
     """
 
-    def __init__(self, fd: int, limit: int | None = None, what: str = "", *, checksum: bool = False) -> None:
+    def __init__(
+        self, fd: int, limit: int | None = None, what: str = "", *, checksum: bool = False
+    ) -> None:
         self._fd = fd
         self._start = os.lseek(fd, 0, os.SEEK_CUR)
         self._limit = limit
@@ -42,7 +47,8 @@ class FileSink:
 
     @property
     def room(self) -> int:
-        """Bytes up to the next multiple of STEP in the file: writes that end there save half a page each."""
+        """Bytes up to the next multiple of STEP in the file: writes that end there save half a page
+        each."""
         return STEP - self._at % STEP
 
     def _check(self, count: int) -> None:
@@ -82,7 +88,9 @@ class FileSink:
             native_copy.reserve(self._fd, self._at, count)
 
     def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
-        return self._refer_to(fd, offset, count, crc) or self._copy_in(fd, offset, count, crc, threads)
+        return self._refer_to(fd, offset, count, crc) or self._copy_in(
+            fd, offset, count, crc, threads
+        )
 
     def _refer_to(self, fd: int, offset: int, count: int, crc: Crc32 | None) -> int:
         """Let the kernel copy, or share blocks."""
@@ -93,8 +101,8 @@ class FileSink:
         try:
             done = os.copy_file_range(fd, self._fd, count, offset)
         except OSError as exc:
-            # Two file systems, an old kernel, a filter of system calls. Whatever it is, reading and writing will
-            # tell, and say which of the two files it was.
+            # Two file systems, an old kernel, a filter of system calls. Whatever it is, reading and
+            # writing will tell, and say which of the two files it was.
             if exc.errno in NO_ROOM:
                 raise
             self._can_refer = False
@@ -107,7 +115,8 @@ class FileSink:
         if native_copy.copy is None or (crc is not None and self._checksum):
             return 0
         if self._limit is not None:
-            count = min(count, self._limit - self.size)  # nothing is taken beyond it, and writing the rest tells
+            # nothing is taken beyond it, and writing the rest tells
+            count = min(count, self._limit - self.size)
         so_far = crc.value if crc is not None else self.crc if self._checksum else None
         done, value = native_copy.copy(fd, offset, self._fd, count, so_far, threads)
         if value is not None and crc is not None:

@@ -1,4 +1,5 @@
-"""Who wants to know how much of a blob is written: the command line, which draws it on a terminal."""
+"""Who wants to know how much of a blob is written: the command line, which draws it on a
+terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _listener: ContextVar[Listener | None] = ContextVar("mblob_progress", default=No
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """While the block runs, call `listener(n)` after every `n` bytes of a blob that this thread writes."""
+    """While the block runs, call `listener(n)` after every `n` bytes of a blob that this thread
+    writes."""
     token = _listener.set(listener)
     try:
         yield

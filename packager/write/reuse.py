@@ -1,7 +1,9 @@
-"""Packing over a library that is there: blocks that stay the same are shared with the old file, not written again.
+"""Packing over a library that is there: blocks that stay the same are shared with the old file, not
+written again.
 
-Only file systems that share blocks can do that (Btrfs, XFS, bcachefs, OCFS2). The old file is only read; who has it
-mapped or open keeps it. Nothing of it is believed: each piece of a payload is compared with what the old file has.
+Only file systems that share blocks can do that (Btrfs, XFS, bcachefs, OCFS2). The old file is only
+read; who has it mapped or open keeps it. Nothing of it is believed: each piece of a payload is
+compared with what the old file has.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from mblob.errors import ChangedError, MblobError
 from mblob.packager.write.file_sink import NO_ROOM, PAGE, FileSink
 
 WORTH = 1 << 20  # bytes of an old file from which it is looked at
-FICLONERANGE = 0x4020940D  # of <linux/fs.h>; where it has another number (PowerPC, MIPS), nothing is shared
+# of <linux/fs.h>; where it has another number (PowerPC, MIPS), nothing is shared
+FICLONERANGE = 0x4020940D
 _RANGE = struct.Struct("=qQQQ")  # struct file_clone_range
 
 
@@ -55,7 +58,8 @@ class OldLibrary:
 
 @contextmanager
 def old_library(path: Path, wanted: bool = True) -> Iterator[OldLibrary | None]:
-    """What is at a path, while the block runs; None if there is no library with payloads worth looking at.
+    """What is at a path, while the block runs; None if there is no library with payloads worth
+    looking at.
 
     Args:
         wanted: look at it at all.
@@ -81,7 +85,8 @@ def _open(path: Path) -> int | None:
 
 
 def _payloads(fd: int) -> list[tuple[str, int, int]]:
-    """Of the file that is open: another one may get its name meanwhile. What cannot be read has none."""
+    """Of the file that is open: another one may get its name meanwhile. What cannot be read has
+    none."""
     from mblob.inspect.library import Library
 
     try:
@@ -95,14 +100,22 @@ class SharingSink(FileSink):
     """A blob in a file that shares blocks with an old one. Arguments as of `FileSink`."""
 
     def __init__(
-        self, old: OldLibrary, fd: int, limit: int | None = None, what: str = "", *, checksum: bool = False
+        self,
+        old: OldLibrary,
+        fd: int,
+        limit: int | None = None,
+        what: str = "",
+        *,
+        checksum: bool = False,
     ) -> None:
         super().__init__(fd, limit, what, checksum=checksum)
         self._old = old
         self._block = max(PAGE, os.fstatvfs(fd).f_bsize)
         self._left = old.payloads() if self._can_share() else []
-        self._lead: int | None = None  # how far the old file's bytes lie behind ours; None for no counterpart
-        self._equal = 0  # bytes before the current place that are the old file's, and not written yet
+        # how far the old file's bytes lie behind ours; None for no counterpart
+        self._lead: int | None = None
+        # bytes before the current place that are the old file's, and not written yet
+        self._equal = 0
 
     def _can_share(self) -> bool:
         """Try it, behind the end of the file."""
@@ -132,7 +145,9 @@ class SharingSink(FileSink):
         left = memoryview(data)
         while left:
             piece = left[: self.room]
-            if self._lead is not None and os.pread(self._old.fd, len(piece), self._at + self._lead) == bytes(piece):
+            if self._lead is not None and os.pread(
+                self._old.fd, len(piece), self._at + self._lead
+            ) == bytes(piece):
                 self._take_in(piece)
                 self.size += len(piece)
                 self._equal += len(piece)
@@ -142,7 +157,8 @@ class SharingSink(FileSink):
             left = left[len(piece) :]
 
     def _flush(self) -> None:
-        """Put what is equal into the file: whole blocks by reference, the rest of the first and the last copied."""
+        """Put what is equal into the file: whole blocks by reference, the rest of the first and the
+        last copied."""
         count, self._equal = self._equal, 0
         if not count:
             return

@@ -1,4 +1,5 @@
-/* What libmblob-ffi refuses of its callers: objects of another kind, tensors that describe nothing. Prints each error. */
+/* What libmblob-ffi refuses of its callers: objects of another kind, tensors that describe
+ * nothing. Prints each error. */
 #include <dlpack/dlpack.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,8 +13,10 @@ int TVMFFIObjectCreateOpaque(void *handle, int32_t type, void (*deleter)(void *h
 int TVMFFIObjectDecRef(void *object);
 int TVMFFIStringFromByteArray(const struct mb_text *from, struct mb_any *out);
 int TVMFFITensorCreateUnsafeView(void *source, const DLTensor *like, void **out);
-int TVMFFITensorFromDLPack(DLManagedTensor *from, int32_t alignment, int32_t contiguous, void **out);
-int TVMFFITensorFromDLPackVersioned(DLManagedTensorVersioned *from, int32_t alignment, int32_t contiguous, void **out);
+int TVMFFITensorFromDLPack(DLManagedTensor *from, int32_t alignment, int32_t contiguous,
+                           void **out);
+int TVMFFITensorFromDLPackVersioned(DLManagedTensorVersioned *from, int32_t alignment,
+                                    int32_t contiguous, void **out);
 
 static int failed;
 

@@ -47,7 +47,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "arg_nodes": [0],
         "heads": [[0, 0, 0]],
         "node_row_ptr": [0, 1],
-        "attrs": {"shape": ["list_shape", [[1]]], "dltype": ["list_str", ["float32"]], "storage_id": ["list_int", [0]]},
+        "attrs": {
+            "shape": ["list_shape", [[1]]],
+            "dltype": ["list_str", ["float32"]],
+            "storage_id": ["list_int", [0]],
+        },
     }
     path = tmp_path_factory.mktemp("model") / "model.so"
     mblob.graph_executor_factory(json.dumps(graph), {}, "m").export_library(path)
@@ -60,7 +64,15 @@ def programs(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     folder = tmp_path_factory.mktemp("profiles")
     (folder / "host.c").write_text(HOST)
     for name in ("libmblob", "libmblob-core"):
-        words = ("-std=c11", "-Wall", "-Werror", f"-I{installed / 'include'}", folder / "host.c", "-o", folder / name)
+        words = (
+            "-std=c11",
+            "-Wall",
+            "-Werror",
+            f"-I{installed / 'include'}",
+            folder / "host.c",
+            "-o",
+            folder / name,
+        )
         run("cc", *words, installed / "lib" / f"{name}.a", "-pthread", "-ldl")
     return {name: folder / name for name in ("libmblob", "libmblob-core")}
 
@@ -70,7 +82,9 @@ def said(program: Path, built: Path, model: Path) -> list[str]:  # noqa: F811 (t
 
 
 def test_a_program_with_the_full_archive_runs_kernels_and_opens_graphs(
-    programs: dict[str, Path], built: Path, model: Path  # noqa: F811
+    programs: dict[str, Path],
+    built: Path,
+    model: Path,  # noqa: F811
 ) -> None:
     assert said(programs["libmblob"], built, model) == [
         "21", "runtime.SystemLib", "tvm.graph_executor.create", "GraphExecutorFactory",
@@ -78,7 +92,9 @@ def test_a_program_with_the_full_archive_runs_kernels_and_opens_graphs(
 
 
 def test_a_program_without_executors_runs_kernels_and_says_what_a_graph_needs(
-    programs: dict[str, Path], built: Path, model: Path  # noqa: F811
+    programs: dict[str, Path],
+    built: Path,
+    model: Path,  # noqa: F811
 ) -> None:
     number, system, create, opened = said(programs["libmblob-core"], built, model)
     assert (number, system) == ("21", "runtime.SystemLib")
@@ -91,21 +107,29 @@ def names_in(program: Path) -> set[str]:
     return {line.split()[-1] for line in run("nm", program).stdout.splitlines()}
 
 
-def test_a_program_without_executors_has_none_of_their_code(installed: Path, programs: dict[str, Path]) -> None:
+def test_a_program_without_executors_has_none_of_their_code(
+    installed: Path, programs: dict[str, Path]
+) -> None:
     members = [p for p in sources(SRC, ".c") if p.name != "profile_core.c"]
     symbols = of_archive(installed / "lib" / "libmblob.a", members)
-    of_executors = {name for p, (defined, _) in symbols.items() if room_of(p) in EXECUTORS for name in defined}
+    of_executors = {
+        name for p, (defined, _) in symbols.items() if room_of(p) in EXECUTORS for name in defined
+    }
     assert {"mb_graph_create", "mb_vm_adt", "mblob_executor_run"} <= of_executors
     assert of_executors & names_in(programs["libmblob-core"]) == set()
     assert {"mb_graph_create", "mb_vm_adt"} <= names_in(programs["libmblob"])
 
 
 def test_the_core_archive_is_whole_without_executors(installed: Path) -> None:
-    members = [p for p in sources(SRC, ".c") if room_of(p) not in EXECUTORS and p.name != "profile_full.c"]
+    members = [
+        p for p in sources(SRC, ".c") if room_of(p) not in EXECUTORS and p.name != "profile_full.c"
+    ]
     symbols = of_archive(installed / "lib" / "libmblob-core.a", members)
     needed = set().union(*(needed for _, needed in symbols.values()))
     defined = set().union(*(defined for defined, _ in symbols.values()))
-    assert {name for name in needed - defined if name.startswith(("mb_", "mblob_", "TVM", "vm_"))} == set()
+    assert {
+        name for name in needed - defined if name.startswith(("mb_", "mblob_", "TVM", "vm_"))
+    } == set()
 
 
 def test_the_core_table_names_all_that_only_the_full_one_has() -> None:
@@ -117,7 +141,9 @@ def test_the_core_table_names_all_that_only_the_full_one_has() -> None:
     for source in sources(SRC / "exec", ".c"):
         for name, key in CLASS.findall(source.read_text()):
             keys |= {getattr(type_keys, key)} if f"&{name}" in full else set()
-    functions = set(re.findall(r'\{"([\w.]+)", mb', full)) - set(re.findall(r'\{"([\w.]+)", mb', core))
+    functions = set(re.findall(r'\{"([\w.]+)", mb', full)) - set(
+        re.findall(r'\{"([\w.]+)", mb', core)
+    )
     assert len(keys) == full.count("_class")
     assert told == keys | functions
 
@@ -126,9 +152,21 @@ def test_make_help_tells_of_both_archives() -> None:
     assert "libmblob-core.a" in run("make", "-s", "-C", SRC.parent, "help").stdout
 
 
-def test_a_program_that_asks_an_executor_of_the_core_archive_does_not_link(installed: Path, tmp_path: Path) -> None:
-    (tmp_path / "x.c").write_text("#include <mblob.h>\nint main(void) { return mblob_executor_run(0); }\n")
-    command = ["cc", f"-I{installed}/include", str(tmp_path / "x.c"), "-o", str(tmp_path / "x"), "-pthread", "-ldl"]
+def test_a_program_that_asks_an_executor_of_the_core_archive_does_not_link(
+    installed: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "x.c").write_text(
+        "#include <mblob.h>\nint main(void) { return mblob_executor_run(0); }\n"
+    )
+    command = [
+        "cc",
+        f"-I{installed}/include",
+        str(tmp_path / "x.c"),
+        "-o",
+        str(tmp_path / "x"),
+        "-pthread",
+        "-ldl",
+    ]
     command.insert(-2, str(installed / "lib" / "libmblob-core.a"))
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0

@@ -1,4 +1,5 @@
-"""The rooms of csrc: which folder may need which, by the symbols of the objects and by the includes of the sources."""
+"""The rooms of csrc: which folder may need which, by the symbols of the objects and by the includes
+of the sources."""
 
 from __future__ import annotations
 
@@ -26,7 +27,16 @@ NEEDS = {
     "exec/graph": {"base", "format", "core", "core/device", "core/threads", "exec/common"},
     "exec/aot": {"base", "format", "elf", "core", "core/device", "exec/common"},
     "exec/relay": {"base", "format", "core", "core/device", "exec/common"},
-    "entry": {"base", "core", "core/device", "host_abi", "exec/common", "exec/graph", "exec/aot", "exec/relay"},
+    "entry": {
+        "base",
+        "core",
+        "core/device",
+        "host_abi",
+        "exec/common",
+        "exec/graph",
+        "exec/aot",
+        "exec/relay",
+    },
 }
 EXECUTORS = {room for room in NEEDS if room.startswith("exec/")}
 LARGEST = 40  # files
@@ -41,7 +51,8 @@ def sources(folder: Path, *suffixes: str) -> list[Path]:
 
 
 def of_archive(archive: Path, members: list[Path]) -> Mapping[Path, tuple[set[str], set[str]]]:
-    """The names that each source defines, and those that it needs. Objects lie in the order of the sources."""
+    """The names that each source defines, and those that it needs. Objects lie in the order of the
+    sources."""
     text = run("nm", archive).stdout
     objects = re.split(r"^(\S+\.o):$", text, flags=re.MULTILINE)[1:]
     assert objects[::2] == [f"{p.stem}.o" for p in members]
@@ -71,14 +82,21 @@ def test_every_folder_with_sources_is_a_room_that_is_known() -> None:
 
 
 def test_the_design_notes_show_the_rooms_as_they_are() -> None:
-    text = (ROOT / "docs" / "design.md").read_text().partition("## Rooms of csrc")[2].partition("\n## ")[0]
+    text = (
+        (ROOT / "docs" / "design.md")
+        .read_text()
+        .partition("## Rooms of csrc")[2]
+        .partition("\n## ")[0]
+    )
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
     shown = {row[1].strip(" `"): set(re.findall(r"`([^`]+)`", row[3])) for row in rows}
     assert list(shown) == list(NEEDS)
     assert shown == NEEDS
 
 
-def test_the_objects_of_a_room_need_only_what_is_below(symbols: Mapping[Path, tuple[set[str], set[str]]]) -> None:
+def test_the_objects_of_a_room_need_only_what_is_below(
+    symbols: Mapping[Path, tuple[set[str], set[str]]],
+) -> None:
     wrong = [
         f"{a.relative_to(SRC)} needs {name} of {b.relative_to(SRC)}"
         for a, b, name in arrows(symbols)
@@ -87,7 +105,9 @@ def test_the_objects_of_a_room_need_only_what_is_below(symbols: Mapping[Path, tu
     assert wrong == []
 
 
-def test_every_arrow_that_is_allowed_is_there(symbols: Mapping[Path, tuple[set[str], set[str]]]) -> None:
+def test_every_arrow_that_is_allowed_is_there(
+    symbols: Mapping[Path, tuple[set[str], set[str]]],
+) -> None:
     found = {(room_of(a), room_of(b)) for a, b, _ in arrows(symbols)}
     assert {(a, b) for a, below in NEEDS.items() for b in below} - found == set()
 
@@ -99,8 +119,12 @@ def test_no_rooms_stand_in_a_circle() -> None:
     assert left == {}
 
 
-def test_only_the_full_table_knows_executors(symbols: Mapping[Path, tuple[set[str], set[str]]]) -> None:
-    knowing = {a for a, b, _ in arrows(symbols) if room_of(b) in EXECUTORS and room_of(a) not in EXECUTORS}
+def test_only_the_full_table_knows_executors(
+    symbols: Mapping[Path, tuple[set[str], set[str]]],
+) -> None:
+    knowing = {
+        a for a, b, _ in arrows(symbols) if room_of(b) in EXECUTORS and room_of(a) not in EXECUTORS
+    }
     assert knowing == {SRC / "entry" / "profile_full.c"}
 
 
@@ -136,22 +160,36 @@ def test_the_header_of_a_room_needs_no_other_include_before_it(tmp_path: Path) -
 def test_a_plug_in_includes_its_own_headers_and_one_of_each_room(plugin: str) -> None:
     own = {p.name for p in (PLUGINS / plugin).glob("*.h")}
     others = {header_of("base")} | ({"common.h"} if plugin != "common" else set())
-    included = {n for p in sources(PLUGINS / plugin, ".c", ".h") for n in INCLUDE.findall(p.read_text())}
+    included = {
+        n for p in sources(PLUGINS / plugin, ".c", ".h") for n in INCLUDE.findall(p.read_text())
+    }
     assert included - own <= others
 
 
-@pytest.mark.parametrize("plugin", sorted(p.name for p in PLUGINS.iterdir() if p.is_dir() and p.name != "common"))
+@pytest.mark.parametrize(
+    "plugin", sorted(p.name for p in PLUGINS.iterdir() if p.is_dir() and p.name != "common")
+)
 def test_a_plug_in_needs_no_symbol_of_the_runtime(
     installed: Path, plugin: str, symbols: Mapping[Path, tuple[set[str], set[str]]]
 ) -> None:
     ours = {name for defined, _ in symbols.values() for name in defined}
-    lines = run("nm", "-D", "--undefined-only", installed / "lib" / f"libmblob-{plugin}.so").stdout.splitlines()
+    lines = run(
+        "nm", "-D", "--undefined-only", installed / "lib" / f"libmblob-{plugin}.so"
+    ).stdout.splitlines()
     undefined = {line.split()[-1] for line in lines if " U " in line}
     assert "malloc" in {name.partition("@")[0] for name in undefined}
     assert ours & undefined == set()
 
 
 def test_a_folder_has_no_more_files_than_a_reader_takes_in() -> None:
-    folders = [p for top in (SRC, PLUGINS, ROOT / "tests" / "c") for p in (top, *top.rglob("*")) if p.is_dir()]
-    counts = {str(p.relative_to(ROOT)): sum(f.is_file() and f.suffix != ".pyc" for f in p.iterdir()) for p in folders}
+    folders = [
+        p
+        for top in (SRC, PLUGINS, ROOT / "tests" / "c")
+        for p in (top, *top.rglob("*"))
+        if p.is_dir()
+    ]
+    counts = {
+        str(p.relative_to(ROOT)): sum(f.is_file() and f.suffix != ".pyc" for f in p.iterdir())
+        for p in folders
+    }
     assert {name: count for name, count in counts.items() if count > LARGEST} == {}

@@ -27,10 +27,15 @@ Pack = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="session")
 def pack_in() -> Pack:
-    """`pack_in(folder, *arguments, env={})`: run mblob-pack there; stdout and stderr are captured."""
+    """`pack_in(folder, *arguments, env={})`: run mblob-pack there; stdout and stderr are
+    captured."""
 
-    def run(folder: Path, *arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return warm(*IMPORTED)("mblob.cli.main", *arguments, cwd=folder, env={**os.environ, **(env or {})})
+    def run(
+        folder: Path, *arguments: object, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return warm(*IMPORTED)(
+            "mblob.cli.main", *arguments, cwd=folder, env={**os.environ, **(env or {})}
+        )
 
     return run
 
@@ -39,7 +44,9 @@ def pack_in() -> Pack:
 def pack(pack_in: Pack, tmp_path: Path) -> Pack:
     """`pack(*arguments, env={})`: the same in the test's folder."""
 
-    def run(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: object, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return pack_in(tmp_path, *arguments, env=env)
 
     return run
@@ -77,10 +84,13 @@ def deploy(tmp_path_factory: pytest.TempPathFactory, pack_in: Pack) -> Path:
 
 @pytest.fixture(scope="session")
 def error_line() -> Callable[[subprocess.CompletedProcess[str]], str]:
-    """`error_line(done)`: the one `error:` line of a failed run, without its prefix, and no traceback."""
+    """`error_line(done)`: the one `error:` line of a failed run, without its prefix, and no
+    traceback."""
 
     def find(done: subprocess.CompletedProcess[str]) -> str:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("mblob-pack: error: ")]
+        errors = [
+            line for line in done.stderr.splitlines() if line.startswith("mblob-pack: error: ")
+        ]
         assert len(errors) == 1, done.stderr
         assert "Traceback" not in done.stderr
         return errors[0].removeprefix("mblob-pack: error: ")

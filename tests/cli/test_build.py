@@ -1,4 +1,5 @@
-"""`mblob-pack build`: flags and manifest, what the library then holds, and every way it can fail."""
+"""`mblob-pack build`: flags and manifest, what the library then holds, and every way it can
+fail."""
 
 from __future__ import annotations
 
@@ -25,11 +26,22 @@ def entries(pack, path: object) -> list[dict]:
     return json.loads(done.stdout)["entries"]
 
 
-def test_kernels_merge_into_the_root_and_each_blob_is_an_import_of_it(pack, kernel: Path, tmp_path: Path) -> None:
+def test_kernels_merge_into_the_root_and_each_blob_is_an_import_of_it(
+    pack, kernel: Path, tmp_path: Path
+) -> None:
     (tmp_path / "a.bin").write_bytes(b"a" * 100)
     (tmp_path / "b.bin").write_bytes(b"b" * 7)
     (tmp_path / "two.c").write_text("int two(void) { return 2; }\n")
-    arguments = ["--kernel", "vadd.c", "--kernel", "two.c", "--blob", "first=a.bin", "--blob", "second=b.bin"]
+    arguments = [
+        "--kernel",
+        "vadd.c",
+        "--kernel",
+        "two.c",
+        "--blob",
+        "first=a.bin",
+        "--blob",
+        "second=b.bin",
+    ]
     done = pack("build", *arguments, "-o", "deploy.so")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     root, *imported = entries(pack, "deploy.so")
@@ -59,7 +71,9 @@ def test_a_manifest_gives_the_same_library_as_the_flags(pack, kernel: Path, tmp_
     assert (tmp_path / "from_manifest.so").read_bytes() == (tmp_path / "from_flags.so").read_bytes()
 
 
-def test_paths_in_a_manifest_are_relative_to_it_and_the_output_flag_to_here(pack, kernel: Path, tmp_path: Path) -> None:
+def test_paths_in_a_manifest_are_relative_to_it_and_the_output_flag_to_here(
+    pack, kernel: Path, tmp_path: Path
+) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     kernel.rename(inner / "vadd.c")
@@ -76,7 +90,9 @@ def test_compiler_flags_reach_the_compiler(pack, tmp_path: Path) -> None:
     assert pack("build", "--kernel", "k.c", "-o", "k.so", "--", "-DVALUE=3", "-O3").returncode == 0
 
 
-def test_a_manifest_needs_no_output_when_the_flag_gives_one(pack, error_line, kernel: Path, tmp_path: Path) -> None:
+def test_a_manifest_needs_no_output_when_the_flag_gives_one(
+    pack, error_line, kernel: Path, tmp_path: Path
+) -> None:
     (tmp_path / "model.toml").write_text('kernels = ["vadd.c"]\n')
     assert pack("build", "model.toml", "-o", "deploy.so").returncode == 0
     assert names(tmp_path) == ["deploy.so", "model.toml", "vadd.c"]
@@ -86,7 +102,12 @@ def test_a_manifest_needs_no_output_when_the_flag_gives_one(pack, error_line, ke
 
 
 def test_without_an_index_and_imports_there_is_no_blob(pack, kernel: Path) -> None:
-    assert pack("build", "--kernel", "vadd.c", "--function", PROTOTYPE, "--no-index", "-o", "deploy.so").returncode == 0
+    assert (
+        pack(
+            "build", "--kernel", "vadd.c", "--function", PROTOTYPE, "--no-index", "-o", "deploy.so"
+        ).returncode
+        == 0
+    )
     assert json.loads(pack("inspect", "deploy.so", "--json").stdout)["blob"] is None
 
 
@@ -101,7 +122,16 @@ def test_the_digest_is_chosen(pack, kernel: Path, tmp_path: Path, digest: str) -
 
 def test_the_same_inputs_give_the_same_bytes(pack, kernel: Path, tmp_path: Path) -> None:
     for seed, output in (("1", "one.so"), ("2", "two.so")):
-        words = ["--kernel", "vadd.c", "--function", PROTOTYPE, "--blob", "a=vadd.c", "--blob", "b=vadd.c"]
+        words = [
+            "--kernel",
+            "vadd.c",
+            "--function",
+            PROTOTYPE,
+            "--blob",
+            "a=vadd.c",
+            "--blob",
+            "b=vadd.c",
+        ]
         assert pack("build", *words, "-o", output, env={"PYTHONHASHSEED": seed}).returncode == 0
     assert (tmp_path / "one.so").read_bytes() == (tmp_path / "two.so").read_bytes()
 
@@ -109,16 +139,48 @@ def test_the_same_inputs_give_the_same_bytes(pack, kernel: Path, tmp_path: Path)
 FAILURES = {
     "no output": (["--kernel", "vadd.c"], 2, "-o"),
     "stdout": (["--kernel", "vadd.c", "-o", "-"], 2, "stdout"),
-    "a dialect that is none": (["--kernel", "vadd.c", "--dialect", "modern", "-o", "deploy.so"], 2, "modern"),
-    "a dialect nobody knows": (["--kernel", "vadd.c", "--dialect", "old", "-o", "deploy.so"], 2, "old"),
+    "a dialect that is none": (
+        ["--kernel", "vadd.c", "--dialect", "modern", "-o", "deploy.so"],
+        2,
+        "modern",
+    ),
+    "a dialect nobody knows": (
+        ["--kernel", "vadd.c", "--dialect", "old", "-o", "deploy.so"],
+        2,
+        "old",
+    ),
     "nothing to pack": (["-o", "deploy.so"], 2, ""),
-    "a blob without a file": (["--kernel", "vadd.c", "--blob", "key", "-o", "deploy.so"], 2, "KEY=FILE"),
-    "a reserved key": (["--kernel", "vadd.c", "--blob", "_lib=vadd.c", "-o", "deploy.so"], 2, "_lib"),
-    "a broken prototype": (["--kernel", "vadd.c", "--function", "void vadd(", "-o", "deploy.so"], 2, "vadd("),
+    "a blob without a file": (
+        ["--kernel", "vadd.c", "--blob", "key", "-o", "deploy.so"],
+        2,
+        "KEY=FILE",
+    ),
+    "a reserved key": (
+        ["--kernel", "vadd.c", "--blob", "_lib=vadd.c", "-o", "deploy.so"],
+        2,
+        "_lib",
+    ),
+    "a broken prototype": (
+        ["--kernel", "vadd.c", "--function", "void vadd(", "-o", "deploy.so"],
+        2,
+        "vadd(",
+    ),
     "a kernel that is missing": (["--kernel", "nope.c", "-o", "deploy.so"], 5, "nope.c"),
-    "a payload that is missing": (["--kernel", "vadd.c", "--blob", "key=nope", "-o", "deploy.so"], 5, "nope"),
-    "weights that are missing": (["--kernel", "vadd.c", "--weights", "nope", "-o", "deploy.so"], 5, "nope"),
-    "weights that are damaged": (["--kernel", "vadd.c", "--weights", "bad.c", "-o", "deploy.so"], 1, "bad.c"),
+    "a payload that is missing": (
+        ["--kernel", "vadd.c", "--blob", "key=nope", "-o", "deploy.so"],
+        5,
+        "nope",
+    ),
+    "weights that are missing": (
+        ["--kernel", "vadd.c", "--weights", "nope", "-o", "deploy.so"],
+        5,
+        "nope",
+    ),
+    "weights that are damaged": (
+        ["--kernel", "vadd.c", "--weights", "bad.c", "-o", "deploy.so"],
+        1,
+        "bad.c",
+    ),
     "a manifest that is missing": (["nope.toml"], 5, "nope.toml"),
     "a manifest that is no TOML": (["bad.c", "-o", "deploy.so"], 2, "bad.c"),
     "a kernel that does not compile": (["--kernel", "bad.c", "-o", "deploy.so"], 4, "bad.c"),
@@ -127,7 +189,11 @@ FAILURES = {
         4,
         "no-such-cc",
     ),
-    "a compiler that fails": (["--kernel", "vadd.c", "--cc", "false", "-o", "deploy.so"], 4, "false"),
+    "a compiler that fails": (
+        ["--kernel", "vadd.c", "--cc", "false", "-o", "deploy.so"],
+        4,
+        "false",
+    ),
     "a folder that is missing": (["--kernel", "vadd.c", "-o", "no/such/deploy.so"], 5, "no/such"),
     "the same function twice": (
         ["--kernel", "vadd.c", "--kernel", "again.c", "-o", "deploy.so"],
@@ -164,7 +230,9 @@ def test_the_compiler_is_shown_with_what_it_said(pack, tmp_path: Path) -> None:
     assert "'undeclared' undeclared" in done.stderr or "undeclared identifier" in done.stderr
 
 
-def test_what_a_compiler_prints_cannot_take_over_the_terminal(pack, kernel: Path, tmp_path: Path) -> None:
+def test_what_a_compiler_prints_cannot_take_over_the_terminal(
+    pack, kernel: Path, tmp_path: Path
+) -> None:
     compiler = tmp_path / "loud-cc"
     script = r"""#!/bin/sh
 case "$*" in *-dump*|*--version*) exec cc "$@";; esac
@@ -199,30 +267,49 @@ def test_help_says_which_dialects_are_written(pack) -> None:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_build_leaves_nothing(kernel: Path, tmp_path: Path, sent: signal.Signals) -> None:
+def test_an_interrupted_build_leaves_nothing(
+    kernel: Path, tmp_path: Path, sent: signal.Signals
+) -> None:
     """The compiler here sleeps, so that the signal comes in the middle of the build."""
     compiler = tmp_path / "slow-cc"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *-dump*) exec cc "$@";; esac\ntouch started\nexec sleep 60\n')
-    compiler.write_text(compiler.read_text().replace("touch started", f"touch '{tmp_path}/started'"))
+    compiler.write_text(
+        '#!/bin/sh\ncase "$*" in *-dump*) exec cc "$@";; esac\ntouch started\nexec sleep 60\n'
+    )
+    compiler.write_text(
+        compiler.read_text().replace("touch started", f"touch '{tmp_path}/started'")
+    )
     compiler.chmod(0o755)
     (tmp_path / "deploy.so").write_bytes(b"the old one")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    command = [sys.executable, "-m", "mblob.cli.main", "build", "--kernel", "vadd.c", "--cc", str(compiler)]
+    command = [
+        sys.executable,
+        "-m",
+        "mblob.cli.main",
+        "build",
+        "--kernel",
+        "vadd.c",
+        "--cc",
+        str(compiler),
+    ]
     build = subprocess.Popen(
         [*command, "-o", "deploy.so"], cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),  # nohup, if the tests run under it, ignores one
+        # nohup, if the tests run under it, ignores one
+        preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while not (tmp_path / "started").exists() and time.monotonic() < deadline and build.poll() is None:
+    while (
+        not (tmp_path / "started").exists() and time.monotonic() < deadline and build.poll() is None
+    ):
         time.sleep(0.02)
     build.send_signal(sent)
     try:
         _, stderr = build.communicate(timeout=30)
     finally:
         build.kill()
-    # Python ends by SIGINT itself when that came within its own exec(), of dataclasses; shells call both 130.
+    # Python ends by SIGINT itself when that came within its own exec(), of dataclasses; shells call
+    # both 130.
     code = {-signal.SIGINT: 130}.get(build.returncode, build.returncode)
     assert code == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}[sent], stderr
     assert "Traceback" not in stderr
@@ -231,11 +318,17 @@ def test_an_interrupted_build_leaves_nothing(kernel: Path, tmp_path: Path, sent:
     assert names(tmp_path) == ["deploy.so", "scratch", "slow-cc", "started", "vadd.c"]
 
 
-def test_a_library_that_only_tvm_can_open_is_warned_of_on_one_line(pack, kernel: Path, tmp_path: Path) -> None:
+def test_a_library_that_only_tvm_can_open_is_warned_of_on_one_line(
+    pack, kernel: Path, tmp_path: Path
+) -> None:
     (tmp_path / "a.bin").write_bytes(b"a" * 100)
-    done = pack("build", "--kernel", "vadd.c", "--blob", "raw=a.bin", "--no-index", "-o", "deploy.so")
+    done = pack(
+        "build", "--kernel", "vadd.c", "--blob", "raw=a.bin", "--no-index", "-o", "deploy.so"
+    )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
-    assert done.stderr.startswith("mblob-pack: warning: mblob cannot open a library that has 'raw' and no index: ")
+    assert done.stderr.startswith(
+        "mblob-pack: warning: mblob cannot open a library that has 'raw' and no index: "
+    )
     assert pack("inspect", "deploy.so").returncode == 1
 
 
@@ -251,7 +344,11 @@ def test_sharing_blocks_is_declined_by_flag_or_manifest(tmp_path: Path, how: str
     from mblob.cli.command_line import make_parser
 
     (tmp_path / "m.toml").write_text('output = "o.so"\nkernels = ["vadd.c"]\nreuse = false\n')
-    words = {"nothing": ["-o", "o.so"], "flag": ["-o", "o.so", "--no-reuse"], "manifest": [str(tmp_path / "m.toml")]}
+    words = {
+        "nothing": ["-o", "o.so"],
+        "flag": ["-o", "o.so", "--no-reuse"],
+        "manifest": [str(tmp_path / "m.toml")],
+    }
     args = make_parser(["build"]).parse_args(["build", *words[how]])
     args.cflags = []
     assert make_plan(args).reuse == (how == "nothing")

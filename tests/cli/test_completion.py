@@ -16,7 +16,16 @@ import mblob
 from mblob.cli.command_line import make_parser
 from mblob.cli.completion import SHELLS
 
-FILES = ("a.npy", "b.npz", "k.c", "m.toml", "w.safetensors", "notes.txt", "it's here.so", "sub/y.npy")
+FILES = (
+    "a.npy",
+    "b.npz",
+    "k.c",
+    "m.toml",
+    "w.safetensors",
+    "notes.txt",
+    "it's here.so",
+    "sub/y.npy",
+)
 WORDBREAKS = " \t\n\"'><=;|&(:"  # bash's own
 VERBS: dict[str, argparse.ArgumentParser] = next(
     dict(a.choices) for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction)
@@ -55,7 +64,8 @@ def place(tmp_path: Path, deploy: Path) -> Path:
 
 
 def ask(command: Path, folder: Path, line: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Ask the program what Tab offers behind a line, as argcomplete's scripts do; the answer is its stdout."""
+    """Ask the program what Tab offers behind a line, as argcomplete's scripts do; the answer is its
+    stdout."""
     text = f"mblob-pack {line}"
     environment = {
         **os.environ, "HOME": str(folder), "COMP_LINE": text, "COMP_POINT": str(len(text)), "_ARGCOMPLETE": "1",
@@ -120,17 +130,31 @@ def test_every_option_of_a_verb_is_offered(offered: Offered, verb: str) -> None:
         ("swap w.so --weights layer.0=sub/", ["sub/y.npy"]),
         ("swap deploy.so --entry ", ["1=", "about="]),
         ("swap deploy.so --entry about=no", ["notes.txt"]),
-        ("verify deploy.so --against ", ["a\\ b.so", "deploy.so", "it\\'s\\ here.so", "sub/", "w.so"]),
+        (
+            "verify deploy.so --against ",
+            ["a\\ b.so", "deploy.so", "it\\'s\\ here.so", "sub/", "w.so"],
+        ),
         ("doctor ", []),
     ],
 )
-def test_files_are_offered_by_kind_and_names_of_the_library(offered: Offered, line: str, words: list[str]) -> None:
+def test_files_are_offered_by_kind_and_names_of_the_library(
+    offered: Offered, line: str, words: list[str]
+) -> None:
     assert offered(line) == words
 
 
 def test_no_shell_is_given_a_name_that_it_would_expand(offered: Offered, place: Path) -> None:
     root = mblob.csource_module("int f(int x) { return x; }", functions=["int f(int x)"])
-    for key in ("$(touch pwned)", "`touch pwned`", "a;touch pwned", "-rf", "a b", "*", "fine.key", "\x1b[2J"):
+    for key in (
+        "$(touch pwned)",
+        "`touch pwned`",
+        "a;touch pwned",
+        "-rf",
+        "a b",
+        "*",
+        "fine.key",
+        "\x1b[2J",
+    ):
         root.import_module(mblob.blob_module(key, b"1"))
     root.export_library(place / "evil.so")
     assert offered("extract evil.so --entry ") == [*map(str, range(1, 9)), "fine.key"]
@@ -142,7 +166,8 @@ def test_a_shell_that_has_the_script_completes_from_the_program(
 ) -> None:
     script = tmp_path / f"completion.{shell}"
     script.write_text(pack("completion", shell).stdout)
-    # Each prints what is offered for `mblob-pack extract deploy.so --entry a`; zsh has no way but a terminal.
+    # Each prints what is offered for `mblob-pack extract deploy.so --entry a`; zsh has no way but a
+    # terminal.
     text = {
         "bash": f"source {script}; COMP_LINE='mblob-pack extract deploy.so --entry a'; COMP_POINT=${{#COMP_LINE}};"
         " COMP_WORDS=($COMP_LINE); COMP_CWORD=4; COMP_TYPE=9; _python_argcomplete mblob-pack; echo ${COMPREPLY[@]}",
@@ -171,7 +196,9 @@ def bare(command: Path, tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(tmp_path / "none")}
 
 
-def test_without_argcomplete_the_verb_says_what_to_install(command: Path, bare: dict[str, str], error_line) -> None:
+def test_without_argcomplete_the_verb_says_what_to_install(
+    command: Path, bare: dict[str, str], error_line
+) -> None:
     done = subprocess.run(
         [command, "completion", "zsh"], capture_output=True, text=True, env={**os.environ, **bare}
     )
@@ -180,7 +207,9 @@ def test_without_argcomplete_the_verb_says_what_to_install(command: Path, bare: 
     assert "pip install 'mblob[cli]'" in done.stderr
 
 
-def test_without_argcomplete_tab_offers_nothing(command: Path, bare: dict[str, str], place: Path) -> None:
+def test_without_argcomplete_tab_offers_nothing(
+    command: Path, bare: dict[str, str], place: Path
+) -> None:
     done = ask(command, place, "ins", **bare)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 

@@ -8,7 +8,9 @@ import mblob
 from tests.e2e.ffi.ffi_sources import plain_module
 
 
-def test_a_library_is_converted_with_its_functions_or_from_its_objects(pack, error_line, tmp_path: Path) -> None:
+def test_a_library_is_converted_with_its_functions_or_from_its_objects(
+    pack, error_line, tmp_path: Path
+) -> None:
     root = mblob.csource_module("")
     root.import_module(mblob.blob_module("my.kind", b"hello"))
     root.export_library(tmp_path / "d.so")
@@ -43,7 +45,12 @@ def test_wrong_command_lines(pack, error_line, tmp_path: Path) -> None:
 
 def test_a_manifest_names_the_dialect(pack, tmp_path: Path) -> None:
     (tmp_path / "k.c").write_text("int f(int x) { return x; }\n")
-    lines = ('output = "m.so"', 'kernels = ["k.c"]', 'functions = ["int f(int x)"]', 'dialect = "ffi"')
+    lines = (
+        'output = "m.so"',
+        'kernels = ["k.c"]',
+        'functions = ["int f(int x)"]',
+        'dialect = "ffi"',
+    )
     (tmp_path / "m.toml").write_text("\n".join(lines))
     assert pack("build", "m.toml").returncode == 0
     with mblob.open(tmp_path / "m.so") as lib:

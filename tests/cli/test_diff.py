@@ -23,7 +23,12 @@ def graph(**attributes: object) -> str:
     return json.dumps(content)
 
 
-def build(path: Path, *modules: mblob.Module, source: str = KERNEL, prototypes: tuple[str, ...] = (PROTOTYPE,)) -> Path:
+def build(
+    path: Path,
+    *modules: mblob.Module,
+    source: str = KERNEL,
+    prototypes: tuple[str, ...] = (PROTOTYPE,),
+) -> Path:
     host = mblob.csource_module(source, functions=list(prototypes))
     for module in modules:
         host.import_module(module)
@@ -38,7 +43,9 @@ def test_a_library_is_the_same_as_itself(pack, golden: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_stripping_and_swapping_to_and_fro_make_no_difference(golden: Path, tmp_path: Path, require) -> None:
+def test_stripping_and_swapping_to_and_fro_make_no_difference(
+    golden: Path, tmp_path: Path, require
+) -> None:
     import subprocess
 
     source = golden / "mlp_llvm.so"
@@ -47,7 +54,12 @@ def test_stripping_and_swapping_to_and_fro_make_no_difference(golden: Path, tmp_
     with mblob.open(source) as library:
         payload = bytes(library.entries[0].view())
     (size,) = struct.unpack_from("<Q", payload)
-    longer = struct.pack("<Q", size + 99_999) + payload[8 : 8 + size] + b" " * 99_999 + payload[8 + size :]
+    longer = (
+        struct.pack("<Q", size + 99_999)
+        + payload[8 : 8 + size]
+        + b" " * 99_999
+        + payload[8 + size :]
+    )
     mblob.swap(source, {0: longer}, tmp_path / "moved.so")
     moved = mblob.diff(source, tmp_path / "moved.so")
     assert (moved.library, moved.functions) == ((), ())
@@ -58,15 +70,27 @@ def test_stripping_and_swapping_to_and_fro_make_no_difference(golden: Path, tmp_
 
 def test_payloads_tensors_and_texts(pack, tmp_path: Path) -> None:
     params = {"w": np.zeros((2, 3), "float32"), "gone": np.zeros(1, "int8"), "kept": np.ones(9)}
-    a = build(tmp_path / "a.so", mblob.graph_executor_factory(graph(n=1), params), mblob.blob_module("x", b"1234"))
+    a = build(
+        tmp_path / "a.so",
+        mblob.graph_executor_factory(graph(n=1), params),
+        mblob.blob_module("x", b"1234"),
+    )
     params = {"w": np.zeros((2, 3), "float32"), "new": np.zeros(1, "int8"), "kept": np.ones(9)}
     params["w"][1, 1] = 5
-    b = build(tmp_path / "b.so", mblob.graph_executor_factory(graph(n=2), params), mblob.blob_module("x", b"1234"))
+    b = build(
+        tmp_path / "b.so",
+        mblob.graph_executor_factory(graph(n=2), params),
+        mblob.blob_module("x", b"1234"),
+    )
     done = pack("diff", a, b)
     assert (done.returncode, done.stderr) == (1, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("~ entry [2] library/GraphExecutorFactory: ")
-    assert lines[1:4] == ["  ~ tensor w: first different element 4", "  - tensor gone", "  + tensor new"]
+    assert lines[1:4] == [
+        "  ~ tensor w: first different element 4",
+        "  - tensor gone",
+        "  + tensor new",
+    ]
     assert '    -  "n": 1' in lines and '    +  "n": 2' in lines
     assert "kept" not in done.stdout and "entry [1]" not in done.stdout
     answer = json.loads(pack("diff", a, b, "--json").stdout)
@@ -91,7 +115,11 @@ def test_kernels(tmp_path: Path) -> None:
     a = build(tmp_path / "a.so", device("__kernel void f() {}", f=["handle"], g=[]))
     b = build(tmp_path / "b.so", device("__kernel void f() {}\n", f=["handle", "int32"], h=[]))
     (entry,) = mblob.diff(a, b).entries
-    assert [(k.name, k.change) for k in entry.kernels] == [("f", "changed"), ("g", "removed"), ("h", "added")]
+    assert [(k.name, k.change) for k in entry.kernels] == [
+        ("f", "changed"),
+        ("g", "removed"),
+        ("h", "added"),
+    ]
 
 
 def test_entries_are_matched_by_their_place(tmp_path: Path) -> None:
@@ -100,7 +128,9 @@ def test_entries_are_matched_by_their_place(tmp_path: Path) -> None:
     a = build(tmp_path / "a.so", one, two)
     b = build(tmp_path / "b.so", one, mblob.blob_module("extra", b"3"), two)
     found = mblob.diff(a, b)
-    assert [(e.path, e.change) for e in found.entries if e.change != "changed"] == [("library/extra", "added")]
+    assert [(e.path, e.change) for e in found.entries if e.change != "changed"] == [
+        ("library/extra", "added")
+    ]
     assert not [e for e in found.entries if e.path.endswith(("/m", "/n"))]
     assert [(e.path, e.change) for e in mblob.diff(b, a).entries if e.change != "changed"] == [
         ("library/extra", "removed")
@@ -113,7 +143,8 @@ def test_functions_and_code(pack, tmp_path: Path) -> None:
     assert [(f.name, f.change, [d.what for d in f.details]) for f in mblob.diff(a, b).functions] == [
         ("k", "changed", ["code"])
     ]  # fmt: skip
-    c = build(tmp_path / "c.so", source=KERNEL.replace("scale = 2", "scale = 3"))  # the data of a function
+    # the data of a function
+    c = build(tmp_path / "c.so", source=KERNEL.replace("scale = 2", "scale = 3"))
     found = mblob.diff(a, c)
     assert not found.functions and [(x.what, x.a) for x in found.library] == [("section", ".data")]
     d = build(
@@ -205,7 +236,10 @@ def test_large_payloads_pass_through_little_memory(tmp_path: Path, peak_memory) 
             file.write(name.encode())
         mblob.blob_module("big", tmp_path / name).export_library(tmp_path / f"{name}.so")
     found = []
-    assert peak_memory(lambda: found.append(mblob.diff(tmp_path / "a.so", tmp_path / "b.so"))) < 8 << 20
+    assert (
+        peak_memory(lambda: found.append(mblob.diff(tmp_path / "a.so", tmp_path / "b.so")))
+        < 8 << 20
+    )
     (entry,) = found[0].entries
     assert [(d.what, d.a) for d in entry.details] == [("first different byte", (60 << 20) + 5)]
 
@@ -215,4 +249,6 @@ def test_objects_are_compared_by_their_bytes(tmp_path: Path, cc) -> None:
     for name, number in (("a", 1), ("b", 1), ("c", 2)):
         cc(f"int f(void) {{ return {number}; }}", tmp_path / f"{name}.o", "-c", "-r", "-no-pie")
     assert mblob.diff(tmp_path / "a.o", tmp_path / "a.o").same
-    assert "bytes outside the blob" in {c.what for c in mblob.diff(tmp_path / "a.o", tmp_path / "c.o").library}
+    assert "bytes outside the blob" in {
+        c.what for c in mblob.diff(tmp_path / "a.o", tmp_path / "c.o").library
+    }

@@ -26,7 +26,9 @@ def test_json_names_each_finding_with_version_and_place(pack) -> None:
 
 
 def test_each_section_is_one_block_in_the_order_of_the_work(pack) -> None:
-    sections = [line for line in pack("doctor").stdout.splitlines()[:-1] if not line.startswith(" ")]
+    sections = [
+        line for line in pack("doctor").stdout.splitlines()[:-1] if not line.startswith(" ")
+    ]
     assert sections == ["build", "link and run", "load", "plug-ins"]
     reported = [f["section"] for f in json.loads(pack("doctor", "--json").stdout)["findings"]]
     assert list(dict.fromkeys(reported)) == sections
@@ -69,7 +71,10 @@ def test_entry_points_are_loaded_and_told(pack, tmp_path: Path) -> None:
     found = {f["name"]: f for f in json.loads(done.stdout)["findings"]}
     assert done.returncode == 0
     names = ("good", "gone", "number")
-    told = {name: (found[f"Python loader {name}"]["ok"], found[f"Python loader {name}"]["version"]) for name in names}
+    told = {
+        name: (found[f"Python loader {name}"]["ok"], found[f"Python loader {name}"]["version"])
+        for name in names
+    }
     assert told["good"] == (True, "announced:load")
     assert told["gone"][0] is told["number"][0] is False
     assert "no_such_module:load does not load: ModuleNotFoundError" in told["gone"][1]
@@ -77,12 +82,19 @@ def test_entry_points_are_loaded_and_told(pack, tmp_path: Path) -> None:
 
 
 def test_two_plug_ins_for_one_key_are_told(pack, root: Path, cc, tmp_path: Path) -> None:
-    flags = (f"-I{root / 'csrc/include'}", "-DMBLOB_HOST", '-DTOY_KEY="toy_key"', "-fvisibility=hidden")
+    flags = (
+        f"-I{root / 'csrc/include'}",
+        "-DMBLOB_HOST",
+        '-DTOY_KEY="toy_key"',
+        "-fvisibility=hidden",
+    )
     source = (root / "tests/c/kernels/plugin_toy.c").read_text()
     files = []
     for folder, name in (("one", "toy"), ("one", "twin"), ("two", "later")):
         (tmp_path / folder).mkdir(exist_ok=True)
-        renamed = source.replace("MBLOB_PLUGIN(toy)", f"MBLOB_PLUGIN({name})").replace('"toy"', f'"{name}"')
+        renamed = source.replace("MBLOB_PLUGIN(toy)", f"MBLOB_PLUGIN({name})").replace(
+            '"toy"', f'"{name}"'
+        )
         files.append(cc(renamed, tmp_path / folder / f"libmblob-{name}.so", *flags))
     done = pack("doctor", "--json", env={"MBLOB_PLUGIN_PATH": os.pathsep.join(map(str, files))})
     found = {f["name"]: f for f in json.loads(done.stdout)["findings"]}

@@ -27,7 +27,9 @@ def test_a_payload_is_written_byte_for_byte(pack, deploy: Path, tmp_path: Path) 
         ("mlp_llvm", ["0-GraphExecutorFactory.json", "0-GraphExecutorFactory.payload"], '"nodes"'),
     ],
 )
-def test_libraries_of_tvm(pack, golden: Path, tmp_path: Path, name: str, files: list[str], text: str) -> None:
+def test_libraries_of_tvm(
+    pack, golden: Path, tmp_path: Path, name: str, files: list[str], text: str
+) -> None:
     done = pack("extract", golden / f"{name}.so", "-o", tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == files
@@ -48,19 +50,28 @@ def test_binary_device_code_is_written_as_it_is(pack, tmp_path: Path) -> None:
 
 def test_entries_are_chosen_by_index_or_key(pack, golden: Path, tmp_path: Path) -> None:
     library = golden / "dnnl_c_lib.so"
-    assert pack("extract", library, "--entry", "dnnl_json", "--entry", "0", "-o", tmp_path).returncode == 0
+    assert (
+        pack("extract", library, "--entry", "dnnl_json", "--entry", "0", "-o", tmp_path).returncode
+        == 0
+    )
     names = {p.name for p in tmp_path.iterdir() if p.suffix == ".payload"}
     assert names == {"0-const_loader.payload", "1-dnnl_json.payload", "2-dnnl_json.payload"}
 
 
-def test_files_are_replaced_by_a_rename_and_wrong_entries_are_told(pack, deploy: Path, tmp_path: Path) -> None:
+def test_files_are_replaced_by_a_rename_and_wrong_entries_are_told(
+    pack, deploy: Path, tmp_path: Path
+) -> None:
     (tmp_path / "1-about.payload").write_text("old")
     with (tmp_path / "1-about.payload").open() as held:
         assert pack("extract", deploy, "-o", tmp_path).returncode == 0
         assert held.read() == "old"
     assert (tmp_path / "1-about.payload").read_text() == '{"version": 3}'
     done = pack("extract", deploy, "--entry", "cuda", "-o", tmp_path)
-    assert (done.returncode, "no entry 'cuda'" in done.stderr, "1 (about)" in done.stderr) == (2, True, True)
+    assert (done.returncode, "no entry 'cuda'" in done.stderr, "1 (about)" in done.stderr) == (
+        2,
+        True,
+        True,
+    )
     done = pack("extract", deploy, "--entry", "0", "-o", tmp_path)
     assert (done.returncode, "the library itself" in done.stderr) == (2, True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["1-about.payload"]

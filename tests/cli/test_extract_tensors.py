@@ -1,4 +1,5 @@
-"""`mblob-pack extract --tensor`: single tensors, held against numpy and an independent writer of the formats."""
+"""`mblob-pack extract --tensor`: single tensors, held against numpy and an independent writer of
+the formats."""
 
 from __future__ import annotations
 
@@ -29,7 +30,11 @@ def safetensors_file(tensors: dict[str, tuple[str, list[int], bytes]]) -> bytes:
     """A file, written by hand."""
     head, data = {}, b""
     for name, (dtype, shape, raw) in tensors.items():
-        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        head[name] = {
+            "dtype": dtype,
+            "shape": shape,
+            "data_offsets": [len(data), len(data) + len(raw)],
+        }
         data += raw
     text = json.dumps(head).encode()
     return struct.pack("<Q", len(text)) + text + data
@@ -52,7 +57,9 @@ def weights(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("dtype", NPY_DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_numpy_reads_what_is_written_and_we_read_what_numpy_writes(tmp_path: Path, dtype: str, shape: tuple) -> None:
+def test_numpy_reads_what_is_written_and_we_read_what_numpy_writes(
+    tmp_path: Path, dtype: str, shape: tuple
+) -> None:
     array = (np.arange(int(np.prod(shape))) % 2).astype(dtype).reshape(shape)
     path = tmp_path / "x.npy"
     path.write_bytes(npy.header(DataType.parse(dtype), shape) + array.tobytes())
@@ -73,7 +80,9 @@ def test_numpy_reads_what_is_written_and_we_read_what_numpy_writes(tmp_path: Pat
     ],
     ids=["fortran", "big", "text", "structure"],
 )
-def test_arrays_that_are_not_plain_are_refused(tmp_path: Path, array: np.ndarray, words: str) -> None:
+def test_arrays_that_are_not_plain_are_refused(
+    tmp_path: Path, array: np.ndarray, words: str
+) -> None:
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(mblob.FormatError, match=f"x.npy: .*{words}"):
         npy.read(memoryview((tmp_path / "x.npy").read_bytes()), "x.npy")
@@ -98,15 +107,23 @@ def test_damaged_npy_files_are_errors(tmp_path: Path) -> None:
 def test_one_tensor_to_npy(pack, weights: Path, tmp_path: Path, error_line) -> None:
     done = pack("extract", weights, "--tensor", "a", "-o", "a.npy")
     assert (done.returncode, done.stdout, done.stderr) == (0, "a.npy\n", "")
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.arange(4, dtype="float32").reshape(2, 2))
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "a.npy"), np.arange(4, dtype="float32").reshape(2, 2)
+    )
     done = pack("extract", weights, "--tensor", "b", "-o", "b.npy")
     line = error_line(done)
-    assert done.returncode == 2 and "tensor 'b': .npy cannot hold bfloat16; write .safetensors" in line
+    assert (
+        done.returncode == 2 and "tensor 'b': .npy cannot hold bfloat16; write .safetensors" in line
+    )
     assert not (tmp_path / "b.npy").exists()
     done = pack("extract", weights, "--tensors", "-o", "all.npy")
     assert (done.returncode, "3 were asked for" in error_line(done)) == (2, True)
     done = pack("extract", weights, "--tensor", "zz", "-o", "zz.npy")
-    assert (done.returncode, "no tensor 'zz'" in error_line(done), "layer.0/w" in error_line(done)) == (2, True, True)
+    assert (
+        done.returncode,
+        "no tensor 'zz'" in error_line(done),
+        "layer.0/w" in error_line(done),
+    ) == (2, True, True)
 
 
 def test_all_tensors_to_safetensors_and_folders(pack, weights: Path, tmp_path: Path) -> None:
@@ -138,7 +155,11 @@ def test_every_dtype_of_safetensors_comes_out_as_it_went_in(tmp_path: Path, kind
 
 def test_parameters_of_models_that_tvm_exported(golden: Path, tmp_path: Path) -> None:
     """Against an independent reading: the record of each array, found by its magic number."""
-    for name, key in (("mlp_llvm", "GraphExecutorFactory"), ("vm_mlp", "VMExecutable"), ("ffi/relax_c", "relax.")):
+    for name, key in (
+        ("mlp_llvm", "GraphExecutorFactory"),
+        ("vm_mlp", "VMExecutable"),
+        ("ffi/relax_c", "relax."),
+    ):
         whole = (golden / f"{name}.so").read_bytes()
         mblob.extract(golden / f"{name}.so", tmp_path / "t.safetensors", tensors=True)
         data = (tmp_path / "t.safetensors").read_bytes()
@@ -168,8 +189,24 @@ def test_a_parameter_dictionary_under_a_key_of_the_user(tmp_path: Path) -> None:
 
 
 def test_names_never_leave_the_folder(pack, tmp_path: Path) -> None:
-    """Absolute, upwards, NUL, too long, twice, and the same but for upper case: all land in the folder."""
-    names = ["/etc/passwd", "../../up", "..", ".", "a\\b", "x" * 5000, "", "W", "w", "w~2", "-o", "ü", "a\nb", "CON"]
+    """Absolute, upwards, NUL, too long, twice, and the same but for upper case: all land in the
+    folder."""
+    names = [
+        "/etc/passwd",
+        "../../up",
+        "..",
+        ".",
+        "a\\b",
+        "x" * 5000,
+        "",
+        "W",
+        "w",
+        "w~2",
+        "-o",
+        "ü",
+        "a\nb",
+        "CON",
+    ]
     params = {name: np.full(2, i, "float32") for i, name in enumerate(names)}
     graph = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {}}'
     mblob.graph_executor_factory(graph, params).export_library(tmp_path / "g.so")
@@ -195,7 +232,8 @@ def test_a_name_that_is_there_twice_gives_two_files(tmp_path: Path) -> None:
 
 
 def test_names_that_file_systems_take_for_one_are_told_apart(tmp_path: Path) -> None:
-    """Case, normal forms of Unicode, trailing dots and spaces, names of devices, cut names: a file for each."""
+    """Case, normal forms of Unicode, trailing dots and spaces, names of devices, cut names: a file
+    for each."""
     names = ["\u00e9", "e\u0301", "e_", "K", "k", "\u212a", "w", "w.", "w..", "w ", "nul", "NUL"]
     names += ["a\0b", "a_b", "a/b", "a:b"]
     names += ["x" * 300 + "1", "x" * 300 + "2", "/", "..", "../w", "./w", "W~2", "w~2", "-", "~"]
@@ -218,7 +256,9 @@ def test_a_name_that_is_there_twice_is_seen_twice(pack, tmp_path: Path) -> None:
         other = mblob.save_param_dict({"w": np.full(1, last, "float32")})[8 + 8 + 8 + 8 + 1 + 8 :]
         two = struct.pack("<Q", 2) + 2 * (struct.pack("<Q", 1) + b"w") + struct.pack("<Q", 2)
         paths.append(tmp_path / f"{name}.so")
-        mblob.blob_module("const_loader", two + record + other + bytes(16)).export_library(paths[-1])
+        mblob.blob_module("const_loader", two + record + other + bytes(16)).export_library(
+            paths[-1]
+        )
     with mblob.open(paths[1]) as library:
         assert [(t.name, bytes(t.data)) for t in library.entries[0].tensors] == [
             ("w", struct.pack("<f", 1)), ("w", struct.pack("<f", 2)),
@@ -239,7 +279,17 @@ def test_thousands_of_files_cost_a_few_system_calls_each(tmp_path: Path, require
         folder = tmp_path / "a" / "b" / "c" / "d" / str(count)
         trace = tmp_path / f"{count}.trace"
         script = "import sys, mblob; mblob.extract(sys.argv[1], sys.argv[2], tensors=True)"
-        command = [require("strace"), "-f", "-o", trace, sys.executable, "-c", script, library, folder]
+        command = [
+            require("strace"),
+            "-f",
+            "-o",
+            trace,
+            sys.executable,
+            "-c",
+            script,
+            library,
+            folder,
+        ]
         subprocess.run(command, check=True)
         assert len(list(folder.iterdir())) == count
         return len(trace.read_text().splitlines())

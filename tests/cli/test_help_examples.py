@@ -1,4 +1,5 @@
-"""The commands that `--help` shows as examples, one after the other: what one makes, the next ones take."""
+"""The commands that `--help` shows as examples, one after the other: what one makes, the next ones
+take."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ EPILOGS = {
     for verb, parser in action.choices.items()
 }
 # Several stand one behind the other.
-EXAMPLES = [(verb, text) for verb, epilog in EPILOGS.items() for text in re.split(r"; (?=mblob-pack )", epilog)]
+EXAMPLES = [
+    (verb, text)
+    for verb, epilog in EPILOGS.items()
+    for text in re.split(r"; (?=mblob-pack )", epilog)
+]
 SOURCE = """\
 #include <stdint.h>
 void vadd(const float *a, const float *b, float *c, int64_t n) {
@@ -46,7 +51,8 @@ ADD = "void add(const float *a, const float *b, float *c) { for (int i = 0; i < 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with what users bring: sources, weights, a graph, inputs. The examples make all else that they name."""
+    """A folder with what users bring: sources, weights, a graph, inputs. The examples make all else
+    that they name."""
     np = pytest.importorskip("numpy")
     (tmp_path / "vadd.c").write_text(SOURCE)
     (tmp_path / "add.c").write_text(ADD)
@@ -54,7 +60,9 @@ def folder(tmp_path: Path) -> Path:
     for name, count in (("a", 1024), ("b", 1024), ("x", 8)):
         np.save(tmp_path / f"{name}.npy", np.arange(count, dtype="float32"))
     header = json.dumps({"p0": {"dtype": "F32", "shape": [8], "data_offsets": [0, 32]}}).encode()
-    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(32))
+    (tmp_path / "model.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + bytes(32)
+    )
     return tmp_path
 
 
@@ -65,11 +73,19 @@ def test_every_verb_has_an_example() -> None:
 
 
 def test_the_examples_run_one_after_the_other_as_printed(require, folder: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
     for verb, example in EXAMPLES:
         before = {p.name: p.stat().st_mtime_ns for p in folder.iterdir()}
         done = subprocess.run(
-            [require("bash"), "-euc", example], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+            [require("bash"), "-euc", example],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert done.returncode == 0, (verb, done.stderr)
         assert "error" not in done.stderr

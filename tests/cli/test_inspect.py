@@ -32,7 +32,12 @@ def test_json_has_the_documented_fields(pack, deploy: Path) -> None:
     assert report["target"]["bits"] == 64
     assert report["blob"]["symbol"] == "__tvm_dev_mblob"
     root, about = report["entries"]
-    assert (root["type_key"], root["offset"], root["size"], root["imports"]) == ("library", None, 0, [1])
+    assert (root["type_key"], root["offset"], root["size"], root["imports"]) == (
+        "library",
+        None,
+        0,
+        [1],
+    )
     assert (about["type_key"], about["size"]) == ("about", 14)
     assert deploy.read_bytes()[about["offset"] :][: about["size"]] == b'{"version": 3}'
     assert report["functions"] == ["vadd"]
@@ -47,7 +52,8 @@ def test_the_tree_of_each_library_that_tvm_exported_is_read(pack, golden: Path, 
 
 
 def test_the_tree_of_modules_above_and_below_host_code_is_read(pack, golden: Path) -> None:
-    key, _, imports = json.loads((golden / "dag.json").read_text())  # [type key, symbol, imports], nested
+    # [type key, symbol, imports], nested
+    key, _, imports = json.loads((golden / "dag.json").read_text())
     found = json.loads(pack("inspect", golden / "dag.so", "--json").stdout)
     assert tree(found["entries"], 0) == [key, [without_symbol(child) for child in imports]]
 
@@ -119,7 +125,9 @@ def test_the_summary_fits_a_screen(pack, deploy: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fEL", b"PK\x03\x04"])
-def test_a_file_that_is_not_elf_is_exit_code_3(pack, error_line, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_elf_is_exit_code_3(
+    pack, error_line, tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "x.so"
     path.write_bytes(content)
     done = pack("inspect", path)
@@ -127,7 +135,9 @@ def test_a_file_that_is_not_elf_is_exit_code_3(pack, error_line, tmp_path: Path,
     assert "x.so" in error_line(done)
 
 
-def test_a_library_without_any_name_of_ours_is_exit_code_3(pack, error_line, cc, tmp_path: Path) -> None:
+def test_a_library_without_any_name_of_ours_is_exit_code_3(
+    pack, error_line, cc, tmp_path: Path
+) -> None:
     done = pack("inspect", cc("int seven(void) { return 7; }\n", tmp_path / "plain.so"))
     assert (done.returncode, done.stdout) == (3, "")
     assert "not a model library" in error_line(done)
@@ -158,7 +168,9 @@ def test_a_changed_payload_is_exit_code_7(pack, error_line, deploy: Path, tmp_pa
 
 
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
-def test_a_truncated_library_is_one_error(pack, error_line, deploy: Path, tmp_path: Path, keep: float) -> None:
+def test_a_truncated_library_is_one_error(
+    pack, error_line, deploy: Path, tmp_path: Path, keep: float
+) -> None:
     data = deploy.read_bytes()
     (tmp_path / "cut.so").write_bytes(data[: int(len(data) * keep)])
     done = pack("inspect", "cut.so")
@@ -189,11 +201,23 @@ def test_entry_shows_everything_of_one_module(pack, golden: Path) -> None:
     lines = pack("inspect", golden / "mlp_llvm.so", "--entry", "0").stdout.splitlines()
     assert lines[0] == "[0] GraphExecutorFactory"
     text = "\n".join(lines)
-    for words in ("imports    1 (library)", "graph      12 nodes", "data  float32[1, 1, 8, 8]", "tensors    6"):
+    for words in (
+        "imports    1 (library)",
+        "graph      12 nodes",
+        "data  float32[1, 1, 8, 8]",
+        "tensors    6",
+    ):
         assert words in text
-    assert pack("inspect", golden / "mlp_llvm.so", "--entry", "GraphExecutorFactory").stdout.splitlines() == lines
+    assert (
+        pack(
+            "inspect", golden / "mlp_llvm.so", "--entry", "GraphExecutorFactory"
+        ).stdout.splitlines()
+        == lines
+    )
     entry = json.loads(pack("inspect", golden / "mlp_llvm.so", "--entry", "0", "--json").stdout)
-    assert entry == json.loads(pack("inspect", golden / "mlp_llvm.so", "--json").stdout)["entries"][0]
+    assert (
+        entry == json.loads(pack("inspect", golden / "mlp_llvm.so", "--json").stdout)["entries"][0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +229,9 @@ def test_entry_shows_everything_of_one_module(pack, golden: Path) -> None:
         (("--prefix", "p_"), "no library of prefix 'p_'"),
     ],
 )
-def test_a_wrong_choice_is_exit_code_2(pack, error_line, golden: Path, arguments, words: str) -> None:
+def test_a_wrong_choice_is_exit_code_2(
+    pack, error_line, golden: Path, arguments, words: str
+) -> None:
     done = pack("inspect", golden / "dnnl_c_lib.so", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in error_line(done)
@@ -215,21 +241,31 @@ HOSTILE = "red\x1b[31m\u202egnp.exe\r\nmblob-pack: error: forged\t\x9b2J"
 
 
 def test_text_of_the_file_cannot_drive_the_terminal(pack, cc, tmp_path: Path) -> None:
-    """Type keys, names of kernels, tensors and symbols: each is in the listing, and none of them as it is."""
+    """Type keys, names of kernels, tensors and symbols: each is in the listing, and none of them as
+    it is."""
     import struct
 
     def string(value: str | bytes) -> bytes:
         raw = value if isinstance(value, bytes) else value.encode()
         return struct.pack("<Q", len(raw)) + raw
 
-    kernel = string(HOSTILE) + string("") + bytes(8) + struct.pack("<Q", 1) + string(HOSTILE.encode() + b"\xff\xfe")
+    kernel = (
+        string(HOSTILE)
+        + string("")
+        + bytes(8)
+        + struct.pack("<Q", 1)
+        + string(HOSTILE.encode() + b"\xff\xfe")
+    )
     cuda = string(HOSTILE) + struct.pack("<Q", 1) + kernel + string("code")
     body = struct.pack("<Q", 3) + string("cuda") + cuda + string("_lib")
     tree = string("_import_tree") + struct.pack("<4Q", 3, 0, 1, 1) + struct.pack("<2Q", 1, 1)
     blob = struct.pack("<Q", len(body + tree)) + body + tree
     data = ",".join(map(str, blob))
     hidden = '__asm__(".globl \\"__tvm_\\\\033[2J\\"\\n\\"__tvm_\\\\033[2J\\": .byte 0\\n");'
-    path = cc(f"const unsigned char __tvm_dev_mblob[{len(blob)}] = {{{data}}};\n{hidden}", tmp_path / "h.so")
+    path = cc(
+        f"const unsigned char __tvm_dev_mblob[{len(blob)}] = {{{data}}};\n{hidden}",
+        tmp_path / "h.so",
+    )
     for form in ((), ("--tree",), ("--functions",), ("--entry", "0"), ("--json",)):
         done = pack("inspect", path, *form)
         assert done.returncode == 0, done.stderr
@@ -245,7 +281,11 @@ def test_system_libraries_are_refused_politely(capsys: pytest.CaptureFixture[str
 
     folders = [Path("/usr/lib"), Path("/usr/lib64"), *Path("/usr/lib").glob("*-linux-gnu*")]
     found = {p.resolve() for f in folders if f.is_dir() for p in f.glob("*.so*") if p.is_file()}
-    libraries = [p for p in sorted(found) if p.read_bytes()[:4] == b"\x7fELF" and b"tvm" not in p.name.encode()][:100]
+    libraries = [
+        p
+        for p in sorted(found)
+        if p.read_bytes()[:4] == b"\x7fELF" and b"tvm" not in p.name.encode()
+    ][:100]
     assert len(libraries) > 20
     for path in libraries:
         assert main(["inspect", str(path)]) == 3, path
@@ -257,7 +297,18 @@ def test_system_libraries_are_refused_politely(capsys: pytest.CaptureFixture[str
 
 def test_an_archive_is_inspected_like_a_library(pack, kernel: Path, tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"weights")
-    done = pack("build", "--kernel", "vadd.c", "--blob", "w=w.bin", "--system-lib", "--prefix", "v_", "-o", "v.a")
+    done = pack(
+        "build",
+        "--kernel",
+        "vadd.c",
+        "--blob",
+        "w=w.bin",
+        "--system-lib",
+        "--prefix",
+        "v_",
+        "-o",
+        "v.a",
+    )
     assert done.returncode == 0, done.stderr
     lines = pack("inspect", "v.a").stdout.splitlines()
     assert "  prefixes   'v_'" in lines

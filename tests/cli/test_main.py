@@ -25,7 +25,9 @@ def test_version_is_that_of_the_distribution(pack) -> None:
 def test_the_help_of_each_verb_has_an_example(pack, verb: str) -> None:
     done = pack(verb, "--help")
     assert done.returncode == 0
-    (example,) = [line for line in done.stdout.splitlines() if line.startswith(f"example: mblob-pack {verb}")]
+    (example,) = [
+        line for line in done.stdout.splitlines() if line.startswith(f"example: mblob-pack {verb}")
+    ]
     assert done.stdout.endswith(f"{example}\n")  # in one line, which can be copied and run
 
 
@@ -60,7 +62,10 @@ def test_the_first_two_dashes_end_the_options_of_build() -> None:
     assert (words, flags) == (["build", "-o", "x"], ["-O3", "--", "-x"])
     assert split_cflags(["build", "--"]) == (["build"], [])
     assert split_cflags(["build"]) == (["build"], [])
-    assert split_cflags(["run", "x.so", "f", "--", "-1e5"]) == (["run", "x.so", "f", "--", "-1e5"], [])
+    assert split_cflags(["run", "x.so", "f", "--", "-1e5"]) == (
+        ["run", "x.so", "f", "--", "-1e5"],
+        [],
+    )
 
 
 def test_a_terminal_without_unicode_still_gets_the_tree(pack, deploy: Path) -> None:
@@ -124,7 +129,10 @@ def test_an_interrupt_is_one_line_at_any_moment(moment: str) -> None:
 
 @pytest.mark.parametrize(
     ("error", "line"),
-    [(MemoryError(), "out of memory"), (RuntimeError("can't start new thread"), "can't start new thread")],
+    [
+        (MemoryError(), "out of memory"),
+        (RuntimeError("can't start new thread"), "can't start new thread"),
+    ],
 )
 def test_a_machine_that_has_no_more_to_give_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, line: str
@@ -154,7 +162,9 @@ def test_a_reader_that_leaves_early_is_no_error(deploy: Path) -> None:
 @pytest.mark.parametrize("words", [["--help"], ["inspect", "--help"], ["--version"]])
 def test_help_that_cannot_be_written_is_exit_code_5(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-m", "mblob.cli.main", *words], stdout=full, stderr=subprocess.PIPE)
+        done = subprocess.run(
+            [sys.executable, "-m", "mblob.cli.main", *words], stdout=full, stderr=subprocess.PIPE
+        )
     assert done.returncode == 5
     assert done.stderr.count(b"\n") == 1
 
@@ -183,8 +193,13 @@ def test_a_closed_stdout_is_exit_code_5(deploy: Path, verb: str) -> None:
     words = [verb] if verb == "doctor" else [verb, str(deploy)]
     command = shlex.join([sys.executable, "-m", "mblob.cli.main", *words])
     done = subprocess.run(["sh", "-c", f"exec {command} >&-"], stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (5, "mblob-pack: error: standard output: Bad file descriptor\n")
-    silent = subprocess.run(["sh", "-c", f"exec {command} <&- >&- 2>&-"], stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (
+        5,
+        "mblob-pack: error: standard output: Bad file descriptor\n",
+    )
+    silent = subprocess.run(
+        ["sh", "-c", f"exec {command} <&- >&- 2>&-"], stderr=subprocess.PIPE, text=True
+    )
     assert (silent.returncode, silent.stderr) == (5, "")
 
 
@@ -205,7 +220,10 @@ def test_much_output_of_a_tool_keeps_its_beginning_and_its_end() -> None:
     many = "\n".join(f"line {i}" for i in range(5000))
     lines = report.shorten(many).splitlines()
     assert (lines[0], lines[-1]) == ("line 0", "line 4999")
-    assert lines[report.FIRST_LINES] == f"... {5000 - report.FIRST_LINES - report.LAST_LINES} lines left out ..."
+    assert (
+        lines[report.FIRST_LINES]
+        == f"... {5000 - report.FIRST_LINES - report.LAST_LINES} lines left out ..."
+    )
     assert len(lines) == report.FIRST_LINES + report.LAST_LINES + 1
     wide = report.shorten("a" * 1500 + "b" * 10**6 + "c" * 1500)
     assert wide.startswith("a" * 1000 + " ... 1001000 characters left out ... ")

@@ -89,11 +89,23 @@ def test_a_build_draws_on_a_terminal_unless_quiet(tmp_path: Path, quiet: bool) -
         "sys.exit(main.main(sys.argv[1:]))"
     )
     pytest.importorskip("tqdm")
-    command = ["build", "--kernel", "k.c", "--blob", "raw=payload", "-o", "k.so", *(["--quiet"] if quiet else [])]
+    command = [
+        "build",
+        "--kernel",
+        "k.c",
+        "--blob",
+        "raw=payload",
+        "-o",
+        "k.so",
+        *(["--quiet"] if quiet else []),
+    ]
     ours, theirs = pty.openpty()
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code, *command], cwd=tmp_path, stderr=theirs, stdout=subprocess.PIPE
+            [sys.executable, "-c", code, *command],
+            cwd=tmp_path,
+            stderr=theirs,
+            stdout=subprocess.PIPE,
         )
         os.write(theirs, b"end")
         drawn = b""

@@ -1,4 +1,5 @@
-"""`mblob-pack run`: arguments from files and text, outputs to a file, and what each mistake says."""
+"""`mblob-pack run`: arguments from files and text, outputs to a file, and what each mistake
+says."""
 
 from __future__ import annotations
 
@@ -37,17 +38,33 @@ def test_without_a_file_the_outputs_are_printed(pack, deploy: Path, inputs) -> N
 
 
 def test_json_reports_result_and_outputs(pack, deploy: Path, inputs) -> None:
-    done = pack("run", deploy, "vadd", "a.npy", "both.npz:b", "float32[8]", 8, "-o", "out.npz", "--json")
+    done = pack(
+        "run", deploy, "vadd", "a.npy", "both.npz:b", "float32[8]", 8, "-o", "out.npz", "--json"
+    )
     report = json.loads(done.stdout)
     assert report["schema"] == "mblob/run/1"
-    assert (report["function"], report["result"], report["output_file"]) == ("vadd", None, "out.npz")
+    assert (report["function"], report["result"], report["output_file"]) == (
+        "vadd",
+        None,
+        "out.npz",
+    )
     assert report["outputs"] == [{"name": "out0", "dtype": "float32", "shape": [8]}]
 
 
 def test_a_returned_value_is_printed(pack, tmp_path: Path) -> None:
-    (tmp_path / "k.c").write_text("#include <stdint.h>\nint64_t add(int64_t a, int64_t b) { return a + b; }\n")
+    (tmp_path / "k.c").write_text(
+        "#include <stdint.h>\nint64_t add(int64_t a, int64_t b) { return a + b; }\n"
+    )
     assert (
-        pack("build", "--kernel", "k.c", "--function", "int64_t add(int64_t a, int64_t b)", "-o", "k.so").returncode
+        pack(
+            "build",
+            "--kernel",
+            "k.c",
+            "--function",
+            "int64_t add(int64_t a, int64_t b)",
+            "-o",
+            "k.so",
+        ).returncode
         == 0
     )
     assert pack("run", "k.so", "add", "0x10", "-3").stdout == "13\n"
@@ -57,7 +74,16 @@ def test_a_returned_value_is_printed(pack, tmp_path: Path) -> None:
 def test_a_library_that_tvm_exported_runs(pack, golden: Path, tmp_path: Path) -> None:
     a, b = np.arange(1024, dtype="float32"), np.ones(1024, "float32")
     np.savez(tmp_path / "x.npz", a=a, b=b)
-    done = pack("run", golden / "host_llvm.so", "vadd", "x.npz:a", "x.npz:b", "float32[1024]", "-o", "out.npz")
+    done = pack(
+        "run",
+        golden / "host_llvm.so",
+        "vadd",
+        "x.npz:a",
+        "x.npz:b",
+        "float32[1024]",
+        "-o",
+        "out.npz",
+    )
     assert done.returncode == 0, done.stderr
     with np.load(tmp_path / "out.npz") as out:
         np.testing.assert_array_equal(out["out0"], a + b)
@@ -69,10 +95,15 @@ def test_a_uint64_takes_its_whole_range(pack, error_line, tmp_path: Path) -> Non
     assert pack("build", "--kernel", "k.c", "--function", prototype, "-o", "k.so").returncode == 0
     assert pack("run", "k.so", "half", 2**63 - 1).stdout == f"{2**62 - 1}\n"
     done = pack("run", "k.so", "half", "--", -1)
-    assert (done.returncode, error_line(done)) == (2, "half: argument 0: expected an int from 0 to 2**64 - 1, found -1")
+    assert (done.returncode, error_line(done)) == (
+        2,
+        "half: argument 0: expected an int from 0 to 2**64 - 1, found -1",
+    )
 
 
-@pytest.mark.parametrize("words", [["vadd", "a.npy"], ["vadd", "float32[8]"], ["vadd", "both.npz:a", "-o", "o.npz"]])
+@pytest.mark.parametrize(
+    "words", [["vadd", "a.npy"], ["vadd", "float32[8]"], ["vadd", "both.npz:a", "-o", "o.npz"]]
+)
 def test_without_numpy_an_array_is_one_line_and_exit_code_6(
     pack, error_line, deploy: Path, inputs, tmp_path: Path, words: list[str]
 ) -> None:
@@ -87,7 +118,10 @@ def test_an_output_that_cannot_be_written_is_named_as_the_user_did(
     pack, error_line, deploy: Path, inputs, tmp_path: Path
 ) -> None:
     (tmp_path / "folder.npz").mkdir()
-    for output, reason in (("no/out.npz", "No such file or directory"), ("folder.npz", "Is a directory")):
+    for output, reason in (
+        ("no/out.npz", "No such file or directory"),
+        ("folder.npz", "Is a directory"),
+    ):
         done = pack("run", deploy, "vadd", "a.npy", "a.npy", "float32[8]", 8, "-o", output)
         assert (done.returncode, error_line(done)) == (5, f"{output}: {reason}")
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
@@ -130,7 +164,9 @@ def test_each_mistake_is_one_line_that_names_it(
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
-def test_an_error_of_a_kernel_is_exit_code_1_with_its_own_text(pack, error_line, tmp_path: Path) -> None:
+def test_an_error_of_a_kernel_is_exit_code_1_with_its_own_text(
+    pack, error_line, tmp_path: Path
+) -> None:
     source = """
     #include <tvm/runtime/c_backend_api.h>
     int fail(void *args, int *codes, int count, void *value, int *code, void *resource) {
@@ -146,9 +182,16 @@ def test_an_error_of_a_kernel_is_exit_code_1_with_its_own_text(pack, error_line,
     assert (done.returncode, error_line(done)) == (1, "the kernel says no")
 
 
-def test_an_old_output_file_stays_when_the_call_fails(pack, deploy: Path, inputs, tmp_path: Path) -> None:
+def test_an_old_output_file_stays_when_the_call_fails(
+    pack, deploy: Path, inputs, tmp_path: Path
+) -> None:
     (tmp_path / "out.npz").write_bytes(b"the old one")
-    assert pack("run", deploy, "vadd", "wide.npy", "a.npy", "float32[8]", 8, "-o", "out.npz").returncode == 2
+    assert (
+        pack(
+            "run", deploy, "vadd", "wide.npy", "a.npy", "float32[8]", 8, "-o", "out.npz"
+        ).returncode
+        == 2
+    )
     assert (tmp_path / "out.npz").read_bytes() == b"the old one"
 
 
@@ -165,17 +208,30 @@ def test_a_module_without_a_loader_is_exit_code_6(pack, error_line, tmp_path: Pa
 def test_arrays_go_to_the_device_and_outputs_come_back(
     pack, root: Path, cc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_line
 ) -> None:
-    flags = (f"-I{root / 'csrc/include'}", "-DMBLOB_HOST", '-DTOY_KEY="toy_key"', "-fvisibility=hidden")
+    flags = (
+        f"-I{root / 'csrc/include'}",
+        "-DMBLOB_HOST",
+        '-DTOY_KEY="toy_key"',
+        "-fvisibility=hidden",
+    )
     toy = cc((root / "tests/c/kernels/plugin_toy.c").read_text(), tmp_path / "toy.so", *flags)
     monkeypatch.setenv("MBLOB_PLUGIN_PATH", str(toy))
     host = mblob.csource_module("int unused;")
     host.import_module(mblob.blob_module("toy_key", b"12345"))
     host.export_library(tmp_path / "lib.so")
     np.save(tmp_path / "a.npy", np.array([3], "float32"))
-    command = ("run", tmp_path / "lib.so", "sum", tmp_path / "a.npy", tmp_path / "a.npy", "float32[1]")
+    command = (
+        "run",
+        tmp_path / "lib.so",
+        "sum",
+        tmp_path / "a.npy",
+        tmp_path / "a.npy",
+        "float32[1]",
+    )
     for kind in ("ext_dev", "toy"):  # the plug-in's own name for it
         done = pack(*command, "--device", f"{kind}:1", "-o", tmp_path / "out.npz")
-        assert (done.returncode, done.stdout) == (0, "1\n")  # the function gives the thread's device
+        # the function gives the thread's device
+        assert (done.returncode, done.stdout) == (0, "1\n")
         assert np.load(tmp_path / "out.npz")["out0"].tolist() == [6]
     source = mblob.csource_module(root / "tests/c/kernels/plugin_toy.c", options=list(flags[1:3]))
     host.export_library(tmp_path / "carries.so", carry=[source])

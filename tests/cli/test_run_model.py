@@ -1,4 +1,5 @@
-"""`mblob-pack run model.so NAME=x.npy`: models of every kind, what it tells, and what each mistake says."""
+"""`mblob-pack run model.so NAME=x.npy`: models of every kind, what it tells, and what each mistake
+says."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def model(pack, tmp_path: Path) -> Path:
 
 
 def test_a_graph_runs_and_tells_what_it_did(pack, model: Path, tmp_path: Path) -> None:
-    done = pack("run", model, "x=x.npy", "--name", "small", "-o", "out.npz", "--repeat", "3", "--profile")
+    done = pack(
+        "run", model, "x=x.npy", "--name", "small", "-o", "out.npz", "--repeat", "3", "--profile"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     first, around, double, total, output = done.stdout.splitlines()
     assert first.startswith("ran GraphExecutorFactory 3 times: mean ")
@@ -81,16 +84,24 @@ def test_without_a_file_the_outputs_are_printed(pack, model: Path) -> None:
 def test_json_has_times_nodes_and_outputs(pack, model: Path) -> None:
     done = pack("run", model, "x=x.npy", "--name", "small", "--json", "--profile")
     report = json.loads(done.stdout)
-    assert (report["schema"], report["model"], report["runs"]) == ("mblob/run/1", "GraphExecutorFactory", 1)
+    assert (report["schema"], report["model"], report["runs"]) == (
+        "mblob/run/1",
+        "GraphExecutorFactory",
+        1,
+    )
     assert set(report["seconds"]) == {"mean", "median", "min", "max"}
     assert set(report["around"]) == {"load", "inputs", "outputs"}
     rows = [(n["node"], n["name"], n["function"], n["count"]) for n in report["nodes"]]
     assert rows == [(2, "double", "twice", 1), (3, "sum", "add", 1)]
-    assert report["outputs"] == [{"name": "out0", "node": "sum:0", "dtype": "float32", "shape": [2]}]
+    assert report["outputs"] == [
+        {"name": "out0", "node": "sum:0", "dtype": "float32", "shape": [2]}
+    ]
 
 
 @pytest.mark.parametrize("name", ["mlp_llvm", "mlp_c", "aot_mlp", "vm_mlp"])
-def test_models_of_tvm_agree_with_what_it_computed(pack, golden: Path, tmp_path: Path, name: str) -> None:
+def test_models_of_tvm_agree_with_what_it_computed(
+    pack, golden: Path, tmp_path: Path, name: str
+) -> None:
     expected = golden / f"{'mlp_c' if name == 'mlp_c' else 'mlp_llvm'}.npz"
     done = pack("run", golden / f"{name}.so", f"data={expected}:data", "-o", "out.npz")
     assert done.returncode == 0, done.stderr
@@ -107,7 +118,10 @@ def test_models_of_tvm_agree_with_what_it_computed(pack, golden: Path, tmp_path:
         (["y=x.npy", "--name", "small"], "no input 'y'; the model takes x float32[2]"),
         (["x=x.npy", "x=x.npy", "--name", "small"], "argument 1: input 'x' is given twice"),
         (["x=x.npy", "x.npy", "--name", "small"], "argument 1: a model takes inputs by name"),
-        (["x=wide.npy", "--name", "small"], "expected float32, found float64; the model takes x float32[2]"),
+        (
+            ["x=wide.npy", "--name", "small"],
+            "expected float32, found float64; the model takes x float32[2]",
+        ),
         (["x=long.npy", "--name", "small"], "the model takes x float32[2]"),
         (["x=5", "--name", "small"], "the model takes x float32[2]"),
         (["x=none.npy", "--name", "small"], "none.npy"),
@@ -115,7 +129,9 @@ def test_models_of_tvm_agree_with_what_it_computed(pack, golden: Path, tmp_path:
         (["twice", "x.npy", "float32[2]", "--profile"], "--profile"),
     ],
 )
-def test_mistakes_are_one_line(pack, error_line, model: Path, tmp_path: Path, words: list[str], text: str) -> None:
+def test_mistakes_are_one_line(
+    pack, error_line, model: Path, tmp_path: Path, words: list[str], text: str
+) -> None:
     np.save(tmp_path / "wide.npy", np.zeros(2))
     np.save(tmp_path / "long.npy", np.zeros(3, "f4"))
     done = pack("run", model, *words)
@@ -148,7 +164,14 @@ def test_parameters_of_a_graph_can_be_given_too(pack, model: Path, tmp_path: Pat
 
 
 def test_a_machine_tells_its_kernels_and_the_rest_together(pack, golden: Path) -> None:
-    words = ("run", golden / "vm_mlp.so", f"data={golden / 'mlp_llvm.npz'}:data", "--profile", "--repeat", "2")
+    words = (
+        "run",
+        golden / "vm_mlp.so",
+        f"data={golden / 'mlp_llvm.npz'}:data",
+        "--profile",
+        "--repeat",
+        "2",
+    )
     done = pack(*words)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -175,11 +198,16 @@ def test_a_model_compiled_ahead_says_what_it_cannot_tell(pack, golden: Path) -> 
     assert "kernels that its code calls itself cannot be told apart" in done.stdout
 
 
-def test_a_machine_names_functions_and_arrays_that_do_not_fit(pack, error_line, golden: Path, tmp_path: Path) -> None:
+def test_a_machine_names_functions_and_arrays_that_do_not_fit(
+    pack, error_line, golden: Path, tmp_path: Path
+) -> None:
     np.save(tmp_path / "long.npy", np.zeros((2, 64), "f4"))
     done = pack("run", golden / "vm_mlp.so", "data=long.npy")
     assert done.returncode == 2
-    assert "(ReshapeTensor of input 'data' (float32[2,64])): shape [2,64] cannot become [1,64]" in error_line(done)
+    assert (
+        "(ReshapeTensor of input 'data' (float32[2,64])): shape [2,64] cannot become [1,64]"
+        in error_line(done)
+    )
     np.save(tmp_path / "wide.npy", np.zeros((1, 64)))
     done = pack("run", golden / "vm_mlp.so", "data=wide.npy")
     assert done.returncode == 2
@@ -191,7 +219,9 @@ def test_a_machine_names_functions_and_arrays_that_do_not_fit(pack, error_line, 
 
 
 def test_only_graphs_run_in_parallel(pack, error_line, golden: Path) -> None:
-    done = pack("run", golden / "vm_mlp.so", f"data={golden / 'mlp_llvm.npz'}:data", "--parallel", "2")
+    done = pack(
+        "run", golden / "vm_mlp.so", f"data={golden / 'mlp_llvm.npz'}:data", "--parallel", "2"
+    )
     assert done.returncode == 2
     assert "--parallel is for graph executors" in error_line(done)
 
@@ -211,7 +241,9 @@ def test_a_graph_that_is_no_json_names_the_file(pack, error_line, tmp_path: Path
     assert done.returncode == 2
     assert "params are those of a graph" in error_line(done)
     (tmp_path / "graph.json").write_text(json.dumps(GRAPH))
-    done = pack("build", "--kernel", "k.c", "--graph", "graph.json", "--params", "k.c", "-o", "o.so")
+    done = pack(
+        "build", "--kernel", "k.c", "--graph", "graph.json", "--params", "k.c", "-o", "o.so"
+    )
     assert done.returncode == 1
     assert "k.c: " in error_line(done)
     assert not (tmp_path / "o.so").exists()
@@ -227,20 +259,27 @@ assert main(["run", "model.so", "x=x.npy", "--name", "small", "--profile"]) == 0
 imported = [sorted(after - before) for before, after in zip(seen, seen[1:])]
 assert len(imported) >= 4 and not any(imported), imported
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["e4m3_float8", "e5m2_float8", "bfloat16"])
 @pytest.mark.parametrize("installed", [True, False])
-def test_types_that_numpy_files_have_not_are_bits(pack, tmp_path: Path, dtype: str, installed: bool) -> None:
+def test_types_that_numpy_files_have_not_are_bits(
+    pack, tmp_path: Path, dtype: str, installed: bool
+) -> None:
     import mblob
 
     size = 2 if dtype == "bfloat16" else 1
     graph = json.loads(json.dumps(GRAPH))
     graph |= {"nodes": [graph["nodes"][i] for i in (0, 2)], "arg_nodes": [0], "heads": [[1, 0, 0]]}
-    graph |= {"node_row_ptr": [0, 1, 2], "attrs": {key: [kind, of[:2]] for key, (kind, of) in GRAPH["attrs"].items()}}
+    graph |= {
+        "node_row_ptr": [0, 1, 2],
+        "attrs": {key: [kind, of[:2]] for key, (kind, of) in GRAPH["attrs"].items()},
+    }
     graph["attrs"]["dltype"] = ["list_str", [dtype] * 2]
     factory = mblob.graph_executor_factory(graph)
     factory.import_module(mblob.csource_module(
@@ -258,6 +297,8 @@ def test_types_that_numpy_files_have_not_are_bits(pack, tmp_path: Path, dtype: s
     for name in ("bits.npy", "raw.npy"):
         words = ["run", "small.so", f"x={name}", "-o", "out.npz"]
         code = f"{hidden}from mblob.cli.main import main\nraise SystemExit(main({words!r}))"
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["out0"], bits)

@@ -1,4 +1,5 @@
-"""`mblob-pack verify` and `mblob.verify`: what is sound, what is not, and who provides what is needed."""
+"""`mblob-pack verify` and `mblob.verify`: what is sound, what is not, and who provides what is
+needed."""
 
 from __future__ import annotations
 
@@ -47,7 +48,12 @@ def test_a_sound_library(pack, deploy: Path) -> None:
 def test_changed_bytes_are_exit_code_7_at_the_level_that_sees_them(
     pack, deploy: Path, large: Path, tmp_path: Path, error_line
 ) -> None:
-    for library, level, code in ((deploy, "header", 7), (deploy, "full", 7), (large, "full", 7), (large, "header", 0)):
+    for library, level, code in (
+        (deploy, "header", 7),
+        (deploy, "full", 7),
+        (large, "full", 7),
+        (large, "header", 0),
+    ):
         done = pack("verify", damaged(library, tmp_path), "--level", level)
         assert done.returncode == code, (library, level)
         if code:
@@ -81,7 +87,9 @@ def test_missing_symbols_are_exit_code_6(pack, cc, tmp_path: Path, error_line) -
         mblob.verify(tmp_path / "k.so", against=[]).check()
 
 
-def test_symbols_of_the_runtime_are_named_with_the_library_that_has_them(pack, cc, tmp_path: Path) -> None:
+def test_symbols_of_the_runtime_are_named_with_the_library_that_has_them(
+    pack, cc, tmp_path: Path
+) -> None:
     from mblob import loader
 
     source = 'void *TVMBackendAllocWorkspace(int, int, long, int, int);\nextern const char __tvm_main__[] = "f";\n'
@@ -103,12 +111,20 @@ def test_hints_name_who_has_what_is_missing(pack, cc, golden: Path, tmp_path: Pa
     done = pack("verify", ffi, "--against", "libc.so.6")
     (hint,) = [line for line in done.stderr.splitlines() if line.startswith("hint: ")]
     assert done.returncode == 6
-    assert hint == f"hint: mblob's runtime has TVMFFIErrorSetRaisedFromCStrParts (libmblob-ffi.so): --against {runtime}"
+    assert (
+        hint
+        == f"hint: mblob's runtime has TVMFFIErrorSetRaisedFromCStrParts (libmblob-ffi.so): --against {runtime}"
+    )
     done = pack("verify", ffi, "--against", runtime)
     assert done.returncode == 0
-    assert f"TVMFFIErrorSetRaisedFromCStrParts\t{runtime.with_name('libmblob-ffi.so')}" in done.stdout.splitlines()
+    assert (
+        f"TVMFFIErrorSetRaisedFromCStrParts\t{runtime.with_name('libmblob-ffi.so')}"
+        in done.stdout.splitlines()
+    )
     assert pack("verify", ffi, "--against", runtime.with_name("libmblob-ffi.so")).returncode == 0
-    source = 'int clFinish(void*); int nobody_knows(void);\nextern const char __tvm_main__[] = "f";\n'
+    source = (
+        'int clFinish(void*); int nobody_knows(void);\nextern const char __tvm_main__[] = "f";\n'
+    )
     source += "int f(void) { return clFinish(0) + nobody_knows(); }"
     done = pack("verify", cc(source, tmp_path / "cl.so"), "--against", "libc.so.6")
     assert [line for line in done.stderr.splitlines() if line.startswith("hint")] == [
@@ -122,7 +138,11 @@ def test_json_tells_of_failures_too(pack, deploy: Path, tmp_path: Path) -> None:
     done = pack("verify", damaged(deploy, tmp_path), "--json")
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["ok"]) == (7, False)
-    assert (answer["error"]["kind"], answer["error"]["entry"], answer["error"]["exit_code"]) == ("DigestError", 1, 7)
+    assert (answer["error"]["kind"], answer["error"]["entry"], answer["error"]["exit_code"]) == (
+        "DigestError",
+        1,
+        7,
+    )
 
 
 def test_a_payload_that_breaks_its_grammar_is_found_though_its_digest_is_right(
@@ -130,7 +150,10 @@ def test_a_payload_that_breaks_its_grammar_is_found_though_its_digest_is_right(
 ) -> None:
     mblob.blob_module("cuda", b"no kernels").export_library(tmp_path / "odd.so")
     done = pack("verify", "odd.so")
-    assert (done.returncode, "entry 0 (cuda) breaks the grammar of its key" in error_line(done)) == (1, True)
+    assert (
+        done.returncode,
+        "entry 0 (cuda) breaks the grammar of its key" in error_line(done),
+    ) == (1, True)
     assert pack("verify", "odd.so", "--level", "header").returncode == 0
     mblob.blob_module("safetensors", b"\xff" * 16).export_library(tmp_path / "odd.so")
     assert pack("verify", "odd.so").returncode == 1

@@ -43,9 +43,15 @@ def test_a_damaged_payload_is_told_with_its_code_once(golden: Path, pack, tmp_pa
 
 @pytest.mark.parametrize(
     ("dtype", "shape", "size", "words"),
-    [("F16", [8388609], 16777217, "has 16777218"), ("F32", [3], 11, "has 12"), ("F16", [1 << 62, 4], 2, "2^64 bits")],
+    [
+        ("F16", [8388609], 16777217, "has 16777218"),
+        ("F32", [3], 11, "has 12"),
+        ("F16", [1 << 62, 4], 2, "2^64 bits"),
+    ],
 )
-def test_sizes_of_tensors_are_whole_numbers(dtype: str, shape: list[int], size: int, words: str) -> None:
+def test_sizes_of_tensors_are_whole_numbers(
+    dtype: str, shape: list[int], size: int, words: str
+) -> None:
     head = json.dumps({"t": {"dtype": dtype, "shape": shape, "data_offsets": [0, size]}}).encode()
     with pytest.raises(mblob.FormatError) as caught:
         safetensors.read(memoryview(struct.pack("<Q", len(head)) + head + bytes(size)))
@@ -62,7 +68,7 @@ def test_one_symbol_is_defined_more_than_once(tmp_path: Path) -> None:
     assert told["duplicate_symbols"].startswith("1 symbol is defined more than once: __tvm_f")
 
 
-# -- dialect, functions, stacks ---------------------------------------------------------------------------
+# -- dialect, functions, stacks --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -86,7 +92,12 @@ def test_the_dialect_is_told_by_symbols_where_there_is_no_blob(
         assert done.returncode == 3
         return
     found = json.loads(done.stdout)
-    assert (found["dialect"], found["blob"], found["index"], found["entries"]) == (dialect, False, False, [])
+    assert (found["dialect"], found["blob"], found["index"], found["entries"]) == (
+        dialect,
+        False,
+        False,
+        [],
+    )
     assert "no blob" in pack("verify", path).stdout
 
 
@@ -97,16 +108,26 @@ def test_a_function_of_a_table_is_listed_once_in_either_dialect(tmp_path: Path) 
         module.export_library(tmp_path / f"{dialect}.so", dialect=dialect)
         with mblob.open(tmp_path / f"{dialect}.so") as lib:
             forms = [(f.name, f.abi) for f in lib.host_functions]
-            assert (lib.functions, lib.packed_functions, lib.plain_functions) == (["vadd"], ["vadd"], ["vadd"])
+            assert (lib.functions, lib.packed_functions, lib.plain_functions) == (
+                ["vadd"],
+                ["vadd"],
+                ["vadd"],
+            )
         assert forms == [("vadd", "packed" if dialect == "classic" else "ffi"), ("vadd", "plain")]
 
 
-@pytest.mark.parametrize("source", ["int __tvm_f(void) { return 1; }", "const char __tvm_dev_x[3] = {1};"])
-def test_objects_without_the_note_want_an_executable_stack(tmp_path: Path, source: str, require) -> None:
+@pytest.mark.parametrize(
+    "source", ["int __tvm_f(void) { return 1; }", "const char __tvm_dev_x[3] = {1};"]
+)
+def test_objects_without_the_note_want_an_executable_stack(
+    tmp_path: Path, source: str, require
+) -> None:
     (tmp_path / "a.c").write_text(source)
     subprocess.run(["cc", "-c", tmp_path / "a.c", "-o", tmp_path / "a.o"], check=True)
     assert stack_remarks(tmp_path / "a.o") == 0
-    subprocess.run([require("objcopy"), "--remove-section=.note.GNU-stack", tmp_path / "a.o"], check=True)
+    subprocess.run(
+        [require("objcopy"), "--remove-section=.note.GNU-stack", tmp_path / "a.o"], check=True
+    )
     subprocess.run(["ar", "rc", tmp_path / "a.a", tmp_path / "a.o"], check=True)
     subprocess.run(["tar", "-C", tmp_path, "-cf", tmp_path / "a.tar", "a.o"], check=True)
     assert [stack_remarks(tmp_path / f"a.{kind}") for kind in ("o", "a", "tar")] == [1, 1, 1]
@@ -115,7 +136,9 @@ def test_objects_without_the_note_want_an_executable_stack(tmp_path: Path, sourc
 def test_the_default_of_aarch64_is_no_executable_stack(require, tmp_path: Path) -> None:
     assembler, built = tmp_path / "a.s", tmp_path / "a.o"
     assembler.write_text(".globl __tvm_f\n.text\n__tvm_f: ret\n")
-    subprocess.run([require("clang"), "--target=aarch64-linux-gnu", "-c", assembler, "-o", built], check=True)
+    subprocess.run(
+        [require("clang"), "--target=aarch64-linux-gnu", "-c", assembler, "-o", built], check=True
+    )
     assert stack_remarks(built) == 0
 
 
@@ -124,12 +147,14 @@ def stack_remarks(path: Path) -> int:
         return [d["code"] for d in lib.diagnostics].count("executable_stack")
 
 
-# -- verbs ------------------------------------------------------------------------------------------------
+# -- verbs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def functions(cc: Callable[..., Path], tmp_path: Path) -> Path:
-    return cc(C + "EXPORT void *__tvm_module_ctx; EXPORT int f(void) { return 0; }", tmp_path / "f.so")
+    return cc(
+        C + "EXPORT void *__tvm_module_ctx; EXPORT int f(void) { return 0; }", tmp_path / "f.so"
+    )
 
 
 @pytest.mark.parametrize("verb", ["strip-index", "add-index"])
@@ -137,8 +162,13 @@ def test_functions_without_a_blob_are_a_library_that_has_nothing_to_index(
     pack, functions: Path, error_line, cc: Callable[..., Path], tmp_path: Path, verb: str
 ) -> None:
     done = pack(verb, functions, "-o", "o.so")
-    assert (done.returncode, "a library of functions, without a blob" in error_line(done)) == (2, True)
-    done = pack(verb, cc(C + "EXPORT int f(void) { return 0; }", tmp_path / "plain.so"), "-o", "o.so")
+    assert (done.returncode, "a library of functions, without a blob" in error_line(done)) == (
+        2,
+        True,
+    )
+    done = pack(
+        verb, cc(C + "EXPORT int f(void) { return 0; }", tmp_path / "plain.so"), "-o", "o.so"
+    )
     assert (done.returncode, "not a model library" in error_line(done)) == (3, True)
 
 
@@ -146,7 +176,11 @@ def test_convert_names_what_it_writes(pack, functions: Path, error_line) -> None
     for name in ("x.o", "x.a"):
         done = pack("convert", functions, "--dialect", "ffi", "-o", name)
         line = error_line(done)
-        assert done.returncode == 2 and "shared library (.so), or .tar" in line and "system_lib" not in line
+        assert (
+            done.returncode == 2
+            and "shared library (.so), or .tar" in line
+            and "system_lib" not in line
+        )
 
 
 def test_diff_tells_the_size_of_what_is_gone(pack, tmp_path: Path) -> None:
@@ -159,7 +193,7 @@ def test_diff_tells_the_size_of_what_is_gone(pack, tmp_path: Path) -> None:
     assert "None" not in pack("diff", tmp_path / "a.so", tmp_path / "b.so").stdout
 
 
-# -- extract ----------------------------------------------------------------------------------------------
+# -- extract ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -189,10 +223,16 @@ def test_each_tensor_is_written_as_it_can_be(pack, mixed: Path, tmp_path: Path, 
     start, (entry,) = safetensors.read(memoryview(path.read_bytes()))
     assert (entry.name, path.read_bytes()[start:]) == ("b", bytes(range(8, 14)))
     done = pack("extract", mixed, "--tensors", "--format", "npy", "-o", "npy")
-    assert (done.returncode, "cannot hold" in error_line(done), (tmp_path / "npy").exists()) == (2, True, False)
+    assert (done.returncode, "cannot hold" in error_line(done), (tmp_path / "npy").exists()) == (
+        2,
+        True,
+        False,
+    )
 
 
-def test_what_no_format_can_hold_is_named_when_the_rest_is_written(pack, tmp_path: Path, error_line) -> None:
+def test_what_no_format_can_hold_is_named_when_the_rest_is_written(
+    pack, tmp_path: Path, error_line
+) -> None:
     dtypes = mblob.dtype.DataType.parse
     params = {"w": (dtypes("float32"), 4), "q": (dtypes("int4"), 1)}
     payload = params_with(params)
@@ -204,7 +244,11 @@ def test_what_no_format_can_hold_is_named_when_the_rest_is_written(pack, tmp_pat
     assert done.returncode == 2 and "can hold int4: q of entry 1" in line
     assert [p.name for p in (tmp_path / "all").iterdir()] == ["1-my_params.w.npy"]
     done = pack("extract", tmp_path / "q.so", "--tensor", "q", "-o", "none")
-    assert (done.returncode, "int4" in error_line(done), (tmp_path / "none").exists()) == (2, True, False)
+    assert (done.returncode, "int4" in error_line(done), (tmp_path / "none").exists()) == (
+        2,
+        True,
+        False,
+    )
 
 
 def params_with(tensors: dict[str, tuple[mblob.dtype.DataType, int]]) -> bytes:
@@ -218,9 +262,15 @@ def params_with(tensors: dict[str, tuple[mblob.dtype.DataType, int]]) -> bytes:
 
 
 @pytest.mark.parametrize("what", [("--tensor", "w"), ("--tensors",), ()])
-def test_no_folder_gets_the_name_of_a_file(pack, mixed: Path, tmp_path: Path, error_line, what: tuple[str, ...]):
+def test_no_folder_gets_the_name_of_a_file(
+    pack, mixed: Path, tmp_path: Path, error_line, what: tuple[str, ...]
+):
     done = pack("extract", mixed, *what, "-o", "z.txt")
-    assert (done.returncode, "or a folder" in error_line(done), (tmp_path / "z.txt").exists()) == (2, True, False)
+    assert (done.returncode, "or a folder" in error_line(done), (tmp_path / "z.txt").exists()) == (
+        2,
+        True,
+        False,
+    )
     for folder in ("z.txt/", "z-1.0", "plain"):
         assert pack("extract", mixed, *what, "-o", folder).returncode == 0
         assert (tmp_path / folder).is_dir()

@@ -7,11 +7,12 @@ using tvm::runtime::PackedFunc;
 using tvm::runtime::Registry;
 
 TVM_REGISTER_GLOBAL("second.add").set_body_typed([](int a, int b) { return a + b; });
-TVM_REGISTER_GLOBAL("second.concat").set_body([](tvm::runtime::TVMArgs args, tvm::runtime::TVMRetValue *rv) {
-  std::string text;
-  for (int i = 0; i < args.size(); ++i) text += args[i].operator std::string();
-  *rv = text;
-});
+TVM_REGISTER_GLOBAL("second.concat")
+    .set_body([](tvm::runtime::TVMArgs args, tvm::runtime::TVMRetValue *rv) {
+      std::string text;
+      for (int i = 0; i < args.size(); ++i) text += args[i].operator std::string();
+      *rv = text;
+    });
 
 const PackedFunc *FindFromSecondUnit(const char *name) { return Registry::Get(name); }
 

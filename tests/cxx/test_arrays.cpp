@@ -46,7 +46,8 @@ void ArraysAreMadeAndCopied() {
   REQUIRE(NDArray::Empty(shape, DataType::Int(64), kCpu).DataType() == DataType::Int(64));
   REQUIRE(Has(Thrown([&] { a.CopyFromBytes(values, 4); }), "24 bytes"));
   REQUIRE(Has(Thrown([&] { a.CopyFrom(NDArray::Empty({5}, kFloat32, kCpu)); }), "bytes"));
-  REQUIRE(Has(Thrown([] { NDArray::Empty({2}, kFloat32, DLDevice{kDLMetal, 0}); }), "device type 8"));
+  REQUIRE(
+      Has(Thrown([] { NDArray::Empty({2}, kFloat32, DLDevice{kDLMetal, 0}); }), "device type 8"));
   REQUIRE(Has(Thrown([] { NDArray::Empty({-1}, kFloat32, kCpu); }), "shape[0] is -1"));
   REQUIRE(Has(Thrown([] { NDArray().Shape(); }), "null"));
 }
@@ -121,7 +122,8 @@ void ShapesComeInManyForms() {
   REQUIRE(Counting(6).CreateView(extents, kFloat32).Shape() == shape);
   const std::vector<int64_t> back = Counting(6).Shape();
   REQUIRE(back.size() == 1 && back[0] == 6);
-  REQUIRE(Has(Thrown([] { NDArray::Empty({2}, DLDataType{77, 32, 1}, kCpu); }), "no data type has the code 77"));
+  REQUIRE(Has(Thrown([] { NDArray::Empty({2}, DLDataType{77, 32, 1}, kCpu); }),
+              "no data type has the code 77"));
   REQUIRE(Has(Thrown([] { NDArray::Empty({2}, DLDataType{kDLFloat, 32, 0}, kCpu); }), "0 lanes"));
 }
 
@@ -147,7 +149,8 @@ void ADeviceIsTheHost() {
   data = host->AllocDataSpace(kCpu, 2, shape, kFloat32, String("global"));
   std::memset(data, 1, 3 * 5 * sizeof(float));
   host->FreeDataSpace(kCpu, data);
-  void *scratch = host->AllocWorkspace(kCpu, 1000), *typed = host->AllocWorkspace(kCpu, 64, kFloat32);
+  void *scratch = host->AllocWorkspace(kCpu, 1000),
+       *typed = host->AllocWorkspace(kCpu, 64, kFloat32);
   REQUIRE(reinterpret_cast<uintptr_t>(scratch) % kTempAllocaAlignment == 0 && scratch != typed);
   std::memset(scratch, 1, 1000);
   host->FreeWorkspace(kCpu, typed);
@@ -165,8 +168,8 @@ void ADeviceIsTheHost() {
   host->FreeStream(kCpu, stream);
   NDArray a = Counting(2), b = Counting(2);
   static_cast<float *>(a->data)[0] = 8;
-  host->CopyDataFromTo(const_cast<DLTensor *>(a.operator->()), const_cast<DLTensor *>(b.operator->()),
-                       nullptr);
+  host->CopyDataFromTo(const_cast<DLTensor *>(a.operator->()),
+                       const_cast<DLTensor *>(b.operator->()), nullptr);
   host->StreamSync(kCpu, nullptr);
   REQUIRE(At(b, 0) == 8);
   REQUIRE(!DeviceAPI::Get(DLDevice{kDLMetal, 0}, true));

@@ -30,7 +30,8 @@ TVMRetValue Echo(const TVMRetValue &value) {
 }
 
 void ShapesAreArgumentsAndResults() {
-  const TypedPackedFunc<ShapeTuple(ShapeTuple, int64_t)> append = [](ShapeTuple shape, int64_t extent) {
+  const TypedPackedFunc<ShapeTuple(ShapeTuple, int64_t)> append = [](ShapeTuple shape,
+                                                                     int64_t extent) {
     std::vector<int64_t> extents = shape;
     extents.push_back(extent);
     return ShapeTuple(extents);
@@ -44,12 +45,14 @@ void ShapesAreArgumentsAndResults() {
   const ShapeTuple copy = shape;
   REQUIRE(copy.object().same_as(shape.object()));
   REQUIRE(Has(Thrown([&] { append.packed()("no", 1); }), "argument 0: expected Object, found str"));
-  REQUIRE(Has(Thrown([&] { append.packed()(Array<int>{1}, 1); }), "expected a ShapeTuple, found an Array"));
+  REQUIRE(Has(Thrown([&] { append.packed()(Array<int>{1}, 1); }),
+              "expected a ShapeTuple, found an Array"));
 }
 
 void ArraysHoldAnything() {
   const Array<NDArray> arrays = {Scalar(1), Scalar(2)};
-  REQUIRE(arrays.size() == 2 && At(arrays[1]) == 2 && At(arrays.front()) == 1 && At(arrays.back()) == 2);
+  REQUIRE(arrays.size() == 2 && At(arrays[1]) == 2 && At(arrays.front()) == 1 &&
+          At(arrays.back()) == 2);
   float sum = 0;
   for (const NDArray &array : arrays) sum += At(array);
   REQUIRE(sum == 3);
@@ -57,12 +60,14 @@ void ArraysHoldAnything() {
   const Array<String> before = names;
   names.push_back(std::string("c\0d", 3));
   names.Set(0, "z");
-  REQUIRE(names.size() == 3 && before.size() == 2 && names[0] == "z" && names[2].size() == 3 && before[0] == "a");
+  REQUIRE(names.size() == 3 && before.size() == 2 && names[0] == "z" && names[2].size() == 3 &&
+          before[0] == "a");
   const std::vector<String> values = names;
   REQUIRE(values[1] == "b" && Array<String>(values.begin(), values.end()).size() == 3);
   REQUIRE(Has(Thrown([&] { (void)names[3]; }), "index 3 of 3 items"));
   REQUIRE(Has(Thrown([&] { names.Set(3, ""); }), "index 3 of 3 items"));
-  REQUIRE(Has(Thrown([&] { (void)Array<int>()[0]; }), "index 0 of 0 items") && Array<int>().empty());
+  REQUIRE(Has(Thrown([&] { (void)Array<int>()[0]; }), "index 0 of 0 items") &&
+          Array<int>().empty());
   const Array<Array<int64_t>> nested{{1, 2}, {3}};
   REQUIRE(nested[0][1] == 2 && nested[1].size() == 1);
   const Array<ObjectRef> mixed{ObjectRef(Scalar(4)), nested};
@@ -70,7 +75,8 @@ void ArraysHoldAnything() {
   REQUIRE((Downcast<Array<Array<int64_t>>>(mixed[1])[0].size() == 2));
   REQUIRE(Has(Thrown([&] { (Downcast<Map<String, int>>(mixed[1])); }), "of another class"));
   DLTensor borrowed = *arrays[0].operator->();
-  REQUIRE(Has(Thrown([&] { (*Registry::Get("runtime.Array"))(&borrowed); }), "a tensor that is borrowed"));
+  REQUIRE(Has(Thrown([&] { (*Registry::Get("runtime.Array"))(&borrowed); }),
+              "a tensor that is borrowed"));
 }
 
 void ArraysAreArgumentsAndResults() {
@@ -93,20 +99,24 @@ void ArraysAreArgumentsAndResults() {
 
 void MapsFindByContent() {
   Map<String, NDArray> map{{"one", Scalar(1)}, {"two", Scalar(2)}};
-  REQUIRE(map.size() == 2 && At(map.at("two")) == 2 && At(map["one"]) == 1 && map.count("three") == 0);
+  REQUIRE(map.size() == 2 && At(map.at("two")) == 2 && At(map["one"]) == 1 &&
+          map.count("three") == 0);
   REQUIRE(Has(Thrown([&] { map.at("three"); }), "no key 'three'"));
-  REQUIRE(map.find("two") != map.end() && At((*map.find("two")).second) == 2 && map.find("x") == map.end());
+  REQUIRE(map.find("two") != map.end() && At((*map.find("two")).second) == 2 &&
+          map.find("x") == map.end());
   const Map<String, NDArray> before = map;
   map.Set("two", Scalar(20));
   map.Set("three", Scalar(3));
-  REQUIRE(map.size() == 3 && At(map.at("two")) == 20 && before.size() == 2 && At(before.at("two")) == 2);
+  REQUIRE(map.size() == 3 && At(map.at("two")) == 20 && before.size() == 2 &&
+          At(before.at("two")) == 2);
   std::string order;
   for (const auto &item : map) order += std::string(item.first) + " ";
   REQUIRE(order == "one two three ");
   REQUIRE(map.Get("one").defined() && !map.Get("x").defined());
   const std::map<int, int> squares{{2, 4}, {3, 9}};
   const Map<int, int> numbers(squares.begin(), squares.end());
-  REQUIRE(numbers[3] == 9 && (Map<int, int>().empty()) && (Map<int, int>().begin() == Map<int, int>().end()));
+  REQUIRE(numbers[3] == 9 && (Map<int, int>().empty()) &&
+          (Map<int, int>().begin() == Map<int, int>().end()));
   const TypedPackedFunc<Map<String, int>(Map<String, int>)> increment = [](Map<String, int> given) {
     std::map<std::string, int> more;
     for (const auto &item : given) more[item.first] = item.second + 1;
@@ -125,16 +135,25 @@ void StringsAreObjectsWhereOneIsWanted() {
   const StringObj *shown = text.as<StringObj>();
   REQUIRE(shown && shown->size == 1 && std::string(shown->data, shown->size) == "s");
   REQUIRE(text.as<String>().value() == "s" && !text.as<NDArray>() && !map["array"].as<String>());
-  REQUIRE(!map["array"].as<StringObj>() && !ObjectRef().as<String>() && At(map["array"].as<NDArray>().value()) == 3);
+  REQUIRE(!map["array"].as<StringObj>() && !ObjectRef().as<String>() &&
+          At(map["array"].as<NDArray>().value()) == 3);
   REQUIRE(Has(Thrown([&] { Downcast<String>(map["array"]); }), "no String"));
   const Array<ObjectRef> mixed{String("x"), Scalar(1)};
   REQUIRE(Downcast<String>(mixed[0]) == "x" && mixed.size() == 2);
-  const TypedPackedFunc<int64_t(String)> length = [](String given) { return static_cast<int64_t>(given.size()); };
-  REQUIRE(length.packed()(text).operator int64_t() == 1 && length.packed()(map["zero"]).operator int64_t() == 3);
+  const TypedPackedFunc<int64_t(String)> length = [](String given) {
+    return static_cast<int64_t>(given.size());
+  };
+  REQUIRE(length.packed()(text).operator int64_t() == 1 &&
+          length.packed()(map["zero"]).operator int64_t() == 3);
   REQUIRE(Has(Thrown([&] { length.packed()(map["array"]); }), "expected str, found NDArray"));
-  const std::string given = Echo([&] { TVMRetValue rv; rv = text; return rv; }());
+  const std::string given = Echo([&] {
+    TVMRetValue rv;
+    rv = text;
+    return rv;
+  }());
   REQUIRE(given == "s");
-  const Array<ObjectRef> texts = Downcast<Array<ObjectRef>>(Array<String>{"a", "b"}); // held as texts
+  const Array<ObjectRef> texts =
+      Downcast<Array<ObjectRef>>(Array<String>{"a", "b"});  // held as texts
   REQUIRE(Downcast<String>(texts[1]) == "b" && Echo(TVMRetValue()).IsObjectRef<String>() == false);
   unsigned index = 0;
   REQUIRE(TVMObjectGetTypeIndex(text.handle(), &index) == 0 && index == 3 && text.use_count() == 2);
@@ -159,7 +178,8 @@ void TuplesOfTheVirtualMachine() {
   const ADT inner = Downcast<ADT>(pair[1]);
   REQUIRE(inner.tag() == 5 && At(Downcast<NDArray>(inner[0])) == 2);
   REQUIRE(inner->tag == 5 && pair->size == 2);
-  REQUIRE(inner.as<ADT>().value().tag() == 5 && !inner.as<NDArray>() && pair[0].as<NDArray>() != nullptr);
+  REQUIRE(inner.as<ADT>().value().tag() == 5 && !inner.as<NDArray>() &&
+          pair[0].as<NDArray>() != nullptr);
   const TypedPackedFunc<int(ADT)> size = [](ADT adt) { return static_cast<int>(adt.size()); };
   REQUIRE(size(pair) == 2);
   REQUIRE(Has(Thrown([&] { (void)inner[1]; }), "no field 1; there are 1"));

@@ -1,10 +1,11 @@
-// test_face DIRECTORY: the C++ face of TVM's runtime over TVM's C API; DIRECTORY has the libraries of
-// tests/c.
+// test_face DIRECTORY: the C++ face of TVM's runtime over TVM's C API; DIRECTORY has the libraries
+// of tests/c.
 #include "test_face.h"
 
 int main(int argc, char **argv) {
   REQUIRE(argc == 2);
-  const std::string library = std::string(argv[1]) + "/plain.so", other = std::string(argv[1]) + "/table.so";
+  const std::string library = std::string(argv[1]) + "/plain.so",
+                    other = std::string(argv[1]) + "/table.so";
   REQUIRE(setenv("TEST_LIBRARY", other.c_str(), 1) == 0);
   try {
     TestValues();

@@ -29,7 +29,9 @@ std::string Thrown(F &&f) {
   return "";
 }
 
-inline bool Has(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+inline bool Has(const std::string &text, const char *part) {
+  return text.find(part) != std::string::npos;
+}
 
 // second_unit.cpp: the same headers in another translation unit.
 const tvm::runtime::PackedFunc *FindFromSecondUnit(const char *name);

@@ -22,7 +22,8 @@ void ModulesGiveFunctions(const Module &module) {
   REQUIRE(module->ImplementsFunction("vadd") && !module->ImplementsFunction("nope"));
   REQUIRE(module.GetFunction("nope") == nullptr && module->GetFunction("vadd") != nullptr);
   PackedFunc vadd = module.GetFunction("vadd", true);
-  NDArray a = OnesFromSecondUnit(4), c = NDArray::Empty({4}, DataType::Float(32), DLDevice{kDLCPU, 0});
+  NDArray a = OnesFromSecondUnit(4),
+          c = NDArray::Empty({4}, DataType::Float(32), DLDevice{kDLCPU, 0});
   vadd(a, const_cast<DLTensor *>(a.operator->()), c);
   REQUIRE(static_cast<float *>(c->data)[3] == 2);
   const int64_t count = module.GetFunction("returns_int")(1, 2.0, "three");
@@ -44,7 +45,8 @@ void KernelsCallCxx(const Module &module) {
   REQUIRE(calls_twice(21).operator int() == 42);
   // An exception passes through the kernel, which is C, as an error.
   REQUIRE(Thrown<Custom>([&] { calls_twice(-1); }) == "no doubling below zero");
-  REQUIRE(Has(Thrown([&] { calls_twice("x"); }), "host.twice: argument 0: expected int, found str"));
+  REQUIRE(
+      Has(Thrown([&] { calls_twice("x"); }), "host.twice: argument 0: expected int, found str"));
   // Kernels see a function that was replaced.
   Registry::Register("host.twice", true).set_body_typed([](int64_t x) { return 20 * x; });
   REQUIRE((*Registry::Get("host.twice"))(1).operator int() == 20);
@@ -62,8 +64,8 @@ void TypedFunctionsConvert() {
   REQUIRE(half(3.0f) == 1.5f);
   REQUIRE(Thrown([&] { half.packed()("x"); }) == "half: argument 0: expected float, found str");
   REQUIRE(Thrown([&] { half.packed()(1, 2); }) == "half: expected 1 arguments, found 2");
-  REQUIRE(
-      Has(Thrown([&] { repeat.packed()(int64_t{1} << 33, ""); }), "C++ function: argument 0: the integer"));
+  REQUIRE(Has(Thrown([&] { repeat.packed()(int64_t{1} << 33, ""); }),
+              "C++ function: argument 0: the integer"));
   const TypedPackedFunc<void()> nothing = [] {};
   nothing();
   REQUIRE(nothing.packed()().type_code() == kTVMNullptr && TypedPackedFunc<void()>() == nullptr);
@@ -72,7 +74,9 @@ void TypedFunctionsConvert() {
     return TypedPackedFunc<int(int)>([a](int b) { return a + b; });
   };
   REQUIRE(adder(40)(2) == 42);
-  const TypedPackedFunc<int(PackedFunc)> call = [](const PackedFunc &f) { return f(1).operator int(); };
+  const TypedPackedFunc<int(PackedFunc)> call = [](const PackedFunc &f) {
+    return f(1).operator int();
+  };
   REQUIRE(call(adder(1).packed()) == 2);
   const TypedPackedFunc<NDArray(NDArray, bool, double, DLDevice, uint8_t)> mixed =
       [](NDArray a, bool keep, double, DLDevice, uint8_t) { return keep ? a : NDArray(); };
@@ -89,14 +93,16 @@ void TheRegistryIsShared() {
   const PackedFunc *add = Registry::Get("second.add");
   REQUIRE(add && (*add)(40, 2).operator int() == 42 && add == FindFromSecondUnit("second.add"));
   REQUIRE(!Registry::Get("no.such"));
-  REQUIRE(Has(Thrown([] { Registry::Register("second.add"); }), "'second.add' is already registered"));
+  REQUIRE(
+      Has(Thrown([] { Registry::Register("second.add"); }), "'second.add' is already registered"));
   REQUIRE(Has(Thrown([] { Registry::Register("runtime.SystemLib"); }), "already registered"));
   bool listed = false;
   for (const String &name : Registry::ListNames()) listed = listed || name == "second.add";
   REQUIRE(listed);
   Registry::Register("test.once").set_body([](TVMArgs, TVMRetValue *rv) { *rv = 1; });
   const PackedFunc held = *Registry::Get("test.once");
-  REQUIRE(Registry::Remove("test.once") && held().operator int() == 1 && !Registry::Get("test.once"));
+  REQUIRE(Registry::Remove("test.once") && held().operator int() == 1 &&
+          !Registry::Get("test.once"));
   Registry::Register("test.once").set_body(held);
   REQUIRE(Registry::Get("test.once")->same_as(held) && Registry::Remove("test.once"));
   const Module opened = (*Registry::Get("runtime.ModuleLoadFromFile"))(std::getenv("TEST_LIBRARY"));
@@ -113,7 +119,8 @@ void WhatAFunctionHoldsMayUseTheRegistry() {
   auto held = std::make_shared<Unregisters>();
   Registry::Register("test.outer").set_body([held](TVMArgs, TVMRetValue *) {});
   held.reset();
-  REQUIRE(Registry::Get("test.outer") && Registry::Remove("test.outer") && !Registry::Get("test.inner"));
+  REQUIRE(Registry::Get("test.outer") && Registry::Remove("test.outer") &&
+          !Registry::Get("test.inner"));
   const TypedPackedFunc<TVMRetValue(int)> any = [](int x) {
     TVMRetValue rv;
     rv = x + 1;
@@ -159,7 +166,8 @@ void TestErrors(const Module &module) {
   REQUIRE(Thrown([&] { module.GetFunction("vadd")(1); }) == "vadd: num_args should be 3");
   REQUIRE(Has(Thrown([&] { module.GetFunction("fails_silently")(); }), "gave no reason"));
   // A C++ function's own exception comes back to a C++ caller, also through C and another unit.
-  const PackedFunc throws([](TVMArgs, TVMRetValue *) { throw Custom("the disk is on fire\nreally"); });
+  const PackedFunc throws(
+      [](TVMArgs, TVMRetValue *) { throw Custom("the disk is on fire\nreally"); });
   REQUIRE(Thrown<Custom>([&] { ThrowFromSecondUnit(throws); }) == "the disk is on fire\nreally");
   const PackedFunc outer([&](TVMArgs, TVMRetValue *rv) { *rv = throws(); });
   REQUIRE(Thrown<Custom>([&] { outer(); }) == "the disk is on fire\nreally");
@@ -196,10 +204,11 @@ void TestThreads(const Module &module) {
         const Module shared = module;
         if (add(t, i).operator int() != t + i || count(array).operator int() != 1) ++failures;
         Registry::Register(name).set_body_typed([i](int x) { return x + i; });
-        if ((*Registry::Get(name))(1).operator int() != 1 + i || !Registry::Remove(name)) ++failures;
+        if ((*Registry::Get(name))(1).operator int() != 1 + i || !Registry::Remove(name))
+          ++failures;
         const std::string mine = "thread " + std::to_string(t) + ", " + std::to_string(i);
-        if (Thrown<Custom>([&] { PackedFunc([&](TVMArgs, TVMRetValue *) { throw Custom(mine); })(); }) !=
-            mine)
+        if (Thrown<Custom>(
+                [&] { PackedFunc([&](TVMArgs, TVMRetValue *) { throw Custom(mine); })(); }) != mine)
           ++failures;
         if (Registry::Get("second.add") == nullptr) ++failures;
         tally(1);

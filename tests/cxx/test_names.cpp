@@ -1,4 +1,5 @@
-// Names of TVM's headers that programs use beside calls: tables of member functions, properties, devices, loops.
+// Names of TVM's headers that programs use beside calls: tables of member functions, properties,
+// devices, loops.
 #include <tvm/runtime/container/array.h>
 #include <tvm/runtime/container/map.h>
 #include <tvm/runtime/device_api.h>
@@ -34,7 +35,9 @@ class Table : public ModuleNode {
 
   int GetPropertyMask() const final { return kBinarySerializable | kRunnable; }
   bool ImplementsFunction(const String &name, bool) final { return name == "later"; }
-  void SaveToFile(const String &file_name, const String &format) final { saved = file_name + "." + format; }
+  void SaveToFile(const String &file_name, const String &format) final {
+    saved = file_name + "." + format;
+  }
   void SaveToBinary(dmlc::Stream *) final { saved = "stream"; }
   String GetSource(const String &format) final { return "source in " + format; }
   String GetFormat() final { return "text"; }
@@ -67,7 +70,8 @@ void TablesOfMembersAreModules() {
   {
     Module module(make_object<Table>());
     add = module.GetFunction("add");
-    REQUIRE(module.GetFunction("factor")().operator int() == 2 && module.GetFunction("nothing") == nullptr);
+    REQUIRE(module.GetFunction("factor")().operator int() == 2 &&
+            module.GetFunction("nothing") == nullptr);
     REQUIRE(module.GetFunction("count")(1, "two").operator int() == 2);
     REQUIRE(module->ImplementsFunction("add") && module->ImplementsFunction("later") &&
             !module->ImplementsFunction("never"));
@@ -76,27 +80,33 @@ void TablesOfMembersAreModules() {
     REQUIRE(module.as<Table>()->saved == "m.x");
     module->SaveToBinary(nullptr);
     REQUIRE(module.as<Table>()->saved == "stream");
-    REQUIRE(module->IsBinarySerializable() && !module->IsDSOExportable() && Text(module) == "Module(type_key= table)");
+    REQUIRE(module->IsBinarySerializable() && !module->IsDSOExportable() &&
+            Text(module) == "Module(type_key= table)");
     REQUIRE(Has(Thrown([&] { module.GetFunction("add")(1); }), "add: expected 2 arguments"));
   }
   REQUIRE(add(20, 1).operator int() == 42);
   const Module older(make_object<Older>());
-  REQUIRE(older.GetFunction("echo")().operator std::string() == "echo" && older->GetSource("x") == "old x");
+  REQUIRE(older.GetFunction("echo")().operator std::string() == "echo" &&
+          older->GetSource("x") == "old x");
   REQUIRE(older->GetPropertyMask() == 0 && older->GetFormat().empty());
-  REQUIRE(Has(Thrown([&] { older->SaveToFile("m", ""); }), "Module[older] does not support SaveToFile"));
+  REQUIRE(Has(Thrown([&] { older->SaveToFile("m", ""); }),
+              "Module[older] does not support SaveToFile"));
 }
 
 void CompiledModulesHaveNoSource() {
   const Module library = Module::LoadFromFile(std::getenv("TEST_LIBRARY"));
   REQUIRE(library->GetSource().empty() && library->GetPropertyMask() == kRunnable);
-  REQUIRE(Has(Thrown([&] { library->SaveToFile("m", "so"); }), "Module[library] does not support SaveToFile"));
+  REQUIRE(Has(Thrown([&] { library->SaveToFile("m", "so"); }),
+              "Module[library] does not support SaveToFile"));
   REQUIRE(std::string(symbol::tvm_module_main) == "__tvm_main__");
 }
 
 void DevicesAreNamedAndAsked() {
-  REQUIRE(Text(kCpu) == "cpu:0" && Text(DLDevice{kDLROCM, 2}) == "rocm:2" && std::string(DLDeviceType2Str(35)) == "microdev");
+  REQUIRE(Text(kCpu) == "cpu:0" && Text(DLDevice{kDLROCM, 2}) == "rocm:2" &&
+          std::string(DLDeviceType2Str(35)) == "microdev");
   const DLDevice remote{static_cast<DLDeviceType>(kRPCSessMask * 2 + kDLCUDA), 1};
-  REQUIRE(Text(remote) == "remote[1]-cuda:1" && IsRPCSessionDevice(remote) && !IsRPCSessionDevice(kCpu));
+  REQUIRE(Text(remote) == "remote[1]-cuda:1" && IsRPCSessionDevice(remote) &&
+          !IsRPCSessionDevice(kCpu));
   REQUIRE(RemoveRPCSessionMask(remote).device_type == kDLCUDA && DeviceAPI::NeedSetDevice(kDLCUDA));
   TVMRetValue rv;
   DeviceAPI::Get(kCpu)->GetAttr(kCpu, kExist, &rv);
@@ -114,7 +124,8 @@ void DevicesAreNamedAndAsked() {
   NDArray gone = array;
   gone.reset();
   REQUIRE(!gone.defined() && array.defined());
-  REQUIRE(String2DLDataType("e4m3_float8").code == 6 && DLDataType2String(DataType::NVFloat8E5M2()) == "e5m2_float8");
+  REQUIRE(String2DLDataType("e4m3_float8").code == 6 &&
+          DLDataType2String(DataType::NVFloat8E5M2()) == "e5m2_float8");
   REQUIRE(DataType::ShapeIndex() == DataType::Int(64) && DataType::NVFloat8E4M3().is_float8());
 }
 
@@ -125,8 +136,10 @@ void RowsAndMapsAreEdited() {
   row.insert(row.begin(), "z");
   row.pop_back();
   row.resize(3);
-  REQUIRE(row.size() == 3 && row[0] == "z" && row[1] == "a" && row[2] == "" && before[1] == "b" && before.size() == 3);
-  const Array<int> sizes = before.Map([](const String &text) { return static_cast<int>(text.size()); });
+  REQUIRE(row.size() == 3 && row[0] == "z" && row[1] == "a" && row[2] == "" && before[1] == "b" &&
+          before.size() == 3);
+  const Array<int> sizes =
+      before.Map([](const String &text) { return static_cast<int>(text.size()); });
   REQUIRE(sizes.size() == 3 && sizes.front() == 1);
   REQUIRE(Has(Thrown([&] { row.erase(row.end()); }), "cannot erase items 3 to 4 of 3"));
   row.clear();
@@ -150,7 +163,11 @@ void LoopsRunOnThePool() {
   parallel_launch_with_threading_backend([&](int, int count) { tasks += count > 0; });
   REQUIRE(sum == 504500 && tasks >= 1 && tasks <= threading::MaxConcurrency());
   REQUIRE(Has(Thrown<tvm::Error>([] {
-                parallel_for_with_threading_backend([](int64_t i) { if (i == 3) throw std::out_of_range("no 3"); }, 0, 8);
+                parallel_for_with_threading_backend(
+                    [](int64_t i) {
+                      if (i == 3) throw std::out_of_range("no 3");
+                    },
+                    0, 8);
               }),
               "no 3"));
   const int before = threading::NumThreads();

@@ -88,7 +88,6 @@ void TypeKeysLiveWithTheirModules(const Module &module) {
   REQUIRE(RuntimeEnabled("cpu") && RuntimeEnabled("llvm -mcpu=x") && !RuntimeEnabled("cuda"));
 }
 
-
 void MemberFunctionsAreFunctions() {
   Registry::Register("test.shape").set_body_method(&NDArray::Shape);
   Registry::Register("test.defined").set_body_method<NDArray>(&NDArray::IsContiguous);
@@ -102,11 +101,13 @@ void MemberFunctionsAreFunctions() {
   REQUIRE((*Registry::Get("test.times"))(module, 7).operator int() == 42);
   REQUIRE(Has(Thrown([] { (*Registry::Get("test.factor"))(Module(make_object<Old>())); }),
               "test.factor: argument 0: the module is made of another class"));
-  for (const char *name : {"test.shape", "test.defined", "test.factor", "test.times"}) REQUIRE(Registry::Remove(name));
+  for (const char *name : {"test.shape", "test.defined", "test.factor", "test.times"})
+    REQUIRE(Registry::Remove(name));
 }
 
 void TheNumberOfThreadsIsSet(const Module &module) {
-  const PackedFunc &config = *Registry::Get("runtime.config_threadpool"), count = *Registry::Get("runtime.NumThreads");
+  const PackedFunc &config = *Registry::Get("runtime.config_threadpool"),
+                   count = *Registry::Get("runtime.NumThreads");
   const int before = count();
   config(1, 3);
   REQUIRE(count().operator int() == 3);

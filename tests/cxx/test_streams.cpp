@@ -16,7 +16,8 @@ const DLDevice kCpu{kDLCPU, 0};
 NDArray Counted(const ShapeTuple &shape, DataType type) {
   NDArray array = NDArray::Empty(shape, type, kCpu);
   unsigned char *bytes = static_cast<unsigned char *>(array->data);
-  for (std::size_t i = 0; i < GetDataSize(*array.operator->()); ++i) bytes[i] = static_cast<unsigned char>(i);
+  for (std::size_t i = 0; i < GetDataSize(*array.operator->()); ++i)
+    bytes[i] = static_cast<unsigned char>(i);
   return array;
 }
 
@@ -45,11 +46,13 @@ std::string Changed(std::string bytes, std::size_t at, char value) {
 }
 
 void ArraysComeBackAsTheyWere() {
-  const DataType types[] = {DataType::Float(32), DataType::Float(64), DataType::BFloat(16),       DataType::Int(8),
-                            DataType::Int(64),   DataType::Bool(),    DataType::NVFloat8E4M3(), DataType::UInt(16)};
+  const DataType types[] = {DataType::Float(32),      DataType::Float(64), DataType::BFloat(16),
+                            DataType::Int(8),         DataType::Int(64),   DataType::Bool(),
+                            DataType::NVFloat8E4M3(), DataType::UInt(16)};
   std::string bytes;
   dmlc::MemoryStringStream stream(&bytes);
-  const ShapeTuple shapes[] = {ShapeTuple{}, ShapeTuple{3}, ShapeTuple{2, 0, 4}, ShapeTuple{1, 2, 3, 2, 1}};
+  const ShapeTuple shapes[] = {ShapeTuple{}, ShapeTuple{3}, ShapeTuple{2, 0, 4},
+                               ShapeTuple{1, 2, 3, 2, 1}};
   for (const DataType &type : types)
     for (const ShapeTuple &shape : shapes) Counted(shape, type).Save(&stream);
   stream.Seek(0);
@@ -57,14 +60,17 @@ void ArraysComeBackAsTheyWere() {
     for (const ShapeTuple &shape : shapes) {
       NDArray array;
       REQUIRE(array.Load(static_cast<dmlc::Stream *>(&stream)));
-      REQUIRE(array.Shape() == shape && array.DataType() == type && SameBytes(array, Counted(shape, type)));
+      REQUIRE(array.Shape() == shape && array.DataType() == type &&
+              SameBytes(array, Counted(shape, type)));
     }
   REQUIRE(stream.Tell() == bytes.size());
 }
 
 void TheBytesAreThoseOfTheFormat() {
-  const unsigned char head[] = {0x3F, 0xA1, 0xB4, 0x96, 0xF0, 0x40, 0x5E, 0xDD, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
-                                0,    1,    0,    0,    0,    1,    16,   1,    0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0};
+  const unsigned char head[] = {0x3F, 0xA1, 0xB4, 0x96, 0xF0, 0x40, 0x5E, 0xDD, 0, 0, 0, 0,
+                                0,    0,    0,    0,    1,    0,    0,    0,    0, 0, 0, 0,
+                                1,    0,    0,    0,    1,    16,   1,    0,    2, 0, 0, 0,
+                                0,    0,    0,    0,    4,    0,    0,    0,    0, 0, 0, 0};
   const std::string bytes = Saved(Counted({2}, DataType::UInt(16)));
   REQUIRE(bytes.size() == sizeof(head) + 4 && std::memcmp(bytes.data(), head, sizeof(head)) == 0);
 }
@@ -82,7 +88,8 @@ void WhatLiesIsRefused() {
   for (std::size_t size = 0; size < good.size(); ++size)
     REQUIRE(Has(Refused(good.substr(0, size)), "the stream ends in the array's"));
   dmlc::MemoryStringStream stream(nullptr);
-  REQUIRE(Has(Thrown([&] { NDArray::Empty({2}, DataType::Float(32, 4), kCpu).Save(&stream); }), "float32x4"));
+  REQUIRE(Has(Thrown([&] { NDArray::Empty({2}, DataType::Float(32, 4), kCpu).Save(&stream); }),
+              "float32x4"));
 }
 
 void StreamsHoldNumbersTextsAndRows() {
@@ -100,13 +107,16 @@ void StreamsHoldNumbersTextsAndRows() {
   std::vector<std::string> texts;
   std::vector<double> row;
   NDArray array;
-  REQUIRE(file->Read(&number) && number == 7 && file->Read(&texts) && texts == names && file->Read(&row));
+  REQUIRE(file->Read(&number) && number == 7 && file->Read(&texts) && texts == names &&
+          file->Read(&row));
   REQUIRE(row == (std::vector<double>{0.5, -1}) && array.Load(file.get()) && !file->Read(&number));
   REQUIRE(SameBytes(array, Counted({5}, DataType::Int(32))));
   file->Seek(0);
   REQUIRE(file->Read(&number) && number == 7 && file->Tell() == 8);
-  REQUIRE(std::remove(path.c_str()) == 0 && dmlc::Stream::Create(path.c_str(), "r", true) == nullptr);
-  REQUIRE(Has(Thrown<dmlc::Error>([&] { dmlc::Stream::Create(path.c_str(), "r"); }), "cannot be opened"));
+  REQUIRE(std::remove(path.c_str()) == 0 &&
+          dmlc::Stream::Create(path.c_str(), "r", true) == nullptr);
+  REQUIRE(Has(Thrown<dmlc::Error>([&] { dmlc::Stream::Create(path.c_str(), "r"); }),
+              "cannot be opened"));
   std::string lie(8, '\xff');  // a size
   dmlc::MemoryStringStream stream(&lie);
   REQUIRE(!stream.Read(&texts));

@@ -45,7 +45,8 @@ void TextsAreCopied() {
   // A String with a zero byte goes as bytes, so that nothing is cut off; others are text.
   REQUIRE(Echo(String(binary)).type_code() == kTVMBytes &&
           Echo(String(binary)).operator std::string() == binary);
-  REQUIRE(Echo(String("text")).type_code() == kTVMStr && Echo(String("text")).operator String() == "text");
+  REQUIRE(Echo(String("text")).type_code() == kTVMStr &&
+          Echo(String("text")).operator String() == "text");
   TVMRetValue a = Echo("first"), b = a, c;
   c = std::move(a);
   b = Echo("second");
@@ -65,27 +66,31 @@ void TypesAndDevicesPass() {
   REQUIRE(Echo(nullptr).type_code() == kTVMNullptr && !Echo(nullptr).operator NDArray().defined());
   int something = 0;
   REQUIRE(Echo(static_cast<void *>(&something)).operator void *() == &something);
-  REQUIRE(Echo(nullptr).operator void *() == nullptr && Echo(nullptr).operator DLTensor *() == nullptr);
+  REQUIRE(Echo(nullptr).operator void *() == nullptr &&
+          Echo(nullptr).operator DLTensor *() == nullptr);
 }
 
 void TypeNamesRoundTrip() {
-  for (const char *name : {"int8", "uint16", "int32", "float64", "bfloat16", "int8x4", "float32x16", "bool",
-                           "handle", "", "complex64", "uint1x8", "float8_e3m4", "float8_e4m3fnx2", "e5m2_float8",
-                           "float4_e2m1fn"})
+  for (const char *name : {"int8", "uint16", "int32", "float64", "bfloat16", "int8x4", "float32x16",
+                           "bool", "handle", "", "complex64", "uint1x8", "float8_e3m4",
+                           "float8_e4m3fnx2", "e5m2_float8", "float4_e2m1fn"})
     REQUIRE(DLDataType2String(String2DLDataType(name)) == name);
-  REQUIRE(DLDataType2String({200, 8, 1}) == "custom[200]8" && DLDataType2String({10, 4, 2}) == "custom[10]4x2");
+  REQUIRE(DLDataType2String({200, 8, 1}) == "custom[200]8" &&
+          DLDataType2String({10, 4, 2}) == "custom[10]4x2");
   REQUIRE(TypeMatch(String2DLDataType("float"), kDLFloat, 32) &&
           TypeMatch(String2DLDataType("int"), kDLInt, 32));
   REQUIRE(GetVectorBytes(String2DLDataType("float32x4")) == 16 && DataType::Bool().bytes() == 1);
   for (const char *name :
        {"flaot32", "float32x", "float32x0", "int0", "int999", "int8x70000", "32", "float32 ", "x4"})
     REQUIRE(Has(Thrown([name] { String2DLDataType(name); }), "is no data type"));
-  REQUIRE(DataType::Float(32).with_lanes(4).element_of() == DataType::Float(32) && DataType().is_void());
+  REQUIRE(DataType::Float(32).with_lanes(4).element_of() == DataType::Float(32) &&
+          DataType().is_void());
 }
 
 void StringsAndShapesAreValues() {
   const String a = "abc", b = std::string("abd");
-  REQUIRE(a != b && a < b && a == "abc" && "abc" == a && a == std::string("abc") && a + "d" == "abcd");
+  REQUIRE(a != b && a < b && a == "abc" && "abc" == a && a == std::string("abc") &&
+          a + "d" == "abcd");
   REQUIRE(a.size() == 3 && !a.empty() && String().empty() && a.compare(b) < 0 && a.at(1) == 'b');
   std::unordered_map<String, int> map{{a, 1}};
   REQUIRE(map.at("abc") == 1);
@@ -103,8 +108,10 @@ void ChecksSayWhatFailed() {
     CHECK_EQ(1, 1U);
   else
     CHECK(false);
-  REQUIRE(Has(Thrown([] { CHECK(1 > 2) << "because " << 3; }), "Check failed: (1 > 2) is false: because 3"));
-  REQUIRE(Has(Thrown([] { ICHECK_EQ(2 + 2, 5) << "!"; }), "Check failed: 2 + 2 == 5 (4 vs. 5) : !"));
+  REQUIRE(Has(Thrown([] { CHECK(1 > 2) << "because " << 3; }),
+              "Check failed: (1 > 2) is false: because 3"));
+  REQUIRE(
+      Has(Thrown([] { ICHECK_EQ(2 + 2, 5) << "!"; }), "Check failed: 2 + 2 == 5 (4 vs. 5) : !"));
   REQUIRE(Has(Thrown([] { CHECK_LT(2, 1); }), "2 < 1 (2 vs. 1)"));
   REQUIRE(Has(Thrown([] { LOG(FATAL) << "no way"; }), "InternalError: no way"));
   int *none = nullptr;
@@ -130,7 +137,8 @@ void ArgumentsCanBeSetOneByOne() {
   REQUIRE(rv.operator std::string() == "abc");
   join.CallPacked(TVMArgs(values.data(), codes.data(), 2), nullptr);
   const TVMArgs args(values.data(), codes.data(), 1);
-  REQUIRE(args.At<std::string>(0) == "a" && Has(Thrown([&] { (void)args[1]; }), "argument 1 is missing"));
+  REQUIRE(args.At<std::string>(0) == "a" &&
+          Has(Thrown([&] { (void)args[1]; }), "argument 1 is missing"));
 }
 
 }  // namespace

@@ -34,5 +34,3 @@ def read_blocks(path: Path) -> list[Block]:
 def blocks():
     """`blocks(path)`: the fenced blocks of a Markdown file."""
     return read_blocks
-
-

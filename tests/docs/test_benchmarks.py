@@ -1,4 +1,5 @@
-"""The benchmarks run, say what they left out, clean up, and their figures are what they are called. No time counts."""
+"""The benchmarks run, say what they left out, clean up, and their figures are what they are called.
+No time counts."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from benchmarks import embedding, peer_tvm, plots, report, sampling
 from benchmarks.results import MIB, Row, Sample, Section, Target, medians, row_of_pairs
 
 SUBJECTS = ("packing", "embedding", "opening", "calling", "starting")
-SECTIONS = ("Packing", "Packing, beside others", "Opening", "Opening, beside others", "Calling", "Starting")
+SECTIONS = (
+    "Packing",
+    "Packing, beside others",
+    "Opening",
+    "Opening, beside others",
+    "Calling",
+    "Starting",
+)
 
 
 def samples(*walls: float) -> list[Sample]:
@@ -29,7 +37,7 @@ def bench(tmp_path: Path) -> sampling.Bench:
     return sampling.Bench(tmp_path, sampling.SCALES["tiny"], "it is not asked for")
 
 
-# ---- figures ----------------------------------------------------------------------------------------------------
+# ---- figures -------------------------------------------------------------------------------------
 
 
 def test_ratios_and_differences_are_those_of_pairs() -> None:
@@ -53,7 +61,9 @@ def test_pairs_of_a_clock_make_a_row() -> None:
     assert (row.ratio("cpu"), row.ratio("wall"), row.pairs) == (2.5, None, 2)
 
 
-@pytest.mark.parametrize(("found", "verdict"), [(1.5, "met"), (1.51, "not met"), (None, "not measured")])
+@pytest.mark.parametrize(
+    ("found", "verdict"), [(1.5, "met"), (1.51, "not met"), (None, "not measured")]
+)
 def test_a_target_is_met_up_to_its_limit(found: float | None, verdict: str) -> None:
     assert Target("pack", 1.5, found, "x", "why").verdict == verdict
 
@@ -97,19 +107,27 @@ def test_a_command_that_fails_is_named_with_what_it_said(bench: sampling.Bench) 
 
 
 def test_a_worker_that_ends_is_named() -> None:
-    with sampling.Worker("mblob") as worker, pytest.raises(sampling.Missing, match=r"worker_mblob.*load"):
+    with (
+        sampling.Worker("mblob") as worker,
+        pytest.raises(sampling.Missing, match=r"worker_mblob.*load"),
+    ):
         worker.ask("load", path="/nowhere", count=0, size=0)
 
 
-# ---- peers that are absent --------------------------------------------------------------------------------------
+# ---- peers that are absent -----------------------------------------------------------------------
 
 
-def test_tools_that_are_absent_are_left_out_by_name(bench: sampling.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_that_are_absent_are_left_out_by_name(
+    bench: sampling.Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(bench.folder))
     found, missing = embedding.peers(bench)
     assert [peer.name for peer in found] == ["LIEF, add a section", "bytes as C text, cc"]
     text = " ".join(missing)
-    assert all(f"{name} was not measured" in text for name in (".incbin", "objcopy --add-section", "clang #embed"))
+    assert all(
+        f"{name} was not measured" in text
+        for name in (".incbin", "objcopy --add-section", "clang #embed")
+    )
 
 
 def test_tvm_that_is_absent_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,12 +138,14 @@ def test_tvm_that_is_absent_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert str(peer_tvm.python(install=False)).startswith("build/tvm is not there")
 
 
-# ---- the report -------------------------------------------------------------------------------------------------
+# ---- the report ----------------------------------------------------------------------------------
 
 
 def section() -> Section:
     found = Section("Packing", "How.", business="Load 9.")
-    found.rows = [Row("ours", mib, "cp", samples(0.2 * mib), samples(0.1 * mib)) for mib in (1, 16, 64)]
+    found.rows = [
+        Row("ours", mib, "cp", samples(0.2 * mib), samples(0.1 * mib)) for mib in (1, 16, 64)
+    ]
     found.targets = [
         Target("good", 2, 1.98, "x", "because"),
         Target("bad", 2, 2.5, "ms", "it is slow."),
@@ -149,9 +169,11 @@ def test_the_report_has_rows_targets_reasons_and_notes() -> None:
 
 def test_pictures_have_a_line_for_each_series(tmp_path: Path) -> None:
     found = section()
-    assert plots.pictures([found]) == []  # of packing, CPU time and memory are drawn, which these rows have not
+    # of packing, CPU time and memory are drawn, which these rows have not
+    assert plots.pictures([found]) == []
     found.rows = [
-        Row("a < b", mib, "cp", [Sample(cpu=mib / 50, peak=MIB)], [Sample(cpu=mib / 100)]) for mib in (1, 64, 16)
+        Row("a < b", mib, "cp", [Sample(cpu=mib / 50, peak=MIB)], [Sample(cpu=mib / 100)])
+        for mib in (1, 64, 16)
     ]
     time, memory = plots.pictures([found])
     assert (time.file, memory.file) == ("pack-time.svg", "pack-memory.svg")
@@ -166,11 +188,21 @@ def test_pictures_have_a_line_for_each_series(tmp_path: Path) -> None:
     assert len(uses) >= 2 * 3  # a mark for each size of each series
 
 
-# ---- the suite --------------------------------------------------------------------------------------------------
+# ---- the suite -----------------------------------------------------------------------------------
 
 
 def start(root: Path, output: Path, folder: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "benchmarks", "--scale", "tiny", "--output", str(output), "--folder", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "--scale",
+        "tiny",
+        "--output",
+        str(output),
+        "--folder",
+        str(folder),
+    ]
     return subprocess.Popen(
         [*command, *words], cwd=root, env={**os.environ, "TVM_PYTHON": "/nowhere"}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -202,10 +234,14 @@ def test_the_suite_measures_reports_and_cleans_up(root: Path, tmp_path: Path) ->
     text = (output / "RESULTS.md").read_text()
     assert text == printed
     assert tuple(re.findall(r"^## (.*)$", text, re.MULTILINE)) == ("Targets", *SECTIONS)
-    assert text.count("Apache TVM was not measured: $TVM_PYTHON, /nowhere, has none that works") == 3
+    assert (
+        text.count("Apache TVM was not measured: $TVM_PYTHON, /nowhere, has none that works") == 3
+    )
     assert re.search(r"^\| 1 \| mblob-pack build \|.*\| cp \|", text, re.MULTILINE)
     assert re.search(r"^\| 1 \| \.incbin \|.*\| cp \|", text, re.MULTILINE)
-    assert re.search(r"^\| 16 \| C: mblob_open, list \|.*\| an empty library \|", text, re.MULTILINE)
+    assert re.search(
+        r"^\| 16 \| C: mblob_open, list \|.*\| an empty library \|", text, re.MULTILINE
+    )
     assert "| call, bound beforehand |" in text and "| first result, without numpy |" in text
     pictures = re.findall(r"^!\[.*\]\((.*)\)$", text, re.MULTILINE)
     assert len(pictures) == 4

@@ -14,16 +14,22 @@ from typing import Any
 import numpy as np
 
 
-def test_the_example_of_a_partition(root: Path, blocks: Callable[[Path], list[Any]], tmp_path: Path) -> None:
+def test_the_example_of_a_partition(
+    root: Path, blocks: Callable[[Path], list[Any]], tmp_path: Path
+) -> None:
     (block,) = [b for b in blocks(root / "docs" / "byoc.md") if b.language == "python"]
     (tmp_path / block.file).write_text(block.text)
-    done = subprocess.run([sys.executable, block.file], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, block.file], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[0.  0.  0.5 1. ]\n"
 
 
 def test_its_links_lead_somewhere(root: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", (root / "docs" / "byoc.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(
+        r"^```.*?^```", "", (root / "docs" / "byoc.md").read_text(), flags=re.DOTALL | re.MULTILINE
+    )
     targets = re.findall(r"\]\(([^)#]+)\)", text)
     assert len(targets) >= 4
     assert [t for t in targets if not (root / "docs" / t).exists()] == []
@@ -43,7 +49,9 @@ def test_the_commands_of_the_example(
         **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PKG_CONFIG_PATH": str(installed / "lib/pkgconfig"), "LD_LIBRARY_PATH": str(installed / "lib"),
     }  # fmt: skip
-    done = subprocess.run(["sh", "-ec", commands], cwd=folder, capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        ["sh", "-ec", commands], cwd=folder, capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0, done.stderr
     assert "fuse 1.0  opens fuse" in done.stdout
     assert done.stdout.splitlines()[-1] == "2058.8508"

@@ -13,17 +13,29 @@ from mblob.inspect.inspect_json import schema
 def rows(root: Path, heading: str) -> dict[str, str]:
     text = (root / "docs" / "compatibility.md").read_text()
     begin = text.index(f"## {heading}")
-    return dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|", text[begin : text.index("\n## ", begin)], re.MULTILINE))
+    return dict(
+        re.findall(
+            r"^\| ([^|]+?) \| ([^|]+?) \|", text[begin : text.index("\n## ", begin)], re.MULTILINE
+        )
+    )
 
 
 def test_versions_are_those_of_the_code(root: Path) -> None:
     found = rows(root, "Versions")
     include = root / "csrc" / "include"
     (abi,) = re.findall(r"#define MBLOB_ABI_VERSION (\d+)", (include / "mblob.h").read_text())
-    (plugin,) = re.findall(r"#define MBLOB_PLUGIN_ABI (\d+)", (include / "mblob" / "plugin.h").read_text())
-    (soname,) = re.findall(r"^SONAME := (\S+)", (root / "csrc" / "flags.mk").read_text(), re.MULTILINE)
+    (plugin,) = re.findall(
+        r"#define MBLOB_PLUGIN_ABI (\d+)", (include / "mblob" / "plugin.h").read_text()
+    )
+    (soname,) = re.findall(
+        r"^SONAME := (\S+)", (root / "csrc" / "flags.mk").read_text(), re.MULTILINE
+    )
     assert found["index of a blob"] == str(index.VERSION)
-    assert (found["`MBLOB_ABI_VERSION`"], found["`MBLOB_PLUGIN_ABI`"], found["SONAME"]) == (abi, plugin, f"`{soname}`")
+    assert (found["`MBLOB_ABI_VERSION`"], found["`MBLOB_PLUGIN_ABI`"], found["SONAME"]) == (
+        abi,
+        plugin,
+        f"`{soname}`",
+    )
     assert found["JSON of `inspect`"].strip("`") in str(schema())
 
 

@@ -1,4 +1,5 @@
-"""The CUDA program of docs/devices.md: packed by nvcc, run on the double of the driver, where a kernel is in C."""
+"""The CUDA program of docs/devices.md: packed by nvcc, run on the double of the driver, where a
+kernel is in C."""
 
 from __future__ import annotations
 
@@ -25,17 +26,26 @@ __attribute__((constructor(65535))) static void define_vadd(void) { fake_cuda_de
 """
 
 
-def test_the_program_packs_and_runs(blocks: Callable, cc: Callable[..., Path], root: Path, tmp_path: Path) -> None:
+def test_the_program_packs_and_runs(
+    blocks: Callable, cc: Callable[..., Path], root: Path, tmp_path: Path
+) -> None:
     if shutil.which("nvcc") is None:
         pytest.skip("no GPU toolkit: nvcc is not installed")
     (program,) = (b for b in blocks(root / "docs/devices.md") if b.file == "cuda_vadd.py")
     (tmp_path / "cuda_vadd.py").write_text(program.text)
     include = f"-I{root / 'tests/c/plugins'}"
     source = '#include "fake_cuda.c"\n#include "fake_cuda_memory.c"\n'
-    driver = cc(f"{source}\n{KERNEL}", tmp_path / "fake.so", include, "-pthread").rename(tmp_path / "libcuda.so.1")
+    driver = cc(f"{source}\n{KERNEL}", tmp_path / "fake.so", include, "-pthread").rename(
+        tmp_path / "libcuda.so.1"
+    )
     environment = {**os.environ, "MBLOB_CUDA_LIBRARY": str(driver)}
     done = subprocess.run(
-        [sys.executable, "cuda_vadd.py"], cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, "cuda_vadd.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
     )
     assert (done.returncode, done.stdout) == (0, "[0. 2. 4.]\n"), done.stderr
     with mblob.open(tmp_path / "vadd.so") as lib:

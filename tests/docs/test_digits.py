@@ -1,4 +1,5 @@
-"""The digits example: the data is what it says, kernels compute what numpy does, wrong shapes are refused."""
+"""The digits example: the data is what it says, kernels compute what numpy does, wrong shapes are
+refused."""
 
 from __future__ import annotations
 
@@ -20,7 +21,15 @@ def here(root: Path) -> Path:
 @pytest.fixture(scope="module")
 def net(here: Path, tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
     library = tmp_path_factory.mktemp("digits") / "digits.so"
-    command = [sys.executable, "-m", "mblob.cli.main", "build", str(here / "digits.toml"), "-o", str(library)]
+    command = [
+        sys.executable,
+        "-m",
+        "mblob.cli.main",
+        "build",
+        str(here / "digits.toml"),
+        "-o",
+        str(library),
+    ]
     subprocess.run(command, check=True)
     return mblob.load_module(library)
 
@@ -70,7 +79,9 @@ def test_each_kernel_computes_what_numpy_does(net: mblob.Module) -> None:
 
     largest = np.empty((1, 16, 4, 4), "float32")
     net["max_pool"](conv.astype("float32"), largest)
-    np.testing.assert_array_equal(largest, conv.astype("float32").reshape(1, 16, 4, 2, 4, 2).max(axis=(3, 5)))
+    np.testing.assert_array_equal(
+        largest, conv.astype("float32").reshape(1, 16, 4, 2, 4, 2).max(axis=(3, 5))
+    )
 
     x, w, b = (rng.normal(size=s).astype("float32") for s in ((1, 64), (10, 64), (10,)))
     y, best = np.empty((1, 10), "float32"), np.empty(1, "int32")
@@ -92,16 +103,33 @@ def test_argmax_takes_the_first_of_equals(net: mblob.Module) -> None:
 
 
 def test_a_shape_that_the_prototype_does_not_allow_is_refused(net: mblob.Module) -> None:
-    x, w, b, y = np.zeros((1, 64), "f4"), np.zeros((10, 63), "f4"), np.zeros(10, "f4"), np.full((1, 10), 7, "f4")
-    with pytest.raises(mblob.KernelError, match=r"dense: argument 1 \(weight\): expected shape \(10, 64\)"):
+    x, w, b, y = (
+        np.zeros((1, 64), "f4"),
+        np.zeros((10, 63), "f4"),
+        np.zeros(10, "f4"),
+        np.full((1, 10), 7, "f4"),
+    )
+    with pytest.raises(
+        mblob.KernelError, match=r"dense: argument 1 \(weight\): expected shape \(10, 64\)"
+    ):
         net["dense"](x, w, b, y)
     assert (y == 7).all()
 
 
-def test_the_comparison_fails_when_the_answers_differ(here: Path, net: mblob.Module, tmp_path: Path) -> None:
+def test_the_comparison_fails_when_the_answers_differ(
+    here: Path, net: mblob.Module, tmp_path: Path
+) -> None:
     """A C program that says 0 to every image stands in for a broken one."""
     library = tmp_path / "digits.so"
-    pack = [sys.executable, "-m", "mblob.cli.main", "build", str(here / "digits.toml"), "-o", str(library)]
+    pack = [
+        sys.executable,
+        "-m",
+        "mblob.cli.main",
+        "build",
+        str(here / "digits.toml"),
+        "-o",
+        str(library),
+    ]
     subprocess.run(pack, check=True)
     program = tmp_path / "zeros"
     program.write_text("#!/bin/sh\nfor i in $(seq 360); do echo 0; done\n")

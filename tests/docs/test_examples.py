@@ -18,14 +18,18 @@ Build = Callable[..., Path]
 
 def pack(folder: Path, *arguments: object) -> None:
     subprocess.run(
-        [sys.executable, "-m", "mblob.cli.main", "build", *map(str, arguments)], cwd=folder, check=True
+        [sys.executable, "-m", "mblob.cli.main", "build", *map(str, arguments)],
+        cwd=folder,
+        check=True,
     )
 
 
 @pytest.fixture(scope="module")
 def deploy(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deploy")
-    pack(folder, "--kernel", root / "examples" / "vadd.c", "--function", PROTOTYPE, "-o", "deploy.so")
+    pack(
+        folder, "--kernel", root / "examples" / "vadd.c", "--function", PROTOTYPE, "-o", "deploy.so"
+    )
     return folder / "deploy.so"
 
 
@@ -37,7 +41,9 @@ def digits(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def build(installed: Path, tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], str]) -> Build:
+def build(
+    installed: Path, tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], str]
+) -> Build:
     """`build(source, *flags)`: a program linked with the installed libmblob.so."""
     folder = tmp_path_factory.mktemp("programs")
 
@@ -81,7 +87,9 @@ def test_the_c_host_adds(root: Path, build: Build, deploy: Path) -> None:
 
 
 def test_the_c_host_reports_a_missing_library(root: Path, build: Build) -> None:
-    done = subprocess.run([build(root / "examples/c_host/main.c"), "nope.so"], capture_output=True, text=True)
+    done = subprocess.run(
+        [build(root / "examples/c_host/main.c"), "nope.so"], capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert "nope.so" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -183,12 +191,19 @@ def test_valgrind_reports_nothing_on_the_digits(
         "--errors-for-leak-kinds=definite,indirect,possible",
     ]
     assert (
-        len(run(valgrind, *checks, build(root / "examples/digits/classify.c"), digits, images).split()) == 360
+        len(
+            run(
+                valgrind, *checks, build(root / "examples/digits/classify.c"), digits, images
+            ).split()
+        )
+        == 360
     )
 
 
 @pytest.mark.slow
-def test_valgrind_reports_nothing_on_the_cxx_host(root: Path, build: Build, deploy: Path, require) -> None:
+def test_valgrind_reports_nothing_on_the_cxx_host(
+    root: Path, build: Build, deploy: Path, require
+) -> None:
     valgrind = require("valgrind")
     run(
         valgrind,

@@ -1,4 +1,5 @@
-"""The house rules that can be tested: what CI may skip, what make offers, what the sources look like."""
+"""The house rules that can be tested: what CI may skip, what make offers, what the sources look
+like."""
 
 from __future__ import annotations
 
@@ -63,11 +64,19 @@ def test_in_ci_only_a_gpu_and_the_golden_libraries_may_be_missing(
 ) -> None:
     done = run_tests(root, tmp_path, SKIPPING, "-vv", "-p", "no:xdist", CI=ci)
     found = dict(re.findall(r"::test_(\w+) (\w+)", done.stdout.partition("= FAILURES =")[0]))
-    assert found == {**ALWAYS, "tool": outcome, "later": outcome, "optional": outcome, "linker": outcome}
+    assert found == {
+        **ALWAYS,
+        "tool": outcome,
+        "later": outcome,
+        "optional": outcome,
+        "linker": outcome,
+    }
 
 
 def test_make_help_lists_every_target_for_people(root: Path) -> None:
-    done = subprocess.run(["make", "-s", "help"], cwd=root, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "-s", "help"], cwd=root, capture_output=True, text=True, check=True
+    )
     listed = {line.split()[1] for line in done.stdout.splitlines()}
     tests = {"test", "test-all", "check", "nightly"}
     assert listed == {"help", "env", "demo", "lint", "bench", "install", "clean"} | tests
@@ -83,7 +92,8 @@ def test_make_env_does_nothing_when_it_is_fresh(root: Path) -> None:
 
 @pytest.fixture
 def bare(root: Path, tmp_path: Path, require: Callable[[str], str]) -> Path:
-    """A copy of csrc, and a folder of programs for a PATH: what a machine that compiles has, without find and sed."""
+    """A copy of csrc, and a folder of programs for a PATH: what a machine that compiles has,
+    without find and sed."""
     for tool in ("make", "sh", "cat", "cc", "ar", "mkdir", "printf"):
         (tmp_path / "bin").mkdir(exist_ok=True)
         (tmp_path / "bin" / tool).symlink_to(require(tool))
@@ -93,7 +103,9 @@ def bare(root: Path, tmp_path: Path, require: Callable[[str], str]) -> Path:
 
 def make_bare(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(bare / "bin" / "make"), "-C", str(bare / "csrc"), *words]
-    return subprocess.run(command, env={"PATH": str(bare / "bin")}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env={"PATH": str(bare / "bin")}, capture_output=True, text=True, check=False
+    )
 
 
 def test_make_finds_the_sources_by_itself(bare: Path) -> None:
@@ -105,7 +117,9 @@ def test_make_finds_the_sources_by_itself(bare: Path) -> None:
     assert f"Version: {mblob.__version__}" in done.stdout
 
 
-@pytest.mark.parametrize(("lost", "message"), [("src", "no %.c in src"), ("include", "no MBLOB_VERSION|no %.h in")])
+@pytest.mark.parametrize(
+    ("lost", "message"), [("src", "no %.c in src"), ("include", "no MBLOB_VERSION|no %.h in")]
+)
 def test_make_links_no_library_of_nothing(bare: Path, lost: str, message: str) -> None:
     shutil.rmtree(bare / "csrc" / lost)
     done = make_bare(bare)
@@ -115,14 +129,16 @@ def test_make_links_no_library_of_nothing(bare: Path, lost: str, message: str) -
 
 
 def test_make_check_is_lint_then_both_tiers(root: Path) -> None:
-    done = subprocess.run(["make", "-n", "check"], cwd=root, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "-n", "check"], cwd=root, capture_output=True, text=True, check=True
+    )
     quick, slow = [line for line in done.stdout.splitlines() if "-m pytest" in line]
     assert done.stdout.index("ruff") < done.stdout.index(quick)
     assert "-m slow" in slow and "-m slow" not in quick
     assert "--dist" in quick and "--durations=10" in quick  # parallel, and the slowest ten are told
 
 
-# -- how tests run: tests/tidy.py, tests/own_process.py -----------------------------------------------------
+# -- how tests run: tests/tidy.py, tests/own_process.py --------------------------------------------
 
 LEAVING = {
     "home": "from pathlib import Path\ndef test_it(): (Path.home() / 'left').mkdir()",
@@ -133,14 +149,18 @@ LEAVING = {
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("place", LEAVING)
-def test_a_file_that_a_test_leaves_behind_fails_the_run_and_is_named(root: Path, tmp_path: Path, place: str) -> None:
+def test_a_file_that_a_test_leaves_behind_fails_the_run_and_is_named(
+    root: Path, tmp_path: Path, place: str
+) -> None:
     done = run_tests(root, tmp_path / "it", LEAVING[place])
     assert re.search(rf"^left behind: {place}: left", done.stdout, re.MULTILINE), done.stdout
     assert "1 passed" in done.stdout and done.returncode == 1
 
 
 def test_a_run_that_leaves_nothing_passes_and_tells_its_seed(root: Path, tmp_path: Path) -> None:
-    done = run_tests(root, tmp_path / "it", "def test_it(): pass", "-p", "randomly", "-p", "no:xdist")
+    done = run_tests(
+        root, tmp_path / "it", "def test_it(): pass", "-p", "randomly", "-p", "no:xdist"
+    )
     assert done.returncode == 0, done.stdout
     assert re.search(r"^order: -p randomly --randomly-seed=\d+$", done.stdout, re.MULTILINE)
 
@@ -152,9 +172,15 @@ def test_a_failure_tells_the_command_that_repeats_it(root: Path, tmp_path: Path)
     words = shlex.split(command)
     assert words[-2:] == ["--randomly-seed=7", "test_it.py::test_a"]
     again = subprocess.run(
-        words, cwd=tmp_path / "it", env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True
+        words,
+        cwd=tmp_path / "it",
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
     )
-    (said,) = set(re.findall(r"assert 0\.\d+ < 0", done.stdout)) & set(re.findall(r"assert 0\.\d+ < 0", again.stdout))
+    (said,) = set(re.findall(r"assert 0\.\d+ < 0", done.stdout)) & set(
+        re.findall(r"assert 0\.\d+ < 0", again.stdout)
+    )
     assert said
 
 
@@ -235,11 +261,15 @@ def test_four():
 def test_a_mark_on_a_test_of_a_marked_file_filters_its_warnings_alone(
     root: Path, tmp_path: Path, usual: str, four: str
 ) -> None:
-    done = run_tests(root, tmp_path / "it", OWN_WARNINGS.replace("WARN", four), "-W", usual, "-p", "no:randomly")
+    done = run_tests(
+        root, tmp_path / "it", OWN_WARNINGS.replace("WARN", four), "-W", usual, "-p", "no:randomly"
+    )
     assert "4 passed" in done.stdout, done.stdout
 
 
-def test_a_marked_test_has_a_process_of_its_own_whose_death_is_told(root: Path, tmp_path: Path) -> None:
+def test_a_marked_test_has_a_process_of_its_own_whose_death_is_told(
+    root: Path, tmp_path: Path
+) -> None:
     done = run_tests(root, tmp_path / "it", OWN_PROCESS)
     assert "the process of this test ended with SIGSEGV" in done.stdout
     assert "1 failed, 3 passed, 1 skipped" in done.stdout, done.stdout
@@ -287,9 +317,15 @@ def test_ci_calls_make_check(root: Path) -> None:
 
 def test_no_source_file_is_too_long_to_read(root: Path) -> None:
     folders = ("mblob", "packager", "loader", "csrc/src", "examples", "benchmarks", "tests")
-    files = [p for f in folders for p in (root / f).rglob("*") if p.suffix in (".py", ".c", ".h", ".cpp")]
+    files = [
+        p for f in folders for p in (root / f).rglob("*") if p.suffix in (".py", ".c", ".h", ".cpp")
+    ]
     assert files
-    long = {str(p.relative_to(root)): len(p.read_text().splitlines()) for p in files if p.name != "_native.c"}
+    long = {
+        str(p.relative_to(root)): len(p.read_text().splitlines())
+        for p in files
+        if p.name != "_native.c"
+    }
     assert {name: lines for name, lines in long.items() if lines > 500} == {}
 
 
@@ -306,12 +342,25 @@ def test_nothing_is_left_for_later(root: Path) -> None:
     assert guilty == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in DOCS)])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in DOCS)]
+)
 def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
     """A path in backquotes; in CONTRIBUTING.md also below csrc/src."""
-    made = {"csrc/build", "loader/_lib", "loader/_native", "mblob/plugin.h", "mblob/inspect/1", "mblob/verify/1"}
+    made = {
+        "csrc/build",
+        "loader/_lib",
+        "loader/_native",
+        "mblob/plugin.h",
+        "mblob/inspect/1",
+        "mblob/verify/1",
+    }
     tops = ("mblob", "packager", "loader", "csrc", "tests", "docs", "benchmarks", "examples")
-    rooms = tuple(p.name for p in (root / "csrc" / "src").iterdir()) if page == "CONTRIBUTING.md" else ()
+    rooms = (
+        tuple(p.name for p in (root / "csrc" / "src").iterdir())
+        if page == "CONTRIBUTING.md"
+        else ()
+    )
     found = re.findall(r"`([\w./-]+/[\w./-]*\w|[\w./-]+/)`", (root / page).read_text())
     guilty = [
         name

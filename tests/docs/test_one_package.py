@@ -33,7 +33,8 @@ def test_no_import_names_a_half_without_its_package(root: Path) -> None:
 
 
 def test_no_text_names_a_module_of_a_half_without_its_package(root: Path) -> None:
-    """Lazy tables, `import_module`, `resources.files`, code in strings; in C the names of types and modules."""
+    """Lazy tables, `import_module`, `resources.files`, code in strings; in C the names of types and
+    modules."""
     guilty = []
     for path in files(root, ".py"):
         if path.name == Path(__file__).name:
@@ -74,7 +75,9 @@ print(sorted(m for m in sys.modules if m.partition(".")[0] in ("packager", "load
 
 
 def test_a_process_that_uses_everything_has_neither_name(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", EVERYTHING], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", EVERYTHING], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "c.so").exists() and (tmp_path / "a.html").exists()
     assert done.stderr.splitlines()[-1] == "[]"
@@ -82,9 +85,11 @@ def test_a_process_that_uses_everything_has_neither_name(tmp_path: Path) -> None
 
 def test_modules_of_the_users_with_these_names_change_nothing(tmp_path: Path) -> None:
     for name in ("packager", "loader"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('the user\'s own')\n")
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the user's own')\n")
     (tmp_path / "script.py").write_text(EVERYTHING)
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "[]"
 
@@ -118,12 +123,21 @@ if __name__ == "__main__":
 
 
 def check_program(folder: Path, paths: list[Path]) -> None:
-    """Run a user's program under mypy --strict, then itself, with these folders in front of all others."""
+    """Run a user's program under mypy --strict, then itself, with these folders in front of all
+    others."""
     pytest.importorskip("mypy", reason="mypy is not installed (make lint installs it)")
     (folder / "program.py").write_text(PROGRAM)
     joined = os.pathsep.join(map(str, paths))
     environment = {**os.environ, "PYTHONPATH": joined, "MYPYPATH": joined}
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), "program.py"]
+    mypy = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--cache-dir",
+        str(folder / "cache"),
+        "program.py",
+    ]
     for command in (mypy, [sys.executable, "program.py"]):
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,5 @@
-"""What is distributed: a source archive that can be built and tested, a wheel with what users need."""
+"""What is distributed: a source archive that can be built and tested, a wheel with what users
+need."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ MADE = (
 def call_backend(step: str, source: Path, output: Path) -> Path:
     """Run one step of PEP 517 in the folder `source`; the file it made."""
     code = f"import sys; from setuptools import build_meta; print('made', build_meta.{step}(sys.argv[1]))"
-    done = subprocess.run([sys.executable, "-c", code, output], cwd=source, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, output], cwd=source, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return output / done.stdout.split()[-1]
 
@@ -57,11 +60,14 @@ def unpacked(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_source_archive_holds_the_whole_tree(unpacked: Path) -> None:
     tracked = set((unpacked.parent / "tracked").read_text().splitlines())
     assert len(tracked) > 300
-    made = {"PKG-INFO", "setup.cfg"}  # by setuptools; there already where this tree is such an archive itself
+    # by setuptools; there already where this tree is such an archive itself
+    made = {"PKG-INFO", "setup.cfg"}
     links = ("mblob/packager/", "mblob/loader/")  # in their place the archive has copies
     found = {f for f in files_of(unpacked) if not f.startswith(("mblob.egg-info/", *links))}
     copies = {f for f in files_of(unpacked) if f.startswith(links)}
-    assert copies and all((unpacked / f).read_bytes() == (unpacked / f[6:]).read_bytes() for f in copies)
+    assert copies and all(
+        (unpacked / f).read_bytes() == (unpacked / f[6:]).read_bytes() for f in copies
+    )
     assert found - made == tracked - made
     assert os.access(unpacked / ".ci" / "run", os.X_OK)
 
@@ -76,7 +82,9 @@ def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path:
     tops = {p.name for p in (tmp_path / "site").iterdir()}
     assert tops == {"mblob", f"mblob-{mblob.__version__}.dist-info"}
     compiled = [p for p in (tmp_path / "site" / "mblob").rglob("*") if ".so" in p.name]
-    plugins = [p for p in (unpacked / "csrc" / "plugins").iterdir() if p.is_dir() and p.name != "common"]
+    plugins = [
+        p for p in (unpacked / "csrc" / "plugins").iterdir() if p.is_dir() and p.name != "common"
+    ]
     assert len(compiled) == 4 + len(plugins)
     for path in compiled:
         names = [s.name for s in ElfFile(memoryview(path.read_bytes())).sections]
@@ -113,7 +121,10 @@ def test_an_installation_has_the_manual_page_where_argparse_manpage_is(
     bare = {**os.environ, "PYTHONPATH": str(tmp_path / "none")}
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, env=bare)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "argparse-manpage is not installed: the manual page of mblob-pack is left out" in done.stdout
+    assert (
+        "argparse-manpage is not installed: the manual page of mblob-pack is left out"
+        in done.stdout
+    )
     assert not page.exists()
     pytest.importorskip("argparse_manpage")
     done = subprocess.run(words, cwd=root, capture_output=True, text=True)
@@ -140,7 +151,9 @@ def test_every_requirement_is_imported_by_the_product(root: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["as files", "whole"])
-def test_links_that_an_archive_lost_are_made_again(checkout: Path, tmp_path: Path, lost: str) -> None:
+def test_links_that_an_archive_lost_are_made_again(
+    checkout: Path, tmp_path: Path, lost: str
+) -> None:
     source = Path(shutil.copytree(checkout, tmp_path / "source", symlinks=True))
     for name in ("packager", "loader"):
         (source / "mblob" / name).unlink()
@@ -157,7 +170,9 @@ def test_links_that_an_archive_lost_are_made_again(checkout: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_an_unpacked_source_archive_can_be_installed_in_place(unpacked: Path, tmp_path: Path) -> None:
+def test_an_unpacked_source_archive_can_be_installed_in_place(
+    unpacked: Path, tmp_path: Path
+) -> None:
     source = shutil.copytree(unpacked, tmp_path / unpacked.name)
     words = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     done = subprocess.run(words, cwd=source, capture_output=True, text=True)

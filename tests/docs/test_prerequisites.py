@@ -27,7 +27,9 @@ def look(root: Path) -> Callable[..., str]:
 
     def run(*options: str, **environment: str) -> str:
         command = [sys.executable, *options, str(root / "prerequisites.py")]
-        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True
+        )
         assert (done.returncode == 1) == bool(done.stderr)
         assert done.stdout == ""
         return done.stderr
@@ -59,7 +61,9 @@ def test_one_line_names_missing_headers_of_python(look: Callable[..., str], tmp_
     assert said.count("\n") == 1
 
 
-def test_one_line_names_missing_headers_of_the_c_library(look: Callable[..., str], tmp_path: Path) -> None:
+def test_one_line_names_missing_headers_of_the_c_library(
+    look: Callable[..., str], tmp_path: Path
+) -> None:
     said = look(CC=compiler(tmp_path, "stdlib.h"))
     assert said.startswith("make env: not found: the C library's headers")
     assert said.count("\n") == 1
@@ -73,7 +77,9 @@ def test_one_line_names_a_missing_ensurepip(root: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert re.match(r"make env: not found: Python's module venv \(with ensurepip\); .*\n$", done.stderr)
+    assert re.match(
+        r"make env: not found: Python's module venv \(with ensurepip\); .*\n$", done.stderr
+    )
 
 
 OS_RELEASES = {
@@ -90,7 +96,10 @@ OS_RELEASES = {
 @pytest.mark.parametrize("text", OS_RELEASES)
 def test_packages_have_the_names_of_the_distribution(root: Path, text: str) -> None:
     needs: dict[str, Any] = runpy.run_path(str(root / "prerequisites.py"))
-    assert needs["install_command"](["ensurepip", "Python.h", "compiler"], text, "python3") == OS_RELEASES[text]
+    assert (
+        needs["install_command"](["ensurepip", "Python.h", "compiler"], text, "python3")
+        == OS_RELEASES[text]
+    )
 
 
 def test_another_python_has_packages_of_its_own(root: Path) -> None:
@@ -104,7 +113,9 @@ def test_the_readme_names_the_same_packages(root: Path) -> None:
     needs = runpy.run_path(str(root / "prerequisites.py"))
     for family in ("debian", "fedora", "alpine"):
         command = needs["install_command"](list(needs["NEEDS"]), f"ID={family}", "python3")
-        (line,) = (line for line in text.splitlines() if f"`{' '.join(command.split()[:2])} " in line)
+        (line,) = (
+            line for line in text.splitlines() if f"`{' '.join(command.split()[:2])} " in line
+        )
         assert set(command.split()) <= set(re.findall(r"[\w.-]+", line))
 
 
@@ -116,7 +127,9 @@ def test_the_readme_names_the_same_packages(root: Path) -> None:
         (["PYTHON=./old"], "make env: ./old is Python 3.8; mblob needs 3.9 or later"),
     ],
 )
-def test_make_env_looks_before_it_builds(root: Path, tmp_path: Path, words: list[str], said: str) -> None:
+def test_make_env_looks_before_it_builds(
+    root: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
     for name in ("Makefile", "prerequisites.py", "setup.py", "pyproject.toml"):
         shutil.copy(root / name, tmp_path)
     for name in ("csrc", "loader", "mblob"):
@@ -143,6 +156,8 @@ def test_the_script_of_fresh_machines_says_what_it_does_not_take(root: Path) -> 
     done = subprocess.run(["bash", str(script), "--no-such-option"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.endswith("tests/fresh_machine: unknown option --no-such-option\n")
-    helped = subprocess.run(["bash", str(script), "--help"], capture_output=True, text=True, check=True).stdout
+    helped = subprocess.run(
+        ["bash", str(script), "--help"], capture_output=True, text=True, check=True
+    ).stdout
     options = re.findall(r"^    (--[a-z-]+)", script.read_text(), re.MULTILINE)
     assert options and all(option in helped for option in options)

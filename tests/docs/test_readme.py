@@ -1,4 +1,5 @@
-"""The README does what it says: every command and every program in it is run, in the order of the page."""
+"""The README does what it says: every command and every program in it is run, in the order of the
+page."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 DEMO = re.compile(
-    r"^digits: python (\d+\.\d) % \((\d+)/360\), C (\d+\.\d) % \((\d+)/360\), same answers$", re.MULTILINE
+    r"^digits: python (\d+\.\d) % \((\d+)/360\), C (\d+\.\d) % \((\d+)/360\), same answers$",
+    re.MULTILINE,
 )
 
 
@@ -22,11 +24,13 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def output(blocks, root: Path, require, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def output(
+    blocks, root: Path, require, installed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> str:
     """What the README's commands print.
 
-    Blocks marked `clone` run in the repository, the others in a new folder that holds the files shown so far.
-    `make test` is what runs this test, so it is only asked what it would do.
+    Blocks marked `clone` run in the repository, the others in a new folder that holds the files
+    shown so far. `make test` is what runs this test, so it is only asked what it would do.
     """
     require("pkg-config")
     home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("readme")
@@ -39,7 +43,11 @@ def output(blocks, root: Path, require, installed: Path, tmp_path_factory: pytes
             text = re.sub(r"^make test ", "make -n test ", block.text, flags=re.MULTILINE)
             script += [f"cd '{place}'", text]
     done = subprocess.run(
-        ["sh", "-c", "\n".join(script)], env=environment(home), capture_output=True, text=True, timeout=900
+        ["sh", "-c", "\n".join(script)],
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -92,7 +100,9 @@ def test_every_link_leads_to_a_file(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_pip_install_gives_a_working_command_outside_the_clone(blocks, root: Path, tmp_path: Path) -> None:
+def test_pip_install_gives_a_working_command_outside_the_clone(
+    blocks, root: Path, tmp_path: Path
+) -> None:
     (command,) = [b.text for b in blocks(root / "README.md") if b.info == "wheel"]
     ignored = shutil.ignore_patterns(
         ".git", ".venv", "build", "_lib", "*.so", "__pycache__", "*.egg-info", ".*_cache"
@@ -101,7 +111,11 @@ def test_pip_install_gives_a_working_command_outside_the_clone(blocks, root: Pat
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     script = f". '{tmp_path}/venv/bin/activate'\ncd '{tmp_path}/clone'\n{command}\ncd /\nmblob-pack doctor"
     done = subprocess.run(
-        ["sh", "-euc", script], env=environment(tmp_path), capture_output=True, text=True, timeout=900
+        ["sh", "-euc", script],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert str(tmp_path / "venv") in done.stdout

@@ -1,8 +1,9 @@
-"""Programs of test_beside_tvm.py: each runs in a process of its own, with TVM and mblob loaded in the order asked for.
+"""Programs of test_beside_tvm.py: each runs in a process of its own, with TVM and mblob loaded in
+the order asked for.
 
 python -m tests.e2e.beside_tvm ORDER PROGRAM ARGUMENT...
-ORDER is words of "tvm", "tvm_ffi" and "mblob", joined by commas, with "global" where libmblob is opened with
-RTLD_GLOBAL, as a program has it that links it.
+ORDER is words of "tvm", "tvm_ffi" and "mblob", joined by commas, with "global" where libmblob is
+opened with RTLD_GLOBAL, as a program has it that links it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def file_of(address: int) -> str:
 
 
 def found(names: list[str]) -> dict[str, str]:
-    """The file whose symbol a library without its own would get, by name; those that nobody has are left out."""
+    """The file whose symbol a library without its own would get, by name; those that nobody has are
+    left out."""
     files = {}
     for name in names:
         try:
@@ -44,7 +46,8 @@ def found(names: list[str]) -> dict[str, str]:
 
 
 def load(order: str, names: list[str]) -> None:
-    """Import in this order; after each step the global scope must have nothing of libmblob, unless it was put there."""
+    """Import in this order; after each step the global scope must have nothing of libmblob, unless
+    it was put there."""
     before: dict[str, str] = {}
     words = order.split(",")
     for word in words:
@@ -85,7 +88,7 @@ def check_tvm_kernel(kernel: Any) -> None:
     assert (y.numpy() == NUMBERS * 2 + 1).all()
 
 
-# -- programs --------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 def nothing(_: list[str]) -> None:
@@ -93,7 +96,8 @@ def nothing(_: list[str]) -> None:
 
 
 def kernels(arguments: list[str]) -> None:
-    """A library with undefined runtime functions runs on mblob's runtime, TVM's own code on TVM's."""
+    """A library with undefined runtime functions runs on mblob's runtime, TVM's own code on
+    TVM's."""
     import tvm_ffi
 
     import mblob
@@ -199,12 +203,16 @@ def golden(arguments: list[str]) -> None:
 
 
 def packed_here(arguments: list[str]) -> None:
-    """A library that mblob packed opens in this TVM, which knows another format, as one without functions."""
+    """A library that mblob packed opens in this TVM, which knows another format, as one without
+    functions."""
     import tvm
 
     import mblob
 
-    path, text = arguments[0], "#include <stdint.h>\nvoid f(float *a, int64_t n) { for (; n--;) a[n] += 1; }\n"
+    path, text = (
+        arguments[0],
+        "#include <stdint.h>\nvoid f(float *a, int64_t n) { for (; n--;) a[n] += 1; }\n",
+    )
     host = mblob.csource_module(text, functions=["void f(float a[n], int64_t n)"])
     host.import_module(mblob.blob_module("my_key", b"bytes"))
     host.export_library(path)

@@ -12,12 +12,16 @@ from tests.e2e.programs import make_c_tests
 
 @pytest.fixture(scope="session")
 def built(installed: Path) -> Path:
-    """The folder with the programs that tests of libraries run (plain/), and the libraries of the C tests (lib/)."""
+    """The folder with the programs that tests of libraries run (plain/), and the libraries of the C
+    tests (lib/)."""
     archive = installed / "lib" / "libmblob.a"
-    return built_once("c-tools", lambda folder: make_c_tests("tools", f"BUILD={folder}", f"ARCHIVE={archive}"))
+    return built_once(
+        "c-tools", lambda folder: make_c_tests("tools", f"BUILD={folder}", f"ARCHIVE={archive}")
+    )
 
 
 @pytest.fixture(scope="session")
 def programs() -> Path:
-    """The folder with all C test programs, without sanitizers (plain/), and their libraries (lib/)."""
+    """The folder with all C test programs, without sanitizers (plain/), and their libraries
+    (lib/)."""
     return built_once("c-programs", lambda folder: make_c_tests("programs", f"BUILD={folder}"))

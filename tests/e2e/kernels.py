@@ -33,7 +33,9 @@ TVM_DLL int scale(TVMValue *args, int *codes, int n, TVMValue *ret, int *ret_cod
 
 
 def kernels() -> mblob.Module:
-    return mblob.csource_module(KERNELS, functions=[VADD, "double mean(const double *x, int64_t n)"])
+    return mblob.csource_module(
+        KERNELS, functions=[VADD, "double mean(const double *x, int64_t n)"]
+    )
 
 
 def arrays(n: int = 1000) -> tuple:

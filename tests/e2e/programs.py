@@ -14,21 +14,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
-    """Run a command that must succeed; its output is captured. `options` are those of subprocess.run."""
+    """Run a command that must succeed; its output is captured. `options` are those of
+    subprocess.run."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done
 
 
-def run_warm(imported: str, module: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run `python -m module`, which must succeed, in a process that has `imported` from the start."""
+def run_warm(
+    imported: str, module: str, *arguments: object, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m module`, which must succeed, in a process that has `imported` from the
+    start."""
     done = warm(imported)(module, *arguments, **options)
     assert done.returncode == 0, f"{module} {arguments}\n{done.stdout}\n{done.stderr}"
     return done
 
 
 def ffi_host(which: str, *arguments: object) -> None:
-    """Run a case of `ffi_hosts` in a process with a real TVM ("tvm") or tvm_ffi alone ("tvm_ffi")."""
+    """Run a case of `ffi_hosts` in a process with a real TVM ("tvm") or tvm_ffi alone
+    ("tvm_ffi")."""
     done = run_warm(which, "tests.e2e.ffi.ffi_hosts", which, *arguments)
     assert done.stdout.endswith("fine\n")
 

@@ -24,7 +24,9 @@ def names(package_of: Callable[[str], Path]) -> str:
     for package in ("tvm", "tvm_ffi"):
         package_of(package)
     runtime = next((ROOT / "loader" / "_lib").glob("libmblob.so*"))
-    symbols = {line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).stdout.splitlines()}
+    symbols = {
+        line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).stdout.splitlines()
+    }
     others = sorted(name for name in symbols if not name.startswith("mblob_"))
     assert {"TVMFuncCall", "TVMBackendAllocWorkspace", "__gnu_f2h_ieee"} <= set(others)
     return " ".join(others)
@@ -51,7 +53,10 @@ def test_nothing_enters_the_global_scope(names: str, order: str) -> None:
 
 @pytest.mark.parametrize(
     "environment",
-    [pytest.param({}, id="lazy"), pytest.param({"LD_BIND_NOW": "1"}, id="LD_BIND_NOW", marks=pytest.mark.slow)],
+    [
+        pytest.param({}, id="lazy"),
+        pytest.param({"LD_BIND_NOW": "1"}, id="LD_BIND_NOW", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("order", [*ORDERS, *GLOBAL])
 def test_kernels_of_each_run_on_their_own_runtime(
@@ -66,7 +71,9 @@ def test_tensors_go_both_ways(names: str, order: str, kernels: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_libraries_of_an_older_tvm_run_beside_a_newer_one(names: str, order: str, golden: Path) -> None:
+def test_libraries_of_an_older_tvm_run_beside_a_newer_one(
+    names: str, order: str, golden: Path
+) -> None:
     together(names, order, "golden", golden)
 
 

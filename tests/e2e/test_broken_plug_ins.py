@@ -1,4 +1,5 @@
-"""A plug-in that is there and cannot be used is named with its cause; it is not told to be missing."""
+"""A plug-in that is there and cannot be used is named with its cause; it is not told to be
+missing."""
 
 from __future__ import annotations
 
@@ -49,7 +50,12 @@ def runtime(installed: Path, tmp_path: Path) -> Path:
 def error_of(runtime: Path, library: Path, **environment: str) -> str:
     command = [sys.executable, "-c", OPEN, runtime, library]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=30, check=True, env={**os.environ, **environment}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        env={**os.environ, **environment},
     )
     return done.stdout.strip()
 
@@ -79,7 +85,9 @@ def test_a_file_that_cannot_be_read_as_a_plug_in_is_named_with_its_cause(
         assert "which is not there" not in said and said.count(str(broken)) == 1, said
 
 
-def test_what_is_no_file_and_what_is_no_plug_in_is_named_too(runtime: Path, ffi: Path, keyed: Path) -> None:
+def test_what_is_no_file_and_what_is_no_plug_in_is_named_too(
+    runtime: Path, ffi: Path, keyed: Path
+) -> None:
     for name, library in (("ffi", ffi), ("dnnl", keyed)):
         broken = runtime.with_name(f"libmblob-{name}.so")
         words = f"; {broken} is there but cannot be used: "
@@ -90,14 +98,18 @@ def test_what_is_no_file_and_what_is_no_plug_in_is_named_too(runtime: Path, ffi:
         assert f"{words}a library is a regular file" in error_of(runtime, library)
         broken.unlink()
         broken.symlink_to(broken.name)
-        assert f"{words}cannot be opened: Too many levels of symbolic links" in error_of(runtime, library)
+        assert f"{words}cannot be opened: Too many levels of symbolic links" in error_of(
+            runtime, library
+        )
         broken.unlink()
         shutil.copy(ffi, broken)
         assert f"{words}it is no plug-in" in error_of(runtime, library)
         broken.unlink()
 
 
-def test_a_plug_in_that_is_not_there_is_said_to_be_missing(runtime: Path, ffi: Path, tmp_path: Path) -> None:
+def test_a_plug_in_that_is_not_there_is_said_to_be_missing(
+    runtime: Path, ffi: Path, tmp_path: Path
+) -> None:
     runtime.with_name("libmblob-zz.so").write_text("another one that is broken")
     said = error_of(runtime, ffi, MBLOB_PLUGIN_PATH=str(tmp_path / "none"))
     assert "need libmblob-ffi.so, which is not there; put it beside libmblob" in said
@@ -107,4 +119,6 @@ def test_a_plug_in_that_is_not_there_is_said_to_be_missing(runtime: Path, ffi: P
 
 def test_a_broken_plug_in_hides_none_that_works(installed: Path, runtime: Path, ffi: Path) -> None:
     runtime.with_name("libmblob-ffi.so").write_text("hello")
-    assert error_of(runtime, ffi, MBLOB_PLUGIN_PATH=str(installed / "lib" / "libmblob-ffi.so")).startswith("0")
+    assert error_of(
+        runtime, ffi, MBLOB_PLUGIN_PATH=str(installed / "lib" / "libmblob-ffi.so")
+    ).startswith("0")

@@ -1,4 +1,5 @@
-"""examples/byoc: the library alone runs the model, from Python and from C; its plug-in believes no payload."""
+"""examples/byoc: the library alone runs the model, from Python and from C; its plug-in believes no
+payload."""
 
 from __future__ import annotations
 
@@ -110,7 +111,9 @@ def test_arguments_that_do_not_fit_are_errors(tmp_path: Path) -> None:
     opened["s"](x, y)
     assert y.tolist() == [3, 1, 0, 0]
     for bad in (x[:3], x.astype("float64"), 1):
-        with pytest.raises((TypeError, ValueError), match="no compact float32 array of the right size"):
+        with pytest.raises(
+            (TypeError, ValueError), match="no compact float32 array of the right size"
+        ):
             opened["s"](bad, y)
     with pytest.raises((TypeError, ValueError), match="wrong number of arguments"):
         opened["s"](x)

@@ -1,4 +1,5 @@
-"""What `make install` puts there: found by pkg-config, its names, headers that compile without warnings."""
+"""What `make install` puts there: found by pkg-config, its names, headers that compile without
+warnings."""
 
 from __future__ import annotations
 
@@ -28,11 +29,23 @@ int main(int argc, char **argv) {
 @pytest.mark.parametrize("language", ["c", "c++"])
 @pytest.mark.parametrize("static", [False, True])
 def test_an_installed_runtime_is_found_by_pkg_config(
-    built: Path, installed: Path, tmp_path: Path, require: Callable[[str], str], language: str, static: bool
+    built: Path,
+    installed: Path,
+    tmp_path: Path,
+    require: Callable[[str], str],
+    language: str,
+    static: bool,
 ) -> None:
     pkg_config = require("pkg-config")
     environment = {**os.environ, "PKG_CONFIG_PATH": str(installed / "lib" / "pkgconfig")}
-    flags = run(pkg_config, "--cflags", "--libs", *(["--static"] if static else []), "mblob", env=environment)
+    flags = run(
+        pkg_config,
+        "--cflags",
+        "--libs",
+        *(["--static"] if static else []),
+        "mblob",
+        env=environment,
+    )
     words = flags.stdout.split()
     if static:
         words = [str(installed / "lib" / "libmblob.a") if w == "-lmblob" else w for w in words]
@@ -61,26 +74,39 @@ def test_an_installed_runtime_is_found_by_pkg_config(
 
 
 def test_the_library_exports_its_api_and_nothing_else(installed: Path) -> None:
-    symbols = run("nm", "-D", "--defined-only", installed / "lib" / "libmblob.so").stdout.splitlines()
+    symbols = run(
+        "nm", "-D", "--defined-only", installed / "lib" / "libmblob.so"
+    ).stdout.splitlines()
     names = {line.split()[-1] for line in symbols}
-    helpers = {"__gnu_f2h_ieee", "__gnu_h2f_ieee", "__truncsfhf2", "__truncdfhf2", "__extendhfsf2"}  # as TVM's
-    helpers |= {"__extendhfdf2", "__extendhfxf2", "__truncxfhf2"} & names  # gcc's, the last two where there is x87
+    # as TVM's
+    helpers = {"__gnu_f2h_ieee", "__gnu_h2f_ieee", "__truncsfhf2", "__truncdfhf2", "__extendhfsf2"}
+    # gcc's, the last two where there is x87
+    helpers |= {"__extendhfdf2", "__extendhfxf2", "__truncxfhf2"} & names
     assert {n for n in names if not n.startswith(("mblob_", "TVM"))} == helpers
     assert {"mblob_open", "TVMModLoadFromFile", "TVMBackendParallelLaunch"} <= names
 
 
 @pytest.mark.slow
 def test_no_text_of_a_table_lacks_room_for_its_end(require: Callable[[str], str]) -> None:
-    """C drops the NUL of a text that fills its array, without a word; gcc tells what C++ thinks of it."""
+    """C drops the NUL of a text that fills its array, without a word; gcc tells what C++ thinks of
+    it."""
     own = [ROOT / "csrc" / name for name in ("include", "src", "plugins/common")]
     sources = [p for name in ("src", "plugins") for p in (ROOT / "csrc" / name).rglob("*.c")]
-    words = ["-std=gnu11", "-DMBLOB_HOST", "-D_FILE_OFFSET_BITS=64", *(f"-I{p}" for p in own), "-fsyntax-only"]
-    done = subprocess.run([require("gcc"), *words, "-Wc++-compat", *map(str, sources)], capture_output=True, text=True)
+    words = [
+        "-std=gnu11",
+        "-DMBLOB_HOST",
+        "-D_FILE_OFFSET_BITS=64",
+        *(f"-I{p}" for p in own),
+        "-fsyntax-only",
+    ]
+    done = subprocess.run(
+        [require("gcc"), *words, "-Wc++-compat", *map(str, sources)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "too long" in line] == []
 
 
-# -- headers -------------------------------------------------------------------------------------------------------
+# -- headers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("header", ["mblob.h", "tvm/runtime/c_backend_api.h", "dlpack/dlpack.h"])
@@ -104,7 +130,9 @@ def undefined_of_tvm(library: Path) -> list[str]:
     return [line.split()[-1] for line in lines if " U " in line and "TVM" in line]
 
 
-def test_a_kernel_that_uses_nothing_exports_no_slots(tmp_path: Path, cc: Callable[..., Path]) -> None:
+def test_a_kernel_that_uses_nothing_exports_no_slots(
+    tmp_path: Path, cc: Callable[..., Path]
+) -> None:
     source = "#include <tvm/runtime/c_runtime_api.h>\nint f(void) { return 0; }\n"
     library = cc(source, tmp_path / "f.so", f"-I{ROOT}/csrc/include")
     names = run("nm", "-D", "--defined-only", library).stdout
@@ -122,7 +150,9 @@ def test_a_kernel_leaves_no_slot_function_undefined(built: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["obj/core/library.o", "plugin/opencl/cl_memory.o"])
-def test_a_changed_header_makes_its_objects_stale_however_the_folder_is_spelled(tmp_path: Path, kind: str) -> None:
+def test_a_changed_header_makes_its_objects_stale_however_the_folder_is_spelled(
+    tmp_path: Path, kind: str
+) -> None:
     csrc = ROOT / "csrc"
 
     def make(build: str, *words: str) -> str:
@@ -131,4 +161,6 @@ def test_a_changed_header_makes_its_objects_stale_however_the_folder_is_spelled(
     make(os.path.relpath(tmp_path, csrc))
     for build in (os.path.relpath(tmp_path, csrc), str(tmp_path)):
         assert "-c " not in make(build, "-n")
-        assert f"-c {'src' if kind[0] == 'o' else 'plugins'}/" in make(build, "-n", "-W", "include/mblob/plugin.h")
+        assert f"-c {'src' if kind[0] == 'o' else 'plugins'}/" in make(
+            build, "-n", "-W", "include/mblob/plugin.h"
+        )

@@ -1,4 +1,5 @@
-"""The C runtime from outside: the C reader against the Python one, sanitizers, valgrind, damage, installation."""
+"""The C runtime from outside: the C reader against the Python one, sanitizers, valgrind, damage,
+installation."""
 
 from __future__ import annotations
 
@@ -24,11 +25,14 @@ from tests.loader.executors import vm_programs
 VECTORS = sorted((ROOT / "tests" / "vectors").glob("*/*.bin"))
 
 
-# -- the two readers -------------------------------------------------------------------------------------
+# -- the two readers -------------------------------------------------------------------------------
 
 
 def facts_of_c(built: Path, *arguments: object) -> list[dict]:
-    return [json.loads(line) for line in run(built / "plain" / "blob_dump", *arguments).stdout.splitlines()]
+    return [
+        json.loads(line)
+        for line in run(built / "plain" / "blob_dump", *arguments).stdout.splitlines()
+    ]
 
 
 def facts_of_python(data: bytes, level: str, expected: bool) -> dict:
@@ -86,7 +90,9 @@ def test_both_readers_agree_on_damaged_blobs(built: Path, tmp_path: Path, level:
 
 def blob_of(size: int) -> bytearray:
     sink = BytesSink()
-    BlobPlan([OutEntry("library", None, (1,)), OutEntry("my_key", BytesPayload(bytes(size)))]).write(sink)
+    BlobPlan(
+        [OutEntry("library", None, (1,)), OutEntry("my_key", BytesPayload(bytes(size)))]
+    ).write(sink)
     return sink.data
 
 
@@ -110,7 +116,9 @@ def test_a_miss_above_many_modules_costs_little(
     """What the error says is looked for in some modules, not in all that are below."""
     sink = BytesSink()
     entries = [OutEntry("library", None, tuple(range(1, count + 1)))]
-    BlobPlan([*entries, *[OutEntry("plain_data", BytesPayload(b""), data=True)] * count]).write(sink)
+    BlobPlan([*entries, *[OutEntry("plain_data", BytesPayload(b""), data=True)] * count]).write(
+        sink
+    )
     (tmp_path / "blob.bin").write_bytes(sink.data)
     source = f"""__asm__(".section .tvm_mblob,\\"a\\"\\n.balign 64\\n.globl __tvm_dev_mblob\\n"
         ".type __tvm_dev_mblob, %object\\n__tvm_dev_mblob:\\n.incbin \\"{tmp_path}/blob.bin\\"\\n"
@@ -119,7 +127,10 @@ def test_a_miss_above_many_modules_costs_little(
     library.mblob_last_error.restype = ctypes.c_char_p
     library.mblob_open.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
     module, last, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    many, with_it = cc(source, tmp_path / "many.so"), cc("void it(void) {}", tmp_path / "it.so", "-w")
+    many, with_it = (
+        cc(source, tmp_path / "many.so"),
+        cc("void it(void) {}", tmp_path / "it.so", "-w"),
+    )
     assert library.mblob_open(str(many).encode(), None, ctypes.byref(module)) == 0
     assert library.mblob_open(str(with_it).encode(), None, ctypes.byref(last)) == 0
     assert library.mblob_module_import(module, last) == 0
@@ -140,14 +151,16 @@ def test_the_programs_of_the_c_tests_are_what_the_assembler_writes() -> None:
     assert vm_programs.seeds() == (ROOT / "tests" / "c" / "exec" / "vm_programs.bin").read_bytes()
 
 
-# -- the runtime --------------------------------------------------------------------------------------------
+# -- the runtime -----------------------------------------------------------------------------------
 
 
 TESTS = sorted(p.stem for p in (ROOT / "tests" / "c").glob("*/test_*.c"))
 
 
 @pytest.mark.parametrize("program", TESTS)
-def test_a_program_passes_under_address_and_undefined_behaviour_sanitizers(sanitized: Path, program: str) -> None:
+def test_a_program_passes_under_address_and_undefined_behaviour_sanitizers(
+    sanitized: Path, program: str
+) -> None:
     run(sanitized / "address" / program, sanitized / "lib")
 
 
@@ -177,8 +190,12 @@ def test_every_program_with_threads_passes_under_thread_sanitizer(tmp_path: Path
 
 # Not in forks: what threads of its parent had is lost in a child.
 @pytest.mark.nightly
-@pytest.mark.parametrize("program", [*(test for test in TESTS if test != "test_forks"), "test_face"])
-def test_valgrind_finds_nothing(programs: Path, require: Callable[[str], str], program: str) -> None:
+@pytest.mark.parametrize(
+    "program", [*(test for test in TESTS if test != "test_forks"), "test_face"]
+)
+def test_valgrind_finds_nothing(
+    programs: Path, require: Callable[[str], str], program: str
+) -> None:
     valgrind = require("valgrind")
     if program == "test_face":
         require("c++")
@@ -231,7 +248,9 @@ def test_what_tvm_compiled_runs_from_c(built: Path, golden: Path) -> None:
     run(built / "plain" / "golden_host", golden)
 
 
-def test_executors_of_tvm_libraries_give_tvms_numbers_from_c(sanitized: Path, golden: Path, tmp_path: Path) -> None:
+def test_executors_of_tvm_libraries_give_tvms_numbers_from_c(
+    sanitized: Path, golden: Path, tmp_path: Path
+) -> None:
     np = pytest.importorskip("numpy")
     program = sanitized / "address" / "golden_executors"
     with np.load(golden / "mlp_llvm.npz") as known:
@@ -252,7 +271,9 @@ def test_every_lie_in_the_graph_of_a_model_of_tvm_is_refused_or_runs(
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("threads", ["1", "2", "7"])
-def test_parallel_loops_run_with_any_number_of_threads(built: Path, golden: Path, threads: str) -> None:
+def test_parallel_loops_run_with_any_number_of_threads(
+    built: Path, golden: Path, threads: str
+) -> None:
     run(built / "plain" / "golden_host", golden, env={**os.environ, "TVM_NUM_THREADS": threads})
 
 
@@ -281,7 +302,9 @@ extern "C" TVM_DLL void lanes(const float *x, float *out) {
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
-def test_vector_classes_compute_lane_by_lane(tmp_path: Path, require: Callable[[str], str], level: str) -> None:
+def test_vector_classes_compute_lane_by_lane(
+    tmp_path: Path, require: Callable[[str], str], level: str
+) -> None:
     source, library = tmp_path / "lanes.cc", tmp_path / "lanes.so"
     source.write_text(VECTORS_OF_LANES)
     run(
@@ -336,7 +359,9 @@ def test_vectorized_c_of_tvm_compiles_and_gives_numpys_answer(
     expected = np.zeros((32, 56, 56)) + bias[:, None, None]
     for i in range(3):
         for j in range(3):
-            expected += np.tensordot(weight[:, :, i, j].astype("float64"), padded[:, i : i + 56, j : j + 56], 1)
+            expected += np.tensordot(
+                weight[:, :, i, j].astype("float64"), padded[:, i : i + 56, j : j + 56], 1
+            )
     np.testing.assert_allclose(found, np.maximum(expected, 0), atol=1e-3)
 
 
@@ -360,7 +385,9 @@ int main(int argc, char **argv) {
 """
 
 
-def test_the_runtime_is_small(installed: Path, tmp_path: Path, require: Callable[[str], str]) -> None:
+def test_the_runtime_is_small(
+    installed: Path, tmp_path: Path, require: Callable[[str], str]
+) -> None:
     if platform.machine() != "x86_64":
         pytest.skip("the size is told for x86-64")
     stripped = tmp_path / "libmblob.so"
@@ -369,6 +396,8 @@ def test_the_runtime_is_small(installed: Path, tmp_path: Path, require: Callable
 
 
 @pytest.mark.parametrize("program", ["test_pool", "test_forks"])
-def test_children_of_a_process_with_threads_have_loops_and_libraries(built: Path, program: str) -> None:
+def test_children_of_a_process_with_threads_have_loops_and_libraries(
+    built: Path, program: str
+) -> None:
     """Without sanitizers, which do not survive it."""
     run(built / "plain" / program, built / "lib", timeout=150)

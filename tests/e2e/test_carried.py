@@ -1,4 +1,5 @@
-"""Libraries that bring the code for their modules: opened from Python and C, linked into programs, from every form."""
+"""Libraries that bring the code for their modules: opened from Python and C, linked into programs,
+from every form."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 def tree(*, data: bool) -> mblob.Module:
     """A library over a module of the plug-in's key, with a payload of 27 bytes."""
     host = mblob.csource_module("int f(void) { return 1; }\n", functions=["int f(void)"])
-    payload = mblob.blob_module("toy_key", bytes(27)) if data else mblob.json_module("toy_key", "s", "{}")
+    payload = (
+        mblob.blob_module("toy_key", bytes(27)) if data else mblob.json_module("toy_key", "s", "{}")
+    )
     host.import_module(payload)
     return host
 
@@ -86,7 +89,17 @@ def test_the_library_alone_from_an_empty_folder(tmp_path: Path) -> None:
 def test_in_c(installed: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
     source = tmp_path / "host.c"
     source.write_text(HOST % {"open": 'mblob_open("x.so", NULL, &root)'})
-    run("cc", *WARNINGS, *flags, source, installed / "lib" / "libmblob.a", "-pthread", "-ldl", "-o", tmp_path / "host")
+    run(
+        "cc",
+        *WARNINGS,
+        *flags,
+        source,
+        installed / "lib" / "libmblob.a",
+        "-pthread",
+        "-ldl",
+        "-o",
+        tmp_path / "host",
+    )
     (tmp_path / "empty").mkdir()
     export(tmp_path / "empty" / "x.so", data=False)
     assert run(tmp_path / "host", cwd=tmp_path / "empty", env={}).stdout == "0 27\n"
@@ -95,7 +108,9 @@ def test_in_c(installed: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", [".o", ".a"])
 @pytest.mark.parametrize("flags", [(), SANITIZE], ids=["plain", "sanitized"])
-def test_linked_into_a_program(installed: Path, tmp_path: Path, suffix: str, flags: tuple[str, ...]) -> None:
+def test_linked_into_a_program(
+    installed: Path, tmp_path: Path, suffix: str, flags: tuple[str, ...]
+) -> None:
     """Two of them, of which each has its own plug-in."""
     anchors, inputs = [], []
     for prefix, size in (("one_", ""), ("two_", " + 100")):
@@ -129,25 +144,38 @@ TVM_DLL int run(void *args, int *codes, int n, void *ret, int *ret_code, void *r
   return TVMFuncCall(function, (TVMValue *)args, codes, n, &value, &code);
 }
 """
-# Its start would end the process, its module would give other numbers: a host with a runtime of its own needs neither.
+# Its start would end the process, its module would give other numbers: a host with a runtime of its
+# own needs neither.
 TRAP = "__attribute__((unused)) static int never(void) { abort(); }\n"
 
 
 def test_a_tvm_with_the_runtime_itself_opens_the_file(tmp_path: Path) -> None:
     """Read as TVM's library_module.cc reads it: the plug-in is bytes that it does not look at."""
     host = tmp_path / "tvm_host"
-    run("cc", *WARNINGS, "-Wno-pedantic", ROOT / "tests" / "c" / "hosts" / "tvm_host.c", "-ldl", "-o", host)
+    run(
+        "cc",
+        *WARNINGS,
+        "-Wno-pedantic",
+        ROOT / "tests" / "c" / "hosts" / "tvm_host.c",
+        "-ldl",
+        "-o",
+        host,
+    )
     module = mblob.csource_module(CALLER)
     module.import_module(mblob.json_module("toy_key", "twice", "{}", ["c0", "c1"]))
     carried = plugin(before=TRAP).replace("host = given;", "never();")
     for index in (True, False):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", mblob.UnreadableWarning)
-            module.export_library(tmp_path / "x.so", carry=[mblob.csource_module(carried)], index=index)
+            module.export_library(
+                tmp_path / "x.so", carry=[mblob.csource_module(carried)], index=index
+            )
         done = run(host, tmp_path / "x.so", "toy_key", env={})
         assert done.stdout == "_lib toy_key _import_tree \n2 4 6 8\n"
         assert "U mblob" not in run("nm", "-D", tmp_path / "x.so").stdout
-        refused = subprocess.run([host, tmp_path / "x.so", "other"], capture_output=True, text=True, env={})
+        refused = subprocess.run(
+            [host, tmp_path / "x.so", "other"], capture_output=True, text=True, env={}
+        )
         assert refused.returncode == 1 and refused.stderr.endswith("is not registered: toy_key\n")
 
 
@@ -185,7 +213,10 @@ def test_a_device_that_does_not_start_tells_why_and_is_tried_again(tmp_path: Pat
         [sys.executable, "-c", "import os\n" + script], cwd=tmp_path, capture_output=True, text=True, check=True,
         env={**environment, "TOY_FAILS": "1"},
     )  # fmt: skip
-    assert "plug-ins are looked for in libraries, on MBLOB_PLUGIN_PATH and beside libmblob" in done.stdout
+    assert (
+        "plug-ins are looked for in libraries, on MBLOB_PLUGIN_PATH and beside libmblob"
+        in done.stdout
+    )
 
 
 LOOKS_FOR = r"""
@@ -207,8 +238,12 @@ MBLOB_PLUGIN(looks) = {MBLOB_PLUGIN_ABI, sizeof(mblob_plugin), "looks", "1", "lo
 """
 
 
-@pytest.mark.parametrize(("starts", "reason"), [(0, "looks.*no driver 7"), (1, "module 1 .'looks_key'.*no model Q")])
-def test_what_a_plugin_does_not_find_is_no_missing_function(tmp_path: Path, starts: int, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("starts", "reason"), [(0, "looks.*no driver 7"), (1, "module 1 .'looks_key'.*no model Q")]
+)
+def test_what_a_plugin_does_not_find_is_no_missing_function(
+    tmp_path: Path, starts: int, reason: str
+) -> None:
     """Its status for a thing that is not there is the one of a name that is not there."""
     host = mblob.csource_module("int unused;")
     host.import_module(mblob.blob_module("looks_key", b"p", data=False))
@@ -221,7 +256,8 @@ def test_what_a_plugin_does_not_find_is_no_missing_function(tmp_path: Path, star
 
 
 def test_a_read_only_array_is_not_written(tmp_path: Path) -> None:
-    """What a plug-in's function writes nobody knows before the call; the last array is looked after."""
+    """What a plug-in's function writes nobody knows before the call; the last array is looked
+    after."""
     writes = " + (count ? (((float *)((DLTensor *)args[count - 1].v_handle)->data)[0] = 5, 0) : 0)"
     text = plugin("writes", "writes_key", after_size=writes)
     root = mblob.blob_module("writes_key", bytes(27), data=False)
@@ -234,6 +270,8 @@ def test_a_read_only_array_is_not_written(tmp_path: Path) -> None:
     array[:] = 0
     array.flags.writeable = False
     for call in (lambda: size(given, array), size.bind(given, array)):
-        with pytest.raises(ValueError, match="argument 1: the array is read-only and the function wrote to it"):
+        with pytest.raises(
+            ValueError, match="argument 1: the array is read-only and the function wrote to it"
+        ):
             call()
         assert array.tolist() == [0, 0, 0]

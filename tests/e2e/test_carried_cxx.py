@@ -1,4 +1,5 @@
-"""Plug-ins in C++ that libraries carry: each has its own inline functions, statics and templates, wherever it is."""
+"""Plug-ins in C++ that libraries carry: each has its own inline functions, statics and templates,
+wherever it is."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import pytest
 
 import mblob
 
-# Two files of one plug-in, which share what C++ makes once for a program, and catch each other's exceptions.
+# Two files of one plug-in, which share what C++ makes once for a program, and catch each other's
+# exceptions.
 SHARED = r"""
 #include <mblob.h>
 #include <cstring>
@@ -30,13 +32,18 @@ template <class T> T Holder<T>::value = N;
 template <class T> thread_local T Holder<T>::own = N;
 inline int variable = N;
 """
-SECOND = SHARED + r"""
+SECOND = (
+    SHARED
+    + r"""
 struct Counter : Base { int next() override { return ++Config::get().calls; } };
 Base *make() { return new Counter; }
 void fail() { throw Error("on purpose"); }
 int helper() { return N; }
 """
-FIRST = SHARED + r"""
+)
+FIRST = (
+    SHARED
+    + r"""
 Base *make();
 void fail();
 int helper();
@@ -63,6 +70,7 @@ static const mblob_runtime runtimes[] = {{"keyNAME", open_module, find, call, nu
 MBLOB_PLUGIN(pNAME) = {MBLOB_PLUGIN_ABI, sizeof(mblob_plugin), "pNAME", "1", "keyNAME", "", "", nullptr, nullptr,
                        runtimes, nullptr, 1, 0};
 """
+)
 KERNEL = r"""
 struct Config { int calls = 40; static Config &get() { static Config config; return config; } };
 extern "C" int host(void) { return Config::get().calls++; }
@@ -80,18 +88,31 @@ def answer(number: int, calls: int) -> int:
 def carried(form: str, number: int, name: str, folder: Path, root: Path) -> object:
     """A plug-in as sources, objects or an archive."""
     if form == "sources":
-        first, second = (mblob.csource_module(text, "cc", options="-std=c++17") for text in texts(number, name))
+        first, second = (
+            mblob.csource_module(text, "cc", options="-std=c++17") for text in texts(number, name)
+        )
         first.import_module(second)
         return first
     objects = []
     for i, text in enumerate(texts(number, name)):
         source = folder / f"{name}_{number}_{i}.cc"
         source.write_text(text)
-        line = ["g++", "-std=c++17", "-O1", "-fPIC", f"-I{root / 'csrc/include'}", "-c", str(source), "-o"]
+        line = [
+            "g++",
+            "-std=c++17",
+            "-O1",
+            "-fPIC",
+            f"-I{root / 'csrc/include'}",
+            "-c",
+            str(source),
+            "-o",
+        ]
         subprocess.run([*line, str(source.with_suffix(".o"))], check=True)
         objects.append(source.with_suffix(".o"))
     if form == "archive":
-        subprocess.run(["ar", "rcs", str(folder / f"{name}_{number}.a"), *map(str, objects)], check=True)
+        subprocess.run(
+            ["ar", "rcs", str(folder / f"{name}_{number}.a"), *map(str, objects)], check=True
+        )
         return folder / f"{name}_{number}.a"
     module, second = map(mblob.static_library, objects)
     module.import_module(second)
@@ -167,23 +188,41 @@ int main(void) {
 }
 """)
     (library,) = (root / "loader" / "_lib").glob("libmblob.so.0")
-    line = ["gcc", "main.c", "1.o", "2.o", f"-I{root / 'csrc/include'}", str(library), "-lstdc++", "-o", "main"]
+    line = [
+        "gcc",
+        "main.c",
+        "1.o",
+        "2.o",
+        f"-I{root / 'csrc/include'}",
+        str(library),
+        "-lstdc++",
+        "-o",
+        "main",
+    ]
     subprocess.run(line, cwd=tmp_path, check=True)
     environment = {"LD_LIBRARY_PATH": str(library.parent)}
-    done = subprocess.run(["./main"], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["./main"], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
     assert done.stdout.split() == [str(answer(1, 1)), str(answer(2, 1))]
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["source", "object", "archive", "addon"])
 def test_kernels_in_cxx_share_nothing_with_other_libraries(tmp_path: Path, form: str) -> None:
-    """Statics of inline functions are one for the whole process as compilers leave them, and keep it mapped."""
+    """Statics of inline functions are one for the whole process as compilers leave them, and keep
+    it mapped."""
     libraries = []
     for number in (100, 200):
         source = tmp_path / f"k{number}.cc"
         source.write_text(KERNEL.replace("40", str(number)))
-        subprocess.run(["g++", "-O1", "-fPIC", "-c", str(source), "-o", str(source.with_suffix(".o"))], check=True)
-        subprocess.run(["ar", "rcs", str(source.with_suffix(".a")), str(source.with_suffix(".o"))], check=True)
+        subprocess.run(
+            ["g++", "-O1", "-fPIC", "-c", str(source), "-o", str(source.with_suffix(".o"))],
+            check=True,
+        )
+        subprocess.run(
+            ["ar", "rcs", str(source.with_suffix(".a")), str(source.with_suffix(".o"))], check=True
+        )
         given = source.with_suffix(".a" if form == "archive" else ".o")
         before = given.read_bytes()
         functions, addons = ["int host(void)"], None
@@ -204,7 +243,9 @@ def test_kernels_in_cxx_share_nothing_with_other_libraries(tmp_path: Path, form:
 
 def test_names_of_cxx_are_no_packed_functions(tmp_path: Path) -> None:
     """What they would do with the arguments of a packed call nobody knows."""
-    mblob.csource_module("int seven(int x) { return x + 7; }", "cc").export_library(tmp_path / "x.so")
+    mblob.csource_module("int seven(int x) { return x + 7; }", "cc").export_library(
+        tmp_path / "x.so"
+    )
     assert "_Z5seveni" in exported(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as lib:
         assert lib.functions == []
@@ -218,9 +259,13 @@ def test_names_of_cxx_are_no_packed_functions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["object", "archive"])
-def test_kernels_in_cxx_that_were_compiled_before_link_their_library(tmp_path: Path, form: str) -> None:
+def test_kernels_in_cxx_that_were_compiled_before_link_their_library(
+    tmp_path: Path, form: str
+) -> None:
     text = '#include <vector>\nextern "C" int three(void) { return (int)std::vector<int>{1, 2, 3}.size(); }\n'
-    (tmp_path / "k.cc").write_text(text + "struct A { virtual ~A() {} };\nA *make() { return new A; }\n")
+    (tmp_path / "k.cc").write_text(
+        text + "struct A { virtual ~A() {} };\nA *make() { return new A; }\n"
+    )
     subprocess.run(["g++", "-O0", "-fPIC", "-c", "k.cc"], cwd=tmp_path, check=True)
     subprocess.run(["ar", "rcs", "k.a", "k.o"], cwd=tmp_path, check=True)
     given = tmp_path / ("k.o" if form == "object" else "k.a")

@@ -1,4 +1,5 @@
-"""TVM's C++ face over the C API: every compiler, the names of `make install COMPAT=1`, plug-ins, kernels."""
+"""TVM's C++ face over the C API: every compiler, the names of `make install COMPAT=1`, plug-ins,
+kernels."""
 
 from __future__ import annotations
 
@@ -36,19 +37,37 @@ def flags(prefix: Path) -> list[str]:
     return ["-O2", f"-I{prefix}/include", f"-L{prefix}/lib", "-ltvm_runtime", "-ldl", "-pthread"]
 
 
-# -- headers -------------------------------------------------------------------------------------------------
+# -- headers ---------------------------------------------------------------------------------------
 
 
 def test_the_face_is_complete() -> None:
     names = {Path(h).stem for h in FACE}
-    assert {"module", "packed_func", "ndarray", "registry", "device_api", "logging", "string"} <= names
+    assert {
+        "module",
+        "packed_func",
+        "ndarray",
+        "registry",
+        "device_api",
+        "logging",
+        "string",
+    } <= names
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("header", FACE)
 def test_each_header_stands_alone(require: Require, header: str) -> None:
     source = f"#include <{header}>\nint nothing;\n"
-    run(require("c++"), "-xc++", "-std=c++17", *STRICT, "-I", INCLUDE, "-fsyntax-only", "-", input=source)
+    run(
+        require("c++"),
+        "-xc++",
+        "-std=c++17",
+        *STRICT,
+        "-I",
+        INCLUDE,
+        "-fsyntax-only",
+        "-",
+        input=source,
+    )
 
 
 @pytest.mark.sample(1)
@@ -66,7 +85,10 @@ def test_all_headers_together_compile_without_warnings(
 def test_an_older_standard_is_refused_in_words(require: Require) -> None:
     command = [require("c++"), "-xc++", "-std=c++14", "-I", INCLUDE, "-fsyntax-only", "-"]
     done = subprocess.run(
-        list(map(str, command)), input="#include <tvm/runtime/module.h>\n", capture_output=True, text=True
+        list(map(str, command)),
+        input="#include <tvm/runtime/module.h>\n",
+        capture_output=True,
+        text=True,
     )
     assert done.returncode != 0
     assert "-std=c++17" in done.stderr
@@ -78,10 +100,12 @@ def test_the_documented_functions_are_those_of_the_library(installed: Path) -> N
     text = (ROOT / "docs" / "tvm_hosts.md").read_text()
     listed = text[text.index("## The C API") : text.index("That is the whole of the header")]
     documented = set(re.findall(r"`(TVM\w+)`", listed))
-    assert documented == {n for n in exported if n.startswith("TVM") and not n.startswith("TVMBackend")}
+    assert documented == {
+        n for n in exported if n.startswith("TVM") and not n.startswith("TVMBackend")
+    }
 
 
-# -- programs ------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -101,7 +125,16 @@ def test_a_c_host_of_tvms_c_api_links_with_tvms_name(
     require: Require, built: Path, compat: Path, tmp_path: Path, program: str, mode: str
 ) -> None:
     source = ROOT / "tests" / "c" / "host_abi" / f"{program}.c"
-    run(require("cc"), "-std=gnu11", mode, source, "-o", tmp_path / program, "-Wl,--as-needed", *flags(compat))
+    run(
+        require("cc"),
+        "-std=gnu11",
+        mode,
+        source,
+        "-o",
+        tmp_path / program,
+        "-Wl,--as-needed",
+        *flags(compat),
+    )
     run(tmp_path / program, built / "lib", env=in_prefix(compat))
 
 
@@ -118,7 +151,9 @@ def test_the_deploy_program_links_with_tvms_name(
 ) -> None:
     # As sources of 0.8 and before begin.
     source = tmp_path / "deploy.cpp"
-    source.write_text("#include <dmlc/logging.h>\n" + (ROOT / "examples/tvm_deploy/main.cpp").read_text())
+    source.write_text(
+        "#include <dmlc/logging.h>\n" + (ROOT / "examples/tvm_deploy/main.cpp").read_text()
+    )
     run(require("c++"), "-std=c++17", source, "-o", tmp_path / "deploy", *flags(compat))
     assert run(tmp_path / "deploy", addone, env=in_prefix(compat)).stdout == "10\n"
 
@@ -129,7 +164,9 @@ GUIDE = ("-std=c++17", "-O2", "-fPIC", LOGGING, "-Wall", "-Wextra", "-Werror")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("compiler", "link"), [("g++", "-Wl,--as-needed"), ("clang++", "-Wl,--no-as-needed")])
+@pytest.mark.parametrize(
+    ("compiler", "link"), [("g++", "-Wl,--as-needed"), ("clang++", "-Wl,--no-as-needed")]
+)
 def test_the_deploy_program_builds_with_the_flags_of_tvms_guides(
     require: Require, compat: Path, addone: Path, tmp_path: Path, compiler: str, link: str
 ) -> None:
@@ -143,23 +180,54 @@ def test_the_deploy_program_builds_with_the_flags_of_tvms_guides(
 def test_a_host_in_a_shared_library_needs_no_macro(
     require: Require, compat: Path, addone: Path, tmp_path: Path
 ) -> None:
-    """Such as a binding to another language: opened by a program that knows nothing of the runtime."""
-    (tmp_path / "main.c").write_text("int deploy(int, char **);\nint main(int n, char **a) { return deploy(n, a); }\n")
+    """Such as a binding to another language: opened by a program that knows nothing of the
+    runtime."""
+    (tmp_path / "main.c").write_text(
+        "int deploy(int, char **);\nint main(int n, char **a) { return deploy(n, a); }\n"
+    )
     text = (ROOT / "examples" / "tvm_deploy" / "main.cpp").read_text()
-    (tmp_path / "host.cpp").write_text(text.replace("int main(", 'extern "C" int deploy(int, char **);\nint deploy('))
-    run(require("c++"), *GUIDE, "-shared", tmp_path / "host.cpp", "-o", tmp_path / "libhost.so", *flags(compat))
-    run(require("cc"), tmp_path / "main.c", "-o", tmp_path / "main", tmp_path / "libhost.so", env=in_prefix(compat))
+    (tmp_path / "host.cpp").write_text(
+        text.replace("int main(", 'extern "C" int deploy(int, char **);\nint deploy(')
+    )
+    run(
+        require("c++"),
+        *GUIDE,
+        "-shared",
+        tmp_path / "host.cpp",
+        "-o",
+        tmp_path / "libhost.so",
+        *flags(compat),
+    )
+    run(
+        require("cc"),
+        tmp_path / "main.c",
+        "-o",
+        tmp_path / "main",
+        tmp_path / "libhost.so",
+        env=in_prefix(compat),
+    )
     assert run(tmp_path / "main", addone, env=in_prefix(compat)).stdout == "10\n"
 
 
 def test_a_program_that_was_linked_with_tvm_finds_its_library(
     require: Require, built: Path, compat: Path, tmp_path: Path
 ) -> None:
-    """At run time the name alone counts: the program below needs `libtvm_runtime.so`, as one linked with TVM."""
+    """At run time the name alone counts: the program below needs `libtvm_runtime.so`, as one linked
+    with TVM."""
     symbols = run("nm", "-D", "--defined-only", compat / "lib" / "libmblob.so").stdout.split()
     stub, program = tmp_path / "libtvm_runtime.so", tmp_path / "host"
     text = "".join(f"void {name}(void) {{}}\n" for name in symbols if name.startswith("TVM"))
-    run(require("cc"), "-shared", "-fPIC", "-xc", "-", f"-Wl,-soname,{stub.name}", "-o", stub, input=text)
+    run(
+        require("cc"),
+        "-shared",
+        "-fPIC",
+        "-xc",
+        "-",
+        f"-Wl,-soname,{stub.name}",
+        "-o",
+        stub,
+        input=text,
+    )
     source = ROOT / "tests" / "c" / "host_abi" / "test_tvm_api.c"
     run(require("cc"), "-std=gnu11", source, "-o", program, f"-I{compat}/include", stub)
     assert "[libtvm_runtime.so]" in run("readelf", "-d", program).stdout
@@ -167,7 +235,9 @@ def test_a_program_that_was_linked_with_tvm_finds_its_library(
 
 
 def test_tvms_names_are_installed_on_request_only(installed: Path, compat: Path) -> None:
-    assert (compat / "lib" / "libtvm_runtime.so").resolve() == (compat / "lib" / "libmblob.so").resolve()
+    assert (compat / "lib" / "libtvm_runtime.so").resolve() == (
+        compat / "lib" / "libmblob.so"
+    ).resolve()
     installed_names = {path.name for path in (compat / "include" / "dmlc").iterdir()}
     assert installed_names == {"io.h", "logging.h", "memory_io.h"}
     assert not (installed / "lib" / "libtvm_runtime.so").exists()
@@ -188,7 +258,9 @@ target_link_libraries(deploy PRIVATE ${TVM_RUNTIME} ${CMAKE_DL_LIBS})
 
 
 @pytest.mark.slow
-def test_a_cmake_project_finds_tvms_names(require: Require, compat: Path, addone: Path, tmp_path: Path) -> None:
+def test_a_cmake_project_finds_tvms_names(
+    require: Require, compat: Path, addone: Path, tmp_path: Path
+) -> None:
     cmake = require("cmake")
     (tmp_path / "CMakeLists.txt").write_text(CMAKE)
     (tmp_path / "main.cpp").write_text((ROOT / "examples" / "tvm_deploy" / "main.cpp").read_text())
@@ -219,9 +291,18 @@ int main(int, char **argv) {
 """
 
 
-def test_what_tvm_compiled_runs_from_cxx(require: Require, compat: Path, golden: Path, tmp_path: Path) -> None:
+def test_what_tvm_compiled_runs_from_cxx(
+    require: Require, compat: Path, golden: Path, tmp_path: Path
+) -> None:
     (tmp_path / "golden.cpp").write_text(GOLDEN)
-    run(require("c++"), "-std=c++17", tmp_path / "golden.cpp", "-o", tmp_path / "golden", *flags(compat))
+    run(
+        require("c++"),
+        "-std=c++17",
+        tmp_path / "golden.cpp",
+        "-o",
+        tmp_path / "golden",
+        *flags(compat),
+    )
     done = run(tmp_path / "golden", golden / "host_llvm.so", env=in_prefix(compat))
     assert "num_args should be 3" in done.stdout
 
@@ -264,13 +345,21 @@ def test_executors_of_tvm_run_from_cxx(
         network = dict(file)
     (tmp_path / "in.bin").write_bytes(network["data"].tobytes())
     (tmp_path / "host.cpp").write_text(EXECUTOR)
-    run(require("c++"), "-std=c++17", tmp_path / "host.cpp", "-o", tmp_path / "host", *flags(compat))
-    run(tmp_path / "host", golden / name, tmp_path / "in.bin", tmp_path / "out.bin", env=in_prefix(compat))
+    run(
+        require("c++"), "-std=c++17", tmp_path / "host.cpp", "-o", tmp_path / "host", *flags(compat)
+    )
+    run(
+        tmp_path / "host",
+        golden / name,
+        tmp_path / "in.bin",
+        tmp_path / "out.bin",
+        env=in_prefix(compat),
+    )
     found = np.frombuffer((tmp_path / "out.bin").read_bytes(), "float32").reshape(1, 10)
     np.testing.assert_allclose(found, network["out"], rtol=1e-5)
 
 
-# -- in the process of Python --------------------------------------------------------------------------------
+# -- in the process of Python ----------------------------------------------------------------------
 
 PLUGIN = r"""
 #define MBLOB_HOST
@@ -304,7 +393,8 @@ TVM_REGISTER_GLOBAL("plugin.adder").set_body_typed([](int a) {
 def test_python_and_a_cxx_plugin_call_each_other(
     require: Require, installed: Path, tmp_path: Path, compiler: str, linked: bool
 ) -> None:
-    """The libmblob that the plug-in needs is the one that is here, whether or not it was linked with one."""
+    """The libmblob that the plug-in needs is the one that is here, whether or not it was linked
+    with one."""
     np = pytest.importorskip("numpy")
     source, plugin = tmp_path / "plugin.cpp", tmp_path / "plugin.so"
     prefix = f"plugin_{compiler}_{linked}"
@@ -360,7 +450,9 @@ TVM_DLL_EXPORT_PACKED_FUNC(count, [](tvm::runtime::TVMArgs args, tvm::runtime::T
 
 
 @pytest.mark.slow
-def test_kernels_are_exported_from_cxx_functions(tmp_path: Path, require: Callable[[str], str]) -> None:
+def test_kernels_are_exported_from_cxx_functions(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
     """As C sources of external code generators do it."""
     require("c++")
     np = pytest.importorskip("numpy")
@@ -402,7 +494,9 @@ def test_what_cannot_be_offered_says_so_to_the_compiler(
     source = tmp_path / "refused.cpp"
     source.write_text(f"#include <tvm/runtime/module.h>\nint main() {{ {text} }}\n")
     done = subprocess.run(
-        [require("c++"), "-std=c++17", "-fsyntax-only", f"-I{compat}/include", source], capture_output=True, text=True
+        [require("c++"), "-std=c++17", "-fsyntax-only", f"-I{compat}/include", source],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode != 0
     assert message in done.stderr

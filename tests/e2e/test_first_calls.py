@@ -1,4 +1,5 @@
-"""Every exported function as the first call of a process: with arguments that are fine, and with nothing but NULL."""
+"""Every exported function as the first call of a process: with arguments that are fine, and with
+nothing but NULL."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tests.e2e.programs import ROOT, run
 
 SANITY = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 
-# Each in a child of its own. Prints the functions that end it by a signal, and how many return the -1 of an error.
+# Each in a child of its own. Prints the functions that end it by a signal, and how many return the
+# -1 of an error.
 NULLS = """
 import ctypes, os, signal, sys
 library = ctypes.CDLL(sys.argv[1])
@@ -33,7 +35,10 @@ print(refused)
 
 
 def functions_of(library: Path, require: Callable[[str], str]) -> list[str]:
-    rows = [row.split() for row in run(require("nm"), "-D", "--defined-only", library).stdout.splitlines()]
+    rows = [
+        row.split()
+        for row in run(require("nm"), "-D", "--defined-only", library).stdout.splitlines()
+    ]
     return [row[-1] for row in rows if row[1] in "TW"]
 
 
@@ -93,7 +98,9 @@ def test_no_function_of_libmblob_ffi_crashes_at_null(
     assert answers_to_null(library, functions_of(library, require)) == "22\n"
 
 
-def test_no_function_of_libmblob_crashes_at_null(installed: Path, require: Callable[[str], str]) -> None:
+def test_no_function_of_libmblob_crashes_at_null(
+    installed: Path, require: Callable[[str], str]
+) -> None:
     library = installed / "lib" / "libmblob.so"
     names = functions_of(library, require)
     assert len(names) >= 100
@@ -101,5 +108,7 @@ def test_no_function_of_libmblob_crashes_at_null(installed: Path, require: Calla
 
 
 @pytest.mark.parametrize("plugin", ["cuda", "dnnl", "opencl"])
-def test_other_plugins_export_their_table_only(installed: Path, require: Callable[[str], str], plugin: str) -> None:
+def test_other_plugins_export_their_table_only(
+    installed: Path, require: Callable[[str], str], plugin: str
+) -> None:
     assert functions_of(installed / "lib" / f"libmblob-{plugin}.so", require) == []

@@ -1,4 +1,5 @@
-"""Damage that would hide functions, or the table that tells plain ones: refused, or without effect."""
+"""Damage that would hide functions, or the table that tells plain ones: refused, or without
+effect."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ print(refused, opened)
 
 def flipped(library: Path, start: int, stop: int, name: str, packed: bool) -> tuple[int, int]:
     """How many libraries with one bit flipped were refused, and how many opened."""
-    refused, opened = run(sys.executable, "-c", FLIP, library, start, stop, name, packed).stdout.split()
+    refused, opened = run(
+        sys.executable, "-c", FLIP, library, start, stop, name, packed
+    ).stdout.split()
     return int(refused), int(opened)
 
 
@@ -69,10 +72,13 @@ def test_the_table_is_announced(plain: Path) -> None:
 
 
 @pytest.mark.parametrize("opens", [mblob.open, mblob.load_module])
-def test_a_table_that_is_announced_and_missing(plain: Path, opens: Callable[[Path], object]) -> None:
+def test_a_table_that_is_announced_and_missing(
+    plain: Path, opens: Callable[[Path], object]
+) -> None:
     data = plain.read_bytes()
     plain.write_bytes(data.replace(b"\0__mblob_functions\0", b"\0__mblob_functionz\0", 1))
-    # The dynamic strings come before the table; with the hash table as it was, C sees that it leads nowhere.
+    # The dynamic strings come before the table; with the hash table as it was, C sees that it leads
+    # nowhere.
     error = error_of(opens, plain)
     assert isinstance(error, mblob.FormatError)
     assert error.code == ("function_table_missing" if opens is mblob.open else "elf_dynamic")
@@ -106,7 +112,9 @@ def test_a_library_without_the_flag_opens(plain: Path) -> None:
     data = bytearray(plain.read_bytes())
     for owner, _, desc, at in elf.notes():
         if owner == b"mblob":
-            struct.pack_into("<2I", data, at + 4, struct.unpack_from("<I", desc, 4)[0] & ~note.HAS_TABLE, 0)
+            struct.pack_into(
+                "<2I", data, at + 4, struct.unpack_from("<I", desc, 4)[0] & ~note.HAS_TABLE, 0
+            )
     plain.write_bytes(data)
     with mblob.open(plain) as lib:
         assert lib.plain_functions == ["vadd"]
@@ -121,13 +129,17 @@ def test_no_bit_makes_a_plain_function_a_packed_one(plain: Path) -> None:
     assert hashes is not None
     start, table = elf.bytes_of(symbol)
     name = plain.read_bytes().index(b"\0__mblob_functions\0") + 1
-    parts = [(hashes.sh_offset, hashes.sh_size), (symbol.offset, 24), (name, len(functions_table.SYMBOL))]
+    parts = [
+        (hashes.sh_offset, hashes.sh_size),
+        (symbol.offset, 24),
+        (name, len(functions_table.SYMBOL)),
+    ]
     for first, size in [*parts, (start, len(table))]:
         refused, opened = flipped(plain, first, first + size, "vadd", packed=False)
         assert refused > opened, first
 
 
-# -- libraries of others ---------------------------------------------------------------------------------------
+# -- libraries of others ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("style", ["gnu", "sysv", "both"])
@@ -136,11 +148,21 @@ def test_damaged_hash_tables_of_foreign_libraries_hide_nothing(
     tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], linker: str, style: str
 ) -> None:
     require("mold" if linker == "mold" else f"ld.{linker}")
-    source = "".join(f"int function_{i}(void *a, int *b, int c) {{ return 0; }}\n" for i in range(7))
-    library = cc(source, tmp_path / "foreign.so", f"-fuse-ld={linker}", f"-Wl,--hash-style={style}", "-nostdlib")
+    source = "".join(
+        f"int function_{i}(void *a, int *b, int c) {{ return 0; }}\n" for i in range(7)
+    )
+    library = cc(
+        source,
+        tmp_path / "foreign.so",
+        f"-fuse-ld={linker}",
+        f"-Wl,--hash-style={style}",
+        "-nostdlib",
+    )
     elf = elf_of(library)
     tables = [s for s in elf.sections if s.name in (".gnu.hash", ".hash")]
     assert len(tables) == (2 if style == "both" else 1)
     for table in tables:
-        refused, _ = flipped(library, table.sh_offset, table.sh_offset + table.sh_size, "function_3", packed=True)
+        refused, _ = flipped(
+            library, table.sh_offset, table.sh_offset + table.sh_size, "function_3", packed=True
+        )
         assert refused > 4 * 7

@@ -36,16 +36,26 @@ def run_model(
     return program
 
 
-def call(program: Path, library: Path, name: str, data: np.ndarray, output: str) -> subprocess.CompletedProcess[bytes]:
+def call(
+    program: Path, library: Path, name: str, data: np.ndarray, output: str
+) -> subprocess.CompletedProcess[bytes]:
     described = f"{data.dtype}[{','.join(map(str, data.shape))}]"
     return subprocess.run(
-        [program, library, name, described, output], input=data.tobytes(), capture_output=True, timeout=60, check=False
+        [program, library, name, described, output],
+        input=data.tobytes(),
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
 
 
-@pytest.mark.parametrize(("model", "numbers"), [("mlp_llvm", "mlp_llvm"), ("mlp_c", "mlp_c"), ("aot_mlp", "mlp_llvm"),
-                                                  ("vm_mlp", "mlp_llvm")])
-def test_models_that_tvm_exported_give_its_numbers(run_model: Path, golden: Path, model: str, numbers: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "numbers"),
+    [("mlp_llvm", "mlp_llvm"), ("mlp_c", "mlp_c"), ("aot_mlp", "mlp_llvm"), ("vm_mlp", "mlp_llvm")],
+)
+def test_models_that_tvm_exported_give_its_numbers(
+    run_model: Path, golden: Path, model: str, numbers: str
+) -> None:
     known = np.load(golden / f"{numbers}.npz")
     done = call(run_model, golden / f"{model}.so", "data", known["data"], "float32[1,10]")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""What opening costs does not depend on the size of payloads: page faults, and pages of a cold file that are read."""
+"""What opening costs does not depend on the size of payloads: page faults, and pages of a cold file
+that are read."""
 
 from __future__ import annotations
 
@@ -51,9 +52,13 @@ int main(int argc, char **argv) {
 
 
 def library(path: Path, entries: int, payload: Path, index: bool = True) -> Path:
-    module = mblob.csource_module("int nothing(void) { return 0; }", functions=["int nothing(void)"])
+    module = mblob.csource_module(
+        "int nothing(void) { return 0; }", functions=["int nothing(void)"]
+    )
     for _ in range(entries):
-        module.import_module(mblob.blob_module("relax.VMExecutable" if not index else "raw", payload))
+        module.import_module(
+            mblob.blob_module("relax.VMExecutable" if not index else "raw", payload)
+        )
     mblob.export_library(module, path, index=index, digest="none")
     return path
 
@@ -90,7 +95,8 @@ def program(folder: Path) -> Path:
     runtime = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))
     include = Path(__file__).resolve().parents[2] / "csrc" / "include"
     subprocess.run(
-        ["cc", "-I", include, source, "-o", target, runtime, f"-Wl,-rpath,{runtime.parent}"], check=True
+        ["cc", "-I", include, source, "-o", target, runtime, f"-Wl,-rpath,{runtime.parent}"],
+        check=True,
     )
     return target
 
@@ -98,7 +104,9 @@ def program(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "total"), [("large.so", 4 * (64 * MIB + 8)), ("many.so", 1000 * ((64 << 10) + 8))]
 )
-def test_c_opens_and_lists_with_few_page_faults(folder: Path, program: Path, name: str, total: int) -> None:
+def test_c_opens_and_lists_with_few_page_faults(
+    folder: Path, program: Path, name: str, total: int
+) -> None:
     command = [program, folder / "empty.so", folder / name, str(total)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert 0 <= int(done.stdout) < 30, done.stderr

@@ -14,7 +14,8 @@ import mblob
 from tests.e2e.ffi.ffi_sources import PACKED
 from tests.e2e.programs import ROOT, make_c_tests, run
 
-pytestmark = pytest.mark.slow  # each machine compiles the runtime and all test programs, and emulates them
+# each machine compiles the runtime and all test programs, and emulates them
+pytestmark = pytest.mark.slow
 
 VECTORS = sorted((ROOT / "tests" / "vectors").glob("*/*.bin"))
 
@@ -36,9 +37,11 @@ class Machine:
 
 MACHINES = [
     Machine("aarch64", "aarch64-linux-gnu"),
-    # Big endian. The model in kernels/aot.c is written down as a 64-bit little-endian machine has it.
+    # Big endian. The model in kernels/aot.c is written down as a 64-bit little-endian machine has
+    # it.
     Machine("s390x", "s390x-linux-gnu", leaves_out=("test_aot", "test_dnnl")),
-    # 32-bit. Sizes from files are 64-bit numbers that were compared with what is there: -Wconversion cannot know.
+    # 32-bit. Sizes from files are 64-bit numbers that were compared with what is there:
+    # -Wconversion cannot know.
     Machine("arm", "arm-linux-gnueabihf", "-Wall -Wextra -Werror", ("test_aot",)),
 ]
 # Compiled code there is not run by the programs in tests/c: qemu 7.2 cannot start a thread on i386.
@@ -54,14 +57,21 @@ class Built:
 
     def run(self, program: str, *arguments: object) -> str:
         """What a program prints there; it must succeed."""
-        command = [f"qemu-{self.machine.name}", "-L", f"/usr/{self.machine.triplet}", self.folder / "plain" / program]
+        command = [
+            f"qemu-{self.machine.name}",
+            "-L",
+            f"/usr/{self.machine.triplet}",
+            self.folder / "plain" / program,
+        ]
         environment = {**os.environ, "MBLOB_TEST_EMULATED": "1"}
         return run(*command, *arguments, env=environment, timeout=300).stdout
 
 
 @pytest.fixture(scope="module", params=MACHINES, ids=lambda machine: machine.name)
 def built(
-    request: pytest.FixtureRequest, require: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    require: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Built:
     machine: Machine = request.param
     require(f"qemu-{machine.name}")
@@ -83,7 +93,11 @@ def test_every_test_program_passes(built: Built) -> None:
 def test_the_reader_reads_each_vector_as_described(built: Built) -> None:
     for flags in ([], ["--index-expected"]):
         described = [(path, json.loads(path.with_suffix(".json").read_text())) for path in VECTORS]
-        chosen = [(path, facts) for path, facts in described if facts.pop("index_expected", False) == bool(flags)]
+        chosen = [
+            (path, facts)
+            for path, facts in described
+            if facts.pop("index_expected", False) == bool(flags)
+        ]
         output = built.run("blob_dump", "--level", "full", *flags, *(path for path, _ in chosen))
         assert len(output.splitlines()) == len(chosen)
         for (path, facts), line in zip(chosen, output.splitlines()):
@@ -96,7 +110,9 @@ def test_damaged_blobs_end_in_errors(built: Built) -> None:
     built.run("fuzz_reader", 20, *sorted((ROOT / "tests" / "vectors" / "good").glob("*.bin")))
 
 
-def test_a_library_of_this_machine_is_refused_by_name(built: Built, cc: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_library_of_this_machine_is_refused_by_name(
+    built: Built, cc: Callable[..., Path], tmp_path: Path
+) -> None:
     cc("int f(void) { return 1; }", tmp_path / "plain.so")
     with pytest.raises(AssertionError, match="this machine is"):
         built.run("test_runtime", tmp_path)
@@ -144,8 +160,16 @@ def test_a_finished_library_is_converted_there_and_back(
     run(compiler, tmp_path / "host.c", "-o", tmp_path / "host", "-ldl")
     mblob.csource_module(PACKED).export_library(tmp_path / "0.so", target=machine.triplet)
     for i, dialect in enumerate(("ffi", "classic", "ffi")):
-        mblob.convert(tmp_path / f"{i}.so", tmp_path / f"{i + 1}.so", dialect=dialect, target=machine.triplet)
-        line = ("qemu-" + machine.name, "-L", f"/usr/{machine.triplet}", tmp_path / "host", tmp_path / f"{i + 1}.so")
+        mblob.convert(
+            tmp_path / f"{i}.so", tmp_path / f"{i + 1}.so", dialect=dialect, target=machine.triplet
+        )
+        line = (
+            "qemu-" + machine.name,
+            "-L",
+            f"/usr/{machine.triplet}",
+            tmp_path / "host",
+            tmp_path / f"{i + 1}.so",
+        )
         good, bad = run(*line, timeout=100).stdout.splitlines()
         assert good.split() == [dialect, "42"]
         assert bad == f"{dialect} -1 RuntimeError: twice: wants one int"

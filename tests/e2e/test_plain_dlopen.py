@@ -1,4 +1,5 @@
-"""Kernels in a process without a runtime: what the fallbacks of the slots do, under each compiler."""
+"""Kernels in a process without a runtime: what the fallbacks of the slots do, under each
+compiler."""
 
 from __future__ import annotations
 
@@ -49,7 +50,12 @@ def test_a_plain_dlopen_host_gets_memory_one_thread_and_error_texts(
     source, out = tmp_path / ("k.cc" if "++" in compiler else "k.c"), tmp_path / "k.so"
     source.write_text(KERNEL)
     include = root / "csrc" / "include"
-    flags_of_kernels = ["-fPIC", "-shared", f"-I{include}", *(["-DMBLOB_KERNEL"] if "++" in compiler else [])]
+    flags_of_kernels = [
+        "-fPIC",
+        "-shared",
+        f"-I{include}",
+        *(["-DMBLOB_KERNEL"] if "++" in compiler else []),
+    ]
     command = [require(compiler), flags, "-Wall", "-Werror", *flags_of_kernels, source, "-o", out]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(out))
@@ -61,5 +67,7 @@ def test_a_plain_dlopen_host_gets_memory_one_thread_and_error_texts(
     assert last_error() == b"kernel: no luck today"
     assert library.asks(*nothing) == -1
     assert b"somewhere.else" in last_error()
-    undefined = subprocess.run(["nm", "-D", "-u", out], check=True, capture_output=True, text=True).stdout
+    undefined = subprocess.run(
+        ["nm", "-D", "-u", out], check=True, capture_output=True, text=True
+    ).stdout
     assert "TVM" not in undefined

@@ -1,4 +1,5 @@
-"""The whole circle through the public names only: pack with `mblob.export_library`, look, load, call."""
+"""The whole circle through the public names only: pack with `mblob.export_library`, look, load,
+call."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ import mblob
 from tests.e2e.kernels import KERNELS, PACKED, VADD, arrays, kernels
 
 GOLDEN = Path(os.environ.get("MBLOB_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
-needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden libraries beside the project")
+needs_golden = pytest.mark.skipif(
+    not GOLDEN.is_dir(), reason="no golden libraries beside the project"
+)
 
 
 def test_kernels_and_a_blob_go_out_and_come_back(tmp_path: Path) -> None:
@@ -46,7 +49,9 @@ def test_the_plain_c_function_stands_beside_the_packed_one(tmp_path: Path) -> No
     pointer = ctypes.POINTER(ctypes.c_float)
     for function in (
         ctypes.CDLL(str(tmp_path / "k.so")).vadd,
-        mblob.load_module(tmp_path / "k.so").symbol("vadd", None, [pointer, pointer, pointer, ctypes.c_int64]),
+        mblob.load_module(tmp_path / "k.so").symbol(
+            "vadd", None, [pointer, pointer, pointer, ctypes.c_int64]
+        ),
     ):
         c[:] = 0
         function(*(x.ctypes.data_as(pointer) for x in (a, b, c)), ctypes.c_int64(7))
@@ -65,10 +70,14 @@ def test_packed_functions_of_c_sources_return_values_and_errors(tmp_path: Path) 
 
 def test_no_runtime_symbol_is_left_undefined(tmp_path: Path) -> None:
     mblob.csource_module(PACKED).export_library(tmp_path / "p.so")
-    text = subprocess.run(["nm", "-D", tmp_path / "p.so"], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run(
+        ["nm", "-D", tmp_path / "p.so"], check=True, capture_output=True, text=True
+    ).stdout
     assert not re.findall(r"\b[Uw] +TVM\w+", text)
     assert re.search(r"\b[VDB] __TVMAPISetLastError", text)
-    headers = subprocess.run(["readelf", "-lW", tmp_path / "p.so"], check=True, capture_output=True, text=True).stdout
+    headers = subprocess.run(
+        ["readelf", "-lW", tmp_path / "p.so"], check=True, capture_output=True, text=True
+    ).stdout
     assert re.search(r"GNU_STACK.* RW ", headers)
 
 

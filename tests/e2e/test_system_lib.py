@@ -31,16 +31,22 @@ def weights(bias: int) -> bytes:
     return struct.pack("<Q", len(head)) + head + struct.pack("<3f", bias, bias + 1, bias + 2)
 
 
-def library(path: Path, prefix: str, bias: int, options: tuple[str, ...] = (), **more: object) -> Path:
+def library(
+    path: Path, prefix: str, bias: int, options: tuple[str, ...] = (), **more: object
+) -> Path:
     """A system library of the test kernels, with weights and five bytes."""
     host = mblob.csource_module(KERNELS, functions=[SHIFT])
     host.import_module(mblob.blob_module("greeting", b"hello"))
     host.import_module(mblob.safetensors_module(weights(bias)))
-    host.export_library(path, system_lib=True, prefix=prefix, options=[f"-DBIAS={bias}", *options], **more)
+    host.export_library(
+        path, system_lib=True, prefix=prefix, options=[f"-DBIAS={bias}", *options], **more
+    )
     return path
 
 
-def libraries(folder: Path, suffix: str, options: tuple[str, ...] = (), **more: object) -> list[str]:
+def libraries(
+    folder: Path, suffix: str, options: tuple[str, ...] = (), **more: object
+) -> list[str]:
     """Both libraries, as words of a link line."""
     words: list[str] = []
     for prefix, bias in LIBRARIES.items():
@@ -57,7 +63,11 @@ def libraries(folder: Path, suffix: str, options: tuple[str, ...] = (), **more: 
 
 
 def program(
-    folder: Path, inputs: list[str], runtime: Path, *flags: str, cc: tuple[str, ...] = ("cc", "-std=c11")
+    folder: Path,
+    inputs: list[str],
+    runtime: Path,
+    *flags: str,
+    cc: tuple[str, ...] = ("cc", "-std=c11"),
 ) -> Path:
     out = folder / "program"
     run(*cc, "-O1", "-g", *WARNINGS, f"-I{ROOT}/csrc/include", HOST, "-x", "none", *inputs, runtime,
@@ -76,7 +86,9 @@ def runtime(installed: Path) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".o", ".tar"])
-def test_two_libraries_of_the_same_kernels_in_one_program(runtime: Path, tmp_path: Path, suffix: str) -> None:
+def test_two_libraries_of_the_same_kernels_in_one_program(
+    runtime: Path, tmp_path: Path, suffix: str
+) -> None:
     prints_fine(program(tmp_path, libraries(tmp_path, suffix), runtime))
 
 
@@ -89,7 +101,9 @@ def test_archives_are_taken_whole(runtime: Path, tmp_path: Path) -> None:
     prints_fine(program(tmp_path, inputs, runtime))
 
 
-def test_an_archive_that_nothing_refers_to_is_an_error_that_says_so(runtime: Path, tmp_path: Path) -> None:
+def test_an_archive_that_nothing_refers_to_is_an_error_that_says_so(
+    runtime: Path, tmp_path: Path
+) -> None:
     path = program(tmp_path, libraries(tmp_path, ".a"), runtime)
     done = subprocess.run([path], capture_output=True, text=True)
     assert done.returncode == 1
@@ -107,7 +121,9 @@ def test_a_static_program(runtime: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("linker", ["gold", "lld", "mold"])
-def test_other_linkers(require: Callable[[str], str], runtime: Path, tmp_path: Path, linker: str) -> None:
+def test_other_linkers(
+    require: Callable[[str], str], runtime: Path, tmp_path: Path, linker: str
+) -> None:
     require(f"ld.{linker}")
     flag = f"-fuse-ld={linker}"
     inputs = libraries(tmp_path, ".o", (flag,))
@@ -121,11 +137,15 @@ def test_clang(require: Callable[[str], str], runtime: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("embed", ["object", "c"])
-def test_a_cxx_program(require: Callable[[str], str], runtime: Path, tmp_path: Path, embed: str) -> None:
+def test_a_cxx_program(
+    require: Callable[[str], str], runtime: Path, tmp_path: Path, embed: str
+) -> None:
     cxx = (require("c++"), "-std=c++17", "-x", "c++")
     if embed == "c":  # which aligns nothing
         host = mblob.csource_module(KERNELS, functions=[SHIFT])
-        host.export_library(tmp_path / "one.o", system_lib=True, prefix="one_", options="-DBIAS=0", embed="c")
+        host.export_library(
+            tmp_path / "one.o", system_lib=True, prefix="one_", options="-DBIAS=0", embed="c"
+        )
         library(tmp_path / "two.o", "two_", 105)
         out = tmp_path / "small"
         (tmp_path / "small.cpp").write_text(
@@ -156,7 +176,9 @@ def test_kernels_in_cxx_share_what_the_language_merges(
     }"""
     for prefix, bias in LIBRARIES.items():
         host = mblob.csource_module(code, "cc")
-        host.export_library(tmp_path / f"{prefix}.o", system_lib=True, prefix=prefix, options=f"-DBIAS={bias} -O0")
+        host.export_library(
+            tmp_path / f"{prefix}.o", system_lib=True, prefix=prefix, options=f"-DBIAS={bias} -O0"
+        )
     (tmp_path / "main.c").write_text("""#include <mblob.h>
     static long of(const char *prefix) {
       mblob_module *m; mblob_function *f; TVMValue arg = {.v_int64 = 3}, ret; int code = kTVMArgInt, ret_code;
@@ -172,8 +194,19 @@ def test_kernels_in_cxx_share_what_the_language_merges(
 
 def test_two_libraries_of_one_prefix_do_not_link(runtime: Path, tmp_path: Path) -> None:
     inputs = [str(library(tmp_path / f"{i}.o", "one_", i)) for i in (1, 2)]
-    command = ["cc", f"-I{ROOT}/csrc/include", str(HOST), *inputs, str(runtime), "-o", str(tmp_path / "p"), "-ldl"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    command = [
+        "cc",
+        f"-I{ROOT}/csrc/include",
+        str(HOST),
+        *inputs,
+        str(runtime),
+        "-o",
+        str(tmp_path / "p"),
+        "-ldl",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}
+    )
     assert done.returncode != 0
     assert "multiple definition of `one___tvm_dev_mblob'" in done.stderr
 
@@ -185,7 +218,9 @@ def test_sanitizers_report_nothing(sanitized: Path, tmp_path: Path) -> None:
     prints_fine(program(tmp_path, inputs, archive, *SANITIZE))
 
 
-def test_valgrind_reports_nothing(require: Callable[[str], str], runtime: Path, tmp_path: Path) -> None:
+def test_valgrind_reports_nothing(
+    require: Callable[[str], str], runtime: Path, tmp_path: Path
+) -> None:
     valgrind = require("valgrind")
     path = program(tmp_path, libraries(tmp_path, ".o"), runtime)
     prints_fine(path, valgrind, "--quiet", "--error-exitcode=99", "--leak-check=full",
@@ -213,14 +248,22 @@ def test_a_runtime_of_another_maker_finds_packed_forms_by_name(tmp_path: Path) -
     int TVMBackendParallelLaunch(void *f, void *d, int n) { (void)f, (void)d, (void)n; return 0; }
     int TVMBackendParallelBarrier(int t, void *e) { (void)t, (void)e; return 0; }
     int main(void) { return 0; }""")
-    run("cc", "-DMBLOB_HOST", f"-I{ROOT}/csrc/include", tmp_path / "main.c", path, "-o", tmp_path / "p")
+    run(
+        "cc",
+        "-DMBLOB_HOST",
+        f"-I{ROOT}/csrc/include",
+        tmp_path / "main.c",
+        path,
+        "-o",
+        tmp_path / "p",
+    )
     assert sorted(run(tmp_path / "p").stdout.split()) == sorted([
         "one_shift", "one_shift__plain", "one_how_often", "one_fail", "one_ask", "one_sum",
         "one___mblob_system_lib", "one___mblob_functions", "one___tvm_dev_mblob", "one___tvm_module_ctx",
     ])  # fmt: skip
 
 
-# -- Python -----------------------------------------------------------------------------------------------
+# -- Python ----------------------------------------------------------------------------------------
 
 
 def python(script: str, *arguments: object) -> str:
@@ -289,7 +332,9 @@ model = mblob.graph_executor.GraphModule(mblob.system_lib("model_")["default"](m
 model.run(x=np.ones((2, 3), "f"))
 print(model.get_output(1).numpy().tolist())
 """
-    assert python(script, tmp_path / "extension.so").strip() == str((models.W + models.B).ravel().tolist())
+    assert python(script, tmp_path / "extension.so").strip() == str(
+        (models.W + models.B).ravel().tolist()
+    )
 
 
 def test_python_says_that_nothing_is_linked_in() -> None:
@@ -353,7 +398,7 @@ print(mblob.system_lib("one_")["greet"]())
     assert python(script, extension).splitlines()[-1] == "hello"
 
 
-# -- the command line ---------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 def test_the_command_line_packs_system_libraries(runtime: Path, tmp_path: Path) -> None:
@@ -366,20 +411,55 @@ def test_the_command_line_packs_system_libraries(runtime: Path, tmp_path: Path) 
     )
     pack = [sys.executable, "-m", "mblob.cli.main", "build"]
     run(*pack, "one.toml", cwd=tmp_path)
-    contents = ["--kernel", KERNELS, "--function", SHIFT, "--blob", "greeting=greeting", "--weights", "two.safetensors"]
-    run(*pack, *contents, "--system-lib", "--prefix", "two_", "-o", "two.a", "--", "-DBIAS=105", cwd=tmp_path)
-    inputs = [str(tmp_path / "one.o"), "-Wl,--whole-archive", str(tmp_path / "two.a"), "-Wl,--no-whole-archive"]
+    contents = [
+        "--kernel",
+        KERNELS,
+        "--function",
+        SHIFT,
+        "--blob",
+        "greeting=greeting",
+        "--weights",
+        "two.safetensors",
+    ]
+    run(
+        *pack,
+        *contents,
+        "--system-lib",
+        "--prefix",
+        "two_",
+        "-o",
+        "two.a",
+        "--",
+        "-DBIAS=105",
+        cwd=tmp_path,
+    )
+    inputs = [
+        str(tmp_path / "one.o"),
+        "-Wl,--whole-archive",
+        str(tmp_path / "two.a"),
+        "-Wl,--no-whole-archive",
+    ]
     prints_fine(program(tmp_path, inputs, runtime))
 
 
 def test_the_command_line_names_what_is_wrong(tmp_path: Path) -> None:
-    (tmp_path / "bad.toml").write_text(f'output = "x.o"\nkernels = ["{KERNELS}"]\nsystem_lib = "yes"\n')
+    (tmp_path / "bad.toml").write_text(
+        f'output = "x.o"\nkernels = ["{KERNELS}"]\nsystem_lib = "yes"\n'
+    )
     pack = [sys.executable, "-m", "mblob.cli.main", "build"]
     for arguments, text in (
         (["bad.toml"], "system_lib: expected true or false, found 'yes'"),
-        (["--kernel", KERNELS, "--prefix", "p_", "-o", "x.so"], "add system_lib=True (--system-lib)"),
-        (["--kernel", KERNELS, "--system-lib", "-o", "x.so"], "expected .o (one object), .a (an archive)"),
+        (
+            ["--kernel", KERNELS, "--prefix", "p_", "-o", "x.so"],
+            "add system_lib=True (--system-lib)",
+        ),
+        (
+            ["--kernel", KERNELS, "--system-lib", "-o", "x.so"],
+            "expected .o (one object), .a (an archive)",
+        ),
     ):
-        done = subprocess.run([*pack, *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            [*pack, *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True
+        )
         assert done.returncode == 2
         assert text in done.stderr

@@ -15,7 +15,15 @@ FLAGS = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread")
 
 
 def host(folder: Path, *flags: str) -> Path:
-    run("cc", *FLAGS, *flags, ROOT / "tests" / "c" / "hosts" / "unload_host.c", "-o", folder / "host", "-ldl")
+    run(
+        "cc",
+        *FLAGS,
+        *flags,
+        ROOT / "tests" / "c" / "hosts" / "unload_host.c",
+        "-o",
+        folder / "host",
+        "-ldl",
+    )
     return folder / "host"
 
 
@@ -32,7 +40,11 @@ def test_threads_outlive_a_library_that_contains_the_runtime(
     installed: Path, built: Path, tmp_path: Path, require: Callable[[str], str], checker: str
 ) -> None:
     shared = plugin(tmp_path, installed / "include", installed / "lib" / "libmblob.a")
-    words = [] if checker == "none" else [require("valgrind"), "--quiet", "--error-exitcode=9", "--fair-sched=yes"]
+    words = (
+        []
+        if checker == "none"
+        else [require("valgrind"), "--quiet", "--error-exitcode=9", "--fair-sched=yes"]
+    )
     done = run(*words, host(tmp_path), shared, built / "lib" / "plain.so", "1", timeout=120)
     assert done.stdout == "fine\n"
 
@@ -43,17 +55,26 @@ def test_threads_outlive_it_under_asan(sanitized: Path, tmp_path: Path) -> None:
     shared = plugin(tmp_path, ROOT / "csrc" / "include", archive, "-fsanitize=address,undefined")
     options = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     program = host(tmp_path, "-fsanitize=address,undefined")
-    assert run(program, shared, sanitized / "lib" / "plain.so", "1", timeout=60, env=options).stdout == "fine\n"
+    assert (
+        run(program, shared, sanitized / "lib" / "plain.so", "1", timeout=60, env=options).stdout
+        == "fine\n"
+    )
 
 
-def test_threads_outlive_a_library_that_needs_the_runtime(installed: Path, built: Path, tmp_path: Path) -> None:
+def test_threads_outlive_a_library_that_needs_the_runtime(
+    installed: Path, built: Path, tmp_path: Path
+) -> None:
     """libmblob.so itself stays."""
     lib = installed / "lib"
     shared = plugin(tmp_path, installed / "include", f"-L{lib}", "-lmblob", f"-Wl,-rpath,{lib}")
-    assert run(host(tmp_path), shared, built / "lib" / "plain.so", "1", timeout=60).stdout == "fine\n"
+    assert (
+        run(host(tmp_path), shared, built / "lib" / "plain.so", "1", timeout=60).stdout == "fine\n"
+    )
 
 
-@pytest.mark.parametrize("name", ["libmblob", "libmblob-ffi", "libmblob-dnnl", "libmblob-opencl", "libmblob-cuda"])
+@pytest.mark.parametrize(
+    "name", ["libmblob", "libmblob-ffi", "libmblob-dnnl", "libmblob-opencl", "libmblob-cuda"]
+)
 def test_the_shared_libraries_stay_when_they_are_closed(
     installed: Path, name: str, require: Callable[[str], str]
 ) -> None:

@@ -1,4 +1,5 @@
-"""A headless Chromium that tests talk to: the DevTools protocol over a pair of pipes, no port and no library."""
+"""A headless Chromium that tests talk to: the DevTools protocol over a pair of pipes, no port and
+no library."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Browser:
             "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb",
             "--remote-debugging-pipe", f"--user-data-dir={profile}", "--no-startup-window",
         ]  # fmt: skip
-        # The protocol wants descriptors 3 and 4; the shell puts them there whatever numbers the pipes have.
+        # The protocol wants descriptors 3 and 4; the shell puts them there whatever numbers the
+        # pipes have.
         script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
         self._home = tempfile.mkdtemp(prefix="chromium")  # a short name: there is a socket in it
         self._process = subprocess.Popen(
@@ -50,7 +52,8 @@ class Browser:
         os.close(self._write)
         os.close(self._read)
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # with its helpers, which write files until they end
+            # with its helpers, which write files until they end
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         shutil.rmtree(self._home, ignore_errors=True)
 
@@ -78,7 +81,8 @@ class Page:
     """One page of a browser, with settings and storage of its own. Use it as a context manager.
 
     Attributes:
-        problems: errors of scripts, refusals of the page's policy, and requests for anything but the page itself.
+        problems: errors of scripts, refusals of the page's policy, and requests for anything but
+            the page itself.
     """
 
     def __init__(self, browser: Browser) -> None:
@@ -86,8 +90,12 @@ class Page:
         self._session: str | None = None
         self.problems: list[str] = []
         self._context = self.send("Target.createBrowserContext")["browserContextId"]
-        target = self.send("Target.createTarget", url="about:blank", browserContextId=self._context)["targetId"]
-        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        target = self.send(
+            "Target.createTarget", url="about:blank", browserContextId=self._context
+        )["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
@@ -106,7 +114,9 @@ class Page:
             self.problems.append(details.get("exception", {}).get("description") or details["text"])
         elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
             self.problems.append(told["entry"]["text"])
-        elif method == "Network.requestWillBeSent" and told["request"]["url"] != told["documentURL"]:
+        elif (
+            method == "Network.requestWillBeSent" and told["request"]["url"] != told["documentURL"]
+        ):
             self.problems.append(f"request: {told['request']['url']}")
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
@@ -129,11 +139,21 @@ class Page:
             width, height: of the window, in pixels.
             media: `media="print"`, or features such as `prefers_color_scheme="dark"`.
         """
-        features = [{"name": k.replace("_", "-"), "value": v} for k, v in media.items() if k != "media"]
+        features = [
+            {"name": k.replace("_", "-"), "value": v} for k, v in media.items() if k != "media"
+        ]
         self.send("Emulation.setEmulatedMedia", media=media.get("media", ""), features=features)
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         self.send("Page.navigate", url=file.resolve().as_uri())
-        self.until(f"location.href === {json.dumps(file.resolve().as_uri())} && document.readyState === 'complete'")
+        self.until(
+            f"location.href === {json.dumps(file.resolve().as_uri())} && document.readyState === 'complete'"
+        )
 
     def until(self, expression: str) -> None:
         """Wait for an expression to be true: events come later."""
@@ -148,7 +168,16 @@ class Page:
 
     def press(self, *keys: str) -> None:
         """Press keys, by the names that `KeyboardEvent.key` has."""
-        codes = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32, "ArrowDown": 40, "ArrowRight": 39, "End": 35, "Home": 36}
+        codes = {
+            "Enter": 13,
+            "Escape": 27,
+            "Tab": 9,
+            " ": 32,
+            "ArrowDown": 40,
+            "ArrowRight": 39,
+            "End": 35,
+            "Home": 36,
+        }
         for key in keys:
             text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
             event = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0), "text": text}
@@ -166,7 +195,9 @@ class Page:
 
     def screenshot(self, file: Path, *, whole: bool = True) -> bytes:
         """A PNG of the page (or of the window), also written to `file`."""
-        raw = base64.b64decode(self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"])
+        raw = base64.b64decode(
+            self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
+        )
         file.write_bytes(raw)
         return raw
 

@@ -21,7 +21,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def host() -> mblob.Module:
-    return mblob.csource_module("int twice(int x) { return 2 * x; }", functions=["int twice(int x)"])
+    return mblob.csource_module(
+        "int twice(int x) { return 2 * x; }", functions=["int twice(int x)"]
+    )
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +36,10 @@ def model(folder: Path) -> Path:
         },
         "node_row_ptr": [0, 1],
     })  # fmt: skip
-    params = {"dense.weight": memoryview(bytes(800)).cast("f"), "dense.bias": memoryview(bytes(40)).cast("f")}
+    params = {
+        "dense.weight": memoryview(bytes(800)).cast("f"),
+        "dense.bias": memoryview(bytes(40)).cast("f"),
+    }
     root = mblob.graph_executor_factory(graph, params)
     library = host()
     library.import_module(mblob.blob_module("my_key", b"\xee" * 3000))
@@ -84,7 +89,9 @@ def write(folder: Path) -> Callable[[Path], Path]:
 
 
 @pytest.fixture(scope="session")
-def chromium(require: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def chromium(
+    require: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Browser]:
     """The browser of this process: to start one costs more than most of its tests."""
     with Browser(require("chromium"), tmp_path_factory.mktemp("browser") / "profile") as found:
         yield found

@@ -1,4 +1,5 @@
-"""The page in a browser: it opens without an error, asks for nothing, and can be used by pointer and by keyboard."""
+"""The page in a browser: it opens without an error, asks for nothing, and can be used by pointer
+and by keyboard."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ Write = Callable[[Path], Path]
 
 
 def texts(page: Page, selector: str) -> list[str]:
-    found: list[str] = page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)")
+    found: list[str] = page.value(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)"
+    )
     return found
 
 
@@ -37,18 +40,29 @@ def test_the_page_shows_all_parts_of_a_model(browser: Page, write: Write, model:
         "Headers, byte by byte",
     ]  # fmt: skip
     with mblob.open(model) as library:
-        assert texts(browser, "#entries tbody td:nth-child(2)") == [e.type_key for e in library.entries]
-        assert texts(browser, "#undefined tbody td:first-child") == [u.name for u in library.undefined_symbols]
+        assert texts(browser, "#entries tbody td:nth-child(2)") == [
+            e.type_key for e in library.entries
+        ]
+        assert texts(browser, "#undefined tbody td:first-child") == [
+            u.name for u in library.undefined_symbols
+        ]
         assert texts(browser, "#undefined tbody td:last-child") == [
             (u.provider or "") + (" (weak)" if u.weak else "") for u in library.undefined_symbols
         ]
-    assert set(texts(browser, "#tensors tbody td:first-child")) == {"dense.weight", "dense.bias", "a.0.w", "a.1.w"}
+    assert set(texts(browser, "#tensors tbody td:first-child")) == {
+        "dense.weight",
+        "dense.bias",
+        "a.0.w",
+        "a.1.w",
+    }
     assert [t.split("  ")[0] for t in texts(browser, "#tree summary")] == [
         "[0] GraphExecutorFactory", "[1] library",
     ]  # fmt: skip
 
 
-def test_the_map_opens_down_to_a_tensor_by_keyboard_and_goes_back(browser: Page, write: Write, model: Path) -> None:
+def test_the_map_opens_down_to_a_tensor_by_keyboard_and_goes_back(
+    browser: Page, write: Write, model: Path
+) -> None:
     browser.open(write(model))
     crumbs = "#bytes .crumb"
     assert texts(browser, crumbs) == ["file"]
@@ -59,14 +73,18 @@ def test_the_map_opens_down_to_a_tensor_by_keyboard_and_goes_back(browser: Page,
     browser.press("Enter")
     assert texts(browser, crumbs)[-1] == "[2] safetensors"
     browser.press("ArrowRight", "Home")
-    assert texts(browser, "#bytes .told")[0].startswith("a.0.w float32[5000]: 19.5 KiB (20,000 bytes) at 0x")
+    assert texts(browser, "#bytes .told")[0].startswith(
+        "a.0.w float32[5000]: 19.5 KiB (20,000 bytes) at 0x"
+    )
     assert texts(browser, "#entries .card h3")[0] == "[2] safetensors"
     browser.press("Escape", "Escape")
     assert texts(browser, crumbs) == ["file"]
     assert browser.problems == []
 
 
-def test_the_areas_of_the_map_are_as_large_as_the_bytes(browser: Page, write: Write, model: Path) -> None:
+def test_the_areas_of_the_map_are_as_large_as_the_bytes(
+    browser: Page, write: Write, model: Path
+) -> None:
     browser.open(write(model))
     cells = browser.value(
         "[...document.querySelectorAll('#bytes .map > svg > g.cell')].map((c) => [c.trail[0].size,"
@@ -79,7 +97,9 @@ def test_the_areas_of_the_map_are_as_large_as_the_bytes(browser: Page, write: Wr
         assert pixels == pytest.approx(total * part / size, rel=0.01, abs=1)
 
 
-def test_ten_thousand_entries_are_found_by_sorting_and_filtering(browser: Page, write: Write, many: Path) -> None:
+def test_ten_thousand_entries_are_found_by_sorting_and_filtering(
+    browser: Page, write: Write, many: Path
+) -> None:
     page = write(many)
     assert page.stat().st_size < 2_000_000
     browser.open(page)
@@ -89,9 +109,13 @@ def test_ten_thousand_entries_are_found_by_sorting_and_filtering(browser: Page, 
     assert len(texts(browser, rows)) == 100
     status = "#entries [role=status]"
     assert texts(browser, status) == [f"1 to 100 of {MANY + 1:,}"]
-    browser.value("[...document.querySelectorAll('#entries button')].find((b) => b.textContent === 'next').click()")
+    browser.value(
+        "[...document.querySelectorAll('#entries button')].find((b) => b.textContent === 'next').click()"
+    )
     assert texts(browser, status) == [f"101 to 200 of {MANY + 1:,}"]
-    browser.value("[...document.querySelectorAll('#entries th button')].find((b) => b.textContent === 'bytes').click()")
+    browser.value(
+        "[...document.querySelectorAll('#entries th button')].find((b) => b.textContent === 'bytes').click()"
+    )
     assert texts(browser, "#entries tbody td:nth-child(3)")[:2] == ["900", "900"]
     browser.value("document.querySelector('#entries input').focus()")
     for letter in "kind_36":
@@ -103,7 +127,9 @@ def test_ten_thousand_entries_are_found_by_sorting_and_filtering(browser: Page, 
     assert sizes == sorted((e.size for e in expected), reverse=True)[:100]
 
 
-def test_the_tree_of_ten_thousand_imports_opens_by_steps(browser: Page, write: Write, many: Path) -> None:
+def test_the_tree_of_ten_thousand_imports_opens_by_steps(
+    browser: Page, write: Write, many: Path
+) -> None:
     browser.open(write(many))
     leaves = "#tree .leaf"
     assert texts(browser, leaves) == []
@@ -115,7 +141,9 @@ def test_the_tree_of_ten_thousand_imports_opens_by_steps(browser: Page, write: W
     assert len(texts(browser, leaves)) == 200
 
 
-def test_bytes_of_a_header_and_its_field_light_up_together(browser: Page, write: Write, model: Path) -> None:
+def test_bytes_of_a_header_and_its_field_light_up_together(
+    browser: Page, write: Write, model: Path
+) -> None:
     browser.open(write(model))
     browser.hover("#headers .hex [data-field='8']")
     assert texts(browser, "#headers .field.on") == ["e_machine0x3e: x86_64"]
@@ -127,7 +155,9 @@ def test_bytes_of_a_header_and_its_field_light_up_together(browser: Page, write:
     assert texts(browser, "#headers .field.on") == ["e_ident[EI_CLASS]0x2: ELFCLASS64"]
 
 
-def test_the_colours_follow_the_reader_and_its_button(browser: Page, write: Write, model: Path) -> None:
+def test_the_colours_follow_the_reader_and_its_button(
+    browser: Page, write: Write, model: Path
+) -> None:
     page = write(model)
     ground = "getComputedStyle(document.body).backgroundColor"
     seen = []
@@ -144,30 +174,40 @@ def test_it_prints_on_white_without_controls(browser: Page, write: Write, model:
     browser.open(write(model), media="print", prefers_color_scheme="dark")
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
-    assert browser.value("getComputedStyle(document.querySelector('#tree button')).display") != "none"
+    assert (
+        browser.value("getComputedStyle(document.querySelector('#tree button')).display") != "none"
+    )
     pdf = browser.pdf()
     assert pdf[:5] == b"%PDF-"
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 8
 
 
-def test_a_screenshot_has_the_colours_of_the_map(browser: Page, write: Write, model: Path, tmp_path: Path) -> None:
+def test_a_screenshot_has_the_colours_of_the_map(
+    browser: Page, write: Write, model: Path, tmp_path: Path
+) -> None:
     browser.open(write(model))
     raw = browser.screenshot(tmp_path / "model.png")
     assert raw[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", raw[16:24])
     assert width >= 1200
     assert height > 1500
-    fills = browser.value("[...document.querySelectorAll('#bytes svg rect')].map((r) => getComputedStyle(r).fill)")
+    fills = browser.value(
+        "[...document.querySelectorAll('#bytes svg rect')].map((r) => getComputedStyle(r).fill)"
+    )
     assert {"rgb(143, 208, 165)", "rgb(143, 184, 240)"} <= set(fills)  # tensors, machine code
 
 
-def test_what_a_file_says_is_text_and_never_markup(browser: Page, write: Write, folder: Path) -> None:
+def test_what_a_file_says_is_text_and_never_markup(
+    browser: Page, write: Write, folder: Path
+) -> None:
     evil = "<img src=x onerror=alert(1)>"
     script = "</script><script>document.title='hacked'</script>"
     weights = {script: 100, "<!--<script>": 50, "\u202egnp.exe": 20, "&lt;": 7}
     root = host()
     root.import_module(mblob.blob_module(evil, b"1234"))
-    root.import_module(mblob.safetensors_module(write_weights(folder / "evil.safetensors", weights)))
+    root.import_module(
+        mblob.safetensors_module(write_weights(folder / "evil.safetensors", weights))
+    )
     path = folder / "<b>evil&amp;.so"
     root.export_library(path)
     browser.open(write(path))
@@ -181,8 +221,11 @@ def test_what_a_file_says_is_text_and_never_markup(browser: Page, write: Write, 
     assert shown == set(texts(browser, "#tensors tbody td:first-child"))
 
 
-def test_the_map_of_a_model_shows_layers_at_first_sight(browser: Page, write: Write, folder: Path) -> None:
-    """Levels that have one part only are one level; names inside of an area leave out what that says already."""
+def test_the_map_of_a_model_shows_layers_at_first_sight(
+    browser: Page, write: Write, folder: Path
+) -> None:
+    """Levels that have one part only are one level; names inside of an area leave out what that
+    says already."""
     names = ("attn.qkv.weight", "attn.out.weight", "norm.bias")
     parts = {f"model.layers.{i}.{name}": 4000 for i in range(8) for name in names}
     weights = write_weights(folder / "layers.safetensors", parts)
@@ -197,7 +240,9 @@ def test_the_map_of_a_model_shows_layers_at_first_sight(browser: Page, write: Wr
     browser.press("Enter")
     assert texts(browser, "#bytes .crumb")[-2:] == ["model.layers", "model.layers.3"]
     browser.press("End")
-    assert texts(browser, "#bytes .told")[0].startswith("model.layers.3.norm.bias float32[4000]: 15.6 KiB")
+    assert texts(browser, "#bytes .told")[0].startswith(
+        "model.layers.3.norm.bias float32[4000]: 15.6 KiB"
+    )
     assert browser.problems == []
 
 
@@ -205,7 +250,15 @@ def test_the_map_of_a_model_shows_layers_at_first_sight(browser: Page, write: Wr
 def test_names_of_any_length_and_script_stay_inside_their_places(
     browser: Page, write: Write, folder: Path, width: int
 ) -> None:
-    names = ["W" * 300, "\u6f22" * 80, "\U0001f600" * 60, "\u0301" * 40, "", "a" + "\u0301" * 5, "\u202egnp.exe"]
+    names = [
+        "W" * 300,
+        "\u6f22" * 80,
+        "\U0001f600" * 60,
+        "\u0301" * 40,
+        "",
+        "a" + "\u0301" * 5,
+        "\u202egnp.exe",
+    ]
     params = {name: memoryview(bytes(4000)).cast("f") for name in names}
     graph = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {}}'
     root = mblob.graph_executor_factory(graph, params)
@@ -215,7 +268,9 @@ def test_names_of_any_length_and_script_stay_inside_their_places(
     root.export_library(folder / "names.so")
     browser.open(write(folder / "names.so"), width=width, height=800)
     assert browser.problems == []
-    assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert browser.value(
+        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
     over = """[...document.querySelectorAll('#bytes .map g.cell')].filter((cell) => [...cell.children].some((child) =>
         child.tagName === 'text' &&
         child.getBoundingClientRect().right > cell.firstChild.getBoundingClientRect().right + 1
@@ -229,7 +284,9 @@ def test_names_of_any_length_and_script_stay_inside_their_places(
 def test_large_payloads_cost_nothing(browser: Page, write: Write, folder: Path) -> None:
     """5 GiB of weights, sparse: the page has their headers alone."""
     each = 5 << 28  # bytes of one of four tensors
-    weights = write_weights(folder / "huge.safetensors", {f"layer.{i}": each // 4 for i in range(4)})
+    weights = write_weights(
+        folder / "huge.safetensors", {f"layer.{i}": each // 4 for i in range(4)}
+    )
     root = host()
     root.import_module(mblob.safetensors_module(weights))
     path = folder / "huge.so"
@@ -253,4 +310,6 @@ def test_every_golden_library_opens(browser: Page, write: Write, golden: Path) -
         browser.open(write(library))
         assert browser.problems == [], library
         with mblob.open(library) as opened:
-            assert texts(browser, "#entries tbody td:nth-child(2)") == [e.type_key for e in opened.entries]
+            assert texts(browser, "#entries tbody td:nth-child(2)") == [
+                e.type_key for e in opened.entries
+            ]

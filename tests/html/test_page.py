@@ -1,4 +1,5 @@
-"""The page as text: what is in it, what must not be, its size, and that every byte of a header is named and right."""
+"""The page as text: what is in it, what must not be, its size, and that every byte of a header is
+named and right."""
 
 from __future__ import annotations
 
@@ -44,12 +45,17 @@ def test_the_policy_allows_the_page_its_own_style_and_script_alone(model: Path) 
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
     assert allowed["default-src"] == "'none'"
-    for name, pattern in (("style", r"<style>(.*?)</style>"), ("script", r"<script>(.*?)</script>")):
+    for name, pattern in (
+        ("style", r"<style>(.*?)</style>"),
+        ("script", r"<script>(.*?)</script>"),
+    ):
         (text,) = re.findall(pattern, page, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert allowed[f"{name}-src"] == f"'sha256-{digest}'"
     assert set(re.findall(r"https?://[^\s\"']+", page)) <= {"http://www.w3.org/2000/svg"}
-    assert not re.search(r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|Function)\b", page)
+    assert not re.search(
+        r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|Function)\b", page
+    )
 
 
 def test_the_same_file_gives_the_same_page_without_any_payload(model: Path) -> None:
@@ -59,7 +65,9 @@ def test_the_same_file_gives_the_same_page_without_any_payload(model: Path) -> N
     assert DATA.findall(page)[0].isascii()
 
 
-@pytest.mark.parametrize("text", ["</script>", "<!--", "-->", "]]>", "\u2028", "&amp;", "\ud800", "é\x00"])
+@pytest.mark.parametrize(
+    "text", ["</script>", "<!--", "-->", "]]>", "\u2028", "&amp;", "\ud800", "é\x00"]
+)
 def test_json_in_html_neither_ends_a_script_nor_loses_a_character(text: str) -> None:
     written = json_for_html({text: [text]})
     assert not set("<>&") & set(written)
@@ -67,7 +75,9 @@ def test_json_in_html_neither_ends_a_script_nor_loses_a_character(text: str) -> 
     assert json.loads(written) == {text: [text]}
 
 
-def test_every_byte_of_a_header_is_named_once_and_is_the_byte_of_the_file(model: Path, golden: Path) -> None:
+def test_every_byte_of_a_header_is_named_once_and_is_the_byte_of_the_file(
+    model: Path, golden: Path
+) -> None:
     for path in (model, *golden.glob("*.so"), *(golden / "ffi").glob("*.so")):
         raw = path.read_bytes()
         seen = set()
@@ -105,7 +115,15 @@ def test_fields_say_what_an_independent_reader_finds(model: Path) -> None:
             assert segment["p_type"] == says["p_type"].split(": ")[1]
         for i, section in enumerate(elf.iter_sections()):
             says = fields_of(page, "Section headers", i)
-            for name in ("sh_addr", "sh_offset", "sh_size", "sh_link", "sh_info", "sh_entsize", "sh_addralign"):
+            for name in (
+                "sh_addr",
+                "sh_offset",
+                "sh_size",
+                "sh_link",
+                "sh_info",
+                "sh_entsize",
+                "sh_addralign",
+            ):
                 assert int(says[name].split()[0], 0) == section[name]
     with mblob.open(model) as library:
         blob = library.blob
@@ -118,25 +136,36 @@ def test_fields_say_what_an_independent_reader_finds(model: Path) -> None:
             record = fields_of(page, "Index records", i)
             assert record["payload size"] == str(e.size)
             assert record["digest"] == (e.digest.hex() or "zeros")
-            assert fields_of(page, "Items", i)["key"] == ("_lib" if e.offset is None else e.type_key)
+            assert fields_of(page, "Items", i)["key"] == (
+                "_lib" if e.offset is None else e.type_key
+            )
         child = {k: v for b in (1, 2) for k, v in fields_of(page, "Import tree", b).items()}
         imports = [i for e in library.entries for i in e.imports]
         assert [int(child[f"child[{i}]"]) for i in range(len(imports))] == imports
 
 
-@pytest.mark.parametrize("compiler", ["arm-linux-gnueabihf-gcc", "s390x-linux-gnu-gcc", "aarch64-linux-gnu-gcc"])
-def test_headers_of_other_machines_are_read_in_their_own_order(require, tmp_path: Path, compiler: str) -> None:
+@pytest.mark.parametrize(
+    "compiler", ["arm-linux-gnueabihf-gcc", "s390x-linux-gnu-gcc", "aarch64-linux-gnu-gcc"]
+)
+def test_headers_of_other_machines_are_read_in_their_own_order(
+    require, tmp_path: Path, compiler: str
+) -> None:
     path = tmp_path / "other.so"
     source = tmp_path / "k.c"
     source.write_text("int __tvm_main__(void) { return 1; }")
-    subprocess.run([require(compiler), "-shared", "-nostdlib", str(source), "-o", str(path)], check=True)
+    subprocess.run(
+        [require(compiler), "-shared", "-nostdlib", str(source), "-o", str(path)], check=True
+    )
     page = page_of(path)
     with path.open("rb") as file:
         elf = ELFFile(file)
         says = fields_of(page, "ELF header")
         assert int(says["e_shoff"].split()[0], 0) == elf.header["e_shoff"]
         for i, segment in enumerate(elf.iter_segments()):
-            assert int(fields_of(page, "Program headers", i)["p_vaddr"].split()[0], 0) == segment["p_vaddr"]
+            assert (
+                int(fields_of(page, "Program headers", i)["p_vaddr"].split()[0], 0)
+                == segment["p_vaddr"]
+            )
 
 
 def flat(rows: list[list[Any]]) -> list[list[Any]]:
@@ -172,7 +201,9 @@ def test_overlapping_claims_are_counted_once() -> None:
         assert bytes_seen == [0 if k in left_out else 1 for k in range(end)]
 
 
-def test_lists_end_and_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch, model: Path, many: Path) -> None:
+def test_lists_end_and_say_what_they_leave_out(
+    monkeypatch: pytest.MonkeyPatch, model: Path, many: Path
+) -> None:
     monkeypatch.setattr(data, "ENTRIES", 50)
     monkeypatch.setattr(data, "ROWS", 1)
     monkeypatch.setattr(headers, "LIMIT", 5)
@@ -183,7 +214,12 @@ def test_lists_end_and_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch, 
         assert found["hidden"] == [9951, sum(e.size for e in library.entries[50:])]
     assert found["entries"][0][4] == 10_000
     assert set(found["entries"][0][3]) <= set(range(50))
-    assert [found[k]["left_out"] for k in ("kernels", "functions", "undefined", "remarks")] == [0, 0, 0, 0]
+    assert [found[k]["left_out"] for k in ("kernels", "functions", "undefined", "remarks")] == [
+        0,
+        0,
+        0,
+        0,
+    ]
     assert data._limited([3, 4, 5], 1) == {"rows": [3], "left_out": 2}
     items = next(g for g in found["headers"] if g["title"] == "Items")
     assert (len(items["blocks"]), items["left_out"]) == (5, 9996)
@@ -195,14 +231,18 @@ def test_lists_end_and_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch, 
     assert {p[0] for row in found["entries"] for p in row[8]} == {"a.0.w", "a.1.w"}
 
 
-def test_what_is_inside_of_parts_is_bounded_too(monkeypatch: pytest.MonkeyPatch, golden: Path) -> None:
+def test_what_is_inside_of_parts_is_bounded_too(
+    monkeypatch: pytest.MonkeyPatch, golden: Path
+) -> None:
     whole = data_of(page_of(golden / "vm_mlp.so"))
     (inside,) = (part[5] for part in whole["entries"][0][8] if part[0] == "code")
     assert len(inside) == 15
     monkeypatch.setattr(data, "PARTS", 16)  # 2 parts, and less than all constants
     monkeypatch.setattr(areas, "SYMBOL_LIMIT", 4)
     cut = data_of(page_of(golden / "vm_mlp.so"))
-    assert [part[:3] for part in cut["entries"][0][8]] == [part[:3] for part in whole["entries"][0][8]]
+    assert [part[:3] for part in cut["entries"][0][8]] == [
+        part[:3] for part in whole["entries"][0][8]
+    ]
     assert cut["parts_left_out"] == 15
     assert len(flat(cut["areas"])) < len(flat(whole["areas"]))
 
@@ -237,7 +277,9 @@ def test_hostile_section_headers_cost_one_page(model: Path, tmp_path: Path) -> N
         broken = bytearray(raw)
         for _ in range(6):
             place = at + 64 * chance.randrange(count) + chance.choice([0, 4, 8, 16, 24, 32, 40])
-            broken[place : place + 8] = chance.choice([0, 1, size, 1 << 63, (1 << 64) - 1]).to_bytes(8, "little")
+            broken[place : place + 8] = chance.choice(
+                [0, 1, size, 1 << 63, (1 << 64) - 1]
+            ).to_bytes(8, "little")
         path = tmp_path / "broken.so"
         path.write_bytes(broken)
         try:
@@ -247,7 +289,7 @@ def test_hostile_section_headers_cost_one_page(model: Path, tmp_path: Path) -> N
         assert sum(row[2] for row in found["areas"]) + found["blob"]["size"] == size
 
 
-# -- the command line -------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 def test_inspect_writes_the_page_to_a_file_or_to_stdout(model: Path, tmp_path: Path) -> None:
@@ -262,7 +304,11 @@ def test_inspect_writes_the_page_to_a_file_or_to_stdout(model: Path, tmp_path: P
 def test_inspect_refuses_to_replace_the_library_with_its_page(model: Path, tmp_path: Path) -> None:
     raw = model.read_bytes()
     (tmp_path / "same.html").symlink_to(model)
-    for out, message in ((model, "the library itself"), ("same.html", "the library itself"), ("", "expected the name")):
+    for out, message in (
+        (model, "the library itself"),
+        ("same.html", "the library itself"),
+        ("", "expected the name"),
+    ):
         done = inspect(model, "--html", out, cwd=tmp_path)
         assert done.returncode == 2
         assert message in done.stderr

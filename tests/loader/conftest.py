@@ -1,4 +1,5 @@
-"""Real libraries for the loader's tests: kernels compiled by the machine's C compiler, blobs of our codec."""
+"""Real libraries for the loader's tests: kernels compiled by the machine's C compiler, blobs of our
+codec."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.inspect import vm_summary
 from mblob.loader.plugins import plugins
 from tests.loader.executors import vm_programs
-from tests.loader.opencl.opencl_libraries import opencl_caches, opencl_device, pack_opencl, scale_path  # noqa: F401
+from tests.loader.opencl.opencl_libraries import (
+    opencl_caches,
+    opencl_device,
+    pack_opencl,
+    scale_path,
+)  # noqa: F401
 
 KERNELS = r"""
 #include <stdint.h>
@@ -159,7 +165,8 @@ int plain_add(int a, int b) { return a + b; }
 const char plain_text[] = "text in the library";
 """
 
-# Looks up a function by name the way compiled kernels do, and calls it with the rest of the arguments.
+# Looks up a function by name the way compiled kernels do, and calls it with the rest of the
+# arguments.
 ENVIRONMENT = r"""
 extern void *__tvm_module_ctx;
 KERNEL(call_by_name) {
@@ -171,7 +178,9 @@ KERNEL(call_by_name) {
 """
 
 
-def pack(entries: Sequence[tuple[str, bytes | None]], imports: Sequence[Sequence[int]], **options: Any) -> bytes:
+def pack(
+    entries: Sequence[tuple[str, bytes | None]], imports: Sequence[Sequence[int]], **options: Any
+) -> bytes:
     """Bytes of a blob: entries (type key, payload; None for the library) and their imports."""
     out = [
         OutEntry(key, None if data is None else BytesPayload(data), tuple(row), key == "plain_data")
@@ -233,7 +242,9 @@ def object_file(root: Path, tmp_path: Path) -> Path:
     source, target = tmp_path / "k.c", tmp_path / "k.o"
     source.write_text(KERNELS)
     include = f"-I{root / 'csrc' / 'include'}"
-    subprocess.run(["cc", "-c", "-fPIC", "-O1", include, str(source), "-o", str(target)], check=True)
+    subprocess.run(
+        ["cc", "-c", "-fPIC", "-O1", include, str(source), "-o", str(target)], check=True
+    )
     return target
 
 
@@ -278,7 +289,9 @@ def load(primitives: Path) -> Callable[..., mblob.Module]:
     def make(program: vm_programs.Program | bytes, version: str = "0.14.0") -> mblob.Module:
         code = program if isinstance(program, bytes) else program.code(version)
         try:
-            executable = mblob.get_global_func("runtime.Load_Executable")(code, mblob.load_module(primitives))
+            executable = mblob.get_global_func("runtime.Load_Executable")(
+                code, mblob.load_module(primitives)
+            )
         except mblob.FormatError:
             with pytest.raises(mblob.FormatError):
                 vm_summary.relay(memoryview(code), 0, check=True)

@@ -1,4 +1,5 @@
-"""Payloads as TVM writes them (docs/format.md, section 3), for tests: written here independently of the readers."""
+"""Payloads as TVM writes them (docs/format.md, section 3), for tests: written here independently of
+the readers."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def texts(values: Iterable[str]) -> bytes:
     return u64(len(items)) + b"".join(map(text, items))
 
 
-def device_code(fmt: str, code: bytes, *functions: tuple[str, Sequence[str], Sequence[str]]) -> bytes:
+def device_code(
+    fmt: str, code: bytes, *functions: tuple[str, Sequence[str], Sequence[str]]
+) -> bytes:
     """Kernels for a device, (name, argument types, launch tags) each."""
     out = text(fmt) + u64(len(functions))
     for name, types, tags in functions:
@@ -58,15 +61,21 @@ def dtype_fields(dtype: Any) -> tuple[int, int, int]:
 def array(value: Any) -> bytes:
     """An NDArray record."""
     a = np.ascontiguousarray(value)
-    head = struct.pack("<QQiiiBBH", 0xDD5E40F096B4A13F, 0, 1, 0, np.ndim(value), *dtype_fields(a.dtype))
+    head = struct.pack(
+        "<QQiiiBBH", 0xDD5E40F096B4A13F, 0, 1, 0, np.ndim(value), *dtype_fields(a.dtype)
+    )
     return head + struct.pack(f"<{np.ndim(value)}q", *np.shape(value)) + u64(a.nbytes) + a.tobytes()
 
 
 def const_loader(constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]) -> bytes:
     arrays = b"".join(array(v) for v in constants.values())
     lists = b"".join(texts(v) for v in symbols.values())
-    return texts(constants) + u64(len(constants)) + arrays + texts(symbols) + u64(len(symbols)) + lists
+    return (
+        texts(constants) + u64(len(constants)) + arrays + texts(symbols) + u64(len(symbols)) + lists
+    )
 
 
 def aot_factory(params: Mapping[str, Any], name: str) -> bytes:
-    return u64(len(params)) + texts(params) + b"".join(array(v) for v in params.values()) + text(name)
+    return (
+        u64(len(params)) + texts(params) + b"".join(array(v) for v in params.values()) + text(name)
+    )

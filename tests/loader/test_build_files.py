@@ -16,7 +16,9 @@ from mblob.loader import _native
 
 @pytest.fixture(scope="module")
 def native_build(root: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("native_build", root / "loader" / "_native_build.py")
+    spec = importlib.util.spec_from_file_location(
+        "native_build", root / "loader" / "_native_build.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -51,7 +53,11 @@ MBLOB_API int yes(void); /* more
 
 def test_both_modules_use_one_copy_of_the_runtime() -> None:
     """In a process of its own: other tests load other builds of the library."""
-    program = "import mblob.loader._native, mblob.loader._call; print(open('/proc/self/maps').read())"
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    program = (
+        "import mblob.loader._native, mblob.loader._call; print(open('/proc/self/maps').read())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     paths = {line.split(None, 5)[5] for line in done.stdout.splitlines() if "libmblob.so" in line}
     assert len(paths) == 1

@@ -1,4 +1,5 @@
-"""Tensors and functions on a device: that of tests/c/kernels/plugin_toy.c, whose memory nobody else can read."""
+"""Tensors and functions on a device: that of tests/c/kernels/plugin_toy.c, whose memory nobody else
+can read."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ import pytest
 import mblob
 
 # The operators of a model are plain C functions, which mblob's executor can call.
-pytestmark = [pytest.mark.own_process, pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")]
+pytestmark = [
+    pytest.mark.own_process,
+    pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning"),
+]
 
 CPU = mblob.cpu(0)
 
@@ -23,7 +27,7 @@ CPU = mblob.cpu(0)
 def toy_path(root: Path, cc: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = (root / "tests/c/kernels/plugin_toy.c").read_text()
     include = f"-I{root / 'csrc/include'}"
-    flags = (include, "-DMBLOB_HOST", "-DTOY_KEY=\"toy_key\"", "-fvisibility=hidden")
+    flags = (include, "-DMBLOB_HOST", '-DTOY_KEY="toy_key"', "-fvisibility=hidden")
     return cc(source, tmp_path_factory.mktemp("toy") / "toy.so", *flags)
 
 
@@ -38,7 +42,10 @@ def test_the_plug_in_names_its_devices(device: mblob.Device) -> None:
         mblob.device("ext_dev"), device, device,
     )  # fmt: skip
     for name in ("to", "toy\0", "", "toyy:1"):
-        with pytest.raises(ValueError, match=r"is not known; expected one of .*, or the name of a plug-in's devices"):
+        with pytest.raises(
+            ValueError,
+            match=r"is not known; expected one of .*, or the name of a plug-in's devices",
+        ):
             mblob.device(name)
 
 
@@ -76,7 +83,9 @@ def test_memory_of_a_device_is_no_buffer_and_no_dlpack(device: mblob.Device) -> 
 
 
 def test_what_the_device_refuses_is_told(device: mblob.Device) -> None:
-    with pytest.raises(mblob.IncompatibleError, match=r"toy: no device 5; there are 2, counted from 0"):
+    with pytest.raises(
+        mblob.IncompatibleError, match=r"toy: no device 5; there are 2, counted from 0"
+    ):
         mblob.empty((2,), "float32", mblob.device("ext_dev", 5))
     with pytest.raises(MemoryError, match="16 MiB"):
         mblob.empty((1 << 25,), "uint8", device)
@@ -111,7 +120,12 @@ def test_plug_ins_are_listed(device: mblob.Device, toy_path: Path) -> None:
     from mblob.loader.plugins import plugins
 
     (toy,) = (p for p in plugins() if p.origin == str(toy_path))
-    assert (toy.name, toy.version, toy.type_keys, toy.devices) == ("toy", "1.0", ("toy_key",), (12,))
+    assert (toy.name, toy.version, toy.type_keys, toy.devices) == (
+        "toy",
+        "1.0",
+        ("toy_key",),
+        (12,),
+    )
     assert toy.needs == "nothing" and toy.problem == ""
     assert toy.describe() == "toy number 4"
 
@@ -121,8 +135,15 @@ def split_graph(types: list[int]) -> str:
     nodes: list[dict[str, Any]] = [{"op": "null", "name": "data", "inputs": []}]
 
     def call(name: str, function: str, inputs: list[int]) -> None:
-        attrs = {"func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0"}
-        nodes.append({"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[i, 0, 0] for i in inputs]})
+        attrs = {
+            "func_name": function,
+            "num_inputs": str(len(inputs)),
+            "num_outputs": "1",
+            "flatten_data": "0",
+        }
+        nodes.append(
+            {"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[i, 0, 0] for i in inputs]}
+        )
 
     call("there", "__copy", [0])
     call("added", "sum", [1, 1])
@@ -149,14 +170,17 @@ def split_graph(types: list[int]) -> str:
 @pytest.fixture
 def split(device: mblob.Device, tmp_path: Path) -> mblob.Module:
     host = mblob.csource_module(
-        "void twice(const float *x, float *y) { *y = 2 * *x; }", functions=["void twice(const float *x, float *y)"]
+        "void twice(const float *x, float *y) { *y = 2 * *x; }",
+        functions=["void twice(const float *x, float *y)"],
     )
     host.import_module(mblob.blob_module("toy_key", b"12345"))
     host.export_library(tmp_path / "split.so")
     return mblob.load_module(tmp_path / "split.so")
 
 
-def test_a_graph_is_split_between_the_host_and_a_device(split: mblob.Module, device: mblob.Device) -> None:
+def test_a_graph_is_split_between_the_host_and_a_device(
+    split: mblob.Module, device: mblob.Device
+) -> None:
     graph = mblob.graph_executor.create(split_graph([1, 12, 12, 1, 1]), split, [CPU, device])
     for value in (3, 5):
         graph.set_input("data", np.array([value], "float32"))
@@ -166,7 +190,9 @@ def test_a_graph_is_split_between_the_host_and_a_device(split: mblob.Module, dev
         assert graph.get_output(0).numpy().tolist() == [4 * value]
 
 
-def test_values_on_a_device_come_from_anywhere_and_go_anywhere(split: mblob.Module, device: mblob.Device) -> None:
+def test_values_on_a_device_come_from_anywhere_and_go_anywhere(
+    split: mblob.Module, device: mblob.Device
+) -> None:
     graph = mblob.graph_executor.create(split_graph([12, 12, 12, 12, 1]), split, [device, CPU])
     there = mblob.array(np.array([7], "float32"), device)
     graph.set_input("data", there)
@@ -174,12 +200,17 @@ def test_values_on_a_device_come_from_anywhere_and_go_anywhere(split: mblob.Modu
     # its input is on the device, and the kernel wants the host
     with pytest.raises(mblob.MblobError, match=r"node 4 'result'"):
         graph.run()
-    with pytest.raises(mblob.IncompatibleError, match=r"input 'data': the tensor is on device cpu\(0\).*ext_dev\(1\)"):
+    with pytest.raises(
+        mblob.IncompatibleError,
+        match=r"input 'data': the tensor is on device cpu\(0\).*ext_dev\(1\)",
+    ):
         graph.set_input_zero_copy("data", mblob.array(np.zeros(1, "float32")))
     graph.set_input_zero_copy("data", there)
 
 
-def test_a_debug_executor_shows_what_is_on_the_device(split: mblob.Module, device: mblob.Device) -> None:
+def test_a_debug_executor_shows_what_is_on_the_device(
+    split: mblob.Module, device: mblob.Device
+) -> None:
     graph = mblob.graph_executor.create_debug(split_graph([1, 12, 12, 1, 1]), split, [CPU, device])
     graph.set_input("data", np.array([3], "float32"))
     graph.run()
@@ -190,9 +221,13 @@ def test_a_debug_executor_shows_what_is_on_the_device(split: mblob.Module, devic
 
 def test_a_graph_for_a_device_that_is_not_there_is_refused(split: mblob.Module) -> None:
     with pytest.raises(mblob.IncompatibleError, match=r"toy: no device 7"):
-        mblob.graph_executor.create(split_graph([1, 12, 12, 1, 1]), split, [CPU, mblob.device("ext_dev", 7)])
+        mblob.graph_executor.create(
+            split_graph([1, 12, 12, 1, 1]), split, [CPU, mblob.device("ext_dev", 7)]
+        )
     with pytest.raises(mblob.IncompatibleError, match=r"vulkan"):
-        mblob.graph_executor.create(split_graph([1, 7, 7, 1, 1]), split, [CPU, mblob.device("vulkan")])
+        mblob.graph_executor.create(
+            split_graph([1, 7, 7, 1, 1]), split, [CPU, mblob.device("vulkan")]
+        )
 
 
 def test_a_device_that_is_lost_tells_which_value_was_copied(
@@ -202,7 +237,8 @@ def test_a_device_that_is_lost_tells_which_value_was_copied(
     graph = mblob.graph_executor.create(text, split, [device, CPU])
     factory = mblob.graph_executor_factory(text, {"data": np.ones(1, "float32")})
     host = mblob.csource_module(
-        "void twice(const float *x, float *y) { *y = 2 * *x; }", functions=["void twice(const float *x, float *y)"]
+        "void twice(const float *x, float *y) { *y = 2 * *x; }",
+        functions=["void twice(const float *x, float *y)"],
     )
     host.import_module(mblob.blob_module("toy_key", b"12345"))
     factory.import_module(host)
@@ -212,7 +248,9 @@ def test_a_device_that_is_lost_tells_which_value_was_copied(
         lost.setenv("TOY_LOST", "1")
         with pytest.raises(mblob.KernelError, match=r"input 'data'.*: toy: the device is lost"):
             graph.set_input("data", np.ones(1, "float32"))
-        with pytest.raises(mblob.KernelError, match=r"graph: parameter 'data': toy: the device is lost"):
+        with pytest.raises(
+            mblob.KernelError, match=r"graph: parameter 'data': toy: the device is lost"
+        ):
             model["default"](device, CPU)
     graph.set_input("data", np.full(1, 3, "float32"))
     assert graph.get_input("data").numpy().tolist() == [3]

@@ -1,4 +1,5 @@
-"""An error is one line of bounded length, whatever the names in a file and the words of a caller hold."""
+"""An error is one line of bounded length, whatever the names in a file and the words of a caller
+hold."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ SHOWN = "a\\nb\\rc\\td\\x1b[2J\\x7f\\xff\\xc3(\\xe2\\x80\\xa8\\xe2\\x80\\xaeend"
 
 def last() -> tuple[str, str]:
     """What a C program sees."""
-    return ffi.string(lib.mblob_last_error()).decode(), ffi.string(lib.mblob_last_error_info().message).decode()
+    return ffi.string(lib.mblob_last_error()).decode(), ffi.string(
+        lib.mblob_last_error_info().message
+    ).decode()
 
 
 def test_names_of_files_are_escaped_for_c_programs(tmp_path: Path) -> None:
@@ -65,7 +68,9 @@ def test_texts_of_kernels_stay_as_they_are_and_others_do_not(status: str, kept: 
 
 
 @pytest.mark.parametrize("call", [mblob.open, mblob.load_module, mblob.verify])
-def test_names_of_files_are_escaped_in_exceptions(tmp_path: Path, call: Callable[[str], object]) -> None:
+def test_names_of_files_are_escaped_in_exceptions(
+    tmp_path: Path, call: Callable[[str], object]
+) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/" + HOSTILE)
     Path(path).write_bytes(b"no ELF")
     with pytest.raises(mblob.FormatError) as caught:
@@ -93,9 +98,15 @@ def test_type_keys_of_a_file_are_escaped_in_c_and_in_python(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "name", ["a\nb", "\udcff", "x" * 60_000, "a\u2028b"], ids=["line", "byte", "long", "separator"]
 )
-def test_wrong_names_are_escaped_and_bounded(name: str, tmp_path: Path, cc: Callable[..., Path]) -> None:
+def test_wrong_names_are_escaped_and_bounded(
+    name: str, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
     module = mblob.load_module(cc("void f(void) {}", tmp_path / "f.so"))
-    for call in (lambda: module[name], lambda: module.symbol(name, None), lambda: mblob.get_global_func(name)):
+    for call in (
+        lambda: module[name],
+        lambda: module.symbol(name, None),
+        lambda: mblob.get_global_func(name),
+    ):
         with pytest.raises((AttributeError, ValueError)) as caught:
             call()
         text = str(caught.value)

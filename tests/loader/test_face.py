@@ -29,8 +29,12 @@ def test_every_name_of_the_face_is_there() -> None:
 
 
 @pytest.mark.parametrize("take", [pickle.dumps, copy.deepcopy])
-def test_an_opened_module_stays_in_its_process(kernels: Path, take: Callable[[object], object]) -> None:
-    with pytest.raises(TypeError, match="cannot be pickled or copied; load the library where it is needed"):
+def test_an_opened_module_stays_in_its_process(
+    kernels: Path, take: Callable[[object], object]
+) -> None:
+    with pytest.raises(
+        TypeError, match="cannot be pickled or copied; load the library where it is needed"
+    ):
         take(mblob.load_module(kernels))
 
 
@@ -52,8 +56,11 @@ print(*(m for m in heavy if m in sys.modules))
     assert done.stdout.strip() == ""
 
 
-def test_a_first_call_imports_few_modules_of_the_standard_library(kernels: object, root: Path) -> None:
-    """What is imported is what a process waits for before its first result; `typing` or `re` alone double that."""
+def test_a_first_call_imports_few_modules_of_the_standard_library(
+    kernels: object, root: Path
+) -> None:
+    """What is imported is what a process waits for before its first result; `typing` or `re` alone
+    double that."""
     code = f"""
 import sys
 before = set(sys.modules)
@@ -64,9 +71,23 @@ print(*(m for m in set(sys.modules) - before if m.partition(".")[0] not in ("mbl
     assert _cffi_backend.__file__
     paths = os.pathsep.join([str(root), str(Path(_cffi_backend.__file__).parent)])
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": paths}
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": paths},
     )
-    startup = {"_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat", "zipimport"}  # of site
+    # of site
+    startup = {
+        "_collections_abc",
+        "_stat",
+        "genericpath",
+        "os",
+        "os.path",
+        "posixpath",
+        "stat",
+        "zipimport",
+    }
     few = {"__future__", "errno"}
     assert set(done.stdout.split()) <= startup | few
 
@@ -133,13 +154,25 @@ def test_a_device_that_is_not_known_is_an_error(kind: str) -> None:
 def test_python_and_c_list_the_same_functions(cc: Callable[..., Path], tmp_path: Path) -> None:
     """Helpers are told by their whole name, or by a prefix that is TVM's or ours."""
     own = ["_init_model", "_finish", "__extendhfsf2_more", "vadd"]
-    helpers = ["__extendhfsf2", "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee", "__tvm_x", "__TVMx", "__mblob_x"]
-    path = cc("".join(f"void {name}(void) {{}}\n" for name in own + helpers), tmp_path / "names.so", "-w")
+    helpers = [
+        "__extendhfsf2",
+        "__truncsfhf2",
+        "__gnu_h2f_ieee",
+        "__gnu_f2h_ieee",
+        "__tvm_x",
+        "__TVMx",
+        "__mblob_x",
+    ]
+    path = cc(
+        "".join(f"void {name}(void) {{}}\n" for name in own + helpers), tmp_path / "names.so", "-w"
+    )
     module = mblob.load_module(path)
     with mblob.open(path) as looked:
         assert looked.functions == sorted(own)
     found = ffi.new("mblob_function **")
-    assert lib.mblob_module_function(module._node.handle, b"nope", 0, found) == lib.MBLOB_E_NOT_FOUND
+    assert (
+        lib.mblob_module_function(module._node.handle, b"nope", 0, found) == lib.MBLOB_E_NOT_FOUND
+    )
     listed = text(lib.mblob_last_error()).partition("it has: ")[2]
     assert sorted(listed.split(", ")) == sorted(own)
     with pytest.raises(AttributeError, match="it has: " + ", ".join(sorted(own))):

@@ -90,13 +90,17 @@ assert lib["value"]() == 3
 
 
 def check(tree_library: Callable[..., Path], tmp_path: Path, script: str) -> None:
-    library = tree_library(tmp_path / "lib.so", [("library", None), ("test_key", b"payload")], [[1], []])
+    library = tree_library(
+        tmp_path / "lib.so", [("library", None), ("test_key", b"payload")], [[1], []]
+    )
     command = [sys.executable, "-c", START + script, str(library)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
-def test_children_work_amid_threads_that_open_call_and_drop(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+def test_children_work_amid_threads_that_open_call_and_drop(
+    tree_library: Callable[..., Path], tmp_path: Path
+) -> None:
     check(tree_library, tmp_path, FORKS_AMID_THREADS)
 
 

@@ -27,7 +27,9 @@ def load(path: Path) -> mblob.Module:
     def loader(payload: memoryview, ctx: Any) -> mblob.Module:
         # keeps as much as a loader can keep
         return mblob.Module(
-            ctx.type_key, functions={"value": lambda: (bytes(payload), ctx.imports)[0]}, payload=payload
+            ctx.type_key,
+            functions={"value": lambda: (bytes(payload), ctx.imports)[0]},
+            payload=payload,
         )
 
     return mblob.load_module(path, loaders={"test_life": loader})
@@ -67,7 +69,9 @@ def test_everything_handed_out_keeps_the_library_and_lets_it_go(
     assert not mapped(path)
 
 
-def test_functions_that_kernels_looked_up_do_not_keep_the_library(path: Path, mapped: Callable[[Path], bool]) -> None:
+def test_functions_that_kernels_looked_up_do_not_keep_the_library(
+    path: Path, mapped: Callable[[Path], bool]
+) -> None:
     lib = load(path)
     assert lib["call_by_name"]("value") == b"payload of a module"
     assert lib["value"]() == b"payload of a module"
@@ -76,7 +80,9 @@ def test_functions_that_kernels_looked_up_do_not_keep_the_library(path: Path, ma
     assert not mapped(path)
 
 
-def test_a_cycle_through_a_callback_is_collected(path: Path, mapped: Callable[[Path], bool]) -> None:
+def test_a_cycle_through_a_callback_is_collected(
+    path: Path, mapped: Callable[[Path], bool]
+) -> None:
     lib = load(path)
     holder: list[Any] = [lib["give_int"]]
     holder.append(holder)
@@ -109,7 +115,8 @@ assert lib["call_by_name"]("value") == 3
 give_int, tensor, view = lib["give_int"], mblob.empty(4), lib.imported_modules[0].payload
 capsule = tensor.__dlpack__()
 """
-# What runs while the interpreter takes modules apart is not specified; it may run, so it must not crash.
+# What runs while the interpreter takes modules apart is not specified; it may run, so it must not
+# crash.
 CALL_AT_THE_END = """
 import atexit
 class Late:
@@ -126,11 +133,17 @@ threading.Thread(target=lambda: [lib["snooze"]() for _ in range(20)], daemon=Tru
 
 
 @pytest.mark.parametrize(
-    ("more", "said"), [(CALL_AT_THE_END, "late -7\n"), (CALL_IN_A_THREAD, "")], ids=["end", "thread"]
+    ("more", "said"),
+    [(CALL_AT_THE_END, "late -7\n"), (CALL_IN_A_THREAD, "")],
+    ids=["end", "thread"],
 )
-def test_a_process_that_ends_with_everything_open_ends_quietly(path: Path, more: str, said: str) -> None:
+def test_a_process_that_ends_with_everything_open_ends_quietly(
+    path: Path, more: str, said: str
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", LEFTOVERS + more, str(path)], capture_output=True, text=True
+        [sys.executable, "-X", "dev", "-c", LEFTOVERS + more, str(path)],
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 

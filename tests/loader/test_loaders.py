@@ -21,7 +21,9 @@ IMPORTS = [[1], []]
 
 def constant(value: object) -> Callable[[memoryview, Any], mblob.Module]:
     """A loader of a module with one function, `value`."""
-    return lambda payload, ctx: mblob.Module(ctx.type_key, functions={"value": lambda: value}, payload=payload)
+    return lambda payload, ctx: mblob.Module(
+        ctx.type_key, functions={"value": lambda: value}, payload=payload
+    )
 
 
 @pytest.fixture
@@ -33,7 +35,17 @@ def test_a_loader_runs_once_on_the_first_use_of_a_function(library: Path) -> Non
     calls = []
 
     def loader(payload: memoryview, ctx: Any) -> mblob.Module:
-        calls.append((bytes(payload), payload.readonly, ctx.type_key, ctx.index, ctx.path, ctx.dialect, ctx.imports))
+        calls.append(
+            (
+                bytes(payload),
+                payload.readonly,
+                ctx.type_key,
+                ctx.index,
+                ctx.path,
+                ctx.dialect,
+                ctx.imports,
+            )
+        )
         return mblob.Module(ctx.type_key, functions={"value": lambda: 3, "other": lambda: 4})
 
     lib = mblob.load_module(library, loaders={"test_key": loader})
@@ -48,7 +60,10 @@ def test_a_loader_runs_once_on_the_first_use_of_a_function(library: Path) -> Non
 
 def test_a_kernel_finds_the_functions_of_a_python_loader(library: Path) -> None:
     def loader(payload: memoryview, ctx: Any) -> mblob.Module:
-        return mblob.Module(ctx.type_key, functions={"join": lambda text, n: f"{text} {n} {bytes(payload).decode()}"})
+        return mblob.Module(
+            ctx.type_key,
+            functions={"join": lambda text, n: f"{text} {n} {bytes(payload).decode()}"},
+        )
 
     lib = mblob.load_module(library, loaders={"test_key": loader})
     assert lib["call_by_name"]("join", "a", 2) == "a 2 payload"
@@ -71,7 +86,9 @@ def test_a_kernel_finds_registered_functions_last(library: Path) -> None:
     assert lib["call_by_name"]("test.loaders.global") == "global"
 
 
-def test_a_tree_that_is_gone_does_not_get_in_the_way_of_another_of_the_same_library(library: Path) -> None:
+def test_a_tree_that_is_gone_does_not_get_in_the_way_of_another_of_the_same_library(
+    library: Path,
+) -> None:
     first = mblob.load_module(library, loaders={"test_key": constant(1)})
     call = first["call_by_name"]
     second = mblob.load_module(library, loaders={"test_key": constant(2)})
@@ -88,7 +105,9 @@ def test_a_tree_that_is_gone_does_not_get_in_the_way_of_another_of_the_same_libr
 def test_a_library_that_c_code_opened_uses_registered_python_loaders(
     tree_library: Callable[..., Path], tmp_path: Path, mapped: Callable[[Path], bool]
 ) -> None:
-    path = tree_library(tmp_path / "c.so", [("library", None), ("test_from_c", b"payload")], IMPORTS)
+    path = tree_library(
+        tmp_path / "c.so", [("library", None), ("test_from_c", b"payload")], IMPORTS
+    )
     mblob.register_loader("test_from_c", constant("from python"))
     module, found = ffi.new("mblob_module **"), ffi.new("mblob_function **")
     assert lib.mblob_open(bytes(path), ffi.NULL, module) == 0
@@ -106,7 +125,9 @@ def test_loaders_of_the_open_come_before_registered_ones(library: Path) -> None:
     assert mblob.load_module(library, loaders={"test_key": constant("given")})["value"]() == "given"
 
 
-@pytest.mark.parametrize("name", ["runtime.module.loadbinary_test_named", "ffi.Module.load_from_bytes.test_named"])
+@pytest.mark.parametrize(
+    "name", ["runtime.module.loadbinary_test_named", "ffi.Module.load_from_bytes.test_named"]
+)
 def test_loaders_are_registered_under_the_names_of_tvm(
     tree_library: Callable[..., Path], tmp_path: Path, name: str
 ) -> None:
@@ -119,12 +140,16 @@ def test_the_imports_of_the_file_hang_below_what_a_loader_returns(
     tree_library: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = tree_library(
-        tmp_path / "lib.so", [("test_outer", b"o"), ("test_inner", b"i"), ("library", None)], [[1, 2], [], []]
+        tmp_path / "lib.so",
+        [("test_outer", b"o"), ("test_inner", b"i"), ("library", None)],
+        [[1, 2], [], []],
     )
     made = {}
 
     def outer(payload: memoryview, ctx: Any) -> mblob.Module:
-        made["outer"] = mblob.Module("anything", functions={"twice": lambda: 2 * ctx.imports[0]["value"]()})
+        made["outer"] = mblob.Module(
+            "anything", functions={"twice": lambda: 2 * ctx.imports[0]["value"]()}
+        )
         made["imports"] = ctx.imports
         return made["outer"]
 
@@ -140,7 +165,9 @@ def test_the_imports_of_the_file_hang_below_what_a_loader_returns(
     assert not lib.implements_function("give_int")
 
 
-def test_a_shared_module_is_the_same_object_and_loaded_once(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_shared_module_is_the_same_object_and_loaded_once(
+    tree_library: Callable[..., Path], tmp_path: Path
+) -> None:
     path = tree_library(
         tmp_path / "lib.so",
         [("library", None), ("test_l", b""), ("test_r", b""), ("test_key", b"")],
@@ -151,7 +178,9 @@ def test_a_shared_module_is_the_same_object_and_loaded_once(tree_library: Callab
     assert left.imported_modules[0] is right.imported_modules[0]
 
 
-def test_a_loader_may_return_a_module_of_the_file(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_loader_may_return_a_module_of_the_file(
+    tree_library: Callable[..., Path], tmp_path: Path
+) -> None:
     path = tree_library(tmp_path / "lib.so", [("test_pass", b""), ("library", None)], [[1], []])
     lib = mblob.load_module(path, loaders={"test_pass": lambda payload, ctx: ctx.imports[0]})
     assert lib.get_function("give_int")() == -7
@@ -215,7 +244,7 @@ def test_a_loader_is_registered_for_a_key_and_must_be_callable(key: Any) -> None
         mblob.register_loader("test_bad", 3)
 
 
-# -- nobody loads it ----------------------------------------------------------------------------------
+# -- nobody loads it -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -246,7 +275,9 @@ def test_a_stub_opens_and_calling_into_it_fails(unknown: Path) -> None:
     assert not lib.implements_function("value", query_imports=True)
 
 
-def test_a_loader_registered_later_serves_a_stub(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_loader_registered_later_serves_a_stub(
+    tree_library: Callable[..., Path], tmp_path: Path
+) -> None:
     path = tree_library(tmp_path / "lib.so", [("library", None), ("test_later", b"")], IMPORTS)
     lib = mblob.load_module(path, missing="stub")
     mblob.register_loader("test_later")(constant("late"))
@@ -262,7 +293,8 @@ def test_data_opens_without_a_loader(tree_library: Callable[..., Path], tmp_path
 
 
 def distribution(folder: Path, type_key: str, functions: str) -> Path:
-    """A folder of installed packages with one that offers a loader, whose modules have these functions."""
+    """A folder of installed packages with one that offers a loader, whose modules have these
+    functions."""
     site = folder / "site"
     info = site / "offers-1.0.dist-info"
     info.mkdir(parents=True)
@@ -314,7 +346,8 @@ int ask(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, voi
 def test_installed_distributions_come_last(
     tmp_path: Path, cc: Callable[..., Path], root: Path, monkeypatch: Any
 ) -> None:
-    """Behind what a library carries and what is on the path, whatever was opened before; kernels find the same."""
+    """Behind what a library carries and what is on the path, whatever was opened before; kernels
+    find the same."""
     site = distribution(tmp_path, "toy_key", "{'size': lambda: 100 + len(payload)}")
     plug_in = plugin(after_size=" + 200")
     flags = (f"-I{root / 'csrc/include'}", "-DMBLOB_HOST", "-fvisibility=hidden")
@@ -341,10 +374,12 @@ def test_each_opening_uses_its_own_loader(library: Path) -> None:
     assert held["value"]() == 0
 
 
-# -- trees by hand ------------------------------------------------------------------------------------
+# -- trees by hand ---------------------------------------------------------------------------------
 
 
-def test_an_imported_library_serves_the_kernels_of_the_importer(library: Path, kernels: Path) -> None:
+def test_an_imported_library_serves_the_kernels_of_the_importer(
+    library: Path, kernels: Path
+) -> None:
     lib = mblob.load_module(library, loaders={"test_key": constant(1)})
     lib.import_module(mblob.load_module(kernels))
     assert lib["call_by_name"]("give_float") == 1.5
@@ -369,13 +404,18 @@ def test_importing_above_a_module_of_a_file_is_checked_for_cycles(library: Path)
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", ["data", "stub"])
 def test_a_miss_in_a_tree_of_many_modules_takes_linear_time(
-    tree_library: Callable[..., Path], tmp_path: Path, missing: str, count_calls: Callable[[Callable[[], object]], int]
+    tree_library: Callable[..., Path],
+    tmp_path: Path,
+    missing: str,
+    count_calls: Callable[[Callable[[], object]], int],
 ) -> None:
     key = "plain_data" if missing == "data" else "test_nobody"
 
     def misses(count: int) -> int:
         rows = [list(range(1, count + 1)), *([] for _ in range(count))]
-        path = tree_library(tmp_path / f"{count}.so", [("library", None), *[(key, b"")] * count], rows)
+        path = tree_library(
+            tmp_path / f"{count}.so", [("library", None), *[(key, b"")] * count], rows
+        )
         lib = mblob.load_module(path, missing="stub")
         len(lib.imported_modules)  # the modules of the tree are made once
 

@@ -61,7 +61,9 @@ def test_a_module_without_a_loader_hides_nothing(lib: mblob.Module) -> None:
 
 
 def _refuse(name: str) -> None:
-    raise mblob.LoaderMissingError(f"{name}: no loader", type_key="made_here", available=(), hint="")
+    raise mblob.LoaderMissingError(
+        f"{name}: no loader", type_key="made_here", available=(), hint=""
+    )
 
 
 def test_an_exception_passes_through_the_kernel(lib: mblob.Module) -> None:
@@ -76,7 +78,9 @@ def test_an_exception_passes_through_the_kernel(lib: mblob.Module) -> None:
     assert caught.value is error
 
 
-def test_a_module_that_refers_to_the_library_does_not_keep_it(path: Path, mapped: Callable[[Path], bool]) -> None:
+def test_a_module_that_refers_to_the_library_does_not_keep_it(
+    path: Path, mapped: Callable[[Path], bool]
+) -> None:
     lib = mblob.load_module(path)
     made = functions(back=lambda m=lib: m["give_float"]())
     lib.import_module(made)
@@ -108,14 +112,19 @@ def test_what_a_function_returned_lives_as_long_as_it_is_held(lib: mblob.Module)
     assert gone() is None
 
 
-# -- containers of TVM ---------------------------------------------------------------------------------
+# -- containers of TVM -----------------------------------------------------------------------------
 
 
 def test_containers_are_python_objects() -> None:
-    array, shape = mblob.get_global_func("runtime.Array"), mblob.get_global_func("runtime.ShapeTuple")
+    array, shape = (
+        mblob.get_global_func("runtime.Array"),
+        mblob.get_global_func("runtime.ShapeTuple"),
+    )
     assert array(1, "two", None, 2.5, b"3") == [1, "two", None, 2.5, b"3"]
     assert array() == []
     assert shape(2, 3) == (2, 3)
     assert mblob.get_global_func("runtime.Map")("a", 1, "b", 2, "a", 3) == {"a": 3, "b": 2}
-    with pytest.raises(ValueError, match=r"runtime\.Map: expected keys and values in turn, found 1"):
+    with pytest.raises(
+        ValueError, match=r"runtime\.Map: expected keys and values in turn, found 1"
+    ):
         mblob.get_global_func("runtime.Map")("a")

@@ -1,4 +1,5 @@
-"""Models whose factory imports more than their kernels: functions are looked for in all imports, in order."""
+"""Models whose factory imports more than their kernels: functions are looked for in all imports, in
+order."""
 
 from __future__ import annotations
 
@@ -71,7 +72,9 @@ def factory_of(imports: Imports, name: str = "default", text: Any = None) -> mbl
 
 
 @pytest.mark.parametrize("tree", TREES)
-def test_kernels_are_found_wherever_they_are_imported(tmp_path: Path, tree: Callable[[], Imports]) -> None:
+def test_kernels_are_found_wherever_they_are_imported(
+    tmp_path: Path, tree: Callable[[], Imports]
+) -> None:
     factory_of(tree()).export_library(tmp_path / "m.so")
     lib = mblob.load_module(tmp_path / "m.so", missing="stub")
     debug = lib["debug_create"]("default", mblob.cpu(0))
@@ -109,6 +112,8 @@ def test_a_kernel_that_no_import_has_is_named_with_those_there_are(tmp_path: Pat
     text = graph()
     text["nodes"][4]["attrs"]["func_name"] = "minus"
     factory_of([note(), kernels()], text=text).export_library(tmp_path / "m.so")
-    with pytest.raises(mblob.KernelError, match=r"node 4 'sum': .*no function 'minus'; it has: .*plus") as caught:
+    with pytest.raises(
+        mblob.KernelError, match=r"node 4 'sum': .*no function 'minus'; it has: .*plus"
+    ) as caught:
         mblob.load_module(tmp_path / "m.so")["default"](mblob.cpu(0))
     assert "debug_create" not in str(caught.value)

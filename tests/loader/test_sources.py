@@ -1,4 +1,5 @@
-"""What `load_module` opens: paths, bytes, descriptors, objects, tars; what it says about anything else."""
+"""What `load_module` opens: paths, bytes, descriptors, objects, tars; what it says about anything
+else."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def test_a_path_is_opened_as_str_and_as_pathlike(kernels: Path) -> None:
     assert answer(mblob.load_module(str(kernels))) == -7
 
 
-def test_a_relative_path_is_relative_to_the_working_directory(kernels: Path, monkeypatch: Any) -> None:
+def test_a_relative_path_is_relative_to_the_working_directory(
+    kernels: Path, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(kernels.parent)
     assert answer(mblob.load_module(kernels.name)) == -7
     assert answer(mblob.load_module(f"../{kernels.parent.name}/{kernels.name}")) == -7
@@ -75,7 +78,9 @@ def make_tar(path: Path, members: dict[str, bytes], mode: str = "w") -> Path:
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
-def test_a_tar_of_objects_and_sources_is_linked_and_opened(object_file: Path, tmp_path: Path, mode: str) -> None:
+def test_a_tar_of_objects_and_sources_is_linked_and_opened(
+    object_file: Path, tmp_path: Path, mode: str
+) -> None:
     extra = b"int extra(void *a, void *b, int n) { return 0; }"
     members = {"lib0.o": object_file.read_bytes(), "dir/devc.c": extra, "notes.txt": b"no object"}
     lib = mblob.load_module(make_tar(tmp_path / "m.tar", members, mode))
@@ -91,7 +96,9 @@ def test_a_tar_of_objects_and_sources_is_linked_and_opened(object_file: Path, tm
         ({"notes.txt": b"x"}, "tar_empty"),
     ],
 )
-def test_a_tar_with_tricks_or_without_objects_is_refused(tmp_path: Path, members: dict[str, bytes], code: str) -> None:
+def test_a_tar_with_tricks_or_without_objects_is_refused(
+    tmp_path: Path, members: dict[str, bytes], code: str
+) -> None:
     path = make_tar(tmp_path / "m.tar", members)
     with pytest.raises(mblob.FormatError) as caught:
         mblob.load_module(path)
@@ -137,10 +144,14 @@ def test_what_a_tar_says_of_itself_is_no_reason_to_use_memory_or_disk(tmp_path: 
         assert "\n" not in str(caught.value)
 
 
-def test_objects_that_do_not_link_show_what_the_linker_said(object_file: Path, tmp_path: Path) -> None:
+def test_objects_that_do_not_link_show_what_the_linker_said(
+    object_file: Path, tmp_path: Path
+) -> None:
     data = object_file.read_bytes()
     path = make_tar(tmp_path / "m.tar", {"a.o": data, "b.o": data})
-    with pytest.raises(mblob.ToolchainError, match=r"m\.tar: .* could not link it: .*multiple definition") as caught:
+    with pytest.raises(
+        mblob.ToolchainError, match=r"m\.tar: .* could not link it: .*multiple definition"
+    ) as caught:
         mblob.load_module(path)
     assert "\n" not in str(caught.value)
     assert "multiple definition" in caught.value.output
@@ -159,7 +170,9 @@ def archive_of(data: bytes, folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["object", "archive", "tar"])
-def test_objects_for_another_machine_are_refused_before_the_link(object_file: Path, tmp_path: Path, kind: str) -> None:
+def test_objects_for_another_machine_are_refused_before_the_link(
+    object_file: Path, tmp_path: Path, kind: str
+) -> None:
     data = foreign(object_file.read_bytes())
     path = tmp_path / "m"
     if kind == "tar":
@@ -172,7 +185,9 @@ def test_objects_for_another_machine_are_refused_before_the_link(object_file: Pa
 
 
 @pytest.mark.parametrize("kind", ["object", "archive", "tar", "text in a tar"])
-def test_damaged_objects_are_errors_of_the_format(object_file: Path, tmp_path: Path, kind: str) -> None:
+def test_damaged_objects_are_errors_of_the_format(
+    object_file: Path, tmp_path: Path, kind: str
+) -> None:
     data = object_file.read_bytes()
     path = tmp_path / "m"
     if kind == "object":
@@ -187,9 +202,13 @@ def test_damaged_objects_are_errors_of_the_format(object_file: Path, tmp_path: P
     assert "\n" not in str(caught.value)
 
 
-def test_an_interrupt_ends_the_compiler_and_what_it_started(object_file: Path, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_compiler_and_what_it_started(
+    object_file: Path, tmp_path: Path
+) -> None:
     compiler, child = tmp_path / "slow-cc", tmp_path / "child"
-    compiler.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > '{child}.new'\nmv '{child}.new' '{child}'\nwait\n")
+    compiler.write_text(
+        f"#!/bin/sh\nsleep 60 &\necho $! > '{child}.new'\nmv '{child}.new' '{child}'\nwait\n"
+    )
     compiler.chmod(0o755)
     code = "import mblob, sys; mblob.load_module(sys.argv[1])"
     process = subprocess.Popen(
@@ -202,7 +221,11 @@ def test_an_interrupt_ends_the_compiler_and_what_it_started(object_file: Path, t
     process.send_signal(signal.SIGINT)
     process.wait(timeout=30)
     status = Path(f"/proc/{child.read_text().strip()}/stat")
-    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < deadline:
+    while (
+        status.exists()
+        and status.read_text().rpartition(")")[2].split()[0] != "Z"
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -215,7 +238,9 @@ def test_linking_without_a_compiler_says_so(object_file: Path, monkeypatch: Any)
         mblob.load_module(object_file)
 
 
-def test_linking_leaves_no_files_behind(object_file: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_linking_leaves_no_files_behind(
+    object_file: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
@@ -224,7 +249,7 @@ def test_linking_leaves_no_files_behind(object_file: Path, tmp_path: Path, monke
     assert answer(lib) == -7
 
 
-# -- what is no library -------------------------------------------------------------------------------
+# -- what is no library ----------------------------------------------------------------------------
 
 
 def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path) -> None:
@@ -237,8 +262,12 @@ def test_an_empty_path_is_no_file() -> None:
         mblob.load_module("")
 
 
-def test_a_path_given_as_bytes_is_told_that_bytes_are_contents(kernels: Path, tmp_path: Path) -> None:
-    with pytest.raises(mblob.FormatError, match=r"content of a library.*pass it as a str") as caught:
+def test_a_path_given_as_bytes_is_told_that_bytes_are_contents(
+    kernels: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        mblob.FormatError, match=r"content of a library.*pass it as a str"
+    ) as caught:
         mblob.load_module(os.fsencode(kernels))
     assert caught.value.code == "not_elf"
     with pytest.raises(mblob.FormatError) as caught:
@@ -298,7 +327,9 @@ def test_a_library_for_another_machine_names_both(kernels: Path) -> None:
 def test_a_library_cut_at_any_length_is_an_error_and_never_a_crash(
     tree_library: Callable[..., Path], tmp_path: Path
 ) -> None:
-    path = tree_library(tmp_path / "t.so", [("library", None), ("plain_data", b"x" * 100)], [[1], []])
+    path = tree_library(
+        tmp_path / "t.so", [("library", None), ("plain_data", b"x" * 100)], [[1], []]
+    )
     whole = path.read_bytes()
     last = len(whole)
     steps = [*range(0, 200), *range(200, last, 97)]
@@ -309,10 +340,12 @@ def test_a_library_cut_at_any_length_is_an_error_and_never_a_crash(
             continue
         # Only what nothing loads may be missing: symbols for debuggers, section headers.
         with mblob.open(path) as library:
-            assert size >= max(s.p_offset + s.p_filesz for s in library.elf.segments if s.p_type in (1, 2))
+            assert size >= max(
+                s.p_offset + s.p_filesz for s in library.elf.segments if s.p_type in (1, 2)
+            )
 
 
-# -- the same file, another file ----------------------------------------------------------------------
+# -- the same file, another file -------------------------------------------------------------------
 
 
 def variant(build: Callable[..., Path], path: Path, number: int) -> Path:

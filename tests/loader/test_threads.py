@@ -71,7 +71,9 @@ def test_errors_of_threads_are_their_own(kernels: Path) -> None:
     run(work)
 
 
-def test_a_loader_runs_once_for_many_threads(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_loader_runs_once_for_many_threads(
+    tree_library: Callable[..., Path], tmp_path: Path
+) -> None:
     path = tree_library(tmp_path / "t.so", [("library", None), ("test_threads", b"")], [[1], []])
     calls = []
 

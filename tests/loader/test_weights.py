@@ -34,8 +34,16 @@ def test_tensors_are_read_only_views_of_the_library(
     tree_library: Callable[..., Path], tmp_path: Path, packed_blob: Any
 ) -> None:
     data = np.arange(6, dtype="f").tobytes() + np.array([7], "i8").tobytes()
-    header = {"w": entry("F32", [2, 3], [0, 24]), "b": entry("I64", [], [24, 32]), "__metadata__": {"a": "b"}}
-    path = tree_library(tmp_path / "w.so", [("library", None), ("safetensors", safetensors(header, data))], [[1], []])
+    header = {
+        "w": entry("F32", [2, 3], [0, 24]),
+        "b": entry("I64", [], [24, 32]),
+        "__metadata__": {"a": "b"},
+    }
+    path = tree_library(
+        tmp_path / "w.so",
+        [("library", None), ("safetensors", safetensors(header, data))],
+        [[1], []],
+    )
     lib = mblob.load_module(path, missing="stub")
     tensors = lib.imported_modules[0].tensors
     assert list(tensors) == ["w", "b"]
@@ -127,7 +135,10 @@ GOOD = [
     safetensors({}),
     safetensors(b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2],"later":[{}]}}   ', b"ab"),
     safetensors({"a": entry(shape=[2, 0], offsets=[0, 0]), "b": entry()}, bytes(8)),
-    *(safetensors({"a": entry(name, [8], [0, bits])}, bytes(range(bits))) for name, (_, bits) in DTYPES.items()),
+    *(
+        safetensors({"a": entry(name, [8], [0, bits])}, bytes(range(bits)))
+        for name, (_, bits) in DTYPES.items()
+    ),
 ]
 READABLE = [*GOOD[:3], *map(with_unknown, (
     b"[" * 62 + b"]" * 62, b"[" + b"[]," * 1000 + b"[]]", b"1" * 512, b"-0", b"-0.5e-7", b"1e999",
@@ -138,7 +149,8 @@ READABLE = [*GOOD[:3], *map(with_unknown, (
 
 @pytest.fixture(scope="module")
 def read_in_c(tree_library: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """`read_in_c(data)`: (status, error text, DLTensor bytes) of tensor "a" in one of the payloads above."""
+    """`read_in_c(data)`: (status, error text, DLTensor bytes) of tensor "a" in one of the payloads
+    above."""
     payloads = [*(data for data, _ in BAD), *GOOD, *READABLE]
     entries = [("library", None), *(("safetensors", data) for data in payloads)]
     imports = [list(range(1, len(entries))), *([] for _ in payloads)]
@@ -156,11 +168,14 @@ def read_in_c(tree_library: Callable[..., Path], tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.parametrize(("data", "text"), BAD)
-def test_a_damaged_file_is_an_error_of_the_format_in_python_and_in_c(data: bytes, text: str, read_in_c: Any) -> None:
+def test_a_damaged_file_is_an_error_of_the_format_in_python_and_in_c(
+    data: bytes, text: str, read_in_c: Any
+) -> None:
     with pytest.raises(mblob.FormatError, match=re.escape(text)) as caught:
         weights.tensors_of_safetensors(memoryview(data))
     assert (caught.value.code, "\n" in str(caught.value)) == ("payload", False)
-    assert not re.search(r"line 1|codec|Expecting|delimiter", str(caught.value))  # Python's own words
+    # Python's own words
+    assert not re.search(r"line 1|codec|Expecting|delimiter", str(caught.value))
     status, message, _ = read_in_c(data)
     assert status == lib.MBLOB_E_FORMAT
     assert re.match(r"a: .*safetensors: .*\[payload\]$", message), message
@@ -177,7 +192,11 @@ def test_every_dtype_has_a_view_in_python_and_in_c(name: str, read_in_c: Any) ->
     text, bits = DTYPES[name]
     data = safetensors({"a": entry(name, [8], [0, bits])}, bytes(range(bits)))
     tensor = weights.tensors_of_safetensors(memoryview(data))["a"]
-    assert (tensor.dtype, tensor.shape, tensor.nbytes) == (text, (bits,) if bits < 8 else (8,), bits)
+    assert (tensor.dtype, tensor.shape, tensor.nbytes) == (
+        text,
+        (bits,) if bits < 8 else (8,),
+        bits,
+    )
     status, _, raw = read_in_c(data)
     address, _, _, ndim, code, width, lanes, shape = struct.unpack_from("<QiiiBBHQ", raw)
     dtype = DataType.parse(text)
@@ -188,12 +207,19 @@ def test_every_dtype_has_a_view_in_python_and_in_c(name: str, read_in_c: Any) ->
 
 def test_the_tables_of_dtypes_agree(root: Path) -> None:
     """Every dtype of the reader, in both languages, is one that the tests above read."""
-    table = (root / "csrc/src/format/safetensors.c").read_text().partition("TYPES[] = {")[2].partition("};")[0]
+    table = (
+        (root / "csrc/src/format/safetensors.c")
+        .read_text()
+        .partition("TYPES[] = {")[2]
+        .partition("};")[0]
+    )
     assert re.findall(r'\{"(\w+)"', table) == list(mblob_safetensors.DTYPES)
     assert set(mblob_safetensors.DTYPES) == set(DTYPES)
 
 
-def test_a_parameter_dictionary_is_weights_too(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_parameter_dictionary_is_weights_too(
+    tree_library: Callable[..., Path], tmp_path: Path
+) -> None:
     params = mblob.save_param_dict({"p": np.arange(3, dtype="i4")})
     path = tree_library(tmp_path / "p.so", [("library", None), ("plain_data", params)], [[1], []])
     tensors = mblob.load_module(path).imported_modules[0].tensors

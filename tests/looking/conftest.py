@@ -1,4 +1,5 @@
-"""What the tests of `mblob.open` and `mblob-pack inspect` share: machine code of other systems, blobs, the schema."""
+"""What the tests of `mblob.open` and `mblob-pack inspect` share: machine code of other systems,
+blobs, the schema."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def string(value: str | bytes) -> bytes:
     return u64(len(raw)) + raw
 
 
-CUDA = string("ptx") + u64(1) + string("k") + string("") + u64(2) + bytes.fromhex("03400100 00200100")
+CUDA = (
+    string("ptx") + u64(1) + string("k") + string("") + u64(2) + bytes.fromhex("03400100 00200100")
+)
 CUDA += u64(1) + string("blockIdx.x") + string("//PTX\n.target sm_80\n")
 
 
@@ -68,7 +71,15 @@ def clang(require: Callable[[str], str]) -> Callable[..., Path]:
         text = output.with_suffix(".c")
         text.write_text(source)
         # For some targets clang calls `as`, which is this machine's.
-        command = [compiler, f"--target={target}", "-fintegrated-as", "-c", "-O1", "-fPIC", "-ffreestanding"]
+        command = [
+            compiler,
+            f"--target={target}",
+            "-fintegrated-as",
+            "-c",
+            "-O1",
+            "-fPIC",
+            "-ffreestanding",
+        ]
         if "windows" in target:
             command.remove("-fPIC")
         done = subprocess.run([*command, "-o", output, text], capture_output=True, text=True)
@@ -97,8 +108,24 @@ def dylib(tmp_path_factory: pytest.TempPathFactory, clang: Any, lld: Any) -> dic
     for machine, arch in (("x86_64", "x86_64"), ("aarch64", "arm64")):
         obj = clang(KERNEL + blob_source(BLOB), folder / f"{arch}.o", f"{arch}-apple-macos11")
         path = found[machine] = folder / f"{arch}.dylib"
-        command = [lld("ld64.lld"), "-arch", arch, "-platform_version", "macos", "11.0", "11.0", "-dylib"]
-        command += ["-install_name", "@rpath/model.dylib", "-rpath", "/opt/models", "-undefined", "dynamic_lookup"]
+        command = [
+            lld("ld64.lld"),
+            "-arch",
+            arch,
+            "-platform_version",
+            "macos",
+            "11.0",
+            "11.0",
+            "-dylib",
+        ]
+        command += [
+            "-install_name",
+            "@rpath/model.dylib",
+            "-rpath",
+            "/opt/models",
+            "-undefined",
+            "dynamic_lookup",
+        ]
         done = subprocess.run([*command, str(obj), "-o", str(path)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     return found
@@ -114,7 +141,15 @@ def dll(tmp_path_factory: pytest.TempPathFactory, clang: Any, lld: Any) -> Path:
     clang(runtime, folder / "tvm_runtime.obj", target)
     clang(KERNEL + "int _fltused;\n" + blob_source(BLOB), folder / "model.obj", target)
     for name, more in (("tvm_runtime", []), ("model", ["tvm_runtime.lib"])):
-        command = [lld("lld-link"), "/dll", "/noentry", "/nodefaultlib", f"{name}.obj", *more, f"/out:{name}.dll"]
+        command = [
+            lld("lld-link"),
+            "/dll",
+            "/noentry",
+            "/nodefaultlib",
+            f"{name}.obj",
+            *more,
+            f"/out:{name}.dll",
+        ]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     return folder / "model.dll"

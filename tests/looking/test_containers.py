@@ -1,4 +1,5 @@
-"""Archives, tars and objects: what a library is before it is linked, with prefixes, and what is refused by name."""
+"""Archives, tars and objects: what a library is before it is linked, with prefixes, and what is
+refused by name."""
 
 from __future__ import annotations
 
@@ -61,7 +62,10 @@ def test_an_archive_is_one_library(objects: list[Path], tmp_path: Path, validate
 
 def test_bsd_archives_have_names_of_any_length(objects: list[Path], tmp_path: Path) -> None:
     out = b"!<arch>\n"
-    for name, data in [("__.SYMDEF SORTED", bytes(8)), *((o.name * 9, o.read_bytes()) for o in objects)]:
+    for name, data in [
+        ("__.SYMDEF SORTED", bytes(8)),
+        *((o.name * 9, o.read_bytes()) for o in objects),
+    ]:
         body = name.encode().ljust(len(name) + 3, b"\0") + data
         out += f"#1/{len(name) + 3}".ljust(16).encode() + b"0".ljust(12) + b"0     0     644     "
         out += str(len(body)).ljust(10).encode() + b"`\n" + body + b"\n" * (len(body) % 2)
@@ -75,7 +79,9 @@ def test_bsd_archives_have_names_of_any_length(objects: list[Path], tmp_path: Pa
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_a_tar_is_one_library(objects: list[Path], tmp_path: Path, mode: Any, form: int, validate: Any) -> None:
+def test_a_tar_is_one_library(
+    objects: list[Path], tmp_path: Path, mode: Any, form: int, validate: Any
+) -> None:
     path = tmp_path / "m.tar"
     long = "n" * 150 if form != tarfile.USTAR_FORMAT else "n"
     with tarfile.open(path, mode, format=form) as out:
@@ -91,13 +97,21 @@ def test_a_tar_is_one_library(objects: list[Path], tmp_path: Path, mode: Any, fo
         validate(lib.to_json())
 
 
-def test_sources_and_other_files_beside_objects_are_only_named(objects: list[Path], tmp_path: Path) -> None:
+def test_sources_and_other_files_beside_objects_are_only_named(
+    objects: list[Path], tmp_path: Path
+) -> None:
     (tmp_path / "lib1.c").write_text("int x;")
     (tmp_path / "notes.bin").write_bytes(b"\1\2")
     (tmp_path / "empty").write_bytes(b"")
     others = [tmp_path / name for name in ("lib1.c", "notes.bin", "empty")]
     with mblob.open(tar(tmp_path / "m.tar", [*objects, *others])) as lib:
-        assert [m.kind for m in lib.members] == ["elf object", "elf object", "source", "other", "other"]
+        assert [m.kind for m in lib.members] == [
+            "elf object",
+            "elf object",
+            "source",
+            "other",
+            "other",
+        ]
         assert lib.blob is not None
 
 
@@ -113,7 +127,10 @@ def test_archives_in_archives_are_refused_by_name(objects: list[Path], tmp_path:
     inner["in.tgz"] = tar(tmp_path / "in.tgz", objects, "w:gz")
     inner["thin.a"] = ar(tmp_path / "thin.a", objects, "rcDT")
     for name, path in inner.items():
-        for outer in (tar(tmp_path / "out.tar", [objects[0], path]), ar(tmp_path / f"{name}.out.a", [path])):
+        for outer in (
+            tar(tmp_path / "out.tar", [objects[0], path]),
+            ar(tmp_path / f"{name}.out.a", [path]),
+        ):
             if name == "thin.a" and outer.suffix == ".a":
                 continue  # `ar` itself takes thin archives apart
             if outer.suffix == ".a" and path.suffix == ".a":
@@ -129,9 +146,13 @@ def test_a_thin_archive_is_refused(objects: list[Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a", "tar", "tgz"])
-def test_every_cut_of_a_container_is_one_error_or_none(objects: list[Path], tmp_path: Path, kind: str) -> None:
+def test_every_cut_of_a_container_is_one_error_or_none(
+    objects: list[Path], tmp_path: Path, kind: str
+) -> None:
     path = tmp_path / f"m.{kind}"
-    whole = (ar(path, objects) if kind == "a" else tar(path, objects, "w:gz" if kind == "tgz" else "w")).read_bytes()
+    whole = (
+        ar(path, objects) if kind == "a" else tar(path, objects, "w:gz" if kind == "tgz" else "w")
+    ).read_bytes()
     cut = tmp_path / "cut"
     refused = 0
     for size in range(1, len(whole), max(len(whole) // 150, 1)):
@@ -145,7 +166,9 @@ def test_every_cut_of_a_container_is_one_error_or_none(objects: list[Path], tmp_
     assert refused > 60
 
 
-def test_a_gzip_that_unpacks_without_end_is_refused(tmp_path: Path, peak_memory: Callable[..., int]) -> None:
+def test_a_gzip_that_unpacks_without_end_is_refused(
+    tmp_path: Path, peak_memory: Callable[..., int]
+) -> None:
     path = tmp_path / "bomb.tar.gz"
     path.write_bytes(gzip.compress(bytes(200 << 20)))
 
@@ -169,14 +192,16 @@ def test_a_tar_of_headers_that_describe_headers_is_refused(tmp_path: Path) -> No
     assert caught.value.code in ("archive", "no_blob")
 
 
-# -- system libraries -----------------------------------------------------------------------------------
+# -- system libraries ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
 def system_archive(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
     """`system_archive(prefix, suffix)`: packed by mblob for static linking."""
     folder = tmp_path_factory.mktemp("system")
-    (folder / "k.c").write_text("void scale(float *x, long n) { for (long i = 0; i < n; i++) x[i] *= 2; }\n")
+    (folder / "k.c").write_text(
+        "void scale(float *x, long n) { for (long i = 0; i < n; i++) x[i] *= 2; }\n"
+    )
 
     def make(prefix: str, suffix: str) -> Path:
         path = folder / f"{prefix}{suffix}"
@@ -189,7 +214,9 @@ def system_archive(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, s
 
 
 @pytest.mark.parametrize("suffix", [".a", ".o"])
-def test_a_library_for_static_linking_has_its_prefix(system_archive: Any, suffix: str, validate: Any) -> None:
+def test_a_library_for_static_linking_has_its_prefix(
+    system_archive: Any, suffix: str, validate: Any
+) -> None:
     with mblob.open(system_archive("one_", suffix), verify="full") as lib:
         assert (lib.prefixes, lib.prefix) == (["one_"], "one_")
         assert lib.blob.symbol == "one___tvm_dev_mblob"
@@ -199,7 +226,9 @@ def test_a_library_for_static_linking_has_its_prefix(system_archive: Any, suffix
         validate(lib.to_json())
 
 
-def test_an_archive_of_two_libraries_shows_the_one_that_is_asked_for(system_archive: Any, tmp_path: Path) -> None:
+def test_an_archive_of_two_libraries_shows_the_one_that_is_asked_for(
+    system_archive: Any, tmp_path: Path
+) -> None:
     names = []
     for prefix in ("one_", "two_"):
         subprocess.run(["ar", "x", system_archive(prefix, ".a")], cwd=tmp_path, check=True)
@@ -215,14 +244,22 @@ def test_an_archive_of_two_libraries_shows_the_one_that_is_asked_for(system_arch
         mblob.open(path, prefix="three_")
 
 
-def test_tvms_system_libraries_of_both_dialects_are_known_by_their_names(clang: Any, tmp_path: Path) -> None:
-    """Objects as TVM's compiler writes them: everything has the prefix, of an ffi function the name behind the mark."""
-    classic = KERNEL.replace("vadd", "p_vadd") + blob_source(BLOB, "p___tvm_dev_mblob") + "void *p___tvm_module_ctx;"
+def test_tvms_system_libraries_of_both_dialects_are_known_by_their_names(
+    clang: Any, tmp_path: Path
+) -> None:
+    """Objects as TVM's compiler writes them: everything has the prefix, of an ffi function the name
+    behind the mark."""
+    classic = (
+        KERNEL.replace("vadd", "p_vadd")
+        + blob_source(BLOB, "p___tvm_dev_mblob")
+        + "void *p___tvm_module_ctx;"
+    )
     with mblob.open(clang(classic, tmp_path / "c.o", C)) as lib:
         assert (lib.prefixes, lib.dialect, lib.functions) == (["p_"], "classic", ["vadd"])
         assert lib.era.range == "0.13 - 0.20"
     with mblob.open(clang(classic.replace("p_vadd", "vadd"), tmp_path / "n.o", C)) as lib:
-        assert (lib.prefixes, lib.functions) == (["p_"], ["vadd"])  # TVM looks for the name alone, too
+        # TVM looks for the name alone, too
+        assert (lib.prefixes, lib.functions) == (["p_"], ["vadd"])
     tree = b"".join(n.to_bytes(8, "little") for n in (2, 0, 0, 0, 4)) + b"_lib"
     blob = len(tree).to_bytes(8, "little") + tree
     ffi = KERNEL.replace("vadd", "__tvm_ffi_p_vadd") + blob_source(blob, "p___tvm_ffi__library_bin")
@@ -230,18 +267,24 @@ def test_tvms_system_libraries_of_both_dialects_are_known_by_their_names(clang: 
         assert (lib.prefixes, lib.dialect, lib.functions) == (["p_"], "ffi", ["vadd"])
         assert lib.blob.symbol == "p___tvm_ffi__library_bin"
     main = "int __tvm_ffi_main(void) { return 0; }\n"
-    with mblob.open(clang(main + ffi.replace("ffi_p_vadd", "ffi_vadd"), tmp_path / "g.o", C)) as lib:
+    with mblob.open(
+        clang(main + ffi.replace("ffi_p_vadd", "ffi_vadd"), tmp_path / "g.o", C)
+    ) as lib:
         assert (lib.functions, lib.entry_function) == (["main", "vadd"], "main")
 
 
-def test_a_shared_library_with_a_prefix_says_that_tvm_does_not_see_its_blob(cc: Any, tmp_path: Path) -> None:
+def test_a_shared_library_with_a_prefix_says_that_tvm_does_not_see_its_blob(
+    cc: Any, tmp_path: Path
+) -> None:
     path = cc(blob_source(BLOB, "p___tvm_dev_mblob", ""), tmp_path / "p.so", "-Wl,-Bsymbolic")
     with mblob.open(path) as lib:
         assert [d["code"] for d in lib.diagnostics] == ["prefixed_blob"]
         assert bytes(lib.entries[1].view()) == CUDA
 
 
-def test_members_for_different_machines_and_symbols_defined_twice_are_told(clang: Any, tmp_path: Path) -> None:
+def test_members_for_different_machines_and_symbols_defined_twice_are_told(
+    clang: Any, tmp_path: Path
+) -> None:
     files = [clang(KERNEL, tmp_path / f"{t}.o", f"{t}-linux-gnu") for t in ("x86_64", "aarch64")]
     files.append(clang(blob_source(BLOB, attributes=""), tmp_path / "devc.o", C))
     with mblob.open(ar(tmp_path / "m.a", files)) as lib:
@@ -250,11 +293,14 @@ def test_members_for_different_machines_and_symbols_defined_twice_are_told(clang
     assert "vadd" in told["duplicate_symbols"]
 
 
-# -- C text -----------------------------------------------------------------------------------------------------
+# -- C text ----------------------------------------------------------------------------------------
 
 
 def test_tvms_c_form_of_a_blob_reads_as_the_library_does(golden: Path, validate: Any) -> None:
-    with mblob.open(golden / "dag_devc.c", verify="full") as text, mblob.open(golden / "dag.so") as library:
+    with (
+        mblob.open(golden / "dag_devc.c", verify="full") as text,
+        mblob.open(golden / "dag.so") as library,
+    ):
         assert (text.kind, text.image.format, text.compressed) == ("source", "c", True)
         assert [(e.type_key, e.imports, bytes(e.view())) for e in text.entries] == [
             (e.type_key, e.imports, bytes(e.view())) for e in library.entries
@@ -272,7 +318,9 @@ def test_host_functions_as_c_text_are_listed(golden: Path, tmp_path: Path, valid
         text += f"TVM_DLL int32_t __tvm_ffi_add(void* self, void* args, int32_t n, void* result){body}\n"
     (tmp_path / "lib0.c").write_text(text)
     with mblob.open(tar(tmp_path / "m.tar", [tmp_path / "lib0.c"])) as lib:
-        assert [(f.name, f.symbol, f.abi) for f in lib.host_functions] == [("add", "__tvm_ffi_add", "ffi")]
+        assert [(f.name, f.symbol, f.abi) for f in lib.host_functions] == [
+            ("add", "__tvm_ffi_add", "ffi")
+        ]
         assert (lib.undefined, lib.era.dialect) == (["TVMFFIFunctionCall"], "ffi")
         assert lib.diagnostics == []
         validate(lib.to_json())
@@ -282,7 +330,9 @@ def test_host_functions_as_c_text_are_listed(golden: Path, tmp_path: Path, valid
     assert caught.value.exit_code == 3
 
 
-def test_a_tar_may_hold_its_blob_as_c_text(objects: list[Path], tmp_path: Path, validate: Any) -> None:
+def test_a_tar_may_hold_its_blob_as_c_text(
+    objects: list[Path], tmp_path: Path, validate: Any
+) -> None:
     (tmp_path / "devc.c").write_text(blob_source(BLOB, attributes=""))
     with mblob.open(tar(tmp_path / "m.tar", [tmp_path / "devc.c", objects[0]])) as lib:
         assert [m.kind for m in lib.members] == ["source", "elf object"]

@@ -1,4 +1,5 @@
-"""What payloads say: graphs, executables of both virtual machines, constants, weights, code; and damaged ones."""
+"""What payloads say: graphs, executables of both virtual machines, constants, weights, code; and
+damaged ones."""
 
 from __future__ import annotations
 
@@ -22,14 +23,24 @@ from tests.looking.conftest import CUDA, string, u64
 
 
 def content(key: str, payload: bytes, ffi: bool = False, of_0_21: bool = False) -> DecodedPayload:
-    grammars = ffi_grammar.GRAMMARS_OF_0_21 if of_0_21 else ffi_grammar.GRAMMARS if ffi else grammar.GRAMMARS
+    grammars = (
+        ffi_grammar.GRAMMARS_OF_0_21
+        if of_0_21
+        else ffi_grammar.GRAMMARS
+        if ffi
+        else grammar.GRAMMARS
+    )
     return read_content(key, memoryview(payload), grammars)
 
 
 def array(values: Any) -> bytes:
     a = np.asarray(values)
     code = {"f": 2, "i": 0}[a.dtype.kind]
-    head = u64(0xDD5E40F096B4A13F, 0) + struct.pack("<iii", 1, 0, a.ndim) + bytes([code, a.dtype.itemsize * 8, 1, 0])
+    head = (
+        u64(0xDD5E40F096B4A13F, 0)
+        + struct.pack("<iii", 1, 0, a.ndim)
+        + bytes([code, a.dtype.itemsize * 8, 1, 0])
+    )
     return head + struct.pack(f"<{a.ndim}q", *a.shape) + u64(a.nbytes) + a.tobytes()
 
 
@@ -49,7 +60,16 @@ def check_tensor(found: DecodedPayload, payload: bytes, name: str, value: Any) -
 
 @pytest.mark.parametrize("key", ["const_loader", "metadata"])
 def test_constants_and_who_gets_them(key: str) -> None:
-    payload = strings("w", "b") + u64(2) + array(W) + array(B) + strings("f", "g") + u64(2) + strings("w") + strings()
+    payload = (
+        strings("w", "b")
+        + u64(2)
+        + array(W)
+        + array(B)
+        + strings("f", "g")
+        + u64(2)
+        + strings("w")
+        + strings()
+    )
     found = content(key, payload)
     assert found.facts == {"symbols": {"f": ["w"], "g": []}}
     check_tensor(found, payload, "w", W)
@@ -79,7 +99,10 @@ def test_a_factory_has_a_graph_and_parameters(key: str) -> None:
     assert found.facts["module_name"] == "default"
     assert found.facts["graph"] == {
         "nodes": 4,
-        "inputs": [{"name": "x", "shape": [2, 3], "dtype": "float32"}, {"name": "w", "shape": [5], "dtype": "int8"}],
+        "inputs": [
+            {"name": "x", "shape": [2, 3], "dtype": "float32"},
+            {"name": "w", "shape": [5], "dtype": "int8"},
+        ],
         "outputs": [{"name": "b", "shape": [3], "dtype": "float16x4"}],
         "operators": {"add": 2},
         "storage": {"buffers": 3, "bytes": 36 + 5 + 24},
@@ -92,7 +115,9 @@ def test_a_json_runtime_keeps_shapes_at_its_nodes() -> None:
     shapes = {"shape": [[[1, 3], [4]]], "dtype": [["float32", "int8"]]}
     nodes = [{"op": "input", "name": "x", "attrs": shapes}, {"op": "const", "name": "c"}]
     nodes += [{"op": "kernel", "name": "nn.conv2d", "inputs": [[0, 0, 0]], "attrs": shapes}]
-    graph = json.dumps({"nodes": nodes, "arg_nodes": [0, 1], "heads": [[2, 1, 0]], "node_row_ptr": [0, 2, 3, 5]})
+    graph = json.dumps(
+        {"nodes": nodes, "arg_nodes": [0, 1], "heads": [[2, 1, 0]], "node_row_ptr": [0, 2, 3, 5]}
+    )
     found = content("dnnl_json", string("sub") + string(graph) + strings("c0")).facts
     assert (found["symbol"], found["const_names"]) == ("sub", ["c0"])
     assert found["graph"]["operators"] == {"nn.conv2d": 1}
@@ -103,7 +128,16 @@ def test_a_json_runtime_keeps_shapes_at_its_nodes() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"nodes": 3}', '{"nodes": [1]}', "[" * 100_000, '{"nodes": [' + "1" * 5000 + "]}", "\xff"],
+    [
+        "",
+        "{",
+        "[]",
+        '{"nodes": 3}',
+        '{"nodes": [1]}',
+        "[" * 100_000,
+        '{"nodes": [' + "1" * 5000 + "]}",
+        "\xff",
+    ],
 )
 def test_a_graph_that_is_none_is_a_problem_and_no_error(text: str) -> None:
     found = content("dnnl_json", string("sub") + string(text.encode("latin-1")) + strings())
@@ -112,7 +146,22 @@ def test_a_graph_that_is_none_is_a_problem_and_no_error(text: str) -> None:
     assert found.facts["symbol"] == "sub"
 
 
-ODD = [None, 3, -1, 1 << 70, 1.5, True, "x", [], [1], [[1, 2]], [[-1, 5]], {}, {"shape": 3}, [["list_int", [1]]]]
+ODD = [
+    None,
+    3,
+    -1,
+    1 << 70,
+    1.5,
+    True,
+    "x",
+    [],
+    [1],
+    [[1, 2]],
+    [[-1, 5]],
+    {},
+    {"shape": 3},
+    [["list_int", [1]]],
+]
 
 
 @pytest.mark.parametrize("field", ["arg_nodes", "heads", "node_row_ptr", "attrs"])
@@ -132,15 +181,24 @@ def test_odd_attributes_of_a_graph_tell_less(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("release", vm_programs.RELEASES)
 def test_relay_executables_of_each_release_are_read(release: str) -> None:
-    for program in (vm_programs.arithmetic(), vm_programs.choice(), vm_programs.calls(), vm_programs.shapes()):
+    for program in (
+        vm_programs.arithmetic(),
+        vm_programs.choice(),
+        vm_programs.calls(),
+        vm_programs.shapes(),
+    ):
         payload = program.of(release).payload(release)
         found = content("VMExecutable", payload)
         assert found.problem is None
         machine = found.facts["executable"]
         assert (machine["machine"], machine["version"]) == ("relay", release)
         assert machine["primitives"] == list(program.primitives)
-        assert [(f["name"], f["params"], f["registers"], f["instructions"]) for f in machine["functions"]] == [
-            (name, list(f.params), f.registers, len(f.code)) for name, f in program.of(release).functions.items()
+        assert [
+            (f["name"], f["params"], f["registers"], f["instructions"])
+            for f in machine["functions"]
+        ] == [
+            (name, list(f.params), f.registers, len(f.code))
+            for name, f in program.of(release).functions.items()
         ]
         for i, value in enumerate(program.constants):
             check_tensor(found, payload, f"constant {i}", value)
@@ -148,15 +206,33 @@ def test_relay_executables_of_each_release_are_read(release: str) -> None:
 
 def relax(tags: dict[str, int], magic: int) -> bytes:
     """An executable with a constant of each kind."""
-    functions = u64(2) + struct.pack("<i", 1) + string("main") + struct.pack("<4q", 0, 2, 1, 5) + strings("x")
-    functions += struct.pack("<i", 0) + string("vm.builtin.f") + struct.pack("<4q", 0, 0, -2, 0) + strings()
+    functions = (
+        u64(2)
+        + struct.pack("<i", 1)
+        + string("main")
+        + struct.pack("<4q", 0, 2, 1, 5)
+        + strings("x")
+    )
+    functions += (
+        struct.pack("<i", 0) + string("vm.builtin.f") + struct.pack("<4q", 0, 0, -2, 0) + strings()
+    )
     scopes = u64(1) + struct.pack("<q", 0) + string("global") if magic & 1 == 0 else b""
     values = {
         "tensor": array(W), "shape": u64(2, 3, 4), "string": string("text"), "int": u64(5),
         "float": struct.pack("<d", 0.5), "dtype": bytes([2, 32, 1, 0]),
     }  # fmt: skip
-    constants = u64(len(values)) + b"".join(struct.pack("<i", tags[k]) + v for k, v in values.items())
-    return u64(magic) + string("0.14") + functions + scopes + constants + u64(2, 0, 3) + u64(3, 1, 2, 3)
+    constants = u64(len(values)) + b"".join(
+        struct.pack("<i", tags[k]) + v for k, v in values.items()
+    )
+    return (
+        u64(magic)
+        + string("0.14")
+        + functions
+        + scopes
+        + constants
+        + u64(2, 0, 3)
+        + u64(3, 1, 2, 3)
+    )
 
 
 CLASSIC = {"tensor": 0, "dtype": 1, "shape": 2, "string": 3, "int": 4, "float": 5}
@@ -195,9 +271,16 @@ def test_relax_executables_of_each_dialect_are_read(
 
 def test_device_code_is_told_by_its_bytes_not_its_label() -> None:
     facts = content("cuda", CUDA).facts
-    assert facts["code"] == {"size": len("//PTX\n.target sm_80\n"), "kind": "ptx", "target": "sm_80"}
+    assert facts["code"] == {
+        "size": len("//PTX\n.target sm_80\n"),
+        "kind": "ptx",
+        "target": "sm_80",
+    }
     head = CUDA[: CUDA.index(b"//PTX") - 8]
-    assert content("cuda", head + string(b"\x50\xed\x55\xba1234")).facts["code"] == {"size": 8, "kind": "fatbin"}
+    assert content("cuda", head + string(b"\x50\xed\x55\xba1234")).facts["code"] == {
+        "size": 8,
+        "kind": "fatbin",
+    }
     cubin = bytearray(64)
     cubin[:4], cubin[18], cubin[48] = b"\x7fELF", 190, 86
     assert content("cuda", head + string(bytes(cubin))).facts["code"]["target"] == "sm_86"
@@ -241,7 +324,9 @@ def test_a_payload_that_an_index_bounds_may_be_damaged(tmp_path: Path, validate:
         validate(report)
 
 
-@pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="Python 3.9.13 or before reads any number")
+@pytest.mark.skipif(
+    not hasattr(sys, "set_int_max_str_digits"), reason="Python 3.9.13 or before reads any number"
+)
 def test_a_number_in_a_graph_with_more_digits_than_python_reads_is_said_in_words_of_ours() -> None:
     from mblob.inspect.graph_summary import GraphError, summarize
 

@@ -1,4 +1,5 @@
-"""What a file says beside its blob: who provides what, for which processors, of which TVM, and what is wrong."""
+"""What a file says beside its blob: who provides what, for which processors, of which TVM, and what
+is wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def codes(path: Path, **arguments: Any) -> list[str]:
         return [d["code"] for d in lib.diagnostics]
 
 
-# -- who provides what ------------------------------------------------------------------------------------
+# -- who provides what -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,26 +53,46 @@ def test_names_tell_who_provides_them(names: str, provider: str) -> None:
 
 
 def test_names_of_nobody_are_of_nobody() -> None:
-    for name in ("memory_pool", "stride_of", "cluster", "curve", "isnan_of", "click", "hipster", "my_f", "tvm_add"):
+    for name in (
+        "memory_pool",
+        "stride_of",
+        "cluster",
+        "curve",
+        "isnan_of",
+        "click",
+        "hipster",
+        "my_f",
+        "tvm_add",
+    ):
         assert provider_of(name) is None, name
 
 
-def test_what_the_file_says_goes_before_what_the_name_tells(cc: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_the_file_says_goes_before_what_the_name_tells(
+    cc: Callable[..., Path], tmp_path: Path
+) -> None:
     source = "float expf(float); double pow(double, double); int other(void);\n"
     source += "int __tvm_x(int n) { return expf(n) + pow(n, 3) + other(); }\n"
     with Library(cc(source, tmp_path / "m.so", "-lm", "-fno-builtin")) as lib:
-        found = {u.name: (u.version, u.library, u.provider) for u in lib.undefined_symbols if not u.weak}
+        found = {
+            u.name: (u.version, u.library, u.provider) for u in lib.undefined_symbols if not u.weak
+        }
     assert found["expf"] == ("GLIBC_2.27", "libm.so.6", "libm")
     assert found["pow"][1:] == ("libm.so.6", "libm")
     assert found["other"] == (None, None, None)
     with Library(tmp_path / "m.so") as lib:
-        readelf = subprocess.run(["readelf", "--dyn-syms", "-W", lib.path], capture_output=True, text=True).stdout
-        theirs = {line.split()[7] for line in readelf.splitlines() if " UND " in line and len(line.split()) > 7}
+        readelf = subprocess.run(
+            ["readelf", "--dyn-syms", "-W", lib.path], capture_output=True, text=True
+        ).stdout
+        theirs = {
+            line.split()[7]
+            for line in readelf.splitlines()
+            if " UND " in line and len(line.split()) > 7
+        }
         ours = {f"{u.name}@{u.version}" if u.version else u.name for u in lib.undefined_symbols}
         assert ours == theirs
 
 
-# -- for which processors -----------------------------------------------------------------------------------
+# -- for which processors --------------------------------------------------------------------------
 
 
 def hints(path: Path) -> list[str]:
@@ -79,10 +100,14 @@ def hints(path: Path) -> list[str]:
         return lib.to_json()["target"]["hints"]
 
 
-def test_notes_and_attributes_tell_the_processor(clang: Any, cc: Callable[..., Path], tmp_path: Path) -> None:
+def test_notes_and_attributes_tell_the_processor(
+    clang: Any, cc: Callable[..., Path], tmp_path: Path
+) -> None:
     arm = hints(clang(DEVC + KERNEL, tmp_path / "a.o", "armv7-linux-gnueabihf"))
     assert {"EABI5", "armv7", "arguments in VFP registers"} <= set(arm)
-    assert "arguments in VFP registers" not in hints(clang(DEVC + KERNEL, tmp_path / "b.o", "armv7-linux-gnueabi"))
+    assert "arguments in VFP registers" not in hints(
+        clang(DEVC + KERNEL, tmp_path / "b.o", "armv7-linux-gnueabi")
+    )
     riscv = hints(clang(DEVC + KERNEL, tmp_path / "c.o", "riscv64-linux-gnu"))
     assert riscv[:3] == ["RV64", "double float", "C"]
     assert any(h.startswith("rv64i") for h in riscv)
@@ -100,7 +125,9 @@ NOTES = {
 
 
 @pytest.mark.parametrize(("machine", "kind", "value"), NOTES)
-def test_property_notes_tell_features(clang: Any, tmp_path: Path, machine: str, kind: int, value: int) -> None:
+def test_property_notes_tell_features(
+    clang: Any, tmp_path: Path, machine: str, kind: int, value: int
+) -> None:
     note = '__asm__(".section .note.gnu.property,\\"a\\",%note\\n.p2align 3\\n'
     note += '.long 4\\n.long 16\\n.long 5\\n.asciz \\"GNU\\"\\n'
     note += f'.long {kind}\\n.long 4\\n.long {value}\\n.long 0\\n.text\\n");\n'
@@ -108,11 +135,12 @@ def test_property_notes_tell_features(clang: Any, tmp_path: Path, machine: str, 
     assert hints(path) == NOTES[machine, kind, value]
     whole = path.read_bytes()
     at = whole.index(b"GNU\0" + struct.pack("<I", kind))
-    (tmp_path / "cut.o").write_bytes(whole[: at + 8] + b"\xff\xff\xff\x7f" + whole[at + 12 :])  # a size that lies
+    # a size that lies
+    (tmp_path / "cut.o").write_bytes(whole[: at + 8] + b"\xff\xff\xff\x7f" + whole[at + 12 :])
     assert hints(tmp_path / "cut.o") == []
 
 
-# -- which TVM ------------------------------------------------------------------------------------------------
+# -- which TVM -------------------------------------------------------------------------------------
 
 
 def era(key: str = "cuda", *, facts: dict[str, Any] | None = None, tags: tuple[str, ...] = (), dialect: str = "classic",
@@ -122,7 +150,9 @@ def era(key: str = "cuda", *, facts: dict[str, Any] | None = None, tags: tuple[s
     blob = Blob(dialect, 100, entries, 100, symbol=symbol, has_tree=has_tree)
     content = DecodedPayload(facts or {}, (FunctionInfo("k", (), tags),))
     names = dict.fromkeys((symbol, *exports), False)
-    return era_of(blob, [("library", DecodedPayload()), (key, content)], names, set(undefined)).range
+    return era_of(
+        blob, [("library", DecodedPayload()), (key, content)], names, set(undefined)
+    ).range
 
 
 FFI: dict[str, Any] = {"dialect": "ffi", "symbol": "__tvm_ffi__library_bin"}
@@ -143,7 +173,13 @@ RELAX = {**FFI, "key": "relax.VMExecutable"}
         ({"key": "metal", "facts": {"code": {}}}, "0.7 - 0.12"),
         ({"key": "metal", "facts": {"shaders": []}}, "0.13 - 0.20"),
         ({"tags": ("blockIdx.x", "tir.use_dyn_shared_memory")}, "0.8 - 0.20"),
-        ({"key": "VMExecutable", "facts": {"executable": {"machine": "relay", "version": "0.11.0"}}}, "0.11"),
+        (
+            {
+                "key": "VMExecutable",
+                "facts": {"executable": {"machine": "relay", "version": "0.11.0"}},
+            },
+            "0.11",
+        ),
         ({"dialect": "ffi", "symbol": "__tvm_ffi_library_bin"}, "0.21"),
         (FFI, "0.22 - 0.27"),
         ({**FFI, "exports": ("__TVMBackendGetFuncFromEnv",)}, "0.22 - 0.25"),
@@ -156,18 +192,22 @@ RELAX = {**FFI, "key": "relax.VMExecutable"}
         ({**FFI, "undefined": ("TVMFuncCall",)}, None),
     ],
 )
-def test_facts_narrow_the_range_of_releases(arguments: dict[str, Any], expected: str | None) -> None:
+def test_facts_narrow_the_range_of_releases(
+    arguments: dict[str, Any], expected: str | None
+) -> None:
     assert era(**arguments) == expected
 
 
-# -- what is wrong ----------------------------------------------------------------------------------------------
+# -- what is wrong ---------------------------------------------------------------------------------
 
 
 def test_a_sound_library_has_no_remarks(cc: Callable[..., Path], tmp_path: Path) -> None:
     assert codes(cc(DEVC, tmp_path / "m.so", "-Wl,-Bsymbolic")) == []
 
 
-def test_an_executable_stack_is_told_of_libraries_and_objects(cc: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_executable_stack_is_told_of_libraries_and_objects(
+    cc: Callable[..., Path], tmp_path: Path
+) -> None:
     assert "executable_stack" in codes(cc(DEVC, tmp_path / "m.so", "-Wl,-z,execstack"))
     assembler = tmp_path / "a.s"
     assembler.write_text(".globl __tvm_f\n.text\n__tvm_f: ret\n")
@@ -178,14 +218,18 @@ def test_an_executable_stack_is_told_of_libraries_and_objects(cc: Callable[..., 
     assert codes(tmp_path / "a.o") == []
 
 
-def test_a_blob_that_another_library_may_stand_in_for(cc: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_blob_that_another_library_may_stand_in_for(
+    cc: Callable[..., Path], tmp_path: Path
+) -> None:
     assert codes(cc(DEVC, tmp_path / "m.so")) == ["interposable_blob"]
     context = "void *__tvm_module_ctx; void *f(void) { return __tvm_module_ctx; }\n"
     users = {"no code of the library does": "", "code may find __tvm_module_ctx in": context}
     for text, code in users.items():
         with mblob.open(cc(DEVC + code, tmp_path / "m.so")) as lib:
             assert text in lib.diagnostics[0]["message"]
-    protected = DEVC.replace("unsigned char __tvm", '__attribute__((visibility("protected"))) unsigned char __tvm')
+    protected = DEVC.replace(
+        "unsigned char __tvm", '__attribute__((visibility("protected"))) unsigned char __tvm'
+    )
     assert codes(cc(protected, tmp_path / "p.so")) == []
 
 
@@ -216,9 +260,13 @@ def test_a_read_only_dynamic_section_is_told(
     assert codes(path) == ["read_only_dynamic"]
 
 
-def test_relocations_in_code(cc: Callable[..., Path], tmp_path: Path, require: Callable[[str], str]) -> None:
+def test_relocations_in_code(
+    cc: Callable[..., Path], tmp_path: Path, require: Callable[[str], str]
+) -> None:
     assembler = tmp_path / "t.s"
-    assembler.write_text('.text\n.globl f\nf: ret\n.quad f\n.section .note.GNU-stack,"",%progbits\n')
+    assembler.write_text(
+        '.text\n.globl f\nf: ret\n.quad f\n.section .note.GNU-stack,"",%progbits\n'
+    )
     path = cc(DEVC, tmp_path / "m.so", str(assembler), "-Wl,-Bsymbolic", "-Wl,-z,notext")
     assert codes(path) == ["text_relocations"]
 
@@ -233,9 +281,13 @@ def test_two_dialects_at_once(cc: Callable[..., Path], tmp_path: Path) -> None:
 
 
 def test_sizes_that_lie(cc: Callable[..., Path], tmp_path: Path) -> None:
-    assert codes(cc(blob_source(BLOB + bytes(9), attributes=""), tmp_path / "a.so", "-Wl,-Bsymbolic")) == ["blob_size"]
+    assert codes(
+        cc(blob_source(BLOB + bytes(9), attributes=""), tmp_path / "a.so", "-Wl,-Bsymbolic")
+    ) == ["blob_size"]
     longer = u64(len(BLOB) - 8 + 9) + BLOB[8:] + bytes(9)
-    assert codes(cc(blob_source(longer, attributes=""), tmp_path / "b.so", "-Wl,-Bsymbolic")) == ["trailing_bytes"]
+    assert codes(cc(blob_source(longer, attributes=""), tmp_path / "b.so", "-Wl,-Bsymbolic")) == [
+        "trailing_bytes"
+    ]
     for lie in (len(BLOB), 2**62, 2**64 - 1):
         with pytest.raises(FormatError) as caught:
             Library(cc(blob_source(u64(lie) + BLOB[8:], attributes=""), tmp_path / "c.so"))
@@ -246,22 +298,36 @@ def test_sizes_that_lie(cc: Callable[..., Path], tmp_path: Path) -> None:
     ("user", "context"),
     [
         ("void *__TVMBackendGetFuncFromEnv;", "void *__tvm_module_ctx;"),
-        ("int TVMBackendGetFuncFromEnv(); int f() { return TVMBackendGetFuncFromEnv(); }", "void *__tvm_module_ctx;"),
-        ("void *__TVMFFIEnvModLookupFromImports; int __tvm_ffi_f(void) { return 0; }", "void *__tvm_ffi__library_ctx;"),
+        (
+            "int TVMBackendGetFuncFromEnv(); int f() { return TVMBackendGetFuncFromEnv(); }",
+            "void *__tvm_module_ctx;",
+        ),
+        (
+            "void *__TVMFFIEnvModLookupFromImports; int __tvm_ffi_f(void) { return 0; }",
+            "void *__tvm_ffi__library_ctx;",
+        ),
     ],
 )
-def test_calls_of_imported_modules_without_a_context(cc: Any, tmp_path: Path, user: str, context: str) -> None:
+def test_calls_of_imported_modules_without_a_context(
+    cc: Any, tmp_path: Path, user: str, context: str
+) -> None:
     assert codes(cc(user + "int __tvm_x;", tmp_path / "a.so")) == ["missing_context"]
     assert codes(cc(user + context, tmp_path / "b.so")) == []
 
 
-def test_modules_that_nothing_here_runs_are_told_once_for_each_type(cc: Callable[..., Path], tmp_path: Path) -> None:
+def test_modules_that_nothing_here_runs_are_told_once_for_each_type(
+    cc: Callable[..., Path], tmp_path: Path
+) -> None:
     json = string("s") + string('{"nodes": []}') + u64(0)
-    blob = classic_blob(LIB, *[string("tensorrt") + json] * 3, row_ptr=(0, 3, 3, 3, 3), child=(1, 2, 3))
+    blob = classic_blob(
+        LIB, *[string("tensorrt") + json] * 3, row_ptr=(0, 3, 3, 3, 3), child=(1, 2, 3)
+    )
     with Library(cc(blob_source(blob, attributes=""), tmp_path / "m.so", "-Wl,-Bsymbolic")) as lib:
         (remark,) = lib.diagnostics
     assert remark["code"] == "no_runtime"
-    assert remark["message"].startswith("3 entries (1, 2, 3) of type tensorrt: nothing of mblob runs it, it needs Ten")
+    assert remark["message"].startswith(
+        "3 entries (1, 2, 3) of type tensorrt: nothing of mblob runs it, it needs Ten"
+    )
 
 
 def test_an_executable_is_no_library(tmp_path: Path) -> None:
@@ -271,8 +337,16 @@ def test_an_executable_is_no_library(tmp_path: Path) -> None:
     assert "not_shared" in codes(tmp_path / "m")
 
 
-def test_metadata_and_text_of_ffi_functions_belong_to_them(cc: Callable[..., Path], tmp_path: Path) -> None:
-    names = ("__tvm_ffi_add", "__tvm_ffi__metadata_add", "__tvm_ffi__doc_add", "__tvm_ffi_sub", "__tvm_ffi_main")
+def test_metadata_and_text_of_ffi_functions_belong_to_them(
+    cc: Callable[..., Path], tmp_path: Path
+) -> None:
+    names = (
+        "__tvm_ffi_add",
+        "__tvm_ffi__metadata_add",
+        "__tvm_ffi__doc_add",
+        "__tvm_ffi_sub",
+        "__tvm_ffi_main",
+    )
     source = "".join(f"int {n}(void) {{ return 0; }}\n" for n in names)
     with Library(cc(source, tmp_path / "m.so")) as lib:
         assert lib.functions == ["add", "main", "sub"]
@@ -282,18 +356,26 @@ def test_metadata_and_text_of_ffi_functions_belong_to_them(cc: Callable[..., Pat
         assert (lib.host_functions[2].metadata, lib.entry_function) == (None, "main")
 
 
-def test_beside_ffi_functions_other_code_is_none_of_the_module(cc: Callable[..., Path], tmp_path: Path) -> None:
-    """As in C++ that tvm_ffi compiles, whose templates are all exported; a classic library has every function."""
+def test_beside_ffi_functions_other_code_is_none_of_the_module(
+    cc: Callable[..., Path], tmp_path: Path
+) -> None:
+    """As in C++ that tvm_ffi compiles, whose templates are all exported; a classic library has
+    every function."""
     names = ("__tvm_ffi_add", "_ZN3tvm3ffi5ErrorC1Ev", "add")
     source = "".join(f"int {n}(void) {{ return 0; }}\n" for n in names)
     with Library(cc(source, tmp_path / "m.so")) as lib:
         assert [(f.symbol, f.abi) for f in lib.host_functions] == [("__tvm_ffi_add", "ffi")]
     with Library(cc(source + "void *__TVMAPISetLastError;", tmp_path / "c.so")) as lib:
-        assert {(f.symbol, f.abi) for f in lib.host_functions} >= {("__tvm_ffi_add", "ffi"), ("add", "packed")}
+        assert {(f.symbol, f.abi) for f in lib.host_functions} >= {
+            ("__tvm_ffi_add", "ffi"),
+            ("add", "packed"),
+        }
 
 
 def test_functions_of_tvm_0_21_have_plain_names(cc: Callable[..., Path], tmp_path: Path) -> None:
-    with Library(cc("void *__tvm_ffi_library_ctx; int add(void) { return 0; }", tmp_path / "m.so")) as lib:
+    with Library(
+        cc("void *__tvm_ffi_library_ctx; int add(void) { return 0; }", tmp_path / "m.so")
+    ) as lib:
         assert [(f.name, f.symbol, f.abi) for f in lib.host_functions] == [("add", "add", "ffi")]
         assert (lib.era.range, lib.era.dialect) == ("0.21", "ffi")
 

@@ -13,8 +13,8 @@ import pytest
 import mblob
 from mblob.cli.main import main
 
-MODULE = "extern const char __tvm_main__[];\nconst char __tvm_main__[] = \"typed\";\nint typed(void) { return 0; }\n"
-ASSEMBLY = r'''
+MODULE = 'extern const char __tvm_main__[];\nconst char __tvm_main__[] = "typed";\nint typed(void) { return 0; }\n'
+ASSEMBLY = r"""
 __asm__(".text\n"
         ".globl untyped\nuntyped: .byte 0x31, 0xc0, 0xc3\n"
         ".weak weak_one\nweak_one: .byte 0x31, 0xc0, 0xc3\n"
@@ -31,7 +31,7 @@ __asm__(".text\n"
 static int chosen(void) { return 0; }
 static void *choose(void) { return chosen; }
 int by_processor(void) __attribute__((ifunc("choose")));
-'''
+"""
 LISTED = ["by_processor", "elsewhere", "typed", "untyped", "weak_one"]
 
 
@@ -66,7 +66,8 @@ def test_code_without_a_type_is_a_function(
     path = cc(MODULE + ASSEMBLY, tmp_path / "f.so", *flags)
     assert functions(path) == LISTED
     assert callable_ones(path, LISTED) == LISTED
-    if linker != "gold":  # which always does so: constants lie in the segment of code, not in its sections
+    # which always does so: constants lie in the segment of code, not in its sections
+    if linker != "gold":
         flags.append("-Wl,-z,noseparate-code")
     assert functions(cc(MODULE + ASSEMBLY, tmp_path / "g.so", *flags)) == LISTED
 
@@ -87,13 +88,14 @@ def test_objects_and_archives(cc, assembled: Path, tmp_path: Path) -> None:
     subprocess.run(["ar", "rcs", tmp_path / "f.a", tmp_path / "one.o"], check=True)
     subprocess.run(["tar", "-C", tmp_path, "-cf", tmp_path / "f.tar", "one.o"], check=True)
     for name in ("f.o", "f.a", "f.tar"):
-        assert functions(tmp_path / name) == sorted([*LISTED, "hidden_one"]), name  # a linker sees hidden ones
+        # a linker sees hidden ones
+        assert functions(tmp_path / name) == sorted([*LISTED, "hidden_one"]), name
 
 
 def test_other_machines(require: Callable[[str], str], tmp_path: Path) -> None:
     source = tmp_path / "a.S"
     source.write_text(
-        '.globl __tvm_module_ctx\n.comm __tvm_module_ctx,8,8\n.text\n.globl kernel\nkernel: nop\n.globl $d\n$d: nop\n'
+        ".globl __tvm_module_ctx\n.comm __tvm_module_ctx,8,8\n.text\n.globl kernel\nkernel: nop\n.globl $d\n$d: nop\n"
         ".data\n.globl numbers\nnumbers: .long 1\n"
     )
     found = 0
@@ -102,7 +104,9 @@ def test_other_machines(require: Callable[[str], str], tmp_path: Path) -> None:
             continue
         found += 1
         path = tmp_path / f"{compiler}.so"
-        subprocess.run([compiler, "-shared", "-nostdlib", "-x", "assembler", source, "-o", path], check=True)
+        subprocess.run(
+            [compiler, "-shared", "-nostdlib", "-x", "assembler", source, "-o", path], check=True
+        )
         assert functions(path) == ["kernel"], compiler
     if not found:
         pytest.skip("no compiler for another machine is installed")

@@ -1,4 +1,5 @@
-"""TVM's own libraries: what `mblob.open` says agrees with readelf, with nm, and with a second reading of the bytes."""
+"""TVM's own libraries: what `mblob.open` says agrees with readelf, with nm, and with a second
+reading of the bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ ERAS = {
 
 
 def tool(*command: object) -> str:
-    return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        list(map(str, command)), check=True, capture_output=True, text=True
+    ).stdout
 
 
 def symbols(path: Path) -> dict[str, tuple[int, int]]:
@@ -89,7 +92,8 @@ def ffi_modules(data: bytes) -> list[tuple[str, list[int], bytes]]:
 
 
 def classic_keys(data: bytes) -> list[tuple[str, list[int]]]:
-    """Keys and imports: payloads are found by the keys that `mblob` says stand around them, then the tree is read."""
+    """Keys and imports: payloads are found by the keys that `mblob` says stand around them, then
+    the tree is read."""
     at = data.index(struct.pack("<Q", 12) + b"_import_tree")
     b = Bytes(data)
     b.at = at
@@ -125,14 +129,24 @@ def test_the_file_is_described_as_readelf_describes_it(golden: Path, name: str) 
 def test_functions_and_undefined_symbols_are_those_of_nm(golden: Path, name: str) -> None:
     path = golden / f"{name}.so"
     rows = [line.split() for line in tool("nm", "-D", path).splitlines()]
-    code = {r[-1] for r in rows if r[-2] in "TW"} - {"__extendhfsf2", "__truncsfhf2", "__tvm_main__"}
+    code = {r[-1] for r in rows if r[-2] in "TW"} - {
+        "__extendhfsf2",
+        "__truncsfhf2",
+        "__tvm_main__",
+    }
     needed = {r[-1] for r in rows if r[-2] == "U"}
     weak = {r[-1].split("@")[0] for r in rows if r[-2] == "w"}
     with mblob.open(path) as lib:
-        assert set(lib.functions) == {s.removeprefix("__tvm_ffi_") for s in code if not s.startswith("__tvm_ffi__")}
+        assert set(lib.functions) == {
+            s.removeprefix("__tvm_ffi_") for s in code if not s.startswith("__tvm_ffi__")
+        }
         assert {f.symbol for f in lib.host_functions} == code
         assert {f.abi for f in lib.host_functions} == {"ffi" if name in FFI else "packed"}
-        found = {f"{u.name}@{u.version}" if u.version else u.name for u in lib.undefined_symbols if not u.weak}
+        found = {
+            f"{u.name}@{u.version}" if u.version else u.name
+            for u in lib.undefined_symbols
+            if not u.weak
+        }
         assert found == needed
         assert {u.name for u in lib.undefined_symbols if u.weak} == weak
         assert all(u.provider for u in lib.undefined_symbols)
@@ -152,7 +166,8 @@ def test_the_blob_is_where_readelf_says_and_reads_as_the_bytes_say(golden: Path,
         if present[0] == SYMBOLS[1]:
             modules = ffi_modules(data)
             assert [(e.type_key, list(e.imports), bytes(e.view())) for e in lib.entries] == [
-                ("library" if kind == "_lib" else kind, row, payload) for kind, row, payload in modules
+                ("library" if kind == "_lib" else kind, row, payload)
+                for kind, row, payload in modules
             ]
             return
         assert [list(e.imports) for e in lib.entries] == [row for _, row in classic_keys(data)]
@@ -170,7 +185,9 @@ def test_the_report_is_what_the_schema_says(golden: Path, name: str, validate: A
         report = json.loads(json.dumps(lib.to_json()))
     validate(report)
     assert report["era"]["tvm"] == ERAS[name]
-    assert report["era"]["dialect"] == ("ffi" if name in FFI else "classic" if name != "host_c" else None)
+    assert report["era"]["dialect"] == (
+        "ffi" if name in FFI else "classic" if name != "host_c" else None
+    )
 
 
 def arrays(payload: bytes) -> Iterator[tuple[int, tuple[int, ...], int]]:
@@ -219,10 +236,18 @@ def test_kernels_and_executables_are_listed(golden: Path) -> None:
         assert lib.entry_function == "vadd"
     with mblob.open(golden / "vm_mlp.so") as lib:
         machine = lib.entries[0].content.facts["executable"]
-        assert (machine["machine"], machine["version"], machine["globals"]) == ("relay", "0.14.0", ["main"])
-        assert {p for p in machine["primitives"] if p.startswith("vm_mod")} < set(lib.functions)  # one only reshapes
+        assert (machine["machine"], machine["version"], machine["globals"]) == (
+            "relay",
+            "0.14.0",
+            ["main"],
+        )
+        # one only reshapes
+        assert {p for p in machine["primitives"] if p.startswith("vm_mod")} < set(lib.functions)
     with mblob.open(golden / "ffi/relax_c.so") as lib:
         machine = lib.entries[0].content.facts["executable"]
         assert (machine["machine"], machine["version"], machine["layout"]) == ("relax", "0.14", 2)
-        assert [f["name"] for f in machine["functions"]][:2] == ["main", "vm.builtin.check_tensor_info"]
+        assert [f["name"] for f in machine["functions"]][:2] == [
+            "main",
+            "vm.builtin.check_tensor_info",
+        ]
         assert lib.entry_function == "main"

@@ -1,4 +1,5 @@
-"""Files that lie on purpose: tables without end, names that fill the memory, counts of 2^63. One error each."""
+"""Files that lie on purpose: tables without end, names that fill the memory, counts of 2^63. One
+error each."""
 
 from __future__ import annotations
 
@@ -15,10 +16,23 @@ from mblob.inspect.library import Library
 MEMORY = 24 << 20  # bytes; what small files may cost
 
 
-def elf(body: bytes, *, kind: int = 3, segments: list[tuple[int, ...]] = [], sections: int = 0, at: int = 0) -> bytes:  # noqa: B006
+def elf(
+    body: bytes,
+    *,
+    kind: int = 3,
+    segments: list[tuple[int, ...]] = [],
+    sections: int = 0,
+    at: int = 0,
+) -> bytes:  # noqa: B006
     head = b"\x7fELF\2\1\1" + bytes(9)
-    head += struct.pack("<HHIQQQIHHHHHH", kind, 62, 1, 0, 64, at, 0, 64, 56, len(segments), 64, sections, 0)
-    return head + b"".join(struct.pack("<IIQQQQQQ", t, 4, o, v, v, s, s, 8) for t, o, v, s in segments) + body
+    head += struct.pack(
+        "<HHIQQQIHHHHHH", kind, 62, 1, 0, 64, at, 0, 64, 56, len(segments), 64, sections, 0
+    )
+    return (
+        head
+        + b"".join(struct.pack("<IIQQQQQQ", t, 4, o, v, v, s, s, 8) for t, o, v, s in segments)
+        + body
+    )
 
 
 def section(*fields: int) -> bytes:
@@ -58,13 +72,24 @@ def refused(tmp_path: Path, peak_memory: Callable[..., int]) -> Callable[[bytes]
 
 @pytest.mark.parametrize("kind", [1, 3])
 @pytest.mark.parametrize("count", [2**20, 2**32, 2**63, 2**64 - 1])
-def test_more_sections_than_the_file_has_room_for(refused: Callable[[bytes], str], kind: int, count: int) -> None:
-    assert refused(elf(bytes(64) + section(0, 0, 0, 0, 0, count, 0, 0, 0, 0), kind=kind, at=128)) == "elf_truncated"
+def test_more_sections_than_the_file_has_room_for(
+    refused: Callable[[bytes], str], kind: int, count: int
+) -> None:
+    assert (
+        refused(elf(bytes(64) + section(0, 0, 0, 0, 0, count, 0, 0, 0, 0), kind=kind, at=128))
+        == "elf_truncated"
+    )
 
 
 @pytest.mark.parametrize("size", [10**6, 24 * (2**22 + 5), 2**63, 2**64 - 1])
-def test_more_symbols_than_the_file_has_room_for(refused: Callable[[bytes], str], size: int) -> None:
-    heads = section(*[0] * 10) + section(0, 3, 0, 0, 64, 64, 0, 0, 1, 0) + section(0, 2, 0, 0, 64, size, 1, 0, 8, 24)
+def test_more_symbols_than_the_file_has_room_for(
+    refused: Callable[[bytes], str], size: int
+) -> None:
+    heads = (
+        section(*[0] * 10)
+        + section(0, 3, 0, 0, 64, 64, 0, 0, 1, 0)
+        + section(0, 2, 0, 0, 64, size, 1, 0, 8, 24)
+    )
     assert refused(elf(bytes(256) + heads, kind=1, sections=3, at=320)) == "elf_truncated"
 
 
@@ -76,19 +101,28 @@ def test_strings_that_end_outside_the_file(refused: Callable[[bytes], str], size
 
 def test_sections_that_share_one_long_name(refused: Callable[[bytes], str]) -> None:
     names = b"\0" + b"n" * 60_000 + b"\0\0\0"
-    heads = b"".join(section(1, 3 if i == 0 else 1, 0, 0, 64, len(names), 0, 0, 1, 0) for i in range(20_000))
+    heads = b"".join(
+        section(1, 3 if i == 0 else 1, 0, 0, 64, len(names), 0, 0, 1, 0) for i in range(20_000)
+    )
     assert refused(elf(names + heads, kind=1, sections=20_000, at=64 + len(names))) == "elf_header"
 
 
 def test_thousands_of_sections_with_one_short_name_are_no_attack(tmp_path: Path) -> None:
     names = b"\0.text\0\0"
-    heads = b"".join(section(1, 3 if i == 0 else 1, 0, 0, 64, len(names), 0, 0, 1, 0) for i in range(20_000))
-    (tmp_path / "many.o").write_bytes(elf(names + heads, kind=1, sections=20_000, at=64 + len(names)))
+    heads = b"".join(
+        section(1, 3 if i == 0 else 1, 0, 0, 64, len(names), 0, 0, 1, 0) for i in range(20_000)
+    )
+    (tmp_path / "many.o").write_bytes(
+        elf(names + heads, kind=1, sections=20_000, at=64 + len(names))
+    )
     look(tmp_path / "many.o")
 
 
-def test_notes_that_overlap_are_read_about_once(tmp_path: Path, count_calls: Callable[..., int]) -> None:
-    """A table of segments that all hold the same notes: what it takes grows with the file, not with its square."""
+def test_notes_that_overlap_are_read_about_once(
+    tmp_path: Path, count_calls: Callable[..., int]
+) -> None:
+    """A table of segments that all hold the same notes: what it takes grows with the file, not with
+    its square."""
     note = struct.pack("<III", 4, 0, 1) + b"GNU\0"
 
     def cost(n: int) -> int:
@@ -101,15 +135,40 @@ def test_notes_that_overlap_are_read_about_once(tmp_path: Path, count_calls: Cal
 
 
 def needed_versions(segments: int, count: int) -> bytes:
-    """One undefined symbol with a version, `count` records of versions, `segments` before the one that counts."""
+    """One undefined symbol with a version, `count` records of versions, `segments` before the one
+    that counts."""
     at = 64 + 56 * (segments + 2)
     strings, dynamic = at + 48, at + 48 + 64
     numbers, needed = dynamic + 160, dynamic + 176
     table = needed + 16 + 16 * count
-    tags = [5, strings, 6, at, 10, 64, 4, table, 0x6FFFFFF0, numbers, 0x6FFFFFFE, needed, 0x6FFFFFFF, 1, 0, 0]
-    body = bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0, 0, 0, 0) + b"\0__tvm_f\0libm.so.6\0V1\0".ljust(64, b"\0")
+    tags = [
+        5,
+        strings,
+        6,
+        at,
+        10,
+        64,
+        4,
+        table,
+        0x6FFFFFF0,
+        numbers,
+        0x6FFFFFFE,
+        needed,
+        0x6FFFFFFF,
+        1,
+        0,
+        0,
+    ]
+    body = (
+        bytes(24)
+        + struct.pack("<IBBHQQ", 1, 0x12, 0, 0, 0, 0)
+        + b"\0__tvm_f\0libm.so.6\0V1\0".ljust(64, b"\0")
+    )
     body += struct.pack("<16Q", *tags).ljust(160, b"\0") + struct.pack("<2H", 0, 2).ljust(16, b"\0")
-    body += struct.pack("<HHIII", 1, min(count, 65535), 9, 16, 0) + struct.pack("<IHHII", 0, 0, 2, 19, 16) * count
+    body += (
+        struct.pack("<HHIII", 1, min(count, 65535), 9, 16, 0)
+        + struct.pack("<IHHII", 0, 0, 2, 19, 16) * count
+    )
     body += struct.pack("<2I", 1, 2).ljust(64, b"\0")
     loads = [(1, 0, 0, 0)] * segments + [(1, 0, 0, at + len(body)), (2, dynamic, dynamic, 128)]
     return elf(body, segments=loads)
@@ -137,7 +196,9 @@ def test_coff_objects_that_lie(tmp_path: Path, data: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_a_dll_whose_import_tables_are_one_table(refused: Callable[[bytes], str], dll: Path) -> None:
+def test_a_dll_whose_import_tables_are_one_table(
+    refused: Callable[[bytes], str], dll: Path
+) -> None:
     """Four thousand libraries, each with the same ten thousand names."""
     raw = bytearray(dll.read_bytes())
     (at,) = struct.unpack_from("<I", raw, 60)

@@ -1,5 +1,6 @@
-"""Files that lie on purpose, given to every verb that looks: one error line, the exit code that the interface says,
-within 300 MB. All in one process with that limit, so that what one file leaves behind would show with the next."""
+"""Files that lie on purpose, given to every verb that looks: one error line, the exit code that the
+interface says, within 300 MB. All in one process with that limit, so that what one file leaves
+behind would show with the next."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def elf(
     bits: int, order: str, kind: int, *, segments: list[tuple[int, ...]] = [], sections: list[tuple[int, ...]] = [],  # noqa: B006
     body: bytes = b"", shnum: int | None = None, phnum: int | None = None, shstrndx: int = 0,
 ) -> bytes:  # fmt: skip
-    """A file: header, program headers (type, flags, offset, address, size), `body`, section headers."""
+    """A file: header, program headers (type, flags, offset, address, size), `body`, section
+    headers."""
     wide = bits == 64
     header, segment, section, word = (64, 56, 64, "Q") if wide else (52, 32, 40, "I")
     at = header + segment * len(segments) + len(body)
@@ -36,10 +38,16 @@ def elf(
     for t, flags, offset, address, size in segments:
         rest = (offset, address, 0, size, size)
         out += struct.pack(form, *((t, flags, *rest, 8) if wide else (t, *rest, flags, 8)))
-    return bytes(out) + body + b"".join(struct.pack(order + ("IIQQQQIIQQ" if wide else "10I"), *s) for s in sections)
+    return (
+        bytes(out)
+        + body
+        + b"".join(struct.pack(order + ("IIQQQQIIQQ" if wide else "10I"), *s) for s in sections)
+    )
 
 
-def dynamic(bits: int, order: str, tags: list[tuple[int, int]], hashes: tuple[int, list[int]], strings: int) -> bytes:
+def dynamic(
+    bits: int, order: str, tags: list[tuple[int, int]], hashes: tuple[int, list[int]], strings: int
+) -> bytes:
     """A library of one symbol, `strings` bytes of names without an end behind them."""
     word = "Q" if bits == 64 else "I"
     start = (64 + 2 * 56) if bits == 64 else (52 + 2 * 32)
@@ -53,7 +61,13 @@ def dynamic(bits: int, order: str, tags: list[tuple[int, int]], hashes: tuple[in
     body += b"\0__tvm_dev_mblob".ljust(64, b"A") + symbols.ljust(64, b"\0")
     body += struct.pack(f"{order}{len(hashes[1])}I", *hashes[1])
     whole = start + len(body)
-    return elf(bits, order, 3, segments=[(1, 5, 0, 0, whole), (2, 6, start, start, step * len(tags))], body=body)
+    return elf(
+        bits,
+        order,
+        3,
+        segments=[(1, 5, 0, 0, whole), (2, 6, start, start, step * len(tags))],
+        body=body,
+    )
 
 
 def of_elf() -> Iterator[tuple[str, bytes]]:
@@ -63,25 +77,45 @@ def of_elf() -> Iterator[tuple[str, bytes]]:
         body = b"\0abc\0".ljust(64, b"x") + bytes(4 * size)
         count = (0, 0, 0, 0, 0, 70_000, 0, 0, 0, 0)
         text = (0, 1, 0, 0, 0, 0, 0, 0, 0, 0)
-        yield f"{name} 70,000 sections", elf(bits, order, 1, sections=[count] + [text] * 69_999, shnum=0)
-        yield f"{name} 2^63 sections", elf(bits, order, 1, sections=[(0, 0, 0, 0, 0, top, 0, 0, 0, 0)], shnum=0)
+        yield (
+            f"{name} 70,000 sections",
+            elf(bits, order, 1, sections=[count] + [text] * 69_999, shnum=0),
+        )
+        yield (
+            f"{name} 2^63 sections",
+            elf(bits, order, 1, sections=[(0, 0, 0, 0, 0, top, 0, 0, 0, 0)], shnum=0),
+        )
         names_in_themselves = [(0, 0, 0, 0, 0, 3, 2**32 - 1, 0, 0, 0), ZERO, ZERO]
-        yield f"{name} no section of names", elf(bits, order, 1, sections=names_in_themselves, shnum=0, shstrndx=0xFFFF)
+        yield (
+            f"{name} no section of names",
+            elf(bits, order, 1, sections=names_in_themselves, shnum=0, shstrndx=0xFFFF),
+        )
         first = (0, 0, 0, 0, 0, 1, 0, 70_000, 0, 0)
         for n in (1, 70_000):
-            data = elf(bits, order, 3, segments=[(1, 5, 0, 0, 100)] * n, sections=[first], phnum=0xFFFF)
+            data = elf(
+                bits, order, 3, segments=[(1, 5, 0, 0, 100)] * n, sections=[first], phnum=0xFFFF
+            )
             yield f"{name} PN_XNUM, {n} are there", data
         for entry in (0, 1, size - 1, top):
             symbols = (0, 2, 0, 0, base + 64, 4 * size, 1, 0, 8, entry)
-            yield f"{name} sh_entsize {entry}", elf(bits, order, 1, sections=[ZERO, symbols], body=body)
+            yield (
+                f"{name} sh_entsize {entry}",
+                elf(bits, order, 1, sections=[ZERO, symbols], body=body),
+            )
         for link in (1, 0xFFFF):
             symbols = (0, 2, 0, 0, base + 64, 4 * size, link, 0, 8, size)
             yield f"{name} sh_link {link}", elf(bits, order, 1, sections=[ZERO, symbols], body=body)
         names = (1, 3, 0, 0, base, 10, 0, 0, 1, 0)
-        yield f"{name} names without end", elf(bits, order, 1, sections=[ZERO, names], body=b"n" * 64, shstrndx=1)
+        yield (
+            f"{name} names without end",
+            elf(bits, order, 1, sections=[ZERO, names], body=b"n" * 64, shstrndx=1),
+        )
         overlapping = [ZERO] + [(0, 1, 2, 0, 0, 300, 0, 0, 1, 0)] * 500
         yield f"{name} overlapping sections", elf(bits, order, 1, sections=overlapping, body=body)
-        yield f"{name} notes of zeros", elf(bits, order, 3, segments=[(4, 4, base, 0, 60_000)], body=bytes(60_000))
+        yield (
+            f"{name} notes of zeros",
+            elf(bits, order, 3, segments=[(4, 4, base, 0, 60_000)], body=bytes(60_000)),
+        )
         plain = (4, [1, 2, 1, 0, 0])
         yield f"{name} DT_STRTAB without end", dynamic(bits, order, [], plain, 20)
         yield f"{name} DT_STRSZ", dynamic(bits, order, [], plain, top)
@@ -89,11 +123,17 @@ def of_elf() -> Iterator[tuple[str, bytes]]:
         bloom = [0] * (bits // 32)
         endless = [1, 1, 1, 0, *bloom, 1, *[2, 4, 6, 8] * 20]
         for words in (endless, [1, 1, 2**31, 0, 0, 0, 1, 1], [2**32 - 1, 1, 1, 0, 0, 0, 1, 1]):
-            yield f"{name} DT_GNU_HASH {words[:3]}", dynamic(bits, order, [], (0x6FFFFEF5, words), 16)
+            yield (
+                f"{name} DT_GNU_HASH {words[:3]}",
+                dynamic(bits, order, [], (0x6FFFFEF5, words), 16),
+            )
         for tag in (1, 7, 14, 17, 29, 36, 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFE):
             for value in (0, base, top, 2 * top - 1):
                 sizes = [(0x6FFFFFFF, top), (0x6FFFFFFD, top), (8, top), (18, top), (35, top)]
-                yield f"{name} tag {tag:#x} {value:#x}", dynamic(bits, order, [(tag, value), *sizes], plain, 16)
+                yield (
+                    f"{name} tag {tag:#x} {value:#x}",
+                    dynamic(bits, order, [(tag, value), *sizes], plain, 16),
+                )
 
 
 def of_mach_o() -> Iterator[tuple[str, bytes]]:
@@ -109,7 +149,10 @@ def of_mach_o() -> Iterator[tuple[str, bytes]]:
     yield "mach-o symbols", head + struct.pack("<6I", 2, 24, 32, 2**31, 32, 2**32 - 1) + bytes(1000)
     trie = b"\0\x02a\0\0b\0\0"
     head = struct.pack("<8I", 0xFEEDFACF, 0x01000007, 3, 6, 1, 16, 0, 0)
-    yield "mach-o exports in a circle", head + struct.pack("<4I", 0x80000033, 16, 48, len(trie)) + trie + bytes(100)
+    yield (
+        "mach-o exports in a circle",
+        head + struct.pack("<4I", 0x80000033, 16, 48, len(trie)) + trie + bytes(100),
+    )
 
 
 def of_pe(dll: bytes) -> Iterator[tuple[str, bytes]]:
@@ -134,13 +177,19 @@ def ar(*members: tuple[str, bytes], size: object = None, magic: bytes = b"!<arch
     out = magic
     for name, data in members:
         told = len(data) if size is None else size
-        out += f"{name:<16}{'0':<12}{'0':<6}{'0':<6}{'644':<8}{told!s:<10}`\n".encode() + data + b"\n" * (len(data) % 2)
+        out += (
+            f"{name:<16}{'0':<12}{'0':<6}{'0':<6}{'644':<8}{told!s:<10}`\n".encode()
+            + data
+            + b"\n" * (len(data) % 2)
+        )
     return out
 
 
 def tar(*members: tuple[str, bytes, bytes], pax: dict[str, str] | None = None) -> bytes:
     file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT if pax else tarfile.GNU_FORMAT) as archive:
+    with tarfile.open(
+        fileobj=file, mode="w", format=tarfile.PAX_FORMAT if pax else tarfile.GNU_FORMAT
+    ) as archive:
         for name, data, kind in members:
             info = tarfile.TarInfo(name)
             info.type, info.linkname, info.pax_headers = kind, "lib0.o", pax or {}
@@ -168,12 +217,30 @@ def of_archives(obj: bytes) -> Iterator[tuple[str, bytes]]:
     yield "gzip in gzip", gzip.compress(gzip.compress(tar(one)))
     yield "thin", ar(("lib0.o/", b""), size=1234, magic=b"!<thin>\n")
     yield "thin in ar", ar(("a.a/", b"!<thin>\n"))
-    for name in ("/0", "/99999", "/-1", "/4294967296", "#1/99999", "#1/-3", "#1/0", "/ABC", "#1/abc", ""):
+    for name in (
+        "/0",
+        "/99999",
+        "/-1",
+        "/4294967296",
+        "#1/99999",
+        "#1/-3",
+        "#1/0",
+        "/ABC",
+        "#1/abc",
+        "",
+    ):
         yield f"ar name {name!r}", ar(("//", b"longname.o/\n"), (name, obj))
     for size in (-1, 2**40, "abc", "0x10", 9999999999):
         yield f"ar size {size}", ar(("lib0.o/", obj), size=size)
     yield "ar of 20,000", ar(*[("x/", b"")] * 20_000)
-    for kind in (tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE):
+    for kind in (
+        tarfile.LNKTYPE,
+        tarfile.SYMTYPE,
+        tarfile.CHRTYPE,
+        tarfile.BLKTYPE,
+        tarfile.DIRTYPE,
+        tarfile.FIFOTYPE,
+    ):
         yield f"tar of type {kind!r} alone", tar(("lib0.o", b"", kind))
         yield f"tar with type {kind!r}", tar(one, ("other.o", b"", kind))
     yield "tar of 17,000", tar(*[("x", b"", tarfile.REGTYPE)] * 17_000)
@@ -191,7 +258,8 @@ def of_archives(obj: bytes) -> Iterator[tuple[str, bytes]]:
     yield "gzip, cut", gzip.compress(tar(one))[:-9]
 
 
-# Each file goes through all verbs; what is printed is one JSON line for a verb that did not do as it must.
+# Each file goes through all verbs; what is printed is one JSON line for a verb that did not do as
+# it must.
 RUNNER = r"""
 import contextlib, io, json, resource, sys
 from pathlib import Path
@@ -242,7 +310,13 @@ def test_every_verb_says_one_line(
         files = list(of_pe(request.getfixturevalue("dll").read_bytes()))
     else:
         clang = request.getfixturevalue("clang")
-        files = list(of_archives(clang("int f(void) { return 1; }", tmp_path / "k.o", "x86_64-linux-gnu").read_bytes()))
+        files = list(
+            of_archives(
+                clang(
+                    "int f(void) { return 1; }", tmp_path / "k.o", "x86_64-linux-gnu"
+                ).read_bytes()
+            )
+        )
     files = [f for f in files if step == 1 or len(f[1]) < 4 << 20][::step]
     folder = tmp_path / "files"
     folder.mkdir()

@@ -1,4 +1,5 @@
-"""`verify` reads the tables that the dynamic linker follows: damage there is an error, whatever machine it is for."""
+"""`verify` reads the tables that the dynamic linker follows: damage there is an error, whatever
+machine it is for."""
 
 from __future__ import annotations
 
@@ -70,15 +71,35 @@ CASES: dict[str, tuple[Callable[[ElfFile], int], str, Callable[[ElfFile], int], 
     "initialiser in data": (lambda e: tag_at(e, DT_INIT), "Q", at_data, "constructor"),
     "end in nowhere": (lambda e: tag_at(e, DT_FINI), "Q", lambda e: 2**64 - 8, "constructor"),
     "constructors": (lambda e: tag_at(e, DT_INIT_ARRAYSZ), "Q", lambda e: 2**63, "constructors"),
-    "half a constructor": (lambda e: tag_at(e, DT_INIT_ARRAYSZ), "Q", lambda e: 7, "inside a section"),
+    "half a constructor": (
+        lambda e: tag_at(e, DT_INIT_ARRAYSZ),
+        "Q",
+        lambda e: 7,
+        "inside a section",
+    ),
     "size of relocations": (lambda e: tag_at(e, DT_RELASZ), "Q", lambda e: 25, "inside a section"),
     "many relocations": (lambda e: tag_at(e, DT_RELASZ), "Q", lambda e: 24 << 40, "relocations"),
-    "relocation of code": (last_relocation, "Q", lambda e: e.find("vadd").st_value, "outside the data"),  # type: ignore[union-attr]
-    "symbol of a relocation": (lambda e: last_relocation(e) + 12, "I", lambda e: 2**31, "names symbol"),
+    "relocation of code": (
+        last_relocation,
+        "Q",
+        lambda e: e.find("vadd").st_value,
+        "outside the data",
+    ),  # type: ignore[union-attr]
+    "symbol of a relocation": (
+        lambda e: last_relocation(e) + 12,
+        "I",
+        lambda e: 2**31,
+        "names symbol",
+    ),
     "place of a symbol": (lambda e: e.find("other").offset + 8, "Q", lambda e: 2**40, "'other'"),  # type: ignore[union-attr]
     "name of a symbol": (lambda e: e.find("vadd").offset, "I", lambda e: 1, "hash table"),  # type: ignore[union-attr]
     "filter": (lambda e: table_at(e, DT_GNU_HASH) + 16, "Q", lambda e: 0, "hash table"),
-    "buckets of the old hash": (lambda e: table_at(e, DT_HASH) + 8, "I", lambda e: 2**31, "hash table"),
+    "buckets of the old hash": (
+        lambda e: table_at(e, DT_HASH) + 8,
+        "I",
+        lambda e: 2**31,
+        "hash table",
+    ),
     "versions of symbols": (lambda e: tag_at(e, DT_VERSYM), "Q", lambda e: 2**40, "versions"),
     "a version": (lambda e: table_at(e, DT_VERSYM) + 2, "H", lambda e: 77, "version 77"),
 }
@@ -109,7 +130,8 @@ def test_a_hash_table_that_runs_in_circles_is_read_once(library: bytearray) -> N
 
 
 def _one_bucket(data: bytearray, style: str) -> None:
-    """Put all symbols of a hash table into the chain of its first bucket, in the room that the table has."""
+    """Put all symbols of a hash table into the chain of its first bucket, in the room that the
+    table has."""
     elf = ElfFile(memoryview(bytes(data)))
     count = len(elf.dynsym) + 1
     if style == "gnu":
@@ -118,7 +140,9 @@ def _one_bucket(data: bytearray, style: str) -> None:
         old = at + 16 + 8 * words + 4 * buckets
         chain = [c & ~1 for c in struct.unpack_from(f"<{count - first}I", data, old)]
         struct.pack_into("<I", data, at, 1)
-        struct.pack_into(f"<{len(chain) + 1}I", data, at + 16 + 8 * words, first, *chain[:-1], chain[-1] | 1)
+        struct.pack_into(
+            f"<{len(chain) + 1}I", data, at + 16 + 8 * words, first, *chain[:-1], chain[-1] | 1
+        )
     else:
         at = table_at(elf, DT_HASH)
         struct.pack_into(f"<{count + 2}I", data, at, 1, count, 1, 0, *range(2, count))
@@ -137,15 +161,21 @@ def test_a_hash_chain_has_a_limited_number_of_symbols(
     _one_bucket(data, style)
     path.write_bytes(data)
     for look in (mblob.verify, mblob.load_module):
-        with pytest.raises(FormatError, match="more than 4096 symbols") if refused else nullcontext():
+        with (
+            pytest.raises(FormatError, match="more than 4096 symbols") if refused else nullcontext()
+        ):
             look(path)
 
 
 @pytest.mark.parametrize("tag", [0x60000100, DT_NEEDED], ids=["unknown", "needed"])
 @pytest.mark.parametrize(("count", "refused"), [(4096, False), (4097, True), (200_000, True)])
-def test_a_library_has_a_limited_number_of_tags(cc, tmp_path: Path, tag: int, count: int, refused: bool) -> None:
+def test_a_library_has_a_limited_number_of_tags(
+    cc, tmp_path: Path, tag: int, count: int, refused: bool
+) -> None:
     """Each is held against the others, by `verify` and by the loader."""
-    path = cc(SOURCE, tmp_path / "m.so", f"-Wl,--spare-dynamic-tags={count}", "-Wl,--no-as-needed", "-lm")
+    path = cc(
+        SOURCE, tmp_path / "m.so", f"-Wl,--spare-dynamic-tags={count}", "-Wl,--no-as-needed", "-lm"
+    )
     data = bytearray(path.read_bytes())
     elf = ElfFile(memoryview(bytes(data)))
     present, needed = sum(map(len, elf.dynamic.values())), elf.dynamic[DT_NEEDED][0]
@@ -156,26 +186,44 @@ def test_a_library_has_a_limited_number_of_tags(cc, tmp_path: Path, tag: int, co
         )
     path.write_bytes(data)
     for look in (mblob.verify, mblob.load_module):
-        with pytest.raises(FormatError, match=f"{count} tags, the limit is 4096") if refused else nullcontext():
+        with (
+            pytest.raises(FormatError, match=f"{count} tags, the limit is 4096")
+            if refused
+            else nullcontext()
+        ):
             look(path)
 
 
-@pytest.mark.parametrize("flag", ["-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold", "-Wl,--hash-style=sysv", "-s"])
-def test_what_linkers_write_is_sound(cc, tmp_path: Path, require: Callable[[str], str], flag: str) -> None:
+@pytest.mark.parametrize(
+    "flag", ["-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold", "-Wl,--hash-style=sysv", "-s"]
+)
+def test_what_linkers_write_is_sound(
+    cc, tmp_path: Path, require: Callable[[str], str], flag: str
+) -> None:
     if "ld=" in flag:
         require(f"ld.{flag.rsplit('=')[-1]}")
     assert mblob.verify(cc(SOURCE, tmp_path / "m.so", flag)).has_blob is False
 
 
 @pytest.mark.parametrize("machine", ["aarch64-linux-gnu", "s390x-linux-gnu", "arm-linux-gnueabihf"])
-def test_so_is_what_they_write_for_other_machines(tmp_path: Path, require: Callable[[str], str], machine: str) -> None:
+def test_so_is_what_they_write_for_other_machines(
+    tmp_path: Path, require: Callable[[str], str], machine: str
+) -> None:
     import subprocess
 
     compiler = require(f"{machine}-gcc")
     (tmp_path / "m.c").write_text(SOURCE)
     for style in ("gnu", "sysv"):
         path = tmp_path / f"{style}.so"
-        link = [compiler, "-shared", "-fPIC", f"-Wl,--hash-style={style}", tmp_path / "m.c", "-o", path]
+        link = [
+            compiler,
+            "-shared",
+            "-fPIC",
+            f"-Wl,--hash-style={style}",
+            tmp_path / "m.c",
+            "-o",
+            path,
+        ]
         subprocess.run(link, check=True)
         assert mblob.verify(path).dialect == "classic"
 
@@ -195,10 +243,14 @@ def test_a_relocation_of_a_part_ends_within_the_data(
 
     source, path = tmp_path / "m.c", tmp_path / "m.so"
     source.write_text("extern char there[]; char *pointer = there;")
-    subprocess.run([require(f"{machine}-gcc"), "-shared", "-fPIC", "-nostdlib", source, "-o", path], check=True)
+    subprocess.run(
+        [require(f"{machine}-gcc"), "-shared", "-fPIC", "-nostdlib", source, "-o", path], check=True
+    )
     data = bytearray(path.read_bytes())
     elf = ElfFile(memoryview(bytes(data)))
-    end = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_W)
+    end = max(
+        s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_W
+    )
     at = table_at(elf, DT_RELA if DT_RELA in elf.dynamic else DT_REL)
     word = "Q" if elf.bits == 64 else "I"
     (info,) = struct.unpack_from(elf.byte_order + word, data, at + elf.bits // 8)

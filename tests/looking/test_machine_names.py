@@ -35,7 +35,8 @@ def test_bits_and_byte_order_are_part_of_some_names() -> None:
     little, plain, wide = machine_of("ppc64le"), machine_of("ppc64"), machine_of("riscv64")
     assert little and plain and wide
     assert not fits(little, "ppc64", 64, "big") and fits(plain, "ppc64", 64, "big")
-    assert not fits(wide, "riscv", 32, "little") and fits(wide, "riscv64", 64, "little")  # as PE files call it
+    # as PE files call it
+    assert not fits(wide, "riscv", 32, "little") and fits(wide, "riscv64", 64, "little")
     assert machine_of("") is None and machine_of("pentium") is None
 
 
@@ -43,7 +44,9 @@ def test_each_name_of_a_file_for_a_processor_is_known() -> None:
     assert {m for m in MACHINES.values() if machine_of(m) is None} == {"cuda", "amdgpu", "bpf"}
 
 
-def test_what_is_not_for_the_machine_is_refused(cc, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_for_the_machine_is_refused(
+    cc, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = cc("int __tvm_module_ctx; int f(void) { return 0; }", tmp_path / "here.so")
     with mblob.open(path) as lib:
         own = lib.target["machine"]
@@ -53,7 +56,9 @@ def test_what_is_not_for_the_machine_is_refused(cc, tmp_path: Path, capsys: pyte
     assert main(["inspect", str(path), "--machine", other]) == 2
     assert f"for {own}, " in (said := capsys.readouterr().err) and f"not {other}" in said
     assert main(["inspect", str(path), "--machine", "pentium"]) == 2
-    assert "no machine is called 'pentium'; known are x86_64 (x86-64, amd64" in capsys.readouterr().err
+    assert (
+        "no machine is called 'pentium'; known are x86_64 (x86-64, amd64" in capsys.readouterr().err
+    )
 
 
 def test_members_of_archives(cc, tmp_path: Path) -> None:
@@ -65,7 +70,9 @@ def test_members_of_archives(cc, tmp_path: Path) -> None:
     subprocess.run(["ar", "rcs", tmp_path / "k.a", tmp_path / "k.o"], check=True)
     with mblob.open(tmp_path / "k.a", machine="arm64") as lib:
         assert lib.functions == ["f"]
-    with pytest.raises(mblob.FormatError, match=r"k\.a\(k\.o\): for aarch64, 64 bits, little endian, not amd64"):
+    with pytest.raises(
+        mblob.FormatError, match=r"k\.a\(k\.o\): for aarch64, 64 bits, little endian, not amd64"
+    ):
         mblob.open(tmp_path / "k.a", machine="amd64")
 
 
@@ -75,7 +82,9 @@ def test_python_opens_what_is_no_model_library_and_says_so(cc, tmp_path: Path) -
         assert (lib.is_model_library, lib.dialect, lib.functions) == (False, None, ["f"])
         assert [d["code"] for d in lib.diagnostics if d["code"] == "no_model"] == ["no_model"]
         for refuses in (lib.require_model, lib.verify, lambda: mblob.verify(path)):
-            with pytest.raises(mblob.FormatError, match=r"plain\.so: not a model library") as caught:
+            with pytest.raises(
+                mblob.FormatError, match=r"plain\.so: not a model library"
+            ) as caught:
                 refuses()
             assert (caught.value.code, caught.value.exit_code) == ("no_blob", 3)
     assert [main([verb, str(path)]) for verb in ("inspect", "verify")] == [3, 3]

@@ -1,4 +1,5 @@
-"""Libraries of other systems, as clang and lld make them, and objects of every machine; lief is the oracle."""
+"""Libraries of other systems, as clang and lld make them, and objects of every machine; lief is the
+oracle."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def check(lib: Any, path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_objects_of_every_machine_are_read(clang: Any, validate: Any, tmp_path: Path, target: str) -> None:
+def test_objects_of_every_machine_are_read(
+    clang: Any, validate: Any, tmp_path: Path, target: str
+) -> None:
     path = clang(KERNEL + blob_source(BLOB), tmp_path / "lib0.o", target)
     form, machine, bits, endian = TARGETS[target]
     with mblob.open(path, verify="full") as lib:
@@ -56,7 +59,9 @@ def test_objects_of_every_machine_are_read(clang: Any, validate: Any, tmp_path: 
         assert lib.target == {"machine": machine, "bits": bits, "endian": endian}
         check(lib, path)
         assert {"TVMBackendAllocWorkspace", "expf"} <= set(lib.undefined)
-        assert not [d for d in lib.diagnostics if d["code"] in ("writable_blob", "executable_stack")]
+        assert not [
+            d for d in lib.diagnostics if d["code"] in ("writable_blob", "executable_stack")
+        ]
         validate(lib.to_json())
 
 
@@ -68,14 +73,20 @@ def test_weak_functions_of_coff_objects_have_no_second_name(clang: Any, tmp_path
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_mach_o_libraries_are_read_as_lief_reads_them(dylib: Any, validate: Any, machine: str) -> None:
+def test_mach_o_libraries_are_read_as_lief_reads_them(
+    dylib: Any, validate: Any, machine: str
+) -> None:
     path = dylib[machine]
     theirs = lief.parse(str(path))
     with mblob.open(path, verify="full") as lib:
         check(lib, path)
         assert (lib.image.format, lib.kind, lib.target["machine"]) == ("mach-o", "shared", machine)
-        assert {s.name for s in lib.image.exports} == {s.name.removeprefix("_") for s in theirs.exported_symbols}
-        assert {s.name for s in lib.image.imports} == {s.name.removeprefix("_") for s in theirs.imported_symbols}
+        assert {s.name for s in lib.image.exports} == {
+            s.name.removeprefix("_") for s in theirs.exported_symbols
+        }
+        assert {s.name for s in lib.image.imports} == {
+            s.name.removeprefix("_") for s in theirs.imported_symbols
+        }
         blob = next(s for s in theirs.exported_symbols if s.name == "___tvm_dev_mblob")
         assert lib.blob_symbol.st_value == blob.value
         report = lib.to_json()
@@ -84,11 +95,15 @@ def test_mach_o_libraries_are_read_as_lief_reads_them(dylib: Any, validate: Any,
         assert report["runpath"] == ["/opt/models"]
         assert report["build_id"] == bytes(theirs.uuid.uuid).hex()
         assert "macOS 11.0 or later" in report["target"]["hints"]
-        assert report["needed"] == [lib.name for lib in theirs.libraries if lib.name != report["soname"]]
+        assert report["needed"] == [
+            lib.name for lib in theirs.libraries if lib.name != report["soname"]
+        ]
         assert "writable_blob" not in {d["code"] for d in report["diagnostics"]}
 
 
-def test_a_mach_o_library_without_its_symbol_table_is_read_by_its_trie(dylib: Any, tmp_path: Path) -> None:
+def test_a_mach_o_library_without_its_symbol_table_is_read_by_its_trie(
+    dylib: Any, tmp_path: Path
+) -> None:
     raw = bytearray(dylib["x86_64"].read_bytes())
     at = 32
     while struct.unpack_from("<I", raw, at)[0] != 2:  # LC_SYMTAB
@@ -100,7 +115,9 @@ def test_a_mach_o_library_without_its_symbol_table_is_read_by_its_trie(dylib: An
         check(lib, path)
 
 
-def test_a_universal_file_has_a_part_for_each_machine(dylib: Any, validate: Any, tmp_path: Path) -> None:
+def test_a_universal_file_has_a_part_for_each_machine(
+    dylib: Any, validate: Any, tmp_path: Path
+) -> None:
     parts = {"x86_64": 0x01000007, "aarch64": 0x0100000C}
     head, body = struct.pack(">2I", 0xCAFEBABE, len(parts)), b""
     for machine, cpu in parts.items():
@@ -116,7 +133,12 @@ def test_a_universal_file_has_a_part_for_each_machine(dylib: Any, validate: Any,
             assert [m.name for m in lib.members] == list(parts)
             check(lib, path)
             validate(lib.to_json())
-    for name, machine in {"amd64": "x86_64", "x64": "x86_64", "ARM64": "aarch64", "x86-64": "x86_64"}.items():
+    for name, machine in {
+        "amd64": "x86_64",
+        "x64": "x86_64",
+        "ARM64": "aarch64",
+        "x86-64": "x86_64",
+    }.items():
         with mblob.open(path, machine=name) as lib:
             assert lib.target["machine"] == machine
     with pytest.raises(FormatError, match="no part for arm; there are x86_64, aarch64"):
@@ -143,7 +165,11 @@ def test_a_universal_archive_is_read_as_the_archive_of_one_machine(
     path.write_bytes((b"\xca\xfe\xba\xbe" + struct.pack(">I", 2) + head).ljust(at, b"\0") + body)
     for name, machine in (("amd64", "x86_64"), ("arm64", "aarch64")):
         with mblob.open(path, machine=name) as lib:
-            assert (lib.kind, lib.target["machine"], lib.functions) == ("universal", machine, ["vadd"])
+            assert (lib.kind, lib.target["machine"], lib.functions) == (
+                "universal",
+                machine,
+                ["vadd"],
+            )
             offset, size = lib.entries[1].offset, lib.entries[1].size
             assert offset is not None
             assert path.read_bytes()[offset : offset + size] == bytes(lib.entries[1].view()) == CUDA
@@ -164,16 +190,23 @@ def test_pe_libraries_are_read_as_lief_reads_them(dll: Path, validate: Any) -> N
         check(lib, dll)
         assert (lib.image.format, lib.kind, lib.target["machine"]) == ("pe", "shared", "x86_64")
         assert {s.name for s in lib.image.exports} == {e.name for e in theirs.get_export().entries}
-        assert {s.name for s in lib.image.imports} == {e.name for i in theirs.imports for e in i.entries}
+        assert {s.name for s in lib.image.imports} == {
+            e.name for i in theirs.imports for e in i.entries
+        }
         assert lib.to_json()["needed"] == [i.name for i in theirs.imports] == ["tvm_runtime.dll"]
         assert lib.to_json()["soname"] == "model.dll"
-        assert {u.name: u.library for u in lib.undefined_symbols}["TVMBackendAllocWorkspace"] == "tvm_runtime.dll"
+        assert {u.name: u.library for u in lib.undefined_symbols}[
+            "TVMBackendAllocWorkspace"
+        ] == "tvm_runtime.dll"
         validate(lib.to_json())
 
 
 @pytest.mark.parametrize("step", [7, 64])
-def test_damage_to_foreign_files_is_one_error_or_none(dylib: Any, dll: Path, tmp_path: Path, step: int) -> None:
-    """Each cut, and each of the header's bytes set: nothing crashes, and errors are one short line."""
+def test_damage_to_foreign_files_is_one_error_or_none(
+    dylib: Any, dll: Path, tmp_path: Path, step: int
+) -> None:
+    """Each cut, and each of the header's bytes set: nothing crashes, and errors are one short
+    line."""
     path = tmp_path / "x"
     codes = set()
     for source in (dylib["x86_64"], dll):
@@ -192,7 +225,9 @@ def test_damage_to_foreign_files_is_one_error_or_none(dylib: Any, dll: Path, tmp
     assert {"mach_o", "pe", "not_elf"} <= codes
 
 
-def test_tables_that_name_the_same_bytes_again_and_again_are_refused(tmp_path: Path, dylib: Any) -> None:
+def test_tables_that_name_the_same_bytes_again_and_again_are_refused(
+    tmp_path: Path, dylib: Any
+) -> None:
     """A trie whose nodes lead to each other, and one whose names grow with each node."""
     raw = dylib["x86_64"].read_bytes()
     at = 32

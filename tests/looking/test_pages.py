@@ -1,4 +1,5 @@
-"""Pages of what is no ELF library: objects, archives, Mach-O, PE, C source. The blob and its headers are shown too."""
+"""Pages of what is no ELF library: objects, archives, Mach-O, PE, C source. The blob and its
+headers are shown too."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ TARGETS = {
 
 
 def check(page: str, path: Path, header: str) -> dict[str, Any]:
-    """The blob's entries and headers are there, the areas are the whole file, and named bytes are those of the file."""
+    """The blob's entries and headers are there, the areas are the whole file, and named bytes are
+    those of the file."""
     found, raw = data_of(page), path.read_bytes()
     assert [found["keys"][row[0]] for row in found["entries"]] == ["library", "cuda"]
     assert found["kernels"]["rows"] == [[1, "k", "handle, int32", "blockIdx.x"]]
@@ -42,7 +44,10 @@ def test_objects_of_other_systems(clang: Callable[..., Path], tmp_path: Path, ta
     path = clang(KERNEL + blob_source(BLOB), tmp_path / "lib0.o", target)
     found = check(page_of(path), path, TARGETS[target])
     assert any(row[3] == "code" for row in found["areas"])
-    assert {row[0].lstrip("_") for row in found["undefined"]["rows"]} >= {"TVMBackendAllocWorkspace", "expf"}
+    assert {row[0].lstrip("_") for row in found["undefined"]["rows"]} >= {
+        "TVMBackendAllocWorkspace",
+        "expf",
+    }
 
 
 def test_mach_o_libraries(dylib: dict[str, Path]) -> None:
@@ -57,7 +62,9 @@ def test_the_headers_of_a_pe_library_are_named(dll: Path) -> None:
     assert fields_of(page, "COFF header")["Machine"].startswith("0x8664")
 
 
-def test_an_archive_shows_its_members_and_what_is_in_them(clang: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_archive_shows_its_members_and_what_is_in_them(
+    clang: Callable[..., Path], tmp_path: Path
+) -> None:
     objects = [
         clang(KERNEL, tmp_path / "kernel.o", "x86_64-linux-gnu"),
         clang(blob_source(BLOB, attributes=""), tmp_path / "devc.o", "x86_64-linux-gnu"),

@@ -1,4 +1,5 @@
-"""Remarks, in both dialects and for each kind of file: a library that has one, and one that has not."""
+"""Remarks, in both dialects and for each kind of file: a library that has one, and one that has
+not."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ FUNCTION = "int f(void) { return 0; }\n"
 STACK = '__asm__(".section .note.GNU-stack,\\"x\\",%progbits\\n.previous");\n'
 
 
-def blob(dialect: str, *, const: str = "const", prefix: str = "", more: int = 0, behind: int = 0) -> str:
+def blob(
+    dialect: str, *, const: str = "const", prefix: str = "", more: int = 0, behind: int = 0
+) -> str:
     """A blob without modules; `more` bytes of the symbol, `behind` the modules."""
     name, body = BLOBS[dialect]
     body += bytes(behind)
@@ -105,7 +108,9 @@ def test_members_that_do_not_go_together(cc, tmp_path: Path, dialect: str) -> No
     cc(blob(dialect) + FUNCTION, tmp_path / "m.so")
     (tmp_path / "weak.c").write_text("__attribute__((weak)) int f(void) { return 1; }\n")
     for name, source in {"m": "m.c", "again": "m.c", "weak": "weak.c"}.items():
-        subprocess.run(["cc", "-c", "-fPIC", tmp_path / source, "-o", tmp_path / f"{name}.o"], check=True)
+        subprocess.run(
+            ["cc", "-c", "-fPIC", tmp_path / source, "-o", tmp_path / f"{name}.o"], check=True
+        )
     for other, expected in {"again": {"duplicate_symbols"}, "weak": set()}.items():
         subprocess.run(["ar", "rcs", f"{other}.a", "m.o", f"{other}.o"], check=True, cwd=tmp_path)
         assert codes(tmp_path / f"{other}.a") == expected
@@ -121,7 +126,9 @@ def test_programs_are_no_libraries(cc, tmp_path: Path) -> None:
         assert codes(program) == {"not_shared"}
 
 
-def test_mold_leaves_no_mark_of_bsymbolic(cc, tmp_path: Path, require: Callable[[str], str]) -> None:
+def test_mold_leaves_no_mark_of_bsymbolic(
+    cc, tmp_path: Path, require: Callable[[str], str]
+) -> None:
     require("ld.mold")
     assert codes(cc(blob("classic"), tmp_path / "m.so", "-fuse-ld=mold", "-Wl,-Bsymbolic")) == set()
     user = blob("classic") + "const void *own(void) { return __tvm_dev_mblob; }\n"
@@ -143,7 +150,14 @@ def test_each_type_of_modules_has_somebody_who_runs_it_or_a_remark() -> None:
 
 def test_a_plugin_in_the_file_runs_its_modules(cc, tmp_path: Path) -> None:
     payload = text("s") + text('{"nodes": []}') + u64(0)
-    body = u64(3) + text("_lib") + text("tensorrt") + payload + text("_import_tree") + u64(3, 0, 1, 1, 1, 1)
+    body = (
+        u64(3)
+        + text("_lib")
+        + text("tensorrt")
+        + payload
+        + text("_import_tree")
+        + u64(3, 0, 1, 1, 1, 1)
+    )
     data = u64(len(body)) + body
     source = f"const unsigned char __tvm_dev_mblob[] = {{{','.join(map(str, data))}}};\n"
     assert codes(cc(source, tmp_path / "without.so", "-Wl,-Bsymbolic")) == {"no_runtime"}

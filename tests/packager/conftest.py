@@ -1,4 +1,5 @@
-"""What the packager's tests share: sources, trees, and a way to call packed functions without our runtime."""
+"""What the packager's tests share: sources, trees, and a way to call packed functions without our
+runtime."""
 
 from __future__ import annotations
 
@@ -40,7 +41,12 @@ class DLTensor(ctypes.Structure):
 
 
 class Value(ctypes.Union):
-    _fields_ = (("i", ctypes.c_int64), ("f", ctypes.c_double), ("p", ctypes.c_void_p), ("s", ctypes.c_char_p))
+    _fields_ = (
+        ("i", ctypes.c_int64),
+        ("f", ctypes.c_double),
+        ("p", ctypes.c_void_p),
+        ("s", ctypes.c_char_p),
+    )
 
 
 class Tensor:
@@ -55,7 +61,9 @@ class Tensor:
         self.shape = (ctypes.c_int64 * max(1, len(shape)))(*shape)
         self.strides = (ctypes.c_int64 * len(strides))(*strides) if strides else None
         where = ctypes.addressof(data) if address is None else address
-        self.c = DLTensor(where, device, 0, len(shape), code, bits, lanes, self.shape, self.strides, offset)
+        self.c = DLTensor(
+            where, device, 0, len(shape), code, bits, lanes, self.shape, self.strides, offset
+        )
 
 
 class Typed:
@@ -67,7 +75,8 @@ class Typed:
 
 
 class PackedLibrary:
-    """A packed library opened with plain dlopen; packed functions report errors through the fallback."""
+    """A packed library opened with plain dlopen; packed functions report errors through the
+    fallback."""
 
     def __init__(self, path: Path) -> None:
         self.lib = ctypes.CDLL(str(path))
@@ -130,7 +139,9 @@ def check(path: Path) -> None:
     c = floats(0)
     assert opened.call("vadd__packed", Tensor(floats(1)), Tensor(floats(2)), Tensor(c), 1)[0] == 0
     assert c[0] == 3
-    mapped = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(opened.lib, "__tvm_dev_mblob")), size)
+    mapped = ctypes.string_at(
+        ctypes.addressof(ctypes.c_char.in_dll(opened.lib, "__tvm_dev_mblob")), size
+    )
     assert mapped == path.read_bytes()[offset : offset + size]
     done = subprocess.run(["readelf", "-aW", path], capture_output=True, text=True, check=True)
     assert "arning" not in done.stderr

@@ -65,7 +65,12 @@ class Builder:
         return self._outputs(1)[0]
 
     def call(
-        self, function: str, *inputs: list[int], name: str = "", share: list[int] | None = None, **attrs: str
+        self,
+        function: str,
+        *inputs: list[int],
+        name: str = "",
+        share: list[int] | None = None,
+        **attrs: str,
     ) -> Any:
         """Add a call; its outputs.
 
@@ -106,7 +111,8 @@ class Builder:
 
 
 def random_graph(seed: int, size: int) -> tuple[dict[str, Any], list[str]]:
-    """A graph of `size` calls with shared inputs, results used many times or never, and several heads; its inputs."""
+    """A graph of `size` calls with shared inputs, results used many times or never, and several
+    heads; its inputs."""
     rng = random.Random(seed)
     b = Builder()
     inputs = [f"in{i}" for i in range(rng.randint(1, 3))]
@@ -124,7 +130,7 @@ def random_graph(seed: int, size: int) -> tuple[dict[str, Any], list[str]]:
     return b.json(*heads), inputs
 
 
-# -- a code generator and its runtime --------------------------------------------------------------------
+# -- a code generator and its runtime --------------------------------------------------------------
 
 
 def interpret_codegen(region: Region) -> mblob.Module:
@@ -159,7 +165,9 @@ def interpreter(log: list[str] | None = None) -> Callable[[memoryview, Any], mbl
                 log.append(graph["symbol"])
             assert len(constants) == graph["constants"]
             assert len(arrays) == graph["inputs"] + len(graph["outputs"])
-            values = dict(enumerate([*(np.array(a.numpy()) for a in arrays[: graph["inputs"]]), *constants]))
+            values = dict(
+                enumerate([*(np.array(a.numpy()) for a in arrays[: graph["inputs"]]), *constants])
+            )
             with np.errstate(over="ignore"):
                 for op, inputs, outputs in graph["steps"]:
                     made = PYTHON[op](*(values[i] for i in inputs))
@@ -174,7 +182,11 @@ def interpreter(log: list[str] | None = None) -> Callable[[memoryview, Any], mbl
 
 
 def run_model(
-    module: mblob.Module, path: Any, inputs: Mapping[str, Any], log: list[str] | None = None, runs: int = 1
+    module: mblob.Module,
+    path: Any,
+    inputs: Mapping[str, Any],
+    log: list[str] | None = None,
+    runs: int = 1,
 ) -> list[Any]:
     """Pack a model, open it, run it: its results."""
     module.export_library(path)

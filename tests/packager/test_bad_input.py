@@ -1,4 +1,5 @@
-"""Everything that can go wrong in a build: one clear error, the old output as it was, nothing left behind."""
+"""Everything that can go wrong in a build: one clear error, the old output as it was, nothing left
+behind."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
-def fails(error: type[Exception], message: str, root: mblob.Module, old: Path, **kwargs: Any) -> Any:
+def fails(
+    error: type[Exception], message: str, root: mblob.Module, old: Path, **kwargs: Any
+) -> Any:
     """Export, expect an error of one line, and check that the old file is what it was."""
     with pytest.raises(error, match=message) as caught:
         root.export_library(old, **kwargs)
@@ -41,7 +44,12 @@ def fails(error: type[Exception], message: str, root: mblob.Module, old: Path, *
 
 
 def test_a_kernel_that_does_not_compile(old: Path) -> None:
-    error = fails(mblob.ToolchainError, "lib0.c .*does not compile: .*error:", mblob.csource_module("int f( {\n"), old)
+    error = fails(
+        mblob.ToolchainError,
+        "lib0.c .*does not compile: .*error:",
+        mblob.csource_module("int f( {\n"),
+        old,
+    )
     assert "-c" in error.command
     assert "error: expected" in error.output
 
@@ -53,7 +61,9 @@ def test_one_of_several_kernels_that_does_not_compile_is_named(old: Path, tmp_pa
     fails(mblob.ToolchainError, r"broken\.c: does not compile: .*no good", root, old)
 
 
-@pytest.mark.parametrize("error", [ConnectionResetError(104, "Connection reset by peer"), OSError(28, "no room there")])
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError(104, "Connection reset by peer"), OSError(28, "no room there")]
+)
 def test_an_iterable_that_raises(old: Path, error: OSError) -> None:
     """Its error is its own: nothing was wrong with the output."""
 
@@ -81,7 +91,9 @@ def test_a_compiler_that_is_no_compiler(old: Path, vadd: mblob.Module) -> None:
 
 
 @pytest.fixture
-def only_gcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], str]) -> None:
+def only_gcc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], str]
+) -> None:
     """A PATH with nothing but a C compiler for this machine."""
     (tmp_path / "bin").mkdir()
     for tool in ("gcc", "as", "ld"):
@@ -93,11 +105,18 @@ def only_gcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[
 def test_a_missing_cxx_compiler(old: Path) -> None:
     root = mblob.csource_module("int f;\n", fmt="cc")
     fails(mblob.ToolchainError, r"no C\+\+ compiler found beside gcc: tried", root, old)
-    fails(mblob.ToolchainError, "no CUDA compiler found: nvcc", mblob.csource_module("int f;\n", fmt="cu"), old)
+    fails(
+        mblob.ToolchainError,
+        "no CUDA compiler found: nvcc",
+        mblob.csource_module("int f;\n", fmt="cu"),
+        old,
+    )
 
 
 def test_a_link_that_fails(old: Path, vadd: mblob.Module) -> None:
-    error = fails(mblob.ToolchainError, "the link failed: .*nosuchlib", vadd, old, options=["-lnosuchlib"])
+    error = fails(
+        mblob.ToolchainError, "the link failed: .*nosuchlib", vadd, old, options=["-lnosuchlib"]
+    )
     assert "-lnosuchlib" in error.command
 
 
@@ -106,7 +125,9 @@ def foreign(tmp_path: Path, require: Callable[[str], str]) -> Path:
     """An object for another machine."""
     require("aarch64-linux-gnu-gcc")
     (tmp_path / "f.c").write_text("int f(void) { return 1; }\n")
-    subprocess.run(["aarch64-linux-gnu-gcc", "-c", "f.c", "-o", "foreign.o"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["aarch64-linux-gnu-gcc", "-c", "f.c", "-o", "foreign.o"], cwd=tmp_path, check=True
+    )
     return tmp_path / "foreign.o"
 
 
@@ -129,17 +150,31 @@ def test_an_archive_of_two_machines(old: Path, foreign: Path, tmp_path: Path) ->
 @pytest.mark.usefixtures("only_gcc")
 def test_a_target_that_the_compiler_has_not(old: Path, vadd: mblob.Module) -> None:
     target = "sparc-linux-gnu"
-    fails(mblob.IncompatibleError, "gcc compiles for .*asks for sparc", vadd, old, cc="gcc", target=target)
+    fails(
+        mblob.IncompatibleError,
+        "gcc compiles for .*asks for sparc",
+        vadd,
+        old,
+        cc="gcc",
+        target=target,
+    )
     fails(mblob.ToolchainError, "no C compiler found for sparc-linux-gnu", vadd, old, target=target)
 
 
 def test_a_function_defined_twice(old: Path, tmp_path: Path, vadd: mblob.Module) -> None:
     (tmp_path / "two.c").write_text(VADD_C)
     vadd.import_module(mblob.csource_module(tmp_path / "two.c"))
-    fails(mblob.ToolchainError, r"vadd is defined twice: in .*lib\d\.c.*two\.c|two\.c.*lib\d\.c", vadd, old)
+    fails(
+        mblob.ToolchainError,
+        r"vadd is defined twice: in .*lib\d\.c.*two\.c|two\.c.*lib\d\.c",
+        vadd,
+        old,
+    )
 
 
-def test_a_function_defined_in_a_source_and_in_an_archive(old: Path, tmp_path: Path, vadd: mblob.Module) -> None:
+def test_a_function_defined_in_a_source_and_in_an_archive(
+    old: Path, tmp_path: Path, vadd: mblob.Module
+) -> None:
     (tmp_path / "two.c").write_text(VADD_C)
     subprocess.run(["gcc", "-fPIC", "-c", "two.c"], cwd=tmp_path, check=True)
     subprocess.run(["ar", "rc", "two.a", "two.o"], cwd=tmp_path, check=True)
@@ -147,11 +182,15 @@ def test_a_function_defined_in_a_source_and_in_an_archive(old: Path, tmp_path: P
     fails(mblob.ToolchainError, "vadd is defined twice", vadd, old)
 
 
-def test_weak_and_inline_definitions_may_repeat(tmp_path: Path, require: Callable[[str], str]) -> None:
+def test_weak_and_inline_definitions_may_repeat(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
     require("g++")
     text = "inline int twice(int x) { return 2 * x; }\n__attribute__((weak)) int w;\n"
     root = mblob.csource_module(text + 'extern "C" int f(int x) { return twice(x); }\n', fmt="cc")
-    root.import_module(mblob.csource_module(text + 'extern "C" int g(int x) { return twice(x); }\n', fmt="cc"))
+    root.import_module(
+        mblob.csource_module(text + 'extern "C" int g(int x) { return twice(x); }\n', fmt="cc")
+    )
     root.export_library(tmp_path / "x.so", options="-O0")
 
 
@@ -162,15 +201,21 @@ def test_a_kernel_that_defines_the_blob_itself(old: Path, tree: mblob.Module) ->
 
 def test_append_is_refused_when_an_object_refers_to_the_blob(old: Path, tree: mblob.Module) -> None:
     tree.import_module(
-        mblob.csource_module("extern char __tvm_dev_mblob[];\nchar *f(void) { return __tvm_dev_mblob; }\n")
+        mblob.csource_module(
+            "extern char __tvm_dev_mblob[];\nchar *f(void) { return __tvm_dev_mblob; }\n"
+        )
     )
-    fails(BuildError, "embed='append': an object refers to __tvm_dev_mblob", tree, old, embed="append")
+    fails(
+        BuildError, "embed='append': an object refers to __tvm_dev_mblob", tree, old, embed="append"
+    )
 
 
 def test_a_script_that_hides_the_blob(old: Path, tmp_path: Path, tree: mblob.Module) -> None:
     (tmp_path / "v.map").write_text("{ global: vadd*; local: *; };\n")
     options = [f"-Wl,--version-script={tmp_path / 'v.map'}"]
-    fails(mblob.ToolchainError, "the link did not export __tvm_dev_mblob", tree, old, options=options)
+    fails(
+        mblob.ToolchainError, "the link did not export __tvm_dev_mblob", tree, old, options=options
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,7 +233,8 @@ def test_a_file_that_is_no_object(old: Path, tmp_path: Path, content: bytes, mes
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"!<arch>\nxx" + b"x" * 70, "no header of an archive member"), (b"\x7fELF", "has 16")]
+    ("content", "message"),
+    [(b"!<arch>\nxx" + b"x" * 70, "no header of an archive member"), (b"\x7fELF", "has 16")],
 )
 def test_a_damaged_object(old: Path, tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "f.o").write_bytes(content)
@@ -214,14 +260,21 @@ def test_an_object_cut_anywhere_is_an_error_and_never_a_crash(tmp_path: Path) ->
 
 def test_a_shared_library_is_not_packed(old: Path, tmp_path: Path, vadd: mblob.Module) -> None:
     vadd.export_library(tmp_path / "in.so")
-    fails(mblob.FormatError, "expected an object file", mblob.static_library(tmp_path / "in.so"), old)
+    fails(
+        mblob.FormatError, "expected an object file", mblob.static_library(tmp_path / "in.so"), old
+    )
 
 
 def test_an_opened_library_is_neither_linked_nor_serialized(old: Path, vadd: mblob.Module) -> None:
     factory = mblob.graph_executor_factory('{"nodes": []}', {})
     factory.import_module(vadd)
     vadd.import_module(mblob.Module("library"))
-    fails(BuildError, r"root\.imported_modules\[0\]\.imported_modules\[0\] is a 'library'", factory, old)
+    fails(
+        BuildError,
+        r"root\.imported_modules\[0\]\.imported_modules\[0\] is a 'library'",
+        factory,
+        old,
+    )
 
 
 def test_missing_files_are_found_before_anything_is_built() -> None:
@@ -250,7 +303,9 @@ def test_a_file_that_goes_away_before_the_export(old: Path, tmp_path: Path, kind
     fails((OSError, mblob.ToolchainError), r"goes\.c", root, old, **kwargs)  # type: ignore[arg-type]
 
 
-def test_a_payload_that_changes_while_it_is_read(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payload_that_changes_while_it_is_read(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "payload"
     path.write_bytes(bytes(1 << 20))
     root = mblob.csource_module("int g;\n")
@@ -289,7 +344,9 @@ def test_a_file_system_that_takes_no_more_is_reported_for_the_output(old: Path) 
 
 
 def test_an_output_that_cannot_be_written(tmp_path: Path, vadd: mblob.Module) -> None:
-    with pytest.raises(OSError, match=r"cannot be written: No such file or directory.*nowhere/x\.so"):
+    with pytest.raises(
+        OSError, match=r"cannot be written: No such file or directory.*nowhere/x\.so"
+    ):
         vadd.export_library(tmp_path / "nowhere" / "x.so")
     with pytest.raises(IsADirectoryError, match="not a regular file"):
         vadd.export_library(tmp_path)
@@ -337,12 +394,18 @@ def test_an_fpack_imports_that_returns_nothing(old: Path, tree: mblob.Module) ->
         ({"embed": "magic"}, BuildError, "embed: expected one of auto, grow"),
         ({"digest": "md5"}, BuildError, "digest: expected one of none, crc32, sha256"),
         ({"dialect": "coff"}, BuildError, "dialect: expected one of classic"),
-        ({"dialect": "modern"}, mblob.MblobError, "dialect: expected one of classic, ffi, found 'modern'"),
+        (
+            {"dialect": "modern"},
+            mblob.MblobError,
+            "dialect: expected one of classic, ffi, found 'modern'",
+        ),
         ({"colour": 1}, TypeError, "unknown argument 'colour'"),
         ({"embed": "grow", "fcompile": print}, BuildError, "needs our own link"),
     ],
 )
-def test_wrong_arguments(old: Path, tree: mblob.Module, kwargs: Any, error: Any, message: str) -> None:
+def test_wrong_arguments(
+    old: Path, tree: mblob.Module, kwargs: Any, error: Any, message: str
+) -> None:
     fails(error, message, tree, old, **kwargs)
 
 
@@ -378,7 +441,9 @@ def test_an_interrupt_ends_compilers_and_leaves_nothing(
     )
     (tmp_path / "x.so").write_bytes(OLD)
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    process = subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE
+    )
     deadline = time.monotonic() + 30
     while not (tmp_path / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -392,5 +457,7 @@ def test_an_interrupt_ends_compilers_and_leaves_nothing(
 
 
 def test_prototypes_of_two_modules_must_agree(old: Path, vadd: mblob.Module) -> None:
-    vadd.import_module(mblob.csource_module("int other;", functions=[VADD.replace("float *c", "double *c")]))
+    vadd.import_module(
+        mblob.csource_module("int other;", functions=[VADD.replace("float *c", "double *c")])
+    )
     fails(BuildError, "vadd is declared by two modules, and differently", vadd, old)

@@ -47,11 +47,17 @@ def tree(path: Path) -> dict[str, list[str]]:
         return {e.type_key: sorted(keys[i] for i in e.imports) for e in lib.entries}
 
 
-def test_a_manifest_names_everything_relative_to_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_names_everything_relative_to_itself(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "model.toml").write_text(MANIFEST)
     monkeypatch.chdir(folder.parent)
     build(load("model/model.toml"))
-    assert tree(folder / "deploy.so") == {"library": ["labels", "safetensors"], "labels": [], "safetensors": []}
+    assert tree(folder / "deploy.so") == {
+        "library": ["labels", "safetensors"],
+        "labels": [],
+        "safetensors": [],
+    }
     with mblob.open(folder / "deploy.so") as lib:
         assert lib.packed_functions == ["vadd"]
         assert lib.plain_functions == ["two", "vadd"]
@@ -61,7 +67,11 @@ def test_a_manifest_names_everything_relative_to_itself(folder: Path, monkeypatc
 def test_imports_give_the_tree_its_shape(folder: Path) -> None:
     (folder / "model.toml").write_text(MANIFEST + '[imports]\nweights = ["labels"]\n')
     build(load(folder / "model.toml"))
-    assert tree(folder / "deploy.so") == {"library": ["safetensors"], "labels": [], "safetensors": ["labels"]}
+    assert tree(folder / "deploy.so") == {
+        "library": ["safetensors"],
+        "labels": [],
+        "safetensors": ["labels"],
+    }
 
 
 def test_a_plan_from_flags_gives_the_same_bytes(folder: Path) -> None:
@@ -93,13 +103,27 @@ def test_blobs_alone_make_a_library(folder: Path) -> None:
         ('output = "x.so"\nblobs = ["a"]', "blobs: expected a table"),
         ('output = "x.so"\nindex = "yes"', "index: expected true or false"),
         ('output = "x.so"', "nothing to pack"),
-        ('output = "x.so"\nkernels = ["vadd.c"]\nimports = {library = ["nope"]}', "no module is called 'nope'"),
-        ('output = "x.so"\nkernels = ["vadd.c"]\nimports = {library = ["library"]}', "'library' -> 'library'"),
-        ('output = "x.so"\nfunctions = ["int f(int)"]\nblobs = {a = "labels.txt"}', "needs kernels or objects"),
-        ('output = "x.so"\nweights = ["w.safetensors", "w.safetensors"]', "two modules are called 'w'"),
+        (
+            'output = "x.so"\nkernels = ["vadd.c"]\nimports = {library = ["nope"]}',
+            "no module is called 'nope'",
+        ),
+        (
+            'output = "x.so"\nkernels = ["vadd.c"]\nimports = {library = ["library"]}',
+            "'library' -> 'library'",
+        ),
+        (
+            'output = "x.so"\nfunctions = ["int f(int)"]\nblobs = {a = "labels.txt"}',
+            "needs kernels or objects",
+        ),
+        (
+            'output = "x.so"\nweights = ["w.safetensors", "w.safetensors"]',
+            "two modules are called 'w'",
+        ),
     ],
 )
-def test_a_manifest_that_means_nothing_is_refused_by_name(folder: Path, text: str, message: str) -> None:
+def test_a_manifest_that_means_nothing_is_refused_by_name(
+    folder: Path, text: str, message: str
+) -> None:
     (folder / "model.toml").write_text(text)
     with pytest.raises(BuildError, match=message):
         build(load(folder / "model.toml"))

@@ -1,4 +1,5 @@
-"""Libraries that carry plug-ins: what is linked, exported and told, in every form of library, and what is refused."""
+"""Libraries that carry plug-ins: what is linked, exported and told, in every form of library, and
+what is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from tests.packager.conftest import PackedLibrary, check
 from tests.packager.plugins import exported, plugin, refused, write
 
 # What is carried here is looked at, and most of the libraries have nothing for it to open.
-pytestmark = pytest.mark.filterwarnings("ignore:carry. .* and no module here has that key:UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:carry. .* and no module here has that key:UserWarning"
+)
 
 SYMBOL = "__mblob_plugin_toy"
 HELPER = "int helper(void);\n"
@@ -38,7 +41,9 @@ def toy(tmp_path: Path) -> Path:
 def compiled(source: Path, root: Path, *flags: str, compiler: str = "gcc") -> Path:
     made = source.with_suffix(".o")
     include = f"-I{root / 'csrc' / 'include'}"
-    subprocess.run([compiler, "-fPIC", "-c", *flags, include, str(source), "-o", str(made)], check=True)
+    subprocess.run(
+        [compiler, "-fPIC", "-c", *flags, include, str(source), "-o", str(made)], check=True
+    )
     return made
 
 
@@ -47,7 +52,7 @@ def archive(path: Path, *objects: Path) -> Path:
     return path
 
 
-# -- what is in the library -----------------------------------------------------------------------------
+# -- what is in the library ------------------------------------------------------------------------
 
 
 @pytest.mark.sample(2)
@@ -57,7 +62,12 @@ def test_a_source_is_carried(tree: mblob.Module, toy: Path, tmp_path: Path, embe
     check(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as lib:
         (found,) = lib.plugins
-        assert (found.name, found.version, found.type_keys, found.devices) == ("toy", "1.5", ("toy_key",), ())
+        assert (found.name, found.version, found.type_keys, found.devices) == (
+            "toy",
+            "1.5",
+            ("toy_key",),
+            (),
+        )
         assert lib.functions == ["vadd"]
     opened = ctypes.CDLL(str(tmp_path / "x.so"))
     assert ctypes.c_uint32.in_dll(opened, SYMBOL).value == plugin_table.ABI
@@ -71,7 +81,9 @@ def test_a_source_is_carried(tree: mblob.Module, toy: Path, tmp_path: Path, embe
     ids=" ".join,
 )  # fmt: skip
 def test_options_of_the_link_leave_it_there(toy: Path, tmp_path: Path, options: list[str]) -> None:
-    mblob.blob_module("toy_key", b"abc").export_library(tmp_path / "x.so", carry=[toy], options=options)
+    mblob.blob_module("toy_key", b"abc").export_library(
+        tmp_path / "x.so", carry=[toy], options=options
+    )
     with mblob.open(tmp_path / "x.so") as lib:
         assert [p.name for p in lib.plugins] == ["toy"]
 
@@ -83,8 +95,12 @@ def test_strip_leaves_it_there(tree: mblob.Module, toy: Path, tmp_path: Path) ->
         assert [p.name for p in lib.plugins] == ["toy"]
 
 
-def test_nothing_but_tables_is_exported_and_nothing_is_missing(tree: mblob.Module, tmp_path: Path, root: Path) -> None:
-    text = plugin(before="int helper(void) { return 7; }\nint data = 1;\n", after_size=" + helper() + data")
+def test_nothing_but_tables_is_exported_and_nothing_is_missing(
+    tree: mblob.Module, tmp_path: Path, root: Path
+) -> None:
+    text = plugin(
+        before="int helper(void) { return 7; }\nint data = 1;\n", after_size=" + helper() + data"
+    )
     source = write(tmp_path / "toy.c", text)
     tree.export_library(tmp_path / "plain.so")
     for carried in (source, compiled(source, root)):
@@ -95,7 +111,8 @@ def test_nothing_but_tables_is_exported_and_nothing_is_missing(tree: mblob.Modul
 
 
 def test_slots_of_the_runtime_stay_exported(tmp_path: Path) -> None:
-    """A plug-in that uses the slots too must not hide those of the library: nobody could fill them."""
+    """A plug-in that uses the slots too must not hide those of the library: nobody could fill
+    them."""
     kernel = "#include <tvm/runtime/c_backend_api.h>\nint f(void) { return TVMBackendFreeWorkspace(1, 0, 0); }\n"
     uses = "#include <tvm/runtime/c_backend_api.h>\n"
     text = plugin(before=uses, after_size=" + TVMBackendFreeWorkspace(1, 0, NULL)")
@@ -106,7 +123,9 @@ def test_slots_of_the_runtime_stay_exported(tmp_path: Path) -> None:
 
 def test_cxx(require: Callable[[str], str], vadd: mblob.Module, tmp_path: Path, root: Path) -> None:
     require("g++")
-    text = plugin(before="#include <vector>\n", after_size=" + (int64_t)std::vector<int>(3, 1).size()")
+    text = plugin(
+        before="#include <vector>\n", after_size=" + (int64_t)std::vector<int>(3, 1).size()"
+    )
     source = write(tmp_path / "toy.cc", text)
     flags = ("-Wno-pedantic", "-std=c++17")
     for carried in (source, compiled(source, root, *flags, compiler="g++")):
@@ -115,7 +134,9 @@ def test_cxx(require: Callable[[str], str], vadd: mblob.Module, tmp_path: Path, 
         PackedLibrary(tmp_path / "x.so")
 
 
-def test_of_an_archive_what_the_plug_in_needs_is_taken(tree: mblob.Module, tmp_path: Path, root: Path) -> None:
+def test_of_an_archive_what_the_plug_in_needs_is_taken(
+    tree: mblob.Module, tmp_path: Path, root: Path
+) -> None:
     pieces = {
         "toy": plugin(before=HELPER, after_size=" + helper()"),
         "helper": "int deeper(void);\nint helper(void) { return deeper(); }\n",
@@ -136,7 +157,9 @@ def test_of_an_archive_what_the_plug_in_needs_is_taken(tree: mblob.Module, tmp_p
 
 def test_a_module_brings_its_imports(tree: mblob.Module, tmp_path: Path) -> None:
     module = mblob.csource_module(plugin(before=HELPER, after_size=" + helper()"))
-    module.import_module(mblob.csource_module("int helper(void) { return NUMBER; }\n", options="-DNUMBER=4"))
+    module.import_module(
+        mblob.csource_module("int helper(void) { return NUMBER; }\n", options="-DNUMBER=4")
+    )
     tree.export_library(tmp_path / "x.so", carry=[module])
     assert SYMBOL in exported(tmp_path / "x.so")
     assert "helper" not in exported(tmp_path / "x.so")
@@ -168,7 +191,9 @@ def test_a_library_of_nothing_but_a_plug_in_and_a_blob(toy: Path, tmp_path: Path
 
 def test_a_packed_function_takes_its_name_in_plug_ins_too(tmp_path: Path) -> None:
     """A plug-in may call the library's own C functions; `packed="name"` renames those."""
-    host = mblob.csource_module("int seven(void) { return 7; }\n", functions=["int seven(void)"], packed="name")
+    host = mblob.csource_module(
+        "int seven(void) { return 7; }\n", functions=["int seven(void)"], packed="name"
+    )
     toy = write(tmp_path / "toy.c", plugin(before="int seven(void);\n", after_size=" + seven()"))
     host.export_library(tmp_path / "x.so", carry=[toy])
     names = {s.name for s in ElfFile(memoryview((tmp_path / "x.so").read_bytes())).dynsym}
@@ -177,14 +202,22 @@ def test_a_packed_function_takes_its_name_in_plug_ins_too(tmp_path: Path) -> Non
     assert "seven__plain" in symbols
 
 
-# -- other forms ----------------------------------------------------------------------------------------
+# -- other forms -----------------------------------------------------------------------------------
 
 
 def test_a_tar_has_its_objects(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:
     tree.export_library(tmp_path / "x.tar", carry=[toy])
     with tarfile.open(tmp_path / "x.tar") as tar:
-        assert tar.getnames() == ["lib0.o", "mblob_functions.o", "carried0.o", "mblob_table.o", "devc.o"]
-        tar.extractall(tmp_path / "objects", **({"filter": "data"} if sys.version_info >= (3, 12) else {}))
+        assert tar.getnames() == [
+            "lib0.o",
+            "mblob_functions.o",
+            "carried0.o",
+            "mblob_table.o",
+            "devc.o",
+        ]
+        tar.extractall(
+            tmp_path / "objects", **({"filter": "data"} if sys.version_info >= (3, 12) else {})
+        )
     objects = sorted(map(str, (tmp_path / "objects").iterdir()))
     subprocess.run(["gcc", "-shared", "-o", str(tmp_path / "x.so"), *objects], check=True)
     with mblob.open(tmp_path / "x.so") as lib:
@@ -192,14 +225,19 @@ def test_a_tar_has_its_objects(tree: mblob.Module, toy: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("suffix", [".o", ".a", ".tar"])
-def test_a_system_library_announces_it(tree: mblob.Module, toy: Path, tmp_path: Path, suffix: str) -> None:
-    """Under the prefix, through the registry that its functions are found by; the program exports nothing."""
+def test_a_system_library_announces_it(
+    tree: mblob.Module, toy: Path, tmp_path: Path, suffix: str
+) -> None:
+    """Under the prefix, through the registry that its functions are found by; the program exports
+    nothing."""
     output = tmp_path / f"x{suffix}"
     tree.export_library(output, carry=[toy], system_lib=True, prefix="p_")
     members = [output]
     if suffix == ".tar":
         with tarfile.open(output) as tar:
-            tar.extractall(tmp_path / "objects", **({"filter": "data"} if sys.version_info >= (3, 12) else {}))
+            tar.extractall(
+                tmp_path / "objects", **({"filter": "data"} if sys.version_info >= (3, 12) else {})
+            )
         members = sorted((tmp_path / "objects").iterdir())
     program = """
     #include <stdint.h>
@@ -214,7 +252,15 @@ def test_a_system_library_announces_it(tree: mblob.Module, toy: Path, tmp_path: 
     int main(void) { return !p___mblob_system_lib[0]; }
     """
     source = write(tmp_path / "main.c", program)
-    line = ["gcc", str(source), *map(str, members), "-Wl,--gc-sections", "-o", str(tmp_path / "main"), "-lm"]
+    line = [
+        "gcc",
+        str(source),
+        *map(str, members),
+        "-Wl,--gc-sections",
+        "-o",
+        str(tmp_path / "main"),
+        "-lm",
+    ]
     subprocess.run(line, check=True)
     done = subprocess.run([str(tmp_path / "main")], check=True, capture_output=True, text=True)
     assert done.stdout == f"p_{SYMBOL} 1 toy\n"
@@ -225,7 +271,9 @@ def test_the_callers_compiler_gets_objects(tree: mblob.Module, toy: Path, tmp_pa
 
     def fcompile(output: str, files: Sequence[str], **kwargs: Any) -> None:
         seen.extend(Path(f).name for f in files)
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", output, *files, *kwargs["options"]], check=True)
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", "-o", output, *files, *kwargs["options"]], check=True
+        )
 
     tree.export_library(tmp_path / "x.so", fcompile, carry=[toy])
     assert "carried0.o" in seen
@@ -236,7 +284,7 @@ def test_the_callers_compiler_gets_objects(tree: mblob.Module, toy: Path, tmp_pa
         tree.export_library(tmp_path / "x.so", fcompile, carry=[toy])
 
 
-# -- refused --------------------------------------------------------------------------------------------
+# -- refused ---------------------------------------------------------------------------------------
 
 
 def test_a_file_without_a_plug_in(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:
@@ -247,13 +295,20 @@ def test_a_file_without_a_plug_in(tree: mblob.Module, toy: Path, tmp_path: Path)
 
 def test_another_version_of_the_interface(tree: mblob.Module, tmp_path: Path) -> None:
     toy = write(tmp_path / "toy.c", plugin(abi="7"))
-    found = r"toy\.c: plug-in 'toy' is built for version 7 of the plug-in interface, this is version 1"
+    found = (
+        r"toy\.c: plug-in 'toy' is built for version 7 of the plug-in interface, this is version 1"
+    )
     refused(tree, tmp_path, [toy], found)
 
 
 def test_two_of_one_name(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other.c", plugin("toy", "other_key", symbol="other"))
-    refused(tree, tmp_path, [toy, other], r"two plug-ins are called 'toy': in .*toy\.c and in .*other\.c")
+    refused(
+        tree,
+        tmp_path,
+        [toy, other],
+        r"two plug-ins are called 'toy': in .*toy\.c and in .*other\.c",
+    )
     refused(tree, tmp_path, [toy, toy], r"two plug-ins are called 'toy'")
 
 
@@ -266,7 +321,12 @@ def test_two_for_one_key(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:
 
 def test_what_calls_the_runtime_by_name(tree: mblob.Module, tmp_path: Path) -> None:
     toy = write(tmp_path / "toy.c", plugin(after_size=' + mblob_set_error(10, "no")'))
-    refused(tree, tmp_path, [toy], r"toy\.c calls mblob_set_error, which a library cannot link; .*mblob_host")
+    refused(
+        tree,
+        tmp_path,
+        [toy],
+        r"toy\.c calls mblob_set_error, which a library cannot link; .*mblob_host",
+    )
 
 
 def test_a_table_that_is_hidden(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:
@@ -275,24 +335,48 @@ def test_a_table_that_is_hidden(tree: mblob.Module, toy: Path, tmp_path: Path) -
 
 
 def test_a_version_script_that_hides_it(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:
-    script = write(tmp_path / "names.map", "{ global: vadd*; __tvm_*; __TVM*; __mblob_functions; local: *; };\n")
+    script = write(
+        tmp_path / "names.map",
+        "{ global: vadd*; __tvm_*; __TVM*; __mblob_functions; local: *; };\n",
+    )
     refused(tree, tmp_path, [toy], f"{SYMBOL} is linked, but the library does not export it",
             options=[f"-Wl,--version-script={script}"])  # fmt: skip
 
 
 def test_a_text_that_does_not_end(tree: mblob.Module, tmp_path: Path) -> None:
     text = plugin(name="x" * 32, symbol="toy")
-    with pytest.raises(mblob.FormatError, match=r"toy\.c: __mblob_plugin_toy: name: no end within its 32 bytes"):
+    with pytest.raises(
+        mblob.FormatError, match=r"toy\.c: __mblob_plugin_toy: name: no end within its 32 bytes"
+    ):
         tree.export_library(tmp_path / "x.so", carry=[write(tmp_path / "toy.c", text)])
 
 
-def test_what_no_plug_in_is_made_of(tree: mblob.Module, toy: Path, tmp_path: Path, root: Path) -> None:
-    refused(tree, tmp_path, [mblob.blob_module("k", b"")], "a plug-in is made of host code .* found a 'k'")
-    with_functions = mblob.csource_module(plugin(before="int f(void) { return 1; }\n"), functions=["int f(void)"])
+def test_what_no_plug_in_is_made_of(
+    tree: mblob.Module, toy: Path, tmp_path: Path, root: Path
+) -> None:
+    refused(
+        tree,
+        tmp_path,
+        [mblob.blob_module("k", b"")],
+        "a plug-in is made of host code .* found a 'k'",
+    )
+    with_functions = mblob.csource_module(
+        plugin(before="int f(void) { return 1; }\n"), functions=["int f(void)"]
+    )
     refused(tree, tmp_path, [with_functions], "functions= has no meaning in a plug-in")
     refused(tree, tmp_path, [mblob.csource_module(plugin(), "cu")], "is C or C\\+\\+, found CUDA")
-    refused(tree, tmp_path, [write(tmp_path / "toy.txt", "")], r"toy\.txt: suffix '\.txt', expected one of")
-    refused(tree, tmp_path, [compiled(toy, root, "-flto")], "is compiled with -flto, so its table cannot be read")
+    refused(
+        tree,
+        tmp_path,
+        [write(tmp_path / "toy.txt", "")],
+        r"toy\.txt: suffix '\.txt', expected one of",
+    )
+    refused(
+        tree,
+        tmp_path,
+        [compiled(toy, root, "-flto")],
+        "is compiled with -flto, so its table cannot be read",
+    )
     with pytest.raises(FileNotFoundError, match=r"carry: no such file.*nothing\.c"):
         tree.export_library(tmp_path / "x.so", carry=[tmp_path / "nothing.c"])
     with pytest.raises(TypeError, match="carry: expected a list of paths and modules"):
@@ -303,10 +387,12 @@ def test_what_no_plug_in_is_made_of(tree: mblob.Module, toy: Path, tmp_path: Pat
 
 def test_the_output_is_not_one_of_them(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="the output is also a source"):
-        tree.export_library(toy.rename(tmp_path / "x.so"), carry=[mblob.csource_module(tmp_path / "x.so", "c")])
+        tree.export_library(
+            toy.rename(tmp_path / "x.so"), carry=[mblob.csource_module(tmp_path / "x.so", "c")]
+        )
 
 
-# -- the command line -----------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 def test_a_manifest_names_plug_ins(toy: Path, tmp_path: Path) -> None:
@@ -321,19 +407,34 @@ def test_the_command_line(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     from mblob.cli.main import main
 
     write(tmp_path / "payload", "abc")
-    arguments = ["--carry", str(toy), "--blob", f"toy_key={tmp_path / 'payload'}", "-o", str(tmp_path / "x.so")]
+    arguments = [
+        "--carry",
+        str(toy),
+        "--blob",
+        f"toy_key={tmp_path / 'payload'}",
+        "-o",
+        str(tmp_path / "x.so"),
+    ]
     assert main(["build", *arguments]) == 0
     assert main(["inspect", str(tmp_path / "x.so")]) == 0
     assert "plug-ins   1\n    toy 1.5  opens toy_key  needs a test\n" in capsys.readouterr().out
     assert main(["inspect", str(tmp_path / "x.so"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plugins"] == [
-        {"name": "toy", "version": "1.5", "type_keys": ["toy_key"], "devices": [], "needs": "a test"}
+        {
+            "name": "toy",
+            "version": "1.5",
+            "type_keys": ["toy_key"],
+            "devices": [],
+            "needs": "a test",
+        }
     ]
 
 
 def test_a_plug_in_for_no_module_is_told(tmp_path: Path) -> None:
     host = mblob.csource_module("int f(void) { return 1; }\n", functions=["int f(void)"])
-    with pytest.warns(UserWarning, match=r"plug-in 'toy' opens 'toy_key', and no module .*; there are 'c'$") as found:
+    with pytest.warns(
+        UserWarning, match=r"plug-in 'toy' opens 'toy_key', and no module .*; there are 'c'$"
+    ) as found:
         host.export_library(tmp_path / "x.so", carry=[mblob.csource_module(plugin())])
     assert [w.filename for w in found] == [__file__]
     assert [p.name for p in mblob.open(tmp_path / "x.so").plugins] == ["toy"]

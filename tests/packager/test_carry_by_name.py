@@ -15,7 +15,9 @@ from tests.packager.conftest import PackedLibrary
 from tests.packager.plugins import exported, plugin, refused, write
 
 # What is carried here is looked at, and most of the libraries have nothing for it to open.
-pytestmark = pytest.mark.filterwarnings("ignore:carry. .* and no module here has that key:UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:carry. .* and no module here has that key:UserWarning"
+)
 
 
 @pytest.fixture
@@ -28,8 +30,11 @@ def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     shutil.copytree(root / "csrc" / "plugins" / "common", tree / "plugins" / "common")
     for name in ("one", "two"):
         (tree / "plugins" / name).mkdir()
-        text = plugin(name, f"{name}_key", before='#include "host.h"\n#include "base/json.h"\n').replace(
-            "host = given;", "host = given;\n  if (mb_plugin_start(given)) return MBLOB_E_INCOMPATIBLE;"
+        text = plugin(
+            name, f"{name}_key", before='#include "host.h"\n#include "base/json.h"\n'
+        ).replace(
+            "host = given;",
+            "host = given;\n  if (mb_plugin_start(given)) return MBLOB_E_INCOMPATIBLE;",
         )
         write(tree / "plugins" / name / "plugin.c", text)
     monkeypatch.setattr("mblob.packager.link.shipped.include_dir", lambda: tree / "include")
@@ -37,7 +42,9 @@ def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 @pytest.mark.slow
-def test_plug_ins_that_come_with_mblob_go_by_name(tree: mblob.Module, shipped: Path, tmp_path: Path) -> None:
+def test_plug_ins_that_come_with_mblob_go_by_name(
+    tree: mblob.Module, shipped: Path, tmp_path: Path
+) -> None:
     tree.export_library(tmp_path / "plain.so")
     tree.export_library(tmp_path / "x.so", carry=["one", "two"])
     with mblob.open(tmp_path / "x.so") as lib:
@@ -45,7 +52,14 @@ def test_plug_ins_that_come_with_mblob_go_by_name(tree: mblob.Module, shipped: P
     found = exported(tmp_path / "x.so") - exported(tmp_path / "plain.so")
     assert found == {"__mblob_plugin_one", "__mblob_plugin_two"}
     PackedLibrary(tmp_path / "x.so")
-    build(load(write(tmp_path / "m.toml", 'output = "y.so"\ncarry = ["two"]\n[blobs]\ntwo_key = "m.toml"\n')))
+    build(
+        load(
+            write(
+                tmp_path / "m.toml",
+                'output = "y.so"\ncarry = ["two"]\n[blobs]\ntwo_key = "m.toml"\n',
+            )
+        )
+    )
     assert mblob.load_module(tmp_path / "y.so")["size"]() == (tmp_path / "m.toml").stat().st_size
 
 
@@ -64,6 +78,8 @@ def test_a_name_that_there_is_not(tree: mblob.Module, shipped: Path, tmp_path: P
 def test_they_are_compiled_as_the_runtime_compiles_them(root: Path) -> None:
     from mblob.packager.link import shipped as ours
 
-    flags = dict(re.findall(r"^(\w+) := (.*)$", (root / "csrc" / "flags.mk").read_text(), re.MULTILINE))
+    flags = dict(
+        re.findall(r"^(\w+) := (.*)$", (root / "csrc" / "flags.mk").read_text(), re.MULTILINE)
+    )
     assert set(flags["PLUGIN_SHARED"].split()) == set(ours.SHARED)
     assert set(flags["COMPILE"].split()) - {"-fPIC"} == set(ours.OPTIONS)

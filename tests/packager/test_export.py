@@ -45,7 +45,9 @@ def test_grow_gives_the_blob_the_last_segment_alone(tmp_path: Path, tree: mblob.
         assert (last.p_flags, last.p_filesz, last.p_memsz) == (4, lib.blob.size, lib.blob.size)
         assert lib.blob_offset == last.p_offset
         assert last.p_offset % PAYLOAD_ALIGN == last.p_vaddr % PAYLOAD_ALIGN == 0
-        sizes = {s.st_size for s in (*lib.elf.dynsym, *lib.elf.symtab) if s.name == "__tvm_dev_mblob"}
+        sizes = {
+            s.st_size for s in (*lib.elf.dynsym, *lib.elf.symtab) if s.name == "__tvm_dev_mblob"
+        }
         assert sizes == {lib.blob.size}
 
 
@@ -74,8 +76,12 @@ def test_grow_works_whatever_the_link_looks_like(
     for linker in ("lld", "gold"):
         if linker in options:
             require(f"ld.{linker}")
-    tree.import_module(mblob.csource_module('__attribute__((section("odd_place"))) const int odd = 1;\n'))
-    source = "extern const char __tvm_dev_mblob[];\nconst char *blob(void) { return __tvm_dev_mblob; }\n"
+    tree.import_module(
+        mblob.csource_module('__attribute__((section("odd_place"))) const int odd = 1;\n')
+    )
+    source = (
+        "extern const char __tvm_dev_mblob[];\nconst char *blob(void) { return __tvm_dev_mblob; }\n"
+    )
     tree.import_module(mblob.csource_module(source))
     tree.export_library(tmp_path / "x.so", options=options, embed="grow")
     check(tmp_path / "x.so")
@@ -85,7 +91,9 @@ def test_grow_works_whatever_the_link_looks_like(
 
 
 @pytest.mark.parametrize("cc", ["clang", "gcc"])
-def test_every_c_compiler_packs(tmp_path: Path, tree: mblob.Module, require: Require, cc: str) -> None:
+def test_every_c_compiler_packs(
+    tmp_path: Path, tree: mblob.Module, require: Require, cc: str
+) -> None:
     tree.export_library(tmp_path / "x.so", cc=require(cc))
     check(tmp_path / "x.so")
 
@@ -111,14 +119,22 @@ def test_the_library_survives_the_usual_tools(
     check(tmp_path / "x.so")
 
 
-def test_the_stack_is_not_executable_and_references_bind_inside(tmp_path: Path, tree: mblob.Module) -> None:
+def test_the_stack_is_not_executable_and_references_bind_inside(
+    tmp_path: Path, tree: mblob.Module
+) -> None:
     tree.export_library(tmp_path / "x.so")
-    text = subprocess.run(["readelf", "-lWd", tmp_path / "x.so"], capture_output=True, text=True, check=True).stdout
-    assert " RW " in next(line for line in text.splitlines() if "GNU_STACK" in line).replace("RWE", "")
+    text = subprocess.run(
+        ["readelf", "-lWd", tmp_path / "x.so"], capture_output=True, text=True, check=True
+    ).stdout
+    assert " RW " in next(line for line in text.splitlines() if "GNU_STACK" in line).replace(
+        "RWE", ""
+    )
     assert "SYMBOLIC" in text
 
 
-def test_the_library_is_executable_as_a_linker_leaves_it(tmp_path: Path, tree: mblob.Module) -> None:
+def test_the_library_is_executable_as_a_linker_leaves_it(
+    tmp_path: Path, tree: mblob.Module
+) -> None:
     tree.export_library(tmp_path / "x.so")
     mask = os.umask(0)
     os.umask(mask)
@@ -130,7 +146,9 @@ def test_the_same_inputs_give_the_same_bytes_wherever_they_lie(tmp_path: Path) -
     for name in ("one", "another_place"):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "k.c").write_text('#include "k.h"\n' + VADD_C + "const char *where(void) { return __FILE__; }\n")
+        (folder / "k.c").write_text(
+            '#include "k.h"\n' + VADD_C + "const char *where(void) { return __FILE__; }\n"
+        )
         (folder / "k.h").write_text("\n")
         (folder / "b").write_bytes(PAYLOAD)
         host = mblob.csource_module(folder / "k.c", functions=[VADD], options="-g")
@@ -147,13 +165,17 @@ def test_the_build_id_depends_on_the_payload(tmp_path: Path) -> None:
             host = mblob.csource_module(";")
             host.import_module(mblob.blob_module("k", bytes([byte])))
             host.export_library(tmp_path / "x.so", options=["-Wl,--build-id=sha1"], digest=digest)
-            text = subprocess.run(["readelf", "-n", tmp_path / "x.so"], capture_output=True, text=True).stdout
+            text = subprocess.run(
+                ["readelf", "-n", tmp_path / "x.so"], capture_output=True, text=True
+            ).stdout
             ids.add(next(line for line in text.splitlines() if "Build ID" in line))
     assert len(ids) == 4
 
 
 @pytest.mark.parametrize("index", [True, False])
-def test_a_library_alone_has_an_index_or_no_blob(tmp_path: Path, vadd: mblob.Module, index: bool) -> None:
+def test_a_library_alone_has_an_index_or_no_blob(
+    tmp_path: Path, vadd: mblob.Module, index: bool
+) -> None:
     vadd.export_library(tmp_path / "x.so", index=index)
     with mblob.open(tmp_path / "x.so") as lib:
         assert (lib.blob is not None) == index
@@ -172,7 +194,9 @@ def test_a_tree_without_host_code_is_a_library_too(tmp_path: Path, index: bool) 
 
 def test_a_diamond_goes_out_and_comes_back(tmp_path: Path) -> None:
     """TVM 0.14 refuses to write this tree and reads it."""
-    root, left, right, low = (mblob.blob_module(k, k.encode()) for k in ("root", "left", "right", "low"))
+    root, left, right, low = (
+        mblob.blob_module(k, k.encode()) for k in ("root", "left", "right", "low")
+    )
     root.import_module(left)
     root.import_module(right)
     left.import_module(right)
@@ -182,7 +206,13 @@ def test_a_diamond_goes_out_and_comes_back(tmp_path: Path) -> None:
     with mblob.open(tmp_path / "x.so", verify="full") as lib:
         keys = [e.type_key for e in lib.entries]
         edges = {(e.type_key, keys[i]) for e in lib.entries for i in e.imports}
-    assert edges == {("root", "left"), ("root", "right"), ("left", "right"), ("left", "low"), ("right", "low")}
+    assert edges == {
+        ("root", "left"),
+        ("root", "right"),
+        ("left", "right"),
+        ("left", "low"),
+        ("right", "low"),
+    }
 
 
 def test_a_circle_through_the_library_is_refused_by_name(tmp_path: Path) -> None:
@@ -197,16 +227,30 @@ def test_a_circle_through_the_library_is_refused_by_name(tmp_path: Path) -> None
 def test_several_host_modules_become_one_library(tmp_path: Path) -> None:
     root = mblob.csource_module("int f(void) { return 1; }\n")
     root.import_module(mblob.csource_module("int g(void) { return 2; }\n"))
-    subprocess.run("echo 'int h(void){return 3;}' | gcc -fPIC -c -xc - -o h.o", shell=True, cwd=tmp_path, check=True)
+    subprocess.run(
+        "echo 'int h(void){return 3;}' | gcc -fPIC -c -xc - -o h.o",
+        shell=True,
+        cwd=tmp_path,
+        check=True,
+    )
     subprocess.run("ar rc h.a h.o", shell=True, cwd=tmp_path, check=True)
     root.import_module(mblob.static_library(tmp_path / "h.a"))
     root.export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as lib:
-        assert (lib.plain_functions, lib.packed_functions, len(lib.entries)) == (["f", "g"], ["h"], 1)
+        assert (lib.plain_functions, lib.packed_functions, len(lib.entries)) == (
+            ["f", "g"],
+            ["h"],
+            1,
+        )
 
 
 def test_objects_may_come_as_bytes(tmp_path: Path) -> None:
-    subprocess.run("echo 'int h(void){return 3;}' | gcc -fPIC -c -xc - -o h.o", shell=True, cwd=tmp_path, check=True)
+    subprocess.run(
+        "echo 'int h(void){return 3;}' | gcc -fPIC -c -xc - -o h.o",
+        shell=True,
+        cwd=tmp_path,
+        check=True,
+    )
     mblob.static_library((tmp_path / "h.o").read_bytes()).export_library(tmp_path / "x.so")
     assert ctypes.CDLL(str(tmp_path / "x.so")).h() == 3
 
@@ -220,7 +264,9 @@ def test_cxx_and_c_are_linked_together(tmp_path: Path, require: Require) -> None
     assert ctypes.CDLL(str(tmp_path / "x.so")).g() == 3
 
 
-def test_tvm_code_with_vector_types_compiles_and_needs_no_cxx_library(tmp_path: Path, golden: Path) -> None:
+def test_tvm_code_with_vector_types_compiles_and_needs_no_cxx_library(
+    tmp_path: Path, golden: Path
+) -> None:
     mblob.csource_module(golden / "conv2d_vectorized.c").export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as lib:
         assert lib.functions == ["tvmgen_default_fused_nn_conv2d_nn_bias_add_nn_relu"]
@@ -228,7 +274,9 @@ def test_tvm_code_with_vector_types_compiles_and_needs_no_cxx_library(tmp_path: 
         assert not [u for u in lib.undefined if u.startswith("TVM")]
 
 
-def test_objects_made_with_other_headers_leave_no_runtime_function_undefined(tmp_path: Path) -> None:
+def test_objects_made_with_other_headers_leave_no_runtime_function_undefined(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "k.c").write_text(
         "void *TVMBackendAllocWorkspace(int, int, unsigned long, int, int);\n"
         "int TVMBackendFreeWorkspace(int, int, void *);\nvoid TVMAPISetLastError(const char *);\n"
@@ -258,7 +306,9 @@ def test_links_for_another_machine(tmp_path: Path, tree: mblob.Module, require: 
             assert lib.blob.target == "aarch64-linux-gnu"
 
 
-def test_large_payloads_cost_no_memory(tmp_path: Path, peak_memory: Callable[[Callable[[], object]], int]) -> None:
+def test_large_payloads_cost_no_memory(
+    tmp_path: Path, peak_memory: Callable[[Callable[[], object]], int]
+) -> None:
     with (tmp_path / "big").open("wb") as file:
         file.truncate(300 << 20)
     host = mblob.csource_module(";")
@@ -274,7 +324,9 @@ def test_digests_are_recorded(tmp_path: Path, tree: mblob.Module) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.so", "x.tar"])
-def test_a_library_that_mblob_cannot_open_is_warned_of(tmp_path: Path, tree: mblob.Module, name: str) -> None:
+def test_a_library_that_mblob_cannot_open_is_warned_of(
+    tmp_path: Path, tree: mblob.Module, name: str
+) -> None:
     tree.import_module(mblob.json_module("dnnl_json", "f", "{}"))
     message = r"has 'my_key' and no index: .*; leave index=False .* out"
     with pytest.warns(mblob.UnreadableWarning, match=message) as found:

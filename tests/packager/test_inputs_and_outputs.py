@@ -1,4 +1,5 @@
-"""What may be packed from where to where: kinds of files, names of outputs, outputs that are inputs, depth."""
+"""What may be packed from where to where: kinds of files, names of outputs, outputs that are
+inputs, depth."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from mblob.packager.link.build import BuildPlan, build
 from mblob.packager.link.manifest import load
 from tests.packager.conftest import VADD_C
 
-# -- outputs --------------------------------------------------------------------------------------------
+# -- outputs ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["source", "object", "addon", "payload"])
@@ -75,8 +76,12 @@ def test_an_output_that_is_the_manifest_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.o", "x.a", "x.c", "x.cpp", "x.tar.gz", "x.tgz", "x.zip"])
-def test_a_file_that_we_do_not_write_is_refused_by_its_name(tmp_path: Path, vadd: mblob.Module, name: str) -> None:
-    with pytest.raises(BuildError, match=r"nothing that we write; expected a shared library \(.so\), or .tar"):
+def test_a_file_that_we_do_not_write_is_refused_by_its_name(
+    tmp_path: Path, vadd: mblob.Module, name: str
+) -> None:
+    with pytest.raises(
+        BuildError, match=r"nothing that we write; expected a shared library \(.so\), or .tar"
+    ):
         vadd.export_library(tmp_path / name)
     assert not (tmp_path / name).exists()
 
@@ -102,17 +107,23 @@ def test_an_fcompile_that_writes_nothing(tmp_path: Path, tree: mblob.Module) -> 
     def lazy(file_name: str, files: list[str], **kwargs: Any) -> str:
         return "done"
 
-    with pytest.raises(mblob.ToolchainError, match=r"fcompile lazy returned, but did not write .*x\.so"):
+    with pytest.raises(
+        mblob.ToolchainError, match=r"fcompile lazy returned, but did not write .*x\.so"
+    ):
         tree.export_library(tmp_path / "x.so", lazy)
     assert (tmp_path / "x.so").read_bytes() == b"old"
 
 
-# -- arguments ------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("option", ["-c", "-S", "-E", "-fsyntax-only", "--version"])
-def test_an_option_that_stops_before_the_link(tmp_path: Path, vadd: mblob.Module, option: str) -> None:
-    with pytest.raises(BuildError, match=f"options: {option} makes the compiler stop before it links"):
+def test_an_option_that_stops_before_the_link(
+    tmp_path: Path, vadd: mblob.Module, option: str
+) -> None:
+    with pytest.raises(
+        BuildError, match=f"options: {option} makes the compiler stop before it links"
+    ):
         vadd.export_library(tmp_path / "x.so", options=["-O3", option])
     with pytest.raises(BuildError, match=f"options: {option}"):
         mblob.csource_module("int f;", options=option)
@@ -123,9 +134,14 @@ def test_arguments_of_the_wrong_type(tmp_path: Path, vadd: mblob.Module) -> None
         vadd.export_library(tmp_path / "x.so", addons="a.o")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"fcompile: expected a function .*found 'clang'; .*cc="):
         vadd.export_library(tmp_path / "x.so", fcompile="clang")
-    with pytest.raises(BuildError, match="contiguous bytes-like data, found ndarray: cannot include dtype"):
+    with pytest.raises(
+        BuildError, match="contiguous bytes-like data, found ndarray: cannot include dtype"
+    ):
         mblob.blob_module("raw", np.zeros(4, "M8[s]"))
-    with pytest.raises(TypeError, match=r"blob_module: payload\[1\]: expected contiguous bytes-like data, found int"):
+    with pytest.raises(
+        TypeError,
+        match=r"blob_module: payload\[1\]: expected contiguous bytes-like data, found int",
+    ):
         mblob.blob_module("k", [b"x", 1])
 
 
@@ -144,17 +160,27 @@ def test_a_key_with_a_nul(key: str) -> None:
         mblob.blob_module(key, b"")
 
 
-# -- kinds of files -------------------------------------------------------------------------------------
+# -- kinds of files --------------------------------------------------------------------------------
 
 
-def test_what_is_no_regular_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_regular_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.chdir(tmp_path)  # names of sockets are short
     with socket.socket(socket.AF_UNIX) as s:
         s.bind("socket")
-        refused = {tmp_path / "pipe": "a pipe", Path("/dev/null"): "a device", Path("socket"): "a socket"}
+        refused = {
+            tmp_path / "pipe": "a pipe",
+            Path("/dev/null"): "a device",
+            Path("socket"): "a socket",
+        }
         for path, what in refused.items():
-            for make in (lambda p: mblob.blob_module("k", p), mblob.csource_module, mblob.static_library):
+            for make in (
+                lambda p: mblob.blob_module("k", p),
+                mblob.csource_module,
+                mblob.static_library,
+            ):
                 for given in (path, str(path)):
                     with pytest.raises(OSError, match=f"{what}, expected a regular file"):
                         make(given)
@@ -172,7 +198,11 @@ def test_a_file_without_a_size_is_read_to_its_end(tmp_path: Path) -> None:
     root.import_module(module)
     root.export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so", verify="full") as lib:
-        assert bytes(lib.entries[1].view()) == Path("/proc/version").read_bytes() == bytes(module.payload)
+        assert (
+            bytes(lib.entries[1].view())
+            == Path("/proc/version").read_bytes()
+            == bytes(module.payload)
+        )
 
 
 def test_an_empty_file_is_an_empty_payload(tmp_path: Path) -> None:
@@ -184,7 +214,9 @@ def test_an_empty_file_is_an_empty_payload(tmp_path: Path) -> None:
         assert lib.entries[1].size == 0
 
 
-def test_objects_and_sources_are_not_taken_for_each_other(tmp_path: Path, vadd: mblob.Module) -> None:
+def test_objects_and_sources_are_not_taken_for_each_other(
+    tmp_path: Path, vadd: mblob.Module
+) -> None:
     vadd.export_library(tmp_path / "d.so")
     (tmp_path / "d.c").write_bytes((tmp_path / "d.so").read_bytes())
     (tmp_path / "a.c").write_bytes(b"!<arch>\n")
@@ -207,7 +239,7 @@ def test_the_suffix_of_a_source_is_one_that_we_know(tmp_path: Path) -> None:
     mblob.csource_module(tmp_path / "k.foo", fmt="c").export_library(tmp_path / "x.so")
 
 
-# -- depth ----------------------------------------------------------------------------------------------
+# -- depth -----------------------------------------------------------------------------------------
 
 
 def chain(count: int, built: str) -> list[mblob.Module]:
@@ -235,7 +267,10 @@ def test_a_long_chain_takes_linear_time(
 
 LENGTHS = [
     ("from the top", 5_000),
-    *(pytest.param(built, 50_000, marks=pytest.mark.slow) for built in ("from the top", "from the bottom")),
+    *(
+        pytest.param(built, 50_000, marks=pytest.mark.slow)
+        for built in ("from the top", "from the bottom")
+    ),
 ]
 
 
@@ -260,7 +295,7 @@ def test_a_library_deep_in_a_tree_is_named_by_its_last_steps(tmp_path: Path) -> 
         modules[0].export_library(tmp_path / "x.so")
 
 
-# -- tools ----------------------------------------------------------------------------------------------
+# -- tools -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -287,7 +322,10 @@ def test_a_disk_that_is_full_for_the_linker(
 
 
 def test_a_linker_that_crashes_on_a_full_disk(
-    tmp_path: Path, vadd: mblob.Module, failing_cc: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    vadd: mblob.Module,
+    failing_cc: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cc = failing_cc("collect2: fatal error: ld terminated with signal 7 [Bus error]")
     with pytest.raises(mblob.ToolchainError, match="Bus error"):
@@ -317,7 +355,9 @@ def test_any_signal_that_raises_ends_compilers_and_leaves_nothing(
         mblob.csource_module("int f;").export_library({str(tmp_path / "x.so")!r}, cc={str(tmp_path / "cc")!r})
         """
     )
-    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(root)})
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(root)}
+    )
     deadline = time.monotonic() + 30
     while not (tmp_path / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -338,7 +378,9 @@ TVM_DLL int32_t f(float *a) { *(float4*)a = float4(1, 2, 3, 4); return 0; }
 
 
 @pytest.mark.parametrize("cc", ["gcc", "clang", "g++", "clang++"])
-def test_every_compiler_takes_tvms_vectors_and_plain_c(tmp_path: Path, require: Callable[[str], str], cc: str) -> None:
+def test_every_compiler_takes_tvms_vectors_and_plain_c(
+    tmp_path: Path, require: Callable[[str], str], cc: str
+) -> None:
     require(cc)
     require({"gcc": "g++", "clang": "clang++"}.get(cc, cc))  # TVM's vector code is C++
     root = mblob.csource_module(VECTORS)
@@ -349,14 +391,21 @@ def test_every_compiler_takes_tvms_vectors_and_plain_c(tmp_path: Path, require: 
 
 
 @pytest.mark.parametrize("given", [{}, {"cc": "clang"}])
-def test_a_target_that_clang_has_no_library_for(require: Callable[[str], str], given: dict[str, str]) -> None:
+def test_a_target_that_clang_has_no_library_for(
+    require: Callable[[str], str], given: dict[str, str]
+) -> None:
     require("clang")
-    with pytest.raises(mblob.ToolchainError, match=r"no C compiler.* for sparc-linux-gnu.*install gcc-sparc-linux-gnu"):
+    with pytest.raises(
+        mblob.ToolchainError,
+        match=r"no C compiler.* for sparc-linux-gnu.*install gcc-sparc-linux-gnu",
+    ):
         toolchain.find(target="sparc-linux-gnu", **given)
 
 
 def test_cuda_source_without_its_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "k.cu").write_text("int f;\n")
     monkeypatch.setenv("NVCC", "no-such-nvcc")
-    with pytest.raises(mblob.ToolchainError, match="no CUDA compiler found: no-such-nvcc is not installed"):
+    with pytest.raises(
+        mblob.ToolchainError, match="no CUDA compiler found: no-such-nvcc is not installed"
+    ):
         mblob.csource_module(tmp_path / "k.cu").export_library(tmp_path / "x.so")

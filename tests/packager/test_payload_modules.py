@@ -38,10 +38,28 @@ def test_a_cuda_module_under_a_library_has_the_bytes_that_tvm_wrote() -> None:
     """classic.md, section 10: 218 bytes, written by TVM 0.14."""
     host = mblob.csource_module(";")
     tags = ["blockIdx.x", "threadIdx.x"]
-    host.import_module(mblob.device_module("cuda", "//PTX", functions=[("k", ["handle", "int32"], tags)]))
+    host.import_module(
+        mblob.device_module("cuda", "//PTX", functions=[("k", ["handle", "int32"], tags)])
+    )
     q = struct.Struct("<Q").pack
-    want = q(210) + q(3) + string("_lib") + string("cuda") + string("ptx") + q(1) + string("k") + string("")
-    want += q(2) + bytes.fromhex("03400100 00200100") + q(2) + string(tags[0]) + string(tags[1]) + string("//PTX")
+    want = (
+        q(210)
+        + q(3)
+        + string("_lib")
+        + string("cuda")
+        + string("ptx")
+        + q(1)
+        + string("k")
+        + string("")
+    )
+    want += (
+        q(2)
+        + bytes.fromhex("03400100 00200100")
+        + q(2)
+        + string(tags[0])
+        + string(tags[1])
+        + string("//PTX")
+    )
     want += string("_import_tree") + q(3) + q(0) + q(1) + q(1) + q(1) + q(1)
     assert len(want) == 218
     assert blob_of(host) == want
@@ -50,7 +68,9 @@ def test_a_cuda_module_under_a_library_has_the_bytes_that_tvm_wrote() -> None:
 def test_the_dag_of_tvm_is_written_as_tvm_wrote_it(golden: Path) -> None:
     def make(node: Any) -> mblob.Module:
         key, symbol, imports = node
-        module = mblob.csource_module(";") if key == "library" else mblob.json_module(key, symbol, GRAPH)
+        module = (
+            mblob.csource_module(";") if key == "library" else mblob.json_module(key, symbol, GRAPH)
+        )
         for child in imports:
             module.import_module(make(child))
         return module
@@ -76,7 +96,9 @@ def test_a_graph_executor_factory_of_tvm_is_rebuilt_byte_for_byte(golden: Path) 
         payload = bytes(entry.view())
     fields = decode_payload("GraphExecutorFactory", memoryview(payload))
     graph = bytes(fields["graph_json"]).decode()
-    module = mblob.graph_executor_factory(graph, fields["params"], bytes(fields["module_name"]).decode())
+    module = mblob.graph_executor_factory(
+        graph, fields["params"], bytes(fields["module_name"]).decode()
+    )
     assert bytes(module.payload) == payload
     assert module.get_source("json") == graph
 
@@ -114,7 +136,10 @@ def test_opencl_source_gets_the_delimiters_that_tvm_needs() -> None:
     source = "__kernel void a() {}\n__kernel void b() {}\n"
     module = mblob.device_module("opencl", source, functions=["a", "b"])
     data = bytes(decode_payload("opencl", module.payload)["data"]).decode()
-    assert [line for line in data.splitlines() if line.startswith("//")] == ["// Function: a", "// Function: b"]
+    assert [line for line in data.splitlines() if line.startswith("//")] == [
+        "// Function: a",
+        "// Function: b",
+    ]
     assert module.get_source() == source
 
 
@@ -126,7 +151,9 @@ def test_opencl_source_with_too_few_delimiters_is_refused() -> None:
 @pytest.mark.parametrize("source", ["kernel text", {"b": "B", "a": "A"}])
 def test_metal_and_webgpu_keep_one_source_per_kernel(source: Any) -> None:
     for kind in ("metal", "webgpu"):
-        fields = decode_payload(kind, mblob.device_module(kind, source, functions=["b", "a"]).payload)
+        fields = decode_payload(
+            kind, mblob.device_module(kind, source, functions=["b", "a"]).payload
+        )
         texts = {k: bytes(v).decode() for k, v in fields["sources"].items()}
         assert texts == (source if isinstance(source, dict) else {"a": source, "b": source})
         assert list(texts) == ["a", "b"]
@@ -134,7 +161,9 @@ def test_metal_and_webgpu_keep_one_source_per_kernel(source: Any) -> None:
 
 def test_vulkan_shaders_keep_their_words() -> None:
     spirv = struct.pack("<3I", 0x07230203, 1, 2)
-    fields = decode_payload("vulkan", mblob.device_module("vulkan", {"k": (1, spirv)}, functions=["k"]).payload)
+    fields = decode_payload(
+        "vulkan", mblob.device_module("vulkan", {"k": (1, spirv)}, functions=["k"]).payload
+    )
     assert bytes(fields["shaders"]["k"]) == spirv
     with pytest.raises(BuildError, match="multiple of 4"):
         mblob.device_module("vulkan", {"k": b"12345"}, functions=["k"])
@@ -177,7 +206,7 @@ def test_a_json_module_has_symbol_graph_and_names() -> None:
         mblob.json_module("dnnl_json", "f", "{nodes")
 
 
-# -- blobs ----------------------------------------------------------------------------------------------
+# -- blobs -----------------------------------------------------------------------------------------
 
 
 def test_a_buffer_is_kept_without_copying() -> None:
@@ -228,7 +257,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         mblob.blob_module("k", tmp_path)
 
 
-# -- safetensors ----------------------------------------------------------------------------------------
+# -- safetensors -----------------------------------------------------------------------------------
 
 
 def safetensors(header: Any, data: bytes = b"", size: int | None = None) -> bytes:
@@ -240,7 +269,9 @@ def tensor(dtype: str = "F32", shape: Any = (2,), offsets: Any = (0, 8)) -> dict
     return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
 
 
-GOOD = safetensors({"__metadata__": {"a": "b"}, "x": tensor(), "y": tensor("U8", (3,), (8, 11))}, bytes(range(11)))
+GOOD = safetensors(
+    {"__metadata__": {"a": "b"}, "x": tensor(), "y": tensor("U8", (3,), (8, 11))}, bytes(range(11))
+)
 
 
 @pytest.mark.parametrize("as_file", [True, False])

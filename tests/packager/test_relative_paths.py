@@ -1,4 +1,5 @@
-"""What a caller names by a relative path is seen from the caller's folder, not from the one we compile in."""
+"""What a caller names by a relative path is seen from the caller's folder, not from the one we
+compile in."""
 
 from __future__ import annotations
 
@@ -55,7 +56,16 @@ def test_a_compiler_that_is_not_there(folder: Path) -> None:
 
 
 def test_paths_in_options(folder: Path) -> None:
-    words = ["-Iinc", "-I", "inc", "-isysteminc", "-include", "inc/amount.h", "-Wl,--version-script=k.c,-z,now", "k.c"]
+    words = [
+        "-Iinc",
+        "-I",
+        "inc",
+        "-isysteminc",
+        "-include",
+        "inc/amount.h",
+        "-Wl,--version-script=k.c,-z,now",
+        "k.c",
+    ]
     inc, source = str(folder / "inc"), str(folder / "k.c")
     expected = [f"-I{inc}", "-I", inc, f"-isystem{inc}", "-include", f"{inc}/amount.h"]
     assert list(as_options(words)) == [*expected, f"-Wl,--version-script={source},-z,now", source]
@@ -66,7 +76,12 @@ def test_words_of_a_file_and_for_the_linker(folder: Path) -> None:
     assert as_options(["@words", "@none"]) == (f"-I{folder}/inc", "-DA=b c", "@none")
     given = ("-Wl,-Linc", "-Wl,-L,inc", "-Wp,-Iinc", "-Wl,-Map=out.map")
     inc = str(folder / "inc")
-    assert as_options(given) == (f"-Wl,-L{inc}", f"-Wl,-L,{inc}", f"-Wp,-I{inc}", f"-Wl,-Map={folder}/out.map")
+    assert as_options(given) == (
+        f"-Wl,-L{inc}",
+        f"-Wl,-L,{inc}",
+        f"-Wp,-I{inc}",
+        f"-Wl,-Map={folder}/out.map",
+    )
 
 
 def test_words_that_are_no_paths_stay(folder: Path) -> None:
@@ -88,7 +103,9 @@ def test_words_that_are_no_paths_stay(folder: Path) -> None:
     assert as_options(["-I/usr/include", "-I=inc"]) == ("-I/usr/include", "-I=inc")
 
 
-def test_a_manifest_is_seen_from_its_own_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_is_seen_from_its_own_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("model.toml").write_text(
         'kernels = ["k.c"]\noutput = "o.so"\nfunctions = ["void add(float *x)"]\noptions = ["-Iinc"]\n'
         'cc = "./mycc"\n'

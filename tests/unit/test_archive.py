@@ -18,16 +18,28 @@ def member(name: str, body: bytes, size: int | None = None, end: str = "`\n") ->
 
 
 def read(data: bytes) -> list[tuple[str, bytes]]:
-    return [(name, bytes(body)) for name, body in archive.members(memoryview(b"!<arch>\n" + data), "x.a")]
+    return [
+        (name, bytes(body))
+        for name, body in archive.members(memoryview(b"!<arch>\n" + data), "x.a")
+    ]
 
 
-def test_members_come_in_order_without_the_tables_of_ar(tmp_path: Path, require: Callable[[str], str]) -> None:
-    names = ["b.o", "a_member_with_a_rather_long_name.o", "a.o", "another_member_with_a_long_name.o"]
+def test_members_come_in_order_without_the_tables_of_ar(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    names = [
+        "b.o",
+        "a_member_with_a_rather_long_name.o",
+        "a.o",
+        "another_member_with_a_long_name.o",
+    ]
     for name in names:
         (tmp_path / name).write_bytes(name[:3].encode())
     subprocess.run([require("ar"), "rcs", "x.a", *names], cwd=tmp_path, check=True)
     found = archive.members(memoryview((tmp_path / "x.a").read_bytes()), "x.a")
-    assert [(name, bytes(body)) for name, body in found] == [(f"x.a({n})", n[:3].encode()) for n in names]
+    assert [(name, bytes(body)) for name, body in found] == [
+        (f"x.a({n})", n[:3].encode()) for n in names
+    ]
 
 
 def test_symbol_tables_are_passed_over_and_padding_may_be_missing() -> None:

@@ -41,7 +41,9 @@ def test_the_worked_example_of_the_document_has_these_bytes() -> None:
     text = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
     section = text[text.index("## 8.") : text.index("## 9.")]
     dump = bytes.fromhex(
-        "".join(re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} ?){1,16})", section, re.M)).replace(" ", "")
+        "".join(re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} ?){1,16})", section, re.M)).replace(
+            " ", ""
+        )
     )
     data = write(
         [LIB, OutEntry("my_key", BytesPayload(b"hello"), data=True)], [[1], []],
@@ -56,13 +58,18 @@ def test_a_library_alone_is_count_zero() -> None:
 
 
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden libraries beside the project")
-@pytest.mark.parametrize("name", sorted(p.stem for p in GOLDEN.glob("*.so")) if GOLDEN.is_dir() else [])
+@pytest.mark.parametrize(
+    "name", sorted(p.stem for p in GOLDEN.glob("*.so")) if GOLDEN.is_dir() else []
+)
 def test_what_tvm_wrote_is_written_again_byte_for_byte(name: str) -> None:
     with Library(GOLDEN / f"{name}.so") as lib:
         if lib.blob is None:
             assert name.startswith("host_")
             return
-        entries = [OutEntry(e.type_key, None if e.offset is None else BytesPayload(e.view())) for e in lib.entries]
+        entries = [
+            OutEntry(e.type_key, None if e.offset is None else BytesPayload(e.view()))
+            for e in lib.entries
+        ]
         data = write(entries, [list(e.imports) for e in lib.entries], index=False)
         symbol = lib.elf.find("__tvm_dev_mblob")
         assert symbol
@@ -98,7 +105,9 @@ def test_random_trees_survive_a_round_trip(digest: str, index: bool) -> None:
             if index:
                 entries.append(OutEntry("my_key", source, data=True, alignment=rng.choice([1, 64])))
             else:
-                entries.append(OutEntry("examplejson", BytesPayload(len(p).to_bytes(8, "little") + p)))
+                entries.append(
+                    OutEntry("examplejson", BytesPayload(len(p).to_bytes(8, "little") + p))
+                )
         data = write(entries, rows, index=index, digest=digest)
         blob = classic.read(memoryview(data), level="full", index_expected=index)
         assert [list(e.imports) for e in blob.entries] == rows
@@ -109,7 +118,11 @@ def test_random_trees_survive_a_round_trip(digest: str, index: bool) -> None:
 
 
 SMALL = write(
-    [LIB, OutEntry("my_key", BytesPayload(b"hello")), OutEntry("bulk", BytesPayload(b"x" * 70), alignment=64)],
+    [
+        LIB,
+        OutEntry("my_key", BytesPayload(b"hello")),
+        OutEntry("bulk", BytesPayload(b"x" * 70), alignment=64),
+    ],
     [[1, 2], [2], []],
     target="t",
     producer="p",
@@ -162,7 +175,9 @@ def cuda_payload() -> bytes:
     from mblob.bytes.wire import encode_string
     from mblob.format.grammar import FunctionInfo, encode_function_map
 
-    info = FunctionInfo("k", (DataType.parse("handle"), DataType.parse("int32")), ("blockIdx.x", "threadIdx.x"))
+    info = FunctionInfo(
+        "k", (DataType.parse("handle"), DataType.parse("int32")), ("blockIdx.x", "threadIdx.x")
+    )
     return encode_string("ptx") + encode_function_map([info]) + encode_string("//PTX")
 
 
@@ -182,7 +197,9 @@ def test_parameter_dictionaries_have_tvms_bytes() -> None:
     record = ArrayRecord(DataType.parse("float32"), (2,), memoryview(raw))
     data = save_param_dict({"w": record})
     assert len(data) == 97
-    assert data.hex().startswith("b79c04054f8de5f7" + "00" * 8 + "01" + "00" * 7 + "01" + "00" * 7 + "77")
+    assert data.hex().startswith(
+        "b79c04054f8de5f7" + "00" * 8 + "01" + "00" * 7 + "01" + "00" * 7 + "77"
+    )
     assert data.endswith(bytes.fromhex("0000803f00000040"))
     found = read_param_dict(data)
     assert found["w"].shape == (2,)
@@ -226,7 +243,9 @@ def test_a_payload_file_that_changes_while_it_is_read_is_noticed(tmp_path: Path)
     next(chunks)
     with path.open("ab") as file:
         file.write(b"more")
-    with pytest.raises(Exception, match=r"changed while it was read: 1048576 bytes at first, then 1048580"):
+    with pytest.raises(
+        Exception, match=r"changed while it was read: 1048576 bytes at first, then 1048580"
+    ):
         list(chunks)
 
 
@@ -256,8 +275,20 @@ def test_level_off_reads_what_header_refuses() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "float32", "int8x4", "bool", "handle", "bfloat16", "uint8", "complex64", "complex64x4", "e4m3_float8",
-        "float8_e4m3fn", "float8_e5m2x4", "float4_e2m1fn", "float8_e3m4", "float8_e3m4x4",
+        "float32",
+        "int8x4",
+        "bool",
+        "handle",
+        "bfloat16",
+        "uint8",
+        "complex64",
+        "complex64x4",
+        "e4m3_float8",
+        "float8_e4m3fn",
+        "float8_e5m2x4",
+        "float4_e2m1fn",
+        "float8_e3m4",
+        "float8_e3m4x4",
     ],
 )
 def test_data_types_survive_text_and_bytes(text: str) -> None:
@@ -267,7 +298,19 @@ def test_data_types_survive_text_and_bytes(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["float", "float33", "float0", "int8x0", "f32", "float999", "float8_e4m3fnx0", "x4", "int8x", ""]
+    "text",
+    [
+        "float",
+        "float33",
+        "float0",
+        "int8x0",
+        "f32",
+        "float999",
+        "float8_e4m3fnx0",
+        "x4",
+        "int8x",
+        "",
+    ],
 )
 def test_other_text_is_no_data_type(text: str) -> None:
     with pytest.raises(ValueError, match="is not a data type"):

@@ -32,7 +32,9 @@ def test_the_tree_of_the_stream_is_compared_and_not_searched_again(
     chain: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched = []
-    monkeypatch.setattr(model, "find_cycle", lambda rows: searched.append(len(rows)) or find_cycle(rows))
+    monkeypatch.setattr(
+        model, "find_cycle", lambda rows: searched.append(len(rows)) or find_cycle(rows)
+    )
     blob = classic.read(memoryview(chain), level="full")
     assert searched == [len(blob.entries)]
     assert len(blob.entries) >= DEPTH

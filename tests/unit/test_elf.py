@@ -53,7 +53,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def nm(path: Path) -> set[tuple[str, int]]:
     """(name, address) of defined exported symbols, by binutils."""
-    text = subprocess.run(["nm", "-D", "--defined-only", path], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run(
+        ["nm", "-D", "--defined-only", path], check=True, capture_output=True, text=True
+    ).stdout
     rows = (line.split() for line in text.splitlines())
     return {(r[2].split("@")[0], int(r[0], 16)) for r in rows if len(r) == 3 and r[1] not in "aAN"}
 
@@ -74,11 +76,18 @@ def test_symbols_are_counted_by_any_hash_table(tmp_path: Path, style: str) -> No
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("path", SYSTEM, ids=lambda p: p.name)
 def test_system_libraries_are_read_as_readelf_reads_them(path: Path) -> None:
-    """Machine, needed libraries, undefined and defined symbols; and none of them is a model library."""
+    """Machine, needed libraries, undefined and defined symbols; and none of them is a model
+    library."""
     with Library(path) as lib:
-        text = subprocess.run(["readelf", "-hdW", path], check=True, capture_output=True, text=True).stdout
+        text = subprocess.run(
+            ["readelf", "-hdW", path], check=True, capture_output=True, text=True
+        ).stdout
         assert lib.elf.needed == re.findall(r"\(NEEDED\) .*\[(.*)\]", text)
-        ours = {(s.name, s.st_value) for s in lib.elf.dynsym if s.is_defined and s.st_shndx < 0xFF00 and s.binding}
+        ours = {
+            (s.name, s.st_value)
+            for s in lib.elf.dynsym
+            if s.is_defined and s.st_shndx < 0xFF00 and s.binding
+        }
         theirs = nm(path)
         assert theirs <= ours
         assert lib.blob is None
@@ -125,7 +134,9 @@ def test_a_library_cut_anywhere_is_one_error(library: Path, tmp_path: Path) -> N
         attempt(whole[:cut], path)
 
 
-def test_damaged_headers_and_tables_are_one_error_or_harmless(library: Path, tmp_path: Path) -> None:
+def test_damaged_headers_and_tables_are_one_error_or_harmless(
+    library: Path, tmp_path: Path
+) -> None:
     whole = library.read_bytes()
     elf = ElfFile(memoryview(whole))
     rng = random.Random(3)
@@ -217,7 +228,12 @@ def test_many_symbols_with_one_long_name_cost_nothing(tmp_path: Path) -> None:
     ehdr = ident + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, head, 0, 0, 64, 56, 2, 64, 0, 0)
     load = struct.pack("<IIQQQQQQ", 1, 6, 0, 0, 0, size, size, 4096)
     dyn = struct.pack("<IIQQQQQQ", 2, 6, dynamic, dynamic, dynamic, 80, 80, 8)
-    body = bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0, 1, 0, 0) * count + strings + bytes(-len(strings) % 8)
+    body = (
+        bytes(24)
+        + struct.pack("<IBBHQQ", 1, 0x12, 0, 1, 0, 0) * count
+        + strings
+        + bytes(-len(strings) % 8)
+    )
     tags = struct.pack("<10Q", 5, table, 6, symbols, 10, len(strings), 4, hashes, 0, 0)
     path = tmp_path / "names.so"
     path.write_bytes(ehdr + load + dyn + body + tags + struct.pack("<II", 0, count + 1))
@@ -238,7 +254,10 @@ def test_what_stands_before_an_unknown_key_is_still_usable(tmp_path: Path) -> No
     assert caught.value.code == "unknown_key"
     assert caught.value.offset == len(stream) + 8 - len(b"payload")
     with Library(path, partial=True) as lib:
-        assert [(e.type_key, e.size) for e in lib.entries] == [("library", 0), ("dnnl_json", len(payload))]
+        assert [(e.type_key, e.size) for e in lib.entries] == [
+            ("library", 0),
+            ("dnnl_json", len(payload)),
+        ]
         assert bytes(lib.entries[1].view()) == payload
         assert lib.diagnostics[0]["code"] == "unknown_key"
         assert lib.diagnostics[0]["severity"] == "error"

@@ -1,4 +1,5 @@
-"""The ffi dialect of TVM 0.21 and later, read for looking: TVM's own libraries, and blobs that break its rules."""
+"""The ffi dialect of TVM 0.21 and later, read for looking: TVM's own libraries, and blobs that
+break its rules."""
 
 from __future__ import annotations
 
@@ -25,29 +26,52 @@ def string(value: str | bytes) -> bytes:
     return u64(len(raw)) + raw
 
 
-def blob(*modules: bytes, indptr: tuple[int, ...] = (0, 1, 1), child: tuple[int, ...] = (1,)) -> memoryview:
+def blob(
+    *modules: bytes, indptr: tuple[int, ...] = (0, 1, 1), child: tuple[int, ...] = (1,)
+) -> memoryview:
     body = u64(len(indptr), *indptr) + u64(len(child), *child) + b"".join(modules)
     return memoryview(u64(len(body)) + body)
 
 
 LIB = string("_lib")
-KERNEL = string("k") + string("k") + u64(2) + bytes.fromhex("03400100 00200100") + u64(1) + string("threadIdx.x")
+KERNEL = (
+    string("k")
+    + string("k")
+    + u64(2)
+    + bytes.fromhex("03400100 00200100")
+    + u64(1)
+    + string("threadIdx.x")
+)
 CUDA = string("ptx") + u64(1) + KERNEL + u64(2) + struct.pack("<2i", 0, 1) + string("//PTX")
 
 
 @pytest.mark.parametrize(
     ("name", "tree", "kernels", "text"),
     [
-        ("metal", [("library", (1,)), ("metal", ())], ["vadd_kernel(handle, handle)"], "kernel void vadd_kernel("),
-        ("webgpu", [("library", (1,)), ("webgpu", ())], ["vadd_kernel(handle, handle)"], "fn vadd_kernel("),
+        (
+            "metal",
+            [("library", (1,)), ("metal", ())],
+            ["vadd_kernel(handle, handle)"],
+            "kernel void vadd_kernel(",
+        ),
+        (
+            "webgpu",
+            [("library", (1,)), ("webgpu", ())],
+            ["vadd_kernel(handle, handle)"],
+            "fn vadd_kernel(",
+        ),
         ("relax_c", [("relax.VMExecutable", (1,)), ("library", ())], [], ""),
     ],
 )
-def test_libraries_of_tvm_are_decoded(golden: Path, name: str, tree: Any, kernels: list[str], text: str) -> None:
+def test_libraries_of_tvm_are_decoded(
+    golden: Path, name: str, tree: Any, kernels: list[str], text: str
+) -> None:
     with mblob.open(golden / f"ffi/{name}.so", verify="full") as lib:
         assert lib.dialect == "ffi"
         assert [(e.type_key, e.imports) for e in lib.entries] == tree
-        assert [f"{k.name}({', '.join(map(str, k.arg_types))})" for e in lib.entries for k in e.kernels] == kernels
+        assert [
+            f"{k.name}({', '.join(map(str, k.arg_types))})" for e in lib.entries for k in e.kernels
+        ] == kernels
         sources = [e.source() for e in lib.entries]
         assert text in "".join(sources)
         assert lib.to_json()["blob"]["symbol"] == "__tvm_ffi__library_bin"
@@ -126,7 +150,9 @@ def test_every_cut_and_every_changed_byte_is_read_or_refused() -> None:
     for at in range(len(whole)):
         for value in (0, 1, 0x7F, 0xFF):
             try:
-                ffi_dialect.read(memoryview(whole[:at] + bytes([value]) + whole[at + 1 :]), level="full")
+                ffi_dialect.read(
+                    memoryview(whole[:at] + bytes([value]) + whole[at + 1 :]), level="full"
+                )
             except FormatError as error:
                 assert error.code
             except Exception as error:
@@ -148,5 +174,16 @@ def test_inspect_lists_kernels(golden: Path) -> None:
 
 def test_reserved_names_are_those_that_mean_something() -> None:
     names = {"add": "add", "__vmtir__main": "__vmtir__main", "_x": "_x", "": None}
-    names.update({name: None for name in ("_library_bin", "_library_ctx", "_metadata_add", "_doc_add", "_cubin_k_end")})
+    names.update(
+        {
+            name: None
+            for name in (
+                "_library_bin",
+                "_library_ctx",
+                "_metadata_add",
+                "_doc_add",
+                "_cubin_k_end",
+            )
+        }
+    )
     assert {name: exported.ffi_name("__tvm_ffi_" + name) for name in names} == names

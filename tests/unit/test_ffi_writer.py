@@ -1,4 +1,5 @@
-"""Writing blobs of the ffi dialect: TVM's bytes, the index behind them, what its loader could not read, and damage."""
+"""Writing blobs of the ffi dialect: TVM's bytes, the index behind them, what its loader could not
+read, and damage."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ def test_the_worked_example_of_the_document_has_these_bytes() -> None:
     rows = re.findall(r"^([0-9a-f]{4})  ((?:[0-9a-f]{2} ?){1,16})$", section, re.M)
     dump = bytes.fromhex("".join(row for _, row in rows).replace(" ", ""))
     data = write(
-        [LIB, entry("my_key", b"hello", data=True)], [[1], []], target="x86_64-linux-gnu", producer="mblob 0.1.0"
+        [LIB, entry("my_key", b"hello", data=True)],
+        [[1], []],
+        target="x86_64-linux-gnu",
+        producer="mblob 0.1.0",
     )
     assert dump == data
     places = [sum(len(bytes.fromhex(row)) for _, row in rows[:i]) for i in range(len(rows))]
@@ -60,7 +64,10 @@ def test_without_an_index_the_bytes_are_tvms() -> None:
 def test_what_tvm_wrote_is_written_again_byte_for_byte(golden: Path, name: str) -> None:
     with mblob.open(golden / f"ffi/{name}.so") as lib:
         assert lib.blob is not None
-        entries = [OutEntry(e.type_key, None if e.offset is None else BytesPayload(e.view())) for e in lib.entries]
+        entries = [
+            OutEntry(e.type_key, None if e.offset is None else BytesPayload(e.view()))
+            for e in lib.entries
+        ]
         symbol = lib.elf.find(lib.blob.symbol)
         assert symbol is not None
         _, data = lib.elf.bytes_of(symbol)
@@ -79,7 +86,9 @@ def test_the_index_tells_what_the_stream_tells() -> None:
     payloads = [data[e.offset or 0 :][: e.size] for e in found.entries[1:]]
     assert payloads == [b"x" * 70, b"yy", b"onetwo"]
     bulk = found.entries[1]
-    assert bulk.offset is not None and (bulk.offset + 6) % 64 == 0 and bulk.offset >= found.stream_size
+    assert (
+        bulk.offset is not None and (bulk.offset + 6) % 64 == 0 and bulk.offset >= found.stream_size
+    )
     # TVM sees where the payload is, and goes on behind it.
     stream = ffi_dialect.read(memoryview(u64(found.stream_size - 8) + data[8 : found.stream_size]))
     place = stream.entries[1]
@@ -91,19 +100,33 @@ def test_the_index_tells_what_the_stream_tells() -> None:
     ("entries", "rows", "message"),
     [
         ([LIB, entry("a", b"")], [[1], []], r"module 1 \('a'\) has an empty payload"),
-        ([LIB, OutEntry("a", IterPayload(iter([])))], [[1], []], r"module 1 \('a'\) has an empty payload"),
-        ([LIB, OutEntry("a", IterPayload(iter([])), alignment=64)], [[1], []], r"module 1 \('a'\) has an empty"),
+        (
+            [LIB, OutEntry("a", IterPayload(iter([])))],
+            [[1], []],
+            r"module 1 \('a'\) has an empty payload",
+        ),
+        (
+            [LIB, OutEntry("a", IterPayload(iter([])), alignment=64)],
+            [[1], []],
+            r"module 1 \('a'\) has an empty",
+        ),
         ([LIB, entry("", b"x")], [[1], []], "module 1: kind ''"),
         ([LIB, entry("_lib", b"x")], [[1], []], "module 1: kind '_lib'"),
         ([entry("a", b"x")], [[]], "no module of the tree is host code"),
         ([LIB, LIB], [[1], []], "modules 0 and 1 both stand for the library"),
-        ([LIB, entry("a", b"x"), entry("b", b"x")], [[2, 1], [], []], r"imports \[2, 1\], expected ascending"),
+        (
+            [LIB, entry("a", b"x"), entry("b", b"x")],
+            [[2, 1], [], []],
+            r"imports \[2, 1\], expected ascending",
+        ),
         ([LIB, entry("a", b"x")], [[1, 1], []], r"imports \[1, 1\], expected ascending"),
         ([LIB, entry("a", b"x")], [[1], [1]], r"module 1 \(a\) imports \[1\]"),
         ([LIB, entry("a", b"x")], [[1], [0]], r"module 1 \(a\) imports \[0\]"),
     ],
 )
-def test_what_tvms_loader_could_not_read_is_not_written(entries: list[OutEntry], rows: Any, message: str) -> None:
+def test_what_tvms_loader_could_not_read_is_not_written(
+    entries: list[OutEntry], rows: Any, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         write(entries, rows)
 
@@ -133,7 +156,8 @@ def test_an_index_that_lies_about_the_stream_is_found() -> None:
     """Its checksums hold: whoever made it meant it."""
     good = sample()
     other = write(
-        [LIB, entry("a", b"payload of A", data=True), entry("b", b"C" * 100, alignment=64)], [[1, 2], [], []]
+        [LIB, entry("a", b"payload of A", data=True), entry("b", b"C" * 100, alignment=64)],
+        [[1, 2], [], []],
     )
     found = ffi_dialect.read(memoryview(good))
     for e in found.entries[1:]:
@@ -151,7 +175,9 @@ def test_random_damage_raises_what_is_documented() -> None:
             damaged = bytearray(data)
             for _ in range(rng.randint(1, 4)):
                 at = rng.randrange(len(damaged) - 8)
-                damaged[at : at + 8] = struct.pack("<Q", rng.choice([0, 1, 2**63, 2**64 - 1, rng.getrandbits(64)]))
+                damaged[at : at + 8] = struct.pack(
+                    "<Q", rng.choice([0, 1, 2**63, 2**64 - 1, rng.getrandbits(64)])
+                )
             for level in ("off", "header", "full"):
                 try:
                     ffi_dialect.read(memoryview(damaged), level=level)

@@ -1,4 +1,5 @@
-"""The table that tells plain C functions and packed ones apart: what is written, and what is refused."""
+"""The table that tells plain C functions and packed ones apart: what is written, and what is
+refused."""
 
 from __future__ import annotations
 

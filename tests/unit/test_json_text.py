@@ -36,14 +36,20 @@ print(difference._lines(deep) == [deep])
 
 
 def test_no_recursion_limit_lets_a_deep_text_end_the_process() -> None:
-    done = subprocess.run([sys.executable, "-c", READERS], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", READERS], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout.split()) == (0, ["True"] * 7), done.stderr
 
 
 @pytest.mark.parametrize("limit", [json_text.DEPTH_LIMIT, json_text.DEPTH_LIMIT + 1])
 @pytest.mark.parametrize("text", ["[", '{"a":'])
 def test_64_levels_are_read_and_one_more_is_refused(text: str, limit: int) -> None:
-    whole = text * limit + ("]" if text == "[" else "1" + "}") + ("]" if text == "[" else "}") * (limit - 1)
+    whole = (
+        text * limit
+        + ("]" if text == "[" else "1" + "}")
+        + ("]" if text == "[" else "}") * (limit - 1)
+    )
     for beside in ("", ',"]]]"', ',"\\"[[[["', ",[],[[]]"):
         given = f"[{whole[1:-1]}{beside}]" if text == "[" and limit > 1 else whole
         if limit == json_text.DEPTH_LIMIT:
@@ -60,9 +66,20 @@ def test_the_limits_are_those_of_the_c_reader(root: Path) -> None:
 
 
 def test_minus_zero_is_no_whole_number() -> None:
-    assert [type(n) for n in json_text.parse("[-0, 0, -1, -0.0, 10]")] == [float, int, int, float, int]
+    assert [type(n) for n in json_text.parse("[-0, 0, -1, -0.0, 10]")] == [
+        float,
+        int,
+        int,
+        float,
+        int,
+    ]
 
 
-def test_bounding_a_text_takes_linear_time(count_calls: Callable[[Callable[[], object]], int]) -> None:
+def test_bounding_a_text_takes_linear_time(
+    count_calls: Callable[[Callable[[], object]], int],
+) -> None:
     once, twice = ("[" + "[[[]]]," * n + "[]]" for n in (1000, 2000))
-    assert count_calls(lambda: json_text.parse(twice)) < 2 * count_calls(lambda: json_text.parse(once)) + 10
+    assert (
+        count_calls(lambda: json_text.parse(twice))
+        < 2 * count_calls(lambda: json_text.parse(once)) + 10
+    )

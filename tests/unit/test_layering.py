@@ -45,7 +45,9 @@ def imports(path: Path, *, deferred: bool = True) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0 and node.module is not None, f"{path}:{node.lineno}: a relative import"
+            assert node.level == 0 and node.module is not None, (
+                f"{path}:{node.lineno}: a relative import"
+            )
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
                 yield node.lineno, name if name in SOURCES else node.module
@@ -87,10 +89,16 @@ def test_rooms_import_what_the_document_says_and_nothing_else() -> None:
     found: dict[str, set[str]] = {room_of(module): set() for module in SOURCES}
     for module, path in SOURCES.items():
         for _, name in imports(path):
-            if name.partition(".")[0] == "mblob" and name != "mblob" and room_of(name) != room_of(module):
+            if (
+                name.partition(".")[0] == "mblob"
+                and name != "mblob"
+                and room_of(name) != room_of(module)
+            ):
                 found[room_of(module)].add(room_of(name))
     documented = documented_rooms()
-    assert {room: sorted(names) for room, names in found.items()} == {r: sorted(n) for r, n in documented.items()}
+    assert {room: sorted(names) for room, names in found.items()} == {
+        r: sorted(n) for r, n in documented.items()
+    }
     above: list[str] = []
     for room, allowed in documented.items():
         assert set(allowed) <= set(above), f"{room} imports a room that is not above it"
@@ -136,10 +144,17 @@ def test_no_folder_has_more_files_than_a_reader_can_look_through() -> None:
     count: dict[str, int] = {}
     for top in ("mblob", "packager", "loader", "csrc", "tests", "benchmarks", "examples"):
         for path in (ROOT / top).rglob("*"):
-            if path.suffix in (".py", ".c", ".h", ".cc", ".cpp", ".hpp") and path.name != "_native.c":
+            if (
+                path.suffix in (".py", ".c", ".h", ".cc", ".cpp", ".hpp")
+                and path.name != "_native.c"
+            ):
                 folder = str(path.parent.relative_to(ROOT))
                 count[folder] = count.get(folder, 0) + 1
-    assert {folder: n for folder, n in count.items() if n > FILES_OF_A_FOLDER and folder != "tests/vectors"} == {}
+    assert {
+        folder: n
+        for folder, n in count.items()
+        if n > FILES_OF_A_FOLDER and folder != "tests/vectors"
+    } == {}
 
 
 VERBS = {
@@ -147,7 +162,8 @@ VERBS = {
     "verify against": ["verify", "FILE", "--against", "libc.so.6"], "diff": ["diff", "FILE", "FILE"],
     "extract": ["extract", "FILE", "-o", "OUT"], "no library": ["inspect", "/etc/passwd"],
 }  # fmt: skip
-# Each takes a tenth of what Python itself needs to start, or more; small files are looked into without them.
+# Each takes a tenth of what Python itself needs to start, or more; small files are looked into
+# without them.
 HEAVY = (
     "dataclasses", "inspect", "ast", "hashlib", "difflib", "tarfile", "tempfile", "shutil", "bz2", "lzma", "secrets",
     "random", "base64", "subprocess", "ctypes",
@@ -163,7 +179,10 @@ def test_looking_at_a_small_file_imports_little(verb: str, golden: Path, tmp_pat
     )
     root = Path(mblob.__file__).parents[1]
     done = subprocess.run(  # -S: what the environment itself imports does not count
-        [sys.executable, "-S", "-c", code, "|".join(words)], capture_output=True, text=True, cwd=root
+        [sys.executable, "-S", "-c", code, "|".join(words)],
+        capture_output=True,
+        text=True,
+        cwd=root,
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].split())
@@ -174,9 +193,13 @@ def test_looking_at_a_small_file_imports_little(verb: str, golden: Path, tmp_pat
 PARSER = "import mblob.cli.command_line; mblob.cli.command_line.make_parser()"  # with all verbs
 
 
-@pytest.mark.parametrize("statement", ["import mblob", "import mblob.cli.main", PARSER, "import mblob; mblob.open"])
+@pytest.mark.parametrize(
+    "statement", ["import mblob", "import mblob.cli.main", PARSER, "import mblob; mblob.open"]
+)
 def test_looking_at_files_imports_no_compiler_driver_and_no_numpy(statement: str) -> None:
     code = f"import sys; {statement}; print(*(m for m in sys.argv[1:] if m in sys.modules))"
     heavy = ["numpy", "mblob.packager", "mblob.loader", "elftools", "lief", "pycparser", "cffi"]
-    done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []

@@ -1,4 +1,5 @@
-"""Who provides undefined symbols: libraries from the compiler, and the dynamic linker itself as the judge."""
+"""Who provides undefined symbols: libraries from the compiler, and the dynamic linker itself as the
+judge."""
 
 from __future__ import annotations
 
@@ -28,11 +29,14 @@ def look(path: Path, *against: object, root: str = "/") -> Linkage:
 
 def glibc() -> tuple[int, ...]:
     """The release of this machine's, such as (2, 41)."""
-    return tuple(int(n) for n in (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[-1].split("."))
+    return tuple(
+        int(n) for n in (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[-1].split(".")
+    )
 
 
 def opens(path: Path, *before: Path) -> str:
-    """What the dynamic linker says to RTLD_NOW, "" if it opens the library; `before` are opened for all to see."""
+    """What the dynamic linker says to RTLD_NOW, "" if it opens the library; `before` are opened for
+    all to see."""
     script = "import ctypes, sys\nfor p in sys.argv[2:]: ctypes.CDLL(p, ctypes.RTLD_GLOBAL)\n"
     script += "try: ctypes.CDLL(sys.argv[1])\nexcept OSError as e: print(e)\n"
     command = [sys.executable, "-c", script, str(path), *map(str, before)]
@@ -41,13 +45,20 @@ def opens(path: Path, *before: Path) -> str:
 
 
 def test_each_symbol_is_found_where_the_linker_finds_it(cc, tmp_path: Path) -> None:
-    library = cc("#include <math.h>\nfloat f(float x) { return expf(x); }", tmp_path / "m.so", "-fno-builtin", "-lm")
+    library = cc(
+        "#include <math.h>\nfloat f(float x) { return expf(x); }",
+        tmp_path / "m.so",
+        "-fno-builtin",
+        "-lm",
+    )
     found = look(library)
     (symbol,) = [r for r in found.references if r.name == "expf"]
     assert symbol.version is not None and symbol.version.startswith("GLIBC_2.")
     assert symbol.provider is not None and Path(symbol.provider).name == "libm.so.6"
     listed = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
-    assert {Path(p).name for p in re.findall(r"=> (\S+)", listed)} <= {Path(p).name for p in found.libraries}
+    assert {Path(p).name for p in re.findall(r"=> (\S+)", listed)} <= {
+        Path(p).name for p in found.libraries
+    }
     assert (found.problem, opens(library)) == ("", "")
 
 
@@ -69,9 +80,18 @@ def test_versions_decide(cc, tmp_path: Path) -> None:
     script = tmp_path / "v.map"
     script.write_text("V1 { global: one; local: *; };\nV2 { global: two; } V1;\n")
     flags = ("-Wl,-soname,libv.so", f"-Wl,--version-script={script}")
-    old = cc("int one(void) { return 1; } int two(void) { return 2; }", tmp_path / "libv.so", *flags)
-    user = cc("int two(void); int f(void) { return two(); }", tmp_path / "u.so", str(old), "-Wl,-rpath,$ORIGIN")
-    assert [(str(r), r.provider) for r in look(user).references if r.name == "two"] == [("two@V2", str(old))]
+    old = cc(
+        "int one(void) { return 1; } int two(void) { return 2; }", tmp_path / "libv.so", *flags
+    )
+    user = cc(
+        "int two(void); int f(void) { return two(); }",
+        tmp_path / "u.so",
+        str(old),
+        "-Wl,-rpath,$ORIGIN",
+    )
+    assert [(str(r), r.provider) for r in look(user).references if r.name == "two"] == [
+        ("two@V2", str(old))
+    ]
     assert opens(user) == ""
     script.write_text("V1 { global: one; two; local: *; };\n")
     cc("int one(void) { return 1; } int two(void) { return 2; }", tmp_path / "libv.so", *flags)
@@ -79,9 +99,13 @@ def test_versions_decide(cc, tmp_path: Path) -> None:
     assert [str(r) for r in found.unresolved] == ["two@V2"]
     assert [(m.version, m.library) for m in found.missing_versions] == [("V2", str(old))]
     assert "V2" in opens(user)
-    # A library without any versions serves from elsewhere, but not in place of the one that had them. glibc 2.36
-    # refuses it, 2.41 does not.
-    cc("int one(void) { return 1; } int two(void) { return 2; }", tmp_path / "libv.so", "-Wl,-soname,libv.so")
+    # A library without any versions serves from elsewhere, but not in place of the one that had
+    # them. glibc 2.36 refuses it, 2.41 does not.
+    cc(
+        "int one(void) { return 1; } int two(void) { return 2; }",
+        tmp_path / "libv.so",
+        "-Wl,-soname,libv.so",
+    )
     assert "two@V2" in look(user).problem
     if glibc() <= (2, 36):
         assert opens(user) != ""
@@ -95,9 +119,7 @@ def test_versions_decide(cc, tmp_path: Path) -> None:
 def test_a_plain_reference_takes_the_default_version(cc, tmp_path: Path) -> None:
     script = tmp_path / "v.map"
     script.write_text("V1 { }; V2 { } V1;\n")
-    source = (
-        '__asm__(".symver o,f@V1"); __asm__(".symver n,f@@V2"); int o(void) { return 1; } int n(void) { return 2; }'
-    )
+    source = '__asm__(".symver o,f@V1"); __asm__(".symver n,f@@V2"); int o(void) { return 1; } int n(void) { return 2; }'
     versioned = cc(source, tmp_path / "libd.so", f"-Wl,--version-script={script}")
     user = cc("int f(void); int g(void) { return f(); }", tmp_path / "u.so")
     assert look(user, versioned).problem == ""
@@ -108,7 +130,9 @@ def test_a_plain_reference_takes_the_default_version(cc, tmp_path: Path) -> None
 def test_search_paths_and_what_is_missing_further_down(cc, tmp_path: Path, tag: str) -> None:
     """DT_RPATH serves what is needed further down, DT_RUNPATH does not."""
     (tmp_path / "deep").mkdir()
-    low = cc("int low(void) { return 1; }", tmp_path / "deep" / "liblow.so", "-Wl,-soname,liblow.so")
+    low = cc(
+        "int low(void) { return 1; }", tmp_path / "deep" / "liblow.so", "-Wl,-soname,liblow.so"
+    )
     middle = cc(
         "int low(void); int middle(void) { return low(); }", tmp_path / "deep" / "libmiddle.so",
         "-Wl,-soname,libmiddle.so", str(low),
@@ -122,18 +146,26 @@ def test_search_paths_and_what_is_missing_further_down(cc, tmp_path: Path, tag: 
     if tag == "--disable-new-dtags":
         assert (found.problem, opens(top)) == ("", "")
     else:
-        assert [(m.name, m.needed_by) for m in found.missing_libraries] == [("liblow.so", str(middle))]
+        assert [(m.name, m.needed_by) for m in found.missing_libraries] == [
+            ("liblow.so", str(middle))
+        ]
         assert "liblow.so" in found.problem and "liblow.so" in opens(top)
 
 
 def test_of_both_search_paths_dt_runpath_alone_counts(cc, tmp_path: Path) -> None:
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
-        low = cc("int low(void) { return 1; }", tmp_path / name / "liblow.so", "-Wl,-soname,liblow.so")
+        low = cc(
+            "int low(void) { return 1; }", tmp_path / name / "liblow.so", "-Wl,-soname,liblow.so"
+        )
     words = ["-Wl,--disable-new-dtags,-rpath,$ORIGIN/old", "-Wl,-soname,$ORIGIN/new"]
     top = cc("int low(void); int f(void) { return low(); }", tmp_path / "top.so", str(low), *words)
     data = bytearray(top.read_bytes())
-    tags = [at for at in range(0, len(data) - 16, 8) if struct.unpack_from("=q", data, at)[0] == DT_SONAME]
+    tags = [
+        at
+        for at in range(0, len(data) - 16, 8)
+        if struct.unpack_from("=q", data, at)[0] == DT_SONAME
+    ]
     (tag,) = (at for at in tags if struct.unpack_from("=q", data, at - 16)[0] == DT_NEEDED)
     struct.pack_into("=q", data, tag, DT_RUNPATH)
     top.write_bytes(data)
@@ -143,10 +175,14 @@ def test_of_both_search_paths_dt_runpath_alone_counts(cc, tmp_path: Path) -> Non
     assert "liblow.so" in opens(top)
 
 
-def test_where_dt_runpath_is_the_paths_of_who_asked_for_the_library_do_not_count(cc, tmp_path: Path) -> None:
+def test_where_dt_runpath_is_the_paths_of_who_asked_for_the_library_do_not_count(
+    cc, tmp_path: Path
+) -> None:
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
-        low = cc("int low(void) { return 1; }", tmp_path / name / "liblow.so", "-Wl,-soname,liblow.so")
+        low = cc(
+            "int low(void) { return 1; }", tmp_path / name / "liblow.so", "-Wl,-soname,liblow.so"
+        )
     middle = cc(
         "int low(void); int middle(void) { return low(); }", tmp_path / "old" / "libmiddle.so", str(low),
         "-Wl,-soname,libmiddle.so,--enable-new-dtags,-rpath,$ORIGIN/../new",
@@ -157,7 +193,9 @@ def test_where_dt_runpath_is_the_paths_of_who_asked_for_the_library_do_not_count
     )  # fmt: skip
     assert (look(top).problem, opens(top)) == ("", "")
     low.unlink()
-    assert [(m.name, m.needed_by) for m in look(top).missing_libraries] == [("liblow.so", str(middle))]
+    assert [(m.name, m.needed_by) for m in look(top).missing_libraries] == [
+        ("liblow.so", str(middle))
+    ]
     assert "liblow.so" in opens(top)
 
 
@@ -167,8 +205,11 @@ NAMES = ["$ORIGIN/NAME", "${ORIGIN}/deep/../NAME", "$ORIGIN/$LIB/NAME", "$ORIGIN
 
 @pytest.mark.parametrize("copied", [False, True], ids=["file", "copy"])
 @pytest.mark.parametrize("name", NAMES)
-def test_names_of_needed_libraries_are_written_out(cc, tmp_path: Path, name: str, copied: bool) -> None:
-    """As by the dynamic linker: in the place of the file, and what `$LIB` and `$PLATFORM` are to it."""
+def test_names_of_needed_libraries_are_written_out(
+    cc, tmp_path: Path, name: str, copied: bool
+) -> None:
+    """As by the dynamic linker: in the place of the file, and what `$LIB` and `$PLATFORM` are to
+    it."""
     (tmp_path / "deep").mkdir()
     soname = name.replace("NAME", "libdep.so")
     needed = cc("int dep(void) { return 42; }", tmp_path / "libdep.so", f"-Wl,-soname,{soname}")
@@ -182,7 +223,9 @@ def test_names_of_needed_libraries_are_written_out(cc, tmp_path: Path, name: str
     assert mblob.load_module(top).symbol("top")
     found = look(top)
     assert found.missing_libraries == ()
-    assert [Path(r.provider or "").name for r in found.references if r.name == "dep"] == ["libdep.so"]
+    assert [Path(r.provider or "").name for r in found.references if r.name == "dep"] == [
+        "libdep.so"
+    ]
 
 
 def test_versions_of_a_name_that_is_written_out_are_refused(cc, tmp_path: Path) -> None:
@@ -190,9 +233,15 @@ def test_versions_of_a_name_that_is_written_out_are_refused(cc, tmp_path: Path) 
     (tmp_path / "v.map").write_text("V1 { dep; };")
     flags = ("-Wl,-soname,$ORIGIN/libdep.so", f"-Wl,--version-script={tmp_path}/v.map")
     needed = cc("int dep(void) { return 42; }", tmp_path / "libdep.so", *flags)
-    top = cc("void *__tvm_module_ctx; int dep(void); int top(void) { return dep(); }", tmp_path / "top.so", str(needed))
+    top = cc(
+        "void *__tvm_module_ctx; int dep(void); int top(void) { return dep(); }",
+        tmp_path / "top.so",
+        str(needed),
+    )
     for read in (mblob.load_module, mblob.verify):
-        with pytest.raises(FormatError, match=r"versions are needed of '\$ORIGIN/libdep.so', which dynamic linkers"):
+        with pytest.raises(
+            FormatError, match=r"versions are needed of '\$ORIGIN/libdep.so', which dynamic linkers"
+        ):
             read(top)
 
 
@@ -205,7 +254,10 @@ def test_given_libraries_stand_for_needed_ones_of_their_name(cc, tmp_path: Path)
     assert opens(user, moved) == ""
     (tmp_path / "root" / "usr" / "lib").mkdir(parents=True)
     moved.rename(tmp_path / "root" / "usr" / "lib" / "libfar.so")
-    assert [m.name for m in look(user, root=str(tmp_path / "root")).missing_libraries] in ([], ["libc.so.6"])
+    assert [m.name for m in look(user, root=str(tmp_path / "root")).missing_libraries] in (
+        [],
+        ["libc.so.6"],
+    )
 
 
 def test_wrong_libraries_are_refused_by_name(cc, golden: Path, tmp_path: Path) -> None:
@@ -226,8 +278,14 @@ def test_wrong_libraries_are_refused_by_name(cc, golden: Path, tmp_path: Path) -
 
 
 def test_damaged_version_tables_are_errors_or_change_nothing(cc, tmp_path: Path) -> None:
-    """Each byte of the version sections, damaged: an answer or a FormatError, never anything else."""
-    library = cc("#include <math.h>\nfloat f(float x) { return expf(x); }", tmp_path / "m.so", "-fno-builtin", "-lm")
+    """Each byte of the version sections, damaged: an answer or a FormatError, never anything
+    else."""
+    library = cc(
+        "#include <math.h>\nfloat f(float x) { return expf(x); }",
+        tmp_path / "m.so",
+        "-fno-builtin",
+        "-lm",
+    )
     whole = library.read_bytes()
     elf = ElfFile(memoryview(whole))
     sections = [s for s in elf.sections if s.name in (".gnu.version", ".gnu.version_r", ".dynamic")]
@@ -244,7 +302,12 @@ def test_damaged_version_tables_are_errors_or_change_nothing(cc, tmp_path: Path)
 
 def test_chains_of_versions_that_run_in_circles_end(cc, tmp_path: Path, count_calls) -> None:
     """Each record followed by itself, each with as many parts as can be said: one error, soon."""
-    library = cc("#include <math.h>\nfloat f(float x) { return expf(x); }", tmp_path / "m.so", "-fno-builtin", "-lm")
+    library = cc(
+        "#include <math.h>\nfloat f(float x) { return expf(x); }",
+        tmp_path / "m.so",
+        "-fno-builtin",
+        "-lm",
+    )
     data = bytearray(library.read_bytes())
     elf = ElfFile(memoryview(bytes(data)))
     segment = next(s for s in elf.segments if s.p_type == 2)
@@ -254,7 +317,8 @@ def test_chains_of_versions_that_run_in_circles_end(cc, tmp_path: Path, count_ca
     (needed,) = (s for s in elf.sections if s.name == ".gnu.version_r")
     size = struct.unpack_from("<I", data, needed.sh_offset + 8)[0]
     struct.pack_into("<H", data, needed.sh_offset + 2, 0xFFFF)  # parts of the first record
-    struct.pack_into("<I", data, needed.sh_offset + 12, 1)  # to the next record: one byte on, all over the table
+    # to the next record: one byte on, all over the table
+    struct.pack_into("<I", data, needed.sh_offset + 12, 1)
     struct.pack_into("<I", data, needed.sh_offset + size + 12, 0xFFFFFFF0)
 
     def run() -> None:
@@ -279,6 +343,8 @@ def test_the_cache_says_what_ldconfig_says(require) -> None:
     assert wanted
 
 
-@pytest.mark.parametrize("data", [b"", b"glibc-ld.so.cache1.1", b"glibc-ld.so.cache1.1" + b"\xff" * 60, bytes(99)])
+@pytest.mark.parametrize(
+    "data", [b"", b"glibc-ld.so.cache1.1", b"glibc-ld.so.cache1.1" + b"\xff" * 60, bytes(99)]
+)
 def test_a_damaged_cache_has_nothing(data: bytes) -> None:
     assert read_cache(data) == {}

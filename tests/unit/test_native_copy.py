@@ -38,7 +38,10 @@ def test_what_is_no_buffer_has_no_checksum() -> None:
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     (tmp_path / "in").write_bytes(DATA)
-    with (tmp_path / "in").open("rb", buffering=0) as source, (tmp_path / "out").open("w+b", buffering=0) as out:
+    with (
+        (tmp_path / "in").open("rb", buffering=0) as source,
+        (tmp_path / "out").open("w+b", buffering=0) as out,
+    ):
         yield source, out
 
 
@@ -56,7 +59,9 @@ def test_bytes_arrive_with_their_checksum(
     out.write(bytes(head))
     done, crc = 0, 7
     while done < len(DATA) - offset:  # a call ends after some time, so that signals are seen
-        copied, crc = _copy.copy(source.fileno(), offset + done, out.fileno(), len(DATA) - offset - done, crc, threads)
+        copied, crc = _copy.copy(
+            source.fileno(), offset + done, out.fileno(), len(DATA) - offset - done, crc, threads
+        )
         assert copied > 0
         done += copied
     assert (done, crc) == (len(DATA) - offset, zlib.crc32(DATA[offset:], 7))
@@ -65,14 +70,18 @@ def test_bytes_arrive_with_their_checksum(
     assert source.tell() == 0
 
 
-def test_no_more_is_copied_than_wanted_and_none_summed_without_a_checksum(files: tuple[BinaryIO, BinaryIO]) -> None:
+def test_no_more_is_copied_than_wanted_and_none_summed_without_a_checksum(
+    files: tuple[BinaryIO, BinaryIO],
+) -> None:
     source, out = files
     assert _copy.copy(source.fileno(), 0, out.fileno(), STEP + 1, None, 1) == (STEP + 1, None)
     assert written(out) == DATA[: STEP + 1]
     assert _copy.copy(source.fileno(), 0, out.fileno(), 0, 9, 1) == (0, 9)
 
 
-def test_a_file_that_ends_and_one_that_cannot_be_read_give_fewer_bytes(files: tuple[BinaryIO, BinaryIO]) -> None:
+def test_a_file_that_ends_and_one_that_cannot_be_read_give_fewer_bytes(
+    files: tuple[BinaryIO, BinaryIO],
+) -> None:
     source, out = files
     assert _copy.copy(source.fileno(), len(DATA) - 10, out.fileno(), 1 << 60, 0, 1)[0] == 10
     assert _copy.copy(source.fileno(), 1 << 40, out.fileno(), 10, 5, 1) == (0, 5)
@@ -94,7 +103,9 @@ def test_what_cannot_be_written_is_an_error(files: tuple[BinaryIO, BinaryIO]) ->
 
 
 @pytest.mark.parametrize("wrong", [(-1, 1), (0, -1), (1 << 62, 1 << 62)])
-def test_places_that_make_no_sense_are_refused(files: tuple[BinaryIO, BinaryIO], wrong: tuple[int, int]) -> None:
+def test_places_that_make_no_sense_are_refused(
+    files: tuple[BinaryIO, BinaryIO], wrong: tuple[int, int]
+) -> None:
     source, out = files
     with pytest.raises(ValueError, match="copy: "):
         _copy.copy(source.fileno(), wrong[0], out.fileno(), wrong[1], None, 1)
@@ -111,11 +122,14 @@ def test_what_is_reserved_does_not_show(files: tuple[BinaryIO, BinaryIO]) -> Non
 
 def test_blocks_are_reserved_where_that_is_worth_it(files: tuple[BinaryIO, BinaryIO]) -> None:
     _, out = files
-    kind = subprocess.run(["stat", "-f", "-c", "%T", out.name], capture_output=True, text=True, check=True).stdout
+    kind = subprocess.run(
+        ["stat", "-f", "-c", "%T", out.name], capture_output=True, text=True, check=True
+    ).stdout
     _copy.reserve(out.fileno(), 0, 1 << 20)
     blocks = os.fstat(out.fileno()).st_blocks * 512
     assert blocks >= 1 << 20 if kind.strip() == "ext2/ext3" else blocks == 0
-    if blocks:  # what does not fit takes nothing: other programs may be in need of the little that there is
+    # what does not fit takes nothing: other programs may be in need of the little that there is
+    if blocks:
         system = os.statvfs(out.name)
         with pytest.raises(OSError) as caught:
             _copy.reserve(out.fileno(), 0, (system.f_bfree + (1 << 24)) * system.f_bsize)
@@ -124,7 +138,9 @@ def test_blocks_are_reserved_where_that_is_worth_it(files: tuple[BinaryIO, Binar
 
 
 @pytest.mark.parametrize("place", [(-1, 1), (0, -1), (0, 0), (1 << 62, 1)])
-def test_what_cannot_be_reserved_is_left_to_writing(files: tuple[BinaryIO, BinaryIO], place: tuple[int, int]) -> None:
+def test_what_cannot_be_reserved_is_left_to_writing(
+    files: tuple[BinaryIO, BinaryIO], place: tuple[int, int]
+) -> None:
     source, out = files
     for file in (source.fileno(), out.fileno(), -1):
         _copy.reserve(file, *place)

@@ -16,8 +16,11 @@ def is_dso(module: Module) -> bool:
 
 
 def build(imports: dict[str, list[str]], kinds: dict[str, str] | None = None) -> dict[str, Module]:
-    """Modules by name; a name starting with "h" is host code, others have their name as type key."""
-    modules = {n: Module((kinds or {}).get(n) or ("llvm" if n.startswith("h") else n)) for n in imports}
+    """Modules by name; a name starting with "h" is host code, others have their name as type
+    key."""
+    modules = {
+        n: Module((kinds or {}).get(n) or ("llvm" if n.startswith("h") else n)) for n in imports
+    }
     for name, children in imports.items():
         for child in children:
             modules[name].import_module(modules[child])

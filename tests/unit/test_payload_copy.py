@@ -1,4 +1,5 @@
-"""Copying payloads: the same bytes and digests in the loop and on a thread, from files, buffers, iterables; holes."""
+"""Copying payloads: the same bytes and digests in the loop and on a thread, from files, buffers,
+iterables; holes."""
 
 from __future__ import annotations
 
@@ -82,7 +83,9 @@ def expected(data: bytes, algorithm: int) -> bytes:
 @pytest.mark.usefixtures("hashing")
 @pytest.mark.parametrize("algorithm", [0, 1, 2])
 @pytest.mark.parametrize("size", SIZES)
-def test_files_buffers_and_iterables_give_the_same(tmp_path: Path, size: int, algorithm: int) -> None:
+def test_files_buffers_and_iterables_give_the_same(
+    tmp_path: Path, size: int, algorithm: int
+) -> None:
     data = DATA[:size]
     (tmp_path / "p").write_bytes(data)
     pieces = (data[at : at + 100_003] for at in range(0, size, 100_003))
@@ -214,7 +217,9 @@ def test_a_sink_may_use_two_threads_for_a_large_file_where_there_are_processors(
         assert sink.threads == [allowed]
 
 
-def test_a_sink_is_told_how_much_is_written_but_not_of_holes_and_unknown_sizes(tmp_path: Path) -> None:
+def test_a_sink_is_told_how_much_is_written_but_not_of_holes_and_unknown_sizes(
+    tmp_path: Path,
+) -> None:
     with (tmp_path / "p").open("wb") as file:
         file.write(DATA[: 1 << 20])
         file.seek(2 << 20)

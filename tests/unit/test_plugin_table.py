@@ -1,4 +1,5 @@
-"""Tables of plug-ins as they lie in files: the header's layout, every damage, libraries that have a bad one."""
+"""Tables of plug-ins as they lie in files: the header's layout, every damage, libraries that have a
+bad one."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def table(
     devices: bytes = b"2,4",
 ) -> bytes:  # fmt: skip
     whole = plugin_table.table_size(bits)
-    head = struct.pack(order + HEAD, abi, whole if size is None else size, name, b"1", keys, devices, b"x.so")
+    head = struct.pack(
+        order + HEAD, abi, whole if size is None else size, name, b"1", keys, devices, b"x.so"
+    )
     return head.ljust(whole, b"\0")
 
 
@@ -64,10 +67,14 @@ def test_the_header_says_the_same(root: Path, tmp_path: Path) -> None:
     _Static_assert(offsetof(mblob_plugin, type_keys) == 72 && offsetof(mblob_plugin, devices) == 264, "texts");"""
     (tmp_path / "size.c").write_text(code)
     include = f"-I{root / 'csrc/include'}"
-    subprocess.run(["cc", "-std=c11", "-c", include, "size.c", "-o", "size.o"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["cc", "-std=c11", "-c", include, "size.c", "-o", "size.o"], cwd=tmp_path, check=True
+    )
 
 
-def test_a_library_with_a_bad_table_opens_and_says_so(cc: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_library_with_a_bad_table_opens_and_says_so(
+    cc: Callable[..., Path], tmp_path: Path
+) -> None:
     code = """
     const unsigned __mblob_plugin_future[2] = {9, 8};
     const char __mblob_plugin_short[] = "x";
@@ -77,4 +84,6 @@ def test_a_library_with_a_bad_table_opens_and_says_so(cc: Callable[..., Path], t
         assert [(p.name, p.abi) for p in lib.plugins] == [("future", 9)]
         remarks = {d["code"]: d["message"] for d in lib.diagnostics}
     assert "__mblob_plugin_short: 2 bytes, a table of a plug-in has 560" in remarks["plugin_table"]
-    assert "plug-in 'future' is built for version 9 of the plug-in interface" in remarks["plugin_abi"]
+    assert (
+        "plug-in 'future' is built for version 9 of the plug-in interface" in remarks["plugin_abi"]
+    )

@@ -1,4 +1,5 @@
-"""The names that mblob's runtime binds: one list, in which the loader looks and which `verify` reads from the file."""
+"""The names that mblob's runtime binds: one list, in which the loader looks and which `verify`
+reads from the file."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def read(path: Path) -> ElfFile:
 
 def all_names() -> dict[str, set[str]]:
     plugin = runtime_names.INSTALLED.with_name("libmblob-ffi.so")
-    found = {**runtime_names.read(read(runtime_names.INSTALLED)), **runtime_names.read(read(plugin))}
+    found = {
+        **runtime_names.read(read(runtime_names.INSTALLED)),
+        **runtime_names.read(read(plugin)),
+    }
     return {kind: set(names) for kind, names in found.items()}
 
 
@@ -37,13 +41,17 @@ def using(cc, path: Path, kind: str, names: set[str], *flags: str) -> Path:
     """A library that leaves names undefined."""
     declared = "".join(f"extern char {name}[];\n" for name in sorted(names))
     pointers = ", ".join(sorted(names))
-    return cc(f"{KINDS[kind]}{declared}void *used[] = {{{pointers}}};\n", path, "-fno-builtin", *flags)
+    return cc(
+        f"{KINDS[kind]}{declared}void *used[] = {{{pointers}}};\n", path, "-fno-builtin", *flags
+    )
 
 
 def opens(path: Path) -> str:
     """What mblob's loader says, "" if it opens the library."""
     script = "import sys, mblob\ntry: mblob.load_module(sys.argv[1])\nexcept mblob.MblobError as e: print(e)\n"
-    return subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", script, path], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def missing(path: Path, *against: Path) -> set[str]:
@@ -73,14 +81,17 @@ def test_what_verify_resolves_is_what_the_loader_binds(cc, tmp_path: Path, kind:
 
 
 def test_a_plugin_alone_gives_its_own_names(cc, tmp_path: Path) -> None:
-    library = using(cc, tmp_path / "a.so", runtime_names.FFI, {"TVMFFIFunctionCall", "TVMBackendRunOnce"})
+    library = using(
+        cc, tmp_path / "a.so", runtime_names.FFI, {"TVMFFIFunctionCall", "TVMBackendRunOnce"}
+    )
     copies = tmp_path / "copies"
     copies.mkdir()
     for name in ("libmblob.so.0", "libmblob-ffi.so"):
         shutil.copy(runtime_names.INSTALLED.with_name(name), copies)
     (tmp_path / "libmblob.so").symlink_to(copies / "libmblob.so.0")
     assert missing(library, copies / "libmblob-ffi.so") == {"TVMBackendRunOnce"}
-    assert missing(library, tmp_path / "libmblob.so") == set()  # what a link leads to has the plug-ins beside it
+    # what a link leads to has the plug-ins beside it
+    assert missing(library, tmp_path / "libmblob.so") == set()
     found = resolve(read(library), str(library), [tmp_path / "libmblob.so"])
     assert {r.name: Path(r.provider or "") for r in found.references} == {
         "TVMFFIFunctionCall": copies / "libmblob-ffi.so", "TVMBackendRunOnce": tmp_path / "libmblob.so",
@@ -103,9 +114,10 @@ def test_stripped_copies_have_the_list_and_damaged_lists_are_errors(cc, tmp_path
     copy = tmp_path / "libmblob.so.0"
     subprocess.run(["strip", "-o", copy, runtime_names.INSTALLED], check=True)
     assert missing(library, copy) == set()
-    subprocess.run(["strip", "--strip-section-headers", copy], capture_output=True)  # binutils 2.41 and later
+    # binutils 2.41 and later
+    subprocess.run(["strip", "--strip-section-headers", copy], capture_output=True)
     assert missing(library, copy) == set()
-    source = f"const char {runtime_names.SYMBOL}[] = \"=all\\0__truncdfhf2\\0=later\\0x\";"
+    source = f'const char {runtime_names.SYMBOL}[] = "=all\\0__truncdfhf2\\0=later\\0x";'
     assert missing(library, cc(source, tmp_path / "later.so")) == set()
     name = runtime_names.SYMBOL
     lines = f".globl {name}", f".set {name}, 64", f".size {name}, 1<<60"

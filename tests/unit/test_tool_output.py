@@ -18,22 +18,35 @@ CLANG = "\nclang: error: linker command failed with exit code 1 (use -v to see i
     ("output", "line"),
     [
         ("", ""),
-        ("/tmp/error/x.c:1:2: warning: odd\n/tmp/error/x.c:3:4: error: bad\n", "/tmp/error/x.c:3:4: error: bad"),
-        ("my-error.c:1: note\nx.c:1:10: fatal error: k.h: No such file", "x.c:1:10: fatal error: k.h: No such file"),
+        (
+            "/tmp/error/x.c:1:2: warning: odd\n/tmp/error/x.c:3:4: error: bad\n",
+            "/tmp/error/x.c:3:4: error: bad",
+        ),
+        (
+            "my-error.c:1: note\nx.c:1:10: fatal error: k.h: No such file",
+            "x.c:1:10: fatal error: k.h: No such file",
+        ),
         (f"ld: a.o: undefined reference to `f'{COLLECT}", "ld: a.o: undefined reference to `f'"),
         (COLLECT, "collect2: error: ld returned 1 exit status"),
         ("compilation terminated.", "compilation terminated."),
         ("\n  words\nmore\n", "words"),
         # What a line of source that a warning quotes says is not what the compiler says.
-        ('x.c:1:2: warning: odd\n    1 | f("an error");\nx.c:9:1: error: bad', "x.c:9:1: error: bad"),
-        ("x.c: In function 'f':\nx.c:1:2: warning: an error?\nx.c:3:1: error: bad", "x.c:3:1: error: bad"),
+        (
+            'x.c:1:2: warning: odd\n    1 | f("an error");\nx.c:9:1: error: bad',
+            "x.c:9:1: error: bad",
+        ),
+        (
+            "x.c: In function 'f':\nx.c:1:2: warning: an error?\nx.c:3:1: error: bad",
+            "x.c:3:1: error: bad",
+        ),
     ],
 )
 def test_it_is_the_line_that_says_most(output: str, line: str) -> None:
     assert first_error(output) == line
 
 
-# What gcc 12, clang 14, GNU ld 2.40, gold, lld 14, mold 1.10 and GNU as printed: `>` marks the line that tells.
+# What gcc 12, clang 14, GNU ld 2.40, gold, lld 14, mold 1.10 and GNU as printed: `>` marks the line
+# that tells.
 RECORDED = {
     "collect2 without a linker": "> collect2: fatal error: cannot find 'ld'\ncompilation terminated.",
     "collect2, ld was killed": "> collect2: fatal error: ld terminated with signal 9 [Killed]\ncompilation terminated.",
@@ -45,7 +58,7 @@ RECORDED = {
         "> b.h:1:10: fatal error: nope.h: No such file or directory\n    1 | #include <nope.h>\n"
         "      |          ^~~~~~~~\ncompilation terminated."
     ),
-    "clang without ld": f"> clang: error: unable to execute command: Executable \"ld\" doesn't exist!{CLANG}",
+    "clang without ld": f'> clang: error: unable to execute command: Executable "ld" doesn\'t exist!{CLANG}',
     "clang without a header": "> i.c:1:10: fatal error: 'nope.h' file not found\n#include <nope.h>\n1 error generated.",
     "as": "/tmp/cc.s: Assembler messages:\n> /tmp/cc.s:4: Error: no such instruction: `nope x'",
     "clang with as": (
@@ -97,7 +110,11 @@ def test_a_tool_that_only_repeats_another_is_not_shown(case: str) -> None:
 MISSING = [
     ("gcc", "-fuse-ld=lld", r"ld\.lld"),
     ("gcc", "-fuse-ld=gold", r"ld\.gold"),
-    ("gcc", "-fuse-ld=nope", r"-fuse-ld=nope names 'nope', a linker that this compiler does not know; expected"),
+    (
+        "gcc",
+        "-fuse-ld=nope",
+        r"-fuse-ld=nope names 'nope', a linker that this compiler does not know; expected",
+    ),
     ("gcc", "-fuse-ld=/no/ld", r"names '/no/ld', a linker that this compiler does not know"),
     ("gcc", "-fuse-ld=", r"-fuse-ld= names no linker; expected one such as bfd"),
     ("clang", "-fuse-ld=nope", r"-fuse-ld=nope needs ld\.nope, which is not installed"),
@@ -126,7 +143,9 @@ def test_an_error_names_what_is_missing(
         (tmp_path / "bin" / tool).symlink_to(require(tool))
     command = f"env PATH={tmp_path}/bin {require(compiler)}"
     with pytest.raises(mblob.ToolchainError, match=name) as caught:
-        mblob.csource_module("int f;").export_library(tmp_path / "x.so", cc=command, options=options)
+        mblob.csource_module("int f;").export_library(
+            tmp_path / "x.so", cc=command, options=options
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -137,4 +156,6 @@ def test_an_error_names_the_program_that_the_compiler_does_not_find(
     for name in {"as", "ld"} - {tool}:
         (tmp_path / name).symlink_to(require(name))
     with pytest.raises(mblob.ToolchainError, match=f"(find|execute) '{tool}'"):
-        mblob.csource_module("int f;").export_library(tmp_path / "x.so", cc=f"env PATH={tmp_path} {require('gcc')}")
+        mblob.csource_module("int f;").export_library(
+            tmp_path / "x.so", cc=f"env PATH={tmp_path} {require('gcc')}"
+        )

@@ -28,7 +28,11 @@ def test_there_are_vectors() -> None:
 @pytest.mark.parametrize("path", GOOD, ids=lambda p: p.stem)
 def test_a_good_blob_is_read_as_described(path: Path) -> None:
     facts = facts_of(path)
-    blob = classic.read(memoryview(path.read_bytes()), level="full", index_expected=facts.get("index_expected", False))
+    blob = classic.read(
+        memoryview(path.read_bytes()),
+        level="full",
+        index_expected=facts.get("index_expected", False),
+    )
     found = [{"type_key": e.type_key, "offset": e.offset, "size": e.size} for e in blob.entries]
     assert found == facts["entries"]
     assert [list(e.imports) for e in blob.entries] == facts["imports"]

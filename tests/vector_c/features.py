@@ -1,4 +1,5 @@
-"""Every operation on vectors, as C over `A`, `B`, `C`, a scalar `s` and `T`, and as numpy over a, b, c, s."""
+"""Every operation on vectors, as C over `A`, `B`, `C`, a scalar `s` and `T`, and as numpy over a,
+b, c, s."""
 
 from __future__ import annotations
 
@@ -44,7 +45,12 @@ def quotient(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return a / b
     wide = a.astype(object)
-    return np.array([abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x, y in zip(wide, b.astype(object))])
+    return np.array(
+        [
+            abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+            for x, y in zip(wide, b.astype(object))
+        ]
+    )
 
 
 def remainder(a: Array, b: Array) -> Array:
@@ -115,7 +121,7 @@ def features(scalar: str) -> list[Feature]:
 def source(scalar: str, widths: Iterable[int]) -> str:
     """A C file with `run_<type>(a, b, c, s, out, mask)` for every width of a lane type."""
     parts = [
-        "#include <stdint.h>\n#include <math.h>\n#ifdef __cplusplus\n#define PUBLIC extern \"C\"\n"
+        '#include <stdint.h>\n#include <math.h>\n#ifdef __cplusplus\n#define PUBLIC extern "C"\n'
         "#else\n#define PUBLIC\n#endif\n"
     ]
     parts += [_function(scalar, n) for n in widths]
@@ -153,7 +159,11 @@ def _function(scalar: str, n: int) -> str:
             lines.append(f"  {{ {mask}{n} M; {code} *({mask}{n}*)(mask + ({masks * n})) = M; }}\n")
             masks += 1
         else:
-            store = f"(({used}*)out)[{stored}]" if stored % 2 else f"*({used}*)(({scalar}*)out + {stored * n})"
+            store = (
+                f"(({used}*)out)[{stored}]"
+                if stored % 2
+                else f"*({used}*)(({scalar}*)out + {stored * n})"
+            )
             lines.append(f"  {{ {used} R; {code} {store} = R; }}\n")
             stored += 1
     return "".join([*lines, "}\n"])

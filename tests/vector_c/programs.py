@@ -1,7 +1,8 @@
 """Random programs over vectors, as C and as what numpy says they leave in their variables.
 
-A program is made statement by statement: each is written as C and done in numpy at once, so that the generator always
-knows every value. What C leaves undefined (numbers too big for an integer, overflow of scalars) is not generated.
+A program is made statement by statement: each is written as C and done in numpy at once, so that
+the generator always knows every value. What C leaves undefined (numbers too big for an integer,
+overflow of scalars) is not generated.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def applied(op: str, a: Array, b: Array) -> Array:
             count = b & (8 * a.dtype.itemsize - 1)
             return np.left_shift(a, count) if op == "<<" else np.right_shift(a, count)
         if op in ("/", "%") and a.dtype.kind != "f":
-            return np.array([divided(op, int(x), int(y), np.iinfo(a.dtype)) for x, y in zip(a, b)], a.dtype)
+            return np.array(
+                [divided(op, int(x), int(y), np.iinfo(a.dtype)) for x, y in zip(a, b)], a.dtype
+            )
         done = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "&": np.bitwise_and,
                 "|": np.bitwise_or, "^": np.bitwise_xor}[op]  # fmt: skip
         return done(a, b)
@@ -71,7 +74,8 @@ class Value:
 
 
 class Program:
-    """One function `void NAME(T *in, T *out, int one)`, which leaves every variable in memory behind each statement.
+    """One function `void NAME(T *in, T *out, int one)`, which leaves every variable in memory
+    behind each statement.
 
     Args:
         scalar, n: the main type; others of the same width come along.
@@ -108,7 +112,7 @@ class Program:
             expected.append(np.concatenate(self._values))
         self.expected = np.array(expected)
 
-    # -- the text ---------------------------------------------------------------------------------------
+    # -- the text ----------------------------------------------------------------------------------
 
     def source(self) -> str:
         v, t, n = self.vector, self.scalar, self.n
@@ -132,14 +136,22 @@ PUBLIC void {self.name}({t} *in, {t} *out, int one) {{
 {body}}}
 """
 
-    # -- statements -------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def _place(self) -> tuple[int, str]:
         i = self._random.randrange(len(self._forms))
         return i, self._random.choice(self._forms[i])
 
     def _statement(self, depth: int) -> list[str]:
-        kinds = [self._assign, self._assign, self._compound, self._lane, self._step, self._comma, self._fresh]
+        kinds = [
+            self._assign,
+            self._assign,
+            self._compound,
+            self._lane,
+            self._step,
+            self._comma,
+            self._fresh,
+        ]
         if depth:
             kinds += [self._if, self._loop]
         self._busy = set()
@@ -176,7 +188,9 @@ PUBLIC void {self.name}({t} *in, {t} *out, int one) {{
         return [f"{left} = {right};"]
 
     def _lane_of(self, place: str, k: int) -> str:
-        forms = [f"({place}).s{k:x}", f"({place})[{k}]"] + [f"({place}).{c}" for c in "xyzw"[k : k + 1]]
+        forms = [f"({place}).s{k:x}", f"({place})[{k}]"] + [
+            f"({place}).{c}" for c in "xyzw"[k : k + 1]
+        ]
         if not place.startswith("*"):
             forms.append(f"{place}.s{k:X}")
         return self._random.choice(forms)
@@ -223,10 +237,12 @@ PUBLIC void {self.name}({t} *in, {t} *out, int one) {{
         for _ in range(times):
             self._values[i] = applied(op, self._values[i], value.lanes)
         name = f"i{self._random.randrange(10**6)}"
-        step = self._random.choice([f"{place} = {place} {op} ({value.text})", f"{place} {op}= {value.text}"])
+        step = self._random.choice(
+            [f"{place} = {place} {op} ({value.text})", f"{place} {op}= {value.text}"]
+        )
         return [f"for (int {name} = 0; {name} < {times}; ++{name}) {step};"]
 
-    # -- expressions ------------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------
 
     def _operators(self, scalar: str) -> str | list[str]:
         return "+-*/" if scalar in FLOATS else [*"+-*/%&|^", "<<", ">>"]
@@ -242,7 +258,9 @@ PUBLIC void {self.name}({t} *in, {t} *out, int one) {{
         if value.mask:
             return Value(f"(({name})({value.text}))", scalar, value.lanes.astype(DTYPES[scalar]))
         if not _can_convert(value.scalar, scalar, value.lanes):
-            return self._cast(Value(f"({value.text} > {value.text})", "", np.zeros(self.n, bool), True), scalar)
+            return self._cast(
+                Value(f"({value.text} > {value.text})", "", np.zeros(self.n, bool), True), scalar
+            )
         with np.errstate(all="ignore"):
             lanes = value.lanes.astype(DTYPES[scalar])
         form = self._random.choice([f"(({name})({value.text}))", f"{name}({value.text})"])
@@ -262,10 +280,14 @@ PUBLIC void {self.name}({t} *in, {t} *out, int one) {{
         i = self._random.choice(free)
         place = self._random.choice(self._forms[i])
         if kind < 3:
-            return Value(f"({place})" if place.startswith("*") else place, self.scalar, self._values[i])
+            return Value(
+                f"({place})" if place.startswith("*") else place, self.scalar, self._values[i]
+            )
         k = self._random.randrange(n)
         if kind == 3:
-            text = self._random.choice([f"(({v}){self._lane_of(place, k)})", f"{v}({self._lane_of(place, k)})"])
+            text = self._random.choice(
+                [f"(({v}){self._lane_of(place, k)})", f"{v}({self._lane_of(place, k)})"]
+            )
             return Value(text, self.scalar, np.full(n, self._values[i][k]))
         low = self._random.randint(0, 5)
         lanes = np.arange(low, low + n).astype(DTYPES[self.scalar])
@@ -320,7 +342,9 @@ PUBLIC void {self.name}({t} *in, {t} *out, int one) {{
 
     def _scalar_choice(self, depth: int) -> Value:
         a, b = (self._number(self._expression(depth)) for _ in range(2))
-        text, taken = self._random.choice([("one", True), ("one > 1", False), ("!one", False), ("one == 1", True)])
+        text, taken = self._random.choice(
+            [("one", True), ("one > 1", False), ("!one", False), ("one == 1", True)]
+        )
         return self._chosen(text, np.full(self.n, taken), a, b)
 
     def _chosen(self, condition: str, lanes: Array, a: Value, b: Value) -> Value:
@@ -357,9 +381,13 @@ PUBLIC void {self.name}({t} *in, {t} *out, int one) {{
     def _call(self, depth: int) -> Value:
         a, b = (self._converted(self._expression(depth)) for _ in range(2))
         if self._random.random() < 0.2:
-            lanes = applied("+", applied("+", a.lanes, np.ones_like(a.lanes)), applied("+", a.lanes, a.lanes))
+            lanes = applied(
+                "+", applied("+", a.lanes, np.ones_like(a.lanes)), applied("+", a.lanes, a.lanes)
+            )
             return Value(f"apply_{self.name}(ps, f, {a.text})", self.scalar, lanes)
-        callee = self._random.choice([f"add_{self.name}", "f", "(*f)", "s.f", "ps->f", f"((function_{self.name})f)"])
+        callee = self._random.choice(
+            [f"add_{self.name}", "f", "(*f)", "s.f", "ps->f", f"((function_{self.name})f)"]
+        )
         return Value(f"{callee}({a.text}, {b.text})", self.scalar, applied("+", a.lanes, b.lanes))
 
     def _extreme(self, depth: int) -> Value:

@@ -1,4 +1,5 @@
-"""Everything that C lets one declare with vector types: pointers to functions and arrays, typedefs, members, casts."""
+"""Everything that C lets one declare with vector types: pointers to functions and arrays, typedefs,
+members, casts."""
 
 from __future__ import annotations
 
@@ -135,16 +136,25 @@ static float4 last(int n, ...) {
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_whatever_is_declared_is_computed_with(tmp_path: Path, require: Require, compiler: str) -> None:
+def test_whatever_is_declared_is_computed_with(
+    tmp_path: Path, require: Require, compiler: str
+) -> None:
     require(compiler)
     public = '#ifdef __cplusplus\nextern "C"\n#endif\n'
     wanted = CODE if "++" in compiler else {**CODE, **IN_C}
-    release = subprocess.run([compiler, "-dumpversion"], capture_output=True, text=True, check=True).stdout
-    if int(release.split(".")[0]) < 11:  # gcc 10.2 forgets what a function that became const wrote, in plain C too
+    release = subprocess.run(
+        [compiler, "-dumpversion"], capture_output=True, text=True, check=True
+    ).stdout
+    # gcc 10.2 forgets what a function that became const wrote, in plain C too
+    if int(release.split(".")[0]) < 11:
         wanted = {what: code for what, code in wanted.items() if what != "members"}
-    functions = [f"{public}void f{i}(float *a) {{ {code} }}\n" for i, (code, _) in enumerate(wanted.values())]
+    functions = [
+        f"{public}void f{i}(float *a) {{ {code} }}\n" for i, (code, _) in enumerate(wanted.values())
+    ]
     head = HEAD if "++" in compiler else HEAD + HEAD_IN_C
-    lib = built(tmp_path, head + "".join(functions), cc=compiler, fmt="cc" if "++" in compiler else "c")
+    lib = built(
+        tmp_path, head + "".join(functions), cc=compiler, fmt="cc" if "++" in compiler else "c"
+    )
     for i, (what, (_, expected)) in enumerate(wanted.items()):
         a = floats(1, 2, 3, 4)
         getattr(lib, f"f{i}")(a)

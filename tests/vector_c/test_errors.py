@@ -17,7 +17,9 @@ Require = Callable[[str], str]
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_the_compiler_complains_about_the_line_of_the_source(tmp_path: Path, require: Require, compiler: str) -> None:
+def test_the_compiler_complains_about_the_line_of_the_source(
+    tmp_path: Path, require: Require, compiler: str
+) -> None:
     require(compiler)
     (tmp_path / "k.c").write_text(
         "#include <stdint.h>\n/* a\n comment */\nfloat4 f(float4 a,\n  float4 b) {\n  return a\n    + b;\n}\n"
@@ -43,7 +45,10 @@ def test_a_debugger_sees_the_lines_of_the_source(tmp_path: Path, require: Requir
     (tmp_path / "k.c").write_text(ADD4)
     mblob.csource_module(tmp_path / "k.c").export_library(tmp_path / "x.so", options="-g -O0")
     done = subprocess.run(
-        ["readelf", "--debug-dump=decodedline", tmp_path / "x.so"], capture_output=True, text=True, check=True
+        ["readelf", "--debug-dump=decodedline", tmp_path / "x.so"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("k.c ")]
     assert {int(row[1]) for row in rows if row[1].isdigit()} == {2, 3, 4, 5}
@@ -98,7 +103,10 @@ def test_vectors_that_do_not_fit_are_refused_with_their_line(code: str, message:
     ],
 )  # fmt: skip
 def test_no_declarator_is_too_deep(opening: str, closing: str) -> None:
-    made = rewrite(f"float4 w;\nfloat4 {opening * 5000}v{closing * 5000};\nfloat4 f() {{ return w + w; }}", "x.c")
+    made = rewrite(
+        f"float4 w;\nfloat4 {opening * 5000}v{closing * 5000};\nfloat4 f() {{ return w + w; }}",
+        "x.c",
+    )
     assert made is not None
     assert "float4_add" in made.source
 
@@ -124,11 +132,17 @@ def test_what_is_no_c_is_left_to_the_compiler(code: str) -> None:
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_what_the_compiler_says_is_about_the_source(tmp_path: Path, require: Require, compiler: str) -> None:
+def test_what_the_compiler_says_is_about_the_source(
+    tmp_path: Path, require: Require, compiler: str
+) -> None:
     require(compiler)
-    header = "struct s { int x; };\nstatic inline void\nfrom_header(void) { float4 v = v + nobody; }\n"
+    header = (
+        "struct s { int x; };\nstatic inline void\nfrom_header(void) { float4 v = v + nobody; }\n"
+    )
     (tmp_path / "k.h").write_text(header)
-    (tmp_path / "k.c").write_text('#include "k.h"\nvoid f(struct s *p, float4 v) {\n  v = v\n + *p;\n}\n')
+    (tmp_path / "k.c").write_text(
+        '#include "k.h"\nvoid f(struct s *p, float4 v) {\n  v = v\n + *p;\n}\n'
+    )
     with pytest.raises(mblob.ToolchainError) as caught:
         mblob.csource_module(tmp_path / "k.c").export_library(tmp_path / "x.so", cc=compiler)
     said = caught.value.output
@@ -155,16 +169,24 @@ def test_an_fcompile_gets_lines_of_the_file(tmp_path: Path) -> None:
         ('/* */ int a;\n\n  #include "own.h"\nfloat4 b;\n', r'k\.c:3: header "own\.h" uses vector types; f'),
     ],
 )  # fmt: skip
-def test_vectors_that_an_fcompile_would_not_understand_are_named(tmp_path: Path, text: str, message: str) -> None:
+def test_vectors_that_an_fcompile_would_not_understand_are_named(
+    tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "own.h").write_text("typedef float4 (*f)(float4);\n")
     (tmp_path / "k.c").write_text(text)
     with pytest.raises(mblob.MblobError, match=message):
-        mblob.csource_module(tmp_path / "k.c").export_library(tmp_path / "x.so", lambda *_, **__: None)
+        mblob.csource_module(tmp_path / "k.c").export_library(
+            tmp_path / "x.so", lambda *_, **__: None
+        )
 
 
-def test_macros_of_the_source_without_vectors_and_other_headers_are_an_fcompiles(tmp_path: Path) -> None:
+def test_macros_of_the_source_without_vectors_and_other_headers_are_an_fcompiles(
+    tmp_path: Path,
+) -> None:
     def fcompile(output: str, files: list[str], options: list[str]) -> None:
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", output, *files, *options, f"-I{tmp_path}"], check=True)
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", "-o", output, *files, *options, f"-I{tmp_path}"], check=True
+        )
 
     (tmp_path / "own.h").write_text("#define TWO 2 /* as in float2 */\n")
     three = "int three(void) { return ONE + TWO; }\n"

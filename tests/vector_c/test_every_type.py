@@ -32,7 +32,8 @@ Require = Callable[[str], str]
 
 
 class Guarded:
-    """An array of exactly `count` elements between bytes that must not change, aligned like one element."""
+    """An array of exactly `count` elements between bytes that must not change, aligned like one
+    element."""
 
     def __init__(self, dtype: Any, count: int) -> None:
         size = np.dtype(dtype).itemsize
@@ -81,7 +82,8 @@ def export(
     path: Path, compiler: str, fmt: str, options: Sequence[str], scalars: Iterable[str] = DTYPES,
     widths: Sequence[int] = WIDTHS,
 ) -> None:  # fmt: skip
-    """A library of everything, of two sources: compilers run side by side, but each source costs the headers again."""
+    """A library of everything, of two sources: compilers run side by side, but each source costs
+    the headers again."""
     texts = [source(scalar, widths) for scalar in scalars]
     first, second = (mblob.csource_module("".join(texts[i::2]), fmt=fmt) for i in range(2))
     first.import_module(second)
@@ -90,7 +92,9 @@ def export(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "fmt"), BUILDS)
-def test_every_operation_on_every_vector_is_numpys(tmp_path: Path, require: Require, compiler: str, fmt: str) -> None:
+def test_every_operation_on_every_vector_is_numpys(
+    tmp_path: Path, require: Require, compiler: str, fmt: str
+) -> None:
     require(compiler)
     export(tmp_path / "x.so", compiler, fmt, ["-O0", *OPTIONS])
     library = ctypes.CDLL(str(tmp_path / "x.so"))
@@ -101,7 +105,13 @@ def test_every_operation_on_every_vector_is_numpys(tmp_path: Path, require: Requ
 
 @pytest.mark.parametrize(
     ("compiler", "widths"),
-    [("gcc", (3,)), *(pytest.param(name, SOME_WIDTHS, marks=pytest.mark.slow) for name in ("gcc", "g++", "clang"))],
+    [
+        ("gcc", (3,)),
+        *(
+            pytest.param(name, SOME_WIDTHS, marks=pytest.mark.slow)
+            for name in ("gcc", "g++", "clang")
+        ),
+    ],
 )
 def test_every_operation_on_some_vectors_is_numpys_when_optimized(
     tmp_path: Path, require: Require, compiler: str, widths: Sequence[int]
@@ -117,10 +127,13 @@ def test_every_operation_on_some_vectors_is_numpys_when_optimized(
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("compiler", "fmt"), BUILDS)
-def test_what_was_converted_is_compared_and_chosen(tmp_path: Path, require: Require, compiler: str, fmt: str) -> None:
-    """With the options that are usual: optimizers fold these three, and gcc 12 failed where float became double."""
+def test_what_was_converted_is_compared_and_chosen(
+    tmp_path: Path, require: Require, compiler: str, fmt: str
+) -> None:
+    """With the options that are usual: optimizers fold these three, and gcc 12 failed where float
+    became double."""
     cases = [(a, b, n) for a in CONVERTED for b in CONVERTED for n in (2, 4, 8)]
-    text = "#include <stdint.h>\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
+    text = '#include <stdint.h>\n#ifdef __cplusplus\nextern "C" {\n#endif\n'
     for a, b, n in cases:
         text += (
             f"void {a}_to_{b}{n}(const {a} *p, {b} *q) {{ {b}{n} v = ({b}{n})(*({a}{n}*)p);"
@@ -131,8 +144,12 @@ def test_what_was_converted_is_compared_and_chosen(tmp_path: Path, require: Requ
     library = ctypes.CDLL(str(tmp_path / "x.so"))
     for a, b, n in cases:
         given, found = np.arange(n).astype(DTYPES[a]), np.zeros(n, DTYPES[b])
-        getattr(library, f"{a}_to_{b}{n}")(ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(found.ctypes.data))
-        np.testing.assert_array_equal(found, np.maximum(np.arange(n), 2), err_msg=f"{a} to {b}, {n} lanes")
+        getattr(library, f"{a}_to_{b}{n}")(
+            ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(found.ctypes.data)
+        )
+        np.testing.assert_array_equal(
+            found, np.maximum(np.arange(n), 2), err_msg=f"{a} to {b}, {n} lanes"
+        )
 
 
 SANITIZED = """
@@ -150,7 +167,9 @@ def test_sanitizers_find_nothing(tmp_path: Path, root: Path, require: Require) -
     flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O0", "-g0"]
     export(tmp_path / "x.so", require("gcc"), "c", flags, SOME_TYPES, SOME_WIDTHS)
     runtimes = [
-        subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         for name in ("libasan.so", "libubsan.so")
     ]
     done = subprocess.run(

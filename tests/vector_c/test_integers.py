@@ -1,4 +1,5 @@
-"""Integers at the edge: what C leaves open has one value here, under each compiler, optimized, folded, or neither."""
+"""Integers at the edge: what C leaves open has one value here, under each compiler, optimized,
+folded, or neither."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ OPERATORS = ("/", "%", "<<", ">>", "+", "-", "*")
 
 
 def edges(scalar: str, n: int) -> list[tuple[int, int]]:
-    """Pairs of numbers at the ends of a lane type, and around what division stumbles over, for whole vectors."""
+    """Pairs of numbers at the ends of a lane type, and around what division stumbles over, for
+    whole vectors."""
     info = np.iinfo(np.dtype(scalar.removesuffix("_t")))
     values = [info.min, 0, 1, 7, info.bits - 1, info.bits, info.max]
     values += [-1, -7, info.min + 1] if info.min else []
@@ -49,14 +51,18 @@ def literal(value: int, scalar: str) -> str:
 
 
 def source(scalar: str, n: int) -> str:
-    """`run(a, b, out)`: every operator on lanes from memory, and `folded(out)`: the same on constants."""
+    """`run(a, b, out)`: every operator on lanes from memory, and `folded(out)`: the same on
+    constants."""
     v = f"{scalar}{n}"
     pairs = edges(scalar, n)
     run = [f"out[{i}] = *a {op} *b; out[{i}] {op}= 1; c = *a; c {op}= *b; out[{i + 1}] = c;"
            for i, op in zip(range(0, 99, 2), OPERATORS)]  # fmt: skip
     folded = []
     for k in range(0, len(pairs), n):
-        a, b = (f"({v})({', '.join(literal(pair[side], scalar) for pair in pairs[k : k + n])})" for side in (0, 1))
+        a, b = (
+            f"({v})({', '.join(literal(pair[side], scalar) for pair in pairs[k : k + n])})"
+            for side in (0, 1)
+        )
         folded += [f"*out++ = {a} {op} {b};" for op in OPERATORS]
     return (
         f"PUBLIC void run_{v}({v} *a, {v} *b, {v} *out) {{ {v} c; {' '.join(run)} }}\n"
@@ -87,7 +93,8 @@ EVERY = [*itertools.product(LANES, WIDTHS)]
 
 
 @pytest.mark.parametrize(
-    ("level", "cases"), [pytest.param("-O0", EVERY, marks=SLOW), pytest.param("-O2", EVERY, marks=SLOW), ("-O2", SOME)]
+    ("level", "cases"),
+    [pytest.param("-O0", EVERY, marks=SLOW), pytest.param("-O2", EVERY, marks=SLOW), ("-O2", SOME)],
 )
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_no_operation_overflows_traps_or_is_folded_to_something_else(
@@ -102,7 +109,9 @@ def test_no_operation_overflows_traps_or_is_folded_to_something_else(
     ]
     for module in modules[1:]:
         modules[0].import_module(module)
-    modules[0].export_library(tmp_path / "x.so", cc=compiler, options=[level, "-Wall", "-Wextra", "-Werror"])
+    modules[0].export_library(
+        tmp_path / "x.so", cc=compiler, options=[level, "-Wall", "-Wextra", "-Werror"]
+    )
     library = ctypes.CDLL(str(tmp_path / "x.so"))
     for scalar, n in cases:
         check(library, scalar, n)

@@ -31,14 +31,19 @@ def reversed_name(n: int) -> str:
 
 
 def programs(scalar: str, n: int) -> tuple[str, list[Any]]:
-    """A function `void f(T *in, T *out)` that stores what every statement leaves, and that by numpy."""
+    """A function `void f(T *in, T *out)` that stores what every statement leaves, and that by
+    numpy."""
     v = f"{scalar}{n}"
     dtype = DTYPES[scalar]
     lines, expected = [], []
     names = {**NAMES, reversed_name(n): lambda n: [*reversed(range(n))]}
     for i, (name, lanes_of) in enumerate(names.items()):
         lanes = lanes_of(n)
-        if len(lanes) > n or not lanes or (n % 4 and name not in ("s10", "yx", "S01", reversed_name(n), "even")):
+        if (
+            len(lanes) > n
+            or not lanes
+            or (n % 4 and name not in ("s10", "yx", "S01", reversed_name(n), "even"))
+        ):
             continue
         place = WAYS[i % len(WAYS)].replace("T", v).replace("N", str(n))
         target = f"({place}).{name}" if place.startswith("*") else f"{place}.{name}"
@@ -81,11 +86,15 @@ void f_{v}({scalar} *in, {scalar} *out) {{
     return text, expected
 
 
-EVERY = [(t, n) for t in ("float", "int8_t", "uint32_t", "double", "half") for n in (2, 3, 4, 8, 16)]
+EVERY = [
+    (t, n) for t in ("float", "int8_t", "uint32_t", "double", "half") for n in (2, 3, 4, 8, 16)
+]
 SOME = [("float", 4), ("int8_t", 3), ("uint32_t", 2), ("double", 8)]
 
 
-@pytest.mark.parametrize("cases", [pytest.param(EVERY, marks=pytest.mark.slow), SOME], ids=["every", "some"])
+@pytest.mark.parametrize(
+    "cases", [pytest.param(EVERY, marks=pytest.mark.slow), SOME], ids=["every", "some"]
+)
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_several_lanes_are_places(
     tmp_path: Path, require: Require, compiler: str, cases: list[tuple[str, int]]
@@ -93,17 +102,27 @@ def test_several_lanes_are_places(
     require(compiler)
     texts = {case: programs(*case) for case in cases}
     source = "#include <stdint.h>\n" + "".join(text for text, _ in texts.values())
-    lib = built(tmp_path, source, cc=compiler, fmt="cc" if "++" in compiler else "c", options="-O1 -Wall -Werror")
+    lib = built(
+        tmp_path,
+        source,
+        cc=compiler,
+        fmt="cc" if "++" in compiler else "c",
+        options="-O1 -Wall -Werror",
+    )
     for (scalar, n), (_, expected) in texts.items():
         assert expected
         start = np.arange(1, n + 1).astype(DTYPES[scalar])
         out = np.zeros(len(expected) + 1, DTYPES[scalar])
-        getattr(lib, f"f_{scalar}{n}")(ctypes.c_void_p(start.ctypes.data), ctypes.c_void_p(out.ctypes.data))
+        getattr(lib, f"f_{scalar}{n}")(
+            ctypes.c_void_p(start.ctypes.data), ctypes.c_void_p(out.ctypes.data)
+        )
         assert out.tolist() == [*np.array(expected).tolist(), 0], f"{scalar}{n}"
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_lanes_through_pointers_and_of_what_is_no_place(tmp_path: Path, require: Require, compiler: str) -> None:
+def test_lanes_through_pointers_and_of_what_is_no_place(
+    tmp_path: Path, require: Require, compiler: str
+) -> None:
     require(compiler)
     lib = built(tmp_path, """
 #ifdef __cplusplus
@@ -129,7 +148,14 @@ void f(float *p, int i, float *out) {
 
 @pytest.mark.parametrize(
     "statement",
-    ["(v + v).s0 = 1;", "(v + v)[1] = 1;", "(-v)[i] += 1;", "v.xy[i]++;", "--((float4)(1)).y;", "(v + v) = v;"],
+    [
+        "(v + v).s0 = 1;",
+        "(v + v)[1] = 1;",
+        "(-v)[i] += 1;",
+        "v.xy[i]++;",
+        "--((float4)(1)).y;",
+        "(v + v) = v;",
+    ],
 )
 def test_a_lane_of_a_copy_is_no_place(statement: str) -> None:
     with pytest.raises(mblob.MblobError, match=r"x\.c:2: this writes to a copy that nothing reads"):

@@ -66,7 +66,9 @@ def test_names_have_letters_of_any_script(
 
 @pytest.mark.parametrize("encoding", ["C", "POSIX", "en_US.ISO-8859-1"])
 def test_letters_are_utf_8_in_any_locale(tmp_path: Path, encoding: str) -> None:
-    (tmp_path / "k.c").write_text('const char *text(void) { float4 ä; (void)ä; return "ä"; }\n', encoding="utf-8")
+    (tmp_path / "k.c").write_text(
+        'const char *text(void) { float4 ä; (void)ä; return "ä"; }\n', encoding="utf-8"
+    )
     script = (
         "import mblob, ctypes; mblob.csource_module('k.c').export_library('k.so');"
         "f = ctypes.CDLL('./k.so').text; f.restype = ctypes.c_char_p; assert f() == b'\\xc3\\xa4', f()"
@@ -87,8 +89,12 @@ def test_one_name_in_two_spellings_is_one_name(tmp_path: Path) -> None:
     assert list(p) == [2, 4, 6, 8]
 
 
-def test_a_name_that_a_header_declares_is_its_own_and_other_vectors_are_rewritten(tmp_path: Path) -> None:
-    (tmp_path / "own.h").write_text("typedef struct { float x, w; } float4;\n#define SUM(a, b) ((a) + (b))\n")
+def test_a_name_that_a_header_declares_is_its_own_and_other_vectors_are_rewritten(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.h").write_text(
+        "typedef struct { float x, w; } float4;\n#define SUM(a, b) ((a) + (b))\n"
+    )
     (tmp_path / "k.c").write_text(
         '#include "own.h"\nvoid f(float4 *p, float *q) { p->w = SUM(*(float2*)q, *(float2*)(q + 1)).s1; }\n'
     )
@@ -99,7 +105,12 @@ def test_a_name_that_a_header_declares_is_its_own_and_other_vectors_are_rewritte
 
 
 @pytest.mark.parametrize(
-    "text", ["int f(void) { return 1; }", "/* half of float4 */ int f(void) { return 1; } // half\n", OWN["a struct"]]
+    "text",
+    [
+        "int f(void) { return 1; }",
+        "/* half of float4 */ int f(void) { return 1; } // half\n",
+        OWN["a struct"],
+    ],
 )
 def test_sources_without_vectors_are_compiled_once(tmp_path: Path, text: str) -> None:
     (tmp_path / "cc").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/log\nexec gcc "$@"\n')

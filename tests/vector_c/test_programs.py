@@ -16,12 +16,18 @@ from tests.vector_c.programs import Program
 
 Require = Callable[[str], str]
 PUBLIC = '#include <stdint.h>\n#ifdef __cplusplus\n#define PUBLIC extern "C"\n#else\n#define PUBLIC\n#endif\n'
-# The seed with the compiler: each sees other programs. In the quick tier three widths of each lane type.
+# The seed with the compiler: each sees other programs. In the quick tier three widths of each lane
+# type.
 BUILDS = [
     ("gcc", "-O0", 5, 3),
     *(
         pytest.param(*build, len(WIDTHS), marks=pytest.mark.slow)
-        for build in (("gcc", "-O2", 1), ("g++", "-O1", 2), ("clang", "-O1", 3), ("clang++", "-O0", 4))
+        for build in (
+            ("gcc", "-O2", 1),
+            ("g++", "-O1", 2),
+            ("clang", "-O1", 3),
+            ("clang++", "-O0", 4),
+        )
     ),
 ]
 
@@ -29,7 +35,9 @@ BUILDS = [
 def programs(seed: int, widths: int) -> list[Program]:
     """For each lane type, one of each of so many widths."""
     chance = random.Random(seed)
-    return [Program(chance, t, n, f"p_{t}{n}") for t in DTYPES for n in chance.sample([*WIDTHS], widths)]
+    return [
+        Program(chance, t, n, f"p_{t}{n}") for t in DTYPES for n in chance.sample([*WIDTHS], widths)
+    ]
 
 
 def compiled(path: Path, made: Sequence[Program], compiler: str, level: str) -> ctypes.CDLL:
@@ -51,7 +59,13 @@ def test_random_programs_leave_what_numpy_says(
     library = compiled(tmp_path / "x.so", made, compiler, level)
     for program in made:
         out = np.zeros(program.expected.shape, program.expected.dtype)
-        arguments = (ctypes.c_void_p(program.input.ctypes.data), ctypes.c_void_p(out.ctypes.data), 1)
+        arguments = (
+            ctypes.c_void_p(program.input.ctypes.data),
+            ctypes.c_void_p(out.ctypes.data),
+            1,
+        )
         getattr(library, program.name)(*arguments)
         for found, wanted, lines in zip(out, program.expected, program.statements):
-            assert np.array_equal(found, wanted, equal_nan=out.dtype.kind == "f"), "\n".join([program.name, *lines])
+            assert np.array_equal(found, wanted, equal_nan=out.dtype.kind == "f"), "\n".join(
+                [program.name, *lines]
+            )

@@ -1,4 +1,5 @@
-"""What TVM's generator prints around vectors, form by form: reinterpreted bits, booleans, shuffles."""
+"""What TVM's generator prints around vectors, form by form: reinterpreted bits, booleans,
+shuffles."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ extern "C"
 """
 INPUT = np.array([1, 2.5, -3, 700], np.float32)
 DOUBLED = np.array([2, 5, -6, 1400], np.float32)
-# What TVM prints, over v_ = INPUT and w_ = DOUBLED in registers and p0 in memory, and what it means.
+# What TVM prints, over v_ = INPUT and w_ = DOUBLED in registers and p0 in memory, and what it
+# means.
 FORMS: dict[str, object] = {
     "*(int32_t4*)(((int32_t*)out) + 0) = (*(int32_t4 *)(&(v_)));": INPUT.view(np.int32),
     "*(int32_t4*)(((int32_t*)out) + 0) = (*(int32_t4 *)(&((v_ + v_))));": DOUBLED.view(np.int32),
@@ -68,7 +70,9 @@ FORMS: dict[str, object] = {
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("level", [pytest.param("-O0", marks=pytest.mark.slow), "-O3"])
-def test_every_form_means_what_tvm_means(tmp_path: Path, require: Require, compiler: str, level: str) -> None:
+def test_every_form_means_what_tvm_means(
+    tmp_path: Path, require: Require, compiler: str, level: str
+) -> None:
     require(compiler)
     bodies = "".join(f"  if (form == {i}) {{ {form} }}\n" for i, form in enumerate(FORMS))
     text = f"""{HEAD}void f(int32_t form, int32_t one, void* p0, void* out) {{
@@ -134,7 +138,9 @@ void f(float *p) <%
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("vector", ["", "float2 unused(float2 v) { return v; }\n"])
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_one_buffer_may_hold_several_types(tmp_path: Path, require: Require, compiler: str, vector: str) -> None:
+def test_one_buffer_may_hold_several_types(
+    tmp_path: Path, require: Require, compiler: str, vector: str
+) -> None:
     require(compiler)
     text = f"""{HEAD}float f(void* p, void* q) {{
   ((float*)p)[0] = 1.000000e+00f;
@@ -142,7 +148,13 @@ def test_one_buffer_may_hold_several_types(tmp_path: Path, require: Require, com
   return ((float*)p)[0];
 }}
 {vector}"""
-    lib = built(tmp_path, text, cc=compiler, fmt="cc" if "++" in compiler else "c", options="-O3 -Wall -Werror")
+    lib = built(
+        tmp_path,
+        text,
+        cc=compiler,
+        fmt="cc" if "++" in compiler else "c",
+        options="-O3 -Wall -Werror",
+    )
     lib.f.restype = ctypes.c_float
     memory = ctypes.create_string_buffer(4)
     assert lib.f(memory, memory) == 3

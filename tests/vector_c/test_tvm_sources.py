@@ -1,4 +1,5 @@
-"""What TVM writes with vectors, whole: convolutions, packed bytes, half numbers, its context of a module."""
+"""What TVM writes with vectors, whole: convolutions, packed bytes, half numbers, its context of a
+module."""
 
 from __future__ import annotations
 
@@ -20,11 +21,17 @@ def test_tvms_vectorized_convolution_is_numpys(
     tmp_path: Path, golden: Path, require: Require, compiler: str
 ) -> None:
     require(compiler)
-    mblob.csource_module(golden / "conv2d_vectorized.c").export_library(tmp_path / "conv.so", cc=compiler)
+    mblob.csource_module(golden / "conv2d_vectorized.c").export_library(
+        tmp_path / "conv.so", cc=compiler
+    )
     random = np.random.default_rng(0)
-    data, weight, bias = (random.standard_normal(s, dtype=np.float32) for s in ((1, 32, 56, 56), (32, 32, 3, 3), 32))
+    data, weight, bias = (
+        random.standard_normal(s, dtype=np.float32) for s in ((1, 32, 56, 56), (32, 32, 3, 3), 32)
+    )
     out = np.zeros_like(data)
-    run = mblob.load_module(tmp_path / "conv.so")["tvmgen_default_fused_nn_conv2d_nn_bias_add_nn_relu"]
+    run = mblob.load_module(tmp_path / "conv.so")[
+        "tvmgen_default_fused_nn_conv2d_nn_bias_add_nn_relu"
+    ]
     run(data, weight, bias, out)
     padded = np.pad(data[0], ((0, 0), (1, 1), (1, 1)))
     expected = sum(
@@ -35,11 +42,15 @@ def test_tvms_vectorized_convolution_is_numpys(
     np.testing.assert_allclose(out[0], np.maximum(expected + bias[:, None, None], 0), atol=1e-4)
 
 
-def test_bytes_that_tvm_gathers_as_if_packed_in_an_integer(tmp_path: Path, require: Require) -> None:
+def test_bytes_that_tvm_gathers_as_if_packed_in_an_integer(
+    tmp_path: Path, require: Require
+) -> None:
     terms = "|".join(
         f"((0x000000ff << {8 * i}) & (((int8_t*)p)[v_.s{i}] << {8 * i}))" for i in range(6)
     )
-    local = "|".join(f"((0x000000ff << {8 * i}) & (buf[(v_.s{i} + 1)] << {8 * i}))" for i in range(4))
+    local = "|".join(
+        f"((0x000000ff << {8 * i}) & (buf[(v_.s{i} + 1)] << {8 * i}))" for i in range(4)
+    )
     lib = built(tmp_path, f"""#include <stdint.h>
 void f(void *p, int32_t *out) {{
   int32_t6 v_ = int32_t6((0)+(2*0), (0)+(2*1), (0)+(2*2), (0)+(2*3), (0)+(2*4), (0)+(2*5));
@@ -61,11 +72,14 @@ void g(const uint8_t *p, int16_t *out) {{
 
 
 def test_mathematics_is_done_lane_by_lane(tmp_path: Path) -> None:
-    lib = built(tmp_path, """#include <math.h>
+    lib = built(
+        tmp_path,
+        """#include <math.h>
 void f(float *p, float *out) {
   *(float3*)out = powf(expf((*(float3*)p) * 0.5f), ((float3)(2.0f, 2.0f, 2.0f)));
 }
-""")
+""",
+    )
     out = floats(0, 0, 0, 7)
     lib.f(floats(0, 1, -2), out)
     np.testing.assert_allclose(np.array(out), [1, np.e, np.exp(-2), 7], rtol=1e-6)
@@ -99,8 +113,12 @@ def test_a_scalar_condition_evaluates_one_side(tmp_path: Path) -> None:
     assert list(out) == [1, 2, 3, 4]
 
 
-def test_a_true_comparison_is_minus_one_where_opencl_says_so_and_one_where_tvm_means_bool(tmp_path: Path) -> None:
-    lib = built(tmp_path, """#include <stdint.h>
+def test_a_true_comparison_is_minus_one_where_opencl_says_so_and_one_where_tvm_means_bool(
+    tmp_path: Path,
+) -> None:
+    lib = built(
+        tmp_path,
+        """#include <stdint.h>
 void f(int32_t2 *out, float *p) {
   float2 a = *(float2*)p, b = a.yx;
   int32_t2 opencl = a < b;
@@ -109,7 +127,8 @@ void f(int32_t2 *out, float *p) {
   int8_t2 narrow = (int8_t2)(a < b);
   out[4].s0 = narrow.s0; out[4].s1 = narrow[1];
 }
-""")
+""",
+    )
     out = (ctypes.c_int32 * 10)()
     lib.f(out, floats(1, 2))
     assert list(out) == [-1, 0, 1, 0, 1, 0, 6, 0, 1, 0]

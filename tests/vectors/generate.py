@@ -1,8 +1,10 @@
-"""Write the vectors that the Python and the C reader are both tested with: `python tests/vectors/generate.py`.
+"""Write the vectors that the Python and the C reader are both tested with: `python
+tests/vectors/generate.py`.
 
-good/NAME.bin is the bytes of a blob (st_size of them), good/NAME.json what a reader must find. bad/NAME.json has the
-code (and mostly the offset) of the error. All are read at level "full"; "index_expected" stands for the ELF note.
-The bytes are put together with struct, not with the codec, but for blobs with an index.
+good/NAME.bin is the bytes of a blob (st_size of them), good/NAME.json what a reader must find.
+bad/NAME.json has the code (and mostly the offset) of the error. All are read at level "full";
+"index_expected" stands for the ELF note. The bytes are put together with struct, not with the
+codec, but for blobs with an index.
 """
 
 from __future__ import annotations
@@ -49,7 +51,11 @@ def blob(*items: bytes, count: int | None = None, tail: bytes = b"") -> bytes:
 
 
 def ndarray(shape: tuple[int, ...], data: bytes, bits: int = 32) -> bytes:
-    head = u64(0xDD5E40F096B4A13F, 0) + struct.pack("<iii", 1, 0, len(shape)) + struct.pack("<BBH", 2, bits, 1)
+    head = (
+        u64(0xDD5E40F096B4A13F, 0)
+        + struct.pack("<iii", 1, 0, len(shape))
+        + struct.pack("<BBH", 2, bits, 1)
+    )
     return head + struct.pack(f"<{len(shape)}q", *shape) + u64(len(data)) + data
 
 
@@ -108,7 +114,11 @@ def put(folder: str, name: str, data: bytes, facts: dict[str, Any]) -> None:
 
 
 def good(
-    name: str, data: bytes, entries: list[tuple[str, int | None, int]], imports: list[list[int]], **more: Any
+    name: str,
+    data: bytes,
+    entries: list[tuple[str, int | None, int]],
+    imports: list[list[int]],
+    **more: Any,
 ) -> None:
     listed = [{"type_key": k, "offset": o, "size": n} for k, o, n in entries]
     put("good", name, data, {"entries": listed, "imports": imports, **more})
@@ -142,8 +152,15 @@ def make_good() -> None:
          [[1, 2], [], []])  # fmt: skip
     data, at = one_module("cuda", CUDA)
     longer = u64(len(data) - 8 + 7) + data[8:] + b"trailer"
-    good("bytes-after-the-stream", longer, [("library", None, 0), ("cuda", at, len(CUDA))], [[1], []])
-    good("symbol-longer-than-blob", data + bytes(9), [("library", None, 0), ("cuda", at, len(CUDA))], [[1], []])
+    good(
+        "bytes-after-the-stream", longer, [("library", None, 0), ("cuda", at, len(CUDA))], [[1], []]
+    )
+    good(
+        "symbol-longer-than-blob",
+        data + bytes(9),
+        [("library", None, 0), ("cuda", at, len(CUDA))],
+        [[1], []],
+    )
     lone = blob(s("metadata_module"), tree([[]]))
     good("tree-without-library", lone, [("metadata_module", len(lone) - len(tree([[]])), 0)], [[]])
     item = s("metadata_module")
@@ -164,9 +181,17 @@ def make_good() -> None:
         data, entries = indexed(digest)
         good(f"index-{digest}", data, entries, [[1, 2, 3], [], [], []], index_expected=True)
     sink = BytesSink()
-    plan = BlobPlan([OutEntry("library", None)], target="x86_64-linux-gnu", producer="vectors", has_tree=False)
+    plan = BlobPlan(
+        [OutEntry("library", None)], target="x86_64-linux-gnu", producer="vectors", has_tree=False
+    )
     plan.write(sink)
-    good("index-of-a-library-alone", bytes(sink.data), [("library", None, 0)], [[]], index_expected=True)
+    good(
+        "index-of-a-library-alone",
+        bytes(sink.data),
+        [("library", None, 0)],
+        [[]],
+        index_expected=True,
+    )
 
 
 def indexed(digest: str = "crc32") -> tuple[bytes, list[tuple[str, int | None, int]]]:
@@ -180,9 +205,18 @@ def indexed(digest: str = "crc32") -> tuple[bytes, list[tuple[str, int | None, i
     ]
     BlobPlan(entries, digest=digest, target="x86_64-linux-gnu", producer="vectors").write(sink)
     data = bytes(sink.data)
-    my_key, my_empty, my_bulk = after(data, s("my_key")), after(data, s("my_empty")), data.index(b"B" * 100)
+    my_key, my_empty, my_bulk = (
+        after(data, s("my_key")),
+        after(data, s("my_empty")),
+        data.index(b"B" * 100),
+    )
     assert (my_bulk + 8) % 64 == 0
-    return data, [("library", None, 0), ("my_key", my_key, 17), ("my_empty", my_empty, 0), ("my_bulk", my_bulk, 100)]
+    return data, [
+        ("library", None, 0),
+        ("my_key", my_key, 17),
+        ("my_empty", my_empty, 0),
+        ("my_bulk", my_bulk, 100),
+    ]
 
 
 def make_bad() -> None:
@@ -193,13 +227,19 @@ def make_bad() -> None:
     bad("size-2-to-63", u64(1 << 63) + data[8:], "size", 0)
     bad("size-2-to-64-less-1", u64((1 << 64) - 1) + data[8:], "size", 0)
     bad("count-2-to-63", data[:8] + u64(1 << 63) + data[16:], "truncated", 8)
-    bad("count-one-too-many", blob(s("_lib"), s("cuda") + CUDA, tree([[1], []]), count=4), "truncated")
+    bad(
+        "count-one-too-many",
+        blob(s("_lib"), s("cuda") + CUDA, tree([[1], []]), count=4),
+        "truncated",
+    )
     bad("key-of-2-to-62-bytes", blob(u64(1 << 62) + b"cuda"), "truncated", 16)
     bad("key-empty", blob(s(""), tree([[]])), "key", 16)
     bad("key-of-2-mib", blob(s("k" * (2 << 20))), "key", 16)
     bad("key-not-utf8", blob(s(b"\xff\xfe"), tree([[]])), "key", 16)
     bad("key-with-nul", blob(s(b"ot\0er"), tree([[]])), "key", 16)
-    bad("unknown-key", blob(s("_lib"), s("my_key") + b"payload", tree([[1], []])), "unknown_key", 42)
+    bad(
+        "unknown-key", blob(s("_lib"), s("my_key") + b"payload", tree([[1], []])), "unknown_key", 42
+    )
     bad("tree-of-nothing", blob(tree([])), "tree_empty")
     bad("two-libraries", blob(s("_lib"), s("_lib"), tree([[1], []])), "two_libraries")
     bad("item-after-tree", blob(s("_lib"), tree([[]]), s("_lib")), "tree_last")
@@ -240,17 +280,39 @@ def make_bad() -> None:
         ("byte-count-too-small", ONE[:40] + u64(4) + ONE[48:]),
         ("product-overflows", ndarray((1 << 32, 1 << 32), b"")),
     ):
-        bad(f"array-{name}", one_module("AotExecutorFactory", u64(1) + vs("p0") + array + s("d"))[0], "payload")
-    bad("names-and-arrays-differ", one_module("AotExecutorFactory", u64(2) + vs("p0") + ONE + s("d"))[0], "payload")
-    bad("constants-and-names-differ", one_module("const_loader", vs("c0") + u64(0) + vs() + u64(0))[0], "payload")
+        bad(
+            f"array-{name}",
+            one_module("AotExecutorFactory", u64(1) + vs("p0") + array + s("d"))[0],
+            "payload",
+        )
+    bad(
+        "names-and-arrays-differ",
+        one_module("AotExecutorFactory", u64(2) + vs("p0") + ONE + s("d"))[0],
+        "payload",
+    )
+    bad(
+        "constants-and-names-differ",
+        one_module("const_loader", vs("c0") + u64(0) + vs() + u64(0))[0],
+        "payload",
+    )
     bad("kernels-2-to-60", one_module("cuda", s("ptx") + u64(1 << 60))[0], "truncated")
     make_bad_index()
 
 
 def refoot(data: bytes, edit: Any = None, **fields: Any) -> bytes:
-    """Change index bytes (edit(bytearray of the index)) or footer fields, and make all checksums right again."""
+    """Change index bytes (edit(bytearray of the index)) or footer fields, and make all checksums
+    right again."""
     size = len(data)
-    names = ("index_offset", "index_size", "blob_size", "version", "flags", "crc", "structure", "zero")
+    names = (
+        "index_offset",
+        "index_size",
+        "blob_size",
+        "version",
+        "flags",
+        "crc",
+        "structure",
+        "zero",
+    )
     values = dict(zip(names, struct.unpack_from("<QQQIIIII", data, size - 64)))
     start = values["index_offset"]
     index = bytearray(data[start : size - 64])
@@ -329,27 +391,57 @@ def make_bad_index() -> None:
         bad(f"index-{name}", refoot(data, poke(at, value)), code)
     my_key, bulk = entries[1][1] or 0, entries[3][1] or 0
     sha = indexed("sha256")[0]
-    stream_size = struct.unpack_from("<Q", data, struct.unpack_from("<Q", data, end - 64)[0] + 16)[0]
+    stream_size = struct.unpack_from("<Q", data, struct.unpack_from("<Q", data, end - 64)[0] + 16)[
+        0
+    ]
     one = 64 + 80  # the record of my_key in the index
     for name, changed, code in (
         ("footer-flags", refoot(data, flags=1), "index_footer"),
         ("footer-reserved", refoot(data, zero=1), "index_footer"),
-        ("footer-offset-odd", refoot(data[:-64] + data[-64:], index_offset=end - 64 - 4), "index_footer"),
+        (
+            "footer-offset-odd",
+            refoot(data[:-64] + data[-64:], index_offset=end - 64 - 4),
+            "index_footer",
+        ),
         ("flags-unknown", refoot(data, poke(4, struct.pack("<I", 1 << 31))), "index_damaged"),
-        ("record-flags-unknown", refoot(data, poke(one + 24, struct.pack("<I", 2 | 1 << 30))), "index_damaged"),
+        (
+            "record-flags-unknown",
+            refoot(data, poke(one + 24, struct.pack("<I", 2 | 1 << 30))),
+            "index_damaged",
+        ),
         ("record-reserved", refoot(data, poke(one + 72, u64(1))), "index_damaged"),
         ("digest-tail", refoot(data, poke(one + 32 + 4, b"\1")), "index_damaged"),
         ("digest-of-the-library", refoot(data, poke(64 + 32, b"\1")), "index_damaged"),
         ("no-tree-flag-with-a-tree", refoot(data, poke(4, struct.pack("<I", 1))), "index_damaged"),
-        ("bulk-flag-inside-the-stream", refoot(data, poke(one + 24, struct.pack("<I", 6))), "index_damaged"),
-        ("bulk-flag-missing", refoot(data, poke(64 + 3 * 80 + 24, struct.pack("<I", 2))), "index_damaged"),
+        (
+            "bulk-flag-inside-the-stream",
+            refoot(data, poke(one + 24, struct.pack("<I", 6))),
+            "index_damaged",
+        ),
+        (
+            "bulk-flag-missing",
+            refoot(data, poke(64 + 3 * 80 + 24, struct.pack("<I", 2))),
+            "index_damaged",
+        ),
         ("name-not-utf8", refoot(data, poke(-len("vectors") - 3, b"\xff\xfe")), "index_damaged"),
-        ("name-with-nul", refoot(data, poke(64 + 4 * 80 + 8 * 8 + len("library") + 2, b"\0")), "index_damaged"),
+        (
+            "name-with-nul",
+            refoot(data, poke(64 + 4 * 80 + 8 * 8 + len("library") + 2, b"\0")),
+            "index_damaged",
+        ),
         ("two-libraries", refoot(data, two_libraries), "index_damaged"),
         ("stream-has-another-key", patched(data, my_key - 3, b"K"), "index_damaged"),
         ("stream-has-another-count", patched(data, 8, u64(4)), "index_damaged"),
-        ("stream-has-another-tree", patched(data, data.index(s("_import_tree")) + 20 + 8, u64(1)), "tree_rows"),
-        ("bytes-after-the-last-item", refoot(data, poke(16, u64(stream_size + 8))), "index_damaged"),
+        (
+            "stream-has-another-tree",
+            patched(data, data.index(s("_import_tree")) + 20 + 8, u64(1)),
+            "tree_rows",
+        ),
+        (
+            "bytes-after-the-last-item",
+            refoot(data, poke(16, u64(stream_size + 8))),
+            "index_damaged",
+        ),
     ):
         bad(f"index-{name}", changed, code)
     none = indexed("none")[0]

@@ -1,5 +1,6 @@
-/* io.h - dmlc::Stream under the path of dmlc-core: what NDArray::Save and Load, and SaveToBinary of modules take.
- * Installed by `make install COMPAT=1` only: a real dmlc-core has a file of this name.
+/* io.h - dmlc::Stream under the path of dmlc-core: what NDArray::Save and Load, and SaveToBinary
+ * of modules take. Installed by `make install COMPAT=1` only: a real dmlc-core has a file of
+ * this name.
  *
  * Numbers are little endian in a stream; texts and vectors begin with their size, a u64. */
 #ifndef DMLC_IO_H_
@@ -92,7 +93,8 @@ class Stream {
     if (!Read(&size)) return false;
     while (text->size() < size) {
       const uint64_t left = size - text->size();
-      const std::size_t wanted = left < sizeof(piece) ? static_cast<std::size_t>(left) : sizeof(piece);
+      const std::size_t wanted =
+          left < sizeof(piece) ? static_cast<std::size_t>(left) : sizeof(piece);
       if (Read(static_cast<void *>(piece), wanted) != wanted) return false;
       text->append(piece, wanted);
     }
@@ -122,7 +124,9 @@ class FileStream : public SeekStream {
   using Stream::Read;
   using Stream::Write;
   explicit FileStream(std::FILE *file) : file_(file, std::fclose) {}
-  std::size_t Read(void *data, std::size_t size) override { return std::fread(data, 1, size, file_.get()); }
+  std::size_t Read(void *data, std::size_t size) override {
+    return std::fread(data, 1, size, file_.get());
+  }
   std::size_t Write(const void *data, std::size_t size) override {
     const std::size_t written = std::fwrite(data, 1, size, file_.get());
     if (written != size) throw Error("dmlc::Stream: the file takes no more bytes");

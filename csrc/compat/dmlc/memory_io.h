@@ -1,4 +1,5 @@
-/* memory_io.h - streams over memory, under the path of dmlc-core. Installed by `make install COMPAT=1` only. */
+/* memory_io.h - streams over memory, under the path of dmlc-core. Installed by `make install
+ * COMPAT=1` only. */
 #ifndef DMLC_MEMORY_IO_H_
 #define DMLC_MEMORY_IO_H_
 
@@ -13,7 +14,8 @@ class MemoryFixedSizeStream : public SeekStream {
  public:
   using Stream::Read;
   using Stream::Write;
-  MemoryFixedSizeStream(void *data, std::size_t size) : data_(static_cast<char *>(data)), size_(size) {}
+  MemoryFixedSizeStream(void *data, std::size_t size)
+      : data_(static_cast<char *>(data)), size_(size) {}
   std::size_t Read(void *data, std::size_t size) override {
     const std::size_t count = std::min(size, size_ - at_);
     if (count != 0) std::memcpy(data, data_ + at_, count);
@@ -22,8 +24,8 @@ class MemoryFixedSizeStream : public SeekStream {
   }
   std::size_t Write(const void *data, std::size_t size) override {
     if (size > size_ - at_)
-      throw Error("dmlc::MemoryFixedSizeStream: " + std::to_string(size) + " bytes from " + std::to_string(at_) +
-                  " on, there are " + std::to_string(size_));
+      throw Error("dmlc::MemoryFixedSizeStream: " + std::to_string(size) + " bytes from " +
+                  std::to_string(at_) + " on, there are " + std::to_string(size_));
     if (size != 0) std::memcpy(data_ + at_, data, size);
     at_ += size;
     return size;

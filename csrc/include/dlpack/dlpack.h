@@ -1,8 +1,8 @@
 /* dlpack.h - the DLPack in-memory tensor ABI, version 1.2.
  *
- * Names, values and layouts are those of the DLPack standard (https://dmlc.github.io/dlpack), so that
- * sources written against it compile. Sizes below are for 64-bit machines; shapes and strides count
- * elements, byte_offset counts bytes. */
+ * Names, values and layouts are those of the DLPack standard (https://dmlc.github.io/dlpack), so
+ * that sources written against it compile. Sizes below are for 64-bit machines; shapes and
+ * strides count elements, byte_offset counts bytes. */
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
 
@@ -95,7 +95,9 @@ typedef struct {
 /* 48 bytes. The consumer does not own what it points to. */
 typedef struct {
   void *data; /* opaque on devices that have handles instead of pointers */
-#if defined(MBLOB_DLTENSOR_CTX) /* for sources that use the member's name in DLPack 0.3 and before */
+#if defined( \
+    MBLOB_DLTENSOR_CTX) /* for sources that use the member's name in DLPack 0.3 and before \
+                                 */
   __extension__ union {
     DLDevice device, ctx;
   };

@@ -10,7 +10,8 @@ static _Atomic(const mblob_host *) table;
 
 int mb_plugin_start(const mblob_host *host) {
   if (host->abi_version != MBLOB_PLUGIN_ABI || host->struct_size < sizeof(*host))
-    return host->set_error(MBLOB_E_INCOMPATIBLE, "the plug-in was built for another version of mblob");
+    return host->set_error(MBLOB_E_INCOMPATIBLE,
+                           "the plug-in was built for another version of mblob");
   atomic_store(&table, host);
   return MBLOB_OK;
 }
@@ -19,7 +20,8 @@ const mblob_host *mb_plugin_host(void) { return atomic_load(&table); }
 
 /* ---- error.h, over the table ---- */
 
-static int fail_with(int status, const char *prefix, const char *format, va_list args) MB_PRINTF(3, 0);
+static int fail_with(int status, const char *prefix, const char *format, va_list args)
+    MB_PRINTF(3, 0);
 static int fail_with(int status, const char *prefix, const char *format, va_list args) {
   char *text = NULL, *whole = NULL;
   if (vasprintf(&text, format, args) < 0) text = NULL;
@@ -42,7 +44,8 @@ int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *
   char prefix[96];
   va_list args;
   (void)entry;
-  (void)snprintf(prefix, sizeof(prefix), offset >= 0 ? "[%s] at byte %lld of the payload: " : "[%s] ", code,
+  (void)snprintf(prefix, sizeof(prefix),
+                 offset >= 0 ? "[%s] at byte %lld of the payload: " : "[%s] ", code,
                  (long long)offset);
   va_start(args, format);
   int status = fail_with(MBLOB_E_FORMAT, prefix, format, args);
@@ -50,4 +53,6 @@ int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *
   return status;
 }
 
-int mb_fail_memory(size_t size) { return mb_fail(MBLOB_E_MEMORY, "out of memory: %zu bytes", size); }
+int mb_fail_memory(size_t size) {
+  return mb_fail(MBLOB_E_MEMORY, "out of memory: %zu bytes", size);
+}

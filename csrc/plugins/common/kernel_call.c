@@ -13,26 +13,31 @@ static bool is_integer(int code) { return code == kTVMArgInt || code == kTVMArgB
 static int wrong_count(const struct mb_kernel *kernel, int count) {
   char tags[160] = "";
   for (size_t i = 0, used = 0; i < kernel->tag_count && used < sizeof(tags); i++)
-    used += (size_t)snprintf(tags + used, sizeof(tags) - used, "%s%s", i ? ", " : ": ", mb_launch_tag_names[kernel->tags[i]]);
-  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': expected %zu arguments and %zu launch sizes%s; found %d values",
+    used += (size_t)snprintf(tags + used, sizeof(tags) - used, "%s%s", i ? ", " : ": ",
+                             mb_launch_tag_names[kernel->tags[i]]);
+  return mb_fail(MBLOB_E_ARGUMENT,
+                 "kernel '%s': expected %zu arguments and %zu launch sizes%s; found %d values",
                  kernel->name, kernel->type_count, kernel->tag_count, tags, count);
 }
 
-int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const int *codes, int count,
-                     struct mb_launch *out) {
+int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const int *codes,
+                     int count, struct mb_launch *out) {
   *out = (struct mb_launch){{1, 1, 1, 1, 1, 1}, 0};
-  if (count < 0 || (size_t)count != kernel->type_count + kernel->tag_count) return wrong_count(kernel, count);
+  if (count < 0 || (size_t)count != kernel->type_count + kernel->tag_count)
+    return wrong_count(kernel, count);
   for (size_t i = 0; i < kernel->tag_count; i++) {
     size_t at = kernel->type_count + i;
     unsigned tag = kernel->tags[i];
     const char *what = mb_launch_tag_names[tag];
     if (!is_integer(codes[at]))
-      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu is %s, expected an int (type code 0), found type code %d",
-                     kernel->name, at, what, codes[at]);
+      return mb_fail(
+          MBLOB_E_ARGUMENT,
+          "kernel '%s': argument %zu is %s, expected an int (type code 0), found type code %d",
+          kernel->name, at, what, codes[at]);
     int64_t value = args[at].v_int64;
     if (value < 0)
-      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu: %s is %lld, expected at least 0", kernel->name, at,
-                     what, (long long)value);
+      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu: %s is %lld, expected at least 0",
+                     kernel->name, at, what, (long long)value);
     if (tag == MB_SHARED_BYTES)
       out->shared = (uint64_t)value;
     else
@@ -42,7 +47,8 @@ int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const
 }
 
 const char *mb_kernel_type_text(DLDataType type, char text[32]) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  static const char *const names[] = {"int",    "uint",    "float", "handle",
+                                      "bfloat", "complex", "bool"};
   if (type.code >= sizeof(names) / sizeof(*names))
     (void)snprintf(text, 32, "type code %u of %u bits", type.code, type.bits);
   else if (mb_is_pointer(type) && type.bits == 64 && type.lanes == 1)
@@ -56,8 +62,8 @@ const char *mb_kernel_type_text(DLDataType type, char text[32]) {
 
 static int wrong_type(const struct mb_kernel *kernel, int index, int code) {
   char text[32];
-  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected %s, found type code %d", kernel->name, index,
-                 mb_kernel_type_text(kernel->types[index], text), code);
+  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected %s, found type code %d",
+                 kernel->name, index, mb_kernel_type_text(kernel->types[index], text), code);
 }
 
 /* The low bytes of a number, in the order of this machine. */
@@ -79,14 +85,15 @@ static int put_integer(const struct mb_kernel *kernel, int index, int64_t value,
   DLDataType type = kernel->types[index];
   unsigned bits = type.bits;
   bool is_unsigned = type.code == kDLUInt || type.code == kDLBool;
-  /* Packed calls have int64 alone: a uint64 comes as the int64 of its bits, smaller ones as what they are. */
+  /* Packed calls have int64 alone: a uint64 comes as the int64 of its bits, smaller ones as what
+   * they are. */
   int64_t low = bits == 64 ? INT64_MIN : is_unsigned ? 0 : -((int64_t)1 << (bits - 1));
   int64_t high = bits == 64 ? INT64_MAX : ((int64_t)1 << (is_unsigned ? bits : bits - 1)) - 1;
   if (value < low || value > high) {
     char text[32];
     (void)mb_kernel_type_text(type, text);
-    return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: %lld does not fit %s", kernel->name, index,
-                   (long long)value, text);
+    return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: %lld does not fit %s", kernel->name,
+                   index, (long long)value, text);
   }
   put_bits(bits, value, out);
   return MBLOB_OK;
@@ -98,36 +105,46 @@ static int put_float(const struct mb_kernel *kernel, int index, double value, ui
     return MBLOB_OK;
   }
   if (isfinite(value) && fabs(value) > (double)FLT_MAX)
-    return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: %g does not fit float32", kernel->name, index, value);
+    return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: %g does not fit float32",
+                   kernel->name, index, value);
   float narrow = (float)value;
   memcpy(out, &narrow, sizeof(narrow));
   return MBLOB_OK;
 }
 
-int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, int code, uint64_t *out, size_t *size) {
+int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, int code,
+                     uint64_t *out, size_t *size) {
   DLDataType type = kernel->types[index];
   *out = 0;
   *size = (size_t)(type.bits + 7) / 8;
   bool is_whole = type.code == kDLInt || type.code == kDLUInt || type.code == kDLBool;
-  bool known = type.lanes == 1 && (is_whole ? type.bits == 1 || type.bits == 8 || type.bits == 16 ||
-                                                  type.bits == 32 || type.bits == 64
-                                            : type.code == kDLFloat && (type.bits == 32 || type.bits == 64));
+  bool known =
+      type.lanes == 1 && (is_whole ? type.bits == 1 || type.bits == 8 || type.bits == 16 ||
+                                         type.bits == 32 || type.bits == 64
+                                   : type.code == kDLFloat && (type.bits == 32 || type.bits == 64));
   if (!known) {
     char text[32];
     (void)mb_kernel_type_text(type, text);
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "kernel '%s': argument %d: a %s cannot be passed by value", kernel->name,
-                   index, text);
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "kernel '%s': argument %d: a %s cannot be passed by value",
+                   kernel->name, index, text);
   }
-  if (is_whole) return is_integer(code) ? put_integer(kernel, index, value.v_int64, out) : wrong_type(kernel, index, code);
+  if (is_whole)
+    return is_integer(code) ? put_integer(kernel, index, value.v_int64, out)
+                            : wrong_type(kernel, index, code);
   if (code != kTVMArgFloat && !is_integer(code)) return wrong_type(kernel, index, code);
-  return put_float(kernel, index, code == kTVMArgFloat ? value.v_float64 : (double)value.v_int64, out);
+  return put_float(kernel, index, code == kTVMArgFloat ? value.v_float64 : (double)value.v_int64,
+                   out);
 }
 
 int mb_kernel_check_compact(const struct mb_kernel *kernel, int index, const DLTensor *tensor) {
   int64_t expected;
   int axis = mb_loose_axis(tensor, &expected);
-  return axis < 0 ? MBLOB_OK
-                  : mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected a compact tensor, its stride %d is %lld, "
-                            "not %lld elements", kernel->name, index, axis, (long long)tensor->strides[axis],
-                            (long long)expected);
+  return axis < 0
+             ? MBLOB_OK
+             : mb_fail(
+                   MBLOB_E_ARGUMENT,
+                   "kernel '%s': argument %d: expected a compact tensor, its stride %d is %lld, "
+                   "not %lld elements",
+                   kernel->name, index, axis, (long long)tensor->strides[axis],
+                   (long long)expected);
 }

@@ -8,9 +8,13 @@
 
 #include "base/base.h"
 
-const char *const mb_launch_tag_names[MB_LAUNCH_TAGS] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
-                                                      "threadIdx.x", "threadIdx.y", "threadIdx.z",
-                                                      "tir.use_dyn_shared_memory"};
+const char *const mb_launch_tag_names[MB_LAUNCH_TAGS] = {"blockIdx.x",
+                                                         "blockIdx.y",
+                                                         "blockIdx.z",
+                                                         "threadIdx.x",
+                                                         "threadIdx.y",
+                                                         "threadIdx.z",
+                                                         "tir.use_dyn_shared_memory"};
 
 static char *copy_text(struct mb_slice s) {
   char *text = malloc((size_t)s.size + 1);
@@ -54,21 +58,25 @@ static bool read_types(struct mb_cursor *c, struct mb_kernel *kernel) {
     char text[32];
     kernel->types[i] = (DLDataType){raw[0], raw[1], (uint16_t)(raw[2] | raw[3] << 8)};
     if (!can_be_passed(kernel->types[i]))
-      note(kernel, c->pos - 4, "argument %zu is declared %s; kernels take pointers, integers of 8 to 64 bits, float32 and float64", i,
-           mb_kernel_type_text(kernel->types[i], text));
+      note(
+          kernel, c->pos - 4,
+          "argument %zu is declared %s; kernels take pointers, integers of 8 to 64 bits, float32 and float64",
+          i, mb_kernel_type_text(kernel->types[i], text));
   }
   return true;
 }
 
-/* Tags of TVM 0.24 and later that are no argument of the launch. Launches here are ordered one after the other and take blocks
- * of any size, so there is nothing to do about these two. */
+/* Tags of TVM 0.24 and later that are no argument of the launch. Launches here are ordered one
+ * after the other and take blocks of any size, so there is nothing to do about these two. */
 static bool is_hint(struct mb_slice tag) {
-  return mb_slice_is(tag, "tirx.use_programtic_dependent_launch") || mb_slice_is(tag, "tirx.use_required_block_dimension");
+  return mb_slice_is(tag, "tirx.use_programtic_dependent_launch") ||
+         mb_slice_is(tag, "tirx.use_required_block_dimension");
 }
 
 static unsigned tag_of(struct mb_slice text) {
   unsigned tag = 0;
-  if (mb_slice_is(text, "tirx.use_dyn_shared_memory")) return MB_SHARED_BYTES; /* the name from TVM 0.24 on */
+  if (mb_slice_is(text, "tirx.use_dyn_shared_memory"))
+    return MB_SHARED_BYTES; /* the name from TVM 0.24 on */
   while (tag < MB_LAUNCH_TAGS && !mb_slice_is(text, mb_launch_tag_names[tag])) tag++;
   return tag;
 }
@@ -83,7 +91,8 @@ static const char *problem_of(unsigned tag, unsigned seen, bool is_last) {
 static bool only_hints_follow(const struct mb_cursor *c, uint64_t count) {
   struct mb_cursor ahead = *c;
   struct mb_slice text;
-  while (count && mb_left(&ahead) >= 8 && mb_u64_at(ahead.data + ahead.pos) <= mb_left(&ahead) - 8 &&
+  while (count && mb_left(&ahead) >= 8 &&
+         mb_u64_at(ahead.data + ahead.pos) <= mb_left(&ahead) - 8 &&
          mb_read_string(&ahead, &text, "") && is_hint(text))
     count--;
   return !count;
@@ -101,8 +110,10 @@ static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
     const unsigned tag = tag_of(text);
     const char *problem = problem_of(tag, seen, only_hints_follow(c, count - i - 1));
     if (problem)
-      note(kernel, start, "launch tag '%.*s' %s; expected blockIdx.x, .y, .z, threadIdx.x, .y, .z, each once, and "
-           "tir.use_dyn_shared_memory last", (int)(text.size < 64 ? text.size : 64), (const char *)text.data, problem);
+      note(kernel, start,
+           "launch tag '%.*s' %s; expected blockIdx.x, .y, .z, threadIdx.x, .y, .z, each once, and "
+           "tir.use_dyn_shared_memory last",
+           (int)(text.size < 64 ? text.size : 64), (const char *)text.data, problem);
     if (problem) continue;
     seen |= 1u << tag;
     kernel->tags[kernel->tag_count++] = (uint8_t)tag;
@@ -110,18 +121,20 @@ static bool read_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
   return true;
 }
 
-/* 1: the parameter is a descriptor of CUDA's tensor maps, which the host code would have to make. */
+/* 1: the parameter is a descriptor of CUDA's tensor maps, which the host code would have to
+ * make. */
 static bool read_extra_tags(struct mb_cursor *c, struct mb_kernel *kernel) {
   uint64_t count;
   uint32_t extra;
   if (!mb_read_count(c, &count, 4, "kernel: arg_extra_tags")) return false;
   if (count && count != kernel->type_count)
-    note(kernel, c->pos, "%llu extra tags for %zu parameters, expected as many or none", (unsigned long long)count,
-         kernel->type_count);
+    note(kernel, c->pos, "%llu extra tags for %zu parameters, expected as many or none",
+         (unsigned long long)count, kernel->type_count);
   for (uint64_t i = 0; i < count; i++) {
     if (!mb_read_u32(c, &extra, "kernel: arg_extra_tags")) return false;
     if (extra)
-      note(kernel, c->pos - 4, "parameter %llu has the extra tag %u (1: a tensor map), which cannot be passed here",
+      note(kernel, c->pos - 4,
+           "parameter %llu has the extra tag %u (1: a tensor map), which cannot be passed here",
            (unsigned long long)i, extra);
   }
   return true;
@@ -132,8 +145,8 @@ static bool read_kernel(struct mb_cursor *c, bool ffi, struct mb_kernel *kernel)
   if (!mb_read_key(c, &name, "kernel: name")) return false;
   kernel->name = copy_text(name);
   /* The name inside is empty in all releases; the key is the kernel's. */
-  return kernel->name && mb_read_string(c, &unused, "kernel: inner name") && read_types(c, kernel) &&
-         read_tags(c, kernel) && (!ffi || read_extra_tags(c, kernel));
+  return kernel->name && mb_read_string(c, &unused, "kernel: inner name") &&
+         read_types(c, kernel) && read_tags(c, kernel) && (!ffi || read_extra_tags(c, kernel));
 }
 
 int mb_kernel_list_read(struct mb_cursor *c, bool ffi, struct mb_kernel_list *out) {
@@ -154,7 +167,8 @@ int mb_kernel_list_read(struct mb_cursor *c, bool ffi, struct mb_kernel_list *ou
     if (!read_kernel(c, ffi, kernel))
       status = MBLOB_E_FORMAT;
     else if (mb_map_get(&out->by_name, kernel->name))
-      status = mb_fail_format("payload", (int64_t)start, c->entry, "kernel '%s' is listed twice", kernel->name);
+      status = mb_fail_format("payload", (int64_t)start, c->entry, "kernel '%s' is listed twice",
+                              kernel->name);
     else if (!mb_map_put(&out->by_name, kernel->name, kernel))
       status = MBLOB_E_MEMORY;
     out->names[kernel->index] = kernel->name;
@@ -176,6 +190,7 @@ void mb_kernel_list_free(struct mb_kernel_list *list) {
 }
 
 int mb_kernel_check(const struct mb_kernel *kernel) {
-  return kernel->problem ? mb_fail_format("payload", kernel->problem_at, MB_UNKNOWN, "kernel '%s': %s", kernel->name, kernel->problem)
+  return kernel->problem ? mb_fail_format("payload", kernel->problem_at, MB_UNKNOWN,
+                                          "kernel '%s': %s", kernel->name, kernel->problem)
                          : MBLOB_OK;
 }

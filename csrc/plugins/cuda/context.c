@@ -27,7 +27,8 @@ int cuda_count(int *out) {
 
 /* ---- starting a device ----------------------------------------------------------------------- */
 
-static int refused(const struct cuda_driver *driver, int device_id, CUresult error, const char *what) {
+static int refused(const struct cuda_driver *driver, int device_id, CUresult error,
+                   const char *what) {
   char text[256];
   cuda_error_text(driver, error, text, sizeof(text));
   return mb_fail(cuda_error_status(error), "cuda(%d): %s: %s", device_id, what, text);
@@ -53,7 +54,8 @@ static CUresult read_limits(const struct cuda_driver *driver, struct cuda_device
     if (error) return error;
   }
   d->max_shared_opt_in = 0; /* older drivers do not know it: then there is no more than without */
-  CUresult error = driver->device_attribute(&d->max_shared_opt_in, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, d->handle);
+  CUresult error = driver->device_attribute(
+      &d->max_shared_opt_in, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, d->handle);
   if (error || d->max_shared_opt_in < d->max_shared) d->max_shared_opt_in = d->max_shared;
   return error == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : error;
 }
@@ -77,8 +79,10 @@ int cuda_enter(int device_id, struct cuda_scope *out) {
   int count, status = cuda_driver_open(&out->driver, &count);
   if (status) return status;
   if (device_id < 0 || device_id >= count || device_id >= CUDA_DEVICES)
-    return count ? mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: no device %d; there are %d, counted from 0", device_id, count)
-                 : mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: the driver finds no device on this machine (also told where "
+    return count ? mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: no device %d; there are %d, counted from 0",
+                           device_id, count)
+                 : mb_fail(MBLOB_E_INCOMPATIBLE,
+                           "cuda: the driver finds no device on this machine (also told where "
                            "CUDA_VISIBLE_DEVICES hides them)");
   out->device = atomic_load_explicit(&started[device_id], memory_order_acquire);
   if (!out->device) {
@@ -99,7 +103,8 @@ int cuda_enter(int device_id, struct cuda_scope *out) {
 
 void cuda_leave(struct cuda_scope *scope) {
   CUcontext popped;
-  if (scope->pushed) (void)scope->driver->context_pop(&popped); /* it is ours: nothing can be wrong with it */
+  if (scope->pushed)
+    (void)scope->driver->context_pop(&popped); /* it is ours: nothing can be wrong with it */
   scope->pushed = false;
 }
 
@@ -126,14 +131,15 @@ int cuda_told(const struct cuda_scope *scope, CUresult error, const char *format
   int status = cuda_error_status(error);
   bool was_lost = atomic_load_explicit(&device->lost, memory_order_acquire);
   if (was_lost)
-    return mb_fail(status, "cuda(%d): %s: %s; the device was lost to this process before, by %s", device->id, what, text,
-                   device->lost_by);
+    return mb_fail(status, "cuda(%d): %s: %s; the device was lost to this process before, by %s",
+                   device->id, what, text, device->lost_by);
   if (!cuda_is_sticky(error)) return mb_fail(status, "cuda(%d): %s: %s", device->id, what, text);
   note_loss(device, text);
-  return mb_fail(status,
-                 "cuda(%d): %s: %s, in this or in work that was given before; the device and all memory on it are lost to "
-                 "this process, which must be started anew to use it; everything off the device goes on",
-                 device->id, what, text);
+  return mb_fail(
+      status,
+      "cuda(%d): %s: %s, in this or in work that was given before; the device and all memory on it are lost to "
+      "this process, which must be started anew to use it; everything off the device goes on",
+      device->id, what, text);
 }
 
 bool cuda_is_gone(const struct cuda_scope *scope, CUresult error) {

@@ -5,11 +5,19 @@
 
 #include "base/base.h"
 
-enum { EM_CUDA_MACHINE = 190, STO_CUDA_ENTRY = 0x10, EIATTR_KPARAM_INFO = 0x17, EIATTR_KPARAM_INFO_V2 = 0x45, EIFMT_SVAL = 4 };
+enum {
+  EM_CUDA_MACHINE = 190,
+  STO_CUDA_ENTRY = 0x10,
+  EIATTR_KPARAM_INFO = 0x17,
+  EIATTR_KPARAM_INFO_V2 = 0x45,
+  EIFMT_SVAL = 4
+};
 
-bool cubin_is(struct mb_slice code) { return code.size >= SELFMAG && memcmp(code.data, ELFMAG, SELFMAG) == 0; }
+bool cubin_is(struct mb_slice code) {
+  return code.size >= SELFMAG && memcmp(code.data, ELFMAG, SELFMAG) == 0;
+}
 
-/* ---- the file --------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static Elf64_Ehdr header_of(struct mb_slice code) {
   Elf64_Ehdr header;
@@ -23,21 +31,28 @@ static Elf64_Shdr section_at(struct mb_slice code, uint64_t i) {
   return section;
 }
 
-static bool has_bytes(const Elf64_Shdr *s) { return s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL; }
+static bool has_bytes(const Elf64_Shdr *s) {
+  return s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL;
+}
 
 int cubin_check(struct mb_slice code) {
   if (code.size < sizeof(Elf64_Ehdr)) return cuda_cut_short("cubin", sizeof(Elf64_Ehdr), code.size);
   const Elf64_Ehdr header = header_of(code);
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_CUDA_MACHINE)
-    return mb_fail_format("payload", -1, -1, "cuda: the code is an ELF file of machine %u, a cubin has %d", header.e_machine,
-                          EM_CUDA_MACHINE);
+    return mb_fail_format("payload", -1, -1,
+                          "cuda: the code is an ELF file of machine %u, a cubin has %d",
+                          header.e_machine, EM_CUDA_MACHINE);
   if ((header.e_shnum && header.e_shentsize != sizeof(Elf64_Shdr)) ||
       (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr)))
-    return mb_fail_format("payload", -1, -1, "cuda: the cubin's tables have entries of %u and %u bytes", header.e_shentsize,
-                          header.e_phentsize);
-  uint64_t sections = (uint64_t)header.e_shnum * sizeof(Elf64_Shdr), segments = (uint64_t)header.e_phnum * sizeof(Elf64_Phdr);
-  if (!cuda_lies_inside(header.e_shoff, sections, code.size)) return cuda_cut_short("cubin", header.e_shoff, code.size);
-  if (!cuda_lies_inside(header.e_phoff, segments, code.size)) return cuda_cut_short("cubin", header.e_phoff, code.size);
+    return mb_fail_format("payload", -1, -1,
+                          "cuda: the cubin's tables have entries of %u and %u bytes",
+                          header.e_shentsize, header.e_phentsize);
+  uint64_t sections = (uint64_t)header.e_shnum * sizeof(Elf64_Shdr),
+           segments = (uint64_t)header.e_phnum * sizeof(Elf64_Phdr);
+  if (!cuda_lies_inside(header.e_shoff, sections, code.size))
+    return cuda_cut_short("cubin", header.e_shoff, code.size);
+  if (!cuda_lies_inside(header.e_phoff, segments, code.size))
+    return cuda_cut_short("cubin", header.e_phoff, code.size);
   for (uint64_t i = 0; i < header.e_shnum; i++) {
     const Elf64_Shdr section = section_at(code, i);
     if (has_bytes(&section) && !cuda_lies_inside(section.sh_offset, section.sh_size, code.size))
@@ -50,21 +65,23 @@ int cubin_check(struct mb_slice code) {
 static struct mb_slice bytes_of(struct mb_slice code, uint64_t i) {
   if (i >= header_of(code).e_shnum) return (struct mb_slice){NULL, 0};
   const Elf64_Shdr section = section_at(code, i);
-  return has_bytes(&section) ? (struct mb_slice){code.data + section.sh_offset, section.sh_size} : (struct mb_slice){NULL, 0};
+  return has_bytes(&section) ? (struct mb_slice){code.data + section.sh_offset, section.sh_size}
+                             : (struct mb_slice){NULL, 0};
 }
 
-/* The text at an offset of a table of strings; empty where the table does not hold it to its end. */
+/* The text at an offset of a table of strings; empty where the table does not hold it to its
+ * end. */
 static struct mb_slice text_at(struct mb_slice table, uint64_t offset) {
   if (offset >= table.size) return (struct mb_slice){NULL, 0};
   const uint8_t *from = table.data + offset, *end = memchr(from, 0, (size_t)(table.size - offset));
   return (struct mb_slice){from, end ? (uint64_t)(end - from) : 0};
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
-/* The attributes of a kernel, .nv.info.NAME: u8 format, u8 attribute, u16 value; format 4 (SVAL): value bytes follow. Of a
- * parameter: u32 index, u16 ordinal, u16 offset, u32 whose bits from 18 on are its size; version 2, of kernels that take more than
- * 4 KiB: the low 16 bits. */
+/* The attributes of a kernel, .nv.info.NAME: u8 format, u8 attribute, u16 value; format 4
+ * (SVAL): value bytes follow. Of a parameter: u32 index, u16 ordinal, u16 offset, u32 whose bits
+ * from 18 on are its size; version 2, of kernels that take more than 4 KiB: the low 16 bits. */
 static void see_parameters(struct mb_slice info, struct cuda_seen *seen) {
   seen->told = true;
   for (uint64_t at = 0; info.size - at >= 4;) {
@@ -74,7 +91,8 @@ static void see_parameters(struct mb_slice info, struct cuda_seen *seen) {
     if (size > info.size - at) return;
     if (size >= 12 && (a[1] == EIATTR_KPARAM_INFO || a[1] == EIATTR_KPARAM_INFO_V2)) {
       const uint32_t word = mb_u32_at(a + 12);
-      cuda_see_parameter(seen, (size_t)a[8] | (size_t)a[9] << 8, a[1] == EIATTR_KPARAM_INFO ? word >> 18 : word & 0xffff, CUDA_ANY);
+      cuda_see_parameter(seen, (size_t)a[8] | (size_t)a[9] << 8,
+                         a[1] == EIATTR_KPARAM_INFO ? word >> 18 : word & 0xffff, CUDA_ANY);
     }
     at += size;
   }
@@ -102,7 +120,8 @@ static void see_symbols(struct mb_slice symbols, struct mb_slice names, struct c
   for (uint64_t at = 0; symbols.size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
     Elf64_Sym s;
     memcpy(&s, symbols.data + at, sizeof(s));
-    if (s.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(s.st_info) == STT_FUNC && (s.st_other & STO_CUDA_ENTRY))
+    if (s.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(s.st_info) == STT_FUNC &&
+        (s.st_other & STO_CUDA_ENTRY))
       cuda_see_kernel(seen, text_at(names, s.st_name));
   }
 }

@@ -25,7 +25,8 @@ static int resolve(void *library, const char *name, struct cuda_driver *out) {
   for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
     void *address = dlsym(library, members[i].symbol);
     if (!address)
-      return mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: %s has no function %s: it is no CUDA driver, or one older than CUDA 6",
+      return mb_fail(MBLOB_E_INCOMPATIBLE,
+                     "cuda: %s has no function %s: it is no CUDA driver, or one older than CUDA 6",
                      name, members[i].symbol);
     *(void **)(void *)((char *)out + members[i].offset) = address;
   }
@@ -52,9 +53,10 @@ static int open_locked(void) {
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char *why = dlerror();
-    return mb_fail(MBLOB_E_INCOMPATIBLE,
-                   "cuda: no driver: %s; install NVIDIA's driver, or name its library in MBLOB_CUDA_LIBRARY",
-                   why ? why : name);
+    return mb_fail(
+        MBLOB_E_INCOMPATIBLE,
+        "cuda: no driver: %s; install NVIDIA's driver, or name its library in MBLOB_CUDA_LIBRARY",
+        why ? why : name);
   }
   struct cuda_driver found;
   int status = resolve(library, name, &found);
@@ -62,7 +64,8 @@ static int open_locked(void) {
     (void)dlclose(library);
     return status;
   }
-  status = start(&found, name); /* from here on the library stays open: it may have started threads */
+  status =
+      start(&found, name); /* from here on the library stays open: it may have started threads */
   if (status) return status;
   functions = found;
   atomic_store_explicit(&ready, mb_forks() + 1, memory_order_release);
@@ -74,9 +77,10 @@ int cuda_driver_open(const struct cuda_driver **out, int *device_count) {
   *device_count = 0;
   const unsigned when = atomic_load_explicit(&ready, memory_order_acquire);
   if (when && when != mb_forks() + 1)
-    return mb_fail(MBLOB_E_INCOMPATIBLE,
-                   "cuda: this process was forked from one that had used CUDA, which does not survive a fork; start it "
-                   "anew (multiprocessing: the start method 'spawn'), or fork before the first use");
+    return mb_fail(
+        MBLOB_E_INCOMPATIBLE,
+        "cuda: this process was forked from one that had used CUDA, which does not survive a fork; start it "
+        "anew (multiprocessing: the start method 'spawn'), or fork before the first use");
   if (!when) {
     mb_lock(&lock);
     int status = open_locked();
@@ -115,6 +119,7 @@ int cuda_error_status(CUresult error) {
 
 bool cuda_is_sticky(CUresult error) {
   return error == CUDA_ERROR_ECC_UNCORRECTABLE || error == CUDA_ERROR_ILLEGAL_ADDRESS ||
-         error == CUDA_ERROR_LAUNCH_TIMEOUT || error == CUDA_ERROR_CONTEXT_IS_DESTROYED || error == CUDA_ERROR_ASSERT ||
+         error == CUDA_ERROR_LAUNCH_TIMEOUT || error == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+         error == CUDA_ERROR_ASSERT ||
          (error >= CUDA_ERROR_HARDWARE_STACK_ERROR && error <= CUDA_ERROR_LAUNCH_FAILED);
 }

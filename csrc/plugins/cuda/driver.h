@@ -1,7 +1,9 @@
-/* driver.h - the part of CUDA's driver API that is used here, opened at run time: no toolkit is needed to build, and a
- * machine without a driver gets an error with the first use of a device, not a library that does not load.
+/* driver.h - the part of CUDA's driver API that is used here, opened at run time: no toolkit is
+ * needed to build, and a machine without a driver gets an error with the first use of a device,
+ * not a library that does not load.
  *
- * Names, numbers and layouts are facts of the API (versioned names such as cuMemAlloc_v2 are the ones that cuda.h means). */
+ * Names, numbers and layouts are facts of the API (versioned names such as cuMemAlloc_v2 are the
+ * ones that cuda.h means). */
 #ifndef MB_CUDA_DRIVER_H
 #define MB_CUDA_DRIVER_H
 
@@ -48,77 +50,88 @@ enum {
 };
 
 enum { /* CUdevice_attribute */
-  CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
-  CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2,
-  CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X = 5,
-  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 8,
-  CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
-  CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,
-  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
-  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
-  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
-  CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
-  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
+       CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
+       CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2,
+       CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X = 5,
+       CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 8,
+       CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
+       CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,
+       CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+       CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
+       CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
 };
 
 enum { /* CUfunction_attribute */
-  CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
-  CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
-  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+       CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
+       CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
+       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 };
 
 enum { /* CUjit_option */
-  CU_JIT_ERROR_LOG_BUFFER = 5,
-  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6
+       CU_JIT_ERROR_LOG_BUFFER = 5,
+       CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6
 };
 
-enum { CU_MEMHOSTALLOC_PORTABLE = 1, CU_MEM_ATTACH_GLOBAL = 1, CU_STREAM_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
+enum {
+  CU_MEMHOSTALLOC_PORTABLE = 1,
+  CU_MEM_ATTACH_GLOBAL = 1,
+  CU_STREAM_DEFAULT = 0,
+  CU_EVENT_DISABLE_TIMING = 2
+};
 
 /* F(member, symbol, parameters): all return CUresult. */
-#define MB_CUDA_FUNCTIONS(F)                                                                                         \
-  F(init, "cuInit", (unsigned flags))                                                                                \
-  F(driver_version, "cuDriverGetVersion", (int *version))                                                            \
-  F(error_name, "cuGetErrorName", (CUresult error, const char **text))                                               \
-  F(error_string, "cuGetErrorString", (CUresult error, const char **text))                                           \
-  F(device_count, "cuDeviceGetCount", (int *count))                                                                  \
-  F(device_get, "cuDeviceGet", (CUdevice *device, int ordinal))                                                      \
-  F(device_name, "cuDeviceGetName", (char *name, int size, CUdevice device))                                         \
-  F(device_memory, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                                          \
-  F(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                          \
-  F(device_can_peer, "cuDeviceCanAccessPeer", (int *can, CUdevice device, CUdevice peer))                            \
-  F(context_retain, "cuDevicePrimaryCtxRetain", (CUcontext *context, CUdevice device))                               \
-  F(context_current, "cuCtxGetCurrent", (CUcontext *context))                                                        \
-  F(context_push, "cuCtxPushCurrent_v2", (CUcontext context))                                                        \
-  F(context_pop, "cuCtxPopCurrent_v2", (CUcontext *context))                                                         \
-  F(context_synchronize, "cuCtxSynchronize", (void))                                                                 \
-  F(context_enable_peer, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))                                  \
-  F(module_load, "cuModuleLoadDataEx",                                                                               \
-    (CUmodule * module, const void *image, unsigned count, int *options, void **values))                             \
-  F(module_unload, "cuModuleUnload", (CUmodule module))                                                              \
-  F(module_function, "cuModuleGetFunction", (CUfunction * function, CUmodule module, const char *name))              \
-  F(function_get, "cuFuncGetAttribute", (int *value, int attribute, CUfunction function))                            \
-  F(function_set, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))                             \
-  F(launch, "cuLaunchKernel",                                                                                        \
-    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
-     unsigned block_z, unsigned shared_bytes, CUstream stream, void **arguments, void **extra))                      \
-  F(memory_info, "cuMemGetInfo_v2", (size_t *free_bytes, size_t *total_bytes))                                       \
-  F(memory_allocate, "cuMemAlloc_v2", (CUdeviceptr * out, size_t size))                                              \
-  F(memory_free, "cuMemFree_v2", (CUdeviceptr data))                                                                 \
-  F(host_allocate, "cuMemHostAlloc", (void **out, size_t size, unsigned flags))                                      \
-  F(host_free, "cuMemFreeHost", (void *data))                                                                        \
-  F(managed_allocate, "cuMemAllocManaged", (CUdeviceptr * out, size_t size, unsigned flags))                         \
-  F(copy_to_device, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t size, CUstream stream))        \
-  F(copy_to_host, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t size, CUstream stream))                \
-  F(copy_on_device, "cuMemcpyDtoDAsync_v2", (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))        \
-  F(copy_any, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))                     \
-  F(copy_peer, "cuMemcpyPeerAsync",                                                                                  \
-    (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size, CUstream stream))  \
-  F(stream_create, "cuStreamCreate", (CUstream * stream, unsigned flags))                                            \
-  F(stream_destroy, "cuStreamDestroy_v2", (CUstream stream))                                                         \
-  F(stream_synchronize, "cuStreamSynchronize", (CUstream stream))                                                    \
-  F(stream_wait, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                              \
-  F(event_create, "cuEventCreate", (CUevent * event, unsigned flags))                                                \
-  F(event_record, "cuEventRecord", (CUevent event, CUstream stream))                                                 \
+#define MB_CUDA_FUNCTIONS(F)                                                                       \
+  F(init, "cuInit", (unsigned flags))                                                              \
+  F(driver_version, "cuDriverGetVersion", (int *version))                                          \
+  F(error_name, "cuGetErrorName", (CUresult error, const char **text))                             \
+  F(error_string, "cuGetErrorString", (CUresult error, const char **text))                         \
+  F(device_count, "cuDeviceGetCount", (int *count))                                                \
+  F(device_get, "cuDeviceGet", (CUdevice * device, int ordinal))                                   \
+  F(device_name, "cuDeviceGetName", (char *name, int size, CUdevice device))                       \
+  F(device_memory, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                        \
+  F(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))        \
+  F(device_can_peer, "cuDeviceCanAccessPeer", (int *can, CUdevice device, CUdevice peer))          \
+  F(context_retain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))            \
+  F(context_current, "cuCtxGetCurrent", (CUcontext * context))                                     \
+  F(context_push, "cuCtxPushCurrent_v2", (CUcontext context))                                      \
+  F(context_pop, "cuCtxPopCurrent_v2", (CUcontext * context))                                      \
+  F(context_synchronize, "cuCtxSynchronize", (void))                                               \
+  F(context_enable_peer, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))                \
+  F(module_load, "cuModuleLoadDataEx",                                                             \
+    (CUmodule * module, const void *image, unsigned count, int *options, void **values))           \
+  F(module_unload, "cuModuleUnload", (CUmodule module))                                            \
+  F(module_function, "cuModuleGetFunction",                                                        \
+    (CUfunction * function, CUmodule module, const char *name))                                    \
+  F(function_get, "cuFuncGetAttribute", (int *value, int attribute, CUfunction function))          \
+  F(function_set, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))           \
+  F(launch, "cuLaunchKernel",                                                                      \
+    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **arguments, \
+     void **extra))                                                                                \
+  F(memory_info, "cuMemGetInfo_v2", (size_t *free_bytes, size_t *total_bytes))                     \
+  F(memory_allocate, "cuMemAlloc_v2", (CUdeviceptr * out, size_t size))                            \
+  F(memory_free, "cuMemFree_v2", (CUdeviceptr data))                                               \
+  F(host_allocate, "cuMemHostAlloc", (void **out, size_t size, unsigned flags))                    \
+  F(host_free, "cuMemFreeHost", (void *data))                                                      \
+  F(managed_allocate, "cuMemAllocManaged", (CUdeviceptr * out, size_t size, unsigned flags))       \
+  F(copy_to_device, "cuMemcpyHtoDAsync_v2",                                                        \
+    (CUdeviceptr to, const void *from, size_t size, CUstream stream))                              \
+  F(copy_to_host, "cuMemcpyDtoHAsync_v2",                                                          \
+    (void *to, CUdeviceptr from, size_t size, CUstream stream))                                    \
+  F(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                        \
+    (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))                              \
+  F(copy_any, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))   \
+  F(copy_peer, "cuMemcpyPeerAsync",                                                                \
+    (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size,  \
+     CUstream stream))                                                                             \
+  F(stream_create, "cuStreamCreate", (CUstream * stream, unsigned flags))                          \
+  F(stream_destroy, "cuStreamDestroy_v2", (CUstream stream))                                       \
+  F(stream_synchronize, "cuStreamSynchronize", (CUstream stream))                                  \
+  F(stream_wait, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))            \
+  F(event_create, "cuEventCreate", (CUevent * event, unsigned flags))                              \
+  F(event_record, "cuEventRecord", (CUevent event, CUstream stream))                               \
   F(event_destroy, "cuEventDestroy_v2", (CUevent event))
 
 struct cuda_driver {
@@ -127,9 +140,9 @@ struct cuda_driver {
 #undef MB_MEMBER
 };
 
-/* The driver, opened and initialized: libcuda.so.1, or what MBLOB_CUDA_LIBRARY names. A failure (recorded,
- * MBLOB_E_INCOMPATIBLE) is no final answer: the next call tries again. A driver without a device is none: *out is set and
- * *device_count 0. */
+/* The driver, opened and initialized: libcuda.so.1, or what MBLOB_CUDA_LIBRARY names. A failure
+ * (recorded, MBLOB_E_INCOMPATIBLE) is no final answer: the next call tries again. A driver
+ * without a device is none: *out is set and *device_count 0. */
 int cuda_driver_open(const struct cuda_driver **out, int *device_count);
 
 /* "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)". */

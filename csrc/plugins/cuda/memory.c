@@ -1,9 +1,10 @@
 /* Memory, copies and streams.
  *
- * Order: work of a thread goes to its stream of the device (set_stream), which is CUDA's default one until it chose
- * another. A copy on one device is given to the stream and the call returns; a copy that touches the host or another
- * device has ended when the call returns, because pageable memory may still be read by the driver otherwise, and
- * because other devices do not follow this stream. */
+ * Order: work of a thread goes to its stream of the device (set_stream), which is CUDA's default
+ * one until it chose another. A copy on one device is given to the stream and the call returns;
+ * a copy that touches the host or another device has ended when the call returns, because
+ * pageable memory may still be read by the driver otherwise, and because other devices do not
+ * follow this stream. */
 #define _GNU_SOURCE
 #include "memory.h"
 
@@ -27,15 +28,19 @@ static CUresult give(const struct cuda_driver *driver, enum kind kind, size_t si
 }
 
 static CUresult take(const struct cuda_driver *driver, enum kind kind, void *data) {
-  return kind == PINNED ? driver->host_free(data) : driver->memory_free((CUdeviceptr)(uintptr_t)data);
+  return kind == PINNED ? driver->host_free(data)
+                        : driver->memory_free((CUdeviceptr)(uintptr_t)data);
 }
 
-static int no_memory(const struct cuda_scope *scope, enum kind kind, CUresult error, uint64_t size) {
+static int no_memory(const struct cuda_scope *scope, enum kind kind, CUresult error,
+                     uint64_t size) {
   size_t left = 0, total = 0;
-  static const char *const names[] = {[DEVICE] = "memory", [PINNED] = "pinned memory", [MANAGED] = "managed memory"};
-  if (error == CUDA_ERROR_OUT_OF_MEMORY && kind != PINNED && !scope->driver->memory_info(&left, &total))
-    return cuda_told(scope, error, "%llu bytes of %s (%zu of %zu are free)", (unsigned long long)size, names[kind], left,
-                     total);
+  static const char *const names[] = {
+      [DEVICE] = "memory", [PINNED] = "pinned memory", [MANAGED] = "managed memory"};
+  if (error == CUDA_ERROR_OUT_OF_MEMORY && kind != PINNED &&
+      !scope->driver->memory_info(&left, &total))
+    return cuda_told(scope, error, "%llu bytes of %s (%zu of %zu are free)",
+                     (unsigned long long)size, names[kind], left, total);
   return cuda_told(scope, error, "%llu bytes of %s", (unsigned long long)size, names[kind]);
 }
 
@@ -45,13 +50,15 @@ static int allocate(enum kind kind, int device_id, uint64_t size, uint64_t align
   int status = cuda_enter(device_id, &scope);
   if (status) return status;
   void *data = NULL;
-  CUresult error = give(scope.driver, kind, size ? (size_t)size : 1, &data); /* CUDA gives no 0 bytes */
+  CUresult error =
+      give(scope.driver, kind, size ? (size_t)size : 1, &data); /* CUDA gives no 0 bytes */
   if (error)
     status = no_memory(&scope, kind, error, size);
   else if (alignment && (uintptr_t)data % alignment) {
     (void)take(scope.driver, kind, data);
-    status = mb_fail(MBLOB_E_ARGUMENT, "cuda(%d): memory aligned to %llu bytes cannot be had; CUDA aligns to 256", device_id,
-                     (unsigned long long)alignment);
+    status = mb_fail(MBLOB_E_ARGUMENT,
+                     "cuda(%d): memory aligned to %llu bytes cannot be had; CUDA aligns to 256",
+                     device_id, (unsigned long long)alignment);
   } else {
     *out = data;
   }
@@ -65,7 +72,8 @@ static int release(enum kind kind, int device_id, void *data) {
   if (status) return status;
   CUresult error = scope.driver->context_synchronize();
   bool gone = cuda_is_gone(&scope, error);
-  if (error && !gone) status = cuda_told(&scope, error, "waiting for the work that uses memory to be freed");
+  if (error && !gone)
+    status = cuda_told(&scope, error, "waiting for the work that uses memory to be freed");
   if (!gone && !cuda_is_gone(&scope, CUDA_SUCCESS)) {
     error = take(scope.driver, kind, data);
     if (error && !status) status = cuda_told(&scope, error, "freeing memory at %p", data);
@@ -74,10 +82,10 @@ static int release(enum kind kind, int device_id, void *data) {
   return status;
 }
 
-#define MEMORY_OF(kind, prefix)                                                                         \
-  static int prefix##_allocate(int device_id, uint64_t size, uint64_t alignment, void **out) {          \
-    return allocate(kind, device_id, size, alignment, out);                                             \
-  }                                                                                                     \
+#define MEMORY_OF(kind, prefix)                                                                \
+  static int prefix##_allocate(int device_id, uint64_t size, uint64_t alignment, void **out) { \
+    return allocate(kind, device_id, size, alignment, out);                                    \
+  }                                                                                            \
   static int prefix##_free(int device_id, void *data) { return release(kind, device_id, data); }
 MEMORY_OF(DEVICE, device)
 MEMORY_OF(PINNED, pinned)
@@ -89,7 +97,8 @@ static bool is_device(DLDevice device) {
   return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
 }
 
-/* Let `on` use the memory of `other` directly, where the machine can; CUDA copies through the host otherwise. */
+/* Let `on` use the memory of `other` directly, where the machine can; CUDA copies through the
+ * host otherwise. */
 static void enable_peer(const struct cuda_scope *on, int other) {
   uint64_t bit = (uint64_t)1 << other;
   struct cuda_scope there;
@@ -97,36 +106,44 @@ static void enable_peer(const struct cuda_scope *on, int other) {
   if (atomic_fetch_or(&on->device->peers, bit) & bit) return;
   if (cuda_enter(other, &there)) return;
   CUcontext peer = there.device->context;
-  bool possible = !there.driver->device_can_peer(&can, on->device->handle, there.device->handle) && can;
+  bool possible =
+      !there.driver->device_can_peer(&can, on->device->handle, there.device->handle) && can;
   cuda_leave(&there);
-  if (possible) (void)on->driver->context_enable_peer(peer, 0); /* already enabled by others is fine, too */
+  if (possible)
+    (void)on->driver->context_enable_peer(peer, 0); /* already enabled by others is fine, too */
 }
 
-/* From one device to another: wait for those who write the source and read the destination, copy, and wait. */
+/* From one device to another: wait for those who write the source and read the destination,
+ * copy, and wait. */
 static int copy_between(const mblob_copy *c, CUdeviceptr from, CUdeviceptr to) {
   struct cuda_scope source, target;
   int status = cuda_enter(c->to_device.device_id, &target);
   if (status) return status;
   CUcontext to_context = target.device->context;
   CUresult error = target.driver->stream_synchronize(cuda_thread_stream(c->to_device.device_id));
-  status = cuda_told(&target, error, "waiting for the work before a copy from cuda(%d)", c->from_device.device_id);
+  status = cuda_told(&target, error, "waiting for the work before a copy from cuda(%d)",
+                     c->from_device.device_id);
   cuda_leave(&target);
   if (status) return status;
   status = cuda_enter(c->from_device.device_id, &source);
   if (status) return status;
   CUstream stream = c->stream ? c->stream : cuda_thread_stream(c->from_device.device_id);
   enable_peer(&source, c->to_device.device_id);
-  error = source.driver->copy_peer(to, to_context, from, source.device->context, (size_t)c->size, stream);
+  error = source.driver->copy_peer(to, to_context, from, source.device->context, (size_t)c->size,
+                                   stream);
   if (!error) error = source.driver->stream_synchronize(stream);
-  status = cuda_told(&source, error, "copying %llu bytes to cuda(%d)", (unsigned long long)c->size, c->to_device.device_id);
+  status = cuda_told(&source, error, "copying %llu bytes to cuda(%d)", (unsigned long long)c->size,
+                     c->to_device.device_id);
   cuda_leave(&source);
   return status;
 }
 
 static int copy(const mblob_copy *c) {
   bool from_device = is_device(c->from_device), to_device = is_device(c->to_device);
-  CUdeviceptr from = (CUdeviceptr)(uintptr_t)c->from + c->from_offset, to = (CUdeviceptr)(uintptr_t)c->to + c->to_offset;
-  bool managed = c->from_device.device_type == kDLCUDAManaged || c->to_device.device_type == kDLCUDAManaged;
+  CUdeviceptr from = (CUdeviceptr)(uintptr_t)c->from + c->from_offset,
+              to = (CUdeviceptr)(uintptr_t)c->to + c->to_offset;
+  bool managed =
+      c->from_device.device_type == kDLCUDAManaged || c->to_device.device_type == kDLCUDAManaged;
   if (from_device && to_device && c->from_device.device_id != c->to_device.device_id && !managed)
     return copy_between(c, from, to);
   int device_id = to_device ? c->to_device.device_id : c->from_device.device_id;
@@ -139,7 +156,8 @@ static int copy(const mblob_copy *c) {
   bool waits = true;
   CUresult error;
   if (managed || from_device == to_device) {
-    error = from_device && !managed ? driver->copy_on_device(to, from, size, stream) : driver->copy_any(to, from, size, stream);
+    error = from_device && !managed ? driver->copy_on_device(to, from, size, stream)
+                                    : driver->copy_any(to, from, size, stream);
     waits = managed || !from_device;
   } else if (to_device) {
     error = driver->copy_to_device(to, (const void *)(uintptr_t)from, size, stream);
@@ -148,14 +166,18 @@ static int copy(const mblob_copy *c) {
   }
   if (!error && waits) error = driver->stream_synchronize(stream);
   status = cuda_told(&scope, error, "copying %zu bytes %s", size,
-                     from_device && to_device ? "on the device" : to_device ? "to the device" : "from the device");
+                     from_device && to_device ? "on the device"
+                     : to_device              ? "to the device"
+                                              : "from the device");
   cuda_leave(&scope);
   return status;
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static CUstream stream_or_own(int device_id, void *stream) { return stream ? stream : cuda_thread_stream(device_id); }
+static CUstream stream_or_own(int device_id, void *stream) {
+  return stream ? stream : cuda_thread_stream(device_id);
+}
 
 static int stream_create(int device_id, void **out) {
   struct cuda_scope scope;
@@ -187,7 +209,8 @@ static int set_stream(int device_id, void *stream) {
   int count, status = cuda_count(&count);
   if (status) return status;
   if (device_id < 0 || device_id >= count)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: no device %d; there are %d, counted from 0", device_id, count);
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: no device %d; there are %d, counted from 0",
+                   device_id, count);
   cuda_set_thread_stream(device_id, stream);
   return MBLOB_OK;
 }
@@ -205,7 +228,8 @@ static int synchronize(int device_id, void *stream) {
   struct cuda_scope scope;
   int status = cuda_enter(device_id, &scope);
   if (status) return status;
-  status = cuda_told(&scope, scope.driver->stream_synchronize(stream_or_own(device_id, stream)), "waiting for a stream");
+  status = cuda_told(&scope, scope.driver->stream_synchronize(stream_or_own(device_id, stream)),
+                     "waiting for a stream");
   cuda_leave(&scope);
   return status;
 }
@@ -220,7 +244,8 @@ static int stream_wait(int device_id, void *stream, void *other) {
   if (!error) {
     error = driver->event_record(event, other);
     if (!error) error = driver->stream_wait(stream, event, 0);
-    CUresult last = driver->event_destroy(event); /* lives on inside the driver until the wait is over */
+    CUresult last =
+        driver->event_destroy(event); /* lives on inside the driver until the wait is over */
     if (!error) error = last;
   }
   status = cuda_told(&scope, error, "letting a stream wait for another");
@@ -237,7 +262,8 @@ static int number_of(const struct cuda_scope *scope, int attribute, int64_t *out
   return cuda_told(scope, error, "attribute %d", attribute);
 }
 
-static int version_of(const struct cuda_scope *scope, int kind, int64_t *number, char *text, size_t size) {
+static int version_of(const struct cuda_scope *scope, int kind, int64_t *number, char *text,
+                      size_t size) {
   int version = 0;
   int status = cuda_told(scope, scope->driver->driver_version(&version), "the driver's version");
   if (kind == MBLOB_DEVICE_API_VERSION)
@@ -254,7 +280,8 @@ static int memory_of(const struct cuda_scope *scope, int64_t *number) {
   return cuda_told(scope, error, "its memory");
 }
 
-static int tell(const struct cuda_scope *scope, int kind, int64_t *number, char *text, size_t size) {
+static int tell(const struct cuda_scope *scope, int kind, int64_t *number, char *text,
+                size_t size) {
   const struct cuda_device *d = scope->device;
   switch (kind) {
     case MBLOB_DEVICE_MAX_THREADS_PER_BLOCK: *number = d->max_threads; return MBLOB_OK;
@@ -264,8 +291,10 @@ static int tell(const struct cuda_scope *scope, int kind, int64_t *number, char 
       (void)snprintf(text, size, "%d.%d", d->compute_major, d->compute_minor);
       return MBLOB_OK;
     case MBLOB_DEVICE_NAME: (void)snprintf(text, size, "%s", d->name); return MBLOB_OK;
-    case MBLOB_DEVICE_MAX_CLOCK_RATE: return number_of(scope, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, number);
-    case MBLOB_DEVICE_MULTI_PROCESSOR_COUNT: return number_of(scope, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, number);
+    case MBLOB_DEVICE_MAX_CLOCK_RATE:
+      return number_of(scope, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, number);
+    case MBLOB_DEVICE_MULTI_PROCESSOR_COUNT:
+      return number_of(scope, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, number);
     case MBLOB_DEVICE_MAX_THREAD_DIMENSIONS:
       (void)snprintf(text, size, "[%d, %d, %d]", d->max_block[0], d->max_block[1], d->max_block[2]);
       return MBLOB_OK;
@@ -285,12 +314,20 @@ static int attribute(int device_id, int kind, int64_t *number, char *text, size_
   return status;
 }
 
-#define DEVICE_API(type, text, prefix)                                                                               \
-  {                                                                                                                  \
-    .device_type = type, .name = text, .count = cuda_count, .attribute = attribute, .set_device = set_device,        \
-    .allocate = prefix##_allocate, .free = prefix##_free, .copy = copy, .stream_create = stream_create,              \
-    .stream_free = stream_free, .set_stream = set_stream, .synchronize = synchronize, .stream_wait = stream_wait     \
-  }
+#define DEVICE_API(type, text, prefix) \
+  {.device_type = type,                \
+   .name = text,                       \
+   .count = cuda_count,                \
+   .attribute = attribute,             \
+   .set_device = set_device,           \
+   .allocate = prefix##_allocate,      \
+   .free = prefix##_free,              \
+   .copy = copy,                       \
+   .stream_create = stream_create,     \
+   .stream_free = stream_free,         \
+   .set_stream = set_stream,           \
+   .synchronize = synchronize,         \
+   .stream_wait = stream_wait}
 
 const mblob_device_api cuda_device_apis[CUDA_DEVICE_APIS] = {
     DEVICE_API(kDLCUDA, "cuda", device),

@@ -1,4 +1,5 @@
-/* memory.h - what the device tables are made of: kinds 2 (cuda), 3 (cuda_host) and 13 (cuda_managed). */
+/* memory.h - what the device tables are made of: kinds 2 (cuda), 3 (cuda_host) and 13
+ * (cuda_managed). */
 #ifndef MB_CUDA_MEMORY_H
 #define MB_CUDA_MEMORY_H
 

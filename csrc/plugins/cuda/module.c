@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int free_shared = 48 << 10; /* dynamic shared memory that every kernel may use without asking */
+static const int free_shared =
+    48 << 10; /* dynamic shared memory that every kernel may use without asking */
 
 /* ---- payload --------------------------------------------------------------------------------- */
 
@@ -17,7 +18,8 @@ static int read_payload(struct cuda_module *module, const mblob_module_info *inf
   if (status) return status;
   if (!mb_read_string(&c, &module->code, "cuda: data")) return MBLOB_E_FORMAT;
   if (mb_left(&c))
-    return mb_fail_format("payload", (int64_t)c.pos, c.entry, "cuda: %llu bytes follow the code", (unsigned long long)mb_left(&c));
+    return mb_fail_format("payload", (int64_t)c.pos, c.entry, "cuda: %llu bytes follow the code",
+                          (unsigned long long)mb_left(&c));
   return cuda_code_check(fmt, module->code, &module->kind);
 }
 
@@ -47,7 +49,8 @@ int cuda_module_function(void *self, const char *name, void **function) {
   const struct mb_kernel *kernel = mb_map_get(&module->list.by_name, name);
   *function = NULL;
   int status = kernel ? mb_kernel_check(kernel) : MBLOB_OK;
-  if (kernel && !status) status = cuda_code_check_kernel(module->code, module->kind, kernel, module->name);
+  if (kernel && !status)
+    status = cuda_code_check_kernel(module->code, module->kind, kernel, module->name);
   if (!status) *function = (void *)(uintptr_t)kernel;
   return status;
 }
@@ -55,9 +58,11 @@ int cuda_module_function(void *self, const char *name, void **function) {
 static void unload(struct cuda_loaded *loaded, int device_id) {
   struct cuda_scope scope;
   if (!cuda_enter(device_id, &scope)) {
-    /* Code must not go while a kernel of it runs. What happens to a device that is lost is told elsewhere. */
+    /* Code must not go while a kernel of it runs. What happens to a device that is lost is told
+     * elsewhere. */
     const CUresult error = scope.driver->context_synchronize();
-    if (!cuda_is_gone(&scope, error) && !cuda_is_sticky(error)) (void)scope.driver->module_unload(loaded->module);
+    if (!cuda_is_gone(&scope, error) && !cuda_is_sticky(error))
+      (void)scope.driver->module_unload(loaded->module);
     cuda_leave(&scope);
   }
   free(loaded);
@@ -77,7 +82,8 @@ void cuda_module_close(void *self) {
 
 /* ---- on a device ----------------------------------------------------------------------------- */
 
-static int load_locked(struct cuda_module *module, const struct cuda_scope *scope, struct cuda_loaded **out) {
+static int load_locked(struct cuda_module *module, const struct cuda_scope *scope,
+                       struct cuda_loaded **out) {
   *out = atomic_load(&module->loaded[scope->device->id]);
   if (*out) return MBLOB_OK;
   size_t size = sizeof(struct cuda_loaded) + module->list.count * sizeof(struct cuda_kernel);
@@ -93,8 +99,8 @@ static int load_locked(struct cuda_module *module, const struct cuda_scope *scop
   return MBLOB_OK;
 }
 
-static int find_locked(struct cuda_module *module, const struct mb_kernel *kernel, const struct cuda_scope *scope,
-                       struct cuda_kernel **out) {
+static int find_locked(struct cuda_module *module, const struct mb_kernel *kernel,
+                       const struct cuda_scope *scope, struct cuda_kernel **out) {
   struct cuda_loaded *loaded;
   CUfunction function = NULL;
   int status = load_locked(module, scope, &loaded);
@@ -103,8 +109,11 @@ static int find_locked(struct cuda_module *module, const struct mb_kernel *kerne
   struct cuda_kernel *on = *out = &loaded->kernels[kernel->index];
   if (atomic_load(&on->function)) return MBLOB_OK;
   CUresult error = driver->module_function(&function, loaded->module, kernel->name);
-  if (!error) error = driver->function_get(&on->static_shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
-  if (!error) error = driver->function_get(&on->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
+  if (!error)
+    error = driver->function_get(&on->static_shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+  if (!error)
+    error =
+        driver->function_get(&on->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
   if (error) return cuda_told(scope, error, "kernel '%s' of %s", kernel->name, module->name);
   int rest = scope->device->max_shared - on->static_shared;
   on->dynamic_shared = rest < free_shared ? rest : free_shared;
@@ -113,10 +122,12 @@ static int find_locked(struct cuda_module *module, const struct mb_kernel *kerne
   return MBLOB_OK;
 }
 
-int cuda_module_kernel(struct cuda_module *module, const struct mb_kernel *kernel, const struct cuda_scope *scope,
-                       struct cuda_kernel **out) {
-  struct cuda_loaded *loaded = atomic_load_explicit(&module->loaded[scope->device->id], memory_order_acquire);
-  if (loaded && atomic_load_explicit(&loaded->kernels[kernel->index].function, memory_order_acquire)) {
+int cuda_module_kernel(struct cuda_module *module, const struct mb_kernel *kernel,
+                       const struct cuda_scope *scope, struct cuda_kernel **out) {
+  struct cuda_loaded *loaded =
+      atomic_load_explicit(&module->loaded[scope->device->id], memory_order_acquire);
+  if (loaded &&
+      atomic_load_explicit(&loaded->kernels[kernel->index].function, memory_order_acquire)) {
     *out = &loaded->kernels[kernel->index];
     return MBLOB_OK;
   }
@@ -126,18 +137,20 @@ int cuda_module_kernel(struct cuda_module *module, const struct mb_kernel *kerne
   return status;
 }
 
-int cuda_module_allow_shared(struct cuda_module *module, const struct mb_kernel *kernel, struct cuda_kernel *on,
-                             const struct cuda_scope *scope, int bytes) {
+int cuda_module_allow_shared(struct cuda_module *module, const struct mb_kernel *kernel,
+                             struct cuda_kernel *on, const struct cuda_scope *scope, int bytes) {
   CUresult error = CUDA_SUCCESS;
   if (bytes <= atomic_load_explicit(&on->allowed_shared, memory_order_acquire)) return MBLOB_OK;
   mb_lock(&module->lock);
   if (bytes > on->dynamic_shared) {
-    error = scope->driver->function_set(atomic_load(&on->function), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
+    error = scope->driver->function_set(atomic_load(&on->function),
+                                        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
     if (!error) {
       on->dynamic_shared = bytes;
       atomic_store_explicit(&on->allowed_shared, bytes, memory_order_release);
     }
   }
   mb_unlock(&module->lock);
-  return cuda_told(scope, error, "kernel '%s': %d bytes of dynamic shared memory", kernel->name, bytes);
+  return cuda_told(scope, error, "kernel '%s': %d bytes of dynamic shared memory", kernel->name,
+                   bytes);
 }

@@ -6,18 +6,22 @@
 
 #include "base/base.h"
 
-/* ---- what every PTX begins with ---------------------------------------------------------------- */
+/* ---- what every PTX begins with -------------------------------------------------------------- */
 
-static const char *find(struct mb_slice code, const char *word) { return memmem(code.data, (size_t)code.size, word, strlen(word)); }
+static const char *find(struct mb_slice code, const char *word) {
+  return memmem(code.data, (size_t)code.size, word, strlen(word));
+}
 
 bool ptx_is(struct mb_slice code) { return find(code, ".version") && find(code, ".target"); }
 
 int ptx_check(struct mb_slice code) {
-  while (code.size && !code.data[code.size - 1]) code.size--; /* TVM's writer leaves one NUL at times, or none */
+  while (code.size && !code.data[code.size - 1])
+    code.size--; /* TVM's writer leaves one NUL at times, or none */
   const uint8_t *nul = code.size ? memchr(code.data, 0, (size_t)code.size) : NULL;
   if (nul || !ptx_is(code))
-    return mb_fail_format("payload", -1, -1, "cuda: the code (%llu bytes) is no PTX%s, nor a cubin or a fatbin",
-                          (unsigned long long)code.size, nul ? " (it has NUL bytes)" : " (no .version and .target)");
+    return mb_fail_format(
+        "payload", -1, -1, "cuda: the code (%llu bytes) is no PTX%s, nor a cubin or a fatbin",
+        (unsigned long long)code.size, nul ? " (it has NUL bytes)" : " (no .version and .target)");
   return MBLOB_OK;
 }
 
@@ -26,22 +30,28 @@ void ptx_word(struct mb_slice code, const char *directive, char *text, size_t si
   size_t used = 0;
   if (at) at += strlen(directive);
   while (at && at < end && isspace((unsigned char)*at)) at++;
-  while (at && at < end && *at && !isspace((unsigned char)*at) && *at != ',' && used + 1 < size) text[used++] = *at++;
+  while (at && at < end && *at && !isspace((unsigned char)*at) && *at != ',' && used + 1 < size)
+    text[used++] = *at++;
   text[used] = 0;
 }
 
-/* ---- tokens: words with their dots, or one other character; comments and strings are left out ------ */
+/* ---- tokens: words with their dots, or one other character; comments and strings are left out- */
 
-static bool is_word(uint8_t c) { return isalnum(c) || c == '_' || c == '$' || c == '%' || c == '.'; }
+static bool is_word(uint8_t c) {
+  return isalnum(c) || c == '_' || c == '$' || c == '%' || c == '.';
+}
 
 /* How many bytes of white space, comment or string are at the begin. */
 static uint64_t unread(struct mb_slice rest) {
   const char *end = "\n";
   uint64_t head = 2;
   if (isspace(rest.data[0]) || !rest.data[0]) return 1;
-  if (rest.data[0] == '"') end = "\"", head = 1;
-  else if (rest.size < 2 || rest.data[0] != '/' || (rest.data[1] != '/' && rest.data[1] != '*')) return 0;
-  else if (rest.data[1] == '*') end = "*/";
+  if (rest.data[0] == '"')
+    end = "\"", head = 1;
+  else if (rest.size < 2 || rest.data[0] != '/' || (rest.data[1] != '/' && rest.data[1] != '*'))
+    return 0;
+  else if (rest.data[1] == '*')
+    end = "*/";
   const uint8_t *at = memmem(rest.data + head, (size_t)(rest.size - head), end, strlen(end));
   return at ? (uint64_t)(at - rest.data) + strlen(end) : rest.size;
 }
@@ -57,7 +67,7 @@ static struct mb_slice next(struct mb_slice *rest) {
   return token;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 /* ".u32", ".f64", ".b8": bytes, 0 if it is no type. */
 static uint32_t type_of(struct mb_slice token, enum cuda_class *is) {
@@ -77,7 +87,8 @@ static uint64_t number_of(struct mb_slice token) {
   return number < UINT32_MAX ? number : UINT32_MAX;
 }
 
-/* Up to the bracket that ends the list: ".param .u64 .ptr .global .align 4 NAME, .param .align 8 .b8 NAME[16]". */
+/* Up to the bracket that ends the list: ".param .u64 .ptr .global .align 4 NAME, .param .align 8
+ * .b8 NAME[16]". */
 static void see_parameters(struct mb_slice *rest, struct cuda_seen *seen) {
   enum cuda_class is = CUDA_ANY;
   bool any = false;
@@ -90,7 +101,7 @@ static void see_parameters(struct mb_slice *rest, struct cuda_seen *seen) {
       if (last) return;
       any = false, size = 0, is = CUDA_ANY;
     } else if (mb_slice_is(token, "[")) {
-      is = CUDA_ANY; /* bytes of any meaning */
+      is = CUDA_ANY;                 /* bytes of any meaning */
       size *= number_of(next(rest)); /* both below 2 ^ 32 */
       if (size > UINT32_MAX) size = UINT32_MAX;
     } else if (!size) {

@@ -31,8 +31,9 @@ const dn_md *dn_keep_md(struct dn_build *build, int status, dn_md *const *md, co
   struct dn_mds *mds = &build->plan->mds;
   if (status) {
     (void)dn_fail_build(build, status == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
-                        "oneDNN %d.%d.%d refuses to describe a tensor (%s): %s", build->library->major,
-                        build->library->minor, build->library->patch, what, dn_status_text(status));
+                        "oneDNN %d.%d.%d refuses to describe a tensor (%s): %s",
+                        build->library->major, build->library->minor, build->library->patch, what,
+                        dn_status_text(status));
     return NULL;
   }
   dn_md **place = dn_plan_grow((void **)&mds->items, &mds->count, &mds->capacity, sizeof(*place));
@@ -50,17 +51,20 @@ const dn_md *dn_plain_md(struct dn_build *build, int rank, const int64_t *dims, 
     step *= dims[i];
   }
   dn_md *md;
-  return dn_keep_md(build, build->library->version->md_strided(rank, dims, (int)type, strides, &md), &md, "plain");
+  return dn_keep_md(build, build->library->version->md_strided(rank, dims, (int)type, strides, &md),
+                    &md, "plain");
 }
 
 const dn_md *dn_any_md(struct dn_build *build, int rank, const int64_t *dims, enum dn_type type) {
   dn_md *md;
-  return dn_keep_md(build, build->library->version->md_strided(rank, dims, (int)type, NULL, &md), &md, "any");
+  return dn_keep_md(build, build->library->version->md_strided(rank, dims, (int)type, NULL, &md),
+                    &md, "any");
 }
 
 /* ---- threads ---- */
 
-/* About a microsecond of one core: as long as threads take to meet, and less than they take to wake up. */
+/* About a microsecond of one core: as long as threads take to meet, and less than they take to
+ * wake up. */
 #define SMALL_WORK 131072.0
 #define WORK_OF_AN_ELEMENT 8.0 /* that is read, computed on alone, and written */
 
@@ -75,7 +79,9 @@ int dn_choose_threads(struct dn_build *build, double work) {
   return before;
 }
 
-static double elements(const struct dn_tensor *tensor) { return (double)(tensor->bytes / dn_type_size(tensor->type)); }
+static double elements(const struct dn_tensor *tensor) {
+  return (double)(tensor->bytes / dn_type_size(tensor->type));
+}
 
 static double work_of(const struct dn_build *build, const struct dn_operation *op) {
   const struct dn_tensor *tensors = build->graph->tensors;
@@ -85,9 +91,11 @@ static double work_of(const struct dn_build *build, const struct dn_operation *o
     case DN_CONVOLUTION:
     case DN_DECONVOLUTION:
     case DN_INNER_PRODUCT: return weights * results / (double)op->dst_view->dims[1];
-    case DN_MATMUL: return weights * results / (double)(op->dst_view->dims[0] * op->dst_view->dims[2]);
+    case DN_MATMUL:
+      return weights * results / (double)(op->dst_view->dims[0] * op->dst_view->dims[2]);
     default:
-      if (op->src.md && elements(&tensors[op->src.tensor]) > most) most = elements(&tensors[op->src.tensor]);
+      if (op->src.md && elements(&tensors[op->src.tensor]) > most)
+        most = elements(&tensors[op->src.tensor]);
       return WORK_OF_AN_ELEMENT * most;
   }
 }
@@ -99,14 +107,15 @@ int dn_operand(struct dn_build *build, size_t tensor, struct dn_operand *out) {
   if (out->md) return MBLOB_OK;
   const struct dn_tensor *t = &build->graph->tensors[tensor];
   const struct dn_node *from = &build->graph->nodes[t->node];
-  return dn_fail_build(build, MBLOB_E_FORMAT, "output %zu of node %zu `%s` is read, and never computed",
+  return dn_fail_build(build, MBLOB_E_FORMAT,
+                       "output %zu of node %zu `%s` is read, and never computed",
                        tensor - from->first_tensor, t->node, from->name);
 }
 
 int dn_input(struct dn_build *build, size_t index, struct dn_operand *out) {
   if (index >= build->node->input_count)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "it has %zu inputs, expected at least %zu", build->node->input_count,
-                         index + 1);
+    return dn_fail_build(build, MBLOB_E_FORMAT, "it has %zu inputs, expected at least %zu",
+                         build->node->input_count, index + 1);
   return dn_operand(build, build->node->inputs[index], out);
 }
 
@@ -118,8 +127,8 @@ int dn_raw_operand(struct dn_build *build, size_t tensor, struct dn_operand *out
   return plain ? dn_reorder(build, out, plain) : MBLOB_E_KERNEL;
 }
 
-int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what, struct dn_operand *out,
-                       const float **floats, size_t *count) {
+int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what,
+                       struct dn_operand *out, const float **floats, size_t *count) {
   const struct dn_tensor *t = &build->graph->tensors[tensor];
   const struct dn_value *value = &build->values[tensor];
   char text[256];
@@ -163,11 +172,12 @@ int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *
     }
   }
   struct dn_operand to = {.tensor = operand->tensor, .md = wanted};
-  int status = operand->place == DN_CONSTANT ? dn_reorder_now(build, operand, &to) : dn_new_buffer(build, &to);
+  int status = operand->place == DN_CONSTANT ? dn_reorder_now(build, operand, &to)
+                                             : dn_new_buffer(build, &to);
   if (!status && to.place == DN_ARENA) status = dn_add_reorder(build, operand, &to);
   if (status) return status;
-  struct dn_copy *copy =
-      dn_plan_grow((void **)&build->copies, &build->copy_count, &build->copy_capacity, sizeof(*copy));
+  struct dn_copy *copy = dn_plan_grow((void **)&build->copies, &build->copy_count,
+                                      &build->copy_capacity, sizeof(*copy));
   if (!copy) return MBLOB_E_MEMORY;
   *copy = (struct dn_copy){*operand, to};
   *operand = to;
@@ -176,7 +186,8 @@ int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *
 
 /* ---- results ---- */
 
-/* Where the primitive writes, in the format that it chose; and where the tensor is when the node is done. */
+/* Where the primitive writes, in the format that it chose; and where the tensor is when the node
+ * is done. */
 static int place_result(struct dn_build *build, const struct dn_view *view, const dn_md *chosen,
                         struct dn_operand *written, struct dn_operand *result) {
   size_t tensor = build->node->first_tensor;
@@ -186,7 +197,8 @@ static int place_result(struct dn_build *build, const struct dn_view *view, cons
   if (!raw) return MBLOB_E_KERNEL;
   bool direct = build->library->md_equal(raw, chosen);
   size_t argument = value->argument;
-  *result = (struct dn_operand){.tensor = tensor, .place = DN_ARGUMENT, .number = argument, .md = raw};
+  *result =
+      (struct dn_operand){.tensor = tensor, .place = DN_ARGUMENT, .number = argument, .md = raw};
   if (argument == SIZE_MAX) {
     int status = direct ? MBLOB_OK : dn_view_undo(build, view, chosen, &kept);
     if (!status) *result = (struct dn_operand){.tensor = tensor, .md = kept ? chosen : raw};
@@ -202,15 +214,17 @@ static int place_result(struct dn_build *build, const struct dn_view *view, cons
   return dn_new_buffer(build, written);
 }
 
-/* A result that is added to what is there: begin with the other summand, in its own buffer if nobody reads it later. */
-static int begin_with_sum(struct dn_build *build, struct dn_operation *op, struct dn_operand *written,
-                          struct dn_operand *result) {
+/* A result that is added to what is there: begin with the other summand, in its own buffer if
+ * nobody reads it later. */
+static int begin_with_sum(struct dn_build *build, struct dn_operation *op,
+                          struct dn_operand *written, struct dn_operand *result) {
   const struct dn_value *value = &build->values[op->sum.tensor];
-  bool same = same_bytes(written, result), last = value->uses == 1 && value->last_node == (size_t)(build->node - build->graph->nodes);
+  bool same = same_bytes(written, result),
+       last = value->uses == 1 && value->last_node == (size_t)(build->node - build->graph->nodes);
   int status = dn_view_apply(build, op->sum_view, &op->sum);
   if (status) return status;
-  if (last && written->place == DN_ARENA && op->sum.place == DN_ARENA && same_bytes(&op->sum, &value->at) &&
-      build->library->md_equal(op->sum.md, written->md)) {
+  if (last && written->place == DN_ARENA && op->sum.place == DN_ARENA &&
+      same_bytes(&op->sum, &value->at) && build->library->md_equal(op->sum.md, written->md)) {
     struct dn_value *mine = &build->values[build->node->first_tensor];
     written->number = op->sum.number;
     if (same) result->number = mine->at.number = op->sum.number;
@@ -228,7 +242,8 @@ static const dn_md *md_of(struct dn_build *build, void *desc, int what, int inde
   return dn_keep_md(build, status, &md, "of a primitive");
 }
 
-static int want(struct dn_build *build, void *desc, int what, int index, struct dn_operand *operand) {
+static int want(struct dn_build *build, void *desc, int what, int index,
+                struct dn_operand *operand) {
   if (!operand->md) return MBLOB_OK;
   const dn_md *md = md_of(build, desc, what, index);
   return md ? dn_reorder(build, operand, md) : MBLOB_E_KERNEL;
@@ -250,12 +265,14 @@ static int submit(struct dn_build *build, struct dn_operation *op, void *desc) {
   if (!chosen || (status = place_result(build, op->dst_view, chosen, &written, &result)))
     return chosen ? status : MBLOB_E_KERNEL;
   if (op->sum.md && (status = begin_with_sum(build, op, &written, &result))) return status;
-  struct dn_step_operands list = {.sources = op->sources, .source_count = (size_t)op->problem.source_count};
+  struct dn_step_operands list = {.sources = op->sources,
+                                  .source_count = (size_t)op->problem.source_count};
   dn_add_operand(&list, DN_ARG_SRC, &op->src);
   dn_add_operand(&list, second_source(op) ? DN_ARG_SRC_1 : DN_ARG_WEIGHTS, &op->weights);
   dn_add_operand(&list, DN_ARG_BIAS, &op->bias);
   dn_add_operand(&list, DN_ARG_DST, &written);
-  for (size_t i = 0; i < op->extra_count; ++i) dn_add_operand(&list, op->extra[i].argument, &op->extra[i].operand);
+  for (size_t i = 0; i < op->extra_count; ++i)
+    dn_add_operand(&list, op->extra[i].argument, &op->extra[i].operand);
   if ((status = dn_add_step(build, desc, &list)) || same_bytes(&written, &result)) return status;
   return dn_add_reorder(build, &written, &result);
 }
@@ -265,8 +282,10 @@ static int set_attributes(struct dn_build *build, struct dn_operation *op, void 
   int status = lib->attr_create(attributes);
   if (!status) status = lib->attr_set_scratchpad_mode(*attributes, DN_SCRATCHPAD_USER);
   if (!status && op->post_op_count) status = lib->attr_set_post_ops(*attributes, op->post_ops);
-  return status ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN refuses what follows the operation: %s", dn_status_text(status))
-                : MBLOB_OK;
+  return status
+             ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN refuses what follows the operation: %s",
+                             dn_status_text(status))
+             : MBLOB_OK;
 }
 
 static int fail_primitive(struct dn_build *build, int status) {
@@ -274,12 +293,14 @@ static int fail_primitive(struct dn_build *build, int status) {
   size_t used = 0;
   const struct dn_node *node = build->node;
   for (size_t i = 0; i < node->input_count && i < 3 && used < sizeof(text); ++i)
-    used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? ", " : "",
-                             dn_tensor_text(&build->graph->tensors[node->inputs[i]], one, sizeof(one)));
-  return dn_fail_build(build, status == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
-                       "oneDNN %d.%d.%d on this processor does not do this (%s), from %s to %s", build->library->major,
-                       build->library->minor, build->library->patch, dn_status_text(status), text,
-                       dn_tensor_text(&build->graph->tensors[node->first_tensor], one, sizeof(one)));
+    used +=
+        (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? ", " : "",
+                         dn_tensor_text(&build->graph->tensors[node->inputs[i]], one, sizeof(one)));
+  return dn_fail_build(
+      build, status == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
+      "oneDNN %d.%d.%d on this processor does not do this (%s), from %s to %s",
+      build->library->major, build->library->minor, build->library->patch, dn_status_text(status),
+      text, dn_tensor_text(&build->graph->tensors[node->first_tensor], one, sizeof(one)));
 }
 
 int dn_build_operation(struct dn_build *build, struct dn_operation *op) {
@@ -289,7 +310,8 @@ int dn_build_operation(struct dn_build *build, struct dn_operation *op) {
   if (!problem->src) problem->src = op->src.md;
   if (!problem->weights) problem->weights = op->weights.md;
   if (!problem->bias) problem->bias = op->bias.md;
-  int threads = dn_choose_threads(build, work_of(build, op)), status = set_attributes(build, op, &attributes);
+  int threads = dn_choose_threads(build, work_of(build, op)),
+      status = set_attributes(build, op, &attributes);
   if (!status) {
     problem->attributes = attributes;
     int told = lib->version->primitive_desc(problem, lib->engine, &desc);

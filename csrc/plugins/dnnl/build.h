@@ -1,9 +1,10 @@
 /* build.h - from a graph to a plan: what the operators use to describe their primitives.
  *
- * An operator names its operands, looks at them as oneDNN does (view.h), says what it wants (struct dn_operation) and
- * hands that to dn_build_operation, which asks the library for a primitive, reorders operands into the formats that
- * the primitive likes (constants once, here), and places the result.
- * Functions return a mblob_status after recording an error that names the node. */
+ * An operator names its operands, looks at them as oneDNN does (view.h), says what it wants
+ * (struct dn_operation) and hands that to dn_build_operation, which asks the library for a
+ * primitive, reorders operands into the formats that the primitive likes (constants once, here),
+ * and places the result. Functions return a mblob_status after recording an error that names the
+ * node. */
 #ifndef DN_BUILD_H
 #define DN_BUILD_H
 
@@ -19,11 +20,13 @@ struct dn_operand {
 
 /* A tensor of the graph while the plan is made. */
 struct dn_value {
-  struct dn_operand at; /* md has the dimensions of the graph's shape, in any format; NULL: not computed yet */
-  bool raw;             /* row-major, as the graph says */
-  size_t uses;          /* inputs and heads that name it */
-  size_t last_node;     /* the last one that reads it; SIZE_MAX: a head */
-  size_t argument;      /* of the call, where it is wanted as an output, by itself or reshaped; SIZE_MAX: nowhere */
+  struct dn_operand
+      at;   /* md has the dimensions of the graph's shape, in any format; NULL: not computed yet */
+  bool raw; /* row-major, as the graph says */
+  size_t uses;      /* inputs and heads that name it */
+  size_t last_node; /* the last one that reads it; SIZE_MAX: a head */
+  size_t argument; /* of the call, where it is wanted as an output, by itself or reshaped; SIZE_MAX:
+                      nowhere */
 };
 
 /* A tensor that was reordered for one operator may serve the next. */
@@ -75,14 +78,14 @@ const dn_md *dn_any_md(struct dn_build *build, int rank, const int64_t *dims, en
 int dn_input(struct dn_build *build, size_t index, struct dn_operand *out);
 int dn_operand(struct dn_build *build, size_t tensor, struct dn_operand *out);
 int dn_raw_operand(struct dn_build *build, size_t tensor, struct dn_operand *out);
-/* A constant tensor of float32 or int32, as floats: their operand (its md is not set for them), and the numbers,
- * valid while the plan is made. */
-int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what, struct dn_operand *out,
-                       const float **floats, size_t *count);
+/* A constant tensor of float32 or int32, as floats: their operand (its md is not set for them),
+ * and the numbers, valid while the plan is made. */
+int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what,
+                       struct dn_operand *out, const float **floats, size_t *count);
 
 int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *wanted);
-/* From now on make primitives for one thread, where others would cost more than they help, or for all. `work`:
- * multiplications, or so. The number of threads before is returned. */
+/* From now on make primitives for one thread, where others would cost more than they help, or
+ * for all. `work`: multiplications, or so. The number of threads before is returned. */
 int dn_choose_threads(struct dn_build *build, double work);
 void dn_restore_threads(struct dn_build *build, int threads);
 int dn_build_operation(struct dn_build *build, struct dn_operation *operation);

@@ -1,4 +1,5 @@
-/* graph.c - the payload of a dnnl_json module: its parts, and what must hold between them. The JSON is read in graph_json.c. */
+/* graph.c - the payload of a dnnl_json module: its parts, and what must hold between them. The
+ * JSON is read in graph_json.c. */
 #define _GNU_SOURCE
 #include "graph.h"
 
@@ -9,7 +10,8 @@
 #include "graph_json.h"
 
 const char *dn_type_name(enum dn_type type) {
-  static const char *const names[] = {"", "float16", "bfloat16", "float32", "int32", "int8", "uint8"};
+  static const char *const names[] = {"",      "float16", "bfloat16", "float32",
+                                      "int32", "int8",    "uint8"};
   return names[type];
 }
 
@@ -25,7 +27,8 @@ uint64_t dn_tensor_bytes(const struct dn_tensor *tensor) {
 const char *dn_tensor_text(const struct dn_tensor *tensor, char *text, size_t size) {
   size_t used = (size_t)snprintf(text, size, "%s[", dn_type_name(tensor->type));
   for (int i = 0; i < tensor->rank && used < size; ++i)
-    used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? ", " : "", (long long)tensor->dims[i]);
+    used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? ", " : "",
+                             (long long)tensor->dims[i]);
   if (used < size) (void)snprintf(text + used, size - used, "]");
   return text;
 }
@@ -33,16 +36,17 @@ const char *dn_tensor_text(const struct dn_tensor *tensor, char *text, size_t si
 /* ---- numbers of nodes become tensors ---- */
 
 /* The tensor that [node, output] names; `limit` nodes may be named. */
-static int tensor_of(const struct dn_graph *graph, const struct dn_reference *reference, size_t limit, const char *who,
-                     size_t *out) {
+static int tensor_of(const struct dn_graph *graph, const struct dn_reference *reference,
+                     size_t limit, const char *who, size_t *out) {
   if (reference->node >= limit)
-    return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: %s names node %llu, expected one below %zu", graph->symbol, who,
-                   (unsigned long long)reference->node, limit);
+    return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: %s names node %llu, expected one below %zu",
+                   graph->symbol, who, (unsigned long long)reference->node, limit);
   const struct dn_node *node = &graph->nodes[reference->node];
   if (reference->output >= node->tensor_count)
-    return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: %s names output %llu of node %llu `%s`, which has %zu",
-                   graph->symbol, who, (unsigned long long)reference->output, (unsigned long long)reference->node,
-                   node->name, node->tensor_count);
+    return mb_fail(MBLOB_E_FORMAT,
+                   "dnnl_json %s: %s names output %llu of node %llu `%s`, which has %zu",
+                   graph->symbol, who, (unsigned long long)reference->output,
+                   (unsigned long long)reference->node, node->name, node->tensor_count);
   *out = node->first_tensor + (size_t)reference->output;
   return MBLOB_OK;
 }
@@ -73,26 +77,31 @@ static int find_outputs(struct dn_graph *graph, const struct dn_json_graph *json
   for (size_t i = 0; i < graph->output_count; ++i) {
     char who[48];
     (void)snprintf(who, sizeof(who), "head %zu", i);
-    int status = tensor_of(graph, &json->heads.items[i], graph->node_count, who, &graph->outputs[i]);
+    int status =
+        tensor_of(graph, &json->heads.items[i], graph->node_count, who, &graph->outputs[i]);
     if (status) return status;
   }
   if (graph->output_count) return MBLOB_OK;
-  return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: the graph has no heads: nothing to compute", graph->symbol);
+  return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: the graph has no heads: nothing to compute",
+                 graph->symbol);
 }
 
 static int add_argument(struct dn_graph *graph, size_t node_number, bool *seen) {
   if (node_number >= graph->node_count || graph->nodes[node_number].role == DN_KERNEL)
-    return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: arg_nodes names node %zu, which is no input and no const",
+    return mb_fail(MBLOB_E_FORMAT,
+                   "dnnl_json %s: arg_nodes names node %zu, which is no input and no const",
                    graph->symbol, node_number);
   if (seen[node_number])
-    return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: arg_nodes names node %zu twice", graph->symbol, node_number);
+    return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: arg_nodes names node %zu twice", graph->symbol,
+                   node_number);
   seen[node_number] = true;
   const struct dn_node *node = &graph->nodes[node_number];
   for (size_t i = 0; i < node->tensor_count && node->role == DN_INPUT; ++i)
     graph->arguments[graph->argument_count++] = node->first_tensor + i;
   if (node->role == DN_INPUT) return MBLOB_OK;
   if (node->tensor_count != 1)
-    return dn_fail_node(graph, node, MBLOB_E_FORMAT, "a const has %zu tensors, expected 1", node->tensor_count);
+    return dn_fail_node(graph, node, MBLOB_E_FORMAT, "a const has %zu tensors, expected 1",
+                        node->tensor_count);
   for (size_t i = 0; i < graph->const_count; ++i)
     if (!strcmp(graph->const_names[i], node->name)) graph->constants[i] = node->first_tensor;
   return MBLOB_OK;
@@ -111,13 +120,16 @@ static int find_arguments(struct dn_graph *graph, const struct dn_json_graph *js
   }
   for (size_t i = 0; i < graph->const_count; ++i)
     if (graph->constants[i] == SIZE_MAX)
-      return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: no const node of arg_nodes is called `%s`, as the payload says",
+      return mb_fail(MBLOB_E_FORMAT,
+                     "dnnl_json %s: no const node of arg_nodes is called `%s`, as the payload says",
                      graph->symbol, graph->const_names[i]);
   for (size_t n = 0; n < graph->node_count; ++n) {
     const struct dn_node *node = &graph->nodes[n];
     bool known = node->role != DN_CONST;
-    for (size_t i = 0; i < graph->const_count && !known; ++i) known = graph->constants[i] == node->first_tensor;
-    if (!known) return dn_fail_node(graph, node, MBLOB_E_FORMAT, "no constant of the payload has this name");
+    for (size_t i = 0; i < graph->const_count && !known; ++i)
+      known = graph->constants[i] == node->first_tensor;
+    if (!known)
+      return dn_fail_node(graph, node, MBLOB_E_FORMAT, "no constant of the payload has this name");
     if (node->role != DN_KERNEL && !seen[n])
       return dn_fail_node(graph, node, MBLOB_E_FORMAT, "the node is not in arg_nodes");
   }
@@ -146,8 +158,10 @@ static int take_nodes(struct dn_graph *graph, const struct dn_json_graph *json) 
       graph->tensors[next].node = n;
     }
     if (n < json->row_pointers.count && json->row_pointers.items[n] != graph->nodes[n].first_tensor)
-      return dn_fail_node(graph, &graph->nodes[n], MBLOB_E_FORMAT, "node_row_ptr says %llu, and its shapes make it %zu",
-                          (unsigned long long)json->row_pointers.items[n], graph->nodes[n].first_tensor);
+      return dn_fail_node(graph, &graph->nodes[n], MBLOB_E_FORMAT,
+                          "node_row_ptr says %llu, and its shapes make it %zu",
+                          (unsigned long long)json->row_pointers.items[n],
+                          graph->nodes[n].first_tensor);
   }
   return MBLOB_OK;
 }
@@ -170,7 +184,8 @@ static int read_names(struct dn_graph *graph, struct mb_cursor *c) {
   graph->const_names = dn_pool_take(&graph->pool, count, sizeof(*graph->const_names));
   if (!graph->const_names) return MBLOB_E_MEMORY;
   for (; graph->const_count < count; ++graph->const_count)
-    if (!(graph->const_names[graph->const_count] = read_text(graph, c, "the name of a constant"))) return MBLOB_E_FORMAT;
+    if (!(graph->const_names[graph->const_count] = read_text(graph, c, "the name of a constant")))
+      return MBLOB_E_FORMAT;
   return MBLOB_OK;
 }
 
@@ -184,10 +199,11 @@ int dn_graph_read(struct dn_graph *graph, const void *payload, uint64_t size) {
   int status = read_names(graph, &c);
   if (status) return status;
   if (mb_left(&c))
-    return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: %llu bytes follow the end of the payload", graph->symbol,
-                   (unsigned long long)mb_left(&c));
-  if ((status = dn_json_read(&json, &graph->pool, graph->symbol, text)) || (status = take_nodes(graph, &json)) ||
-      (status = connect_nodes(graph, &json)) || (status = find_outputs(graph, &json)))
+    return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: %llu bytes follow the end of the payload",
+                   graph->symbol, (unsigned long long)mb_left(&c));
+  if ((status = dn_json_read(&json, &graph->pool, graph->symbol, text)) ||
+      (status = take_nodes(graph, &json)) || (status = connect_nodes(graph, &json)) ||
+      (status = find_outputs(graph, &json)))
     return status;
   return find_arguments(graph, &json);
 }

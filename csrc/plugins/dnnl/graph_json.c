@@ -48,9 +48,11 @@ static bool read_references(struct reader *r, struct dn_references *list) {
   if (!mb_json_begin_array(&r->j)) return false;
   while (mb_json_next_element(&r->j)) {
     struct dn_numbers parts = {0};
-    if (!grow(r, (void **)&list->items, list->count, &list->capacity, sizeof(*list->items)) || !read_numbers(r, &parts))
+    if (!grow(r, (void **)&list->items, list->count, &list->capacity, sizeof(*list->items)) ||
+        !read_numbers(r, &parts))
       return false;
-    if (parts.count < 2 || parts.count > 3) return mb_json_fail(&r->j, "an entry is [node, output, version]");
+    if (parts.count < 2 || parts.count > 3)
+      return mb_json_fail(&r->j, "an entry is [node, output, version]");
     list->items[list->count++] = (struct dn_reference){parts.items[0], parts.items[1]};
   }
   return !r->j.error;
@@ -64,7 +66,8 @@ static bool read_dims(struct reader *r, struct dn_tensor *tensor) {
   while (mb_json_next_element(&r->j)) {
     uint64_t extent = 0; /* of a negative one, too */
     if (mb_json_peek(&r->j) != '-' && !mb_json_uint(&r->j, &extent)) return false;
-    if (tensor->rank == DN_MAX_RANK) return mb_json_fail(&r->j, "a shape of more than 12 dimensions");
+    if (tensor->rank == DN_MAX_RANK)
+      return mb_json_fail(&r->j, "a shape of more than 12 dimensions");
     if (extent < 1) return mb_json_fail(&r->j, "a dimension below 1: shapes must be known");
     if (extent > INT64_MAX) return mb_json_fail(&r->j, "a number outside 64 bits");
     tensor->dims[tensor->rank++] = (int64_t)extent;
@@ -81,7 +84,8 @@ static bool read_shapes(struct reader *r, struct dn_json_node *node) {
   while (mb_json_next_element(&r->j)) {
     if (!mb_json_begin_array(&r->j)) return false;
     while (mb_json_next_element(&r->j)) {
-      if (!grow(r, (void **)&node->tensors, node->tensor_count, &capacity, sizeof(*node->tensors)) ||
+      if (!grow(r, (void **)&node->tensors, node->tensor_count, &capacity,
+                sizeof(*node->tensors)) ||
           !read_dims(r, &node->tensors[node->tensor_count++]))
         return false;
     }
@@ -105,7 +109,8 @@ static bool add_text(struct reader *r, struct texts *list) {
          read_text(r, &list->items[list->count++]);
 }
 
-/* "text", ["a", "b"] or [["a", "b"]]: texts. Anything else is passed over, and its attribute has no values. */
+/* "text", ["a", "b"] or [["a", "b"]]: texts. Anything else is passed over, and its attribute has
+ * no values. */
 static bool read_texts(struct reader *r, struct texts *list, bool *readable) {
   *readable = true;
   if (mb_json_peek(&r->j) == '"') return add_text(r, list);
@@ -170,7 +175,8 @@ static bool read_attributes(struct reader *r, struct dn_json_node *node, struct 
 /* Types beside shapes: as many, and those that oneDNN has. */
 static bool set_types(struct reader *r, struct dn_json_node *node, const struct texts *types) {
   if (!node->tensor_count) return mb_json_fail(&r->j, "a node without the attribute shape");
-  if (types->count != node->tensor_count) return mb_json_fail(&r->j, "a node whose dtype and shape differ in number");
+  if (types->count != node->tensor_count)
+    return mb_json_fail(&r->j, "a node whose dtype and shape differ in number");
   for (size_t i = 0; i < node->tensor_count; ++i) {
     struct dn_tensor *tensor = &node->tensors[i];
     tensor->type = type_of(types->items[i]);
@@ -243,21 +249,25 @@ static bool read_graph(struct reader *r) {
   if (!mb_json_begin_object(&r->j)) return false;
   while (mb_json_next_key(&r->j, &key)) {
     if (mb_json_is(key, "symbol")) r->out->has_symbol = true;
-    bool ok = mb_json_is(key, "nodes")          ? read_nodes(r)
-              : mb_json_is(key, "arg_nodes")    ? (r->out->arg_nodes.count = 0, read_numbers(r, &r->out->arg_nodes))
-              : mb_json_is(key, "heads")        ? (r->out->heads.count = 0, read_references(r, &r->out->heads))
-              : mb_json_is(key, "node_row_ptr") ? (r->out->row_pointers.count = 0, read_numbers(r, &r->out->row_pointers))
-                                                : mb_json_skip(&r->j);
+    bool ok = mb_json_is(key, "nodes") ? read_nodes(r)
+              : mb_json_is(key, "arg_nodes")
+                  ? (r->out->arg_nodes.count = 0, read_numbers(r, &r->out->arg_nodes))
+              : mb_json_is(key, "heads")
+                  ? (r->out->heads.count = 0, read_references(r, &r->out->heads))
+              : mb_json_is(key, "node_row_ptr")
+                  ? (r->out->row_pointers.count = 0, read_numbers(r, &r->out->row_pointers))
+                  : mb_json_skip(&r->j);
     if (!ok) return false;
   }
   return mb_json_end(&r->j);
 }
 
-int dn_json_read(struct dn_json_graph *out, struct dn_pool *pool, const char *symbol, struct mb_slice text) {
+int dn_json_read(struct dn_json_graph *out, struct dn_pool *pool, const char *symbol,
+                 struct mb_slice text) {
   struct reader r = {.pool = pool, .out = out};
   mb_json_init(&r.j, text.data, text.size);
   if (read_graph(&r)) return MBLOB_OK;
   if (!strcmp(r.j.error, "out of memory")) return MBLOB_E_MEMORY; /* recorded where it happened */
-  return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: the graph's JSON, at byte %zu, in node %zu: %s", symbol,
-                 (size_t)(r.j.pos - r.j.start), out->node_count, r.j.error);
+  return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: the graph's JSON, at byte %zu, in node %zu: %s",
+                 symbol, (size_t)(r.j.pos - r.j.start), out->node_count, r.j.error);
 }

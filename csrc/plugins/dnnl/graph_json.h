@@ -1,4 +1,5 @@
-/* graph_json.h - the JSON of a graph as it is written; what its numbers must mean is checked in graph.c. */
+/* graph_json.h - the JSON of a graph as it is written; what its numbers must mean is checked in
+ * graph.c. */
 #ifndef DN_GRAPH_JSON_H
 #define DN_GRAPH_JSON_H
 
@@ -35,6 +36,7 @@ struct dn_json_graph {
 };
 
 /* A mblob_status; everything lives in `pool`. */
-int dn_json_read(struct dn_json_graph *out, struct dn_pool *pool, const char *symbol, struct mb_slice text);
+int dn_json_read(struct dn_json_graph *out, struct dn_pool *pool, const char *symbol,
+                 struct mb_slice text);
 
 #endif

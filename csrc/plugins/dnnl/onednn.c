@@ -13,7 +13,8 @@
 
 static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};
 #define NAME_COUNT (sizeof(names) / sizeof(*names))
-#define OLDEST_MINOR_OF_2 6 /* the first that has softmax_v2 and scale and shift as tensors of their own */
+#define OLDEST_MINOR_OF_2 \
+  6 /* the first that has softmax_v2 and scale and shift as tensors of their own */
 
 struct version_of_library { /* dnnl_version_t: the beginning is the same everywhere */
   int major, minor, patch;
@@ -50,12 +51,12 @@ int dn_find_tag(const struct dn_library *lib, const char *name) {
 
 int dn_eltwise_number(int major, enum dn_eltwise algorithm) {
   static const short numbers[DN_ELTWISE_COUNT][2] = {
-      [DN_RELU] = {DN_V2_RELU, DN_V3_RELU},       [DN_TANH] = {DN_V2_TANH, DN_V3_TANH},
-      [DN_ABS] = {DN_V2_ABS, DN_V3_ABS},          [DN_SQRT] = {DN_V2_SQRT, DN_V3_SQRT},
-      [DN_EXP] = {DN_V2_EXP, DN_V3_EXP},          [DN_LOGISTIC] = {DN_V2_LOGISTIC, DN_V3_LOGISTIC},
-      [DN_LOG] = {DN_V2_LOG, DN_V3_LOG},          [DN_GELU_ERF] = {DN_V2_GELU_ERF, DN_V3_GELU_ERF},
-      [DN_CLIP] = {DN_V2_CLIP, DN_V3_CLIP},       [DN_ROUND] = {DN_V2_ROUND, DN_V3_ROUND},
-      [DN_SWISH] = {DN_V2_SWISH, DN_V3_SWISH},    [DN_MISH] = {DN_V2_MISH, DN_V3_MISH},
+      [DN_RELU] = {DN_V2_RELU, DN_V3_RELU},    [DN_TANH] = {DN_V2_TANH, DN_V3_TANH},
+      [DN_ABS] = {DN_V2_ABS, DN_V3_ABS},       [DN_SQRT] = {DN_V2_SQRT, DN_V3_SQRT},
+      [DN_EXP] = {DN_V2_EXP, DN_V3_EXP},       [DN_LOGISTIC] = {DN_V2_LOGISTIC, DN_V3_LOGISTIC},
+      [DN_LOG] = {DN_V2_LOG, DN_V3_LOG},       [DN_GELU_ERF] = {DN_V2_GELU_ERF, DN_V3_GELU_ERF},
+      [DN_CLIP] = {DN_V2_CLIP, DN_V3_CLIP},    [DN_ROUND] = {DN_V2_ROUND, DN_V3_ROUND},
+      [DN_SWISH] = {DN_V2_SWISH, DN_V3_SWISH}, [DN_MISH] = {DN_V2_MISH, DN_V3_MISH},
   };
   return numbers[algorithm][major - 2];
 }
@@ -115,38 +116,43 @@ static const char *bind_common(void *handle, struct dn_library *lib) {
 static int bind_library(void *handle, struct dn_library *lib) {
   const struct version_of_library *(*version)(void);
   *(void **)&version = dlsym(handle, "dnnl_version");
-  if (!version) return mb_fail(MBLOB_E_INCOMPATIBLE, "%s is not oneDNN: it has no dnnl_version", lib->path);
+  if (!version)
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s is not oneDNN: it has no dnnl_version", lib->path);
   const struct version_of_library *v = version();
   lib->major = v->major;
   lib->minor = v->minor;
   lib->patch = v->patch;
-  lib->version = v->major == 2 && v->minor >= OLDEST_MINOR_OF_2 ? &dn_version_2 : v->major == 3 ? &dn_version_3 : NULL;
+  lib->version = v->major == 2 && v->minor >= OLDEST_MINOR_OF_2 ? &dn_version_2
+                 : v->major == 3                                ? &dn_version_3
+                                                                : NULL;
   if (!lib->version)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s is oneDNN %d.%d.%d, and dnnl_json runs on 2.6, 2.7 and 3", lib->path,
+    return mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "%s is oneDNN %d.%d.%d, and dnnl_json runs on 2.6, 2.7 and 3", lib->path,
                    v->major, v->minor, v->patch);
   const char *missing = bind_common(handle, lib);
   if (!missing) missing = lib->version->bind(handle);
   if (missing)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s, oneDNN %d.%d.%d, has no %s", lib->path, v->major, v->minor, v->patch,
-                   missing);
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s, oneDNN %d.%d.%d, has no %s", lib->path, v->major,
+                   v->minor, v->patch, missing);
   int status = lib->engine_create(&lib->engine, DN_ENGINE_CPU, 0);
   if (status)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s, oneDNN %d.%d.%d, has no engine for the processor: %s", lib->path,
-                   v->major, v->minor, v->patch, dn_status_text(status));
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s, oneDNN %d.%d.%d, has no engine for the processor: %s",
+                   lib->path, v->major, v->minor, v->patch, dn_status_text(status));
   return MBLOB_OK;
 }
 
 /* ---- finding ---- */
 
-/* The file as the dynamic linker has it, or the error that it told; a handle is never closed again: oneDNN's threads
- * and caches outlive it. */
+/* The file as the dynamic linker has it, or the error that it told; a handle is never closed
+ * again: oneDNN's threads and caches outlive it. */
 static void *try_open(const char *path, struct dn_library *lib) {
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (handle) (void)snprintf(lib->path, sizeof(lib->path), "%s", path);
   return handle;
 }
 
-/* Where the wheels of PyPI put the library: `lib` of the prefix that Python tells through a registered function. */
+/* Where the wheels of PyPI put the library: `lib` of the prefix that Python tells through a
+ * registered function. */
 static bool python_prefix(char *out, size_t size) {
   const mblob_host *host = mb_plugin_host();
   struct mblob_function *function;
@@ -154,7 +160,8 @@ static bool python_prefix(char *out, size_t size) {
   int code = kTVMNullptr;
   bool found = false;
   if (host->global_function("mblob.python_prefix", &function)) return false;
-  if (!host->function_call(function, NULL, NULL, 0, &value, &code) && code == kTVMStr && value.v_str)
+  if (!host->function_call(function, NULL, NULL, 0, &value, &code) && code == kTVMStr &&
+      value.v_str)
     found = (size_t)snprintf(out, size, "%s", value.v_str) < size;
   host->function_release(function);
   return found;
@@ -164,7 +171,9 @@ static void *find(struct dn_library *lib) {
   const char *chosen = getenv("MBLOB_DNNL_LIBRARY");
   if (chosen && *chosen) {
     void *handle = try_open(chosen, lib);
-    if (!handle) (void)mb_fail(MBLOB_E_LOADER, "MBLOB_DNNL_LIBRARY=%s cannot be opened: %s", chosen, dlerror());
+    if (!handle)
+      (void)mb_fail(MBLOB_E_LOADER, "MBLOB_DNNL_LIBRARY=%s cannot be opened: %s", chosen,
+                    dlerror());
     return handle;
   }
   void *handle = NULL;
@@ -176,10 +185,11 @@ static void *find(struct dn_library *lib) {
     handle = try_open(path, lib);
   }
   if (!handle)
-    (void)mb_fail(MBLOB_E_LOADER,
-                  "dnnl_json needs oneDNN: no libdnnl.so.3, no libdnnl.so.2%s%s: install libdnnl2, or pip install "
-                  "onednn-cpu-gomp, or name the file in MBLOB_DNNL_LIBRARY",
-                  python ? ", none in lib of " : "", python ? prefix : "");
+    (void)mb_fail(
+        MBLOB_E_LOADER,
+        "dnnl_json needs oneDNN: no libdnnl.so.3, no libdnnl.so.2%s%s: install libdnnl2, or pip install "
+        "onednn-cpu-gomp, or name the file in MBLOB_DNNL_LIBRARY",
+        python ? ", none in lib of " : "", python ? prefix : "");
   return handle;
 }
 

@@ -1,9 +1,11 @@
-/* onednn.h - oneDNN as the rest of the plug-in sees it: one interface over libdnnl.so.2 (2.6 and 2.7) and libdnnl.so.3.
+/* onednn.h - oneDNN as the rest of the plug-in sees it: one interface over libdnnl.so.2 (2.6 and
+ * 2.7) and libdnnl.so.3.
  *
- * The library is found and opened at run time; nothing of its headers is needed to build. What is the same in both
- * versions is called through the members of `struct dn_library`; what differs through `struct dn_version`, which
- * onednn_v2.c and onednn_v3.c fill. Handles of the library are `void *`.
- * Functions that return int return its status, DN_SUCCESS or another; dn_status_text() names it. */
+ * The library is found and opened at run time; nothing of its headers is needed to build. What
+ * is the same in both versions is called through the members of `struct dn_library`; what
+ * differs through `struct dn_version`, which onednn_v2.c and onednn_v3.c fill. Handles of the
+ * library are `void *`. Functions that return int return its status, DN_SUCCESS or another;
+ * dn_status_text() names it. */
 #ifndef DN_ONEDNN_H
 #define DN_ONEDNN_H
 
@@ -13,8 +15,21 @@
 
 #define DN_MAX_RANK 12
 
-enum dn_status { DN_SUCCESS = 0, DN_OUT_OF_MEMORY = 1, DN_INVALID_ARGUMENTS = 2, DN_UNIMPLEMENTED = 3 };
-enum dn_type { DN_NO_TYPE = 0, DN_F16 = 1, DN_BF16 = 2, DN_F32 = 3, DN_S32 = 4, DN_S8 = 5, DN_U8 = 6 };
+enum dn_status {
+  DN_SUCCESS = 0,
+  DN_OUT_OF_MEMORY = 1,
+  DN_INVALID_ARGUMENTS = 2,
+  DN_UNIMPLEMENTED = 3
+};
+enum dn_type {
+  DN_NO_TYPE = 0,
+  DN_F16 = 1,
+  DN_BF16 = 2,
+  DN_F32 = 3,
+  DN_S32 = 4,
+  DN_S8 = 5,
+  DN_U8 = 6
+};
 enum dn_query { DN_SRC_MD = 129, DN_WEIGHTS_MD = 131, DN_DST_MD = 133, DN_SCRATCHPAD_MD = 136 };
 enum dn_argument {
   DN_ARG_SRC = 1,
@@ -55,8 +70,19 @@ enum dn_algorithm {
 
 /* Element-wise algorithms: each version has numbers of its own for them. */
 enum dn_eltwise {
-  DN_RELU, DN_TANH, DN_ABS, DN_SQRT, DN_LOGISTIC, DN_EXP, DN_GELU_ERF, DN_LOG, DN_CLIP, DN_ROUND,
-  DN_SWISH, DN_MISH, DN_ELTWISE_COUNT
+  DN_RELU,
+  DN_TANH,
+  DN_ABS,
+  DN_SQRT,
+  DN_LOGISTIC,
+  DN_EXP,
+  DN_GELU_ERF,
+  DN_LOG,
+  DN_CLIP,
+  DN_ROUND,
+  DN_SWISH,
+  DN_MISH,
+  DN_ELTWISE_COUNT
 };
 
 enum dn_normalization { DN_GLOBAL_STATS = 1, DN_USE_SCALE = 2, DN_USE_SHIFT = 4 };
@@ -65,18 +91,29 @@ enum dn_normalization { DN_GLOBAL_STATS = 1, DN_USE_SCALE = 2, DN_USE_SHIFT = 4 
 typedef struct dn_md dn_md;
 
 enum dn_kind {
-  DN_CONVOLUTION, DN_DECONVOLUTION, DN_INNER_PRODUCT, DN_MATMUL, DN_POOLING, DN_ELTWISE, DN_SOFTMAX, DN_BINARY,
-  DN_BATCH_NORMALIZATION, DN_LAYER_NORMALIZATION, DN_CONCATENATION
+  DN_CONVOLUTION,
+  DN_DECONVOLUTION,
+  DN_INNER_PRODUCT,
+  DN_MATMUL,
+  DN_POOLING,
+  DN_ELTWISE,
+  DN_SOFTMAX,
+  DN_BINARY,
+  DN_BATCH_NORMALIZATION,
+  DN_LAYER_NORMALIZATION,
+  DN_CONCATENATION
 };
 
-/* What a primitive shall do. A kind uses the members it needs; `weights` is the second source of a binary. */
+/* What a primitive shall do. A kind uses the members it needs; `weights` is the second source of
+ * a binary. */
 struct dn_problem {
   enum dn_kind kind;
-  int algorithm;           /* dn_algorithm; dn_eltwise of DN_ELTWISE */
+  int algorithm;                           /* dn_algorithm; dn_eltwise of DN_ELTWISE */
   const dn_md *src, *weights, *bias, *dst; /* bias may be NULL */
-  const dn_md **sources; /* of a concatenation, instead of src */
+  const dn_md **sources;                   /* of a concatenation, instead of src */
   int source_count;
-  const int64_t *strides, *dilates, *kernel, *pad_before, *pad_after; /* one number for each spatial axis */
+  const int64_t *strides, *dilates, *kernel, *pad_before,
+      *pad_after; /* one number for each spatial axis */
   int axis;
   unsigned flags; /* dn_normalization */
   float epsilon, alpha, beta;
@@ -104,7 +141,8 @@ struct dn_version {
   int major;
   /* The addresses of the library's functions; NULL, or the name of one that is missing. */
   const char *(*bind)(void *handle);
-  /* New descriptors, given back to md_free. `strides` NULL: the tensor's own format is left to a primitive. */
+  /* New descriptors, given back to md_free. `strides` NULL: the tensor's own format is left to a
+   * primitive. */
   int (*md_strided)(int rank, const int64_t *dims, int type, const int64_t *strides, dn_md **out);
   int (*md_tagged)(int rank, const int64_t *dims, int type, int tag, dn_md **out);
   int (*md_permuted)(const dn_md *md, const int *permutation, dn_md **out);
@@ -130,13 +168,15 @@ struct dn_library {
   int (*memory_set_data_handle)(void *memory, void *data);
   int (*md_equal)(const dn_md *a, const dn_md *b); /* 1 or 0 */
   size_t (*md_size)(const dn_md *md);
-  const dn_md *(*query_md)(const void *primitive_desc, int what, int index); /* belongs to the primitive descriptor */
+  const dn_md *(*query_md)(const void *primitive_desc, int what,
+                           int index); /* belongs to the primitive descriptor */
   int (*primitive_desc_destroy)(void *primitive_desc);
   int (*primitive_create)(void **primitive, const void *primitive_desc);
   int (*primitive_destroy)(void *primitive);
-  int (*primitive_execute)(const void *primitive, void *stream, int count, const struct dn_exec_arg *args);
-  int (*reorder_desc_create)(void **primitive_desc, const dn_md *from, void *from_engine, const dn_md *to,
-                             void *to_engine, const void *attributes);
+  int (*primitive_execute)(const void *primitive, void *stream, int count,
+                           const struct dn_exec_arg *args);
+  int (*reorder_desc_create)(void **primitive_desc, const dn_md *from, void *from_engine,
+                             const dn_md *to, void *to_engine, const void *attributes);
   int (*attr_create)(void **attributes);
   int (*attr_destroy)(void *attributes);
   int (*attr_set_post_ops)(void *attributes, const void *post_ops);
@@ -145,16 +185,19 @@ struct dn_library {
   int (*post_ops_destroy)(void *post_ops);
   int (*post_ops_append_binary)(void *post_ops, int algorithm, const dn_md *md);
   const char *(*tag_name)(int tag);
-  /* OpenMP's, NULL where the library was built without: threads of the calling thread's next parallel region. */
+  /* OpenMP's, NULL where the library was built without: threads of the calling thread's next
+   * parallel region. */
   int (*get_threads)(void);
   void (*set_threads)(int count);
   char path[4096]; /* as it was given to the dynamic linker */
 };
 
-/* The library, found and opened at the first call that succeeds; NULL after recording what was tried. */
+/* The library, found and opened at the first call that succeeds; NULL after recording what was
+ * tried. */
 const struct dn_library *dn_library_open(void);
 const char *dn_status_text(int status);
-/* The number of a format by oneDNN's name for it ("aBcd16b"), 0 if this version has none of that name. */
+/* The number of a format by oneDNN's name for it ("aBcd16b"), 0 if this version has none of that
+ * name. */
 int dn_find_tag(const struct dn_library *library, const char *name);
 /* Bytes of one element. */
 size_t dn_type_size(enum dn_type type);

@@ -1,11 +1,13 @@
 /* onednn_abi.h - numbers in which oneDNN 2 and 3 differ, as each version's headers have them
- * (tests/c/dnnl_headers.c compares all of them, and those of onednn.h, with the headers where there are any). */
+ * (tests/c/dnnl_headers.c compares all of them, and those of onednn.h, with the headers where
+ * there are any). */
 #ifndef DN_ONEDNN_ABI_H
 #define DN_ONEDNN_ABI_H
 
 /* 2.6, 2.7 */
 #define DN_V2_MEMORY_DESC_SIZE 696
-#define DN_V2_OPERATION_DESC_SIZE 8192 /* at least as large as any that is used; the library knows the real sizes */
+#define DN_V2_OPERATION_DESC_SIZE \
+  8192 /* at least as large as any that is used; the library knows the real sizes */
 #define DN_V2_POST_OP_ARGUMENT 16384
 enum dn_v2 {
   DN_V2_RELU = 31,

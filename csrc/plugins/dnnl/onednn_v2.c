@@ -1,4 +1,5 @@
-/* onednn_v2.c - oneDNN 2.6 and 2.7: descriptors are structs, operations are described in a second struct first. */
+/* onednn_v2.c - oneDNN 2.6 and 2.7: descriptors are structs, operations are described in a
+ * second struct first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,14 +10,14 @@ static struct {
   int (*md_init_by_strides)(void *, int, const int64_t *, int, const int64_t *);
   int (*md_init_by_tag)(void *, int, const int64_t *, int, int);
   int (*md_permute_axes)(void *, const void *, const int *);
-  int (*convolution)(void *, int, int, const void *, const void *, const void *, const void *, const int64_t *,
-                     const int64_t *, const int64_t *, const int64_t *);
-  int (*deconvolution)(void *, int, int, const void *, const void *, const void *, const void *, const int64_t *,
-                       const int64_t *, const int64_t *, const int64_t *);
+  int (*convolution)(void *, int, int, const void *, const void *, const void *, const void *,
+                     const int64_t *, const int64_t *, const int64_t *, const int64_t *);
+  int (*deconvolution)(void *, int, int, const void *, const void *, const void *, const void *,
+                       const int64_t *, const int64_t *, const int64_t *, const int64_t *);
   int (*inner_product)(void *, int, const void *, const void *, const void *, const void *);
   int (*matmul)(void *, const void *, const void *, const void *, const void *);
-  int (*pooling)(void *, int, int, const void *, const void *, const int64_t *, const int64_t *, const int64_t *,
-                 const int64_t *, const int64_t *);
+  int (*pooling)(void *, int, int, const void *, const void *, const int64_t *, const int64_t *,
+                 const int64_t *, const int64_t *, const int64_t *);
   int (*eltwise)(void *, int, int, const void *, float, float);
   int (*softmax)(void *, int, int, const void *, const void *, int);
   int (*binary)(void *, int, const void *, const void *, const void *);
@@ -62,7 +63,8 @@ static int keep(dn_md *md, int status, dn_md **out) {
   return status;
 }
 
-static int md_strided(int rank, const int64_t *dims, int type, const int64_t *strides, dn_md **out) {
+static int md_strided(int rank, const int64_t *dims, int type, const int64_t *strides,
+                      dn_md **out) {
   dn_md *md = calloc(1, DN_V2_MEMORY_DESC_SIZE);
   if (!md) return DN_OUT_OF_MEMORY;
   return keep(md,
@@ -97,26 +99,28 @@ static void md_free(dn_md *md) { free(md); }
 static int describe(const struct dn_problem *p, void *desc) {
   switch (p->kind) {
     case DN_CONVOLUTION:
-      return api.convolution(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights, p->bias, p->dst, p->strides,
-                             p->dilates, p->pad_before, p->pad_after);
+      return api.convolution(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights, p->bias,
+                             p->dst, p->strides, p->dilates, p->pad_before, p->pad_after);
     case DN_DECONVOLUTION:
-      return api.deconvolution(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights, p->bias, p->dst,
-                               p->strides, p->dilates, p->pad_before, p->pad_after);
+      return api.deconvolution(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights,
+                               p->bias, p->dst, p->strides, p->dilates, p->pad_before,
+                               p->pad_after);
     case DN_INNER_PRODUCT:
       return api.inner_product(desc, DN_FORWARD_INFERENCE, p->src, p->weights, p->bias, p->dst);
-    case DN_MATMUL:
-      return api.matmul(desc, p->src, p->weights, p->bias, p->dst);
+    case DN_MATMUL: return api.matmul(desc, p->src, p->weights, p->bias, p->dst);
     case DN_POOLING:
-      return api.pooling(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides, p->kernel, p->dilates,
-                         p->pad_before, p->pad_after);
+      return api.pooling(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides,
+                         p->kernel, p->dilates, p->pad_before, p->pad_after);
     case DN_ELTWISE:
-      return api.eltwise(desc, DN_FORWARD_INFERENCE, dn_eltwise_number(2, (enum dn_eltwise)p->algorithm), p->src, p->alpha, p->beta);
+      return api.eltwise(desc, DN_FORWARD_INFERENCE,
+                         dn_eltwise_number(2, (enum dn_eltwise)p->algorithm), p->src, p->alpha,
+                         p->beta);
     case DN_SOFTMAX:
       return api.softmax(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis);
-    case DN_BINARY:
-      return api.binary(desc, p->algorithm, p->src, p->weights, p->dst);
+    case DN_BINARY: return api.binary(desc, p->algorithm, p->src, p->weights, p->dst);
     case DN_BATCH_NORMALIZATION:
-      return api.batch_normalization(desc, DN_FORWARD_INFERENCE, p->src, p->epsilon, dn_normalization_flags(2, p->flags));
+      return api.batch_normalization(desc, DN_FORWARD_INFERENCE, p->src, p->epsilon,
+                                     dn_normalization_flags(2, p->flags));
     case DN_LAYER_NORMALIZATION:
       return api.layer_normalization(desc, DN_FORWARD_INFERENCE, p->src, NULL, p->epsilon,
                                      dn_normalization_flags(2, p->flags));

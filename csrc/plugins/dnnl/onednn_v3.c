@@ -8,20 +8,25 @@ static struct {
   int (*md_permute_axes)(void **, const void *, const int *);
   int (*md_clone)(void **, const void *);
   int (*md_destroy)(void *);
-  int (*convolution)(void **, void *, int, int, const void *, const void *, const void *, const void *,
-                     const int64_t *, const int64_t *, const int64_t *, const int64_t *, const void *);
-  int (*deconvolution)(void **, void *, int, int, const void *, const void *, const void *, const void *,
-                       const int64_t *, const int64_t *, const int64_t *, const int64_t *, const void *);
-  int (*inner_product)(void **, void *, int, const void *, const void *, const void *, const void *, const void *);
-  int (*matmul)(void **, void *, const void *, const void *, const void *, const void *, const void *);
-  int (*pooling)(void **, void *, int, int, const void *, const void *, const int64_t *, const int64_t *,
-                 const int64_t *, const int64_t *, const int64_t *, const void *);
+  int (*convolution)(void **, void *, int, int, const void *, const void *, const void *,
+                     const void *, const int64_t *, const int64_t *, const int64_t *,
+                     const int64_t *, const void *);
+  int (*deconvolution)(void **, void *, int, int, const void *, const void *, const void *,
+                       const void *, const int64_t *, const int64_t *, const int64_t *,
+                       const int64_t *, const void *);
+  int (*inner_product)(void **, void *, int, const void *, const void *, const void *, const void *,
+                       const void *);
+  int (*matmul)(void **, void *, const void *, const void *, const void *, const void *,
+                const void *);
+  int (*pooling)(void **, void *, int, int, const void *, const void *, const int64_t *,
+                 const int64_t *, const int64_t *, const int64_t *, const int64_t *, const void *);
   int (*eltwise)(void **, void *, int, int, const void *, const void *, float, float, const void *);
   int (*softmax)(void **, void *, int, int, const void *, const void *, int, const void *);
   int (*binary)(void **, void *, int, const void *, const void *, const void *, const void *);
-  int (*batch_normalization)(void **, void *, int, const void *, const void *, float, unsigned, const void *);
-  int (*layer_normalization)(void **, void *, int, const void *, const void *, const void *, float, unsigned,
+  int (*batch_normalization)(void **, void *, int, const void *, const void *, float, unsigned,
                              const void *);
+  int (*layer_normalization)(void **, void *, int, const void *, const void *, const void *, float,
+                             unsigned, const void *);
   int (*concat)(void **, void *, const void *, int, int, const void *, const void *);
   int (*append_eltwise)(void *, int, float, float);
   int (*append_sum)(void *, float, int32_t, int);
@@ -53,7 +58,8 @@ static const char *bind(void *handle) {
 
 /* ---- memory descriptors ---- */
 
-static int md_strided(int rank, const int64_t *dims, int type, const int64_t *strides, dn_md **out) {
+static int md_strided(int rank, const int64_t *dims, int type, const int64_t *strides,
+                      dn_md **out) {
   *out = NULL;
   return strides ? api.md_create_with_strides((void **)out, rank, dims, type, strides)
                  : api.md_create_with_tag((void **)out, rank, dims, type, DN_FORMAT_ANY);
@@ -84,31 +90,38 @@ static int primitive_desc(const struct dn_problem *p, void *engine, void **out) 
   *out = NULL;
   switch (p->kind) {
     case DN_CONVOLUTION:
-      return api.convolution(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights, p->bias, p->dst,
-                             p->strides, p->dilates, p->pad_before, p->pad_after, p->attributes);
+      return api.convolution(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights,
+                             p->bias, p->dst, p->strides, p->dilates, p->pad_before, p->pad_after,
+                             p->attributes);
     case DN_DECONVOLUTION:
-      return api.deconvolution(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights, p->bias, p->dst,
-                               p->strides, p->dilates, p->pad_before, p->pad_after, p->attributes);
+      return api.deconvolution(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->weights,
+                               p->bias, p->dst, p->strides, p->dilates, p->pad_before, p->pad_after,
+                               p->attributes);
     case DN_INNER_PRODUCT:
-      return api.inner_product(out, engine, DN_FORWARD_INFERENCE, p->src, p->weights, p->bias, p->dst, p->attributes);
+      return api.inner_product(out, engine, DN_FORWARD_INFERENCE, p->src, p->weights, p->bias,
+                               p->dst, p->attributes);
     case DN_MATMUL:
       return api.matmul(out, engine, p->src, p->weights, p->bias, p->dst, p->attributes);
     case DN_POOLING:
-      return api.pooling(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides, p->kernel,
-                         p->dilates, p->pad_before, p->pad_after, p->attributes);
+      return api.pooling(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst,
+                         p->strides, p->kernel, p->dilates, p->pad_before, p->pad_after,
+                         p->attributes);
     case DN_ELTWISE:
-      return api.eltwise(out, engine, DN_FORWARD_INFERENCE, dn_eltwise_number(3, (enum dn_eltwise)p->algorithm), p->src, p->dst, p->alpha,
-                         p->beta, p->attributes);
+      return api.eltwise(out, engine, DN_FORWARD_INFERENCE,
+                         dn_eltwise_number(3, (enum dn_eltwise)p->algorithm), p->src, p->dst,
+                         p->alpha, p->beta, p->attributes);
     case DN_SOFTMAX:
-      return api.softmax(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis, p->attributes);
+      return api.softmax(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis,
+                         p->attributes);
     case DN_BINARY:
       return api.binary(out, engine, p->algorithm, p->src, p->weights, p->dst, p->attributes);
     case DN_BATCH_NORMALIZATION:
       return api.batch_normalization(out, engine, DN_FORWARD_INFERENCE, p->src, p->dst, p->epsilon,
                                      dn_normalization_flags(3, p->flags), p->attributes);
     case DN_LAYER_NORMALIZATION:
-      return api.layer_normalization(out, engine, DN_FORWARD_INFERENCE, p->src, p->dst, NULL, p->epsilon,
-                                     dn_normalization_flags(3, p->flags), p->attributes);
+      return api.layer_normalization(out, engine, DN_FORWARD_INFERENCE, p->src, p->dst, NULL,
+                                     p->epsilon, dn_normalization_flags(3, p->flags),
+                                     p->attributes);
     case DN_CONCATENATION:
       return api.concat(out, engine, p->dst, p->source_count, p->axis, p->sources, p->attributes);
   }
@@ -119,7 +132,9 @@ static int append_eltwise(void *post_ops, enum dn_eltwise algorithm, float alpha
   return api.append_eltwise(post_ops, dn_eltwise_number(3, algorithm), alpha, beta);
 }
 
-static int append_sum(void *post_ops, float scale) { return api.append_sum(post_ops, scale, 0, DN_NO_TYPE); }
+static int append_sum(void *post_ops, float scale) {
+  return api.append_sum(post_ops, scale, 0, DN_NO_TYPE);
+}
 
 const struct dn_version dn_version_3 = {
     .major = 3,

@@ -7,7 +7,8 @@
 
 #define DATA_LETTERS "NCDHW"
 #define WEIGHT_LETTERS "GOIDHW"
-static const char *const data_layouts[] = {"NCW", "NCHW", "NCDHW"}, *const weight_layouts[] = {"OIW", "OIHW", "OIDHW"};
+static const char *const data_layouts[] = {"NCW", "NCHW", "NCDHW"}, *const weight_layouts[] = {
+                                                                        "OIW", "OIHW", "OIDHW"};
 
 struct convolution {
   bool transposed;
@@ -30,13 +31,16 @@ static bool misnamed(const struct dn_build *build, const struct convolution *c, 
   return other && (!as_named || !build->graph->json_has_symbol);
 }
 
-/* Groups that the layout does not tell lie in the axis that is whole: O, or I of a transposed one. */
-static int split_groups(struct dn_build *build, const struct convolution *c, struct dn_operand *operand) {
+/* Groups that the layout does not tell lie in the axis that is whole: O, or I of a transposed
+ * one. */
+static int split_groups(struct dn_build *build, const struct convolution *c,
+                        struct dn_operand *operand) {
   const struct dn_tensor *tensor = &build->graph->tensors[operand->tensor];
   int64_t raw[DN_MAX_RANK], dims[DN_MAX_RANK], strides[DN_MAX_RANK], step = 1;
   int whole = c->transposed ? 1 : 0;
   if (c->weights.how == DN_TAGGED)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute kernel_layout has blocks and no G, and there are groups");
+    return dn_fail_build(build, MBLOB_E_FORMAT,
+                         "the attribute kernel_layout has blocks and no G, and there are groups");
   for (int i = tensor->rank - 1; i >= 0; --i) {
     raw[c->weights.how == DN_PERMUTED ? c->weights.permutation[i] : i] = step;
     step *= tensor->dims[i];
@@ -51,7 +55,8 @@ static int split_groups(struct dn_build *build, const struct convolution *c, str
   strides[0] = raw[whole] * dims[whole + 1];
   dn_md *md;
   operand->md = dn_keep_md(build,
-                           build->library->version->md_strided(c->weights.rank + 1, dims, (int)tensor->type, strides, &md),
+                           build->library->version->md_strided(c->weights.rank + 1, dims,
+                                                               (int)tensor->type, strides, &md),
                            &md, "grouped");
   return operand->md ? MBLOB_OK : MBLOB_E_KERNEL;
 }
@@ -60,7 +65,8 @@ static int read_weights(struct dn_build *build, struct convolution *c, struct dn
   const char *layout;
   int64_t wanted[DN_MAX_RANK] = {0};
   char renamed[32] = "IO";
-  int status = dn_get_layout(build->graph, build->node, "kernel_layout", 1, weight_layouts, &layout);
+  int status =
+      dn_get_layout(build->graph, build->node, "kernel_layout", 1, weight_layouts, &layout);
   if (status || (status = dn_input(build, 1, operand))) return status;
   const struct dn_tensor *tensor = &build->graph->tensors[operand->tensor];
   if (misnamed(build, c, layout, tensor)) {
@@ -72,13 +78,16 @@ static int read_weights(struct dn_build *build, struct convolution *c, struct dn
   if (grouped) wanted[0] = c->groups;
   wanted[grouped] = grouped || c->transposed ? outputs / c->groups : outputs;
   wanted[grouped + 1] = !grouped && c->transposed ? inputs : inputs / c->groups;
-  status = dn_view_layout(build, "kernel_layout", layout, WEIGHT_LETTERS, tensor, wanted, &c->weights);
+  status =
+      dn_view_layout(build, "kernel_layout", layout, WEIGHT_LETTERS, tensor, wanted, &c->weights);
   if (status) return status;
   if (c->weights.rank != c->axes + 2 + grouped)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute kernel_layout is `%s`, and the data has %d spatial axes",
+    return dn_fail_build(build, MBLOB_E_FORMAT,
+                         "the attribute kernel_layout is `%s`, and the data has %d spatial axes",
                          layout, c->axes);
   memcpy(c->kernel, &c->weights.dims[2 + grouped], (size_t)c->axes * sizeof(*c->kernel));
-  return !grouped && c->groups > 1 ? split_groups(build, c, operand) : dn_view_apply(build, &c->weights, operand);
+  return !grouped && c->groups > 1 ? split_groups(build, c, operand)
+                                   : dn_view_apply(build, &c->weights, operand);
 }
 
 /* ---- the rest ---- */
@@ -90,14 +99,16 @@ static int read_data(struct dn_build *build, struct convolution *c, struct dn_op
   if (status || (status = dn_get_layout(graph, build->node, "out_layout", 0, NULL, &out_layout)) ||
       (status = dn_input(build, 0, src)))
     return status;
-  status = dn_view_layout(build, "data_layout", layout, DATA_LETTERS, &graph->tensors[src->tensor], NULL, &c->src);
+  status = dn_view_layout(build, "data_layout", layout, DATA_LETTERS, &graph->tensors[src->tensor],
+                          NULL, &c->src);
   if (!status)
     status = dn_view_layout(build, "out_layout", *out_layout ? out_layout : layout, DATA_LETTERS,
                             &graph->tensors[build->node->first_tensor], NULL, &c->dst);
   if (status) return status;
   c->axes = c->src.rank - 2;
   if (c->axes < 1 || c->axes > 3 || c->dst.rank != c->src.rank)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "the data has %d spatial axes and the result %d, expected 1 to 3 of both",
+    return dn_fail_build(build, MBLOB_E_FORMAT,
+                         "the data has %d spatial axes and the result %d, expected 1 to 3 of both",
                          c->axes, c->dst.rank - 2);
   return dn_view_apply(build, &c->src, src);
 }
@@ -111,11 +122,13 @@ static int read_numbers(struct dn_build *build, struct convolution *c) {
   int status = dn_get_ints(graph, node, "strides", axes, 1, c->strides);
   if (!status && dn_has_attribute(node, "dilation"))
     status = dn_get_ints(graph, node, "dilation", axes, 1, c->dilation);
-  if (!status && dn_has_attribute(node, "groups")) status = dn_get_int(graph, node, "groups", 1, &c->groups);
+  if (!status && dn_has_attribute(node, "groups"))
+    status = dn_get_int(graph, node, "groups", 1, &c->groups);
   if (status || (status = dn_get_padding(graph, node, axes, c->before, c->after))) return status;
   if (c->src.dims[1] % c->groups || c->dst.dims[1] % c->groups)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "%lld channels and %lld results cannot be divided into %lld groups",
-                         (long long)c->src.dims[1], (long long)c->dst.dims[1], (long long)c->groups);
+    return dn_fail_build(
+        build, MBLOB_E_FORMAT, "%lld channels and %lld results cannot be divided into %lld groups",
+        (long long)c->src.dims[1], (long long)c->dst.dims[1], (long long)c->groups);
   return MBLOB_OK;
 }
 
@@ -136,21 +149,23 @@ static int check_extents(struct dn_build *build, struct convolution *c) {
       expected = room < 0 ? 0 : room / c->strides[i] + 1;
       if (out == expected) continue;
     }
-    return dn_fail_build(build, MBLOB_E_FORMAT,
-                         "the result has %lld at spatial axis %d, and data of %lld, kernel %lld, stride %lld, dilation "
-                         "%lld and padding make it %lld",
-                         (long long)out, i, (long long)in, (long long)c->kernel[i], (long long)c->strides[i],
-                         (long long)c->dilation[i], (long long)expected);
+    return dn_fail_build(
+        build, MBLOB_E_FORMAT,
+        "the result has %lld at spatial axis %d, and data of %lld, kernel %lld, stride %lld, dilation "
+        "%lld and padding make it %lld",
+        (long long)out, i, (long long)in, (long long)c->kernel[i], (long long)c->strides[i],
+        (long long)c->dilation[i], (long long)expected);
   }
   for (int i = 0; i < c->axes; ++i) --c->dilation[i]; /* 0 is oneDNN's word for none */
   return MBLOB_OK;
 }
 
-/* Whether some result has no data under any point of its window, on one axis at least: where that is so, oneDNN 2.6.3 ends
- * the process in a fused sum, or loses it (seen with AVX-512). */
+/* Whether some result has no data under any point of its window, on one axis at least: where
+ * that is so, oneDNN 2.6.3 ends the process in a fused sum, or loses it (seen with AVX-512). */
 static bool has_empty_window(const struct convolution *c) {
   for (int i = 0; i < c->axes; ++i) {
-    int64_t in = c->src.dims[i + 2], last = (c->dst.dims[i + 2] - 1) * c->strides[i], step = c->dilation[i] + 1;
+    int64_t in = c->src.dims[i + 2], last = (c->dst.dims[i + 2] - 1) * c->strides[i],
+            step = c->dilation[i] + 1;
     int64_t reach = (c->kernel[i] - 1) * step + 1;
     if (reach <= c->before[i] || last - c->before[i] >= in || step > in) return true;
   }
@@ -161,8 +176,8 @@ static int convolve(struct dn_build *build, bool transposed) {
   struct convolution c = {.transposed = transposed};
   struct dn_operation op = {.dst_view = &c.dst};
   int status = read_data(build, &c, &op.src);
-  if (status || (status = read_numbers(build, &c)) || (status = read_weights(build, &c, &op.weights)) ||
-      (status = check_extents(build, &c)))
+  if (status || (status = read_numbers(build, &c)) ||
+      (status = read_weights(build, &c, &op.weights)) || (status = check_extents(build, &c)))
     return status;
   op.add_sum_apart = !transposed && has_empty_window(&c);
   bool grouped = c.groups > 1 || c.weights.rank > c.src.rank;

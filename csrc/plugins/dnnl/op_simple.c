@@ -1,4 +1,5 @@
-/* op_simple.c - operators whose result has the shape of their data: element-wise, normalizations, sums and products. */
+/* op_simple.c - operators whose result has the shape of their data: element-wise,
+ * normalizations, sums and products. */
 #include <string.h>
 
 #include "common.h"
@@ -12,9 +13,11 @@ static int same_shape(struct dn_build *build, struct dn_operation *op, struct dn
   int status = dn_input(build, 0, &op->src);
   if (status) return status;
   const struct dn_tensor *data = &build->graph->tensors[op->src.tensor];
-  if (data->rank != result->rank || memcmp(data->dims, result->dims, (size_t)data->rank * sizeof(*data->dims)))
-    return dn_fail_build(build, MBLOB_E_FORMAT, "the data is %s, and the result %s: the shapes differ",
-                         dn_tensor_text(data, one, sizeof(one)), dn_tensor_text(result, other, sizeof(other)));
+  if (data->rank != result->rank ||
+      memcmp(data->dims, result->dims, (size_t)data->rank * sizeof(*data->dims)))
+    return dn_fail_build(
+        build, MBLOB_E_FORMAT, "the data is %s, and the result %s: the shapes differ",
+        dn_tensor_text(data, one, sizeof(one)), dn_tensor_text(result, other, sizeof(other)));
   *dst = dn_view_same(result);
   op->dst_view = dst;
   op->problem.dst = dn_any_md(build, dst->rank, dst->dims, dst->type);
@@ -54,7 +57,8 @@ int dn_log_softmax(struct dn_build *build) { return softmax(build, DN_SOFTMAX_LO
 /* ---- normalizations ---- */
 
 /* A vector of `count` floats of any size as an operand of its own. */
-static int add_vector(struct dn_build *build, struct dn_operation *op, size_t input, int argument, int64_t count) {
+static int add_vector(struct dn_build *build, struct dn_operation *op, size_t input, int argument,
+                      int64_t count) {
   struct dn_operand operand;
   char text[160];
   int status = dn_input(build, input, &operand);
@@ -65,9 +69,12 @@ static int add_vector(struct dn_build *build, struct dn_operation *op, size_t in
     return dn_fail_build(build, MBLOB_E_FORMAT, "input %zu is %s, expected %lld floats", input,
                          dn_tensor_text(tensor, text, sizeof(text)), (long long)count);
   struct dn_view flat = dn_view_reshaped(tensor, 1, &count);
-  const dn_md *wanted = dn_plain_md(build, 1, &count, DN_F32); /* whatever the type of the data is */
+  const dn_md *wanted =
+      dn_plain_md(build, 1, &count, DN_F32); /* whatever the type of the data is */
   if (!wanted) return MBLOB_E_KERNEL;
-  if ((status = dn_view_apply(build, &flat, &operand)) || (status = dn_reorder(build, &operand, wanted))) return status;
+  if ((status = dn_view_apply(build, &flat, &operand)) ||
+      (status = dn_reorder(build, &operand, wanted)))
+    return status;
   op->extra[op->extra_count].argument = argument;
   op->extra[op->extra_count++].operand = operand;
   return MBLOB_OK;
@@ -117,7 +124,8 @@ int dn_batch_norm(struct dn_build *build) {
   if (status || (status = dn_get_axis(build, dst.rank, &axis))) return status;
   int64_t channels = dst.dims[axis];
   dst = channels_second(&build->graph->tensors[op.src.tensor], axis);
-  if ((status = dn_view_apply(build, &dst, &op.src)) || (status = add_scale_and_shift(build, &op, channels)) ||
+  if ((status = dn_view_apply(build, &dst, &op.src)) ||
+      (status = add_scale_and_shift(build, &op, channels)) ||
       (status = add_vector(build, &op, 3, DN_ARG_MEAN, channels)) ||
       (status = add_vector(build, &op, 4, DN_ARG_VARIANCE, channels)))
     return status;
@@ -126,7 +134,8 @@ int dn_batch_norm(struct dn_build *build) {
 }
 
 /* oneDNN normalizes over the last axis, of 2 to 5. */
-static int lay_out_rows(struct dn_build *build, struct dn_operation *op, struct dn_view *dst, int axis) {
+static int lay_out_rows(struct dn_build *build, struct dn_operation *op, struct dn_view *dst,
+                        int axis) {
   const struct dn_tensor *tensor = &build->graph->tensors[op->src.tensor];
   int64_t rows[2] = {1, tensor->dims[axis]};
   for (int i = 0; i < tensor->rank; ++i)
@@ -147,7 +156,8 @@ int dn_layer_norm(struct dn_build *build) {
   int axis, status = same_shape(build, &op, &dst);
   if (status || (status = dn_get_axis(build, dst.rank, &axis))) return status;
   int64_t count = dst.dims[axis];
-  if (axis != dst.rank - 1 || dst.rank < 2 || dst.rank > 5) status = lay_out_rows(build, &op, &dst, axis);
+  if (axis != dst.rank - 1 || dst.rank < 2 || dst.rank > 5)
+    status = lay_out_rows(build, &op, &dst, axis);
   if (status || (status = add_scale_and_shift(build, &op, count))) return status;
   op.problem.dst = op.src.md;
   return dn_build_operation(build, &op);
@@ -156,8 +166,8 @@ int dn_layer_norm(struct dn_build *build) {
 /* ---- two sources ---- */
 
 /* An input with axes of 1 in front, as many as the result has. */
-static int broadcast(struct dn_build *build, size_t input, const struct dn_view *dst, struct dn_operand *out,
-                     bool *whole) {
+static int broadcast(struct dn_build *build, size_t input, const struct dn_view *dst,
+                     struct dn_operand *out, bool *whole) {
   char one[160], other[160];
   int64_t dims[DN_MAX_RANK];
   int status = dn_input(build, input, out);
@@ -172,9 +182,10 @@ static int broadcast(struct dn_build *build, size_t input, const struct dn_view 
     if (dims[i] != dst->dims[i]) *whole = false;
   }
   if (!fits)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "input %zu is %s, which cannot be spread to %s", input,
-                         dn_tensor_text(tensor, one, sizeof(one)),
-                         dn_tensor_text(&build->graph->tensors[build->node->first_tensor], other, sizeof(other)));
+    return dn_fail_build(
+        build, MBLOB_E_FORMAT, "input %zu is %s, which cannot be spread to %s", input,
+        dn_tensor_text(tensor, one, sizeof(one)),
+        dn_tensor_text(&build->graph->tensors[build->node->first_tensor], other, sizeof(other)));
   struct dn_view view = dn_view_reshaped(tensor, dst->rank, dims);
   return dn_view_apply(build, &view, out);
 }
@@ -192,8 +203,10 @@ static int expand(struct dn_build *build, struct dn_operand *operand, const stru
     step *= extent;
   }
   dn_md *md;
-  operand->md = dn_keep_md(build, build->library->version->md_strided(dst->rank, dst->dims, (int)tensor->type, strides, &md),
-                           &md, "repeated");
+  operand->md = dn_keep_md(
+      build,
+      build->library->version->md_strided(dst->rank, dst->dims, (int)tensor->type, strides, &md),
+      &md, "repeated");
   const dn_md *plain = dn_plain_md(build, dst->rank, dst->dims, tensor->type);
   return operand->md && plain ? dn_reorder(build, operand, plain) : MBLOB_E_KERNEL;
 }
@@ -203,16 +216,20 @@ int dn_binary(struct dn_build *build) {
     const char *name;
     int algorithm;
     bool commutes;
-  } kinds[] = {{"add", DN_BINARY_ADD, true},           {"multiply", DN_BINARY_MULTIPLY, true},
-               {"subtract", DN_BINARY_SUBTRACT, false}, {"divide", DN_BINARY_DIVIDE, false},
-               {"maximum", DN_BINARY_MAXIMUM, true},    {"minimum", DN_BINARY_MINIMUM, true}};
+  } kinds[] = {{"add", DN_BINARY_ADD, true},
+               {"multiply", DN_BINARY_MULTIPLY, true},
+               {"subtract", DN_BINARY_SUBTRACT, false},
+               {"divide", DN_BINARY_DIVIDE, false},
+               {"maximum", DN_BINARY_MAXIMUM, true},
+               {"minimum", DN_BINARY_MINIMUM, true}};
   size_t kind = 0;
   while (strcmp(kinds[kind].name, build->node->name)) ++kind;
   struct dn_operation op = {.problem = {.kind = DN_BINARY, .algorithm = kinds[kind].algorithm}};
   struct dn_view dst = dn_view_same(&build->graph->tensors[build->node->first_tensor]);
   bool whole[2];
   if (build->node->input_count != 2)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "it has %zu inputs, expected 2", build->node->input_count);
+    return dn_fail_build(build, MBLOB_E_FORMAT, "it has %zu inputs, expected 2",
+                         build->node->input_count);
   int status = broadcast(build, 0, &dst, &op.src, &whole[0]);
   if (status || (status = broadcast(build, 1, &dst, &op.weights, &whole[1]))) return status;
   if (!whole[0] && whole[1] && kinds[kind].commutes) {

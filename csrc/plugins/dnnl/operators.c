@@ -9,7 +9,8 @@
 #include "post_ops.h"
 #include "steps.h"
 
-/* A fused node is called after its first operator (dnnl.conv2d_bias_relu), so a part of the name tells. First match. */
+/* A fused node is called after its first operator (dnnl.conv2d_bias_relu), so a part of the name
+ * tells. First match. */
 static const struct {
   const char *part;
   int (*translate)(struct dn_build *build);
@@ -36,11 +37,21 @@ static const struct {
   const char *name;
   int (*translate)(struct dn_build *build);
 } by_name[] = {
-    {"nn.batch_matmul", dn_batch_matmul}, {"nn.batch_norm", dn_batch_norm},   {"nn.layer_norm", dn_layer_norm},
-    {"nn.softmax", dn_softmax},           {"nn.log_softmax", dn_log_softmax}, {"add", dn_binary},
-    {"multiply", dn_binary},              {"subtract", dn_binary},            {"divide", dn_binary},
-    {"maximum", dn_binary},               {"minimum", dn_binary},           {"concatenate", dn_concatenate},
-    {"concat", dn_concatenate},           {"nn.concatenate", dn_concatenate}, {"transpose", dn_transpose},
+    {"nn.batch_matmul", dn_batch_matmul},
+    {"nn.batch_norm", dn_batch_norm},
+    {"nn.layer_norm", dn_layer_norm},
+    {"nn.softmax", dn_softmax},
+    {"nn.log_softmax", dn_log_softmax},
+    {"add", dn_binary},
+    {"multiply", dn_binary},
+    {"subtract", dn_binary},
+    {"divide", dn_binary},
+    {"maximum", dn_binary},
+    {"minimum", dn_binary},
+    {"concatenate", dn_concatenate},
+    {"concat", dn_concatenate},
+    {"nn.concatenate", dn_concatenate},
+    {"transpose", dn_transpose},
     {"permute_dims", dn_transpose},
 };
 
@@ -53,17 +64,20 @@ int dn_translate(struct dn_build *build) {
   if (!strncmp(name, "nn.", 3) || !strncmp(name, "dnnl.", 5))
     for (size_t i = 0; i < sizeof(by_part) / sizeof(*by_part); ++i)
       if (strstr(name, by_part[i].part)) return by_part[i].translate(build);
-  return dn_fail_build(build, MBLOB_E_KERNEL, "this operator is not one of those that run on oneDNN here");
+  return dn_fail_build(build, MBLOB_E_KERNEL,
+                       "this operator is not one of those that run on oneDNN here");
 }
 
 /* ---- all nodes ---- */
 
-/* Which argument of the call each tensor is written to. What becomes an output by a reshape is written there at once. */
+/* Which argument of the call each tensor is written to. What becomes an output by a reshape is
+ * written there at once. */
 static void find_arguments(struct dn_build *build) {
   const struct dn_graph *graph = build->graph;
   for (size_t i = 0; i < graph->tensor_count; ++i) build->values[i].argument = SIZE_MAX;
   for (size_t i = graph->output_count; i-- > 0;)
-    build->values[graph->outputs[i]].argument = graph->argument_count + i; /* the first one, of several */
+    build->values[graph->outputs[i]].argument =
+        graph->argument_count + i; /* the first one, of several */
   for (size_t n = graph->node_count; n-- > 0;) {
     const struct dn_node *node = &graph->nodes[n];
     if (node->role != DN_KERNEL || !node->input_count || !dn_keeps_bytes(node)) continue;
@@ -100,7 +114,8 @@ static int begin_values(struct dn_build *build) {
   return MBLOB_OK;
 }
 
-/* Outputs that no node wrote where they belong: inputs, constants, views, and a tensor that is an output twice. */
+/* Outputs that no node wrote where they belong: inputs, constants, views, and a tensor that is
+ * an output twice. */
 static int write_outputs(struct dn_build *build) {
   const struct dn_graph *graph = build->graph;
   build->node = NULL;
@@ -112,7 +127,9 @@ static int write_outputs(struct dn_build *build) {
     struct dn_operand from;
     int status = dn_operand(build, graph->outputs[i], &from);
     if (status) return status;
-    struct dn_operand to = {.place = DN_ARGUMENT, .number = number, .md = dn_plain_md(build, t->rank, t->dims, t->type)};
+    struct dn_operand to = {.place = DN_ARGUMENT,
+                            .number = number,
+                            .md = dn_plain_md(build, t->rank, t->dims, t->type)};
     if (!to.md) return MBLOB_E_KERNEL;
     if ((status = dn_add_reorder(build, &from, &to))) return status;
   }
@@ -162,8 +179,9 @@ int dn_build_plan(struct dn_build *build) {
   build->values = calloc(build->graph->tensor_count, sizeof(*build->values));
   if (!build->values) return mb_fail_memory(build->graph->tensor_count * sizeof(*build->values));
   int told = build->library->stream_create(&build->stream, build->library->engine, DN_IN_ORDER);
-  int status = told ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN has no stream: %s", dn_status_text(told))
-                    : translate_all(build);
+  int status =
+      told ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN has no stream: %s", dn_status_text(told))
+           : translate_all(build);
   build->plan->threads = most_threads(build->plan);
   if (build->stream) (void)build->library->stream_destroy(build->stream);
   free(build->copies);

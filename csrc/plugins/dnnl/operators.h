@@ -1,4 +1,5 @@
-/* operators.h - TVM's operators, each translated to primitives of oneDNN. They work on build->node. */
+/* operators.h - TVM's operators, each translated to primitives of oneDNN. They work on
+ * build->node. */
 #ifndef DN_OPERATORS_H
 #define DN_OPERATORS_H
 

@@ -27,8 +27,8 @@ void *dn_plan_grow(void **items, size_t *count, size_t *capacity, size_t item) {
 }
 
 size_t dn_plan_constant(struct dn_plan *plan, uint64_t size) {
-  struct dn_constant *constant =
-      dn_plan_grow((void **)&plan->constants, &plan->constant_count, &plan->constant_capacity, sizeof(*constant));
+  struct dn_constant *constant = dn_plan_grow((void **)&plan->constants, &plan->constant_count,
+                                              &plan->constant_capacity, sizeof(*constant));
   if (!constant) return SIZE_MAX;
   if (mb_plugin_host()->allocate(processor, size, ALIGNMENT, &constant->data)) {
     --plan->constant_count;
@@ -50,15 +50,16 @@ void dn_plan_drop(struct dn_plan *plan, size_t constant) {
 /* Buffers by size, the largest first, so that small ones fill the gaps between them. */
 static int compare_sizes(const void *a, const void *b) {
   const struct dn_buffer *const *x = a, *const *y = b;
-  return (*x)->size < (*y)->size ? 1 : (*x)->size > (*y)->size ? -1 : *x < *y ? -1 : *x > *y;
+  return (*x)->size<(*y)->size ? 1 : (*x)->size>(*y)->size ? -1 : *x < *y ? -1 : *x > *y;
 }
 
 static int compare_offsets(const void *a, const void *b) {
   const struct dn_buffer *const *x = a, *const *y = b;
-  return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
+  return (*x)->offset<(*y)->offset ? -1 : (*x)->offset>(*y)->offset;
 }
 
-/* The lowest offset at which `size` bytes fit between `placed`, those that live at the same time, by offset. */
+/* The lowest offset at which `size` bytes fit between `placed`, those that live at the same
+ * time, by offset. */
 static uint64_t lowest_gap(struct dn_buffer **placed, size_t count, uint64_t size) {
   uint64_t offset = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -89,10 +90,12 @@ int dn_plan_arena(struct dn_plan *plan) {
   for (size_t i = 0; i < count; ++i) {
     size_t found = 0;
     for (size_t k = 0; k < i; ++k)
-      if (order[k]->first <= order[i]->last && order[i]->first <= order[k]->last) beside[found++] = order[k];
+      if (order[k]->first <= order[i]->last && order[i]->first <= order[k]->last)
+        beside[found++] = order[k];
     qsort(beside, found, sizeof(*beside), compare_offsets);
     order[i]->offset = lowest_gap(beside, found, order[i]->size);
-    if (order[i]->offset + order[i]->size > plan->arena_size) plan->arena_size = order[i]->offset + order[i]->size;
+    if (order[i]->offset + order[i]->size > plan->arena_size)
+      plan->arena_size = order[i]->offset + order[i]->size;
   }
   free(order);
   return MBLOB_OK;

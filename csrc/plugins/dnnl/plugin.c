@@ -1,8 +1,10 @@
-/* plugin.c - modules of the type key dnnl_json: TVM's protocol for graphs that an external library runs.
+/* plugin.c - modules of the type key dnnl_json: TVM's protocol for graphs that an external
+ * library runs.
  *
- * Functions: get_symbol, get_const_vars, __init_<symbol>(constants...), <symbol>(inputs..., outputs...). The graph is
- * read when the module opens; primitives are made by __init_, with the constants, which are not needed afterwards.
- * Another __init_ takes the place of the one before; calls that run end with what they began with. */
+ * Functions: get_symbol, get_const_vars, __init_<symbol>(constants...), <symbol>(inputs...,
+ * outputs...). The graph is read when the module opens; primitives are made by __init_, with the
+ * constants, which are not needed afterwards. Another __init_ takes the place of the one before;
+ * calls that run end with what they began with. */
 #define _GNU_SOURCE
 #include <mblob/plugin.h>
 #include <stdio.h>
@@ -22,7 +24,12 @@ struct module {
   struct dn_calls calls;
 };
 
-enum function { GET_SYMBOL = 1, GET_CONST_VARS, INIT, RUN }; /* as the addresses that `function` gives */
+enum function {
+  GET_SYMBOL = 1,
+  GET_CONST_VARS,
+  INIT,
+  RUN
+}; /* as the addresses that `function` gives */
 
 static int start(const mblob_host *host) { return mb_plugin_start(host); }
 
@@ -65,7 +72,7 @@ static int find_function(void *self, const char *name, void **function) {
                         : !strcmp(name, "get_const_vars") ? GET_CONST_VARS
                         : !strcmp(name, m->graph.symbol)  ? RUN
                         : !strncmp(name, "__init_", 7) && !strcmp(name + 7, m->graph.symbol) ? INIT
-                                                                                              : 0;
+                                                                                             : 0;
   *function = (void *)(uintptr_t)found;
   return MBLOB_OK;
 }
@@ -91,11 +98,14 @@ static inline bool same_shape(const DLTensor *given, const struct dn_tensor *wan
 
 /* "float32[1, 3]" of any DLTensor. */
 static const char *describe_given(const DLTensor *given, char *text, size_t size) {
-  static const char *const codes[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  const char *code = given->dtype.code < sizeof(codes) / sizeof(*codes) ? codes[given->dtype.code] : "type";
+  static const char *const codes[] = {"int",    "uint",    "float", "handle",
+                                      "bfloat", "complex", "bool"};
+  const char *code =
+      given->dtype.code < sizeof(codes) / sizeof(*codes) ? codes[given->dtype.code] : "type";
   size_t used = (size_t)snprintf(text, size, "%s%d[", code, given->dtype.bits);
   for (int i = 0; i < given->ndim && used < size; ++i)
-    used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? ", " : "", (long long)given->shape[i]);
+    used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? ", " : "",
+                             (long long)given->shape[i]);
   if (used < size) (void)snprintf(text + used, size - used, "]");
   return text;
 }
@@ -106,28 +116,34 @@ struct receiver {
   const struct dn_graph *graph;
 };
 
-__attribute__((noinline)) static int refuse(const struct receiver *to, int i, const DLTensor *given, int code,
-                                            const struct dn_tensor *wanted) {
+__attribute__((noinline)) static int refuse(const struct receiver *to, int i, const DLTensor *given,
+                                            int code, const struct dn_tensor *wanted) {
   char one[200], other[200], whose[400];
-  (void)snprintf(whose, sizeof(whose), "%s of dnnl_json %.300s, argument %d", to->what, to->graph->symbol, i);
+  (void)snprintf(whose, sizeof(whose), "%s of dnnl_json %.300s, argument %d", to->what,
+                 to->graph->symbol, i);
   if (!given)
     return mb_fail(MBLOB_E_ARGUMENT, "%s: expected a tensor, found type code %d", whose, code);
   if (given->device.device_type != kDLCPU && given->device.device_type != kDLCUDAHost)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected a tensor of the cpu, found device type %d", whose,
-                   (int)given->device.device_type);
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected a tensor of the cpu, found device type %d",
+                   whose, (int)given->device.device_type);
   if (!same_type(given->dtype, wanted->type) || !same_shape(given, wanted))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected %s, found %s", whose, dn_tensor_text(wanted, one, sizeof(one)),
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected %s, found %s", whose,
+                   dn_tensor_text(wanted, one, sizeof(one)),
                    describe_given(given, other, sizeof(other)));
-  return mb_fail(MBLOB_E_ARGUMENT,
-                 given->data ? "%s: expected a compact row-major tensor" : "%s: the tensor has no data", whose);
+  return mb_fail(
+      MBLOB_E_ARGUMENT,
+      given->data ? "%s: expected a compact row-major tensor" : "%s: the tensor has no data",
+      whose);
 }
 
 /* The address of argument `i`'s first element, when it is the tensor that is wanted there. */
-static inline int address_of(const struct receiver *to, int i, TVMValue value, int code, const struct dn_tensor *wanted,
-                      void **out) {
-  const DLTensor *given = code == kTVMNDArrayHandle || code == kTVMDLTensorHandle ? value.v_handle : NULL;
+static inline int address_of(const struct receiver *to, int i, TVMValue value, int code,
+                             const struct dn_tensor *wanted, void **out) {
+  const DLTensor *given =
+      code == kTVMNDArrayHandle || code == kTVMDLTensorHandle ? value.v_handle : NULL;
   if (!given || (given->device.device_type != kDLCPU && given->device.device_type != kDLCUDAHost) ||
-      !same_type(given->dtype, wanted->type) || !same_shape(given, wanted) || !mb_is_compact(given) || !given->data)
+      !same_type(given->dtype, wanted->type) || !same_shape(given, wanted) ||
+      !mb_is_compact(given) || !given->data)
     return refuse(to, i, given, code, wanted);
   *out = (char *)given->data + given->byte_offset;
   return MBLOB_OK;
@@ -136,12 +152,12 @@ static inline int address_of(const struct receiver *to, int i, TVMValue value, i
 /* ---- the functions ---- */
 
 /* The constants as they are given: the plan copies those that it keeps. */
-static int lend_constants(const struct module *m, struct dn_plan *plan, const TVMValue *args, const int *codes,
-                          int count) {
+static int lend_constants(const struct module *m, struct dn_plan *plan, const TVMValue *args,
+                          const int *codes, int count) {
   const struct dn_graph *graph = &m->graph;
   if ((size_t)count != graph->const_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "__init_ of dnnl_json %s: expected %zu constants, found %d", graph->symbol,
-                   graph->const_count, count);
+    return mb_fail(MBLOB_E_ARGUMENT, "__init_ of dnnl_json %s: expected %zu constants, found %d",
+                   graph->symbol, graph->const_count, count);
   const struct receiver to = {"__init_", graph};
   for (int i = 0; i < count; ++i) {
     const struct dn_tensor *wanted = &graph->tensors[graph->constants[i]];
@@ -155,7 +171,8 @@ static int lend_constants(const struct module *m, struct dn_plan *plan, const TV
   return MBLOB_OK;
 }
 
-static int make_plan(const struct module *m, struct dn_plan *plan, const TVMValue *args, const int *codes, int count) {
+static int make_plan(const struct module *m, struct dn_plan *plan, const TVMValue *args,
+                     const int *codes, int count) {
   struct dn_build build = {.plan = plan, .graph = &m->graph, .library = plan->library};
   int status = lend_constants(m, plan, args, codes, count);
   if (status) return status;
@@ -184,7 +201,8 @@ static int run(struct module *m, const TVMValue *args, const int *codes, int cou
   int status = dn_calls_check(&m->calls);
   if (status) return status;
   if ((size_t)count != expected)
-    return mb_fail(MBLOB_E_ARGUMENT, "dnnl_json %s: expected %zu arguments (%zu inputs, then %zu outputs), found %d",
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "dnnl_json %s: expected %zu arguments (%zu inputs, then %zu outputs), found %d",
                    graph->symbol, expected, graph->argument_count, graph->output_count, count);
   void *few[FEW_ARGUMENTS], **data = few;
   if (expected > FEW_ARGUMENTS && !(data = calloc(expected, sizeof(*data))))
@@ -200,12 +218,14 @@ static int run(struct module *m, const TVMValue *args, const int *codes, int cou
   return status;
 }
 
-static int call(void *self, void *function, const TVMValue *args, const int *codes, int count, void *ret) {
+static int call(void *self, void *function, const TVMValue *args, const int *codes, int count,
+                void *ret) {
   struct module *m = self;
   const mblob_host *host = mb_plugin_host();
   switch ((enum function)(uintptr_t)function) {
     case GET_SYMBOL: return host->return_value(ret, (TVMValue){.v_str = m->graph.symbol}, kTVMStr);
-    case GET_CONST_VARS: return host->return_strings(ret, m->graph.const_names, m->graph.const_count);
+    case GET_CONST_VARS:
+      return host->return_strings(ret, m->graph.const_names, m->graph.const_count);
     case INIT: {
       int status = initialize(m, args, codes, count);
       return status ? status : host->return_value(ret, (TVMValue){.v_int64 = 0}, kTVMArgInt);
@@ -229,7 +249,8 @@ MBLOB_PLUGIN(dnnl) = {
     .name = "dnnl",
     .version = MBLOB_VERSION,
     .type_keys = MB_KEY_DNNL_JSON,
-    .needs = "oneDNN 2.6, 2.7 or 3: libdnnl.so.2 or libdnnl.so.3, or the file that MBLOB_DNNL_LIBRARY names",
+    .needs =
+        "oneDNN 2.6, 2.7 or 3: libdnnl.so.2 or libdnnl.so.3, or the file that MBLOB_DNNL_LIBRARY names",
     .start = start,
     .describe = describe,
     .runtimes = &runtime,

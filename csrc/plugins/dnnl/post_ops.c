@@ -1,10 +1,11 @@
 /* post_ops.c - two ways in which TVM tells what it fused.
  *
- * By the node's name (`dnnl.conv2d_bias_sum_relu`): bias is input 2, the summand the last input, clip's limits are
- * attributes. By attributes (quantized nodes, from 0.10 on): bias_idx, o_scl_idx, sum_idx, sum_scl_idx, dst_zp_idx are
- * positions of inputs, `activation` is a name and the positions of its scale, alpha and beta; then the result is
- * activation((operation + bias) * o_scl) * scale + sum * sum_scl + dst_zp.
- * Scales are post-ops here, which both versions of oneDNN have; its own attributes for scales differ. */
+ * By the node's name (`dnnl.conv2d_bias_sum_relu`): bias is input 2, the summand the last input,
+ * clip's limits are attributes. By attributes (quantized nodes, from 0.10 on): bias_idx,
+ * o_scl_idx, sum_idx, sum_scl_idx, dst_zp_idx are positions of inputs, `activation` is a name
+ * and the positions of its scale, alpha and beta; then the result is activation((operation +
+ * bias) * o_scl) * scale + sum * sum_scl + dst_zp. Scales are post-ops here, which both versions
+ * of oneDNN have; its own attributes for scales differ. */
 #include "post_ops.h"
 
 #include <string.h>
@@ -15,23 +16,12 @@ static const struct {
   const char *name;
   enum dn_eltwise algorithm;
 } eltwise_names[] = {
-    {"abs", DN_ABS},
-    {"clip", DN_CLIP},
-    {"exp", DN_EXP},
-    {"gelu", DN_GELU_ERF},
-    {"gelu_erf", DN_GELU_ERF},
-    {"leaky_relu", DN_RELU},
-    {"log", DN_LOG},
-    {"mish", DN_MISH},
-    {"nn.leaky_relu", DN_RELU},
-    {"nn.relu", DN_RELU},
-    {"relu", DN_RELU},
-    {"round", DN_ROUND},
-    {"sigmoid", DN_LOGISTIC},
-    {"silu", DN_SWISH},
-    {"sqrt", DN_SQRT},
-    {"swish", DN_SWISH},
-    {"tanh", DN_TANH},
+    {"abs", DN_ABS},          {"clip", DN_CLIP},         {"exp", DN_EXP},
+    {"gelu", DN_GELU_ERF},    {"gelu_erf", DN_GELU_ERF}, {"leaky_relu", DN_RELU},
+    {"log", DN_LOG},          {"mish", DN_MISH},         {"nn.leaky_relu", DN_RELU},
+    {"nn.relu", DN_RELU},     {"relu", DN_RELU},         {"round", DN_ROUND},
+    {"sigmoid", DN_LOGISTIC}, {"silu", DN_SWISH},        {"sqrt", DN_SQRT},
+    {"swish", DN_SWISH},      {"tanh", DN_TANH},
 };
 
 int dn_eltwise_of(const char *name) {
@@ -43,56 +33,64 @@ int dn_eltwise_of(const char *name) {
 /* ---- appending ---- */
 
 static int told(struct dn_build *build, struct dn_operation *op, int status) {
-  if (status) return dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN refuses a post-op: %s", dn_status_text(status));
+  if (status)
+    return dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN refuses a post-op: %s",
+                         dn_status_text(status));
   ++op->post_op_count;
   return MBLOB_OK;
 }
 
-static int append_eltwise(struct dn_build *build, struct dn_operation *op, enum dn_eltwise algorithm, float alpha,
-                          float beta) {
-  return told(build, op, build->library->version->append_eltwise(op->post_ops, algorithm, alpha, beta));
+static int append_eltwise(struct dn_build *build, struct dn_operation *op,
+                          enum dn_eltwise algorithm, float alpha, float beta) {
+  return told(build, op,
+              build->library->version->append_eltwise(op->post_ops, algorithm, alpha, beta));
 }
 
 /* Multiply by or add a tensor of float32, spread over the result: operand->md says how. */
-static int append_binary(struct dn_build *build, struct dn_operation *op, int algorithm, const struct dn_operand *operand) {
+static int append_binary(struct dn_build *build, struct dn_operation *op, int algorithm,
+                         const struct dn_operand *operand) {
   op->extra[op->extra_count].argument =
       build->library->version->post_op_argument * ((int)op->post_op_count + 1) | DN_ARG_SRC_1;
   op->extra[op->extra_count++].operand = *operand;
-  return told(build, op, build->library->post_ops_append_binary(op->post_ops, algorithm, operand->md));
+  return told(build, op,
+              build->library->post_ops_append_binary(op->post_ops, algorithm, operand->md));
 }
 
-/* Constants: one for everything, or one for each channel. Not eltwise_linear: oneDNN 2.6 and 3.2 compute wrong results
- * where an algorithm is there twice. */
-static int append_vector(struct dn_build *build, struct dn_operation *op, int algorithm, struct dn_operand *operand,
-                         size_t count, int channel_axis) {
+/* Constants: one for everything, or one for each channel. Not eltwise_linear: oneDNN 2.6 and 3.2
+ * compute wrong results where an algorithm is there twice. */
+static int append_vector(struct dn_build *build, struct dn_operation *op, int algorithm,
+                         struct dn_operand *operand, size_t count, int channel_axis) {
   int64_t dims[DN_MAX_RANK];
   for (int i = 0; i < op->dst_view->rank; ++i) dims[i] = i == channel_axis ? (int64_t)count : 1;
   operand->md = dn_plain_md(build, op->dst_view->rank, dims, DN_F32);
   return operand->md ? append_binary(build, op, algorithm, operand) : MBLOB_E_KERNEL;
 }
 
-static int append_constants(struct dn_build *build, struct dn_operation *op, int algorithm, size_t tensor,
-                            const char *what, int channel_axis) {
+static int append_constants(struct dn_build *build, struct dn_operation *op, int algorithm,
+                            size_t tensor, const char *what, int channel_axis) {
   const float *floats;
   struct dn_operand operand;
   size_t count;
   int status = dn_constant_floats(build, tensor, what, &operand, &floats, &count);
   if (status) return status;
   if (count != 1 && (channel_axis < 0 || (uint64_t)op->dst_view->dims[channel_axis] != count))
-    return dn_fail_build(build, MBLOB_E_FORMAT, "%s has %zu numbers, expected 1 or one for each channel", what, count);
+    return dn_fail_build(build, MBLOB_E_FORMAT,
+                         "%s has %zu numbers, expected 1 or one for each channel", what, count);
   return append_vector(build, op, algorithm, &operand, count, channel_axis);
 }
 
 static int multiply_by(struct dn_build *build, struct dn_operation *op, float factor) {
-  struct dn_operand operand = {.place = DN_CONSTANT, .number = dn_plan_constant(build->plan, sizeof(factor))};
+  struct dn_operand operand = {.place = DN_CONSTANT,
+                               .number = dn_plan_constant(build->plan, sizeof(factor))};
   if (operand.number == SIZE_MAX) return MBLOB_E_MEMORY;
   memcpy(build->plan->constants[operand.number].data, &factor, sizeof(factor));
   return append_vector(build, op, DN_BINARY_MULTIPLY, &operand, 1, -1);
 }
 
-/* A summand of another type would lose what the result's type has not, if the result began with it. So it is added as
- * floats: (result / scale + summand) * scale. */
-static int append_converted_sum(struct dn_build *build, struct dn_operation *op, size_t tensor, float scale) {
+/* A summand of another type would lose what the result's type has not, if the result began with
+ * it. So it is added as floats: (result / scale + summand) * scale. */
+static int append_converted_sum(struct dn_build *build, struct dn_operation *op, size_t tensor,
+                                float scale) {
   struct dn_operand operand;
   int status = dn_operand(build, tensor, &operand);
   if (status || scale == 0.0f) return status;
@@ -100,7 +98,9 @@ static int append_converted_sum(struct dn_build *build, struct dn_operation *op,
   view.type = build->graph->tensors[tensor].type;
   const dn_md *floats = dn_plain_md(build, view.rank, view.dims, DN_F32);
   if (!floats) return MBLOB_E_KERNEL;
-  if ((status = dn_view_apply(build, &view, &operand)) || (status = dn_reorder(build, &operand, floats))) return status;
+  if ((status = dn_view_apply(build, &view, &operand)) ||
+      (status = dn_reorder(build, &operand, floats)))
+    return status;
   if (scale != 1.0f && (status = multiply_by(build, op, 1.0f / scale))) return status;
   status = append_binary(build, op, DN_BINARY_ADD, &operand);
   return status || scale == 1.0f ? status : multiply_by(build, op, scale);
@@ -110,13 +110,17 @@ static int append_sum(struct dn_build *build, struct dn_operation *op, size_t te
   const struct dn_tensor *sum = &build->graph->tensors[tensor];
   const struct dn_tensor *dst = &build->graph->tensors[build->node->first_tensor];
   char one[160], other[160];
-  if (sum->rank != dst->rank || memcmp(sum->dims, dst->dims, (size_t)sum->rank * sizeof(*sum->dims)))
+  if (sum->rank != dst->rank ||
+      memcmp(sum->dims, dst->dims, (size_t)sum->rank * sizeof(*sum->dims)))
     return dn_fail_build(build, MBLOB_E_FORMAT, "the summand is %s, and the result is %s",
-                         dn_tensor_text(sum, one, sizeof(one)), dn_tensor_text(dst, other, sizeof(other)));
-  if (sum->type != dst->type || op->add_sum_apart) return append_converted_sum(build, op, tensor, scale);
+                         dn_tensor_text(sum, one, sizeof(one)),
+                         dn_tensor_text(dst, other, sizeof(other)));
+  if (sum->type != dst->type || op->add_sum_apart)
+    return append_converted_sum(build, op, tensor, scale);
   int status = dn_operand(build, tensor, &op->sum);
   op->sum_view = op->dst_view;
-  return status ? status : told(build, op, build->library->version->append_sum(op->post_ops, scale));
+  return status ? status
+                : told(build, op, build->library->version->append_sum(op->post_ops, scale));
 }
 
 /* ---- what the attributes say ---- */
@@ -139,7 +143,8 @@ static int named_scalar(struct dn_build *build, const char *attribute, float *ou
 }
 
 static int append_activation(struct dn_build *build, struct dn_operation *op) {
-  static const char *const parts[] = {"the scale of the activation", "alpha of the activation", "beta of the activation"};
+  static const char *const parts[] = {"the scale of the activation", "alpha of the activation",
+                                      "beta of the activation"};
   const char *texts[4];
   float numbers[3];
   size_t scale = 0;
@@ -147,7 +152,8 @@ static int append_activation(struct dn_build *build, struct dn_operation *op) {
   if (status) return status;
   int algorithm = dn_eltwise_of(texts[0]);
   if (algorithm < 0)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute activation is `%s`, which oneDNN does not have", texts[0]);
+    return dn_fail_build(build, MBLOB_E_FORMAT,
+                         "the attribute activation is `%s`, which oneDNN does not have", texts[0]);
   for (size_t i = 0; i < 3; ++i) {
     struct dn_attribute position = {parts[i], (char **)&texts[i + 1], 1};
     struct dn_node alone = *build->node;
@@ -156,13 +162,16 @@ static int append_activation(struct dn_build *build, struct dn_operation *op) {
     alone.attribute_count = 1;
     /* As an attribute of the same node, so that the same checks hold. */
     if (dn_get_input_index(build->graph, &alone, parts[i], &tensor))
-      return dn_fail_build(build, MBLOB_E_FORMAT, "the attribute activation: `%s` is no position of an input", texts[i + 1]);
+      return dn_fail_build(build, MBLOB_E_FORMAT,
+                           "the attribute activation: `%s` is no position of an input",
+                           texts[i + 1]);
     if ((status = scalar(build, tensor, parts[i], &numbers[i]))) return status;
     if (i == 0) scale = tensor;
   }
   status = append_eltwise(build, op, (enum dn_eltwise)algorithm, numbers[1], numbers[2]);
-  return status || numbers[0] == 1.0f ? status
-                                      : append_constants(build, op, DN_BINARY_MULTIPLY, scale, parts[0], -1);
+  return status || numbers[0] == 1.0f
+             ? status
+             : append_constants(build, op, DN_BINARY_MULTIPLY, scale, parts[0], -1);
 }
 
 static int fuse_attributes(struct dn_build *build, struct dn_operation *op, int channel_axis) {
@@ -172,17 +181,22 @@ static int fuse_attributes(struct dn_build *build, struct dn_operation *op, int 
   int status = MBLOB_OK;
   if (dn_has_attribute(node, "o_scl_idx")) {
     status = dn_get_input_index(build->graph, node, "o_scl_idx", &tensor);
-    if (!status) status = append_constants(build, op, DN_BINARY_MULTIPLY, tensor, "the output scale", channel_axis);
+    if (!status)
+      status =
+          append_constants(build, op, DN_BINARY_MULTIPLY, tensor, "the output scale", channel_axis);
   }
   if (!status && dn_has_attribute(node, "activation")) status = append_activation(build, op);
   if (!status && dn_has_attribute(node, "sum_idx")) {
     status = dn_get_input_index(build->graph, node, "sum_idx", &tensor);
-    if (!status && dn_has_attribute(node, "sum_scl_idx")) status = named_scalar(build, "sum_scl_idx", &sum_scale);
+    if (!status && dn_has_attribute(node, "sum_scl_idx"))
+      status = named_scalar(build, "sum_scl_idx", &sum_scale);
     if (!status) status = append_sum(build, op, tensor, sum_scale);
   }
   if (!status && dn_has_attribute(node, "dst_zp_idx")) {
     status = dn_get_input_index(build->graph, node, "dst_zp_idx", &tensor);
-    if (!status) status = append_constants(build, op, DN_BINARY_ADD, tensor, "the zero point of the result", -1);
+    if (!status)
+      status =
+          append_constants(build, op, DN_BINARY_ADD, tensor, "the zero point of the result", -1);
   }
   return status;
 }
@@ -194,8 +208,9 @@ static int fuse_name(struct dn_build *build, struct dn_operation *op) {
     const char *part;
     enum dn_eltwise algorithm;
     float alpha;
-  } parts[] = {{"_relu", DN_RELU, 0.0f},        {"_tanh", DN_TANH, 0.0f},   {"_clip", DN_CLIP, 0.0f},
-               {"_sigmoid", DN_LOGISTIC, 0.0f}, {"_swish", DN_SWISH, 1.0f}, {"_gelu", DN_GELU_ERF, 0.0f},
+  } parts[] = {{"_relu", DN_RELU, 0.0f},   {"_tanh", DN_TANH, 0.0f},
+               {"_clip", DN_CLIP, 0.0f},   {"_sigmoid", DN_LOGISTIC, 0.0f},
+               {"_swish", DN_SWISH, 1.0f}, {"_gelu", DN_GELU_ERF, 0.0f},
                {"_mish", DN_MISH, 0.0f}};
   const struct dn_node *node = build->node;
   int status = MBLOB_OK;
@@ -206,8 +221,9 @@ static int fuse_name(struct dn_build *build, struct dn_operation *op) {
   for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && !status; ++i) {
     float alpha = parts[i].alpha, beta = 0.0f;
     if (!strstr(node->name, parts[i].part)) continue;
-    if (parts[i].algorithm == DN_CLIP && ((status = dn_get_float(build->graph, node, "a_min", &alpha)) ||
-                                          (status = dn_get_float(build->graph, node, "a_max", &beta))))
+    if (parts[i].algorithm == DN_CLIP &&
+        ((status = dn_get_float(build->graph, node, "a_min", &alpha)) ||
+         (status = dn_get_float(build->graph, node, "a_max", &beta))))
       break;
     status = append_eltwise(build, op, parts[i].algorithm, alpha, beta);
   }
@@ -215,7 +231,8 @@ static int fuse_name(struct dn_build *build, struct dn_operation *op) {
 }
 
 /* Bias may have any shape of as many numbers as there are channels. */
-static int add_bias(struct dn_build *build, struct dn_operation *op, size_t tensor, int channel_axis) {
+static int add_bias(struct dn_build *build, struct dn_operation *op, size_t tensor,
+                    int channel_axis) {
   const struct dn_tensor *bias = &build->graph->tensors[tensor];
   int64_t channels = op->dst_view->dims[channel_axis];
   char text[160];

@@ -11,8 +11,9 @@ static const DLDevice processor = {kDLCPU, 0};
 
 struct dn_prepared {
   struct dn_plan plan;
-  struct dn_context *idle; /* guarded by the lock of the calls; as many as there were calls at the same time */
-  size_t users;            /* the calls while it is the current one, and each context; guarded by the lock */
+  struct dn_context
+      *idle;    /* guarded by the lock of the calls; as many as there were calls at the same time */
+  size_t users; /* the calls while it is the current one, and each context; guarded by the lock */
 };
 
 /* A memory object that each call points to one of its arguments. */
@@ -47,9 +48,11 @@ static void free_context(struct dn_context *context) {
 }
 
 /* The bytes of a slot, NULL of an argument: each call sets it. */
-static void *address(const struct dn_plan *plan, const struct dn_context *context, const struct dn_slot *slot) {
+static void *address(const struct dn_plan *plan, const struct dn_context *context,
+                     const struct dn_slot *slot) {
   if (slot->place == DN_CONSTANT) return plan->constants[slot->number].data;
-  return slot->place == DN_ARENA ? (char *)context->arena + plan->buffers[slot->number].offset : NULL;
+  return slot->place == DN_ARENA ? (char *)context->arena + plan->buffers[slot->number].offset
+                                 : NULL;
 }
 
 static void list_arguments(const struct dn_plan *plan, struct dn_context *context) {
@@ -60,7 +63,8 @@ static void list_arguments(const struct dn_plan *plan, struct dn_context *contex
                                   context->memories[plan->steps[i].arguments[k].slot]};
   for (size_t i = 0; i < plan->slot_count; ++i)
     if (plan->slots[i].place == DN_ARGUMENT)
-      context->bound[context->bound_count++] = (struct bound){context->memories[i], NULL, plan->slots[i].number};
+      context->bound[context->bound_count++] =
+          (struct bound){context->memories[i], NULL, plan->slots[i].number};
 }
 
 static int fill_context(const struct dn_plan *plan, struct dn_context *context) {
@@ -70,9 +74,11 @@ static int fill_context(const struct dn_plan *plan, struct dn_context *context) 
   context->memories = calloc(plan->slot_count + 1, sizeof(*context->memories));
   context->bound = calloc(plan->slot_count + 1, sizeof(*context->bound));
   context->args = calloc(count + 1, sizeof(*context->args));
-  if (!context->memories || !context->bound || !context->args) return mb_fail_memory(count * sizeof(*context->args));
+  if (!context->memories || !context->bound || !context->args)
+    return mb_fail_memory(count * sizeof(*context->args));
   if (plan->arena_size) {
-    int status = mb_plugin_host()->allocate(processor, plan->arena_size, ALIGNMENT, &context->arena);
+    int status =
+        mb_plugin_host()->allocate(processor, plan->arena_size, ALIGNMENT, &context->arena);
     if (status) return status;
   }
   int told = lib->stream_create(&context->stream, lib->engine, DN_IN_ORDER);
@@ -147,9 +153,11 @@ static int take_context(struct dn_calls *calls, struct dn_context **out) {
   return take_under_lock(calls, out);
 }
 
-/* What is spare was of the current plan when it came there; who replaces the plan, or comes here after that, sees it. */
+/* What is spare was of the current plan when it came there; who replaces the plan, or comes here
+ * after that, sees it. */
 static void give_context(struct dn_calls *calls, struct dn_context *context) {
-  const struct dn_prepared *prepared = context->prepared; /* another call may end the context when it is spare */
+  const struct dn_prepared *prepared =
+      context->prepared; /* another call may end the context when it is spare */
   struct dn_context *none = NULL;
   if (!atomic_compare_exchange_strong(&calls->spare, &none, context)) {
     give_under_lock(calls, context);
@@ -203,12 +211,14 @@ void dn_calls_end(struct dn_calls *calls) {
 
 static int fail_step(const struct dn_graph *graph, size_t node, int told) {
   if (node != SIZE_MAX)
-    return dn_fail_node(graph, &graph->nodes[node], MBLOB_E_KERNEL, "oneDNN failed: %s", dn_status_text(told));
-  return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: oneDNN failed to write an output: %s", graph->symbol,
-                 dn_status_text(told));
+    return dn_fail_node(graph, &graph->nodes[node], MBLOB_E_KERNEL, "oneDNN failed: %s",
+                        dn_status_text(told));
+  return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: oneDNN failed to write an output: %s",
+                 graph->symbol, dn_status_text(told));
 }
 
-static int point_at_arguments(const struct dn_graph *graph, struct dn_context *context, void *const *arguments) {
+static int point_at_arguments(const struct dn_graph *graph, struct dn_context *context,
+                              void *const *arguments) {
   const struct dn_library *lib = context->prepared->plan.library;
   for (struct bound *b = context->bound; b < context->bound + context->bound_count; ++b) {
     void *data = arguments[b->argument];
@@ -229,7 +239,8 @@ static int run_steps(const struct dn_graph *graph, struct dn_context *context) {
   for (; step < end; arg += step++->count) {
     dn_threads_set(lib, now, step->threads);
     now = step->threads;
-    if ((told = lib->primitive_execute(step->primitive, context->stream, (int)step->count, arg))) break;
+    if ((told = lib->primitive_execute(step->primitive, context->stream, (int)step->count, arg)))
+      break;
   }
   dn_threads_set(lib, now, before);
   if (told) return fail_step(graph, step->node, told);
@@ -238,15 +249,17 @@ static int run_steps(const struct dn_graph *graph, struct dn_context *context) {
 }
 
 static int refuse_fork(const struct dn_graph *graph, int threads) {
-  return mb_fail(MBLOB_E_INCOMPATIBLE,
-                 "dnnl_json %s: the process was forked after oneDNN ran on %d threads, which the child has not; start "
-                 "it afresh (multiprocessing with \"spawn\"), open the model in the child, or set OMP_NUM_THREADS=1",
-                 graph->symbol, threads);
+  return mb_fail(
+      MBLOB_E_INCOMPATIBLE,
+      "dnnl_json %s: the process was forked after oneDNN ran on %d threads, which the child has not; start "
+      "it afresh (multiprocessing with \"spawn\"), open the model in the child, or set OMP_NUM_THREADS=1",
+      graph->symbol, threads);
 }
 
 int dn_calls_check(struct dn_calls *calls) {
   if (atomic_load_explicit(&calls->current, memory_order_relaxed)) return MBLOB_OK;
-  return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: The module has not been initialized", calls->graph->symbol);
+  return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: The module has not been initialized",
+                 calls->graph->symbol);
 }
 
 int dn_run(struct dn_calls *calls, void *const *arguments) {
@@ -254,8 +267,9 @@ int dn_run(struct dn_calls *calls, void *const *arguments) {
   int status = take_context(calls, &context);
   if (status) return status;
   int threads = context->prepared->plan.threads;
-  status = threads > 1 && dn_threads_are_lost() ? refuse_fork(calls->graph, threads)
-                                                    : point_at_arguments(calls->graph, context, arguments);
+  status = threads > 1 && dn_threads_are_lost()
+               ? refuse_fork(calls->graph, threads)
+               : point_at_arguments(calls->graph, context, arguments);
   if (!status) status = run_steps(calls->graph, context);
   give_context(calls, context);
   return status;

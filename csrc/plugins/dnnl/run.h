@@ -1,4 +1,5 @@
-/* run.h - calls of what __init_ prepared, any number at the same time, while another __init_ may take its place. */
+/* run.h - calls of what __init_ prepared, any number at the same time, while another __init_ may
+ * take its place. */
 #ifndef DN_RUN_H
 #define DN_RUN_H
 
@@ -10,7 +11,8 @@
 struct dn_prepared; /* a plan, and the contexts of its calls */
 struct dn_context;  /* what one running call has for itself: arena, memory objects, a stream */
 
-/* A call takes a context and gives it back. One context is `spare`, so that calls one after another take no lock. */
+/* A call takes a context and gives it back. One context is `spare`, so that calls one after
+ * another take no lock. */
 struct dn_calls {
   const struct dn_graph *graph;
   struct mb_lock lock;
@@ -19,12 +21,14 @@ struct dn_calls {
 };
 
 int dn_calls_begin(struct dn_calls *calls, const struct dn_graph *graph);
-/* Calls that begin later follow this plan, which is taken over; those that run keep the one they began with.
- * A mblob_status; after an error nothing changed, and the plan is still the caller's. */
+/* Calls that begin later follow this plan, which is taken over; those that run keep the one they
+ * began with. A mblob_status; after an error nothing changed, and the plan is still the
+ * caller's. */
 int dn_calls_replace(struct dn_calls *calls, const struct dn_plan *plan);
 /* An error before the first dn_calls_replace. */
 int dn_calls_check(struct dn_calls *calls);
-/* After dn_calls_check. `arguments`: addresses of the graph's inputs, then its outputs. A mblob_status. */
+/* After dn_calls_check. `arguments`: addresses of the graph's inputs, then its outputs. A
+ * mblob_status. */
 int dn_run(struct dn_calls *calls, void *const *arguments);
 /* No call is running. */
 void dn_calls_end(struct dn_calls *calls);

@@ -13,8 +13,8 @@ void dn_add_operand(struct dn_step_operands *list, int argument, const struct dn
 
 static int add_buffer(struct dn_build *build, uint64_t size, struct dn_operand *operand) {
   struct dn_plan *plan = build->plan;
-  struct dn_buffer *buffer =
-      dn_plan_grow((void **)&plan->buffers, &plan->buffer_count, &plan->buffer_capacity, sizeof(*buffer));
+  struct dn_buffer *buffer = dn_plan_grow((void **)&plan->buffers, &plan->buffer_count,
+                                          &plan->buffer_capacity, sizeof(*buffer));
   if (!buffer) return MBLOB_E_MEMORY;
   *buffer = (struct dn_buffer){.size = size, .first = SIZE_MAX, .last = 0};
   operand->place = DN_ARENA;
@@ -26,7 +26,8 @@ int dn_new_buffer(struct dn_build *build, struct dn_operand *operand) {
   return add_buffer(build, build->library->md_size(operand->md), operand);
 }
 
-/* The memory object of an operand: one for all steps that read the same bytes in the same format. */
+/* The memory object of an operand: one for all steps that read the same bytes in the same
+ * format. */
 static size_t slot_of(struct dn_build *build, const struct dn_operand *operand) {
   struct dn_plan *plan = build->plan;
   for (size_t i = plan->slot_count; i-- > 0;) {
@@ -35,7 +36,8 @@ static size_t slot_of(struct dn_build *build, const struct dn_operand *operand) 
         build->library->md_equal(slot->md, operand->md))
       return i;
   }
-  struct dn_slot *slot = dn_plan_grow((void **)&plan->slots, &plan->slot_count, &plan->slot_capacity, sizeof(*slot));
+  struct dn_slot *slot =
+      dn_plan_grow((void **)&plan->slots, &plan->slot_count, &plan->slot_capacity, sizeof(*slot));
   if (!slot) return SIZE_MAX;
   *slot = (struct dn_slot){operand->place, operand->number, operand->md};
   return plan->slot_count - 1;
@@ -73,12 +75,14 @@ int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operand
   int status = add_scratchpad(build, desc, &list);
   if (status) return status;
   size_t number = plan->step_count;
-  struct dn_step *step = dn_plan_grow((void **)&plan->steps, &plan->step_count, &plan->step_capacity, sizeof(*step));
+  struct dn_step *step =
+      dn_plan_grow((void **)&plan->steps, &plan->step_count, &plan->step_capacity, sizeof(*step));
   if (!step) return MBLOB_E_MEMORY; /* what is taken below, the plan frees with the step */
   step->node = build->node ? (size_t)(build->node - build->graph->nodes) : SIZE_MAX;
   step->threads = build->threads;
   step->arguments = calloc(list.count + list.source_count, sizeof(*step->arguments));
-  if (!step->arguments) return mb_fail_memory((list.count + list.source_count) * sizeof(*step->arguments));
+  if (!step->arguments)
+    return mb_fail_memory((list.count + list.source_count) * sizeof(*step->arguments));
   for (size_t i = 0; i < list.count && !status; ++i)
     status = add_argument(build, step, number, list.items[i].argument, &list.items[i].operand);
   for (size_t i = 0; i < list.source_count && !status; ++i)
@@ -92,15 +96,19 @@ int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operand
 
 /* ---- reorders ---- */
 
-static int reorder_desc(struct dn_build *build, const dn_md *from, const dn_md *to, void *attributes, void **desc) {
+static int reorder_desc(struct dn_build *build, const dn_md *from, const dn_md *to,
+                        void *attributes, void **desc) {
   const struct dn_library *lib = build->library;
   int told = lib->reorder_desc_create(desc, from, lib->engine, to, lib->engine, attributes);
-  return told ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN %d.%d.%d cannot bring a tensor into the format that is wanted: %s",
-                              lib->major, lib->minor, lib->patch, dn_status_text(told))
+  return told ? dn_fail_build(
+                    build, MBLOB_E_KERNEL,
+                    "oneDNN %d.%d.%d cannot bring a tensor into the format that is wanted: %s",
+                    lib->major, lib->minor, lib->patch, dn_status_text(told))
               : MBLOB_OK;
 }
 
-int dn_add_reorder(struct dn_build *build, const struct dn_operand *from, const struct dn_operand *to) {
+int dn_add_reorder(struct dn_build *build, const struct dn_operand *from,
+                   const struct dn_operand *to) {
   const struct dn_library *lib = build->library;
   struct dn_step_operands list = {0};
   void *attributes = NULL, *desc = NULL;
@@ -118,8 +126,8 @@ int dn_add_reorder(struct dn_build *build, const struct dn_operand *from, const 
   return status;
 }
 
-static int run_now(struct dn_build *build, void *desc, const struct dn_operand *from, void *from_data,
-                   const struct dn_operand *to, void *to_data) {
+static int run_now(struct dn_build *build, void *desc, const struct dn_operand *from,
+                   void *from_data, const struct dn_operand *to, void *to_data) {
   const struct dn_library *lib = build->library;
   void *primitive = NULL, *memories[2] = {NULL, NULL};
   int told = lib->primitive_create(&primitive, desc);
@@ -133,7 +141,9 @@ static int run_now(struct dn_build *build, void *desc, const struct dn_operand *
   for (int i = 0; i < 2; ++i)
     if (memories[i]) (void)lib->memory_destroy(memories[i]);
   if (primitive) (void)lib->primitive_destroy(primitive);
-  return told ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN cannot reorder a constant: %s", dn_status_text(told)) : MBLOB_OK;
+  return told ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN cannot reorder a constant: %s",
+                              dn_status_text(told))
+              : MBLOB_OK;
 }
 
 int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct dn_operand *to) {
@@ -144,8 +154,8 @@ int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct
     to->place = DN_CONSTANT;
     to->number = dn_plan_constant(plan, build->library->md_size(to->md));
     status = to->number == SIZE_MAX ? MBLOB_E_MEMORY
-                                    : run_now(build, desc, from, plan->constants[from->number].data, to,
-                                              plan->constants[to->number].data);
+                                    : run_now(build, desc, from, plan->constants[from->number].data,
+                                              to, plan->constants[to->number].data);
   }
   if (desc) (void)build->library->primitive_desc_destroy(desc);
   return status;

@@ -22,7 +22,8 @@ void dn_add_operand(struct dn_step_operands *list, int argument, const struct dn
 int dn_new_buffer(struct dn_build *build, struct dn_operand *operand);
 /* A step that runs the primitive of `desc`, with scratch memory as it asks. */
 int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operands *operands);
-int dn_add_reorder(struct dn_build *build, const struct dn_operand *from, const struct dn_operand *to);
+int dn_add_reorder(struct dn_build *build, const struct dn_operand *from,
+                   const struct dn_operand *to);
 /* Reorder a constant while the plan is made: to->md says the format, place and number are set. */
 int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct dn_operand *to);
 

@@ -1,6 +1,7 @@
 /* abi.h - values, objects and functions as libraries of TVM 0.21 and later pass them (docs/ffi.md).
  *
- * Numbers of types are those of 0.22 and later everywhere here; mb_era_type turns them into those of 0.21 and back. */
+ * Numbers of types are those of 0.22 and later everywhere here; mb_era_type turns them into
+ * those of 0.21 and back. */
 #ifndef MB_FFI_ABI_H
 #define MB_FFI_ABI_H
 
@@ -51,14 +52,17 @@ struct mb_any {
   } u;
 };
 
-/* Texts and bytes; what a string object has behind its header. A string ends with a NUL that is not counted. */
+/* Texts and bytes; what a string object has behind its header. A string ends with a NUL that is
+ * not counted. */
 struct mb_text {
   const char *data;
   size_t size;
 };
 
-/* 0, or -1 with the error kept for the thread. The caller sets the type of `result` to MB_ANY_NONE before. */
-typedef int (*mb_safe_call)(void *handle, const struct mb_any *args, int32_t count, struct mb_any *result);
+/* 0, or -1 with the error kept for the thread. The caller sets the type of `result` to
+ * MB_ANY_NONE before. */
+typedef int (*mb_safe_call)(void *handle, const struct mb_any *args, int32_t count,
+                            struct mb_any *result);
 
 struct mb_function_cell {
   mb_safe_call call;
@@ -85,10 +89,12 @@ static inline int32_t mb_era_type(enum mb_era era, int32_t type) {
   return type < MB_ANY_ARRAY ? type + 2 : type - 2;
 }
 
-/* The codes of DLPack, which callees know, and those of the runtime, where 6 and 7 are TVM 0.15's two 8-bit floats: flags are
- * uint1 there (here, too, up to 0.21), and float8_e3m4 has a code of its own.
+/* The codes of DLPack, which callees know, and those of the runtime, where 6 and 7 are TVM
+ * 0.15's two 8-bit floats: flags are uint1 there (here, too, up to 0.21), and float8_e3m4 has a
+ * code of its own.
  *
- * What the caller of a function describes, a DLTensor or a DLDataType, already has the codes of the callee, or one of those two. */
+ * What the caller of a function describes, a DLTensor or a DLDataType, already has the codes of
+ * the callee, or one of those two. */
 #define MB_FLOAT8_E3M4 128 /* MBLOB_FLOAT8_E3M4 of mblob.h */
 
 static inline DLDataType mb_dtype_of_era(enum mb_era era, DLDataType dtype) {
@@ -100,14 +106,17 @@ static inline DLDataType mb_dtype_of_era(enum mb_era era, DLDataType dtype) {
 /* What the runtime itself has: counted arrays, items of containers, results of its functions. */
 static inline DLDataType mb_dtype_to_era(enum mb_era era, DLDataType dtype) {
   enum { E4M3_FLOAT8 = 6, E5M2_FLOAT8 = 7 };
-  if (dtype.code == E4M3_FLOAT8) dtype.code = kDLFloat8_e4m3fn;
-  else if (dtype.code == E5M2_FLOAT8) dtype.code = kDLFloat8_e5m2;
+  if (dtype.code == E4M3_FLOAT8)
+    dtype.code = kDLFloat8_e4m3fn;
+  else if (dtype.code == E5M2_FLOAT8)
+    dtype.code = kDLFloat8_e5m2;
   return mb_dtype_of_era(era, dtype);
 }
 
 static inline DLDataType mb_dtype_of_runtime(enum mb_era era, DLDataType dtype) {
   if (dtype.code == kDLFloat8_e3m4) dtype.code = MB_FLOAT8_E3M4;
-  return era == MB_ERA_0_22 && dtype.code == kDLBool ? (DLDataType){kDLUInt, 1, dtype.lanes} : dtype;
+  return era == MB_ERA_0_22 && dtype.code == kDLBool ? (DLDataType){kDLUInt, 1, dtype.lanes}
+                                                     : dtype;
 }
 
 #endif

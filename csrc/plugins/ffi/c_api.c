@@ -1,5 +1,5 @@
-/* TVM's names over what the other files do. Addresses are put where a library looks for them; what is linked into a program
- * finds the same functions by exported.c. */
+/* TVM's names over what the other files do. Addresses are put where a library looks for them;
+ * what is linked into a program finds the same functions by exported.c. */
 #include "c_api.h"
 
 #include <stdlib.h>
@@ -20,14 +20,18 @@ static int null_argument(const char *function) {
   return mb_error_raise_last();
 }
 
-static struct mb_text text_of(const char *text) { return (struct mb_text){text ? text : "", text ? strlen(text) : 0}; }
+static struct mb_text text_of(const char *text) {
+  return (struct mb_text){text ? text : "", text ? strlen(text) : 0};
+}
 
-static struct mb_text text_at(const struct mb_text *text) { return text && text->data ? *text : text_of(""); }
+static struct mb_text text_at(const struct mb_text *text) {
+  return text && text->data ? *text : text_of("");
+}
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* An error that compiled code leaves is the runtime's at once, too: a loop of a runtime that the program is linked with does not
- * come by here when its task has failed. */
+/* An error that compiled code leaves is the runtime's at once, too: a loop of a runtime that the
+ * program is linked with does not come by here when its task has failed. */
 static void raise_by_code(void *error) {
   mb_error_raise(error);
   mb_error_tell_runtime();
@@ -49,7 +53,8 @@ static void set_raised_from_parts(const char *kind, const char *const *parts, in
 
 static void set_raised(void *error) {
   if (error && mb_object_type(ERA, error) != MB_ANY_ERROR) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMFFIErrorSetRaised: expected an error, found an object of type %d",
+    (void)mb_fail(MBLOB_E_ARGUMENT,
+                  "TVMFFIErrorSetRaised: expected an error, found an object of type %d",
                   mb_object_type(ERA, error));
     (void)mb_error_raise_last();
     mb_error_tell_runtime();
@@ -63,8 +68,9 @@ static void move_from_raised(void **out) {
   if (out) *out = mb_error_take();
 }
 
-static int create_error_with(const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void *cause,
-                             void *context, void **out) {
+static int create_error_with(const struct mb_text *kind, const struct mb_text *message,
+                             const struct mb_text *backtrace, void *cause, void *context,
+                             void **out) {
   if (!out) return null_argument("TVMFFIErrorCreate");
   *out = mb_error_new(text_at(kind), text_at(message), text_at(backtrace));
   if (!*out) return mb_error_raise_last();
@@ -72,7 +78,8 @@ static int create_error_with(const struct mb_text *kind, const struct mb_text *m
   return 0;
 }
 
-static int create_error(const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void **out) {
+static int create_error(const struct mb_text *kind, const struct mb_text *message,
+                        const struct mb_text *backtrace, void **out) {
   return create_error_with(kind, message, backtrace, NULL, NULL, out);
 }
 
@@ -104,8 +111,10 @@ static int create_opaque(void *handle, int32_t type, void (*deleter)(void *handl
   if (!out) return null_argument("TVMFFIObjectCreateOpaque");
   *out = NULL;
   if (type < MB_ANY_OBJECT || (type > MB_ANY_OBJECT && type <= MB_ANY_MODULE)) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "TVMFFIObjectCreateOpaque: objects of type %d have a content of their own, expected %d, or %d and more",
-                  (int)type, MB_ANY_OBJECT, MB_ANY_MODULE + 1);
+    (void)mb_fail(
+        MBLOB_E_ARGUMENT,
+        "TVMFFIObjectCreateOpaque: objects of type %d have a content of their own, expected %d, or %d and more",
+        (int)type, MB_ANY_OBJECT, MB_ANY_MODULE + 1);
     return mb_error_raise_last();
   }
   *out = mb_object_new(ERA, type, sizeof(void *));
@@ -126,7 +135,8 @@ static void get_version(uint32_t out[3]) {
 
 static int to_text(const struct mb_text *from, struct mb_any *out, int code) {
   if (!from || !out || (from->size && !from->data))
-    return null_argument(code == kTVMStr ? "TVMFFIStringFromByteArray" : "TVMFFIBytesFromByteArray");
+    return null_argument(code == kTVMStr ? "TVMFFIStringFromByteArray"
+                                         : "TVMFFIBytesFromByteArray");
   const bool small = from->size <= MB_SMALL_TEXT;
   *out = (struct mb_any){.type = MB_ANY_NONE};
   if (small) {
@@ -143,8 +153,12 @@ static int to_text(const struct mb_text *from, struct mb_any *out, int code) {
   return 0;
 }
 
-static int string_from_bytes(const struct mb_text *from, struct mb_any *out) { return to_text(from, out, kTVMStr); }
-static int bytes_from_bytes(const struct mb_text *from, struct mb_any *out) { return to_text(from, out, kTVMBytes); }
+static int string_from_bytes(const struct mb_text *from, struct mb_any *out) {
+  return to_text(from, out, kTVMStr);
+}
+static int bytes_from_bytes(const struct mb_text *from, struct mb_any *out) {
+  return to_text(from, out, kTVMBytes);
+}
 
 static int to_owned(const struct mb_any *view, struct mb_any *out) {
   if (!view || !out) return null_argument("TVMFFIAnyViewToOwnedAny");
@@ -168,11 +182,13 @@ static int to_owned(const struct mb_any *view, struct mb_any *out) {
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-static int call_function(void *function, const struct mb_any *args, int32_t count, struct mb_any *result) {
+static int call_function(void *function, const struct mb_any *args, int32_t count,
+                         struct mb_any *result) {
   return mb_object_call(ERA, function, args, count, result);
 }
 
-static int call_function_old(void *function, const struct mb_any *args, int32_t count, struct mb_any *result) {
+static int call_function_old(void *function, const struct mb_any *args, int32_t count,
+                             struct mb_any *result) {
   return mb_object_call(MB_ERA_0_21, function, args, count, result);
 }
 
@@ -219,7 +235,10 @@ static int set_global(const struct mb_text *name, void *function, int allow_over
   struct mb_place place;
   TVMValue value;
   int code;
-  int rc = mb_value_of_any(ERA, &any, &value, &code, &place) || !set.address || set.call(copy, value.v_handle, allow_override) ? -1 : 0;
+  int rc = mb_value_of_any(ERA, &any, &value, &code, &place) || !set.address ||
+                   set.call(copy, value.v_handle, allow_override)
+               ? -1
+               : 0;
   mb_place_release(&place);
   free(copy);
   return rc ? mb_error_raise_last() : 0;
@@ -227,7 +246,9 @@ static int set_global(const struct mb_text *name, void *function, int allow_over
 
 /* ---- surroundings ---------------------------------------------------------------------------- */
 
-static int find_function(void *library, const char *name, void **out) { return mb_find_function(ERA, library, name, out); }
+static int find_function(void *library, const char *name, void **out) {
+  return mb_find_function(ERA, library, name, out);
+}
 
 static int find_function_old(void *library, const char *name, void **out) {
   return mb_find_function(MB_ERA_0_21, library, name, out);
@@ -243,7 +264,8 @@ static int register_name(const char *name, void *address) {
   return !announce.address || announce.call(name, address) ? mb_error_raise_last() : 0;
 }
 
-/* The stream of a device that this thread was given last; compiled kernels ask for it before they launch. */
+/* The stream of a device that this thread was given last; compiled kernels ask for it before
+ * they launch. */
 static __thread struct {
   int32_t type, id;
   void *stream;
@@ -266,7 +288,7 @@ static int set_stream(int32_t type, int32_t id, void *stream, void **before) {
   return 0;
 }
 
-/* ---- registers of compiled executables: arrays of values -------------------------------------- */
+/* ---- registers of compiled executables: arrays of values ------------------------------------- */
 
 static int any_list_reset(struct mb_any *list, int index) {
   mb_any_release(ERA, &list[index]);
@@ -300,61 +322,63 @@ static int any_list_result_old(struct mb_any *list, int index, struct mb_any *ar
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-#define NAMES_OF_0_22(NAME) \
-  NAME(TVMBackendAnyListMoveFromPackedReturn, any_list_result) \
-  NAME(TVMBackendAnyListResetItem, any_list_reset) \
-  NAME(TVMBackendAnyListSetPackedArg, any_list_argument) \
-  NAME(TVMBackendGetFuncFromEnv, find_function) \
-  NAME(TVMBackendParallelLaunch, mb_parallel_launch) \
-  NAME(TVMFFIAnyViewToOwnedAny, to_owned) \
-  NAME(TVMFFIBytesFromByteArray, bytes_from_bytes) \
-  NAME(TVMFFIEnvCheckSignals, check_signals) \
-  NAME(TVMFFIEnvGetStream, get_stream) \
-  NAME(TVMFFIEnvModLookupFromImports, find_function) \
-  NAME(TVMFFIEnvModRegisterSystemLibSymbol, register_name) \
-  NAME(TVMFFIEnvSetStream, set_stream) \
-  NAME(TVMFFIEnvTensorAlloc, mb_tensor_allocate) \
-  NAME(TVMFFIErrorCreate, create_error) \
-  NAME(TVMFFIErrorCreateWithCauseAndExtraContext, create_error_with) \
-  NAME(TVMFFIErrorMoveFromRaised, move_from_raised) \
-  NAME(TVMFFIErrorSetRaised, set_raised) \
-  NAME(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text) \
-  NAME(TVMFFIErrorSetRaisedFromCStrParts, set_raised_from_parts) \
-  NAME(TVMFFIFunctionCall, call_function) \
-  NAME(TVMFFIFunctionCreate, create_function) \
-  NAME(TVMFFIFunctionGetGlobal, get_global) \
-  NAME(TVMFFIFunctionSetGlobal, set_global) \
-  NAME(TVMFFIGetVersion, get_version) \
-  NAME(TVMFFIHandleDeinitOnce, mb_deinit_once) \
-  NAME(TVMFFIHandleInitOnce, mb_init_once) \
-  NAME(TVMFFIObjectCreateOpaque, create_opaque) \
-  NAME(TVMFFIObjectDecRef, release) \
-  NAME(TVMFFIObjectIncRef, retain) \
-  NAME(TVMFFIStringFromByteArray, string_from_bytes) \
-  NAME(TVMFFITensorCreateUnsafeView, mb_tensor_view) \
-  NAME(TVMFFITensorFromDLPack, mb_tensor_from_dlpack) \
+#define NAMES_OF_0_22(NAME)                                              \
+  NAME(TVMBackendAnyListMoveFromPackedReturn, any_list_result)           \
+  NAME(TVMBackendAnyListResetItem, any_list_reset)                       \
+  NAME(TVMBackendAnyListSetPackedArg, any_list_argument)                 \
+  NAME(TVMBackendGetFuncFromEnv, find_function)                          \
+  NAME(TVMBackendParallelLaunch, mb_parallel_launch)                     \
+  NAME(TVMFFIAnyViewToOwnedAny, to_owned)                                \
+  NAME(TVMFFIBytesFromByteArray, bytes_from_bytes)                       \
+  NAME(TVMFFIEnvCheckSignals, check_signals)                             \
+  NAME(TVMFFIEnvGetStream, get_stream)                                   \
+  NAME(TVMFFIEnvModLookupFromImports, find_function)                     \
+  NAME(TVMFFIEnvModRegisterSystemLibSymbol, register_name)               \
+  NAME(TVMFFIEnvSetStream, set_stream)                                   \
+  NAME(TVMFFIEnvTensorAlloc, mb_tensor_allocate)                         \
+  NAME(TVMFFIErrorCreate, create_error)                                  \
+  NAME(TVMFFIErrorCreateWithCauseAndExtraContext, create_error_with)     \
+  NAME(TVMFFIErrorMoveFromRaised, move_from_raised)                      \
+  NAME(TVMFFIErrorSetRaised, set_raised)                                 \
+  NAME(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text)               \
+  NAME(TVMFFIErrorSetRaisedFromCStrParts, set_raised_from_parts)         \
+  NAME(TVMFFIFunctionCall, call_function)                                \
+  NAME(TVMFFIFunctionCreate, create_function)                            \
+  NAME(TVMFFIFunctionGetGlobal, get_global)                              \
+  NAME(TVMFFIFunctionSetGlobal, set_global)                              \
+  NAME(TVMFFIGetVersion, get_version)                                    \
+  NAME(TVMFFIHandleDeinitOnce, mb_deinit_once)                           \
+  NAME(TVMFFIHandleInitOnce, mb_init_once)                               \
+  NAME(TVMFFIObjectCreateOpaque, create_opaque)                          \
+  NAME(TVMFFIObjectDecRef, release)                                      \
+  NAME(TVMFFIObjectIncRef, retain)                                       \
+  NAME(TVMFFIStringFromByteArray, string_from_bytes)                     \
+  NAME(TVMFFITensorCreateUnsafeView, mb_tensor_view)                     \
+  NAME(TVMFFITensorFromDLPack, mb_tensor_from_dlpack)                    \
   NAME(TVMFFITensorFromDLPackVersioned, mb_tensor_from_dlpack_versioned) \
-  NAME(TVMFFITensorToDLPack, mb_tensor_to_dlpack) \
+  NAME(TVMFFITensorToDLPack, mb_tensor_to_dlpack)                        \
   NAME(TVMFFITensorToDLPackVersioned, mb_tensor_to_dlpack_versioned)
 
-#define NAMES_OF_0_21(NAME) \
+#define NAMES_OF_0_21(NAME)                                        \
   NAME(TVMBackendAnyListMoveFromPackedReturn, any_list_result_old) \
-  NAME(TVMBackendAnyListResetItem, any_list_reset_old) \
-  NAME(TVMBackendAnyListSetPackedArg, any_list_argument) \
-  NAME(TVMBackendGetFuncFromEnv, find_function_old) \
-  NAME(TVMBackendParallelLaunch, mb_parallel_launch) \
-  NAME(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text) \
-  NAME(TVMFFIErrorSetRaisedFromCStrParts, set_raised_from_parts) \
-  NAME(TVMFFIFunctionCall, call_function_old) \
-  NAME(TVMFFIObjectFree, release_old) \
+  NAME(TVMBackendAnyListResetItem, any_list_reset_old)             \
+  NAME(TVMBackendAnyListSetPackedArg, any_list_argument)           \
+  NAME(TVMBackendGetFuncFromEnv, find_function_old)                \
+  NAME(TVMBackendParallelLaunch, mb_parallel_launch)               \
+  NAME(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text)         \
+  NAME(TVMFFIErrorSetRaisedFromCStrParts, set_raised_from_parts)   \
+  NAME(TVMFFIFunctionCall, call_function_old)                      \
+  NAME(TVMFFIObjectFree, release_old)                              \
   NAME(TVMFFIObjectIncRef, retain_old)
 
 #define TEXT(name, function) #name "\0"
-#define ADDRESS(name, function) (mb_code)function,
+#define ADDRESS(name, function) (mb_code) function,
 
-const char mblob_runtime_names[] = MB_NAMES_FOR("ffi") NAMES_OF_0_22(TEXT) MB_NAMES_FOR("ffi-0.21") NAMES_OF_0_21(TEXT);
+const char mblob_runtime_names[] =
+    MB_NAMES_FOR("ffi") NAMES_OF_0_22(TEXT) MB_NAMES_FOR("ffi-0.21") NAMES_OF_0_21(TEXT);
 static const mb_code functions[] = {NULL, NAMES_OF_0_22(ADDRESS) NULL, NAMES_OF_0_21(ADDRESS)};
 
 void *mb_ffi_symbol(int era, const char *name) {
-  return mb_code_of(era == MB_ERA_0_22 ? "ffi" : "ffi-0.21", name, functions, sizeof(functions) / sizeof(*functions));
+  return mb_code_of(era == MB_ERA_0_22 ? "ffi" : "ffi-0.21", name, functions,
+                    sizeof(functions) / sizeof(*functions));
 }

@@ -2,7 +2,8 @@
 #ifndef MB_FFI_C_API_H
 #define MB_FFI_C_API_H
 
-/* mblob_convention (mblob/plugin.h): the address of this dialect's function of that name, NULL if it has none. */
+/* mblob_convention (mblob/plugin.h): the address of this dialect's function of that name, NULL
+ * if it has none. */
 void *mb_ffi_symbol(int era, const char *name);
 
 #endif

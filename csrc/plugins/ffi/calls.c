@@ -30,8 +30,8 @@ struct callee {
   const char *name;
 };
 
-/* A tensor as others see it: with strides, which compact ones need not have here and DLPack 1.2 asks for, and the type as the
- * callee names it. */
+/* A tensor as others see it: with strides, which compact ones need not have here and DLPack 1.2
+ * asks for, and the type as the callee names it. */
 struct view {
   DLTensor tensor;
   int64_t strides[INLINE_RANK];
@@ -46,7 +46,8 @@ static int set_view(enum mb_era era, struct views *views, struct mb_any *any, vo
   const DLTensor *tensor = any->u.pointer;
   size_t ndim = tensor->ndim > 0 ? (size_t)tensor->ndim : 0;
   struct view *view = NULL;
-  if (ndim && !tensor->shape) return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape is NULL, expected %zu extents", ndim);
+  if (ndim && !tensor->shape)
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape is NULL, expected %zu extents", ndim);
   if (views->count < INLINE_VIEWS && ndim <= INLINE_RANK)
     view = &views->inline_views[views->count++];
   else
@@ -60,7 +61,8 @@ static int set_view(enum mb_era era, struct views *views, struct mb_any *any, vo
   return MBLOB_OK;
 }
 
-static int convert_argument(enum mb_era era, struct views *views, TVMValue value, int code, struct mb_any *out, void **heap) {
+static int convert_argument(enum mb_era era, struct views *views, TVMValue value, int code,
+                            struct mb_any *out, void **heap) {
   *heap = NULL;
   int status = mb_any_of_value(era, value, code, true, out);
   return status || out->type != MB_ANY_TENSOR_VIEW ? status : set_view(era, views, out, heap);
@@ -73,8 +75,10 @@ static int take_result(const struct callee *callee, struct mb_any *result, void 
   int code;
   int status = mb_value_of_any(callee->era, result, &value, &code, &place);
   if (!status && code == kTVMDLTensorHandle) /* nothing would keep its memory */
-    status = mb_fail(MBLOB_E_KERNEL, result->type == MB_ANY_TENSOR_VIEW ? "%s: the tensor that it returned is borrowed; return a counted one"
-                                                                        : "%s: the tensor that it returned has gaps between its rows",
+    status = mb_fail(MBLOB_E_KERNEL,
+                     result->type == MB_ANY_TENSOR_VIEW
+                         ? "%s: the tensor that it returned is borrowed; return a counted one"
+                         : "%s: the tensor that it returned has gaps between its rows",
                      callee->name);
   if (!status && code != kTVMNullptr) status = mb_plugin_host()->return_value(ret, value, code);
   mb_place_release(&place);
@@ -82,7 +86,8 @@ static int take_result(const struct callee *callee, struct mb_any *result, void 
   return status;
 }
 
-static int call_out(const struct callee *callee, const TVMValue *args, const int *codes, int count, void *ret) {
+static int call_out(const struct callee *callee, const TVMValue *args, const int *codes, int count,
+                    void *ret) {
   struct mb_any inline_anys[INLINE_ARGUMENTS], *anys = inline_anys, result = {.type = MB_ANY_NONE};
   void *inline_copies[INLINE_ARGUMENTS], **copies = inline_copies;
   if (count > INLINE_ARGUMENTS) {
@@ -94,7 +99,8 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
   views.count = 0; /* the rest is written where it is used */
   int status = MBLOB_OK, made = 0;
   for (; !status && made < count; made++)
-    status = convert_argument(callee->era, &views, args[made], codes[made], &anys[made], &copies[made]);
+    status =
+        convert_argument(callee->era, &views, args[made], codes[made], &anys[made], &copies[made]);
   if (!status) {
     mb_error_raise(NULL); /* what somebody left and nobody took is not this call's */
     uint64_t before = mb_plugin_host()->error_count();
@@ -109,35 +115,42 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
   return status;
 }
 
-int mb_ffi_call(int era, int external, void *address, const char *name, const TVMValue *args, const int *codes, int count,
-                void *ret) {
+int mb_ffi_call(int era, int external, void *address, const char *name, const TVMValue *args,
+                const int *codes, int count, void *ret) {
   union {
     void *address;
     mb_safe_call call;
   } code = {address};
   (void)external; /* all see the same */
-  const struct callee callee = {.era = (enum mb_era)era, .call = code.call, .handle = NULL, .name = name};
+  const struct callee callee = {
+      .era = (enum mb_era)era, .call = code.call, .handle = NULL, .name = name};
   return call_out(&callee, args, codes, count, ret);
 }
 
 /* ---- objects of others as functions ---------------------------------------------------------- */
 
-static int call_object_of_others(enum mb_era era, void *object, const TVMValue *args, const int *codes, int count, void *ret) {
+static int call_object_of_others(enum mb_era era, void *object, const TVMValue *args,
+                                 const int *codes, int count, void *ret) {
   int32_t type = mb_object_type(era, object);
   if (type != MB_ANY_FUNCTION) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "an object of type %d of the ffi dialect is no function: it can only be passed on", type);
+    (void)mb_fail(
+        MBLOB_E_ARGUMENT,
+        "an object of type %d of the ffi dialect is no function: it can only be passed on", type);
     return -1;
   }
   const struct mb_function_cell *cell = mb_object_cell(era, object);
-  const struct callee callee = {.era = era, .call = cell->call, .handle = object, .name = "function"};
+  const struct callee callee = {
+      .era = era, .call = cell->call, .handle = object, .name = "function"};
   return call_out(&callee, args, codes, count, ret) ? -1 : 0;
 }
 
-static int call_foreign(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *object) {
+static int call_foreign(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                        void *object) {
   return call_object_of_others(MB_ERA_0_22, object, args, codes, count, ret);
 }
 
-static int call_foreign_old(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *object) {
+static int call_foreign_old(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                            void *object) {
   return call_object_of_others(MB_ERA_0_21, object, args, codes, count, ret);
 }
 
@@ -159,7 +172,8 @@ void *mb_foreign_object(const mblob_function *function) {
 
 /* ---- from the ffi to the runtime ------------------------------------------------------------- */
 
-static int call_in(enum mb_era era, mblob_function *function, const struct mb_any *args, int32_t count, struct mb_any *result) {
+static int call_in(enum mb_era era, mblob_function *function, const struct mb_any *args,
+                   int32_t count, struct mb_any *result) {
   struct argument {
     struct mb_place place;
     TVMValue value;
@@ -194,25 +208,30 @@ static int call_in(enum mb_era era, mblob_function *function, const struct mb_an
   return status;
 }
 
-int mb_object_call(enum mb_era era, void *object, const struct mb_any *args, int32_t count, struct mb_any *result) {
+int mb_object_call(enum mb_era era, void *object, const struct mb_any *args, int32_t count,
+                   struct mb_any *result) {
   static const char no_function[] = "TVMFFIFunctionCall: expected a function";
   if (!object || !result || count < 0 || (count && !args)) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "%s", object ? "TVMFFIFunctionCall: the arguments are NULL" : no_function);
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s",
+                  object ? "TVMFFIFunctionCall: the arguments are NULL" : no_function);
     return mb_error_raise_last();
   }
   mblob_function *function = mb_object_own_function(era, object);
   if (function) return call_in(era, function, args, count, result) ? mb_error_raise_last() : 0;
   if (mb_object_type(era, object) != MB_ANY_FUNCTION) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "%s, found an object of type %d", no_function, mb_object_type(era, object));
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s, found an object of type %d", no_function,
+                  mb_object_type(era, object));
     return mb_error_raise_last();
   }
-  int rc = ((const struct mb_function_cell *)mb_object_cell(era, object))->call(object, args, count, result);
+  int rc = ((const struct mb_function_cell *)mb_object_cell(era, object))
+               ->call(object, args, count, result);
   if (rc && !mb_object_is_own(era, object)) mb_error_fetch_process();
   return rc;
 }
 
 /* Called by others: their errors are kept elsewhere. */
-static int called(enum mb_era era, void *self, const struct mb_any *args, int32_t count, struct mb_any *result) {
+static int called(enum mb_era era, void *self, const struct mb_any *args, int32_t count,
+                  struct mb_any *result) {
   mblob_function *function = mb_object_own_function(era, self);
   int rc = function && !call_in(era, function, args, count, result) ? 0 : mb_error_raise_last();
   if (rc) mb_error_tell_process();
@@ -223,13 +242,17 @@ static int safe_call(void *self, const struct mb_any *args, int32_t count, struc
   return called(MB_ERA_0_22, self, args, count, result);
 }
 
-static int safe_call_old(void *self, const struct mb_any *args, int32_t count, struct mb_any *result) {
+static int safe_call_old(void *self, const struct mb_any *args, int32_t count,
+                         struct mb_any *result) {
   return called(MB_ERA_0_21, self, args, count, result);
 }
 
-mb_safe_call mb_own_safe_call(enum mb_era era) { return era == MB_ERA_0_22 ? safe_call : safe_call_old; }
+mb_safe_call mb_own_safe_call(enum mb_era era) {
+  return era == MB_ERA_0_22 ? safe_call : safe_call_old;
+}
 
-static int call_callback(void *object, const struct mb_any *args, int32_t count, struct mb_any *result) {
+static int call_callback(void *object, const struct mb_any *args, int32_t count,
+                         struct mb_any *result) {
   const struct mb_record *record = mb_object_record(object);
   return record->call(record->owner, args, count, result);
 }

@@ -6,9 +6,11 @@
 #include "common.h"
 
 enum { STRING = 3, ARRAY = 4, SHAPE = 6 }; /* TVM's numbers up to 0.20 */
-#define DEPTH 64 /* arrays in arrays: they are converted, and freed, by recursion, on stacks of any thread */
+#define DEPTH \
+  64 /* arrays in arrays: they are converted, and freed, by recursion, on stacks of any thread */
 
-int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count, TVMValue *ret, int *ret_code) {
+int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count,
+                   TVMValue *ret, int *ret_code) {
   const mblob_host *host = mb_plugin_host();
   mblob_function *function = NULL;
   int status = host->global_function(name, &function);
@@ -18,7 +20,8 @@ int mb_call_global(const char *name, const TVMValue *args, const int *codes, int
 }
 
 /* Ask a container for its size, or (`count` 2) for item `i`. */
-static int ask(const char *name, TVMValue container, int64_t i, int count, TVMValue *out, int *code) {
+static int ask(const char *name, TVMValue container, int64_t i, int count, TVMValue *out,
+               int *code) {
   const TVMValue args[2] = {container, {.v_int64 = i}};
   const int codes[2] = {kTVMObjectHandle, kTVMArgInt};
   return mb_call_global(name, args, codes, count, out, code);
@@ -34,7 +37,9 @@ static int shape_object(enum mb_era era, TVMValue container, struct mb_any *out)
     status = ask("runtime.GetShapeTupleElem", container, i, 2, &extent, &code);
     extents[i] = extent.v_int64;
   }
-  if (!status) status = mb_any_set_object(era, out, MB_ANY_SHAPE, mb_object_shape(era, extents, (size_t)count.v_int64));
+  if (!status)
+    status = mb_any_set_object(era, out, MB_ANY_SHAPE,
+                               mb_object_shape(era, extents, (size_t)count.v_int64));
   free(extents);
   return status;
 }
@@ -46,7 +51,7 @@ static int string_value(enum mb_era era, TVMValue container, struct mb_any *out)
   return status ? status : mb_any_set_text(era, out, true, bytes->data, bytes->size);
 }
 
-/* ---- arrays: from 0.22 on ---------------------------------------------------------------------- */
+/* ---- arrays: from 0.22 on -------------------------------------------------------------------- */
 
 /* What an array has behind its header; the values follow. */
 struct array_cell {
@@ -75,13 +80,19 @@ static int array_object(TVMValue container, struct mb_any *out) {
   static __thread int depth;
   TVMValue count = {.v_int64 = 0};
   int code, status = ask("runtime.ArraySize", container, 0, 1, &count, &code);
-  if (!status && depth == DEPTH) status = mb_fail(MBLOB_E_ARGUMENT, "Arrays are within Arrays more than %d levels deep, which is the limit", DEPTH);
+  if (!status && depth == DEPTH)
+    status =
+        mb_fail(MBLOB_E_ARGUMENT,
+                "Arrays are within Arrays more than %d levels deep, which is the limit", DEPTH);
   if (status) return status;
-  void *object = mb_object_new(MB_ERA_0_22, MB_ANY_ARRAY, sizeof(struct array_cell) + (size_t)count.v_int64 * sizeof(struct mb_any));
+  void *object =
+      mb_object_new(MB_ERA_0_22, MB_ANY_ARRAY,
+                    sizeof(struct array_cell) + (size_t)count.v_int64 * sizeof(struct mb_any));
   if (!object) return MBLOB_E_MEMORY;
   struct array_cell *cell = mb_object_cell(MB_ERA_0_22, object);
   struct mb_record *record = mb_object_record(object);
-  *cell = (struct array_cell){.items = (struct mb_any *)(void *)(cell + 1), .capacity = count.v_int64};
+  *cell =
+      (struct array_cell){.items = (struct mb_any *)(void *)(cell + 1), .capacity = count.v_int64};
   record->owner = cell;
   record->release = release_items;
   record->value = container;
@@ -104,9 +115,12 @@ int mb_array_of_object(void *object, TVMValue *value, int *code) {
   static __thread int depth;
   const struct array_cell *cell = mb_object_cell(MB_ERA_0_22, object);
   const size_t count = cell->size > 0 ? (size_t)cell->size : 0;
-  if (count > INT_MAX) return mb_fail(MBLOB_E_ARGUMENT, "an array of %zu items, at most %d can be passed", count, INT_MAX);
+  if (count > INT_MAX)
+    return mb_fail(MBLOB_E_ARGUMENT, "an array of %zu items, at most %d can be passed", count,
+                   INT_MAX);
   if (depth == DEPTH)
-    return mb_fail(MBLOB_E_ARGUMENT, "arrays are within arrays more than %d levels deep, which is the limit", DEPTH);
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "arrays are within arrays more than %d levels deep, which is the limit", DEPTH);
   struct mb_place *places = calloc(count + 1, sizeof(struct argument));
   if (!places) return mb_fail_memory(count * sizeof(struct argument));
   TVMValue *values = (TVMValue *)(void *)(places + count);
@@ -114,7 +128,8 @@ int mb_array_of_object(void *object, TVMValue *value, int *code) {
   size_t made = 0;
   depth++;
   for (; !status && made < count; made++)
-    status = mb_value_of_any(MB_ERA_0_22, &cell->items[made], &values[made], &codes[made], &places[made]);
+    status = mb_value_of_any(MB_ERA_0_22, &cell->items[made], &values[made], &codes[made],
+                             &places[made]);
   depth--;
   if (!status) status = mb_call_global("runtime.Array", values, codes, (int)count, value, code);
   while (made-- > 0) mb_place_release(&places[made]);

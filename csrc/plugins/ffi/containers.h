@@ -1,16 +1,19 @@
 /* containers.h - the runtime's containers (kTVMObjectHandle) as objects of the ffi.
  *
- * A String becomes a string, a ShapeTuple a shape, an Array an array, whose items are converted as arguments are and owned by
- * it; it turns back into the very Array. An array of others becomes an Array. What has no form there, a Map, is wrapped and passes through. */
+ * A String becomes a string, a ShapeTuple a shape, an Array an array, whose items are converted
+ * as arguments are and owned by it; it turns back into the very Array. An array of others
+ * becomes an Array. What has no form there, a Map, is wrapped and passes through. */
 #ifndef MB_FFI_CONTAINERS_H
 #define MB_FFI_CONTAINERS_H
 
 #include "values.h"
 
 int mb_any_of_container(enum mb_era era, TVMValue container, struct mb_any *out);
-/* A new Array of the items of an array of others (0.22 and later), which is the caller's to give back. */
+/* A new Array of the items of an array of others (0.22 and later), which is the caller's to give
+ * back. */
 int mb_array_of_object(void *object, TVMValue *value, int *code);
 /* Call the global function `name`; the result is the caller's to give back. */
-int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count, TVMValue *ret, int *ret_code);
+int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count,
+                   TVMValue *ret, int *ret_code);
 
 #endif

@@ -16,9 +16,10 @@ static int null_argument(const char *function) {
 
 /* ---- functions by name ----------------------------------------------------------------------- */
 
-/* The object of a function that the runtime keeps as long as the library that asked. Callers borrow it and keep it for as
- * long, so it is made once for each function and era, holds no reference, and is never freed: its function may go, and
- * another come to its place, which it then stands for. */
+/* The object of a function that the runtime keeps as long as the library that asked. Callers
+ * borrow it and keep it for as long, so it is made once for each function and era, holds no
+ * reference, and is never freed: its function may go, and another come to its place, which it
+ * then stands for. */
 struct lent {
   void *object;
   char key[32];
@@ -80,7 +81,8 @@ struct loop {
   int failed;
 };
 
-/* A task leaves its error on its own thread. The loop fails with that of its first task, as it would without threads. */
+/* A task leaves its error on its own thread. The loop fails with that of its first task, as it
+ * would without threads. */
 static void keep_error(struct loop *loop, int task_id, void *error) {
   void *other = error;
   mb_lock(&loop->lock);
@@ -134,7 +136,8 @@ int mb_init_once(void **handle, int (*init)(void **result)) {
     void *made = NULL;
     rc = init(&made);
     if (!rc && !made) {
-      (void)mb_fail(MBLOB_E_KERNEL, "TVMFFIHandleInitOnce: the function that makes the handle gave none");
+      (void)mb_fail(MBLOB_E_KERNEL,
+                    "TVMFFIHandleInitOnce: the function that makes the handle gave none");
       rc = mb_error_raise_last();
     }
     if (!rc) __atomic_store_n(handle, made, __ATOMIC_RELEASE);

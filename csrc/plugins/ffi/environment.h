@@ -1,4 +1,5 @@
-/* environment.h - what kernels ask of the library's surroundings: functions by name, loops on threads. */
+/* environment.h - what kernels ask of the library's surroundings: functions by name, loops on
+ * threads. */
 #ifndef MB_FFI_ENVIRONMENT_H
 #define MB_FFI_ENVIRONMENT_H
 

@@ -31,7 +31,8 @@ static char *put(char *at, struct mb_text *cell, struct mb_text text) {
 
 void *mb_error_new(struct mb_text kind, struct mb_text message, struct mb_text backtrace) {
   size_t room;
-  if (__builtin_add_overflow(kind.size, message.size, &room) || __builtin_add_overflow(room, backtrace.size, &room) ||
+  if (__builtin_add_overflow(kind.size, message.size, &room) ||
+      __builtin_add_overflow(room, backtrace.size, &room) ||
       __builtin_add_overflow(room, sizeof(struct mb_error_cell) + 3, &room)) {
     (void)mb_fail_memory(message.size);
     return NULL;
@@ -48,10 +49,12 @@ void *mb_error_new(struct mb_text kind, struct mb_text message, struct mb_text b
 
 static void release_shared(void *owner);
 
-/* Give up a reference to an error. One that nobody else has is put in front of `pending`, by its record's owner. */
+/* Give up a reference to an error. One that nobody else has is put in front of `pending`, by its
+ * record's owner. */
 static void *give_up(void *error, void *pending) {
   if (!error) return pending;
-  if (mb_object_is_own(ERA, error) && mb_object_record(error)->release == release_shared && mb_object_is_sole(error)) {
+  if (mb_object_is_own(ERA, error) && mb_object_record(error)->release == release_shared &&
+      mb_object_is_sole(error)) {
     mb_object_record(error)->owner = pending;
     return error;
   }
@@ -65,7 +68,8 @@ static void *give_up_both(struct mb_error_cell *cell, void *pending) {
   return pending;
 }
 
-/* Causes and contexts end in a loop: each released by the one before would need a piece of stack. */
+/* Causes and contexts end in a loop: each released by the one before would need a piece of
+ * stack. */
 static void release_shared(void *owner) {
   for (void *pending = give_up_both(owner, NULL); pending;) {
     void *error = pending;
@@ -112,13 +116,15 @@ void *mb_error_take(void) {
 
 /* ---- from and to the runtime's error --------------------------------------------------------- */
 
-/* The part in front of ": " if it names a kind of error ("ValueError", "my.Error2") and no function of TVM's, else nothing. */
+/* The part in front of ": " if it names a kind of error ("ValueError", "my.Error2") and no
+ * function of TVM's, else nothing. */
 static struct mb_text kind_in(const char *text) {
   size_t size = 0, last = 0; /* where the last of its words begins */
   for (; isalnum((unsigned char)text[size]) || text[size] == '_' || text[size] == '.'; size++)
     if (text[size] == '.') last = size + 1;
-  bool is_kind = size && isupper((unsigned char)text[last]) && text[size] == ':' && text[size + 1] == ' ' &&
-                 (strncmp(text, "TVM", 3) != 0 || (size > 5 && memcmp(text + size - 5, "Error", 5) == 0));
+  bool is_kind =
+      size && isupper((unsigned char)text[last]) && text[size] == ':' && text[size + 1] == ' ' &&
+      (strncmp(text, "TVM", 3) != 0 || (size > 5 && memcmp(text + size - 5, "Error", 5) == 0));
   return (struct mb_text){text, is_kind ? size : 0};
 }
 
@@ -193,7 +199,8 @@ int mb_error_record(const char *what, int rc, uint64_t before) {
 
 /* ---- the tvm_ffi of the process -------------------------------------------------------------- */
 
-/* A function of libtvm_ffi where the process has one, loaded for all or for some; its errors are per thread as ours are. */
+/* A function of libtvm_ffi where the process has one, loaded for all or for some; its errors are
+ * per thread as ours are. */
 static bool is_own(const void *address) {
   static const char here;
   Dl_info own, its;

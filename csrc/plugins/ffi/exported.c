@@ -1,5 +1,6 @@
-/* The names of c_api.c as symbols, for programs that have libraries of the ffi dialect linked in, statically: these refer to the
- * names, and a linker takes them from `-lmblob-ffi`. Opened by libmblob the symbols are nobody's but the plug-in's. */
+/* The names of c_api.c as symbols, for programs that have libraries of the ffi dialect linked
+ * in, statically: these refer to the names, and a linker takes them from `-lmblob-ffi`. Opened
+ * by libmblob the symbols are nobody's but the plug-in's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -34,7 +35,8 @@ static int look(struct dl_phdr_info *info, size_t size, void *argument) {
 
 /* ---- without a runtime ----------------------------------------------------------------------- */
 
-/* What is called first in a process starts the plug-in: with the runtime that the process has, or with the one beside this file. */
+/* What is called first in a process starts the plug-in: with the runtime that the process has,
+ * or with the one beside this file. */
 static void *runtime_function(const char *name) {
   Dl_info own;
   void *found = dlsym(RTLD_DEFAULT, name), *library = NULL;
@@ -49,7 +51,8 @@ static void *runtime_function(const char *name) {
 }
 
 /* Where there is no runtime, errors say so, and nothing else can be done. */
-static const char no_runtime[] = "there is no libmblob in this process, and none beside libmblob-ffi.so";
+static const char no_runtime[] =
+    "there is no libmblob in this process, and none beside libmblob-ffi.so";
 static __thread uint64_t errors_of_nobody;
 
 static int set_error_of_nobody(int status, const char *message) {
@@ -69,19 +72,22 @@ static int global_function_of_nobody(const char *name, struct mblob_function **o
   return set_error_of_nobody(MBLOB_E_INCOMPATIBLE, no_runtime);
 }
 
-static int function_create_of_nobody(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
+static int function_create_of_nobody(TVMPackedCFunc call, void *resource,
+                                     TVMPackedCFuncFinalizer finalize,
                                      struct mblob_function **out) {
   (void)call, (void)resource, (void)finalize;
   return global_function_of_nobody(NULL, out);
 }
 
-static int array_view_of_nobody(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out) {
+static int array_view_of_nobody(const DLTensor *tensor, void *owner, void (*release)(void *owner),
+                                DLTensor **out) {
   (void)tensor, (void)owner, (void)release;
   *out = NULL;
   return set_error_of_nobody(MBLOB_E_INCOMPATIBLE, no_runtime);
 }
 
-static void *function_resource_of_nobody(const struct mblob_function *function, TVMPackedCFunc call) {
+static void *function_resource_of_nobody(const struct mblob_function *function,
+                                         TVMPackedCFunc call) {
   return (void)function, (void)call, NULL;
 }
 
@@ -114,7 +120,8 @@ static bool start(void) {
   return false;
 }
 
-/* The function of the copy that libmblob opened, which need not be the one that the program is linked with. */
+/* The function of the copy that libmblob opened, which need not be the one that the program is
+ * linked with. */
 static void *find(const char *name, void **known) {
   struct other other = {0, NULL};
   Dl_info own;
@@ -137,38 +144,42 @@ static void *find(const char *name, void **known) {
 /* ---- the names ------------------------------------------------------------------------------- */
 
 /* Looked up at the first call; several threads find the same. */
-#define FORWARD(type, name, parameters, arguments)                                \
-  type name parameters __attribute__((visibility("default")));                    \
-  type name parameters {                                                          \
-    static void *known;                                                           \
-    union {                                                                       \
-      void *address;                                                              \
-      type(*call) parameters;                                                     \
-    } forward = {__atomic_load_n(&known, __ATOMIC_RELAXED)};                      \
-    if (!forward.address) forward.address = find(#name, &known);                  \
-    return forward.call arguments;                                                \
+#define FORWARD(type, name, parameters, arguments)               \
+  type name parameters __attribute__((visibility("default")));   \
+  type name parameters {                                         \
+    static void *known;                                          \
+    union {                                                      \
+      void *address;                                             \
+      type(*call) parameters;                                    \
+    } forward = {__atomic_load_n(&known, __ATOMIC_RELAXED)};     \
+    if (!forward.address) forward.address = find(#name, &known); \
+    return forward.call arguments;                               \
   }
 
 FORWARD(int, TVMFFIAnyViewToOwnedAny, (const struct mb_any *view, struct mb_any *out), (view, out))
-FORWARD(int, TVMFFIBytesFromByteArray, (const struct mb_text *from, struct mb_any *out), (from, out))
+FORWARD(int, TVMFFIBytesFromByteArray, (const struct mb_text *from, struct mb_any *out),
+        (from, out))
 FORWARD(int, TVMFFIEnvCheckSignals, (void), ())
 FORWARD(void *, TVMFFIEnvGetStream, (int32_t type, int32_t id), (type, id))
-FORWARD(int, TVMFFIEnvModLookupFromImports, (void *library, const char *name, void **out), (library, name, out))
-FORWARD(int, TVMFFIEnvSetStream, (int32_t type, int32_t id, void *stream, void **before), (type, id, stream, before))
+FORWARD(int, TVMFFIEnvModLookupFromImports, (void *library, const char *name, void **out),
+        (library, name, out))
+FORWARD(int, TVMFFIEnvSetStream, (int32_t type, int32_t id, void *stream, void **before),
+        (type, id, stream, before))
 FORWARD(int, TVMFFIEnvTensorAlloc, (const DLTensor *like, void **out), (like, out))
 FORWARD(int, TVMFFIErrorCreate,
-        (const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void **out),
+        (const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace,
+         void **out),
         (kind, message, backtrace, out))
 FORWARD(int, TVMFFIErrorCreateWithCauseAndExtraContext,
-        (const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace, void *cause, void
-         *context, void **out),
+        (const struct mb_text *kind, const struct mb_text *message, const struct mb_text *backtrace,
+         void *cause, void *context, void **out),
         (kind, message, backtrace, cause, context, out))
 FORWARD(void, TVMFFIErrorMoveFromRaised, (void **out), (out))
 FORWARD(void, TVMFFIErrorSetRaised, (void *error), (error))
-FORWARD(void, TVMFFIErrorSetRaisedFromCStr, (const char *kind, const char *message), (kind, message))
+FORWARD(void, TVMFFIErrorSetRaisedFromCStr, (const char *kind, const char *message),
+        (kind, message))
 FORWARD(void, TVMFFIErrorSetRaisedFromCStrParts,
-        (const char *kind, const char *const *parts, int32_t count),
-        (kind, parts, count))
+        (const char *kind, const char *const *parts, int32_t count), (kind, parts, count))
 FORWARD(int, TVMFFIFunctionCall,
         (void *function, const struct mb_any *args, int32_t count, struct mb_any *result),
         (function, args, count, result))
@@ -176,7 +187,8 @@ FORWARD(int, TVMFFIFunctionCreate,
         (void *self, mb_safe_call call, void (*deleter)(void *self), void **out),
         (self, call, deleter, out))
 FORWARD(int, TVMFFIFunctionGetGlobal, (const struct mb_text *name, void **out), (name, out))
-FORWARD(int, TVMFFIFunctionSetGlobal, (const struct mb_text *name, void *function, int replace), (name, function, replace))
+FORWARD(int, TVMFFIFunctionSetGlobal, (const struct mb_text *name, void *function, int replace),
+        (name, function, replace))
 FORWARD(void, TVMFFIGetVersion, (uint32_t *out), (out))
 FORWARD(int, TVMFFIHandleDeinitOnce, (void **handle, int (*deinit)(void *handle)), (handle, deinit))
 FORWARD(int, TVMFFIHandleInitOnce, (void **handle, int (*init)(void **result)), (handle, init))
@@ -185,28 +197,33 @@ FORWARD(int, TVMFFIObjectCreateOpaque,
         (handle, type, deleter, out))
 FORWARD(int, TVMFFIObjectDecRef, (void *object), (object))
 FORWARD(int, TVMFFIObjectIncRef, (void *object), (object))
-FORWARD(int, TVMFFIStringFromByteArray, (const struct mb_text *from, struct mb_any *out), (from, out))
-FORWARD(int, TVMFFITensorCreateUnsafeView, (void *source, const DLTensor *like, void **out), (source, like, out))
+FORWARD(int, TVMFFIStringFromByteArray, (const struct mb_text *from, struct mb_any *out),
+        (from, out))
+FORWARD(int, TVMFFITensorCreateUnsafeView, (void *source, const DLTensor *like, void **out),
+        (source, like, out))
 FORWARD(int, TVMFFITensorFromDLPack,
-        (DLManagedTensor *from, int32_t alignment, int32_t contiguous, void **out),
+        (DLManagedTensor * from, int32_t alignment, int32_t contiguous, void **out),
         (from, alignment, contiguous, out))
 FORWARD(int, TVMFFITensorFromDLPackVersioned,
-        (DLManagedTensorVersioned *from, int32_t alignment, int32_t contiguous, void **out),
+        (DLManagedTensorVersioned * from, int32_t alignment, int32_t contiguous, void **out),
         (from, alignment, contiguous, out))
 FORWARD(int, TVMFFITensorToDLPack, (void *object, DLManagedTensor **out), (object, out))
-FORWARD(int, TVMFFITensorToDLPackVersioned, (void *object, DLManagedTensorVersioned **out), (object, out))
+FORWARD(int, TVMFFITensorToDLPackVersioned, (void *object, DLManagedTensorVersioned **out),
+        (object, out))
 
-/* What was announced where no runtime is, or none that can be seen from here: a linker with --as-needed drops libmblob, to which
- * nothing refers, and Python opens it for itself. A runtime that is asked for a system library comes and takes it
- * (csrc/src/core/system_library.c). */
+/* What was announced where no runtime is, or none that can be seen from here: a linker with
+ * --as-needed drops libmblob, to which nothing refers, and Python opens it for itself. A runtime
+ * that is asked for a system library comes and takes it (csrc/src/core/system_library.c). */
 struct announced {
   struct announced *next;
   void *address;
   char name[];
 };
 static struct announced *first_announced, **end_of_announced = &first_announced;
-static struct mb_lock announced_lock = MB_LOCK_INIT;              /* for the list */
-static struct mb_lock taking_lock = MB_LOCK_INIT_UNCOUNTED; /* for the whole of a hand-over; the runtime takes locks of its own in it */
+static struct mb_lock announced_lock = MB_LOCK_INIT; /* for the list */
+static struct mb_lock taking_lock =
+    MB_LOCK_INIT_UNCOUNTED; /* for the whole of a hand-over; the runtime takes locks of its own in
+                               it */
 
 static struct announced *oldest_announced(void) {
   mb_lock(&announced_lock);
@@ -237,9 +254,11 @@ static void forget_oldest(void) {
   free(oldest);
 }
 
-/* Hand all of it to `take`, in order, and forget it. The name at which `take` fails, and all behind it, stay for the next time; its
- * status is returned. When this returns, no other thread is amid a hand-over. */
-int mblob_ffi_take_announced(int (*take)(const char *name, void *address)) __attribute__((visibility("default")));
+/* Hand all of it to `take`, in order, and forget it. The name at which `take` fails, and all
+ * behind it, stay for the next time; its status is returned. When this returns, no other thread
+ * is amid a hand-over. */
+int mblob_ffi_take_announced(int (*take)(const char *name, void *address))
+    __attribute__((visibility("default")));
 int mblob_ffi_take_announced(int (*take)(const char *name, void *address)) {
   int status = 0;
   mb_lock(&taking_lock);
@@ -251,11 +270,13 @@ int mblob_ffi_take_announced(int (*take)(const char *name, void *address)) {
   return status;
 }
 
-/* Called before `main`, when no copy of the plug-in is open: the runtime that the program is linked with takes it. While older
- * names are kept, later ones are kept behind them: no runtime is looked for, and none gets the later address first. */
+/* Called before `main`, when no copy of the plug-in is open: the runtime that the program is
+ * linked with takes it. While older names are kept, later ones are kept behind them: no runtime
+ * is looked for, and none gets the later address first. */
 extern int TVMBackendRegisterSystemLibSymbol(const char *name, void *address) __attribute__((weak));
 
-int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) __attribute__((visibility("default")));
+int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address)
+    __attribute__((visibility("default")));
 int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) {
   int (*announce)(const char *name, void *address) = TVMBackendRegisterSystemLibSymbol;
   if (announce) return announce(name, address);

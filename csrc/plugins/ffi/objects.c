@@ -24,18 +24,23 @@ struct old_header {
   void (*deleter)(void *self);
 };
 
-_Static_assert(sizeof(struct header) == 24 && sizeof(struct old_header) <= 16, "the layouts of objects");
+_Static_assert(sizeof(struct header) == 24 && sizeof(struct old_header) <= 16,
+               "the layouts of objects");
 
 /* In front of the header, so that it is aligned as malloc gives it. */
 #define RECORD_SIZE ((sizeof(struct mb_record) + 15) & ~(size_t)15)
 
-struct mb_record *mb_object_record(void *object) { return (struct mb_record *)(void *)((char *)object - RECORD_SIZE); }
+struct mb_record *mb_object_record(void *object) {
+  return (struct mb_record *)(void *)((char *)object - RECORD_SIZE);
+}
 
 static size_t header_size(enum mb_era era) {
   return era == MB_ERA_0_22 ? sizeof(struct header) : 16;
 }
 
-void *mb_object_cell(enum mb_era era, const void *object) { return (char *)(uintptr_t)object + header_size(era); }
+void *mb_object_cell(enum mb_era era, const void *object) {
+  return (char *)(uintptr_t)object + header_size(era);
+}
 
 int32_t mb_object_type(enum mb_era era, const void *object) {
   const struct header *header = object;
@@ -97,7 +102,8 @@ void mb_object_release(enum mb_era era, void *object) {
   if (!object) return;
   if (era == MB_ERA_0_22)
     release_new(object);
-  else if (atomic_fetch_sub_explicit(&old->references, 1, memory_order_acq_rel) == 1 && old->deleter)
+  else if (atomic_fetch_sub_explicit(&old->references, 1, memory_order_acq_rel) == 1 &&
+           old->deleter)
     old->deleter(old);
 }
 
@@ -106,7 +112,8 @@ void mb_object_release(enum mb_era era, void *object) {
 void *mb_object_new(enum mb_era era, int32_t type, size_t size) {
   size_t whole;
   char *memory = NULL;
-  if (!__builtin_add_overflow(size, RECORD_SIZE + header_size(era), &whole)) memory = calloc(1, whole);
+  if (!__builtin_add_overflow(size, RECORD_SIZE + header_size(era), &whole))
+    memory = calloc(1, whole);
   if (!memory) {
     (void)mb_fail_memory(size);
     return NULL;
@@ -161,7 +168,8 @@ mblob_function *mb_object_own_function(enum mb_era era, void *object) {
   return record->code == kTVMPackedFuncHandle ? record->value.v_handle : NULL;
 }
 
-void *mb_object_tensor(enum mb_era era, const DLTensor *tensor, void *owner, void (*release)(void *owner)) {
+void *mb_object_tensor(enum mb_era era, const DLTensor *tensor, void *owner,
+                       void (*release)(void *owner)) {
   size_t ndim = tensor->ndim > 0 ? (size_t)tensor->ndim : 0;
   void *object = mb_object_new(era, MB_ANY_TENSOR, sizeof(DLTensor) + 2 * ndim * sizeof(int64_t));
   if (!object) return NULL;

@@ -1,8 +1,9 @@
 /* objects.h - counted objects of the ffi: made here, and of others in the process (libtvm_ffi).
  *
- * An object starts with its header: from 0.22 on {u64 references (strong in the low half, weak in the high one), i32 type,
- * deleter(self, flags)}, in 0.21 {i32 type, i32 references, deleter(self)}; what its type is about, the cell, follows. Ours
- * have a record in front of the header, which says what of the runtime the object stands for. */
+ * An object starts with its header: from 0.22 on {u64 references (strong in the low half, weak
+ * in the high one), i32 type, deleter(self, flags)}, in 0.21 {i32 type, i32 references,
+ * deleter(self)}; what its type is about, the cell, follows. Ours have a record in front of the
+ * header, which says what of the runtime the object stands for. */
 #ifndef MB_FFI_OBJECTS_H
 #define MB_FFI_OBJECTS_H
 
@@ -12,18 +13,18 @@
 #include "abi.h"
 
 struct mb_record {
-  TVMValue value; /* what of the runtime it stands for */
-  int32_t code;   /* kTVMNullptr: nothing */
-  bool counted;   /* a reference to the value is the object's */
-  bool bare;      /* of an error: its kind was made up here */
-  int32_t status; /* of an error: a mblob_status, 0 if unknown */
+  TVMValue value;    /* what of the runtime it stands for */
+  int32_t code;      /* kTVMNullptr: nothing */
+  bool counted;      /* a reference to the value is the object's */
+  bool bare;         /* of an error: its kind was made up here */
+  int32_t status;    /* of an error: a mblob_status, 0 if unknown */
   mb_safe_call call; /* of a function over C code of others: called with `owner` */
   void *owner;
   void (*release)(void *owner); /* at the end; may be NULL */
 };
 
-/* A new object of `type` with one reference, a zeroed cell of `size` bytes behind the header; NULL when memory is out
- * (recorded). */
+/* A new object of `type` with one reference, a zeroed cell of `size` bytes behind the header;
+ * NULL when memory is out (recorded). */
 void *mb_object_new(enum mb_era era, int32_t type, size_t size);
 /* Only of objects made here. */
 struct mb_record *mb_object_record(void *object);
@@ -39,8 +40,10 @@ void mb_object_release(enum mb_era era, void *object);
 void *mb_object_text(enum mb_era era, int32_t type, const char *data, size_t size);
 /* A function over one of the runtime; a reference is taken if `counted`. */
 void *mb_object_function(enum mb_era era, mblob_function *function, bool counted);
-/* A tensor: shape and strides are copied, data is the owner's. On failure the owner stays the caller's. */
-void *mb_object_tensor(enum mb_era era, const DLTensor *tensor, void *owner, void (*release)(void *owner));
+/* A tensor: shape and strides are copied, data is the owner's. On failure the owner stays the
+ * caller's. */
+void *mb_object_tensor(enum mb_era era, const DLTensor *tensor, void *owner,
+                       void (*release)(void *owner));
 void *mb_object_shape(enum mb_era era, const int64_t *extents, size_t count);
 
 /* The function a function object made here stands for, NULL if it is another kind of object. */

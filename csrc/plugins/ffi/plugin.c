@@ -1,4 +1,5 @@
-/* libmblob-ffi: the dialect of TVM 0.21 and later, for libmblob, which opens it when it meets a library of that dialect. */
+/* libmblob-ffi: the dialect of TVM 0.21 and later, for libmblob, which opens it when it meets a
+ * library of that dialect. */
 #include <stdio.h>
 
 #include "c_api.h"

@@ -27,29 +27,41 @@ static int finish(void *object, void **out) {
 
 /* ---- from DLPack ----------------------------------------------------------------------------- */
 
-/* Whether what somebody else wrote describes a tensor: what is made of it reads its shape, and multiplies. */
+/* Whether what somebody else wrote describes a tensor: what is made of it reads its shape, and
+ * multiplies. */
 static bool is_described(const DLTensor *t) {
   size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
   bool empty = false, large = false;
   if (t->ndim < 0 || t->ndim > NDIM_LIMIT)
-    return mb_fail(MBLOB_E_ARGUMENT, "tensor: %d dimensions, expected 0 to %d", (int)t->ndim, NDIM_LIMIT), false;
-  if (t->ndim && !t->shape) return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape is NULL, expected %d extents", (int)t->ndim), false;
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: %d dimensions, expected 0 to %d", (int)t->ndim,
+                   NDIM_LIMIT),
+           false;
+  if (t->ndim && !t->shape)
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape is NULL, expected %d extents", (int)t->ndim),
+           false;
   for (int32_t i = 0; i < t->ndim; i++) {
-    if (t->shape[i] < 0) return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape[%d] is %lld", (int)i, (long long)t->shape[i]), false;
+    if (t->shape[i] < 0)
+      return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape[%d] is %lld", (int)i, (long long)t->shape[i]),
+             false;
     empty |= t->shape[i] == 0;
     large |= __builtin_mul_overflow(size, (uint64_t)t->shape[i], &size);
   }
   if (empty) return true;
   if (large || size > PTRDIFF_MAX || t->byte_offset > PTRDIFF_MAX)
-    return mb_fail(MBLOB_E_ARGUMENT, "tensor: it has more bytes than memory can, or lies outside of it"), false;
-  return t->data || !size || (mb_fail(MBLOB_E_ARGUMENT, "tensor: data is NULL, expected %zu bytes", size), false);
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "tensor: it has more bytes than memory can, or lies outside of it"),
+           false;
+  return t->data || !size ||
+         (mb_fail(MBLOB_E_ARGUMENT, "tensor: data is NULL, expected %zu bytes", size), false);
 }
 
-static void *import(const DLTensor *tensor, int32_t alignment, int32_t contiguous, void *owner, void (*release)(void *owner)) {
+static void *import(const DLTensor *tensor, int32_t alignment, int32_t contiguous, void *owner,
+                    void (*release)(void *owner)) {
   if (!is_described(tensor)) return NULL;
   uintptr_t at = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
   if (alignment > 1 && at % (uintptr_t)alignment != 0) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "tensor from DLPack: its data is not aligned to %d bytes", alignment);
+    (void)mb_fail(MBLOB_E_ARGUMENT, "tensor from DLPack: its data is not aligned to %d bytes",
+                  alignment);
     return NULL;
   }
   if (contiguous && !mb_is_compact(tensor)) {
@@ -69,22 +81,28 @@ static void release_versioned(void *owner) {
   if (managed->deleter) managed->deleter(managed);
 }
 
-int mb_tensor_from_dlpack(DLManagedTensor *from, int32_t alignment, int32_t contiguous, void **out) {
+int mb_tensor_from_dlpack(DLManagedTensor *from, int32_t alignment, int32_t contiguous,
+                          void **out) {
   if (!out) return no_place("TVMFFITensorFromDLPack");
-  return finish(from ? import(&from->dl_tensor, alignment, contiguous, from, release_managed) : null_argument("TVMFFITensorFromDLPack"),
+  return finish(from ? import(&from->dl_tensor, alignment, contiguous, from, release_managed)
+                     : null_argument("TVMFFITensorFromDLPack"),
                 out);
 }
 
-int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alignment, int32_t contiguous, void **out) {
+int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alignment,
+                                    int32_t contiguous, void **out) {
   if (!out) return no_place("TVMFFITensorFromDLPackVersioned");
   static const char name[] = "TVMFFITensorFromDLPackVersioned";
   void *object = NULL;
   if (!from)
     (void)null_argument(name);
   else if (from->version.major != DLPACK_MAJOR_VERSION)
-    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: DLPack version %u, expected %d", name, (unsigned)from->version.major, DLPACK_MAJOR_VERSION);
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: DLPack version %u, expected %d", name,
+                  (unsigned)from->version.major, DLPACK_MAJOR_VERSION);
   else if (from->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
-    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: each element is padded to whole bytes (flag 4), expected packed elements", name);
+    (void)mb_fail(MBLOB_E_ARGUMENT,
+                  "%s: each element is padded to whole bytes (flag 4), expected packed elements",
+                  name);
   else
     object = import(&from->dl_tensor, alignment, contiguous, from, release_versioned);
   return finish(object, out);
@@ -152,16 +170,19 @@ int mb_tensor_allocate(const DLTensor *like, void **out) {
   if (!out) return no_place("TVMFFIEnvTensorAlloc");
   union {
     void *address;
-    int (*call)(const int64_t *shape, int ndim, int code, int bits, int lanes, int device_type, int device_id, TVMArrayHandle *out);
+    int (*call)(const int64_t *shape, int ndim, int code, int bits, int lanes, int device_type,
+                int device_id, TVMArrayHandle *out);
   } allocate = {mb_plugin_host()->symbol("TVMArrayAlloc")};
   TVMArrayHandle array = NULL;
   struct mb_any any = {.type = MB_ANY_NONE};
   *out = NULL;
   if (!like) (void)null_argument("TVMFFIEnvTensorAlloc");
   const DLDataType dtype = like ? mb_dtype_of_runtime(ERA, like->dtype) : (DLDataType){0, 0, 0};
-  if (like && allocate.address && !allocate.call(like->shape, like->ndim, dtype.code, dtype.bits, dtype.lanes,
-                             (int)like->device.device_type, like->device.device_id, &array)) {
-    if (!mb_any_of_value(ERA, (TVMValue){.v_handle = array}, kTVMNDArrayHandle, false, &any)) *out = any.u.pointer;
+  if (like && allocate.address &&
+      !allocate.call(like->shape, like->ndim, dtype.code, dtype.bits, dtype.lanes,
+                     (int)like->device.device_type, like->device.device_id, &array)) {
+    if (!mb_any_of_value(ERA, (TVMValue){.v_handle = array}, kTVMNDArrayHandle, false, &any))
+      *out = any.u.pointer;
     mb_plugin_host()->array_release(array);
   }
   return *out ? 0 : mb_error_raise_last();

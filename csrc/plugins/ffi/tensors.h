@@ -6,7 +6,8 @@
 
 /* As TVMFFITensorFromDLPack: the object owns what it is given. 0, or -1 with the error left. */
 int mb_tensor_from_dlpack(DLManagedTensor *from, int32_t alignment, int32_t contiguous, void **out);
-int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alignment, int32_t contiguous, void **out);
+int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alignment,
+                                    int32_t contiguous, void **out);
 int mb_tensor_to_dlpack(void *object, DLManagedTensor **out);
 int mb_tensor_to_dlpack_versioned(void *object, DLManagedTensorVersioned **out);
 /* Another view of what `source` keeps. */

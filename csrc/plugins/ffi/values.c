@@ -17,7 +17,8 @@ int mb_any_set_object(enum mb_era era, struct mb_any *out, int32_t type, void *o
   return MBLOB_OK;
 }
 
-int mb_any_set_text(enum mb_era era, struct mb_any *out, bool is_text, const char *data, size_t size) {
+int mb_any_set_text(enum mb_era era, struct mb_any *out, bool is_text, const char *data,
+                    size_t size) {
   if (era == MB_ERA_0_22 && size <= MB_SMALL_TEXT) {
     out->type = is_text ? MB_ANY_SMALL_STRING : MB_ANY_SMALL_BYTES;
     out->size = (uint32_t)size;
@@ -47,7 +48,8 @@ static int array_object(enum mb_era era, struct mb_any *out, DLTensor *array) {
 /* One of others that came this way before is handed on as it is. */
 static int function_object(enum mb_era era, struct mb_any *out, mblob_function *function) {
   void *foreign = era == MB_ERA_0_22 ? mb_foreign_object(function) : NULL;
-  if (!foreign) return mb_any_set_object(era, out, MB_ANY_FUNCTION, mb_object_function(era, function, true));
+  if (!foreign)
+    return mb_any_set_object(era, out, MB_ANY_FUNCTION, mb_object_function(era, function, true));
   mb_object_retain(era, foreign);
   return mb_any_set_object(era, out, mb_object_type(era, foreign), foreign);
 }
@@ -74,14 +76,19 @@ int mb_any_of_value(enum mb_era era, TVMValue value, int code, bool borrowed, st
     case kTVMArgUInt: out->type = MB_ANY_INT, out->u.i64 = value.v_int64; return MBLOB_OK;
     case kTVMArgBool: out->type = MB_ANY_BOOL, out->u.i64 = value.v_int64 != 0; return MBLOB_OK;
     case kTVMArgFloat: out->type = MB_ANY_FLOAT, out->u.f64 = value.v_float64; return MBLOB_OK;
-    case kTVMOpaqueHandle: out->type = MB_ANY_POINTER, out->u.pointer = value.v_handle; return MBLOB_OK;
+    case kTVMOpaqueHandle:
+      out->type = MB_ANY_POINTER, out->u.pointer = value.v_handle;
+      return MBLOB_OK;
     case kTVMNullptr: return MBLOB_OK;
     case kTVMDataType:
       out->type = MB_ANY_DTYPE;
-      out->u.dtype = borrowed ? mb_dtype_of_era(era, value.v_type) : mb_dtype_to_era(era, value.v_type);
+      out->u.dtype =
+          borrowed ? mb_dtype_of_era(era, value.v_type) : mb_dtype_to_era(era, value.v_type);
       return MBLOB_OK;
     case kDLDevice: out->type = MB_ANY_DEVICE, out->u.device = value.v_device; return MBLOB_OK;
-    case kTVMDLTensorHandle: out->type = MB_ANY_TENSOR_VIEW, out->u.pointer = value.v_handle; return MBLOB_OK;
+    case kTVMDLTensorHandle:
+      out->type = MB_ANY_TENSOR_VIEW, out->u.pointer = value.v_handle;
+      return MBLOB_OK;
     case kTVMObjectHandle: return mb_any_of_container(era, value, out);
     case kTVMModuleHandle: return mb_any_set_wrapped(era, out, value, code);
     case kTVMPackedFuncHandle: return function_object(era, out, value.v_handle);
@@ -96,7 +103,10 @@ int mb_any_of_value(enum mb_era era, TVMValue value, int code, bool borrowed, st
       out->type = MB_ANY_BYTES_VIEW, out->u.pointer = value.v_handle;
       return MBLOB_OK;
     }
-    default: return mb_fail(MBLOB_E_ARGUMENT, "a value of type code %d cannot be passed to a function of the ffi dialect", code);
+    default:
+      return mb_fail(MBLOB_E_ARGUMENT,
+                     "a value of type code %d cannot be passed to a function of the ffi dialect",
+                     code);
   }
 }
 
@@ -114,14 +124,16 @@ static int give(TVMValue *value, int *code, TVMValue given, int its_code) {
 }
 
 /* As give(), of a reference that `place` has to give back. */
-static int give_owned(TVMValue *value, int *code, struct mb_place *place, void *handle, int its_code) {
+static int give_owned(TVMValue *value, int *code, struct mb_place *place, void *handle,
+                      int its_code) {
   place->value.v_handle = handle;
   place->code = its_code;
   return give(value, code, place->value, its_code);
 }
 
 /* A text with a NUL inside would end there as a kTVMStr: it is a String. */
-static int give_text(TVMValue *value, int *code, struct mb_place *place, const struct mb_text *text, bool is_text) {
+static int give_text(TVMValue *value, int *code, struct mb_place *place, const struct mb_text *text,
+                     bool is_text) {
   place->bytes = (TVMByteArray){text->data, text->size};
   const TVMValue bytes = {.v_handle = &place->bytes};
   if (!is_text) return give(value, code, bytes, kTVMBytes);
@@ -136,7 +148,8 @@ static int give_text(TVMValue *value, int *code, struct mb_place *place, const s
 static void release_foreign(void *object) { mb_object_release(MB_ERA_0_22, object); }
 static void release_old(void *object) { mb_object_release(MB_ERA_0_21, object); }
 
-static int give_tensor_view(enum mb_era era, TVMValue *value, int *code, struct mb_place *place, const DLTensor *tensor) {
+static int give_tensor_view(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
+                            const DLTensor *tensor) {
   DLDataType dtype = tensor ? mb_dtype_of_runtime(era, tensor->dtype) : (DLDataType){0, 0, 0};
   if (!tensor || dtype.code == tensor->dtype.code)
     return give(value, code, (TVMValue){.v_handle = (void *)(uintptr_t)tensor}, kTVMDLTensorHandle);
@@ -145,7 +158,8 @@ static int give_tensor_view(enum mb_era era, TVMValue *value, int *code, struct 
   return give(value, code, (TVMValue){.v_handle = &place->tensor}, kTVMDLTensorHandle);
 }
 
-static int give_tensor(enum mb_era era, TVMValue *value, int *code, struct mb_place *place, void *object) {
+static int give_tensor(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
+                       void *object) {
   const mblob_host *host = mb_plugin_host();
   DLTensor *tensor = mb_object_cell(era, object), *array = NULL;
   if (mb_object_is_own(era, object) && mb_object_record(object)->code == kTVMNDArrayHandle)
@@ -153,46 +167,56 @@ static int give_tensor(enum mb_era era, TVMValue *value, int *code, struct mb_pl
   if (!mb_is_compact(tensor)) return give_tensor_view(era, value, code, place, tensor);
   DLTensor like = *tensor;
   like.dtype = mb_dtype_of_runtime(era, like.dtype);
-  int status = host->array_view(&like, object, era == MB_ERA_0_22 ? release_foreign : release_old, &array);
+  int status =
+      host->array_view(&like, object, era == MB_ERA_0_22 ? release_foreign : release_old, &array);
   if (status) return status;
   mb_object_retain(era, object);
   return give_owned(value, code, place, array, kTVMNDArrayHandle);
 }
 
-static int give_shape(enum mb_era era, TVMValue *value, int *code, struct mb_place *place, void *object) {
+static int give_shape(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
+                      void *object) {
   const struct mb_shape_cell *shape = mb_object_cell(era, object);
   TVMValue *extents = calloc(shape->count + 1, sizeof(*extents)), made = {.v_handle = NULL};
-  int *codes = calloc(shape->count + 1, sizeof(*codes)), made_code = kTVMNullptr; /* kTVMArgInt is 0 */
+  int *codes = calloc(shape->count + 1, sizeof(*codes)),
+      made_code = kTVMNullptr; /* kTVMArgInt is 0 */
   int status = extents && codes ? MBLOB_OK : mb_fail_memory(shape->count * 12);
   for (size_t i = 0; !status && i < shape->count; i++) extents[i].v_int64 = shape->extents[i];
-  if (!status) status = mb_call_global("runtime.ShapeTuple", extents, codes, (int)shape->count, &made, &made_code);
+  if (!status)
+    status =
+        mb_call_global("runtime.ShapeTuple", extents, codes, (int)shape->count, &made, &made_code);
   free(extents);
   free(codes);
   return status ? status : give_owned(value, code, place, made.v_handle, made_code);
 }
 
-/* A function of others, or an object that has no form here: a function that stands for it, and turns back into it. */
-static int give_foreign(enum mb_era era, TVMValue *value, int *code, struct mb_place *place, void *object) {
+/* A function of others, or an object that has no form here: a function that stands for it, and
+ * turns back into it. */
+static int give_foreign(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
+                        void *object) {
   mblob_function *function = NULL;
   int status = mb_foreign_function(era, object, &function);
   return status ? status : give_owned(value, code, place, function, kTVMPackedFuncHandle);
 }
 
-/* An array of others is read once, as arrays do not change. What holds an item that an Array cannot have, such as a tensor with
- * gaps between its rows, goes on as it is. */
+/* An array of others is read once, as arrays do not change. What holds an item that an Array
+ * cannot have, such as a tensor with gaps between its rows, goes on as it is. */
 static int give_array(TVMValue *value, int *code, struct mb_place *place, void *object) {
   TVMValue made = {.v_handle = NULL};
   int made_code = kTVMNullptr;
   int status = mb_array_of_object(object, &made, &made_code);
-  return status ? give_foreign(MB_ERA_0_22, value, code, place, object) : give_owned(value, code, place, made.v_handle, made_code);
+  return status ? give_foreign(MB_ERA_0_22, value, code, place, object)
+                : give_owned(value, code, place, made.v_handle, made_code);
 }
 
-static int give_object(enum mb_era era, TVMValue *value, int *code, struct mb_place *place, void *object) {
+static int give_object(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
+                       void *object) {
   if (!object) return give(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
   int32_t type = mb_object_type(era, object);
   switch (type) {
     case MB_ANY_STRING:
-    case MB_ANY_BYTES: return give_text(value, code, place, mb_object_cell(era, object), type == MB_ANY_STRING);
+    case MB_ANY_BYTES:
+      return give_text(value, code, place, mb_object_cell(era, object), type == MB_ANY_STRING);
     case MB_ANY_TENSOR: return give_tensor(era, value, code, place, object);
     case MB_ANY_SHAPE: return give_shape(era, value, code, place, object);
     default: break;
@@ -203,18 +227,24 @@ static int give_object(enum mb_era era, TVMValue *value, int *code, struct mb_pl
   return give_foreign(era, value, code, place, object);
 }
 
-int mb_value_of_any(enum mb_era era, const struct mb_any *any, TVMValue *value, int *code, struct mb_place *place) {
+int mb_value_of_any(enum mb_era era, const struct mb_any *any, TVMValue *value, int *code,
+                    struct mb_place *place) {
   *place = (struct mb_place){.code = kTVMNullptr};
   switch (any->type) {
     case MB_ANY_NONE: return give(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
     case MB_ANY_INT: return give(value, code, (TVMValue){.v_int64 = any->u.i64}, kTVMArgInt);
     case MB_ANY_BOOL: return give(value, code, (TVMValue){.v_int64 = any->u.i64 != 0}, kTVMArgBool);
     case MB_ANY_FLOAT: return give(value, code, (TVMValue){.v_float64 = any->u.f64}, kTVMArgFloat);
-    case MB_ANY_POINTER: return give(value, code, (TVMValue){.v_handle = any->u.pointer}, kTVMOpaqueHandle);
-    case MB_ANY_DTYPE: return give(value, code, (TVMValue){.v_type = mb_dtype_of_runtime(era, any->u.dtype)}, kTVMDataType);
+    case MB_ANY_POINTER:
+      return give(value, code, (TVMValue){.v_handle = any->u.pointer}, kTVMOpaqueHandle);
+    case MB_ANY_DTYPE:
+      return give(value, code, (TVMValue){.v_type = mb_dtype_of_runtime(era, any->u.dtype)},
+                  kTVMDataType);
     case MB_ANY_DEVICE: return give(value, code, (TVMValue){.v_device = any->u.device}, kDLDevice);
     case MB_ANY_TENSOR_VIEW: return give_tensor_view(era, value, code, place, any->u.pointer);
-    case MB_ANY_C_STRING: return give(value, code, (TVMValue){.v_handle = any->u.pointer}, any->u.pointer ? kTVMStr : kTVMNullptr);
+    case MB_ANY_C_STRING:
+      return give(value, code, (TVMValue){.v_handle = any->u.pointer},
+                  any->u.pointer ? kTVMStr : kTVMNullptr);
     case MB_ANY_BYTES_VIEW: return give_text(value, code, place, any->u.pointer, false);
     case MB_ANY_SMALL_STRING:
     case MB_ANY_SMALL_BYTES: {
@@ -225,11 +255,13 @@ int mb_value_of_any(enum mb_era era, const struct mb_any *any, TVMValue *value, 
       const struct mb_text text = {(char *)&place->value, any->size};
       return give_text(value, code, place, &text, any->type == MB_ANY_SMALL_STRING);
     }
-    case MB_ANY_MOVED: return give_object(era, value, code, place, any->u.pointer ? *(void **)any->u.pointer : NULL);
+    case MB_ANY_MOVED:
+      return give_object(era, value, code, place, any->u.pointer ? *(void **)any->u.pointer : NULL);
     default:
       if (any->type >= MB_ANY_OBJECT) return give_object(era, value, code, place, any->u.pointer);
   }
-  return mb_fail(MBLOB_E_ARGUMENT, "a value of type %d of the ffi dialect has no meaning here", any->type);
+  return mb_fail(MBLOB_E_ARGUMENT, "a value of type %d of the ffi dialect has no meaning here",
+                 any->type);
 }
 
 void mb_place_release(struct mb_place *place) {

@@ -28,10 +28,11 @@ int mb_cl_load(void) {
                    sizeof(name_of_library) - 1);
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    return mb_fail(MBLOB_E_INCOMPATIBLE,
-                   "opencl: %s; install an OpenCL loader and a driver (Debian: ocl-icd-libopencl1 and the driver of "
-                   "the device, pocl-opencl-icd for the cpu), or name the library in MBLOB_OPENCL_LIBRARY",
-                   dlerror());
+    return mb_fail(
+        MBLOB_E_INCOMPATIBLE,
+        "opencl: %s; install an OpenCL loader and a driver (Debian: ocl-icd-libopencl1 and the driver of "
+        "the device, pocl-opencl-icd for the cpu), or name the library in MBLOB_OPENCL_LIBRARY",
+        dlerror());
   struct mb_cl_api found = {0};
   const char *missing = NULL;
 #define FIND(result, function, parameters) \
@@ -40,7 +41,8 @@ int mb_cl_load(void) {
 #undef FIND
   if (missing) {
     (void)dlclose(library);
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "opencl: %s has no function %s: not an OpenCL library of version 1.2 or later",
+    return mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "opencl: %s has no function %s: not an OpenCL library of version 1.2 or later",
                    name, missing);
   }
   (void)find(library, "clCreateProgramWithIL", &found.clCreateProgramWithIL);

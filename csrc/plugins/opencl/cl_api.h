@@ -1,6 +1,7 @@
 /* cl_api.h - the part of OpenCL's interface that is used here, and the library that has it.
  *
- * Names, numbers and signatures are those of the OpenCL specification (1.2, and clCreateProgramWithIL of 2.1). */
+ * Names, numbers and signatures are those of the OpenCL specification (1.2, and
+ * clCreateProgramWithIL of 2.1). */
 #ifndef MB_CL_API_H
 #define MB_CL_API_H
 
@@ -83,48 +84,57 @@ enum {
 #define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
 
 /* result, name, parameters */
-#define MB_CL_FUNCTIONS(F)                                                                                    \
-  F(cl_int, clGetPlatformIDs, (cl_uint, cl_platform_id *, cl_uint *))                                         \
-  F(cl_int, clGetPlatformInfo, (cl_platform_id, cl_uint, size_t, void *, size_t *))                           \
-  F(cl_int, clGetDeviceIDs, (cl_platform_id, cl_bitfield, cl_uint, cl_device_id *, cl_uint *))                \
-  F(cl_int, clGetDeviceInfo, (cl_device_id, cl_uint, size_t, void *, size_t *))                               \
-  F(cl_context, clCreateContext,                                                                              \
-    (const intptr_t *, cl_uint, const cl_device_id *, void (*)(const char *, const void *, size_t, void *),   \
-     void *, cl_int *))                                                                                       \
-  F(cl_int, clReleaseContext, (cl_context))                                                                   \
-  F(cl_command_queue, clCreateCommandQueue, (cl_context, cl_device_id, cl_bitfield, cl_int *))                \
-  F(cl_int, clReleaseCommandQueue, (cl_command_queue))                                                        \
-  F(cl_mem, clCreateBuffer, (cl_context, cl_bitfield, size_t, void *, cl_int *))                              \
-  F(cl_mem, clCreateSubBuffer, (cl_mem, cl_bitfield, cl_uint, const void *, cl_int *))                        \
-  F(cl_int, clReleaseMemObject, (cl_mem))                                                                     \
-  F(cl_int, clEnqueueReadBuffer,                                                                              \
-    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint, const cl_event *, cl_event *))       \
-  F(cl_int, clEnqueueWriteBuffer,                                                                             \
-    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *, cl_uint, const cl_event *, cl_event *)) \
-  F(cl_int, clEnqueueCopyBuffer,                                                                              \
-    (cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_uint, const cl_event *, cl_event *))        \
-  F(cl_int, clEnqueueMarkerWithWaitList, (cl_command_queue, cl_uint, const cl_event *, cl_event *))           \
-  F(cl_int, clEnqueueBarrierWithWaitList, (cl_command_queue, cl_uint, const cl_event *, cl_event *))          \
-  F(cl_int, clEnqueueNDRangeKernel,                                                                           \
-    (cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, const size_t *, cl_uint,           \
-     const cl_event *, cl_event *))                                                                           \
-  F(cl_int, clWaitForEvents, (cl_uint, const cl_event *))                                                     \
-  F(cl_int, clReleaseEvent, (cl_event))                                                                       \
-  F(cl_int, clFlush, (cl_command_queue))                                                                      \
-  F(cl_int, clFinish, (cl_command_queue))                                                                     \
-  F(cl_program, clCreateProgramWithSource, (cl_context, cl_uint, const char **, const size_t *, cl_int *))    \
-  F(cl_program, clCreateProgramWithBinary,                                                                    \
-    (cl_context, cl_uint, const cl_device_id *, const size_t *, const unsigned char **, cl_int *, cl_int *))  \
-  F(cl_int, clBuildProgram,                                                                                   \
-    (cl_program, cl_uint, const cl_device_id *, const char *, void (*)(cl_program, void *), void *))          \
-  F(cl_int, clGetProgramInfo, (cl_program, cl_uint, size_t, void *, size_t *))                                \
-  F(cl_int, clGetProgramBuildInfo, (cl_program, cl_device_id, cl_uint, size_t, void *, size_t *))             \
-  F(cl_int, clReleaseProgram, (cl_program))                                                                   \
-  F(cl_kernel, clCreateKernel, (cl_program, const char *, cl_int *))                                          \
-  F(cl_int, clReleaseKernel, (cl_kernel))                                                                     \
-  F(cl_int, clGetKernelInfo, (cl_kernel, cl_uint, size_t, void *, size_t *))                                  \
-  F(cl_int, clGetKernelWorkGroupInfo, (cl_kernel, cl_device_id, cl_uint, size_t, void *, size_t *))           \
-  F(cl_int, clSetKernelArg, (cl_kernel, cl_uint, size_t, const void *))                                       \
+#define MB_CL_FUNCTIONS(F)                                                                        \
+  F(cl_int, clGetPlatformIDs, (cl_uint, cl_platform_id *, cl_uint *))                             \
+  F(cl_int, clGetPlatformInfo, (cl_platform_id, cl_uint, size_t, void *, size_t *))               \
+  F(cl_int, clGetDeviceIDs, (cl_platform_id, cl_bitfield, cl_uint, cl_device_id *, cl_uint *))    \
+  F(cl_int, clGetDeviceInfo, (cl_device_id, cl_uint, size_t, void *, size_t *))                   \
+  F(cl_context, clCreateContext,                                                                  \
+    (const intptr_t *, cl_uint, const cl_device_id *,                                             \
+     void (*)(const char *, const void *, size_t, void *), void *, cl_int *))                     \
+  F(cl_int, clReleaseContext, (cl_context))                                                       \
+  F(cl_command_queue, clCreateCommandQueue, (cl_context, cl_device_id, cl_bitfield, cl_int *))    \
+  F(cl_int, clReleaseCommandQueue, (cl_command_queue))                                            \
+  F(cl_mem, clCreateBuffer, (cl_context, cl_bitfield, size_t, void *, cl_int *))                  \
+  F(cl_mem, clCreateSubBuffer, (cl_mem, cl_bitfield, cl_uint, const void *, cl_int *))            \
+  F(cl_int, clReleaseMemObject, (cl_mem))                                                         \
+  F(cl_int, clEnqueueReadBuffer,                                                                  \
+    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint, const cl_event *,        \
+     cl_event *))                                                                                 \
+  F(cl_int, clEnqueueWriteBuffer,                                                                 \
+    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *, cl_uint, const cl_event *,  \
+     cl_event *))                                                                                 \
+  F(cl_int, clEnqueueCopyBuffer,                                                                  \
+    (cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_uint, const cl_event *,         \
+     cl_event *))                                                                                 \
+  F(cl_int, clEnqueueMarkerWithWaitList,                                                          \
+    (cl_command_queue, cl_uint, const cl_event *, cl_event *))                                    \
+  F(cl_int, clEnqueueBarrierWithWaitList,                                                         \
+    (cl_command_queue, cl_uint, const cl_event *, cl_event *))                                    \
+  F(cl_int, clEnqueueNDRangeKernel,                                                               \
+    (cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, const size_t *,        \
+     cl_uint, const cl_event *, cl_event *))                                                      \
+  F(cl_int, clWaitForEvents, (cl_uint, const cl_event *))                                         \
+  F(cl_int, clReleaseEvent, (cl_event))                                                           \
+  F(cl_int, clFlush, (cl_command_queue))                                                          \
+  F(cl_int, clFinish, (cl_command_queue))                                                         \
+  F(cl_program, clCreateProgramWithSource,                                                        \
+    (cl_context, cl_uint, const char **, const size_t *, cl_int *))                               \
+  F(cl_program, clCreateProgramWithBinary,                                                        \
+    (cl_context, cl_uint, const cl_device_id *, const size_t *, const unsigned char **, cl_int *, \
+     cl_int *))                                                                                   \
+  F(cl_int, clBuildProgram,                                                                       \
+    (cl_program, cl_uint, const cl_device_id *, const char *, void (*)(cl_program, void *),       \
+     void *))                                                                                     \
+  F(cl_int, clGetProgramInfo, (cl_program, cl_uint, size_t, void *, size_t *))                    \
+  F(cl_int, clGetProgramBuildInfo, (cl_program, cl_device_id, cl_uint, size_t, void *, size_t *)) \
+  F(cl_int, clReleaseProgram, (cl_program))                                                       \
+  F(cl_kernel, clCreateKernel, (cl_program, const char *, cl_int *))                              \
+  F(cl_int, clReleaseKernel, (cl_kernel))                                                         \
+  F(cl_int, clGetKernelInfo, (cl_kernel, cl_uint, size_t, void *, size_t *))                      \
+  F(cl_int, clGetKernelWorkGroupInfo,                                                             \
+    (cl_kernel, cl_device_id, cl_uint, size_t, void *, size_t *))                                 \
+  F(cl_int, clSetKernelArg, (cl_kernel, cl_uint, size_t, const void *))                           \
   F(void *, clGetExtensionFunctionAddressForPlatform, (cl_platform_id, const char *))
 
 typedef cl_program (*mb_cl_with_il)(cl_context, const void *, size_t, cl_int *);

@@ -16,16 +16,17 @@
 static const char magic[8] = {'m', 'b', 'l', 'o', 'b', 'c', 'l', '1'};
 enum { HEADER = 8 + 32 + 32, LARGEST = 1 << 28 }; /* bytes */
 
-/* ---- where ------------------------------------------------------------------------------------ */
+/* ---- where ----------------------------------------------------------------------------------- */
 
 static bool folder(char *path, size_t size) {
-  const char *off = getenv("MBLOB_CACHE"), *own = getenv("MBLOB_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"),
-             *home = getenv("HOME");
+  const char *off = getenv("MBLOB_CACHE"), *own = getenv("MBLOB_CACHE_DIR"),
+             *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   int used;
   if (off && strcmp(off, "0") == 0) return false;
   if (own && *own)
     used = snprintf(path, size, "%s/opencl", own);
-  else if (xdg && *xdg == '/') /* relative ones are to be ignored: XDG Base Directory Specification */
+  else if (xdg &&
+           *xdg == '/') /* relative ones are to be ignored: XDG Base Directory Specification */
     used = snprintf(path, size, "%s/mblob/opencl", xdg);
   else if (home && *home == '/')
     used = snprintf(path, size, "%s/.cache/mblob/opencl", home);
@@ -44,7 +45,8 @@ static bool path_of(const struct mb_cl_key *key, char *path, size_t size) {
   if (!folder(path, size - 80)) return false;
   size_t used = strlen(path);
   path[used++] = '/';
-  for (size_t i = 0; i < sizeof(key->digest); i++) used += (size_t)sprintf(path + used, "%02x", key->digest[i]);
+  for (size_t i = 0; i < sizeof(key->digest); i++)
+    used += (size_t)sprintf(path + used, "%02x", key->digest[i]);
   return true;
 }
 
@@ -59,7 +61,7 @@ static void make_folders(const char *file) {
   }
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool read_all(int fd, uint8_t *to, size_t size) {
   while (size) {
@@ -91,9 +93,9 @@ bool mb_cl_cache_load(const struct mb_cl_key *key, uint8_t **out, size_t *size) 
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (fd < 0) return false;
   uint8_t *file = NULL;
-  bool good = fstat(fd, &st) == 0 && is_trusted(&st) && st.st_size > HEADER && st.st_size <= LARGEST &&
-              (file = malloc((size_t)st.st_size)) != NULL && read_all(fd, file, (size_t)st.st_size) &&
-              is_intact(key, file, (size_t)st.st_size);
+  bool good = fstat(fd, &st) == 0 && is_trusted(&st) && st.st_size > HEADER &&
+              st.st_size <= LARGEST && (file = malloc((size_t)st.st_size)) != NULL &&
+              read_all(fd, file, (size_t)st.st_size) && is_intact(key, file, (size_t)st.st_size);
   (void)close(fd);
   if (good) {
     *size = (size_t)st.st_size - HEADER;
@@ -105,7 +107,7 @@ bool mb_cl_cache_load(const struct mb_cl_key *key, uint8_t **out, size_t *size) 
   return good;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 void mb_cl_cache_store(const struct mb_cl_key *key, const uint8_t *data, size_t size) {
   char path[4096];

@@ -1,8 +1,8 @@
 /* cl_cache.h - programs as the driver compiled them, kept in files between processes.
  *
- * In $MBLOB_CACHE_DIR, else $XDG_CACHE_HOME/mblob, else $HOME/.cache/mblob, in the folder `opencl`; MBLOB_CACHE=0 turns it off.
- * It never fails: what cannot be read, is damaged or belongs to another user is not there, and what cannot be written is not
- * kept. */
+ * In $MBLOB_CACHE_DIR, else $XDG_CACHE_HOME/mblob, else $HOME/.cache/mblob, in the folder
+ * `opencl`; MBLOB_CACHE=0 turns it off. It never fails: what cannot be read, is damaged or
+ * belongs to another user is not there, and what cannot be written is not kept. */
 #ifndef MB_CL_CACHE_H
 #define MB_CL_CACHE_H
 

@@ -9,17 +9,19 @@
 static struct mb_lock lock = MB_LOCK_INIT; /* for the list, until it is found */
 static struct mb_cl_device devices[MB_CL_DEVICES];
 static atomic_int device_count = -1; /* -1: not found yet */
-static atomic_uint touched; /* 1 + mb_forks() when the library was loaded, and with it drivers and their threads; 0: never */
+static atomic_uint touched; /* 1 + mb_forks() when the library was loaded, and with it drivers and
+                               their threads; 0: never */
 static atomic_bool ending;
 
-/* ---- whether the driver may be called ---------------------------------------------------------- */
+/* ---- whether the driver may be called -------------------------------------------------------- */
 
 static bool is_forked(void) {
   const unsigned when = atomic_load_explicit(&touched, memory_order_relaxed);
   return when && when != mb_forks() + 1;
 }
 
-/* Drivers whose threads still work (PoCL's compile) when exit() takes their library down crash, so that is waited for. */
+/* Drivers whose threads still work (PoCL's compile) when exit() takes their library down crash,
+ * so that is waited for. */
 static void at_end(void) {
   if (!is_forked()) mb_cl_finish_all();
   atomic_store(&ending, true);
@@ -29,21 +31,25 @@ bool mb_cl_gone(void) { return atomic_load_explicit(&ending, memory_order_relaxe
 
 static int check_usable(void) {
   if (is_forked())
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "opencl: the process was forked after OpenCL was used, which drivers do not "
-                                         "survive; start processes anew (multiprocessing: \"spawn\")");
+    return mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "opencl: the process was forked after OpenCL was used, which drivers do not "
+                   "survive; start processes anew (multiprocessing: \"spawn\")");
   if (atomic_load_explicit(&ending, memory_order_relaxed))
     return mb_fail(MBLOB_E_INCOMPATIBLE, "opencl: the process is ending");
   return MBLOB_OK;
 }
 
-/* ---- what a device says ------------------------------------------------------------------------ */
+/* ---- what a device says ---------------------------------------------------------------------- */
 
 static void read_text(cl_device_id device, cl_uint what, char *text, size_t size) {
   char *whole = NULL;
   size_t needed = 0;
   *text = 0;
-  if (mb_cl.clGetDeviceInfo(device, what, 0, NULL, &needed) || !needed || !(whole = calloc(1, needed + 1))) return;
-  if (!mb_cl.clGetDeviceInfo(device, what, needed, whole, NULL)) (void)snprintf(text, size, "%s", whole);
+  if (mb_cl.clGetDeviceInfo(device, what, 0, NULL, &needed) || !needed ||
+      !(whole = calloc(1, needed + 1)))
+    return;
+  if (!mb_cl.clGetDeviceInfo(device, what, needed, whole, NULL))
+    (void)snprintf(text, size, "%s", whole);
   free(whole);
 }
 
@@ -58,25 +64,34 @@ static uint64_t read_number(cl_device_id device, cl_uint what) {
   return size == sizeof(wide) ? wide : narrow;
 }
 
-uint64_t mb_cl_number(const struct mb_cl_device *device, cl_uint what) { return read_number(device->device, what); }
+uint64_t mb_cl_number(const struct mb_cl_device *device, cl_uint what) {
+  return read_number(device->device, what);
+}
 
 bool mb_cl_text_has(const struct mb_cl_device *device, cl_uint what, const char *word) {
   size_t needed = 0;
   char *whole = NULL;
-  if (mb_cl.clGetDeviceInfo(device->device, what, 0, NULL, &needed) || !needed || !(whole = calloc(1, needed + 1)))
+  if (mb_cl.clGetDeviceInfo(device->device, what, 0, NULL, &needed) || !needed ||
+      !(whole = calloc(1, needed + 1)))
     return false;
-  const bool has = !mb_cl.clGetDeviceInfo(device->device, what, needed, whole, NULL) && strstr(whole, word);
+  const bool has =
+      !mb_cl.clGetDeviceInfo(device->device, what, needed, whole, NULL) && strstr(whole, word);
   free(whole);
   return has;
 }
 
 const char *mb_cl_type_text(cl_bitfield type) {
-  return type & CL_DEVICE_TYPE_GPU ? "gpu" : type & CL_DEVICE_TYPE_ACCELERATOR ? "accelerator"
-       : type & CL_DEVICE_TYPE_CPU ? "cpu" : "custom";
+  return type & CL_DEVICE_TYPE_GPU           ? "gpu"
+         : type & CL_DEVICE_TYPE_ACCELERATOR ? "accelerator"
+         : type & CL_DEVICE_TYPE_CPU         ? "cpu"
+                                             : "custom";
 }
 
 static int rank_of(cl_bitfield type) {
-  return type & CL_DEVICE_TYPE_GPU ? 0 : type & CL_DEVICE_TYPE_ACCELERATOR ? 1 : type & CL_DEVICE_TYPE_CPU ? 2 : 3;
+  return type & CL_DEVICE_TYPE_GPU           ? 0
+         : type & CL_DEVICE_TYPE_ACCELERATOR ? 1
+         : type & CL_DEVICE_TYPE_CPU         ? 2
+                                             : 3;
 }
 
 static void read_limits(struct mb_cl_device *d) {
@@ -89,13 +104,15 @@ static void read_limits(struct mb_cl_device *d) {
   if (!d->base_alignment) d->base_alignment = 1;
   const uint64_t dimensions = read_number(d->device, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
   if (dimensions <= sizeof(items) / sizeof(*items))
-    (void)mb_cl.clGetDeviceInfo(d->device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof(items), items, NULL);
+    (void)mb_cl.clGetDeviceInfo(d->device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof(items), items,
+                                NULL);
   for (int i = 0; i < 3; i++) d->max_items[i] = items[i] ? items[i] : d->max_group;
 }
 
-/* ---- finding ----------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
-/* Whether `filter` (NULL or "": all pass) is that number, that word, or a part of the name, in any case. */
+/* Whether `filter` (NULL or "": all pass) is that number, that word, or a part of the name, in
+ * any case. */
 static bool passes(const char *filter, size_t number, const char *word, const char *name) {
   char *end = NULL;
   if (!filter || !*filter) return true;
@@ -113,7 +130,8 @@ struct found {
   cl_int failure; /* of a platform that could not tell its devices */
 };
 
-static int add_device(struct found *all, cl_platform_id platform, const char *platform_name, cl_device_id id) {
+static int add_device(struct found *all, cl_platform_id platform, const char *platform_name,
+                      cl_device_id id) {
   if (all->count == all->capacity) {
     const size_t capacity = all->capacity ? 2 * all->capacity : 8;
     struct mb_cl_device *items = realloc(all->items, capacity * sizeof(*items));
@@ -143,7 +161,8 @@ static int add_platform(struct found *all, cl_platform_id platform, const char *
   if (!code && !ids) return mb_fail_memory(count * sizeof(cl_device_id));
   if (!code) code = mb_cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids, NULL);
   int status = MBLOB_OK;
-  for (cl_uint i = 0; !code && !status && i < count; i++) status = add_device(all, platform, name, ids[i]);
+  for (cl_uint i = 0; !code && !status && i < count; i++)
+    status = add_device(all, platform, name, ids[i]);
   free(ids);
   if (code) all->failure = code; /* the other platforms count */
   return status;
@@ -161,13 +180,15 @@ static int add_platforms(struct found *all) {
   for (cl_uint i = 0; !status && i < count; i++) {
     char name[128] = "";
     (void)mb_cl.clGetPlatformInfo(ids[i], CL_PLATFORM_NAME, sizeof(name) - 1, name, NULL);
-    if (passes(getenv("MBLOB_OPENCL_PLATFORM"), i, "", name)) status = add_platform(all, ids[i], name);
+    if (passes(getenv("MBLOB_OPENCL_PLATFORM"), i, "", name))
+      status = add_platform(all, ids[i], name);
   }
   free(ids);
   return status;
 }
 
-/* Number those that pass the filter, a kind after the other. A number in the filter counts as if there were no filter. */
+/* Number those that pass the filter, a kind after the other. A number in the filter counts as if
+ * there were no filter. */
 static int choose(const struct found *all) {
   const char *filter = getenv("MBLOB_OPENCL_DEVICE");
   size_t place = 0;
@@ -176,7 +197,8 @@ static int choose(const struct found *all) {
     for (size_t i = 0; i < all->count; i++) {
       const struct mb_cl_device *d = &all->items[i];
       if (rank_of(d->type) != rank) continue;
-      if (!passes(filter, place++, mb_cl_type_text(d->type), d->name) || chosen == MB_CL_DEVICES) continue;
+      if (!passes(filter, place++, mb_cl_type_text(d->type), d->name) || chosen == MB_CL_DEVICES)
+        continue;
       devices[chosen] = *d;
       devices[chosen].id = chosen;
       mb_lock_init(&devices[chosen].lock);
@@ -190,16 +212,20 @@ static int find_devices(void) {
   int status = mb_cl_load();
   if (!status) atomic_store(&touched, mb_forks() + 1);
   if (!status) status = add_platforms(&all);
-  if (!status && !all.count && all.failure) status = mb_cl_fail(NULL, all.failure, "the platforms cannot tell their devices");
+  if (!status && !all.count && all.failure)
+    status = mb_cl_fail(NULL, all.failure, "the platforms cannot tell their devices");
   const int count = status ? 0 : choose(&all);
   free(all.items);
   if (status) return status;
   const char *platform = getenv("MBLOB_OPENCL_PLATFORM"), *device = getenv("MBLOB_OPENCL_DEVICE");
   if (!count && ((platform && *platform) || (device && *device)))
-    return mb_fail(MBLOB_E_INCOMPATIBLE,
-                   "opencl: no device is left of %zu by MBLOB_OPENCL_PLATFORM='%s' and MBLOB_OPENCL_DEVICE='%s'", all.count,
-                   platform ? platform : "", device ? device : "");
-  if (count) atomic_store_explicit(&device_count, count, memory_order_release); /* none: a driver may come yet */
+    return mb_fail(
+        MBLOB_E_INCOMPATIBLE,
+        "opencl: no device is left of %zu by MBLOB_OPENCL_PLATFORM='%s' and MBLOB_OPENCL_DEVICE='%s'",
+        all.count, platform ? platform : "", device ? device : "");
+  if (count)
+    atomic_store_explicit(&device_count, count,
+                          memory_order_release); /* none: a driver may come yet */
   return MBLOB_OK;
 }
 
@@ -218,7 +244,7 @@ int mb_cl_count(int *out) {
   return status;
 }
 
-/* ---- using ------------------------------------------------------------------------------------- */
+/* ---- using ----------------------------------------------------------------------------------- */
 
 static int start(struct mb_cl_device *d) {
   cl_int code = CL_SUCCESS;
@@ -247,7 +273,8 @@ int mb_cl_describe(int id, const struct mb_cl_device **out) {
   *out = NULL;
   if (status) return status;
   if (id < 0 || id >= count)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "opencl: no device %d; there are %d, counted from 0", id, count);
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "opencl: no device %d; there are %d, counted from 0", id,
+                   count);
   *out = &devices[id];
   return MBLOB_OK;
 }

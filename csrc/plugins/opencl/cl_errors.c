@@ -57,7 +57,8 @@ static const char *advice_for(cl_int code) {
     case CL_INVALID_COMMAND_QUEUE:
     case CL_NVIDIA_ILLEGAL_ACCESS:
       return "; when a kernel before this one reached outside of its memory, the device stays unusable in this process";
-    case CL_PLATFORM_NOT_FOUND_KHR: return "; no driver is installed (they are listed in /etc/OpenCL/vendors)";
+    case CL_PLATFORM_NOT_FOUND_KHR:
+      return "; no driver is installed (they are listed in /etc/OpenCL/vendors)";
     default: return "";
   }
 }
@@ -80,8 +81,8 @@ int mb_cl_fail(const struct mb_cl_device *device, cl_int code, const char *forma
   if (vasprintf(&what, format, args) < 0) what = NULL;
   va_end(args);
   if (device) (void)snprintf(where, sizeof(where), " on device %d (%s)", device->id, device->name);
-  const int status = mb_fail(status_for(code), "opencl: %s%s: %s (%d)%s", what ? what : "a call", where, name_of(code),
-                             (int)code, advice_for(code));
+  const int status = mb_fail(status_for(code), "opencl: %s%s: %s (%d)%s", what ? what : "a call",
+                             where, name_of(code), (int)code, advice_for(code));
   free(what);
   return status;
 }

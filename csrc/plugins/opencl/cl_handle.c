@@ -24,7 +24,8 @@ static int grow(void) {
   return MBLOB_OK;
 }
 
-int mb_cl_handle_new(enum mb_cl_kind kind, int device_id, void *object, uint64_t size, struct mb_cl_handle **out) {
+int mb_cl_handle_new(enum mb_cl_kind kind, int device_id, void *object, uint64_t size,
+                     struct mb_cl_handle **out) {
   *out = NULL;
   mb_lock(&lock);
   int status = free_slots ? MBLOB_OK : grow();
@@ -45,10 +46,12 @@ struct mb_cl_handle *mb_cl_handle_of(enum mb_cl_kind kind, const void *pointer) 
   for (size_t t = 0; t < TABLES; t++) {
     struct mb_cl_handle *table = atomic_load_explicit(&tables[t], memory_order_acquire);
     if (!table) return NULL;
-    const uintptr_t from = at - (uintptr_t)table; /* wraps, and is too large then, for what is in front of it */
+    const uintptr_t from =
+        at - (uintptr_t)table; /* wraps, and is too large then, for what is in front of it */
     if (from / sizeof(*table) >= (size_t)FIRST << t) continue;
     struct mb_cl_handle *handle = &table[from / sizeof(*table)];
-    const bool is = from % sizeof(*table) == 0 && atomic_load_explicit(&handle->kind, memory_order_acquire) == kind;
+    const bool is = from % sizeof(*table) == 0 &&
+                    atomic_load_explicit(&handle->kind, memory_order_acquire) == kind;
     return is ? handle : NULL;
   }
   return NULL;
@@ -69,6 +72,7 @@ void mb_cl_handle_visit(enum mb_cl_kind kind, void (*visit)(void *object)) {
   for (size_t t = 0; t < TABLES; t++) {
     struct mb_cl_handle *table = atomic_load_explicit(&tables[t], memory_order_acquire);
     for (size_t i = 0; table && i < (size_t)FIRST << t; i++)
-      if (atomic_load_explicit(&table[i].kind, memory_order_acquire) == kind) visit(table[i].object);
+      if (atomic_load_explicit(&table[i].kind, memory_order_acquire) == kind)
+        visit(table[i].object);
   }
 }

@@ -1,7 +1,8 @@
 /* cl_handle.h - what callers hold: memory and streams, as pointers that can be checked.
  *
- * Handles travel through compiled host code as `void *` and may be anything when they come back. They are slots of tables that
- * are never given back to the system, so a pointer is checked without following it, and without a lock. */
+ * Handles travel through compiled host code as `void *` and may be anything when they come back.
+ * They are slots of tables that are never given back to the system, so a pointer is checked
+ * without following it, and without a lock. */
 #ifndef MB_CL_HANDLE_H
 #define MB_CL_HANDLE_H
 
@@ -18,7 +19,8 @@ struct mb_cl_handle {
 };
 
 /* A new handle; MBLOB_E_MEMORY. */
-int mb_cl_handle_new(enum mb_cl_kind kind, int device_id, void *object, uint64_t size, struct mb_cl_handle **out);
+int mb_cl_handle_new(enum mb_cl_kind kind, int device_id, void *object, uint64_t size,
+                     struct mb_cl_handle **out);
 /* The handle behind a pointer, NULL if it is none of that kind (any more). */
 struct mb_cl_handle *mb_cl_handle_of(enum mb_cl_kind kind, const void *pointer);
 /* Take the object out of it and make the pointer invalid; NULL if another thread was faster. */

@@ -4,7 +4,9 @@
 
 #include "cl_program.h"
 
-/* `kernel` is the index; arguments as mblob_runtime.call has them. The kernel may still run when this returns. */
-int mb_cl_launch(struct mb_cl_module *module, uint64_t kernel, const TVMValue *args, const int *codes, int count);
+/* `kernel` is the index; arguments as mblob_runtime.call has them. The kernel may still run when
+ * this returns. */
+int mb_cl_launch(struct mb_cl_module *module, uint64_t kernel, const TVMValue *args,
+                 const int *codes, int count);
 
 #endif

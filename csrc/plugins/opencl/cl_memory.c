@@ -8,13 +8,14 @@ enum { STAGE = 4 << 20 }; /* bytes that a copy between two devices moves at a ti
 int mb_cl_memory_of(const void *pointer, const char *what, struct mb_cl_handle **out) {
   *out = mb_cl_handle_of(MB_CL_MEMORY, pointer);
   if (*out) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT, "opencl: %s: %p is no memory of an OpenCL device%s", what, pointer,
-                 pointer ? "; it may have been freed, or be memory of the host" : "");
+  return mb_fail(MBLOB_E_ARGUMENT, "opencl: %s: %p is no memory of an OpenCL device%s", what,
+                 pointer, pointer ? "; it may have been freed, or be memory of the host" : "");
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* `alignment`: compiled kernels get the buffer itself, which is aligned to the device's largest vector type. */
+/* `alignment`: compiled kernels get the buffer itself, which is aligned to the device's largest
+ * vector type. */
 static int allocate(int device_id, uint64_t size, uint64_t alignment, void **out) {
   struct mb_cl_device *d = NULL;
   struct mb_cl_handle *handle = NULL;
@@ -24,11 +25,14 @@ static int allocate(int device_id, uint64_t size, uint64_t alignment, void **out
   int status = mb_cl_open(device_id, &d);
   if (status) return status;
   if (size > SIZE_MAX || (d->max_allocation && size > d->max_allocation))
-    return mb_fail(MBLOB_E_MEMORY, "opencl: %llu bytes on device %d (%s): its buffers have up to %llu bytes",
+    return mb_fail(MBLOB_E_MEMORY,
+                   "opencl: %llu bytes on device %d (%s): its buffers have up to %llu bytes",
                    (unsigned long long)size, d->id, d->name, (unsigned long long)d->max_allocation);
-  cl_mem buffer = mb_cl.clCreateBuffer(d->context, CL_MEM_READ_WRITE, size ? (size_t)size : 1, NULL, &code);
+  cl_mem buffer =
+      mb_cl.clCreateBuffer(d->context, CL_MEM_READ_WRITE, size ? (size_t)size : 1, NULL, &code);
   if (!buffer && !mb_cl.clFinish(d->queue)) /* what was freed goes when the work with it is done */
-    buffer = mb_cl.clCreateBuffer(d->context, CL_MEM_READ_WRITE, size ? (size_t)size : 1, NULL, &code);
+    buffer =
+        mb_cl.clCreateBuffer(d->context, CL_MEM_READ_WRITE, size ? (size_t)size : 1, NULL, &code);
   if (!buffer) return mb_cl_fail(d, code, "allocating %llu bytes", (unsigned long long)size);
   status = mb_cl_handle_new(MB_CL_MEMORY, device_id, buffer, size, &handle);
   if (status) (void)mb_cl.clReleaseMemObject(buffer);
@@ -43,14 +47,15 @@ static int free_memory(int device_id, void *data) {
   int status = mb_cl_memory_of(data, "freeing", &handle);
   if (status) return status;
   if (handle->device_id != device_id)
-    return mb_fail(MBLOB_E_ARGUMENT, "opencl: freeing memory of device %d as if it were of device %d",
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "opencl: freeing memory of device %d as if it were of device %d",
                    handle->device_id, device_id);
   cl_mem buffer = mb_cl_handle_end(MB_CL_MEMORY, handle);
   const cl_int code = buffer ? mb_cl.clReleaseMemObject(buffer) : CL_SUCCESS;
   return code ? mb_cl_fail(NULL, code, "freeing memory of device %d", device_id) : MBLOB_OK;
 }
 
-/* ---- copies ------------------------------------------------------------------------------------ */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* One side of a copy that is a device. */
 struct side {
@@ -60,22 +65,24 @@ struct side {
   size_t offset;
 };
 
-static int open_side(const void *pointer, uint64_t offset, DLDevice where, const mblob_copy *c, const char *what,
-                     struct side *out) {
+static int open_side(const void *pointer, uint64_t offset, DLDevice where, const mblob_copy *c,
+                     const char *what, struct side *out) {
   struct mb_cl_handle *handle = NULL;
   int status = mb_cl_memory_of(pointer, what, &handle);
   if (status) return status;
   if (handle->device_id != where.device_id)
-    return mb_fail(MBLOB_E_ARGUMENT, "opencl: %s: memory of device %d, said to be of device %d", what,
-                   handle->device_id, where.device_id);
+    return mb_fail(MBLOB_E_ARGUMENT, "opencl: %s: memory of device %d, said to be of device %d",
+                   what, handle->device_id, where.device_id);
   if (offset > handle->size || c->size > handle->size - offset)
-    return mb_fail(MBLOB_E_ARGUMENT, "opencl: %s: %llu bytes at offset %llu of memory of %llu bytes", what,
-                   (unsigned long long)c->size, (unsigned long long)offset, (unsigned long long)handle->size);
+    return mb_fail(
+        MBLOB_E_ARGUMENT, "opencl: %s: %llu bytes at offset %llu of memory of %llu bytes", what,
+        (unsigned long long)c->size, (unsigned long long)offset, (unsigned long long)handle->size);
   status = mb_cl_open(handle->device_id, &out->device);
   if (status) return status;
   /* A stream belongs to one device; on the other one the thread's own is meant. */
   const struct mb_cl_handle *stream = c->stream ? mb_cl_handle_of(MB_CL_STREAM, c->stream) : NULL;
-  const bool elsewhere = stream && stream->device_id != handle->device_id && c->from_device.device_type == kDLOpenCL &&
+  const bool elsewhere = stream && stream->device_id != handle->device_id &&
+                         c->from_device.device_type == kDLOpenCL &&
                          c->to_device.device_type == kDLOpenCL;
   out->buffer = handle->object;
   out->offset = (size_t)offset;
@@ -83,12 +90,14 @@ static int open_side(const void *pointer, uint64_t offset, DLDevice where, const
 }
 
 static int read_from(const struct side *s, size_t at, size_t size, void *to) {
-  const cl_int code = mb_cl.clEnqueueReadBuffer(s->queue, s->buffer, 1, s->offset + at, size, to, 0, NULL, NULL);
+  const cl_int code =
+      mb_cl.clEnqueueReadBuffer(s->queue, s->buffer, 1, s->offset + at, size, to, 0, NULL, NULL);
   return code ? mb_cl_fail(s->device, code, "copying %zu bytes to the host", size) : MBLOB_OK;
 }
 
 static int write_to(const struct side *s, size_t at, size_t size, const void *from) {
-  const cl_int code = mb_cl.clEnqueueWriteBuffer(s->queue, s->buffer, 1, s->offset + at, size, from, 0, NULL, NULL);
+  const cl_int code =
+      mb_cl.clEnqueueWriteBuffer(s->queue, s->buffer, 1, s->offset + at, size, from, 0, NULL, NULL);
   return code ? mb_cl_fail(s->device, code, "copying %zu bytes from the host", size) : MBLOB_OK;
 }
 
@@ -109,8 +118,10 @@ static int copy_within(const struct side *from, const struct side *to, size_t si
   cl_event done = NULL;
   const size_t low = from->offset < to->offset ? from->offset : to->offset;
   const size_t high = from->offset < to->offset ? to->offset : from->offset;
-  if (from->buffer == to->buffer && high - low < size) return copy_staged(from, to, size, size); /* as memmove */
-  cl_int code = mb_cl.clEnqueueCopyBuffer(from->queue, from->buffer, to->buffer, from->offset, to->offset, size, 0, NULL, &done);
+  if (from->buffer == to->buffer && high - low < size)
+    return copy_staged(from, to, size, size); /* as memmove */
+  cl_int code = mb_cl.clEnqueueCopyBuffer(from->queue, from->buffer, to->buffer, from->offset,
+                                          to->offset, size, 0, NULL, &done);
   if (!code) code = mb_cl.clWaitForEvents(1, &done);
   if (done) (void)mb_cl.clReleaseEvent(done);
   return code ? mb_cl_fail(from->device, code, "copying %zu bytes", size) : MBLOB_OK;
@@ -118,10 +129,13 @@ static int copy_within(const struct side *from, const struct side *to, size_t si
 
 static int copy(const mblob_copy *c) {
   struct side from = {0}, to = {0};
-  const bool from_device = c->from_device.device_type == kDLOpenCL, to_device = c->to_device.device_type == kDLOpenCL;
+  const bool from_device = c->from_device.device_type == kDLOpenCL,
+             to_device = c->to_device.device_type == kDLOpenCL;
   int status = MBLOB_OK;
-  if (from_device) status = open_side(c->from, c->from_offset, c->from_device, c, "source of a copy", &from);
-  if (!status && to_device) status = open_side(c->to, c->to_offset, c->to_device, c, "destination of a copy", &to);
+  if (from_device)
+    status = open_side(c->from, c->from_offset, c->from_device, c, "source of a copy", &from);
+  if (!status && to_device)
+    status = open_side(c->to, c->to_offset, c->to_device, c, "destination of a copy", &to);
   if (status || !c->size) return status;
   const size_t size = (size_t)c->size;
   if (!to_device) return read_from(&from, 0, size, (char *)c->to + c->to_offset);
@@ -130,7 +144,7 @@ static int copy(const mblob_copy *c) {
                                   : copy_staged(&from, &to, size, size < STAGE ? size : STAGE);
 }
 
-/* ---- streams ----------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static _Thread_local int current_device;
 static _Thread_local void *chosen[MB_CL_DEVICES]; /* handles of streams, by device */
@@ -145,8 +159,8 @@ static int set_device(int device_id) {
 static int stream_of(const struct mb_cl_device *d, void *stream, struct mb_cl_handle **out) {
   *out = mb_cl_handle_of(MB_CL_STREAM, stream);
   if (*out && (*out)->device_id == d->id) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT, "opencl: %p is no stream of device %d (%s)%s", stream, d->id, d->name,
-                 *out ? ", but of another device" : "; it may have been freed");
+  return mb_fail(MBLOB_E_ARGUMENT, "opencl: %p is no stream of device %d (%s)%s", stream, d->id,
+                 d->name, *out ? ", but of another device" : "; it may have been freed");
 }
 
 /* NULL is the device's default queue. */
@@ -220,7 +234,8 @@ static int stream_wait(int device_id, void *stream, void *other) {
   if (!status) status = queue_of(d, other, &first);
   if (status || waits == first) return status;
   cl_int code = mb_cl.clEnqueueMarkerWithWaitList(first, 0, NULL, &reached);
-  if (!code) code = mb_cl.clFlush(first); /* or the other queue might wait for what was never sent */
+  if (!code)
+    code = mb_cl.clFlush(first); /* or the other queue might wait for what was never sent */
   if (!code) code = mb_cl.clEnqueueBarrierWithWaitList(waits, 1, &reached, NULL);
   if (reached) (void)mb_cl.clReleaseEvent(reached);
   return code ? mb_cl_fail(d, code, "making a stream wait for another") : MBLOB_OK;

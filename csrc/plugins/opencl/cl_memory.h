@@ -15,7 +15,8 @@ int mb_cl_describe_all(char *text, size_t size);
 
 /* The memory behind a pointer; the error calls it `what`. */
 int mb_cl_memory_of(const void *pointer, const char *what, struct mb_cl_handle **out);
-/* The queue that work of this thread goes to on a device: `stream`, or if NULL the one it chose, else the default. */
+/* The queue that work of this thread goes to on a device: `stream`, or if NULL the one it chose,
+ * else the default. */
 int mb_cl_queue(const struct mb_cl_device *device, void *stream, cl_command_queue *out);
 /* The device that this thread chose, 0 if it did not. */
 int mb_cl_current_device(void);

@@ -19,9 +19,10 @@ static bool is_binary(struct mb_slice format) {
   return false;
 }
 
-/* ---- source ----------------------------------------------------------------------------------- */
+/* ---- source ---------------------------------------------------------------------------------- */
 
-/* The next line that begins with the delimiter, from `at` on, which begins a line; the end if there is none. */
+/* The next line that begins with the delimiter, from `at` on, which begins a line; the end if
+ * there is none. */
 static uint64_t next_delimiter(struct mb_slice text, uint64_t at) {
   while (at < text.size) {
     if (text.size - at >= DELIMITER && memcmp(text.data + at, delimiter, DELIMITER) == 0) return at;
@@ -38,17 +39,21 @@ static uint64_t end_of_line(struct mb_slice text, uint64_t at) {
 }
 
 /* Add a part for the kernel of that name, which must be declared and have none yet. */
-static int add_part(struct mb_cl_payload *p, struct mb_slice name, struct mb_slice head, struct mb_slice code) {
+static int add_part(struct mb_cl_payload *p, struct mb_slice name, struct mb_slice head,
+                    struct mb_slice code) {
   char *text = strndup((const char *)name.data, (size_t)name.size);
   if (!text) return mb_fail_memory((size_t)name.size);
-  const struct mb_kernel *kernel = strlen(text) == name.size ? mb_map_get(&p->kernels.by_name, text) : NULL;
+  const struct mb_kernel *kernel =
+      strlen(text) == name.size ? mb_map_get(&p->kernels.by_name, text) : NULL;
   free(text);
   if (!kernel)
-    return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: there is a program for kernel '%.*s', which is not declared",
+    return mb_fail_format("payload", -1, MB_UNKNOWN,
+                          "opencl: there is a program for kernel '%.*s', which is not declared",
                           (int)(name.size < 128 ? name.size : 128), (const char *)name.data);
   uint64_t *part = &p->part_of[kernel - p->kernels.items];
   if (*part != NO_PART)
-    return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: there are two programs for kernel '%s'", kernel->name);
+    return mb_fail_format("payload", -1, MB_UNKNOWN,
+                          "opencl: there are two programs for kernel '%s'", kernel->name);
   *part = p->part_count;
   p->parts[p->part_count++] = (struct mb_cl_part){kernel->name, head, code};
   return MBLOB_OK;
@@ -75,7 +80,8 @@ static int split_source(struct mb_cl_payload *p, struct mb_slice text, uint64_t 
   for (uint64_t at = first; at < text.size;) {
     const uint64_t line = end_of_line(text, at), body = line < text.size ? line + 1 : line;
     const uint64_t next = next_delimiter(text, body);
-    int status = add_part(p, trimmed(part_of(text, at + DELIMITER, line)), head, part_of(text, body, next));
+    int status =
+        add_part(p, trimmed(part_of(text, at + DELIMITER, line)), head, part_of(text, body, next));
     if (status) return status;
     at = next;
   }
@@ -90,7 +96,7 @@ static int read_source(struct mb_cl_payload *p, struct mb_slice text) {
   return add_whole(p, text);
 }
 
-/* ---- SPIR-V ----------------------------------------------------------------------------------- */
+/* ---- SPIR-V ---------------------------------------------------------------------------------- */
 
 static int read_shader(struct mb_cl_payload *p, struct mb_cursor *c) {
   enum { MAGIC = 0x07230203 };
@@ -102,7 +108,8 @@ static int read_shader(struct mb_cl_payload *p, struct mb_cursor *c) {
     return MBLOB_E_FORMAT;
   const struct mb_slice code = {c->data + c->pos, 4 * words};
   if (words < 5 || mb_u32_at(code.data) != MAGIC)
-    return mb_fail_format("payload", (int64_t)c->pos, MB_UNKNOWN, "opencl: the program of kernel '%.*s' is no SPIR-V",
+    return mb_fail_format("payload", (int64_t)c->pos, MB_UNKNOWN,
+                          "opencl: the program of kernel '%.*s' is no SPIR-V",
                           (int)(name.size < 128 ? name.size : 128), (const char *)name.data);
   c->pos += code.size;
   return add_part(p, name, (struct mb_slice){code.data, 0}, code);
@@ -118,7 +125,7 @@ static int read_spirv(struct mb_cl_payload *p, struct mb_cursor *c) {
   return MBLOB_OK;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static int read_kernels(struct mb_cl_payload *p, bool ffi, struct mb_cursor *c) {
   int status = mb_kernel_list_read(c, ffi, &p->kernels);
@@ -134,11 +141,13 @@ static int read_kernels(struct mb_cl_payload *p, bool ffi, struct mb_cursor *c) 
 static int read_data(struct mb_cl_payload *p, struct mb_cursor *c) {
   struct mb_slice code;
   if (!mb_read_string(c, &code, "data")) return MBLOB_E_FORMAT;
-  if (!code.size) return mb_fail_format("payload", (int64_t)c->pos, MB_UNKNOWN, "opencl: there is no program");
+  if (!code.size)
+    return mb_fail_format("payload", (int64_t)c->pos, MB_UNKNOWN, "opencl: there is no program");
   return p->form == MB_CL_SOURCE ? read_source(p, code) : add_whole(p, code);
 }
 
-/* The first string, if it looks like the name of a format: else the payload begins with the count of a `fmap`. */
+/* The first string, if it looks like the name of a format: else the payload begins with the
+ * count of a `fmap`. */
 static bool has_format(const struct mb_cursor *c, struct mb_slice *format) {
   if (mb_left(c) < 8 || mb_u64_at(c->data) > mb_left(c) - 8) return false;
   *format = (struct mb_slice){c->data + 8, mb_u64_at(c->data)};
@@ -154,8 +163,10 @@ int mb_cl_payload_read(const void *data, uint64_t size, bool ffi, struct mb_cl_p
   const bool formatted = has_format(&c, &format);
   if (formatted) {
     if (!mb_slice_is(format, "cl") && !is_binary(format))
-      return mb_fail_format("payload", 8, MB_UNKNOWN, "opencl: unknown format '%.*s'; known are cl, clbin, xclbin, "
-                            "awsxclbin and aocx", (int)format.size, (const char *)format.data);
+      return mb_fail_format("payload", 8, MB_UNKNOWN,
+                            "opencl: unknown format '%.*s'; known are cl, clbin, xclbin, "
+                            "awsxclbin and aocx",
+                            (int)format.size, (const char *)format.data);
     c.pos = 8 + format.size;
   }
   out->form = !formatted ? MB_CL_SPIRV : is_binary(format) ? MB_CL_BINARY : MB_CL_SOURCE;
@@ -171,10 +182,12 @@ static bool mentions(struct mb_slice text, const char *name) {
   const size_t size = strlen(name);
   const uint8_t *at = text.data, *end = text.data + text.size;
   while ((at = memmem(at, (size_t)(end - at), name, size))) {
-    if ((at == text.data || !is_word(at[-1])) && (at + size == end || !is_word(at[size]))) return true;
+    if ((at == text.data || !is_word(at[-1])) && (at + size == end || !is_word(at[size])))
+      return true;
     at++;
   }
-  return memmem(text.data, (size_t)text.size, "##", 2) || memmem(text.data, (size_t)text.size, "#include", 8);
+  return memmem(text.data, (size_t)text.size, "##", 2) ||
+         memmem(text.data, (size_t)text.size, "#include", 8);
 }
 
 int mb_cl_payload_check(const struct mb_cl_payload *p, const struct mb_kernel *kernel) {
@@ -182,9 +195,12 @@ int mb_cl_payload_check(const struct mb_cl_payload *p, const struct mb_kernel *k
   int status = mb_kernel_check(kernel);
   if (status) return status;
   if (part == NO_PART)
-    return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s' is declared and has no program", kernel->name);
-  if (p->form == MB_CL_SOURCE && !p->parts[part].kernel && !mentions(p->parts[part].code, kernel->name))
-    return mb_fail_format("payload", -1, MB_UNKNOWN, "opencl: kernel '%s' is declared and not in the source", kernel->name);
+    return mb_fail_format("payload", -1, MB_UNKNOWN,
+                          "opencl: kernel '%s' is declared and has no program", kernel->name);
+  if (p->form == MB_CL_SOURCE && !p->parts[part].kernel &&
+      !mentions(p->parts[part].code, kernel->name))
+    return mb_fail_format("payload", -1, MB_UNKNOWN,
+                          "opencl: kernel '%s' is declared and not in the source", kernel->name);
   return MBLOB_OK;
 }
 

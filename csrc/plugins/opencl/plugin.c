@@ -28,8 +28,10 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
     m->locks = calloc(parts + 1, sizeof(*m->locks));
     m->programs = calloc(parts + 1, sizeof(*m->programs));
     m->launchers = calloc(kernels + 1, sizeof(*m->launchers));
-    if (!m->locks || !m->programs || !m->launchers) status = mb_fail_memory((parts + kernels) * sizeof(void *));
-    for (size_t i = 0; !status && i < parts; i++) mb_lock_init_uncounted(&m->locks[i]); /* drivers compile */
+    if (!m->locks || !m->programs || !m->launchers)
+      status = mb_fail_memory((parts + kernels) * sizeof(void *));
+    for (size_t i = 0; !status && i < parts; i++)
+      mb_lock_init_uncounted(&m->locks[i]); /* drivers compile */
   }
   if (status) {
     close_module(m);
@@ -49,15 +51,19 @@ static int find_function(void *self, const char *name, void **function) {
   return status;
 }
 
-static int call(void *self, void *function, const TVMValue *args, const int *codes, int count, void *ret) {
+static int call(void *self, void *function, const TVMValue *args, const int *codes, int count,
+                void *ret) {
   struct mb_cl_module *m = self;
   const struct mb_kernel *kernel = function;
   (void)ret; /* kernels return nothing */
   return mb_cl_launch(m, (uint64_t)(kernel - m->payload.kernels.items), args, codes, count);
 }
 
-static const mblob_runtime runtimes[] = {
-    {.type_key = MB_KEY_OPENCL, .open = open_module, .function = find_function, .call = call, .close = close_module}};
+static const mblob_runtime runtimes[] = {{.type_key = MB_KEY_OPENCL,
+                                          .open = open_module,
+                                          .function = find_function,
+                                          .call = call,
+                                          .close = close_module}};
 
 MBLOB_PLUGIN(opencl) = {.abi_version = MBLOB_PLUGIN_ABI,
                         .struct_size = sizeof(mblob_plugin),

@@ -1,4 +1,5 @@
-/* base.h - the room below all others, whole: what knows nothing of libraries. Other folders include this one header.
+/* base.h - the room below all others, whole: what knows nothing of libraries. Other folders
+ * include this one header.
  *
  * Of these, plug-ins may use what PLUGIN_SHARED in flags.mk has, and what is inline. */
 #ifndef MB_BASE_H

@@ -4,8 +4,9 @@
 
 bool mb_skip(struct mb_cursor *c, uint64_t size, const char *what) {
   if (size > mb_left(c)) {
-    (void)mb_fail_format("truncated", (int64_t)c->pos, c->entry, "%s: needs %llu bytes, %llu are left", what,
-                         (unsigned long long)size, (unsigned long long)mb_left(c));
+    (void)mb_fail_format("truncated", (int64_t)c->pos, c->entry,
+                         "%s: needs %llu bytes, %llu are left", what, (unsigned long long)size,
+                         (unsigned long long)mb_left(c));
     return false;
   }
   c->pos += size;
@@ -28,9 +29,10 @@ bool mb_read_count(struct mb_cursor *c, uint64_t *out, uint64_t item_size, const
   uint64_t start = c->pos;
   if (!mb_read_u64(c, out, what)) return false;
   if (*out > mb_left(c) / item_size) {
-    (void)mb_fail_format(
-        "truncated", (int64_t)start, c->entry, "%s: %llu items of at least %llu bytes, %llu bytes are left",
-        what, (unsigned long long)*out, (unsigned long long)item_size, (unsigned long long)mb_left(c));
+    (void)mb_fail_format("truncated", (int64_t)start, c->entry,
+                         "%s: %llu items of at least %llu bytes, %llu bytes are left", what,
+                         (unsigned long long)*out, (unsigned long long)item_size,
+                         (unsigned long long)mb_left(c));
     return false;
   }
   return true;
@@ -47,8 +49,8 @@ bool mb_read_key(struct mb_cursor *c, struct mb_slice *out, const char *what) {
   uint64_t start = c->pos;
   if (!mb_read_string(c, out, what)) return false;
   if (out->size < 1 || out->size > MB_KEY_LIMIT) {
-    (void)mb_fail_format("key", (int64_t)start, c->entry, "%s: %llu bytes long, expected 1 to %d", what,
-                         (unsigned long long)out->size, MB_KEY_LIMIT);
+    (void)mb_fail_format("key", (int64_t)start, c->entry, "%s: %llu bytes long, expected 1 to %d",
+                         what, (unsigned long long)out->size, MB_KEY_LIMIT);
     return false;
   }
   if (memchr(out->data, 0, out->size)) { /* C would take another key than what is shown */

@@ -1,7 +1,7 @@
 /* bytes.h - bounds-checked little-endian reading: the only way from bytes of a file to numbers.
  *
- * A cursor never passes its end and knows where it is, so every error has an offset. Functions return false
- * after recording the error. */
+ * A cursor never passes its end and knows where it is, so every error has an offset. Functions
+ * return false after recording the error. */
 #ifndef MB_BYTES_H
 #define MB_BYTES_H
 
@@ -48,7 +48,8 @@ static inline uint64_t mb_left(const struct mb_cursor *c) { return c->end - c->p
 bool mb_skip(struct mb_cursor *c, uint64_t size, const char *what);
 bool mb_read_u64(struct mb_cursor *c, uint64_t *out, const char *what);
 bool mb_read_u32(struct mb_cursor *c, uint32_t *out, const char *what);
-/* A u64 count of items of at least `item_size` bytes each; refused if they cannot fit what is left. */
+/* A u64 count of items of at least `item_size` bytes each; refused if they cannot fit what is
+ * left. */
 bool mb_read_count(struct mb_cursor *c, uint64_t *out, uint64_t item_size, const char *what);
 /* A u64 length and that many bytes, not copied. */
 bool mb_read_string(struct mb_cursor *c, struct mb_slice *out, const char *what);

@@ -1,8 +1,9 @@
 /* CRC-32 of docs/format.md: polynomial 0xEDB88320 reflected, initial and final complement.
  *
- * Three ways to the same number: eight tables, 8 bytes a step; on AArch64 the processor's instruction for it; and on
- * x86-64 with PCLMULQDQ folding of 64 bytes a step (V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using
- * PCLMULQDQ Instruction", Intel 2009; the constants are x^k mod P for the distances named below). */
+ * Three ways to the same number: eight tables, 8 bytes a step; on AArch64 the processor's
+ * instruction for it; and on x86-64 with PCLMULQDQ folding of 64 bytes a step (V. Gopal et al.,
+ * "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009; the
+ * constants are x^k mod P for the distances named below). */
 #include <pthread.h>
 
 #include "base/bytes.h"
@@ -18,7 +19,8 @@ static void make_tables(void) {
     tables[0][i] = c;
   }
   for (uint32_t i = 0; i < 256; i++)
-    for (int t = 1; t < 8; t++) tables[t][i] = (tables[t - 1][i] >> 8) ^ tables[0][tables[t - 1][i] & 0xFF];
+    for (int t = 1; t < 8; t++)
+      tables[t][i] = (tables[t - 1][i] >> 8) ^ tables[0][tables[t - 1][i] & 0xFF];
 }
 
 /* `crc` is the inner state: not complemented. */
@@ -38,14 +40,17 @@ static uint32_t by_tables(uint32_t crc, const uint8_t *p, uint64_t size) {
 #include <immintrin.h>
 #include <stdatomic.h>
 
-#define FOLD(x, k, next) \
-  _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), next)
+#define FOLD(x, k, next)                                                                           \
+  _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), \
+                next)
 #define LOAD(p) _mm_loadu_si128((const __m128i *)(const void *)(p))
 
 /* At least 64 bytes. Folds all but the last `*size` bytes, which it leaves to the tables. */
-__attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t crc, const uint8_t **data,
+__attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t crc,
+                                                                    const uint8_t **data,
                                                                     uint64_t *size) {
-  const __m128i across_4 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4); /* x^(4*128-32), x^(4*128+32) */
+  const __m128i across_4 =
+      _mm_set_epi64x(0x01c6e41596, 0x0154442bd4); /* x^(4*128-32), x^(4*128+32) */
   const __m128i across_1 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0); /* x^(128-32), x^(128+32) */
   const uint8_t *p = *data;
   uint64_t left = *size - 64;
@@ -68,7 +73,8 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t crc
   return by_tables(0, rest, sizeof(rest));
 }
 
-/* Asked once: a virtual machine may take long to answer. __builtin_cpu_supports would bring 5 kB of libgcc. */
+/* Asked once: a virtual machine may take long to answer. __builtin_cpu_supports would bring 5 kB
+ * of libgcc. */
 int mb_crc32_is_fast(void) {
   static atomic_int known; /* 1: no, 2: yes */
   int answer = atomic_load_explicit(&known, memory_order_relaxed);
@@ -85,8 +91,8 @@ int mb_crc32_is_fast(void) {
 
 #define HAS_CRC32 (1 << 7) /* HWCAP_CRC32 of asm/hwcap.h */
 
-/* The instruction of Armv8 for this very polynomial, 8 bytes a step; written out, as compilers ask for differently named
- * options before they have it. */
+/* The instruction of Armv8 for this very polynomial, 8 bytes a step; written out, as compilers
+ * ask for differently named options before they have it. */
 static uint32_t by_folding(uint32_t crc, const uint8_t **data, uint64_t *size) {
   const uint8_t *p = *data;
   uint64_t left = *size;

@@ -7,20 +7,29 @@
 static const struct {
   char name[8];
   uint8_t code;
-} NAMES[] = {
-    {"int", kDLInt}, {"uint", kDLUInt}, {"float", kDLFloat}, {"bfloat", kDLBfloat}, {"complex", kDLComplex}};
+} NAMES[] = {{"int", kDLInt},
+             {"uint", kDLUInt},
+             {"float", kDLFloat},
+             {"bfloat", kDLBfloat},
+             {"complex", kDLComplex}};
 
-/* Small floats, whose names say their bits: TVM's two (0.15 to 0.19), then DLPack's, by their codes from the first on. DLPack's 7,
- * which is one of the two, stands at the end. */
+/* Small floats, whose names say their bits: TVM's two (0.15 to 0.19), then DLPack's, by their
+ * codes from the first on. DLPack's 7, which is one of the two, stands at the end. */
 enum { FIRST_SMALL = 6, LAST_SMALL = kDLFloat4_e2m1fn, SMALL_COUNT = LAST_SMALL - FIRST_SMALL + 2 };
-static const char SMALL[SMALL_COUNT][20] = {"e4m3_float8",   "e5m2_float8",   "float8_e4m3",     "float8_e4m3b11fnuz",
-                                 "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz",
-                                 "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "float8_e3m4"};
+static const char SMALL[SMALL_COUNT][20] = {
+    "e4m3_float8",     "e5m2_float8",   "float8_e4m3",     "float8_e4m3b11fnuz", "float8_e4m3fn",
+    "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz", "float8_e8m0fnu",     "float6_e2m3fn",
+    "float6_e3m2fn",   "float4_e2m1fn", "float8_e3m4"};
 
-static bool is_small(int code) { return (code >= FIRST_SMALL && code <= LAST_SMALL) || code == MBLOB_FLOAT8_E3M4; }
+static bool is_small(int code) {
+  return (code >= FIRST_SMALL && code <= LAST_SMALL) || code == MBLOB_FLOAT8_E3M4;
+}
 
 static uint8_t small_bits(int code) {
-  return code == MBLOB_FLOAT8_E3M4 ? 8 : code >= kDLFloat4_e2m1fn ? 4 : code >= kDLFloat6_e2m3fn ? 6 : 8;
+  return code == MBLOB_FLOAT8_E3M4  ? 8
+         : code >= kDLFloat4_e2m1fn ? 4
+         : code >= kDLFloat6_e2m3fn ? 6
+                                    : 8;
 }
 
 const char *mb_dtype_small_float(DLDataType dtype) {
@@ -69,14 +78,10 @@ static bool number(const char **text, const char *end, unsigned limit, unsigned 
 static bool is_width(uint8_t code, unsigned bits, bool stored) {
   switch (code) {
     case kDLInt:
-    case kDLUInt:
-      return bits <= 64 && (stored || (bits & (bits - 1)) == 0);
-    case kDLFloat:
-      return bits == 16 || bits == 32 || bits == 64;
-    case kDLBfloat:
-      return bits == 16;
-    default:
-      return bits == 64 || bits == 128;
+    case kDLUInt: return bits <= 64 && (stored || (bits & (bits - 1)) == 0);
+    case kDLFloat: return bits == 16 || bits == 32 || bits == 64;
+    case kDLBfloat: return bits == 16;
+    default: return bits == 64 || bits == 128;
   }
 }
 
@@ -99,7 +104,9 @@ static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
     const char *name = SMALL[i];
     size_t length = strlen(name);
     *out = (DLDataType){code, small_bits(code), 1};
-    if (size >= length && memcmp(text, name, length) == 0 && parse_lanes(text + length, end, &out->lanes)) return true;
+    if (size >= length && memcmp(text, name, length) == 0 &&
+        parse_lanes(text + length, end, &out->lanes))
+      return true;
   }
   for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); ++i) {
     size_t length = strlen(NAMES[i].name);
@@ -113,9 +120,12 @@ static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
   return false;
 }
 
-bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) { return parse(text, size, false, out); }
+bool mb_dtype_parse(const char *text, size_t size, DLDataType *out) {
+  return parse(text, size, false, out);
+}
 
-/* The widths of an element, in words; NULL if `bits` is one. Integers have any up to 64, users' types any. */
+/* The widths of an element, in words; NULL if `bits` is one. Integers have any up to 64, users'
+ * types any. */
 static const char *other_widths(int code, int bits) {
   /* Where several are possible they are powers of two, whose sum is a set of them. */
   static const struct {
@@ -128,22 +138,26 @@ static const char *other_widths(int code, int bits) {
                [kDLBool] = {8, "8"}};
   if (code <= kDLUInt) return bits <= 64 || bits == 128 ? NULL : "1 to 64 or 128";
   if (code > kDLFloat4_e2m1fn && code != MBLOB_FLOAT8_E3M4) return NULL;
-  if (code <= kDLBool) return bits & known[code].widths && !(bits & (bits - 1)) ? NULL : known[code].text;
+  if (code <= kDLBool)
+    return bits & known[code].widths && !(bits & (bits - 1)) ? NULL : known[code].text;
   int width = small_bits(code);
   return bits == width ? NULL : width == 4 ? "4" : width == 6 ? "6" : "8";
 }
 
 bool mb_dtype_check(int code, int bits, int lanes) {
   if (code < 0 || (code > kDLFloat4_e2m1fn && code < MBLOB_FLOAT8_E3M4) || code > UINT8_MAX)
-    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: no data type has the code %d, expected 0 to %d or %d to %d", code,
+    (void)mb_fail(MBLOB_E_ARGUMENT,
+                  "dtype: no data type has the code %d, expected 0 to %d or %d to %d", code,
                   kDLFloat4_e2m1fn, MBLOB_FLOAT8_E3M4, UINT8_MAX);
   else if (bits < 1 || bits > UINT8_MAX)
-    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d bits, expected 1 to %d", bits, UINT8_MAX);
+    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d bits, expected 1 to %d", bits,
+                  UINT8_MAX);
   else if (other_widths(code, bits))
-    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: code %d with elements of %d bits, expected %s", code, bits,
-                  other_widths(code, bits));
+    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: code %d with elements of %d bits, expected %s", code,
+                  bits, other_widths(code, bits));
   else if (lanes < 1 || lanes > UINT16_MAX)
-    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d lanes, expected 1 to %d", lanes, UINT16_MAX);
+    (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d lanes, expected 1 to %d", lanes,
+                  UINT16_MAX);
   else
     return true;
   return false;
@@ -153,9 +167,9 @@ bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out) {
   static const struct {
     char name[8];
     DLDataType dtype;
-  } stored[] = {{"", {kDLOpaqueHandle, 0, 0}},         {"void", {kDLOpaqueHandle, 0, 0}},
-                {"handle", {kDLOpaqueHandle, 64, 1}},  {"int", {kDLInt, 32, 1}},
-                {"uint", {kDLUInt, 32, 1}},            {"float", {kDLFloat, 32, 1}}};
+  } stored[] = {{"", {kDLOpaqueHandle, 0, 0}},        {"void", {kDLOpaqueHandle, 0, 0}},
+                {"handle", {kDLOpaqueHandle, 64, 1}}, {"int", {kDLInt, 32, 1}},
+                {"uint", {kDLUInt, 32, 1}},           {"float", {kDLFloat, 32, 1}}};
   for (size_t i = 0; i < sizeof(stored) / sizeof(*stored); ++i) {
     if (strlen(stored[i].name) != size || memcmp(stored[i].name, text, size) != 0) continue;
     *out = stored[i].dtype;

@@ -7,27 +7,30 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Parse exactly `size` characters. Small floats have TVM's names or DLPack's: e4m3_float8, float8_e4m3fn. */
+/* Parse exactly `size` characters. Small floats have TVM's names or DLPack's: e4m3_float8,
+ * float8_e4m3fn. */
 bool mb_dtype_parse(const char *text, size_t size, DLDataType *out);
-/* The same for types that TVM stores in graphs: also integers of any width up to 64 bits, `handle`, `void` (or nothing),
- * and `int`, `uint`, `float` without a width, which have 32 bits. */
+/* The same for types that TVM stores in graphs: also integers of any width up to 64 bits,
+ * `handle`, `void` (or nothing), and `int`, `uint`, `float` without a width, which have 32 bits. */
 bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out);
 
-/* "e4m3_float8" and the like; NULL of other types. Codes 6 and 7 are TVM's e4m3_float8 and e5m2_float8 here, not DLPack's bool
- * and float8_e3m4, which is MBLOB_FLOAT8_E3M4. */
+/* "e4m3_float8" and the like; NULL of other types. Codes 6 and 7 are TVM's e4m3_float8 and
+ * e5m2_float8 here, not DLPack's bool and float8_e3m4, which is MBLOB_FLOAT8_E3M4. */
 const char *mb_dtype_small_float(DLDataType dtype);
-/* Whether the bytes of `given` can be elements of the expected type: it is that type, by either name; or uint8, where an
- * 8-bit float is expected, which few callers have. */
+/* Whether the bytes of `given` can be elements of the expected type: it is that type, by either
+ * name; or uint8, where an 8-bit float is expected, which few callers have. */
 bool mb_dtype_takes(DLDataType expected, DLDataType given);
 
-/* The type as a function of the ffi dialect knows it, which is given a description of an argument: DLPack's codes, but
- * MBLOB_FLOAT8_E3M4 and uint1, which are translated when it is called. */
+/* The type as a function of the ffi dialect knows it, which is given a description of an
+ * argument: DLPack's codes, but MBLOB_FLOAT8_E3M4 and uint1, which are translated when it is
+ * called. */
 DLDataType mb_dtype_for_ffi(DLDataType dtype);
-/* The runtime's type for one that a file of the ffi dialect stores: DLPack's 6 and 7 are bool and float8_e3m4 there. */
+/* The runtime's type for one that a file of the ffi dialect stores: DLPack's 6 and 7 are bool
+ * and float8_e3m4 there. */
 DLDataType mb_dtype_stored_in_ffi(DLDataType dtype);
 
-/* Whether elements of an array can have these parts of a DLDataType; recorded if not. Codes are those of DLPack,
- * and 129 and above, which TVM leaves to its users. */
+/* Whether elements of an array can have these parts of a DLDataType; recorded if not. Codes are
+ * those of DLPack, and 129 and above, which TVM leaves to its users. */
 bool mb_dtype_check(int code, int bits, int lanes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Errors of the calling thread. Texts live on the heap, because kernels may report long ones; a thread that
- * never failed has none. */
+/* Errors of the calling thread. Texts live on the heap, because kernels may report long ones; a
+ * thread that never failed has none. */
 #define _GNU_SOURCE
 #include "base/error.h"
 
@@ -40,8 +40,8 @@ __attribute__((destructor)) static void process_exit(void) { free_texts(&state);
 
 static const char *or_empty(const char *text) { return text ? text : ""; }
 
-/* What argument checks of compiled kernels say, whose ABI has a text alone: TVM's MakePackedAPI and ArgBinder, the packed
- * functions that mblob generates. */
+/* What argument checks of compiled kernels say, whose ABI has a text alone: TVM's MakePackedAPI
+ * and ArgBinder, the packed functions that mblob generates. */
 static const char argument_texts[] =
     "num_args should be\0"
     "Expect arg[\0"
@@ -65,17 +65,18 @@ static void record(int status, char *message) {
   free_texts(&state);
   state.message = message;
   state.serial++;
-  state.info = (mblob_error_info){.status = status,
-                                  .message = message ? message : out_of_memory,
-                                  .code = status == MBLOB_E_KERNEL && message ? code_of_kernel_text(message) : "",
-                                  .offset = MB_UNKNOWN,
-                                  .entry = MB_UNKNOWN,
-                                  .type_key = "",
-                                  .available = "",
-                                  .hint = ""};
+  state.info = (mblob_error_info){
+      .status = status,
+      .message = message ? message : out_of_memory,
+      .code = status == MBLOB_E_KERNEL && message ? code_of_kernel_text(message) : "",
+      .offset = MB_UNKNOWN,
+      .entry = MB_UNKNOWN,
+      .type_key = "",
+      .available = "",
+      .hint = ""};
 }
 
-/* ---- one line ---------------------------------------------------------------------------------- */
+/* ---- one line -------------------------------------------------------------------------------- */
 
 /* Bytes of a word that is shown whole, and what is shown of a longer one: no path needs more. */
 #define WORD_LIMIT 1024u
@@ -87,8 +88,8 @@ static void record(int status, char *message) {
 #define LINE_HEAD 4096u
 #define LINE_TAIL 1024u
 
-/* Bytes of the UTF-8 character at `p`, of `left` bytes; 0 for what is none, or what terminals obey: controls, ends of lines and
- * paragraphs, marks of direction. */
+/* Bytes of the UTF-8 character at `p`, of `left` bytes; 0 for what is none, or what terminals
+ * obey: controls, ends of lines and paragraphs, marks of direction. */
 static size_t printable(const unsigned char *p, size_t left) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   if (*p < 0x80) return *p >= 0x20 && *p != 0x7f;
@@ -110,7 +111,8 @@ static size_t put_word(char *out, const unsigned char *word, size_t size) {
   size_t at = 0;
   for (size_t i = 0, step; i < size; i += step) {
     char shown[8] = "";
-    if (size > WORD_LIMIT && i >= WORD_HEAD && i < size - WORD_TAIL) { /* the middle, up to a character's end */
+    if (size > WORD_LIMIT && i >= WORD_HEAD &&
+        i < size - WORD_TAIL) { /* the middle, up to a character's end */
       (void)strcpy(shown, "...");
       step = size - WORD_TAIL - i;
       while (i + step < size && inside_character((char)word[i + step])) step++;
@@ -149,8 +151,8 @@ static void shorten(char *line) {
   (void)memmove(line + head + 3, line + tail, size - tail + 1);
 }
 
-/* `text` (heap, or NULL) in one line that any terminal can show: names from files may hold anything. What is written as an escape
- * stays as it is when this is done again. */
+/* `text` (heap, or NULL) in one line that any terminal can show: names from files may hold
+ * anything. What is written as an escape stays as it is when this is done again. */
 static char *one_line(char *text) {
   bool plain = text && strlen(text) <= WORD_LIMIT;
   for (const char *p = text; plain && *p; p++) plain = *p >= 0x20 && *p < 0x7f;
@@ -231,10 +233,11 @@ int mb_fail_loader(const char *type_key, int64_t entry, const char *available, c
 }
 
 int mb_fail_plain_function(const char *name) {
-  int status = mb_fail(MBLOB_E_NOT_FOUND,
-                       "'%s' is a plain C function, without a packed form: get its address with mblob_module_symbol "
-                       "(Python: Module.symbol)",
-                       name);
+  int status = mb_fail(
+      MBLOB_E_NOT_FOUND,
+      "'%s' is a plain C function, without a packed form: get its address with mblob_module_symbol "
+      "(Python: Module.symbol)",
+      name);
   state.info.code = MB_CODE_PLAIN_FUNCTION;
   return status;
 }
@@ -276,7 +279,8 @@ static const char *name_of(int status) {
 int mb_fail_returned(int returned, uint64_t before, int unknown, const char *what) {
   if (state.serial != before) return state.info.status;
   const char *name = name_of(returned);
-  return mb_fail(*name ? returned : unknown, "%s failed with status %d%s and gave no reason", what, returned, name);
+  return mb_fail(*name ? returned : unknown, "%s failed with status %d%s and gave no reason", what,
+                 returned, name);
 }
 
 int mb_fail_opening(int returned, uint64_t before, int unknown, const char *what) {
@@ -296,7 +300,8 @@ const mblob_error_info *mblob_last_error_info(void) {
 
 const char *mblob_last_error(void) {
   const mblob_error_info *info = mblob_last_error_info();
-  if (!*info->code || info->status == MBLOB_E_KERNEL || info->status == MBLOB_E_NOT_FOUND) return info->message;
+  if (!*info->code || info->status == MBLOB_E_KERNEL || info->status == MBLOB_E_NOT_FOUND)
+    return info->message;
   if (!state.full) {
     int n = info->offset >= 0 ? asprintf(&state.full, "%s (at byte %lld) [%s]", info->message,
                                          (long long)info->offset, info->code)
@@ -313,7 +318,7 @@ int mblob_set_error(int status, const char *message) {
   return state.info.status;
 }
 
-/* ---- keeping an error -------------------------------------------------------------------------- */
+/* ---- keeping an error ------------------------------------------------------------------------ */
 
 void mb_error_save(struct mb_saved_error *out) {
   const mblob_error_info *info = mblob_last_error_info();

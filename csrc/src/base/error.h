@@ -15,7 +15,8 @@
 /* Each records a failure on this thread and returns its status, so that callers write `return
  * mb_fail(...)`. */
 int mb_fail(int status, const char *format, ...) MB_PRINTF(2, 3);
-int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *format, ...) MB_PRINTF(4, 5);
+int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *format, ...)
+    MB_PRINTF(4, 5);
 int mb_fail_digest(int64_t entry, const char *format, ...) MB_PRINTF(2, 3);
 int mb_fail_memory(size_t size);
 /* With the text of `number` (an errno) behind the message. */
@@ -31,11 +32,13 @@ void mb_set_kernel_error(const char *text);
 void mb_error_prefix(const char *context);
 /* Rises with each failure on this thread: tells whether a callee recorded one. */
 uint64_t mb_error_serial(void);
-/* After code of others returned a status that is not MBLOB_OK: the failure that it recorded since `before`, or else one that says
- * "WHAT failed with status 70 (MBLOB_E_MEMORY) and gave no reason", of that status, or of `unknown` if there is none of its number.
- * The failure's status, never MBLOB_OK. */
+/* After code of others returned a status that is not MBLOB_OK: the failure that it recorded
+ * since `before`, or else one that says "WHAT failed with status 70 (MBLOB_E_MEMORY) and gave no
+ * reason", of that status, or of `unknown` if there is none of its number. The failure's status,
+ * never MBLOB_OK. */
 int mb_fail_returned(int returned, uint64_t before, int unknown, const char *what);
-/* The same of something that starts or opens: MBLOB_E_NOT_FOUND would say that it was asked for a name. */
+/* The same of something that starts or opens: MBLOB_E_NOT_FOUND would say that it was asked for
+ * a name. */
 int mb_fail_opening(int returned, uint64_t before, int unknown, const char *what);
 /* Let the current failure count as another; the text stays. The status. */
 int mb_error_restatus(int status);

@@ -14,43 +14,48 @@ enum {
   DOUBLE_BIAS = 1023
 };
 
-/* `value` >> `shift` rounded to nearest, ties to even; `shift` 1 to 63. A carry goes into the exponent, which
- * is what rounding up to the next power of two means. */
+/* `value` >> `shift` rounded to nearest, ties to even; `shift` 1 to 63. A carry goes into the
+ * exponent, which is what rounding up to the next power of two means. */
 static uint64_t shift_rounded(uint64_t value, unsigned shift) {
   uint64_t half = UINT64_C(1) << (shift - 1), rest = value & ((half << 1) - 1);
   value >>= shift;
   return value + (rest > half || (rest == half && (value & 1)));
 }
 
-/* The half nearest to a number of `fraction` fraction bits in an IEEE format of that bias; `bits` has no
- * sign. */
+/* The half nearest to a number of `fraction` fraction bits in an IEEE format of that bias;
+ * `bits` has no sign. */
 static uint16_t narrow(uint64_t bits, unsigned fraction, int bias) {
   const uint64_t infinity = (uint64_t)(2 * bias + 1) << fraction;
   const unsigned dropped = fraction - HALF_FRACTION;
-  if (bits > infinity) return (uint16_t)(HALF_INFINITY | HALF_QUIET | ((bits >> dropped) & (HALF_QUIET - 1)));
+  if (bits > infinity)
+    return (uint16_t)(HALF_INFINITY | HALF_QUIET | ((bits >> dropped) & (HALF_QUIET - 1)));
   int exponent = (int)(bits >> fraction) - bias + HALF_BIAS;
   if (exponent >= 31) return HALF_INFINITY;
   uint64_t significand = bits & ((UINT64_C(1) << fraction) - 1);
   if (exponent > 0) /* what overflows in rounding carries into the exponent, up to infinity */
     return (uint16_t)shift_rounded(((uint64_t)exponent << fraction) | significand, dropped);
   if (exponent < -HALF_FRACTION) return 0; /* below half of the smallest subnormal */
-  return (uint16_t)shift_rounded((UINT64_C(1) << fraction) | significand, dropped + (unsigned)(1 - exponent));
+  return (uint16_t)shift_rounded((UINT64_C(1) << fraction) | significand,
+                                 dropped + (unsigned)(1 - exponent));
 }
 
 static uint16_t from_float(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));
-  return (uint16_t)(((bits >> 16) & HALF_SIGN) | narrow(bits & INT32_MAX, FLOAT_FRACTION, FLOAT_BIAS));
+  return (uint16_t)(((bits >> 16) & HALF_SIGN) |
+                    narrow(bits & INT32_MAX, FLOAT_FRACTION, FLOAT_BIAS));
 }
 
 static uint16_t from_double(double value) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof(bits));
-  return (uint16_t)(((bits >> 48) & HALF_SIGN) | narrow(bits & INT64_MAX, DOUBLE_FRACTION, DOUBLE_BIAS));
+  return (uint16_t)(((bits >> 48) & HALF_SIGN) |
+                    narrow(bits & INT64_MAX, DOUBLE_FRACTION, DOUBLE_BIAS));
 }
 
 #if defined(__x86_64__)
-/* Rounded to odd first: what a double cannot hold stays visible in its last bit, so the half is rounded once. */
+/* Rounded to odd first: what a double cannot hold stays visible in its last bit, so the half is
+ * rounded once. */
 static uint16_t from_extended(long double value) {
   enum { EXTENDED_BIAS = 16383, EXTENDED_MAX = 0x7FFF, DROPPED = 11 };
   const uint64_t infinity = (uint64_t)(2 * DOUBLE_BIAS + 1) << DOUBLE_FRACTION;
@@ -66,7 +71,8 @@ static uint16_t from_extended(long double value) {
   else if (exponent > 2 * DOUBLE_BIAS)
     bits = infinity;
   else
-    bits = exponent > 0 ? (uint64_t)exponent << DOUBLE_FRACTION | fraction : 0; /* far below any half */
+    bits = exponent > 0 ? (uint64_t)exponent << DOUBLE_FRACTION | fraction
+                        : 0; /* far below any half */
   return (uint16_t)((head & HALF_SIGN) | narrow(bits, DOUBLE_FRACTION, DOUBLE_BIAS));
 }
 #endif
@@ -84,7 +90,8 @@ static float to_float(uint16_t half) {
     /* Subnormal: the highest bit becomes the implicit one. */
     unsigned up = (unsigned)__builtin_clz(significand) - (31 - HALF_FRACTION);
     significand = (significand << up) & ((1u << HALF_FRACTION) - 1);
-    bits = (uint32_t)(1 + FLOAT_BIAS - HALF_BIAS - (int)up) << FLOAT_FRACTION | significand << added;
+    bits = (uint32_t)(1 + FLOAT_BIAS - HALF_BIAS - (int)up) << FLOAT_FRACTION | significand
+                                                                                    << added;
   } else {
     bits = 0;
   }
@@ -94,7 +101,7 @@ static float to_float(uint16_t half) {
   return value;
 }
 
-/* ---- as compilers pass halves ---------------------------------------------------------------------- */
+/* ---- as compilers pass halves ---------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 static mb_half_result result(uint16_t half) {
@@ -123,8 +130,8 @@ static uint16_t argument(mb_half_argument value) {
 static uint16_t argument(mb_half_argument half) { return half; }
 #endif
 
-/* Weak, because a program may have its compiler's own. (Said of the declarations, it would keep linkers from
- * taking these out of libmblob.a.) */
+/* Weak, because a program may have its compiler's own. (Said of the declarations, it would keep
+ * linkers from taking these out of libmblob.a.) */
 #define HELPER __attribute__((weak))
 
 HELPER uint16_t __gnu_f2h_ieee(float value) { return from_float(value); }
@@ -134,6 +141,8 @@ HELPER mb_half_result __truncdfhf2(double value) { return result(from_double(val
 HELPER float __extendhfsf2(mb_half_argument half) { return to_float(argument(half)); }
 HELPER double __extendhfdf2(mb_half_argument half) { return (double)to_float(argument(half)); }
 #if defined(__x86_64__)
-HELPER long double __extendhfxf2(mb_half_argument half) { return (long double)to_float(argument(half)); }
+HELPER long double __extendhfxf2(mb_half_argument half) {
+  return (long double)to_float(argument(half));
+}
 HELPER mb_half_result __truncxfhf2(long double value) { return result(from_extended(value)); }
 #endif

@@ -1,11 +1,12 @@
 /* float16.h - conversions that compilers call where the processor has none (IEEE 754 binary16).
  *
- * Names and signatures are those of compiler-rt and libgcc. `__gnu_*` pass a half as a 16-bit integer. The
- * others pass it as the psABI of _Float16 says, in the low 16 bits of a vector register on x86-64 and
- * AArch64; LLVM before 15 took their results as integers on x86-64, so there both registers hold the result.
+ * Names and signatures are those of compiler-rt and libgcc. `__gnu_*` pass a half as a 16-bit
+ * integer. The others pass it as the psABI of _Float16 says, in the low 16 bits of a vector
+ * register on x86-64 and AArch64; LLVM before 15 took their results as integers on x86-64, so
+ * there both registers hold the result.
  *
- * Rounding is to nearest, ties to even; too large is infinity; a NaN becomes quiet and keeps the top bits of
- * its payload. */
+ * Rounding is to nearest, ties to even; too large is infinity; a NaN becomes quiet and keeps the
+ * top bits of its payload. */
 #ifndef MB_FLOAT16_H
 #define MB_FLOAT16_H
 

@@ -13,7 +13,8 @@ bool mb_json_fail(struct mb_json *j, const char *what) {
 }
 
 char mb_json_peek(struct mb_json *j) {
-  while (j->pos < j->end && (*j->pos == ' ' || *j->pos == '\n' || *j->pos == '\r' || *j->pos == '\t'))
+  while (j->pos < j->end &&
+         (*j->pos == ' ' || *j->pos == '\n' || *j->pos == '\r' || *j->pos == '\t'))
     ++j->pos;
   return j->pos < j->end && !j->error ? *j->pos : 0;
 }
@@ -46,7 +47,8 @@ static bool more(struct mb_json *j, char close) {
     return false;
   }
   if (!first) {
-    if (c != ',') return mb_json_fail(j, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+    if (c != ',')
+      return mb_json_fail(j, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
     ++j->pos;
   }
   j->first[j->depth - 1] = false;
@@ -103,7 +105,8 @@ bool mb_json_string(struct mb_json *j, struct mb_slice *out) {
   }
   if (j->pos == j->end) return mb_json_fail(j, "a string without an end");
   *out = (struct mb_slice){(const uint8_t *)start, (uint64_t)(j->pos - start)};
-  if (bits & 0x80 && !mb_is_utf8(out->data, out->size)) return mb_json_fail(j, "a string that is not UTF-8");
+  if (bits & 0x80 && !mb_is_utf8(out->data, out->size))
+    return mb_json_fail(j, "a string that is not UTF-8");
   ++j->pos;
   return true;
 }
@@ -189,7 +192,7 @@ bool mb_json_end(struct mb_json *j) {
   return !j->error;
 }
 
-/* ---- strings ----------------------------------------------------------------------------------- */
+/* ---- strings --------------------------------------------------------------------------------- */
 
 static char *put_utf8(char *to, uint32_t c) {
   int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3; /* bytes behind the first */
@@ -226,7 +229,7 @@ bool mb_json_is(struct mb_slice escaped, const char *text) {
   return same;
 }
 
-/* ---- writing -------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 void mb_json_put_text(FILE *out, const char *text) {
   (void)fputc('"', out);

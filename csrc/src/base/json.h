@@ -1,8 +1,9 @@
-/* json.h - a pull reader for the JSON that libraries carry (RFC 8259): no tree, no recursion, no allocation
- * but for strings with escapes.
+/* json.h - a pull reader for the JSON that libraries carry (RFC 8259): no tree, no recursion, no
+ * allocation but for strings with escapes.
  *
- * The caller walks: begin an object or array, ask for its next member until there is none, read or skip each
- * value. The first error sticks: every later call returns false, mb_json_error() has text and offset. */
+ * The caller walks: begin an object or array, ask for its next member until there is none, read
+ * or skip each value. The first error sticks: every later call returns false, mb_json_error()
+ * has text and offset. */
 #ifndef MB_JSON_H
 #define MB_JSON_H
 
@@ -28,8 +29,8 @@ void mb_json_init(struct mb_json *j, const void *text, size_t size);
 /* Enter the object or array that comes next. */
 bool mb_json_begin_object(struct mb_json *j);
 bool mb_json_begin_array(struct mb_json *j);
-/* The next member's key (still escaped, as in the text; mb_json_text decodes it), or false at the end of the
- * object or after an error. */
+/* The next member's key (still escaped, as in the text; mb_json_text decodes it), or false at
+ * the end of the object or after an error. */
 bool mb_json_next_key(struct mb_json *j, struct mb_slice *key);
 /* Whether the array has another element; the element comes next. */
 bool mb_json_next_element(struct mb_json *j);
@@ -52,8 +53,9 @@ bool mb_json_is(struct mb_slice escaped, const char *text);
 /* The decoded string, NUL terminated, on the heap; NULL for memory or a wrong escape. */
 char *mb_json_text(struct mb_slice escaped);
 
-/* Write a string with its quotes, for the JSON that functions give where TVM gives maps and lists; what JSON has no place
- * for in one (quotes, backslashes, control characters) is escaped. `text` is UTF-8, as names in payloads are. */
+/* Write a string with its quotes, for the JSON that functions give where TVM gives maps and
+ * lists; what JSON has no place for in one (quotes, backslashes, control characters) is escaped.
+ * `text` is UTF-8, as names in payloads are. */
 void mb_json_put_text(FILE *out, const char *text);
 
 #endif

@@ -4,7 +4,8 @@
 #include <stdint.h>
 #include <time.h>
 
-/* How long a fork waits. Threads that hold a lock may themselves wait for the one that forks: for Python's interpreter, say. */
+/* How long a fork waits. Threads that hold a lock may themselves wait for the one that forks:
+ * for Python's interpreter, say. */
 #define PATIENCE 1000000000 /* nanoseconds */
 #define PAUSE 20000
 
@@ -16,7 +17,8 @@ static __thread struct {
 static atomic_size_t last_id, last_before_fork, survivor;
 static atomic_uint forks;
 static atomic_uint forking; /* threads that are about to fork */
-/* Threads that hold counted locks. All threads write it, so it shares a cache line with nothing that they read. */
+/* Threads that hold counted locks. All threads write it, so it shares a cache line with nothing
+ * that they read. */
 static struct {
   _Alignas(64) atomic_uint count;
 } inside;
@@ -39,7 +41,8 @@ bool mb_thread_is_gone(size_t id) {
 
 /* ---- forks ----------------------------------------------------------------------------------- */
 
-/* A thread that holds locks gets what else it needs to come out. A thread that holds none stays out while another forks. */
+/* A thread that holds locks gets what else it needs to come out. A thread that holds none stays
+ * out while another forks. */
 static bool enter(void) {
   (void)atomic_fetch_add(&inside.count, 1);
   if (!atomic_load(&forking)) return true;
@@ -55,7 +58,8 @@ static int64_t now(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Runs before the C library takes locks of its own. A constructor or kernel may fork inside of ours: they stay its own. */
+/* Runs before the C library takes locks of its own. A constructor or kernel may fork inside of
+ * ours: they stay its own. */
 static void before_fork(void) {
   const unsigned own = mine.held ? 1 : 0;
   (void)mb_thread_id();
@@ -76,8 +80,11 @@ static void in_child(void) {
   (void)atomic_fetch_add(&forks, 1);
 }
 
-/* Of a shared library these go when it is unloaded: pthread_atfork() is linked into it, and knows it. */
-__attribute__((constructor)) static void watch_forks(void) { (void)pthread_atfork(before_fork, in_parent, in_child); }
+/* Of a shared library these go when it is unloaded: pthread_atfork() is linked into it, and
+ * knows it. */
+__attribute__((constructor)) static void watch_forks(void) {
+  (void)pthread_atfork(before_fork, in_parent, in_child);
+}
 
 /* ---- locks ----------------------------------------------------------------------------------- */
 
@@ -92,7 +99,8 @@ void mb_lock_init_uncounted(struct mb_lock *lock) {
 }
 
 void mb_lock_destroy(struct mb_lock *lock) {
-  if (atomic_load_explicit(&lock->forks, memory_order_acquire) == mb_forks()) (void)pthread_mutex_destroy(&lock->mutex);
+  if (atomic_load_explicit(&lock->forks, memory_order_acquire) == mb_forks())
+    (void)pthread_mutex_destroy(&lock->mutex);
 }
 
 /* The first use in this process of a lock of its parent. */
@@ -123,7 +131,8 @@ void mb_lock(struct mb_lock *lock) {
     while (counted && atomic_load(&forking)) rest();
     renew_after_fork(lock);
     (void)pthread_mutex_lock(&lock->mutex);
-    if (!counted || enter()) break; /* those who wait for the mutex are not inside: its owner may be the one that forks */
+    if (!counted || enter())
+      break; /* those who wait for the mutex are not inside: its owner may be the one that forks */
     (void)pthread_mutex_unlock(&lock->mutex);
   }
   mine.held += !lock->uncounted;
@@ -154,7 +163,8 @@ void mb_condition_init(struct mb_condition *condition) {
 
 /* One with waiters of the parent would wait for them. */
 void mb_condition_destroy(struct mb_condition *condition) {
-  if (atomic_load(&condition->forks) == mb_forks()) (void)pthread_cond_destroy(&condition->condition);
+  if (atomic_load(&condition->forks) == mb_forks())
+    (void)pthread_cond_destroy(&condition->condition);
 }
 
 /* With the lock that belongs to it. */
@@ -170,7 +180,8 @@ void mb_wait(struct mb_condition *condition, struct mb_lock *lock) {
   disown(lock);
   if (!lock->uncounted && !--mine.held) leave();
   (void)pthread_cond_wait(&condition->condition, &lock->mutex);
-  (void)pthread_mutex_unlock(&lock->mutex); /* a fork may be under way: who comes back waits for it, as others do */
+  (void)pthread_mutex_unlock(
+      &lock->mutex); /* a fork may be under way: who comes back waits for it, as others do */
   mb_lock(lock);
   lock->depth = depth;
 }
@@ -209,8 +220,10 @@ void mb_thread_end_set(struct mb_thread_end *end, void *what) {
   (void)pthread_setspecific(end->key, what);
 }
 
-/* A thread that ends later would call functions that are not there any more. Runs last: threads of the pool end before. */
+/* A thread that ends later would call functions that are not there any more. Runs last: threads
+ * of the pool end before. */
 __attribute__((destructor(101))) static void forget_ends(void) {
   atomic_store(&unloading, true);
-  for (struct mb_thread_end *end = atomic_exchange(&ends, NULL); end; end = end->next) (void)pthread_key_delete(end->key);
+  for (struct mb_thread_end *end = atomic_exchange(&ends, NULL); end; end = end->next)
+    (void)pthread_key_delete(end->key);
 }

@@ -1,4 +1,5 @@
-/* map.h - strings to pointers, and sets of pointers. Keys are borrowed: they live as long as the map. */
+/* map.h - strings to pointers, and sets of pointers. Keys are borrowed: they live as long as the
+ * map. */
 #ifndef MB_MAP_H
 #define MB_MAP_H
 

@@ -13,8 +13,9 @@ enum {
 };
 
 void *mb_pages_new(size_t size) {
-  void *memory = size >= MAPPED ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                        : calloc(1, size ? size : 1);
+  void *memory = size >= MAPPED
+                     ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                     : calloc(1, size ? size : 1);
   if (memory && memory != MAP_FAILED) return memory;
   (void)mb_fail_memory(size);
   return NULL;

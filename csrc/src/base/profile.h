@@ -1,6 +1,7 @@
-/* profile.h - what can be run in this program: classes of modules, global functions, names of the runtime. The functions by which
- * a program comes in (entry/) hand the table down, because no room knows what stands above it. A program has one table,
- * chosen when it is linked; what a program registers under the same name comes first. */
+/* profile.h - what can be run in this program: classes of modules, global functions, names of
+ * the runtime. The functions by which a program comes in (entry/) hand the table down, because
+ * no room knows what stands above it. A program has one table, chosen when it is linked; what a
+ * program registers under the same name comes first. */
 #ifndef MB_PROFILE_H
 #define MB_PROFILE_H
 
@@ -17,30 +18,35 @@ struct mb_global {
 };
 
 struct mb_profile {
-  const struct mb_class *classes[7];   /* that open payloads; ends with NULL */
-  const struct mb_method *methods[3];  /* tables of global functions that need no object; ends with NULL */
-  struct mb_global globals[9];         /* others; ends with one without a call */
-  void *(*symbol)(const char *name);   /* the runtime's function of that name; NULL if it is none of its names */
+  const struct mb_class *classes[7]; /* that open payloads; ends with NULL */
+  const struct mb_method
+      *methods[3];             /* tables of global functions that need no object; ends with NULL */
+  struct mb_global globals[9]; /* others; ends with one without a call */
+  void *(*symbol)(
+      const char *name); /* the runtime's function of that name; NULL if it is none of its names */
   const mblob_host *plugin_host;       /* what plug-ins get */
-  int (*find_device)(int device_type); /* register a kind of device that is not there; MBLOB_OK also if it is nowhere */
-  const char *elsewhere;               /* hints (mb_profile_hint) for keys and global functions that other profiles have; may be NULL */
+  int (*find_device)(int device_type); /* register a kind of device that is not there; MBLOB_OK also
+                                          if it is nowhere */
+  const char *elsewhere; /* hints (mb_profile_hint) for keys and global functions that other
+                            profiles have; may be NULL */
 };
 
-/* The program's table; NULL before the first function of entry/ was called. Hidden where it is declared, too: it is read without
- * a detour through the GOT. */
+/* The program's table; NULL before the first function of entry/ was called. Hidden where it is
+ * declared, too: it is read without a detour through the GOT. */
 extern __attribute__((visibility("hidden"))) _Atomic(const struct mb_profile *) mb_profile_in_use;
 
 static inline const struct mb_profile *mb_profile_of_program(void) {
   return atomic_load_explicit(&mb_profile_in_use, memory_order_relaxed);
 }
 
-/* Address of this runtime's function `name`, NULL if it is none of its names. Never another runtime's, whatever the process has
- * loaded. */
+/* Address of this runtime's function `name`, NULL if it is none of its names. Never another
+ * runtime's, whatever the process has loaded. */
 void *mb_profile_symbol(const char *name);
 /* Whether the list, with commas between its items, has that item. */
 bool mb_list_has(const char *list, const char *item);
-/* What is known of a key or global function that is not here, in words; NULL if nothing. Hints, those of the profile and the
- * `others`: lists of names, and what is said of them, in turn, up to an empty list. */
+/* What is known of a key or global function that is not here, in words; NULL if nothing. Hints,
+ * those of the profile and the `others`: lists of names, and what is said of them, in turn, up
+ * to an empty list. */
 const char *mb_profile_hint(const char *name, const char *others);
 
 #endif

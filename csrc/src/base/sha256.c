@@ -29,7 +29,8 @@ static void add_block(uint32_t h[8], const uint8_t *p) {
   }
   memcpy(v, h, sizeof(v));
   for (unsigned i = 0; i < 64; i++) {
-    /* v[0..7] are a..h of the standard; instead of moving them, each round starts one place lower. */
+    /* v[0..7] are a..h of the standard; instead of moving them, each round starts one place
+     * lower. */
 #define V(k) v[((k) - i) & 7]
     uint32_t e = V(4), a = V(0);
     uint32_t s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);

@@ -31,14 +31,16 @@ static int map_file(struct mb_source *source, const char *name) {
   struct stat st;
   if (fstat(source->fd, &st) != 0) return mb_fail_errno(errno, "%s", name);
   if (!S_ISREG(st.st_mode))
-    return mb_fail_errno(S_ISDIR(st.st_mode) ? EISDIR : ENOTSUP, "%s: a library is a regular file", name);
+    return mb_fail_errno(S_ISDIR(st.st_mode) ? EISDIR : ENOTSUP, "%s: a library is a regular file",
+                         name);
   source->device = st.st_dev;
   source->inode = st.st_ino;
   source->changed = st.st_mtim;
   if (!st.st_size) return mb_fail_format("not_elf", 0, MB_UNKNOWN, "%s: an empty file", name);
   source->size = (size_t)st.st_size;
   void *bytes = mmap(NULL, source->size, PROT_READ, MAP_PRIVATE, source->fd, 0);
-  if (bytes == MAP_FAILED) return mb_fail_errno(errno, "%s: cannot map %zu bytes", name, source->size);
+  if (bytes == MAP_FAILED)
+    return mb_fail_errno(errno, "%s: cannot map %zu bytes", name, source->size);
   source->bytes = bytes;
   return MBLOB_OK;
 }

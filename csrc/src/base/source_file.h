@@ -1,4 +1,5 @@
-/* source_file.h - the file under a library: opened once, and everything goes through that descriptor. */
+/* source_file.h - the file under a library: opened once, and everything goes through that
+ * descriptor. */
 #ifndef MB_SOURCE_FILE_H
 #define MB_SOURCE_FILE_H
 
@@ -9,7 +10,8 @@
 #include <time.h>
 
 struct mb_source {
-  int fd;     /* owned; open as long as the library, because its name for the dynamic linker contains it */
+  int fd; /* owned; open as long as the library, because its name for the dynamic linker contains it
+           */
   int dir_fd; /* owned; the file's folder where $ORIGIN needs it, else -1 */
   char *path; /* absolute, "" for memory */
   dev_t device;
@@ -26,8 +28,8 @@ int mb_source_open_fd(int fd, struct mb_source *out);
 int mb_source_open_memory(const void *data, size_t size, struct mb_source *out);
 void mb_source_close(struct mb_source *source);
 
-/* A memory file that may be executed, and its seals: nobody changes it any more. The descriptor is the
- * caller's; -1 with errno where there are no such files. */
+/* A memory file that may be executed, and its seals: nobody changes it any more. The descriptor
+ * is the caller's; -1 with errno where there are no such files. */
 int mb_memory_file(const char *name);
 bool mb_memory_file_seal(int fd);
 

@@ -10,7 +10,8 @@ int mb_shape_check(const int64_t *shape, int ndim) {
   if (ndim && !shape) return mb_fail(MBLOB_E_ARGUMENT, "shape is NULL, expected %d extents", ndim);
   for (int i = 0; i < ndim; i++)
     if (shape[i] < 0)
-      return mb_fail(MBLOB_E_ARGUMENT, "shape[%d] is %lld, expected at least 0", i, (long long)shape[i]);
+      return mb_fail(MBLOB_E_ARGUMENT, "shape[%d] is %lld, expected at least 0", i,
+                     (long long)shape[i]);
   return MBLOB_OK;
 }
 
@@ -20,10 +21,12 @@ int mb_tensor_size(const DLTensor *t, size_t *out) {
   int status = mb_shape_check(t->shape, t->ndim);
   for (int32_t i = 0; !status && i < t->ndim; i++) {
     empty |= t->shape[i] == 0;
-    large |= __builtin_mul_overflow(size, t->shape[i], &size); /* exact, also where size_t is narrower */
+    large |=
+        __builtin_mul_overflow(size, t->shape[i], &size); /* exact, also where size_t is narrower */
   }
   if (!status && !empty && (large || size > PTRDIFF_MAX))
-    status = mb_fail(MBLOB_E_ARGUMENT, "the shape is impossible: it has more bytes than memory can");
+    status =
+        mb_fail(MBLOB_E_ARGUMENT, "the shape is impossible: it has more bytes than memory can");
   *out = empty ? 0 : size;
   return status;
 }

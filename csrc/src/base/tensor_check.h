@@ -1,20 +1,22 @@
-/* tensor_check.h - what shape, layout and size of a tensor can be: for arrays, executors and plug-ins. */
+/* tensor_check.h - what shape, layout and size of a tensor can be: for arrays, executors and
+ * plug-ins. */
 #ifndef MB_TENSOR_CHECK_H
 #define MB_TENSOR_CHECK_H
 
 #include <mblob.h>
 #include <stdbool.h>
 
-#define MB_TENSOR_ALIGNMENT 128 /* bytes; what kernels of TVM 0.7 - 0.9 assume, twice that of the others */
+#define MB_TENSOR_ALIGNMENT \
+  128                    /* bytes; what kernels of TVM 0.7 - 0.9 assume, twice that of the others */
 #define MB_NDIM_LIMIT 64 /* dimensions of a tensor; TVM has no limit, numpy's is 64 */
 
 /* MBLOB_E_ARGUMENT for an impossible number of dimensions, no shape, or a negative extent. */
 int mb_shape_check(const int64_t *shape, int ndim);
-/* Bytes of compact data, the bits of an element rounded up over all of its lanes. MBLOB_E_ARGUMENT as of mb_shape_check,
- * and for more bytes than there are. */
+/* Bytes of compact data, the bits of an element rounded up over all of its lanes.
+ * MBLOB_E_ARGUMENT as of mb_shape_check, and for more bytes than there are. */
 int mb_tensor_size(const DLTensor *t, size_t *out);
-/* The innermost axis whose stride is another than compact rows have, -1 if there is none; *expected: which those have.
- * Strides of extents 0 and 1 say nothing. */
+/* The innermost axis whose stride is another than compact rows have, -1 if there is none;
+ * *expected: which those have. Strides of extents 0 and 1 say nothing. */
 static inline int mb_loose_axis(const DLTensor *t, int64_t *expected) {
   *expected = 1;
   for (int i = t->ndim - 1; t->strides && i >= 0 && t->shape[i]; --i) {

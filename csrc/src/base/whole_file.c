@@ -25,8 +25,9 @@ static bool write_all(int fd, struct parts parts) {
   return true;
 }
 
-/* Give a file without a name that of `path`. Over another file it gets a second one first, `beside`, which is the same for all that
- * write there: what has it is whole, so whoever finds it may remove it or put it into its place. */
+/* Give a file without a name that of `path`. Over another file it gets a second one first,
+ * `beside`, which is the same for all that write there: what has it is whole, so whoever finds
+ * it may remove it or put it into its place. */
 static bool name_it(int fd, const char *path, const char *beside) {
   char self[32];
   (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
@@ -37,14 +38,17 @@ static bool name_it(int fd, const char *path, const char *beside) {
     const bool linked = linkat(AT_FDCWD, self, AT_FDCWD, beside, AT_SYMLINK_FOLLOW) == 0;
     const bool renamed = linked && rename(beside, path) == 0;
     const int number = errno;
-    if (linked) (void)unlink(beside); /* rename leaves it where another thread has given this very file the name `path` */
+    if (linked)
+      (void)unlink(beside); /* rename leaves it where another thread has given this very file the
+                               name `path` */
     if (renamed) return true;
     if (number != (linked ? ENOENT : EEXIST)) return false;
   }
   return false;
 }
 
-static bool put_nameless(const char *folder, const char *path, const char *beside, mode_t mode, struct parts parts) {
+static bool put_nameless(const char *folder, const char *path, const char *beside, mode_t mode,
+                         struct parts parts) {
   const int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   const bool good = fd >= 0 && write_all(fd, parts) && name_it(fd, path, beside);
   if (fd >= 0) (void)close(fd);
@@ -68,13 +72,17 @@ int mb_whole_file_put(const char *path, mode_t mode, const struct mb_slice *part
   const struct parts all = {parts, count};
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   const int length = (int)(name - path); /* of the folder with its slash */
-  char *folder = NULL, *beside = NULL, *own = NULL; /* `beside`: of all that write there; `own`: of this thread */
+  char *folder = NULL, *beside = NULL,
+       *own = NULL; /* `beside`: of all that write there; `own`: of this thread */
   int number = ENOMEM;
   if (asprintf(&folder, "%.*s", length, path) < 0) folder = NULL;
   if (asprintf(&beside, "%.*s.%s.mblob-new", length, path, name) < 0) beside = NULL;
-  if (asprintf(&own, "%.*s.%s.mblob-%d-%zx", length, path, name, (int)getpid(), (size_t)&own) < 0) own = NULL;
+  if (asprintf(&own, "%.*s.%s.mblob-%d-%zx", length, path, name, (int)getpid(), (size_t)&own) < 0)
+    own = NULL;
   if (folder && beside && own)
-    number = put_nameless(length ? folder : ".", path, beside, mode, all) ? 0 : put_named(path, own, mode, all);
+    number = put_nameless(length ? folder : ".", path, beside, mode, all)
+                 ? 0
+                 : put_named(path, own, mode, all);
   free(folder);
   free(beside);
   free(own);

@@ -1,5 +1,6 @@
-/* argument.h - what the public functions check of the pointers they are given. Each of these is true when the
- * argument cannot be used, and records it as "FUNCTION: ARGUMENT is NULL" and the like. */
+/* argument.h - what the public functions check of the pointers they are given. Each of these is
+ * true when the argument cannot be used, and records it as "FUNCTION: ARGUMENT is NULL" and the
+ * like. */
 #ifndef MB_ARGUMENT_H
 #define MB_ARGUMENT_H
 
@@ -17,7 +18,8 @@ bool mb_no_function(const char *function, const char *argument, const void *give
 /* Of a handle that is not NULL; in words: "a module", "a function", "no object of this runtime". */
 bool mb_handle_is_module(const void *handle);
 const char *mb_handle_kind(const void *handle);
-/* Put the function in front of the error if `status` is one; 0 or -1, as TVM's functions return it. */
+/* Put the function in front of the error if `status` is one; 0 or -1, as TVM's functions return
+ * it. */
 int mb_named_result(const char *function, int status);
 
 #endif

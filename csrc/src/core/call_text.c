@@ -55,7 +55,8 @@ static bool next_part(const char **text, struct part *out) {
 }
 
 static bool is(const struct part *part, const char *word) {
-  return !part->is_array && strlen(word) == part->word_size && memcmp(part->word, word, part->word_size) == 0;
+  return !part->is_array && strlen(word) == part->word_size &&
+         memcmp(part->word, word, part->word_size) == 0;
 }
 
 /* Fill shape and bytes of array `i`; `*` takes its extent from the arguments. */
@@ -74,7 +75,8 @@ static int read_dims(struct call *c, size_t i, const struct part *part, va_list 
       ++p;
     } else if (p < end && isdigit((unsigned char)*p)) {
       for (; p < end && isdigit((unsigned char)*p); ++p) {
-        if (__builtin_mul_overflow(extent, 10, &extent) || __builtin_add_overflow(extent, *p - '0', &extent))
+        if (__builtin_mul_overflow(extent, 10, &extent) ||
+            __builtin_add_overflow(extent, *p - '0', &extent))
           return wrong(c, i, "a dimension above 2^63");
       }
     } else {
@@ -123,12 +125,13 @@ static const struct word {
 };
 enum { WORD_COUNT = sizeof(WORDS) / sizeof(*WORDS) };
 static const char EXPECTED[] =
-  "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor, "
-  "or DTYPE[dimensions]";
+    "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor, "
+    "or DTYPE[dimensions]";
 
 /* Element types that are worth a guess, beside the words above. */
-static const char ELEMENTS[][16] = {"int4",          "uint4",           "uint1",       "float16",  "bfloat16", "complex64",
-                                    "float8_e3m4",   "float8_e4m3",     "float8_e4m3fn", "float8_e5m2"};
+static const char ELEMENTS[][16] = {"int4",          "uint4",      "uint1",       "float16",
+                                    "bfloat16",      "complex64",  "float8_e3m4", "float8_e4m3",
+                                    "float8_e4m3fn", "float8_e5m2"};
 enum { ELEMENT_COUNT = sizeof(ELEMENTS) / sizeof(*ELEMENTS) };
 
 /* How many characters to change, insert or remove make `word` of the first `size` of `text`. */
@@ -170,11 +173,13 @@ static const char *nearest(const struct part *part) {
 static int wrong_word(const struct call *c, size_t i, const struct part *part) {
   const char *near = nearest(part);
   int size = part->word_size > 40 ? 40 : (int)part->word_size;
-  return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": %s '%.*s'%s%s%s; expected %s", c->name, i, c->types,
-                 part->is_array ? "unknown element type" : "unknown word", size, part->word,
-                 near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "",
-                 part->is_array ? "one such as float32, float16, bfloat16, int8 to int64, uint8 to uint64, bool, float8_e4m3fn or int8x4"
-                                : EXPECTED);
+  return mb_fail(
+      MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": %s '%.*s'%s%s%s; expected %s", c->name, i,
+      c->types, part->is_array ? "unknown element type" : "unknown word", size, part->word,
+      near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "",
+      part->is_array
+          ? "one such as float32, float16, bfloat16, int8 to int64, uint8 to uint64, bool, float8_e4m3fn or int8x4"
+          : EXPECTED);
 }
 
 static int read_array(struct call *c, size_t i, const struct part *part, va_list *args) {
@@ -193,37 +198,42 @@ static int read_array(struct call *c, size_t i, const struct part *part, va_list
 }
 
 static int out_of_range(const struct call *c, size_t i, const struct word *word, long long value) {
-  return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": %lld is no %s", c->name, i, c->types, value, word->name);
+  return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": %lld is no %s", c->name, i,
+                 c->types, value, word->name);
 }
 
 /* A number narrower than the int that it arrives as. */
 static bool fits(const struct word *word, int64_t value) {
   if (word->bits >= 32) return true;
   const int64_t values = INT64_C(1) << word->bits;
-  return *word->name == 'i' ? value >= -values / 2 && value < values / 2 : value >= 0 && value < values;
+  return *word->name == 'i' ? value >= -values / 2 && value < values / 2
+                            : value >= 0 && value < values;
 }
 
 /* Whether the signature says that parameter `i` is an integer of 64 bits without a sign. */
 static bool takes_uint64(const struct call *c, size_t i) {
-  static const char types[][20] = {"uint64_t", "unsigned long long", "unsigned long", "size_t", "uintptr_t"};
+  static const char types[][20] = {"uint64_t", "unsigned long long", "unsigned long", "size_t",
+                                   "uintptr_t"};
   const char *p = c->signature;
   while (i-- > 0 && p) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
   if (!p) return false;
   while (*p == ' ') p++;
   for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++)
-    if (strcspn(p, ",") == strlen(types[k]) && strncmp(p, types[k], strlen(types[k])) == 0) return true;
+    if (strcspn(p, ",") == strlen(types[k]) && strncmp(p, types[k], strlen(types[k])) == 0)
+      return true;
   return false;
 }
 
-/* The packed convention has 64 bits with a sign. A function that is known to take 64 bits without one gets them as they are; to
- * others what is above INT64_MAX would be negative. */
+/* The packed convention has 64 bits with a sign. A function that is known to take 64 bits
+ * without one gets them as they are; to others what is above INT64_MAX would be negative. */
 static int read_uint64(struct call *c, size_t i, uint64_t value) {
   c->values[i].v_int64 = (int64_t)value;
   if (value <= INT64_MAX || takes_uint64(c, i)) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT,
-                 "%s: argument %zu of \"%s\": %llu is above INT64_MAX, and the library does not say that the function takes a "
-                 "uint64_t there: it would see a negative number",
-                 c->name, i, c->types, (unsigned long long)value);
+  return mb_fail(
+      MBLOB_E_ARGUMENT,
+      "%s: argument %zu of \"%s\": %llu is above INT64_MAX, and the library does not say that the function takes a "
+      "uint64_t there: it would see a negative number",
+      c->name, i, c->types, (unsigned long long)value);
 }
 
 static int read_scalar(struct call *c, size_t i, const struct part *part, va_list *args) {
@@ -240,12 +250,14 @@ static int read_scalar(struct call *c, size_t i, const struct part *part, va_lis
     case AS_DOUBLE: v->v_float64 = va_arg(*args, double); return MBLOB_OK;
     case AS_POINTER:
       v->v_handle = va_arg(*args, void *);
-      return v->v_handle || word->code == kTVMOpaqueHandle ? MBLOB_OK : wrong(c, i, "the pointer is NULL");
+      return v->v_handle || word->code == kTVMOpaqueHandle ? MBLOB_OK
+                                                           : wrong(c, i, "the pointer is NULL");
   }
   if (!fits(word, v->v_int64)) return out_of_range(c, i, word, v->v_int64);
   if (v->v_int64 < 0 && takes_uint64(c, i))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": expected 0 or more for a uint64_t, found %lld", c->name, i,
-                   c->types, (long long)v->v_int64);
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "%s: argument %zu of \"%s\": expected 0 or more for a uint64_t, found %lld",
+                   c->name, i, c->types, (long long)v->v_int64);
   return MBLOB_OK;
 }
 
@@ -254,8 +266,9 @@ static int read_arguments(struct call *c, va_list *args) {
   for (size_t i = 0; i < c->count; ++i) {
     struct part part;
     if (!next_part(&text, &part))
-      return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": cannot be read; expected %s, separated by commas", c->name,
-                     i, c->types, EXPECTED);
+      return mb_fail(MBLOB_E_ARGUMENT,
+                     "%s: argument %zu of \"%s\": cannot be read; expected %s, separated by commas",
+                     c->name, i, c->types, EXPECTED);
     int status = part.is_array ? read_array(c, i, &part, args) : read_scalar(c, i, &part, args);
     if (status != MBLOB_OK) return status;
   }
@@ -290,7 +303,8 @@ static int align_arrays(struct call *c, uint32_t alignment) {
   return MBLOB_OK;
 }
 
-/* What the kernel left unchanged is not written: it may be read-only, or overlap another argument. */
+/* What the kernel left unchanged is not written: it may be read-only, or overlap another
+ * argument. */
 static void write_back(struct call *c) {
   for (size_t i = 0; i < c->count; ++i) {
     if (c->originals[i] && memcmp(c->originals[i], c->tensors[i].data, c->sizes[i]) != 0)

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* `seen` gets each call that this thread makes while the watch is set, after it returned; calls that the
- * function makes itself are part of it and not told. */
+/* `seen` gets each call that this thread makes while the watch is set, after it returned; calls
+ * that the function makes itself are part of it and not told. */
 struct mb_call_watch {
   void (*seen)(void *context, const mblob_function *function, double seconds);
   void *context;

@@ -1,9 +1,10 @@
 /* What kernels get from TVMBackendGetFuncFromEnv: a function of the imports, else a global one.
  *
- * Kernels keep these handles in static variables as long as their code is in memory, which can be longer than
- * the library is open (another dlopen of the file, C++ code that cannot be unloaded). So they get a function
- * of their own that points to the real one, and points nowhere while the library is closed. When a global
- * function is replaced, it points to the new one from then on, as in TVM. */
+ * Kernels keep these handles in static variables as long as their code is in memory, which can
+ * be longer than the library is open (another dlopen of the file, C++ code that cannot be
+ * unloaded). So they get a function of their own that points to the real one, and points nowhere
+ * while the library is closed. When a global function is replaced, it points to the new one from
+ * then on, as in TVM. */
 #include <stdlib.h>
 
 #include "core/runtime.h"
@@ -12,7 +13,8 @@
 static struct mb_map orphans;
 static struct mb_lock orphans_lock = MB_LOCK_INIT;
 
-/* A global function that was replaced, which a call may still be in; kept until the library closes. */
+/* A global function that was replaced, which a call may still be in; kept until the library
+ * closes. */
 struct mb_replaced {
   struct mb_replaced *next;
   mblob_function *function; /* a reference */
@@ -21,7 +23,8 @@ struct mb_replaced {
 static struct mb_lock refresh_lock = MB_LOCK_INIT;
 
 /* The real function; `*counted` tells whether a reference to it was added. */
-static int resolve(struct mb_library *library, const char *name, mblob_function **out, bool *counted) {
+static int resolve(struct mb_library *library, const char *name, mblob_function **out,
+                   bool *counted) {
   *out = NULL;
   *counted = false;
   int status = library ? mb_library_find_import(library, name, out) : MBLOB_OK;
@@ -36,8 +39,8 @@ static int resolve(struct mb_library *library, const char *name, mblob_function 
     return MBLOB_OK;
   }
   if (status) return status;
-  return mb_fail(MBLOB_E_NOT_FOUND, "Cannot find function %s in the imported modules or global registry",
-                 name);
+  return mb_fail(MBLOB_E_NOT_FOUND,
+                 "Cannot find function %s in the imported modules or global registry", name);
 }
 
 static bool is_current(mblob_function *function) {
@@ -66,14 +69,16 @@ static mblob_function *refreshed(mblob_function *function) {
   return old;
 }
 
-/* Take what was resolved, unless another thread was faster. The generation is there before the target, so who sees the
- * target knows how old it is. */
-static void settle(mblob_function *function, mblob_function *target, bool counted, uint64_t generation) {
+/* Take what was resolved, unless another thread was faster. The generation is there before the
+ * target, so who sees the target knows how old it is. */
+static void settle(mblob_function *function, mblob_function *target, bool counted,
+                   uint64_t generation) {
   mb_lock(&refresh_lock);
   bool first = !atomic_load(&function->u.environment.target);
   if (first) {
     function->counted = counted;
-    if (counted) atomic_store_explicit(&function->u.environment.generation, generation, memory_order_release);
+    if (counted)
+      atomic_store_explicit(&function->u.environment.generation, generation, memory_order_release);
     atomic_store_explicit(&function->u.environment.target, target, memory_order_release);
   }
   mb_unlock(&refresh_lock);
@@ -84,8 +89,9 @@ int mb_environment_target(mblob_function *function, mblob_function **out) {
   for (;;) {
     *out = atomic_load_explicit(&function->u.environment.target, memory_order_acquire);
     if (*out) { /* read again behind the generation: another thread may have refreshed both since */
-      *out = is_current(function) ? atomic_load_explicit(&function->u.environment.target, memory_order_acquire)
-                                  : refreshed(function);
+      *out = is_current(function)
+                 ? atomic_load_explicit(&function->u.environment.target, memory_order_acquire)
+                 : refreshed(function);
       return MBLOB_OK;
     }
     bool counted = false;

@@ -6,7 +6,9 @@
 #include "core/argument.h"
 #include "core/plugins.h"
 
-static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
+static bool starts_with(const char *text, const char *start) {
+  return strncmp(text, start, strlen(start)) == 0;
+}
 
 const char *mb_ffi_function_name(const char *symbol) {
   return starts_with(symbol, MB_FFI_PREFIX) ? symbol + strlen(MB_FFI_PREFIX) : NULL;
@@ -16,13 +18,15 @@ const char *mb_ffi_function_name(const char *symbol) {
 static bool needs_tvm_ffi(const struct mb_elf *elf) {
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
     ElfW(Dyn) tag = mb_elf_tag_at(elf, i);
-    if (tag.d_tag == DT_NEEDED && tag.d_un.d_val < elf->strings_size && starts_with(elf->strings + tag.d_un.d_val, "libtvm_ffi."))
+    if (tag.d_tag == DT_NEEDED && tag.d_un.d_val < elf->strings_size &&
+        starts_with(elf->strings + tag.d_un.d_val, "libtvm_ffi."))
       return true;
   }
   return false;
 }
 
-/* 0.22 and later put a prefix before each function; 0.21 is told by its data and by the names of its runtime. */
+/* 0.22 and later put a prefix before each function; 0.21 is told by its data and by the names of
+ * its runtime. */
 static enum mb_form form_of(const struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;
   bool old = false;
@@ -46,6 +50,7 @@ int mb_ffi_prepare(struct mb_library *library) {
 
 void *mb_library_host_symbol(const struct mb_library *library, const char *name) {
   if (library->external && starts_with(name, "TVMFFI")) return NULL;
-  void *found = library->convention ? library->convention->symbol(library->form == MB_FFI, name) : NULL;
+  void *found =
+      library->convention ? library->convention->symbol(library->form == MB_FFI, name) : NULL;
   return found ? found : mb_profile_symbol(name);
 }

@@ -1,5 +1,6 @@
-/* ffi_library.h - libraries of the ffi dialect (TVM 0.21 and later). How their functions are called, and what they find
- * under the names of the runtime, is not here but in a plug-in, libmblob-ffi.so, which is opened when it is needed. */
+/* ffi_library.h - libraries of the ffi dialect (TVM 0.21 and later). How their functions are
+ * called, and what they find under the names of the runtime, is not here but in a plug-in,
+ * libmblob-ffi.so, which is opened when it is needed. */
 #ifndef MB_FFI_LIBRARY_H
 #define MB_FFI_LIBRARY_H
 
@@ -10,7 +11,8 @@
 /* What is behind the prefix, NULL if the symbol has none. */
 const char *mb_ffi_function_name(const char *symbol);
 
-/* Find out which form the functions of the library have, and open the plug-in if that is not the classic one. */
+/* Find out which form the functions of the library have, and open the plug-in if that is not the
+ * classic one. */
 int mb_ffi_prepare(struct mb_library *library);
 
 /* What the library gets for a name of the runtime, NULL if that is no such name. */

@@ -7,7 +7,8 @@
 #include "core/return_value.h"
 #include "core/runtime.h"
 
-mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *library, const char *name) {
+mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *library,
+                                const char *name) {
   mblob_function *function = calloc(1, sizeof(*function));
   if (function) function->name = strdup(name);
   if (!function || !function->name) {
@@ -84,9 +85,11 @@ int mblob_function_first_output(const mblob_function *function) {
   return function ? behind(function)->first_output : 0;
 }
 
-int mblob_function_is_ffi(const mblob_function *function) { return function && behind(function)->is_ffi; }
+int mblob_function_is_ffi(const mblob_function *function) {
+  return function && behind(function)->is_ffi;
+}
 
-/* ---- calls -------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* `rc` is what the callee returned, `before` the count of errors when it was called. */
 static int failed(const mblob_function *function, int rc, uint64_t before) {
@@ -102,8 +105,8 @@ static int call_kernel(mblob_function *function, const TVMValue *args, const int
     TVMBackendPackedCFunc call;
   } code = {function->u.address};
   uint64_t before = mb_error_serial();
-  /* The convention has no const; kernels may write one slot behind the last argument only in their own
-   * arrays. */
+  /* The convention has no const; kernels may write one slot behind the last argument only in
+   * their own arrays. */
   int rc = code.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count, &result->value,
                      &result->code, NULL);
   if (rc) {
@@ -113,17 +116,18 @@ static int call_kernel(mblob_function *function, const TVMValue *args, const int
   return mb_return_check(function->name, result);
 }
 
-static int call_safe(const mblob_function *function, const TVMValue *args, const int *codes, int count, struct mb_return *result) {
+static int call_safe(const mblob_function *function, const TVMValue *args, const int *codes,
+                     int count, struct mb_return *result) {
   const struct mb_library *library = function->library;
-  return library->convention->call(library->form != MB_FFI_OF_0_21, library->external, function->u.address, function->name, args, codes,
-                                   count, result);
+  return library->convention->call(library->form != MB_FFI_OF_0_21, library->external,
+                                   function->u.address, function->name, args, codes, count, result);
 }
 
-static int call_callback(mblob_function *function, const TVMValue *args, const int *codes, int count,
-                         struct mb_return *result) {
+static int call_callback(mblob_function *function, const TVMValue *args, const int *codes,
+                         int count, struct mb_return *result) {
   uint64_t before = mb_error_serial();
-  int rc = function->u.callback.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count, result,
-                                     function->u.callback.resource);
+  int rc = function->u.callback.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count,
+                                     result, function->u.callback.resource);
   return rc ? failed(function, rc, before) : MBLOB_OK;
 }
 
@@ -132,8 +136,10 @@ int mblob_function_call(mblob_function *function, const TVMValue *args, const in
   struct mb_return result = MB_RETURN_NOTHING;
   if (ret_code) *ret_code = kTVMNullptr;
   if (ret) *ret = result.value;
-  if (MB_NO_FUNCTION(function) || (count && (MB_IS_NULL(args) || MB_IS_NULL(codes)))) return MBLOB_E_ARGUMENT;
-  if (count < 0) return mb_fail(MBLOB_E_ARGUMENT, "mblob_function_call: count is %d, expected 0 or more", count);
+  if (MB_NO_FUNCTION(function) || (count && (MB_IS_NULL(args) || MB_IS_NULL(codes))))
+    return MBLOB_E_ARGUMENT;
+  if (count < 0)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_function_call: count is %d, expected 0 or more", count);
   int status = MBLOB_OK;
   while (!status && (function->kind == MB_FORWARD || function->kind == MB_ENVIRONMENT)) {
     if (function->kind == MB_FORWARD)
@@ -142,9 +148,10 @@ int mblob_function_call(mblob_function *function, const TVMValue *args, const in
       status = mb_environment_target(function, &function);
   }
   if (!status)
-    status = function->kind == MB_KERNEL     ? call_kernel(function, args, codes, count, &result)
-             : function->kind == MB_SAFE_CALL ? call_safe(function, args, codes, count, &result)
-                                              : call_callback(function, args, codes, count, &result);
+    status = function->kind == MB_KERNEL ? call_kernel(function, args, codes, count, &result)
+             : function->kind == MB_SAFE_CALL
+                 ? call_safe(function, args, codes, count, &result)
+                 : call_callback(function, args, codes, count, &result);
   if (status || !ret || !ret_code) {
     mb_return_drop(&result);
     return status;

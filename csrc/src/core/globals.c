@@ -17,7 +17,9 @@ static struct mb_map globals; /* name -> struct global */
 static struct mb_lock globals_lock = MB_LOCK_INIT;
 static _Atomic uint64_t generation = 1;
 
-uint64_t mb_global_generation(void) { return atomic_load_explicit(&generation, memory_order_acquire); }
+uint64_t mb_global_generation(void) {
+  return atomic_load_explicit(&generation, memory_order_acquire);
+}
 
 static void free_global(struct global *g) {
   if (!g) return;
@@ -30,8 +32,8 @@ static void free_global(struct global *g) {
 static int add(const char *name, mblob_function *function, bool replace, struct global **old) {
   *old = mb_map_get(&globals, name);
   if (*old && !replace)
-    return mb_fail(MBLOB_E_ARGUMENT, "global function '%s' is already registered; pass replace to replace it",
-                   name);
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "global function '%s' is already registered; pass replace to replace it", name);
   struct global *g = calloc(1, sizeof(*g));
   if (g) g->name = strdup(name);
   if (!g || !g->name) {
@@ -100,7 +102,8 @@ int mb_global_need(const char *name, mblob_function **out) {
   int status = mb_global_get(name, out);
   if (status || *out) return status;
   const char *where = mb_profile_hint(name, "");
-  return mb_fail(MBLOB_E_NOT_FOUND, "no global function '%s' is registered%s%s", name, where ? "; " : "", where ? where : "");
+  return mb_fail(MBLOB_E_NOT_FOUND, "no global function '%s' is registered%s%s", name,
+                 where ? "; " : "", where ? where : "");
 }
 
 int mb_global_remove(const char *name) {

@@ -15,9 +15,11 @@ static struct mb_lock list_lock = MB_LOCK_INIT;
 static struct mb_condition list_changed = MB_CONDITION_INIT;
 static struct mb_library *libraries;
 
-static const char *name_of(const struct mb_source *source) { return *source->path ? source->path : "memory"; }
+static const char *name_of(const struct mb_source *source) {
+  return *source->path ? source->path : "memory";
+}
 
-/* ---- libraries ----------------------------------------------------------------------------------- */
+/* ---- libraries ------------------------------------------------------------------------------- */
 
 static struct mb_library *new_library(const struct mb_source *source) {
   struct mb_library *library = calloc(1, sizeof(*library));
@@ -105,9 +107,10 @@ static void stay(struct mb_library *library) {
   library->closing = false;
 }
 
-/* With the list's lock. Unload; if the code stays, because others hold it or it cannot be unloaded, its
- * static variables stay, and with them handles from TVMBackendGetFuncFromEnv: those must not dangle, so the
- * functions remain, pointing nowhere, for the next opening to revive. */
+/* With the list's lock. Unload; if the code stays, because others hold it or it cannot be
+ * unloaded, its static variables stay, and with them handles from TVMBackendGetFuncFromEnv:
+ * those must not dangle, so the functions remain, pointing nowhere, for the next opening to
+ * revive. */
 static void unload(struct mb_library *library) {
   free_functions(&library->functions);
   mb_function_table_free(&library->table);
@@ -141,8 +144,8 @@ void mb_library_retain(struct mb_library *library) {
 void mb_library_release(struct mb_library *library) {
   size_t users = atomic_load_explicit(&library->users, memory_order_relaxed);
   while (users > 1)
-    if (atomic_compare_exchange_weak_explicit(&library->users, &users, users - 1, memory_order_release,
-                                              memory_order_relaxed))
+    if (atomic_compare_exchange_weak_explicit(&library->users, &users, users - 1,
+                                              memory_order_release, memory_order_relaxed))
       return;
   mb_lock(&list_lock);
   bool last = atomic_fetch_sub_explicit(&library->users, 1, memory_order_acq_rel) == 1;
@@ -156,8 +159,9 @@ void mb_library_release(struct mb_library *library) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* With the lock. A thread that the parent of this process has was opening or closing the library. Nobody goes on with that, so
- * what it has is left as it is; its code stays in memory, and so do handles of functions that the code keeps. */
+/* With the lock. A thread that the parent of this process has was opening or closing the
+ * library. Nobody goes on with that, so what it has is left as it is; its code stays in memory,
+ * and so do handles of functions that the code keeps. */
 static void abandon(struct mb_library *library) {
   if (library->loading) {
     unlist(library);
@@ -174,11 +178,13 @@ static void abandon(struct mb_library *library) {
   stay(library);
 }
 
-/* The library of that file, waiting for one that is just closed; NULL if there is none. With the lock. */
+/* The library of that file, waiting for one that is just closed; NULL if there is none. With the
+ * lock. */
 static int find_library(const struct mb_source *source, struct mb_library **out) {
   for (;;) {
     struct mb_library *l = libraries;
-    while (l && (l->source.inode != source->inode || l->source.device != source->device)) l = l->next;
+    while (l && (l->source.inode != source->inode || l->source.device != source->device))
+      l = l->next;
     *out = l;
     if (!l || (!l->closing && !l->loading)) return MBLOB_OK;
     if (mb_thread_is_gone(l->worker)) {
@@ -186,8 +192,10 @@ static int find_library(const struct mb_source *source, struct mb_library **out)
     } else if (l->worker != mb_thread_id()) {
       mb_wait(&list_changed, &list_lock);
     } else {
-      return mb_fail(MBLOB_E_ARGUMENT, l->loading ? "a constructor of the library opens the library itself"
-                                                  : "a loader's close function opens the library that is being closed");
+      return mb_fail(MBLOB_E_ARGUMENT,
+                     l->loading
+                         ? "a constructor of the library opens the library itself"
+                         : "a loader's close function opens the library that is being closed");
     }
   }
 }
@@ -222,7 +230,8 @@ static int open_first(struct mb_library *resident, struct mb_source *source,
   return status;
 }
 
-/* Whether somebody wrote into the file since it was loaded: what is in memory is then a mixture of both. */
+/* Whether somebody wrote into the file since it was loaded: what is in memory is then a mixture
+ * of both. */
 static bool was_overwritten(const struct mb_library *library, const struct mb_source *now) {
   const struct mb_source *then = &library->source;
   return then->size != now->size || then->changed.tv_sec != now->changed.tv_sec ||
@@ -231,21 +240,26 @@ static bool was_overwritten(const struct mb_library *library, const struct mb_so
 
 static int check_options(const mblob_open_options *options) {
   if (options->struct_size < sizeof(*options))
-    return mb_fail(MBLOB_E_ARGUMENT, "options: struct_size is %u, expected %zu", options->struct_size,
-                   sizeof(*options));
+    return mb_fail(MBLOB_E_ARGUMENT, "options: struct_size is %u, expected %zu",
+                   options->struct_size, sizeof(*options));
   if (options->verify < MBLOB_VERIFY_HEADER || options->verify > MBLOB_VERIFY_OFF)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: verify is %d, expected a mblob_verify", options->verify);
+    return mb_fail(MBLOB_E_ARGUMENT, "options: verify is %d, expected a mblob_verify",
+                   options->verify);
   if (options->missing < MBLOB_MISSING_ERROR || options->missing > MBLOB_MISSING_STUB)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: missing is %d, expected a mblob_missing", options->missing);
+    return mb_fail(MBLOB_E_ARGUMENT, "options: missing is %d, expected a mblob_missing",
+                   options->missing);
   if (options->loader_count && !options->loaders)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: %u loaders, but the list is NULL", options->loader_count);
+    return mb_fail(MBLOB_E_ARGUMENT, "options: %u loaders, but the list is NULL",
+                   options->loader_count);
   for (uint32_t i = 0; i < options->loader_count; i++)
     if (!options->loaders[i] || !options->loaders[i]->type_key || !options->loaders[i]->function)
-      return mb_fail(MBLOB_E_ARGUMENT, "options: loader %u has no type key or no function callback", i);
+      return mb_fail(MBLOB_E_ARGUMENT, "options: loader %u has no type key or no function callback",
+                     i);
   return MBLOB_OK;
 }
 
-int mb_open_source(struct mb_source *source, const mblob_open_options *options, mblob_module **out) {
+int mb_open_source(struct mb_source *source, const mblob_open_options *options,
+                   mblob_module **out) {
   static const mblob_open_options defaults = {.struct_size = sizeof(mblob_open_options)};
   int status = options ? check_options(options) : MBLOB_OK;
   if (status) {
@@ -261,8 +275,9 @@ int mb_open_source(struct mb_source *source, const mblob_open_options *options, 
     mb_source_close(source);
   } else if (library && was_overwritten(library, source)) {
     mb_source_close(source);
-    status = mb_fail(MBLOB_E_IO, "was overwritten in place while it is loaded; "
-                                 "write a new file and rename it over the old");
+    status = mb_fail(MBLOB_E_IO,
+                     "was overwritten in place while it is loaded; "
+                     "write a new file and rename it over the old");
   } else if (library && library->handle) {
     mb_library_retain(library);
     mb_source_close(source);
@@ -292,7 +307,8 @@ int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **o
   if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
   if (mb_no_loader(__func__, loader)) return MBLOB_E_ARGUMENT;
-  if (!loader->function) return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_create: loader->function is NULL");
+  if (!loader->function)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_create: loader->function is NULL");
   struct mb_library *library = new_library_without_file();
   if (!library) return MBLOB_E_MEMORY;
   int status = mb_tree_new_single(library, loader, self, &library->trees);
@@ -306,7 +322,8 @@ int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **o
 int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
   int result = 0;
   mb_lock(&list_lock);
-  for (const struct mb_library *l = libraries; !result && l; l = l->next) result = mb_carried_visit(l, visit, context);
+  for (const struct mb_library *l = libraries; !result && l; l = l->next)
+    result = mb_carried_visit(l, visit, context);
   mb_unlock(&list_lock);
   return result;
 }
@@ -314,7 +331,8 @@ int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
 struct mb_library *mb_plugin_carrier(const char *name, int device_type) {
   mb_lock(&list_lock);
   struct mb_library *found = libraries;
-  while (found && !(atomic_load(&found->users) && mb_carried_has(found, name, device_type))) found = found->next;
+  while (found && !(atomic_load(&found->users) && mb_carried_has(found, name, device_type)))
+    found = found->next;
   if (found) mb_library_retain(found);
   mb_unlock(&list_lock);
   return found;

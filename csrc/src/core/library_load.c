@@ -1,18 +1,21 @@
-/* What one opening of a library does: reads its file, has it linked, and makes its tree of modules. */
+/* What one opening of a library does: reads its file, has it linked, and makes its tree of
+ * modules. */
 #define _GNU_SOURCE
 #include "base/base.h"
 #include "core/ffi_library.h"
 #include "core/plugins.h"
 #include "core/runtime.h"
 
-/* ---- reading the file ------------------------------------------------------------------------------- */
+/* ---- reading the file ------------------------------------------------------------------------ */
 
 /* Find the blob's bytes in the file; `out` is empty if there is no blob. */
 static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) * symbol) {
   static const struct {
     const char *symbol;
     enum mb_form form;
-  } blobs[] = {{"__tvm_dev_mblob", MB_CLASSIC}, {"__tvm_ffi__library_bin", MB_FFI}, {"__tvm_ffi_library_bin", MB_FFI_OF_0_21}};
+  } blobs[] = {{"__tvm_dev_mblob", MB_CLASSIC},
+               {"__tvm_ffi__library_bin", MB_FFI},
+               {"__tvm_ffi_library_bin", MB_FFI_OF_0_21}};
   *out = (struct mb_slice){NULL, 0};
   library->index_expected = mb_elf_announced(&library->elf).flags & MB_NOTE_HAS_INDEX;
   library->has_blob = false;
@@ -26,7 +29,8 @@ static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym)
   }
   if (library->index_expected)
     return mb_fail_format("index_footer", MB_UNKNOWN, MB_UNKNOWN,
-                          "its note announces a blob with an index, but there is no symbol %s", blobs[0].symbol);
+                          "its note announces a blob with an index, but there is no symbol %s",
+                          blobs[0].symbol);
   return MBLOB_OK;
 }
 
@@ -41,7 +45,7 @@ static int read_function_table(struct mb_library *library) {
   return status ? status : mb_function_table_read(bytes, crc, &library->table);
 }
 
-/* ---- one opening --------------------------------------------------------------------------------------- */
+/* ---- one opening ----------------------------------------------------------------------------- */
 
 /* A tree that nobody holds and that serves an opening with these options; NULL if there is none. */
 static struct mb_tree *idle_tree(struct mb_library *library, const mblob_open_options *options) {
@@ -60,8 +64,8 @@ static void install_tree(struct mb_library *library, struct mb_tree *tree, mblob
   *out = &tree->modules[0];
 }
 
-static int add_tree(struct mb_library *library, const struct mb_blob *blob, const mblob_open_options *options,
-                    mblob_module **out) {
+static int add_tree(struct mb_library *library, const struct mb_blob *blob,
+                    const mblob_open_options *options, mblob_module **out) {
   struct mb_tree *tree = idle_tree(library, options);
   int status = MBLOB_OK;
   if (tree) {
@@ -79,23 +83,28 @@ static int add_tree(struct mb_library *library, const struct mb_blob *blob, cons
 
 static int read_blob(const struct mb_library *library, const uint8_t *bytes, uint64_t size,
                      const mblob_open_options *options, struct mb_blob *out) {
-  return mb_blob_read_form(bytes, size, library->blob_form, library->index_expected, options->verify,
-                           options->missing == MBLOB_MISSING_STUB, out);
+  return mb_blob_read_form(bytes, size, library->blob_form, library->index_expected,
+                           options->verify, options->missing == MBLOB_MISSING_STUB, out);
 }
 
-int mb_library_load(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
+int mb_library_load(struct mb_library *library, const mblob_open_options *options,
+                    mblob_module **out) {
   struct mb_slice bytes;
   struct mb_blob blob = {0};
   ElfW(Sym) symbol;
-  if (options->verify != MBLOB_VERIFY_FULL) mb_pages_advise_random(library->source.bytes, library->source.size);
+  if (options->verify != MBLOB_VERIFY_FULL)
+    mb_pages_advise_random(library->source.bytes, library->source.size);
   int status = mb_elf_read(library->source.bytes, library->source.size, &library->elf);
   if (!status) status = find_blob(library, &bytes, &symbol);
-  if (!status && library->has_blob) status = read_blob(library, bytes.data, bytes.size, options, &blob);
+  if (!status && library->has_blob)
+    status = read_blob(library, bytes.data, bytes.size, options, &blob);
   if (!status) status = read_function_table(library);
   if (!status) status = mb_carried_read(library);
-  /* The tree is built on the file's mapping first: that tells of loaders that are missing before any code runs. */
+  /* The tree is built on the file's mapping first: that tells of loaders that are missing before
+   * any code runs. */
   struct mb_tree *tree = NULL;
-  if (!status) status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes.data, options, &tree);
+  if (!status)
+    status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes.data, options, &tree);
   mb_blob_free(&blob);
   if (!status) status = mb_ffi_prepare(library);
   if (!status) status = mb_library_link(library);
@@ -113,10 +122,12 @@ int mb_library_load(struct mb_library *library, const mblob_open_options *option
   return MBLOB_OK;
 }
 
-int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options, mblob_module **out) {
+int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options,
+                        mblob_module **out) {
   struct mb_blob blob = {0};
-  int status =
-      library->has_blob ? read_blob(library, library->blob, library->blob_size, options, &blob) : MBLOB_OK;
+  int status = library->has_blob
+                   ? read_blob(library, library->blob, library->blob_size, options, &blob)
+                   : MBLOB_OK;
   if (!status) status = add_tree(library, library->has_blob ? &blob : NULL, options, out);
   mb_blob_free(&blob);
   return status;

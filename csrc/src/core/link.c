@@ -1,11 +1,12 @@
 /* From a checked file to running code: the dynamic linker, the slots, the context.
  *
- * glibc compares the name it is given with all names that loaded libraries ever had, before it looks at the
- * file, and descriptor numbers come back. So every load has a name that was never used in this process: the
- * path /proc/self/fd/<n>, spelled with redundant "/" and "./" that count the loads. A library with $ORIGIN in
- * a search path or in DT_NEEDED is named through its folder's descriptor instead, because the linker takes $ORIGIN from the
- * name; dladdr() reports these names. A library that leaves names of the runtime undefined is a memory file
- * to the linker (link_copy.h). */
+ * glibc compares the name it is given with all names that loaded libraries ever had, before it
+ * looks at the file, and descriptor numbers come back. So every load has a name that was never
+ * used in this process: the path /proc/self/fd/<n>, spelled with redundant "/" and "./" that
+ * count the loads. A library with $ORIGIN in a search path or in DT_NEEDED is named through its
+ * folder's descriptor instead, because the linker takes $ORIGIN from the name; dladdr() reports
+ * these names. A library that leaves names of the runtime undefined is a memory file to the
+ * linker (link_copy.h). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #include "core/runtime.h"
 #include "core/system_library.h"
 
-/* ---- names ------------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 #define SPELLING 160 /* bytes; "./" for each bit of 64, and some */
 
@@ -50,8 +51,8 @@ static int open_folder(struct mb_source *source, const char **base) {
   *base = strrchr(source->path, '/') + 1;
   source->dir_fd = open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC);
   free(copy);
-  if (source->dir_fd < 0 || fstatat(source->dir_fd, *base, &st, 0) != 0 || st.st_dev != source->device ||
-      st.st_ino != source->inode)
+  if (source->dir_fd < 0 || fstatat(source->dir_fd, *base, &st, 0) != 0 ||
+      st.st_dev != source->device || st.st_ino != source->inode)
     return mb_fail(MBLOB_E_IO, "the file was replaced while it was opened; open it again");
   return MBLOB_OK;
 }
@@ -61,8 +62,8 @@ static bool needs_folder(const struct mb_library *library) {
   return library->elf.needs_origin && *library->source.path == '/' && has_proc(library->source.fd);
 }
 
-/* The name for the linker; `count`: the spelling of this load, `base`: the file's name in its folder, which
- * is open, or NULL. */
+/* The name for the linker; `count`: the spelling of this load, `base`: the file's name in its
+ * folder, which is open, or NULL. */
 static int make_name(struct mb_library *library, const char *count, const char *base) {
   const struct mb_source *source = &library->source;
   int n, fd = library->copy_fd >= 0 ? library->copy_fd : source->fd;
@@ -93,13 +94,13 @@ static int prepare(struct mb_library *library) {
   return status ? status : make_name(library, count, base);
 }
 
-/* ---- loading ------------------------------------------------------------------------------------------ */
+/* ---- loading --------------------------------------------------------------------------------- */
 
-/* What is undefined is an error now, not the end of a call. A library that gives addresses of its own to
- * tables of the process stays in memory, as these do. */
+/* What is undefined is an error now, not the end of a call. A library that gives addresses of
+ * its own to tables of the process stays in memory, as these do. */
 static int flags_for(const struct mb_library *library) {
-  static const char tables[][36] = {"TVMBackendRegisterSystemLibSymbol", "TVMFFIEnvModRegisterSystemLibSymbol",
-                                       "TVMFuncRegisterGlobal"};
+  static const char tables[][36] = {"TVMBackendRegisterSystemLibSymbol",
+                                    "TVMFFIEnvModRegisterSystemLibSymbol", "TVMFuncRegisterGlobal"};
   int flags = RTLD_NOW | RTLD_LOCAL;
   for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
     if (mb_link_copy_binds(library, tables[i])) flags |= RTLD_NODELETE;
@@ -127,7 +128,8 @@ static const char *remedy(const char *reason) {
   return found ? "; link it with -lm" : "; link the library with what defines it";
 }
 
-/* What the linker said, on the heap: its next call frees that. NULL when memory is out (recorded). */
+/* What the linker said, on the heap: its next call frees that. NULL when memory is out
+ * (recorded). */
 static char *linker_error(void) {
   const char *said = dlerror();
   char *text = strdup(said ? said : "no reason given");
@@ -139,7 +141,8 @@ static int refused(const struct mb_library *library, const char *reason) {
   size_t name = strlen(library->link_name);
   if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0)
     reason += name + 2;
-  return mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s%s", reason, remedy(reason));
+  return mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s%s", reason,
+                 remedy(reason));
 }
 
 /* ---- what it needs --------------------------------------------------------------------------- */
@@ -158,8 +161,9 @@ void mb_library_release_needed(struct mb_needed *needed) {
   }
 }
 
-/* The linker loads what a library needs, and finds no runtime for it. Opened here it has one, and the linker takes it by
- * its SONAME when it is asked again. Whether `path` was opened just now. */
+/* The linker loads what a library needs, and finds no runtime for it. Opened here it has one,
+ * and the linker takes it by its SONAME when it is asked again. Whether `path` was opened just
+ * now. */
 static bool open_needed(struct mb_library *library, const char *path) {
   struct mb_needed *needed = calloc(1, sizeof(*needed));
   bool is_new = needed && mb_open(path, &needed->module) == MBLOB_OK;
@@ -177,17 +181,20 @@ static bool open_needed(struct mb_library *library, const char *path) {
 
 /* Do something about the linker's error; whether it may be asked again. */
 static bool helped(struct mb_library *library, const char *reason) {
-  static const char undefined[] = ": undefined symbol: ", absent[] = ": cannot open shared object file";
+  static const char undefined[] = ": undefined symbol: ",
+                    absent[] = ": cannot open shared object file";
   const char *at = strstr(reason, undefined);
   if (at) {
     const char *symbol = at + sizeof(undefined) - 1;
-    char *path = strndup(reason, (size_t)(at - reason)), *name = strndup(symbol, strcspn(symbol, ",\n "));
+    char *path = strndup(reason, (size_t)(at - reason)),
+         *name = strndup(symbol, strcspn(symbol, ",\n "));
     bool opened = path && name && mb_profile_symbol(name) && open_needed(library, path);
     free(path);
     free(name);
     return opened;
   }
-  if (library->drops_runtime || !mb_link_is_runtime(reason) || !strstr(reason, absent)) return false;
+  if (library->drops_runtime || !mb_link_is_runtime(reason) || !strstr(reason, absent))
+    return false;
   /* glibc ends the process where versions are needed of a library that is not. */
   if (mb_elf_needs_versions(&library->elf, mb_link_is_runtime)) return false;
   library->drops_runtime = true;
@@ -220,7 +227,8 @@ static uint64_t dynamic_address(const struct mb_elf *elf) {
 /* Whether what the linker mapped is the file that was checked. */
 static int check_mapping(struct mb_library *library) {
   struct link_map *map = NULL;
-  if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return refused(library, "it tells no link map");
+  if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) != 0 || !map)
+    return refused(library, "it tells no link map");
   library->base = map->l_addr;
   if ((uintptr_t)map->l_ld != library->base + dynamic_address(&library->elf))
     return mb_fail(MBLOB_E_IO, "the file changed while it was opened; open it again");
@@ -269,7 +277,8 @@ bool mb_library_unlink(struct mb_library *library) {
 
 void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) * symbol) {
   if (library->system_prefix) {
-    *symbol = (ElfW(Sym)){.st_info = STT_FUNC}; /* the announcement does not tell, and these are called */
+    *symbol =
+        (ElfW(Sym)){.st_info = STT_FUNC}; /* the announcement does not tell, and these are called */
     return mb_system_symbol(library->system_prefix, name, library->system_names, &symbol->st_other);
   }
   if (!mb_elf_find(&library->elf, name, symbol)) return NULL;

@@ -16,7 +16,7 @@ struct span {
   uint64_t start, end;
 };
 
-/* ---- which symbols ----------------------------------------------------------------------------------- */
+/* ---- which symbols --------------------------------------------------------------------------- */
 
 static bool is_slot(const char *name) {
   for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++)
@@ -24,13 +24,15 @@ static bool is_slot(const char *name) {
   return false;
 }
 
-/* Change the symbol to what the linker shall see; whether there was anything to change. A slot of the library
- * that the global scope hides, because another library exports the same, becomes the library's own. */
+/* Change the symbol to what the linker shall see; whether there was anything to change. A slot
+ * of the library that the global scope hides, because another library exports the same, becomes
+ * the library's own. */
 static bool bind_symbol(const struct mb_library *library, ElfW(Sym) * symbol) {
   const struct mb_elf *elf = &library->elf;
   const char *name = mb_elf_symbol_name(elf, symbol);
   if (symbol->st_shndx == SHN_UNDEF) {
-    void *address = ELF64_ST_TYPE(symbol->st_info) == STT_TLS ? NULL : mb_library_host_symbol(library, name);
+    void *address =
+        ELF64_ST_TYPE(symbol->st_info) == STT_TLS ? NULL : mb_library_host_symbol(library, name);
     if (!address) return false;
     symbol->st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC);
     symbol->st_shndx = SHN_ABS;
@@ -43,7 +45,8 @@ static bool bind_symbol(const struct mb_library *library, ElfW(Sym) * symbol) {
 }
 
 static uint64_t symbols_end(const struct mb_elf *elf) {
-  uint64_t used = mb_elf_symbols_used(elf); /* without exports the hash table does not count undefined ones */
+  uint64_t used =
+      mb_elf_symbols_used(elf); /* without exports the hash table does not count undefined ones */
   return used > elf->symbol_count ? used : elf->symbol_count;
 }
 
@@ -65,7 +68,8 @@ bool mb_link_copy_binds(const struct mb_library *library, const char *name) {
   if (library->copy_fd < 0 || !mb_library_host_symbol(library, name)) return false;
   for (uint64_t i = 1, end = symbols_end(&library->elf); i < end; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
-    if (symbol.st_shndx == SHN_UNDEF && strcmp(mb_elf_symbol_name(&library->elf, &symbol), name) == 0)
+    if (symbol.st_shndx == SHN_UNDEF &&
+        strcmp(mb_elf_symbol_name(&library->elf, &symbol), name) == 0)
       return true;
   }
   return false;
@@ -111,10 +115,12 @@ static struct span left_out(const struct mb_library *library, struct span change
     return nothing;
   struct span span = {round_up((uint64_t)(blob.data - elf->data)),
                       round_down((uint64_t)(blob.data - elf->data) + blob.size)};
-  if (span.start >= span.end || (changed.start < span.end && span.start < changed.end)) return nothing;
+  if (span.start >= span.end || (changed.start < span.end && span.start < changed.end))
+    return nothing;
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (comes_back(elf, &s) && span.start >= s.p_offset && span.end <= s.p_offset + s.p_filesz) return span;
+    if (comes_back(elf, &s) && span.start >= s.p_offset && span.end <= s.p_offset + s.p_filesz)
+      return span;
   }
   return nothing;
 }
@@ -126,7 +132,8 @@ static int copy_file(const struct mb_library *library, int fd, struct span chang
   uint64_t phdrs = elf->header.e_phoff;
   if (ftruncate(fd, (off_t)elf->size) != 0) return mb_fail_errno(errno, "memory file");
   int status = copy_bytes(elf, fd, 0, sizeof(ElfW(Ehdr)));
-  if (!status) status = copy_bytes(elf, fd, phdrs, phdrs + elf->header.e_phnum * sizeof(ElfW(Phdr)));
+  if (!status)
+    status = copy_bytes(elf, fd, phdrs, phdrs + elf->header.e_phnum * sizeof(ElfW(Phdr)));
   for (unsigned i = 0; i < elf->header.e_phnum && !status; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     if (s.p_type != PT_LOAD) continue;
@@ -168,12 +175,14 @@ static int check_linker(void) {
   char version[64] = "";
   int major = 0, minor = 0;
   (void)confstr(_CS_GNU_LIBC_VERSION, version, sizeof(version));
-  if (sscanf(version, "glibc %d.%d", &major, &minor) == 2 && (major > 2 || (major == 2 && minor >= 28)))
+  if (sscanf(version, "glibc %d.%d", &major, &minor) == 2 &&
+      (major > 2 || (major == 2 && minor >= 28)))
     return MBLOB_OK;
-  return mb_fail(MBLOB_E_INCOMPATIBLE,
-                 "functions of the runtime are undefined in it, and only the dynamic linker of glibc 2.28 or "
-                 "later can bind them; here is %s: build the library against mblob's headers",
-                 *version ? version : "another libc");
+  return mb_fail(
+      MBLOB_E_INCOMPATIBLE,
+      "functions of the runtime are undefined in it, and only the dynamic linker of glibc 2.28 or "
+      "later can bind them; here is %s: build the library against mblob's headers",
+      *version ? version : "another libc");
 }
 
 int mb_link_copy(struct mb_library *library, const char *folder) {
@@ -190,14 +199,16 @@ int mb_link_copy(struct mb_library *library, const char *folder) {
   (void)snprintf(name, sizeof(name), "%s", base ? base + 1 : "mblob");
   int fd = mb_memory_file(name);
   if (fd < 0)
-    return mb_fail_errno(errno,
-                         "functions of the runtime are undefined in it, or it needs TVM's library, so it is loaded "
-                         "from a memory file, which cannot be made here");
+    return mb_fail_errno(
+        errno,
+        "functions of the runtime are undefined in it, or it needs TVM's library, so it is loaded "
+        "from a memory file, which cannot be made here");
   status = copy_file(library, fd, changed);
   if (!status) status = write_symbols(library, fd);
   if (!status && library->drops_runtime) status = drop_runtime(&library->elf, fd);
   if (!status && folder) status = mb_link_expand_origin(library, fd, folder);
-  if (!status && !mb_memory_file_seal(fd)) status = mb_fail_errno(errno, "memory file: cannot be sealed");
+  if (!status && !mb_memory_file_seal(fd))
+    status = mb_fail_errno(errno, "memory file: cannot be sealed");
   if (status)
     (void)close(fd);
   else
@@ -208,18 +219,20 @@ int mb_link_copy(struct mb_library *library, const char *folder) {
 /* ---- and the file back over it --------------------------------------------------------------- */
 
 /* The file's bytes [start, end), whole pages, to where they are loaded by segment `s`. */
-static int map_back(const struct mb_library *library, const ElfW(Phdr) * s, uint64_t start, uint64_t end) {
+static int map_back(const struct mb_library *library, const ElfW(Phdr) * s, uint64_t start,
+                    uint64_t end) {
   if (start >= end) return MBLOB_OK;
   int prot = PROT_READ | (s->p_flags & PF_X ? PROT_EXEC : 0);
   uintptr_t at = library->base + (uintptr_t)(s->p_vaddr - s->p_offset + start);
   if (mmap((void *)at, (size_t)(end - start), prot, MAP_PRIVATE | MAP_FIXED, library->source.fd,
            (off_t)start) != MAP_FAILED)
     return MBLOB_OK;
-  return mb_fail_errno(errno, "cannot map %llu bytes of the file", (unsigned long long)(end - start));
+  return mb_fail_errno(errno, "cannot map %llu bytes of the file",
+                       (unsigned long long)(end - start));
 }
 
-/* Where the pages of the segment behind number `i` start, as a place in the file of segment `s`: the linker
- * maps that one over the last page of this, if they share it. */
+/* Where the pages of the segment behind number `i` start, as a place in the file of segment `s`:
+ * the linker maps that one over the last page of this, if they share it. */
 static uint64_t next_start(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) * s) {
   for (i++; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) next = mb_elf_segment(elf, i);

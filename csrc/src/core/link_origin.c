@@ -1,7 +1,7 @@
-/* $ORIGIN for a copy: the linker takes it from the name of what it opens, and a memory file is in no folder.
- * So the search paths and names are written out. They are longer then, and where they were is no room: they get a
- * segment of their own, behind all others, whose header needs a larger table, which lies in that segment as
- * well. */
+/* $ORIGIN for a copy: the linker takes it from the name of what it opens, and a memory file is
+ * in no folder. So the search paths and names are written out. They are longer then, and where
+ * they were is no room: they get a segment of their own, behind all others, whose header needs a
+ * larger table, which lies in that segment as well. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,8 @@ static char *expanded(const char *path, const char *folder) {
 
 /* Where the new segment goes: behind everything, in memory and in the file. */
 static ElfW(Phdr) place(const struct mb_elf *elf) {
-  ElfW(Phdr) added = {.p_type = PT_LOAD, .p_flags = PF_R, .p_align = (ElfW(Addr))sysconf(_SC_PAGESIZE)};
+  ElfW(Phdr)
+      added = {.p_type = PT_LOAD, .p_flags = PF_R, .p_align = (ElfW(Addr))sysconf(_SC_PAGESIZE)};
   ElfW(Addr) end = 0;
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
@@ -60,21 +61,25 @@ static void fill_table(const struct mb_elf *elf, const ElfW(Phdr) * added, ElfW(
   table[last + 1] = *added;
 }
 
-/* Append the expanded search paths and names of needed libraries to `segment` and let the dynamic section in the copy point there. */
-static int move_paths(const struct mb_elf *elf, int fd, const char *folder, const ElfW(Phdr) * added,
-                      FILE *segment) {
+/* Append the expanded search paths and names of needed libraries to `segment` and let the
+ * dynamic section in the copy point there. */
+static int move_paths(const struct mb_elf *elf, int fd, const char *folder,
+                      const ElfW(Phdr) * added, FILE *segment) {
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
     ElfW(Dyn) d = mb_elf_tag_at(elf, i);
     const char *text = elf->strings + d.d_un.d_val;
-    if ((d.d_tag != DT_RPATH && d.d_tag != DT_RUNPATH && d.d_tag != DT_NEEDED) || !strstr(text, "ORIGIN")) continue;
+    if ((d.d_tag != DT_RPATH && d.d_tag != DT_RUNPATH && d.d_tag != DT_NEEDED) ||
+        !strstr(text, "ORIGIN"))
+      continue;
     char *path = expanded(text, folder);
     if (!path) return mb_fail_memory(0);
     /* The linker adds the place of the strings to this, and asks for no bounds. */
-    d.d_un.d_val = added->p_vaddr + (ElfW(Addr))ftello(segment) - mb_elf_tag_or_zero(elf, DT_STRTAB);
+    d.d_un.d_val =
+        added->p_vaddr + (ElfW(Addr))ftello(segment) - mb_elf_tag_or_zero(elf, DT_STRTAB);
     (void)fwrite(path, 1, strlen(path) + 1, segment);
     free(path);
-    int status =
-        mb_link_write(fd, &d, sizeof(d), (uint64_t)(elf->dynamic - elf->data) + i * sizeof(ElfW(Dyn)));
+    int status = mb_link_write(fd, &d, sizeof(d),
+                               (uint64_t)(elf->dynamic - elf->data) + i * sizeof(ElfW(Dyn)));
     if (status) return status;
   }
   return MBLOB_OK;
@@ -101,7 +106,8 @@ int mb_link_expand_origin(const struct mb_library *library, int fd, const char *
     memcpy(bytes, table, table_size);
     header.e_phoff = added.p_offset;
     header.e_phnum++;
-    if (ftruncate(fd, (off_t)(added.p_offset + size)) != 0) status = mb_fail_errno(errno, "memory file");
+    if (ftruncate(fd, (off_t)(added.p_offset + size)) != 0)
+      status = mb_fail_errno(errno, "memory file");
     if (!status) status = mb_link_write(fd, bytes, size, added.p_offset);
     if (!status) status = mb_link_write(fd, &header, sizeof(header), 0);
   }

@@ -17,10 +17,11 @@ static struct registry {
   size_t count;
 } first, last;
 
-/* What a loader needs for a key that has none here: keys, and a word for it, in turn (base/type_keys.h). */
+/* What a loader needs for a key that has none here: keys, and a word for it, in turn
+ * (base/type_keys.h). */
 static const char hints[] = MB_KEY_NEEDS;
 
-/* ---- registry ---------------------------------------------------------------------------------------- */
+/* ---- registry -------------------------------------------------------------------------------- */
 
 static size_t place_in(const struct registry *r, const char *key) {
   size_t i = 0;
@@ -50,19 +51,21 @@ static int add_to(struct registry *r, size_t at, const mblob_loader *loader) {
 bool mb_no_loader(const char *function, const mblob_loader *loader) {
   if (mb_is_null(function, "loader", loader)) return true;
   if (loader->struct_size < sizeof(*loader)) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->struct_size is %u, expected %zu", function, loader->struct_size,
-                  sizeof(*loader));
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->struct_size is %u, expected %zu", function,
+                  loader->struct_size, sizeof(*loader));
     return true;
   }
   if (mb_is_null(function, "loader->type_key", loader->type_key)) return true;
-  if (!*loader->type_key) (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->type_key is empty", function);
+  if (!*loader->type_key)
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->type_key is empty", function);
   return !*loader->type_key;
 }
 
 static int set_in(struct registry *r, const char *function, const mblob_loader *loader) {
   if (mb_no_loader(function, loader)) return MBLOB_E_ARGUMENT;
   if (!loader->function && loader->open)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: the loader of '%s' has no function callback", function, loader->type_key);
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: the loader of '%s' has no function callback", function,
+                   loader->type_key);
   int status = MBLOB_OK;
   mb_lock(&registry_lock);
   size_t at = place_in(r, loader->type_key);
@@ -79,12 +82,14 @@ static int set_in(struct registry *r, const char *function, const mblob_loader *
 
 int mblob_register_loader(const mblob_loader *loader) { return set_in(&first, __func__, loader); }
 
-int mblob_register_last_loader(const mblob_loader *loader) { return set_in(&last, __func__, loader); }
+int mblob_register_last_loader(const mblob_loader *loader) {
+  return set_in(&last, __func__, loader);
+}
 
 /* ---- whose loader ---------------------------------------------------------------------------- */
 
-/* Each source tells whether it has the key of a module. `out` NULL: no code that is not here yet may run for the
- * answer. */
+/* Each source tells whether it has the key of a module. `out` NULL: no code that is not here yet
+ * may run for the answer. */
 
 static enum mb_found given(const mblob_module *module, mblob_loader *out) {
   for (size_t i = 0; i < module->tree->loader_count; i++)
@@ -95,7 +100,8 @@ static enum mb_found given(const mblob_module *module, mblob_loader *out) {
   return MB_ABSENT;
 }
 
-static enum mb_found in_registry(const struct registry *r, const mblob_module *module, mblob_loader *out) {
+static enum mb_found in_registry(const struct registry *r, const mblob_module *module,
+                                 mblob_loader *out) {
   mb_lock(&registry_lock);
   size_t at = place_in(r, module->type_key);
   bool found = at < r->count;
@@ -135,10 +141,11 @@ static enum mb_found in_files(const mblob_module *module, mblob_loader *out) {
 
 /* In the order in which they count (mblob/plugin.h). */
 static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) {
-  static enum mb_found (*const sources[])(const mblob_module *, mblob_loader *) = {given, registered, carried, builtin,
-                                                                                   in_files};
+  static enum mb_found (*const sources[])(const mblob_module *, mblob_loader *) = {
+      given, registered, carried, builtin, in_files};
   enum mb_found found = MB_ABSENT;
-  for (size_t i = 0; found == MB_ABSENT && i < sizeof(sources) / sizeof(*sources); i++) found = sources[i](module, out);
+  for (size_t i = 0; found == MB_ABSENT && i < sizeof(sources) / sizeof(*sources); i++)
+    found = sources[i](module, out);
   return found == MB_ABSENT ? in_registry(&last, module, out) : found;
 }
 
@@ -150,30 +157,36 @@ static char *available(const mblob_module *module) {
   for (size_t i = 0; i < module->tree->loader_count; i++)
     (void)fprintf(out, "%s%s", count++ ? "," : "", module->tree->loaders[i].type_key);
   mb_lock(&registry_lock);
-  for (size_t i = 0; i < first.count; i++) (void)fprintf(out, "%s%s", count++ ? "," : "", first.items[i].type_key);
+  for (size_t i = 0; i < first.count; i++)
+    (void)fprintf(out, "%s%s", count++ ? "," : "", first.items[i].type_key);
   mb_unlock(&registry_lock);
-  for (const struct mb_class *const *c = classes(); *c; c++) (void)fprintf(out, "%s%s", count++ ? "," : "", (*c)->type_key);
+  for (const struct mb_class *const *c = classes(); *c; c++)
+    (void)fprintf(out, "%s%s", count++ ? "," : "", (*c)->type_key);
   (void)fclose(out);
   return text;
 }
 
 bool mb_module_needs_loader(const mblob_module *module) {
   /* metadata_module only stands above the library of an AOT executor; it holds nothing. */
-  return !module->is_library && !module->is_data && strcmp(module->type_key, MB_KEY_METADATA_MODULE) != 0;
+  return !module->is_library && !module->is_data &&
+         strcmp(module->type_key, MB_KEY_METADATA_MODULE) != 0;
 }
 
 static int missing(const mblob_module *module) {
-  const char *who = mb_profile_hint(module->type_key, ""), *needs = who ? NULL : mb_profile_hint(module->type_key, hints);
+  const char *who = mb_profile_hint(module->type_key, ""),
+             *needs = who ? NULL : mb_profile_hint(module->type_key, hints);
   if (!who) who = needs ? needs : "nothing in this process knows the key";
   char *list = available(module), *broken = mb_plugin_candidates(""), *hint;
-  if (asprintf(&hint,
-               "%s%s%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
-               "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
-               needs ? "it needs " : "", who, broken ? broken : "", mb_plugin_path()) < 0)
+  if (asprintf(
+          &hint,
+          "%s%s%s; register one with mblob_register_loader (Python: mblob.register_loader), let the library carry a "
+          "plug-in for it, put one on MBLOB_PLUGIN_PATH (now %s), or open with missing=stub",
+          needs ? "it needs " : "", who, broken ? broken : "", mb_plugin_path()) < 0)
     hint = NULL;
-  int status = mb_fail_loader(module->type_key, (int64_t)mblob_module_index(module), list ? list : "", hint ? hint : who,
-                              "no loader for type key '%s' (entry %zu); loaders: %s; %s", module->type_key,
-                              mblob_module_index(module), list && *list ? list : "none", hint ? hint : who);
+  int status = mb_fail_loader(
+      module->type_key, (int64_t)mblob_module_index(module), list ? list : "", hint ? hint : who,
+      "no loader for type key '%s' (entry %zu); loaders: %s; %s", module->type_key,
+      mblob_module_index(module), list && *list ? list : "none", hint ? hint : who);
   free(list);
   free(broken);
   free(hint);
@@ -182,7 +195,9 @@ static int missing(const mblob_module *module) {
 
 int mb_loader_check(const mblob_module *module) {
   enum mb_found found = find_loader(module, NULL);
-  return found == MB_PRESENT ? MBLOB_OK : found == MB_BROKEN ? mblob_last_error_info()->status : missing(module);
+  return found == MB_PRESENT  ? MBLOB_OK
+         : found == MB_BROKEN ? mblob_last_error_info()->status
+                              : missing(module);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -214,13 +229,14 @@ static int run_open(mblob_module *module) {
   return status ? loader_failed(module, status, before) : MBLOB_OK;
 }
 
-/* Open the module unless it is open. One call of the loader's `open` per module; others wait for it. A
- * missing loader is not remembered: it may be registered later. */
+/* Open the module unless it is open. One call of the loader's `open` per module; others wait for
+ * it. A missing loader is not remembered: it may be registered later. */
 static int ensure_open(mblob_module *module) {
   struct mb_library *library = module->library;
   mb_lock(&library->lock);
   struct mb_module_use *use = module->use;
-  while (use->opening == MB_OPENING && use->opener != mb_thread_id() && !mb_thread_is_gone(use->opener))
+  while (use->opening == MB_OPENING && use->opener != mb_thread_id() &&
+         !mb_thread_is_gone(use->opener))
     mb_wait(&library->opened, &library->lock);
   enum mb_opening state = use->opening;
   if (state == MB_OPENING && mb_thread_is_gone(use->opener)) state = MB_UNOPENED;
@@ -233,7 +249,8 @@ static int ensure_open(mblob_module *module) {
   if (state == MB_OPENED) return MBLOB_OK;
   if (state == MB_FAILED) return mb_error_restore(&use->failure);
   if (state == MB_OPENING)
-    return mb_fail(MBLOB_E_LOADER, "the loader of '%s' asks for a function of the module that it opens",
+    return mb_fail(MBLOB_E_LOADER,
+                   "the loader of '%s' asks for a function of the module that it opens",
                    module->type_key);
   int status = run_open(module);
   mb_lock(&library->lock);
@@ -246,8 +263,10 @@ static int ensure_open(mblob_module *module) {
   return status;
 }
 
-/* Bind what the loader gave (a reference of ours) to the library, and keep it for the next lookup. */
-static int keep(mblob_module *module, const char *name, mblob_function *target, mblob_function **out) {
+/* Bind what the loader gave (a reference of ours) to the library, and keep it for the next
+ * lookup. */
+static int keep(mblob_module *module, const char *name, mblob_function *target,
+                mblob_function **out) {
   struct mb_library *library = module->library;
   mblob_function *function = mb_function_new(MB_FORWARD, library, name);
   if (!function) {
@@ -265,11 +284,13 @@ static int keep(mblob_module *module, const char *name, mblob_function *target, 
   return kept ? MBLOB_OK : MBLOB_E_MEMORY;
 }
 
-/* Plain data may have a loader, or none. Files are searched once on its account: who passes by it to what is behind must
- * not look into folders each time. */
+/* Plain data may have a loader, or none. Files are searched once on its account: who passes by
+ * it to what is behind must not look into folders each time. */
 static bool may_have_functions(mblob_module *module) {
   if (module->is_created || mb_module_needs_loader(module)) return true;
-  if (given(module, NULL) || registered(module, NULL) || carried(module, NULL) || builtin(module, NULL)) return true;
+  if (given(module, NULL) || registered(module, NULL) || carried(module, NULL) ||
+      builtin(module, NULL))
+    return true;
   if (atomic_load_explicit(&module->no_plugin, memory_order_relaxed)) return false;
   if (in_files(module, NULL) != MB_ABSENT) return true;
   atomic_store_explicit(&module->no_plugin, true, memory_order_relaxed);
@@ -291,7 +312,8 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
   uint64_t before = mb_error_serial();
   status = module->use->loader.function(module->use->self, name, &target);
   if (status) {
-    *closed = status == MBLOB_E_LOADER && module->is_created; /* it has nothing to open; what it stands for cannot be */
+    *closed = status == MBLOB_E_LOADER &&
+              module->is_created; /* it has nothing to open; what it stands for cannot be */
     return loader_failed(module, status, before);
   }
   return target ? keep(module, name, target, out) : MBLOB_OK;

@@ -13,7 +13,7 @@
 #define SHOWN 12                  /* names that an error lists */
 #define HINT_LIMIT 256            /* modules that are looked through for what an error says */
 
-/* ---- functions of a library ------------------------------------------------------------------------- */
+/* ---- functions of a library ------------------------------------------------------------------ */
 
 static bool is_code(const struct mb_library *library, const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
@@ -29,7 +29,8 @@ static const char *entry_string(const struct mb_library *library) {
   if (library->system_prefix)
     return mb_library_symbol(library, ENTRY_NAME, &symbol); /* TVM: always a string */
   if (!mb_elf_find(&library->elf, ENTRY_NAME, &symbol) || is_code(library, &symbol) ||
-      mb_elf_object(&library->elf, &symbol, ENTRY_NAME, &bytes) || !memchr(bytes.data, 0, bytes.size))
+      mb_elf_object(&library->elf, &symbol, ENTRY_NAME, &bytes) ||
+      !memchr(bytes.data, 0, bytes.size))
     return NULL;
   return (const char *)bytes.data;
 }
@@ -69,8 +70,8 @@ static int find_prefixed(struct mb_library *library, const char *name, mblob_fun
 /* A name of C++, whose functions take arguments in no way that we could know. */
 static bool is_mangled(const char *name) { return name[0] == '_' && name[1] == 'Z'; }
 
-/* With the library's lock. The table decides where it says something: a symbol that it calls plain has not
- * the packed convention. */
+/* With the library's lock. The table decides where it says something: a symbol that it calls
+ * plain has not the packed convention. */
 static int find_kernel(struct mb_library *library, const char *name, mblob_function **out) {
   *out = mb_map_get(&library->functions, name);
   if (*out) return MBLOB_OK;
@@ -82,9 +83,11 @@ static int find_kernel(struct mb_library *library, const char *name, mblob_funct
     if (library->form == MB_FFI || library->system_prefix) return find_kernel(library, "main", out);
   }
   if (mb_function_table_find(&library->table, name, false)) return MBLOB_OK;
-  if (library->form == MB_FFI) return find_prefixed(library, name, out); /* others are no functions of the module */
+  if (library->form == MB_FFI)
+    return find_prefixed(library, name, out); /* others are no functions of the module */
   row = mb_function_table_symbol(&library->table, name);
-  return (row ? !row->packed : is_mangled(name)) ? MBLOB_OK : make_kernel(library, name, name, row, out);
+  return (row ? !row->packed : is_mangled(name)) ? MBLOB_OK
+                                                 : make_kernel(library, name, name, row, out);
 }
 
 /* `*closed`: as of mb_loader_find. */
@@ -98,7 +101,7 @@ static int find_own(mblob_module *module, const char *name, mblob_function **out
   return status;
 }
 
-/* ---- and of what it imports --------------------------------------------------------------------------- */
+/* ---- and of what it imports ------------------------------------------------------------------ */
 
 struct search {
   const char *name;
@@ -124,8 +127,8 @@ static int visit(mblob_module *module, void *argument) {
   return status ? status : search->found ? 1 : 0;
 }
 
-/* The end of a search that found something, or whose last visit gave `status`. Why a module was passed by is the error
- * of a name that nobody has. */
+/* The end of a search that found something, or whose last visit gave `status`. Why a module was
+ * passed by is the error of a name that nobody has. */
 static int finish(struct search *search, int status, mblob_function **out) {
   *out = search->found;
   status = status > 1 ? status : MBLOB_OK;
@@ -136,16 +139,20 @@ static int finish(struct search *search, int status, mblob_function **out) {
 
 static int search_module(struct search *search, mblob_module *module, enum mb_scope scope) {
   int status = scope == MB_IMPORTS_ONLY ? MBLOB_OK : look(search, module);
-  return !status && !search->found && scope != MB_ITSELF ? mb_module_walk(module, true, visit, search) : status;
+  return !status && !search->found && scope != MB_ITSELF
+             ? mb_module_walk(module, true, visit, search)
+             : status;
 }
 
-int mb_module_find(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out) {
+int mb_module_find(mblob_module *module, const char *name, enum mb_scope scope,
+                   mblob_function **out) {
   struct search search = {.name = name};
   int status = search_module(&search, module, scope);
   return finish(&search, status, out);
 }
 
-int mb_module_find_if_open(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out) {
+int mb_module_find_if_open(mblob_module *module, const char *name, enum mb_scope scope,
+                           mblob_function **out) {
   struct search search = {.name = name};
   int status = search_module(&search, module, scope);
   if (search.passed) mb_saved_error_free(&search.error);
@@ -157,7 +164,8 @@ static int search_trees(const struct mb_tree *tree, struct search *search) {
   int status = MBLOB_OK;
   for (; tree && !status; tree = tree->next)
     for (size_t i = 0; i < tree->count && !status; i++)
-      if (tree->modules[i].is_library) status = mb_module_walk(&tree->modules[i], true, visit, search);
+      if (tree->modules[i].is_library)
+        status = mb_module_walk(&tree->modules[i], true, visit, search);
   return status;
 }
 
@@ -188,7 +196,7 @@ struct listing {
 static bool is_helper(const char *name) {
   static const char prefixes[][12] = {"__tvm_", "__TVM", "__mblob_", "_Z"};
   static const char names[][16] = {"_init",        "_fini",          "__extendhfsf2",
-                                      "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee"};
+                                   "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee"};
   for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
     if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
@@ -205,9 +213,13 @@ static void list_library(struct listing *l, const struct mb_library *library) {
     if (library->table.rows[i].packed) list_name(l, library->table.rows[i].name);
   for (uint64_t i = 1; i < library->elf.symbol_count && l->shown <= SHOWN; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
-    const char *name = mb_elf_symbol_name(&library->elf, &symbol), *own = mb_ffi_function_name(name);
-    if (!mb_elf_is_exported(&symbol) || !is_code(library, &symbol) || mb_function_table_symbol(&library->table, name)) continue;
-    if (own ? *own != '_' : library->form != MB_FFI && !is_helper(name)) list_name(l, own ? own : name);
+    const char *name = mb_elf_symbol_name(&library->elf, &symbol),
+               *own = mb_ffi_function_name(name);
+    if (!mb_elf_is_exported(&symbol) || !is_code(library, &symbol) ||
+        mb_function_table_symbol(&library->table, name))
+      continue;
+    if (own ? *own != '_' : library->form != MB_FFI && !is_helper(name))
+      list_name(l, own ? own : name);
   }
 }
 
@@ -261,29 +273,33 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   (void)fclose(l.text);
   mb_set_free(&l.seen);
   int status =
-      mb_fail(MBLOB_E_NOT_FOUND, "%smodule '%s' has no function '%s'; it has: %s%s", only ? "what is imported by " : "",
-              module->type_key, name, text ? text : "?", hint ? "; one of its imports has it: pass query_imports" : "");
+      mb_fail(MBLOB_E_NOT_FOUND, "%smodule '%s' has no function '%s'; it has: %s%s",
+              only ? "what is imported by " : "", module->type_key, name, text ? text : "?",
+              hint ? "; one of its imports has it: pass query_imports" : "");
   free(text);
   return status;
 }
 
-/* ---- the public functions -------------------------------------------------------------------------------- */
+/* ---- the public functions -------------------------------------------------------------------- */
 
-int mb_module_need(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out) {
+int mb_module_need(mblob_module *module, const char *name, enum mb_scope scope,
+                   mblob_function **out) {
   int status = mb_module_find(module, name, scope, out);
   if (!status && !*out) status = not_found(module, name, scope);
   if (status) *out = NULL;
   return status || !mblob_function_retain(*out) ? status : MBLOB_OK;
 }
 
-int mblob_module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
+int mblob_module_function(mblob_module *module, const char *name, int query_imports,
+                          mblob_function **out) {
   if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
   if (MB_NO_MODULE(module) || MB_IS_NULL(name)) return MBLOB_E_ARGUMENT;
   return mb_module_need(module, name, query_imports ? MB_WITH_IMPORTS : MB_ITSELF, out);
 }
 
-int mblob_module_names(mblob_module *module, void (*visit)(void *context, const char *name), void *context) {
+int mblob_module_names(mblob_module *module, void (*visit)(void *context, const char *name),
+                       void *context) {
   if (MB_NO_MODULE(module) || MB_IS_NULL(visit)) return MBLOB_E_ARGUMENT;
   mb_known_names(module, visit, context);
   return MBLOB_OK;

@@ -8,7 +8,7 @@
 #include "core/argument.h"
 #include "format/format.h"
 
-/* ---- making a tree ----------------------------------------------------------------------------------- */
+/* ---- making a tree --------------------------------------------------------------------------- */
 
 /* The list grows when it has a power of two; there is room for the next one at the least. */
 static size_t room_for(size_t count) {
@@ -67,8 +67,8 @@ static bool make_keys(struct mb_tree *tree, const struct mb_blob *blob) {
   return tree->keys != NULL;
 }
 
-static int fill_module(struct mb_tree *tree, size_t i, const struct mb_blob *blob, const uint8_t *bytes, struct mb_slice *before,
-                       char **keys) {
+static int fill_module(struct mb_tree *tree, size_t i, const struct mb_blob *blob,
+                       const uint8_t *bytes, struct mb_slice *before, char **keys) {
   const struct mb_entry entry = entry_at(blob, i), *e = &entry;
   mblob_module *module = &tree->modules[i];
   if (same_key(e->key, *before)) {
@@ -89,7 +89,8 @@ static int fill_module(struct mb_tree *tree, size_t i, const struct mb_blob *blo
   if (imports) {
     module->imports = malloc(room_for(imports) * sizeof(*module->imports));
     if (!module->imports) return mb_fail_memory(imports * sizeof(*module->imports));
-    for (size_t k = 0; k < imports; k++) module->imports[k] = &tree->modules[blob->child[blob->row_ptr[i] + k]];
+    for (size_t k = 0; k < imports; k++)
+      module->imports[k] = &tree->modules[blob->child[blob->row_ptr[i] + k]];
   }
   module->own_imports = module->import_count = imports;
   return MBLOB_OK;
@@ -123,7 +124,8 @@ static int fill_tree(struct mb_library *library, struct mb_tree *tree, const str
   if (!make_keys(tree, blob)) return MBLOB_E_MEMORY;
   struct mb_slice before = {NULL, 0};
   char *keys = tree->keys;
-  for (size_t i = 0; !status && i < count; i++) status = fill_module(tree, i, blob, bytes, &before, &keys);
+  for (size_t i = 0; !status && i < count; i++)
+    status = fill_module(tree, i, blob, bytes, &before, &keys);
   return status ? status : mb_tree_check_loaders(tree);
 }
 
@@ -154,7 +156,8 @@ void mb_tree_move(struct mb_tree *tree, const uint8_t *from, const uint8_t *to) 
 }
 
 static bool has_options(const struct mb_tree *tree, const mblob_open_options *options) {
-  if (tree->missing != options->missing || tree->loader_count != options->loader_count) return false;
+  if (tree->missing != options->missing || tree->loader_count != options->loader_count)
+    return false;
   for (size_t i = 0; i < tree->loader_count; i++) {
     const mblob_loader *a = &tree->loaders[i], *b = options->loaders[i];
     if (strcmp(a->type_key, b->type_key) != 0 || a->context != b->context || a->open != b->open ||
@@ -171,7 +174,8 @@ bool mb_tree_take_over(struct mb_tree *tree, const mblob_open_options *options) 
     if (tree->modules[i].import_count != tree->modules[i].own_imports) return false;
   if (!atomic_compare_exchange_strong(&tree->users, &nobody, 1)) return false;
   for (size_t i = 0; i < tree->count; i++)
-    if (tree->modules[i].is_used && tree->use[i].opening == MB_FAILED) { /* a new opening is a new attempt */
+    if (tree->modules[i].is_used &&
+        tree->use[i].opening == MB_FAILED) { /* a new opening is a new attempt */
       mb_saved_error_free(&tree->use[i].failure);
       tree->use[i].opening = MB_UNOPENED;
     }
@@ -231,7 +235,8 @@ void mb_tree_free(struct mb_tree *tree) {
     }
     free(module->imports);
   }
-  for (size_t i = 0; i < tree->loader_count; i++) free((char *)(uintptr_t)tree->loaders[i].type_key);
+  for (size_t i = 0; i < tree->loader_count; i++)
+    free((char *)(uintptr_t)tree->loaders[i].type_key);
   free(tree->loaders);
   free(tree->keys);
   free(tree->modules);
@@ -239,7 +244,7 @@ void mb_tree_free(struct mb_tree *tree) {
   free(tree);
 }
 
-/* ---- walking ------------------------------------------------------------------------------------------ */
+/* ---- walking --------------------------------------------------------------------------------- */
 
 struct stack {
   mblob_module **items;
@@ -267,7 +272,8 @@ int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void
   int result = push(&stack, module) ? 0 : MBLOB_E_MEMORY;
   while (!result && stack.count) {
     mblob_module *m = stack.items[--stack.count];
-    int is_new = mb_set_add(&seen, m); /* pushed again by a later importer, visited through an earlier one */
+    int is_new =
+        mb_set_add(&seen, m); /* pushed again by a later importer, visited through an earlier one */
     if (is_new < 0) result = MBLOB_E_MEMORY;
     if (is_new <= 0) continue;
     if (m != module || !skip_first) result = visit(m, argument);
@@ -279,7 +285,7 @@ int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void
   return result;
 }
 
-/* ---- the public functions -------------------------------------------------------------------------------- */
+/* ---- the public functions -------------------------------------------------------------------- */
 
 mblob_module *mblob_module_retain(mblob_module *module) {
   if (module) {
@@ -296,7 +302,9 @@ void mblob_module_release(mblob_module *module) {
   mb_library_release(library);
 }
 
-const char *mblob_module_type_key(const mblob_module *module) { return module ? module->type_key : ""; }
+const char *mblob_module_type_key(const mblob_module *module) {
+  return module ? module->type_key : "";
+}
 
 const char *mblob_module_dialect(const mblob_module *module) {
   if (!module || !module->library->has_blob) return "";
@@ -311,7 +319,9 @@ const char *mblob_module_path(const mblob_module *module) {
   return module ? module->library->source.path : "";
 }
 
-size_t mblob_module_import_count(const mblob_module *module) { return module ? module->import_count : 0; }
+size_t mblob_module_import_count(const mblob_module *module) {
+  return module ? module->import_count : 0;
+}
 
 mblob_module *mblob_module_import_at(const mblob_module *module, size_t i) {
   return module && i < module->import_count ? module->imports[i] : NULL;
@@ -345,7 +355,8 @@ int mblob_module_import(mblob_module *module, mblob_module *child) {
 
 int mb_module_import_all(mblob_module *module, const mblob_module *other) {
   int status = MBLOB_OK;
-  for (size_t i = 0; !status && i < other->import_count; i++) status = mblob_module_import(module, other->imports[i]);
+  for (size_t i = 0; !status && i < other->import_count; i++)
+    status = mblob_module_import(module, other->imports[i]);
   return status;
 }
 

@@ -22,7 +22,8 @@ struct bound {
 
 /* ---- methods --------------------------------------------------------------------------------- */
 
-static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                      void *resource) {
   const struct bound *bound = resource;
   struct mb_call call = {
       .method = bound->method->name, .args = args, .codes = codes, .count = count, .result = ret};
@@ -31,9 +32,11 @@ static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle r
   return status;
 }
 
-/* Methods that write to the tensors they are given, all from argument 1 on; argument 0 says of what. */
+/* Methods that write to the tensors they are given, all from argument 1 on; argument 0 says of
+ * what. */
 static bool writes_arguments(const char *method) {
-  static const char writers[][24] = {"get_input", "get_output", "debug_get_output", "set_outputs", "set_output_zero_copy"};
+  static const char writers[][24] = {"get_input", "get_output", "debug_get_output", "set_outputs",
+                                     "set_output_zero_copy"};
   for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
     if (strcmp(writers[i], method) == 0) return true;
   return false;
@@ -108,12 +111,13 @@ int mb_native_create(const struct mb_class *class, void *object, mblob_module **
 
 void *mb_native_object(const mblob_module *module, const struct mb_class *class) {
   /* One from a file may be just being opened by another thread. */
-  bool is_one =
-      module->is_created && module->use->loader.function == find_native && module->use->loader.context == class;
+  bool is_one = module->is_created && module->use->loader.function == find_native &&
+                module->use->loader.context == class;
   return is_one ? ((struct native *)module->use->self)->object : NULL;
 }
 
-void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context) {
+void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name),
+                    void *context) {
   mb_lock(&module->library->lock);
   const struct mb_module_use *use = module->use;
   bool is_open = module->is_created || use->opening == MB_OPENED;
@@ -149,7 +153,8 @@ static const char *code_name(int code) {
 
 static bool is_pointer(int code) {
   return code == kTVMDLTensorHandle || code == kTVMNDArrayHandle || code == kTVMModuleHandle ||
-         code == kTVMPackedFuncHandle || code == kTVMObjectHandle || code == kTVMStr || code == kTVMBytes;
+         code == kTVMPackedFuncHandle || code == kTVMObjectHandle || code == kTVMStr ||
+         code == kTVMBytes;
 }
 
 static int wrong(const struct mb_call *call, int i, const char *expected) {
@@ -157,18 +162,21 @@ static int wrong(const struct mb_call *call, int i, const char *expected) {
     return mb_fail(MBLOB_E_ARGUMENT, "argument %d is missing: expected %s", i, expected);
   const int code = call->codes[i];
   const bool null = is_pointer(code) && !call->args[i].v_handle;
-  return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected %s, found %s%s (type code %d)", i, expected,
-                 code_name(code), null ? " that is NULL" : "", code);
+  return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected %s, found %s%s (type code %d)", i,
+                 expected, code_name(code), null ? " that is NULL" : "", code);
 }
 
 /* The type code of an argument; -1 when there is none. */
-static int code_of(const struct mb_call *call, int i) { return i < call->count ? call->codes[i] : -1; }
+static int code_of(const struct mb_call *call, int i) {
+  return i < call->count ? call->codes[i] : -1;
+}
 
 int mb_call_expect(const struct mb_call *call, int at_least, int at_most) {
   if (call->count >= at_least && call->count <= at_most) return MBLOB_OK;
   if (at_least == at_most)
     return mb_fail(MBLOB_E_ARGUMENT, "expected %d arguments, found %d", at_least, call->count);
-  return mb_fail(MBLOB_E_ARGUMENT, "expected %d to %d arguments, found %d", at_least, at_most, call->count);
+  return mb_fail(MBLOB_E_ARGUMENT, "expected %d to %d arguments, found %d", at_least, at_most,
+                 call->count);
 }
 
 int mb_call_int(const struct mb_call *call, int i, int64_t *out) {
@@ -212,7 +220,8 @@ int mb_call_tensor(const struct mb_call *call, int i, DLTensor **out) {
 }
 
 int mb_call_module(const struct mb_call *call, int i, mblob_module **out) {
-  if (code_of(call, i) != kTVMModuleHandle || !call->args[i].v_handle) return wrong(call, i, "a module");
+  if (code_of(call, i) != kTVMModuleHandle || !call->args[i].v_handle)
+    return wrong(call, i, "a module");
   if (!mb_handle_is_module(call->args[i].v_handle))
     return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected a module, found %s", i,
                    mb_handle_kind(call->args[i].v_handle));

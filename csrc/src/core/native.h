@@ -1,5 +1,5 @@
-/* native.h - modules that are written in C here (executors and their factories): a class with methods, made
- * from a payload or in code. */
+/* native.h - modules that are written in C here (executors and their factories): a class with
+ * methods, made from a payload or in code. */
 #ifndef MB_NATIVE_H
 #define MB_NATIVE_H
 
@@ -27,9 +27,11 @@ struct mb_method {
 struct mb_class {
   const char *type_key;
   const struct mb_method *methods; /* ends with one without a call */
-  /* Make the object of a module that a file holds; NULL if files hold none. `info` lives as long as it. */
+  /* Make the object of a module that a file holds; NULL if files hold none. `info` lives as long
+   * as it. */
   int (*open)(const mblob_module_info *info, void **object);
-  /* A function whose name is not in `methods`: MBLOB_OK with *out NULL if there is none. May be NULL. */
+  /* A function whose name is not in `methods`: MBLOB_OK with *out NULL if there is none. May be
+   * NULL. */
   int (*function)(void *object, const char *name, mblob_function **out);
   void (*close)(void *object); /* may be NULL */
   /* The name that `function` knows beside the methods, for errors; may be NULL. */
@@ -40,12 +42,14 @@ struct mb_class {
 int mb_native_create(const struct mb_class *class, void *object, mblob_module **out);
 /* The object of a module that mb_native_create made with that class; NULL of any other module. */
 void *mb_native_object(const mblob_module *module, const struct mb_class *class);
-/* Visit the names of the functions of a module that is open: of a class here, the most wanted first, or as its plug-in
- * told them. */
-void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name), void *context);
+/* Visit the names of the functions of a module that is open: of a class here, the most wanted
+ * first, or as its plug-in told them. */
+void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name),
+                    void *context);
 /* The loader for the class's key. */
 mblob_loader mb_native_loader(const struct mb_class *class);
-/* A function that calls `method` with `object`, which must outlive it: for `function` of a class. */
+/* A function that calls `method` with `object`, which must outlive it: for `function` of a
+ * class. */
 int mb_method_bind(const struct mb_method *method, void *object, mblob_function **out);
 
 /* ---- arguments: MBLOB_E_ARGUMENT with what was expected and found ---------------------------- */
@@ -58,8 +62,8 @@ int mb_call_bytes(const struct mb_call *call, int i, const void **data, size_t *
 /* A DLTensor or an array. */
 int mb_call_tensor(const struct mb_call *call, int i, DLTensor **out);
 int mb_call_module(const struct mb_call *call, int i, mblob_module **out);
-/* Devices from argument `i` to the last: each is one kTVMDevice, or two integers (type, id), as TVM passes
- * them. At most `limit` are stored. */
+/* Devices from argument `i` to the last: each is one kTVMDevice, or two integers (type, id), as
+ * TVM passes them. At most `limit` are stored. */
 int mb_call_devices(const struct mb_call *call, int i, DLDevice *out, size_t limit, size_t *count);
 bool mb_call_is_text(const struct mb_call *call, int i);
 
@@ -67,8 +71,8 @@ bool mb_call_is_text(const struct mb_call *call, int i);
 
 void mb_call_return_int(struct mb_call *call, int64_t value);
 int mb_call_return_text(struct mb_call *call, const char *text);
-/* What was written to `out`, of open_memstream(text, size): closes it and frees the text, also when that
- * fails. */
+/* What was written to `out`, of open_memstream(text, size): closes it and frees the text, also
+ * when that fails. */
 int mb_call_return_stream(struct mb_call *call, FILE *out, char **text, const size_t *size);
 /* Both take the reference over. */
 void mb_call_return_module(struct mb_call *call, mblob_module *module);

@@ -25,7 +25,9 @@ void mb_object_retain(struct mb_object *object) {
   atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
 }
 
-size_t mb_object_references(const struct mb_object *object) { return atomic_load(&object->references); }
+size_t mb_object_references(const struct mb_object *object) {
+  return atomic_load(&object->references);
+}
 
 static bool was_last(struct mb_object *object) {
   return atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) == 1;
@@ -75,7 +77,8 @@ static bool is_equal(const struct mb_return *item, TVMValue value, int code) {
   if (code == kTVMStr) return value.v_str && strcmp(item->text, value.v_str) == 0;
   if (code != kTVMBytes) return item->value.v_int64 == value.v_int64;
   const TVMByteArray *bytes = value.v_handle;
-  return bytes && bytes->size == item->bytes.size && memcmp(bytes->data, item->bytes.data, bytes->size) == 0;
+  return bytes && bytes->size == item->bytes.size &&
+         memcmp(bytes->data, item->bytes.data, bytes->size) == 0;
 }
 
 /* Where the key of a map is, counted in items; `count` if it is not there. */
@@ -106,7 +109,8 @@ static int set_item(struct mb_object *object, size_t at, TVMValue value, int cod
 /* A borrowed tensor cannot be kept. */
 static int check_argument(const struct mb_call *call, int i) {
   if (call->codes[i] != kTVMDLTensorHandle) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected something counted, found a tensor that is borrowed", i);
+  return mb_fail(MBLOB_E_ARGUMENT,
+                 "argument %d: expected something counted, found a tensor that is borrowed", i);
 }
 
 static int finish(struct mb_call *call, struct mb_object *object, int status) {
@@ -149,7 +153,8 @@ static int make_map(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *map = NULL;
   if (call->count % 2)
-    return mb_fail(MBLOB_E_ARGUMENT, "expected keys and values in turn, found %d arguments", call->count);
+    return mb_fail(MBLOB_E_ARGUMENT, "expected keys and values in turn, found %d arguments",
+                   call->count);
   int status = new_object(MB_MAP_TYPE, (size_t)call->count, &map);
   for (int i = 0; !status && i < call->count; i += 2) {
     status = check_argument(call, i);
@@ -177,18 +182,22 @@ static int make_string(void *unused, struct mb_call *call) {
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-static const char type_names[][16] = {
-    [MB_STRING_TYPE] = "a String", [MB_ARRAY_TYPE] = "an Array", [MB_MAP_TYPE] = "a Map", [MB_SHAPE_TYPE] = "a ShapeTuple"};
+static const char type_names[][16] = {[MB_STRING_TYPE] = "a String",
+                                      [MB_ARRAY_TYPE] = "an Array",
+                                      [MB_MAP_TYPE] = "a Map",
+                                      [MB_SHAPE_TYPE] = "a ShapeTuple"};
 
 /* Argument 0 as an object of that type, of a call with `count` arguments. */
-static int receiver(const struct mb_call *call, int count, enum mb_object_type type, struct mb_object **out) {
+static int receiver(const struct mb_call *call, int count, enum mb_object_type type,
+                    struct mb_object **out) {
   int status = mb_call_expect(call, count, count);
   if (status) return status;
   void *handle = call->codes[0] == kTVMObjectHandle ? call->args[0].v_handle : NULL;
   *out = handle && mb_handle_is_object(handle) ? handle : NULL;
   if (*out && (*out)->type == type) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT, "argument 0: expected %s, found %s (type code %d)", type_names[type],
-                 *out ? type_names[(*out)->type] : "something else", call->codes[0]);
+  return mb_fail(MBLOB_E_ARGUMENT, "argument 0: expected %s, found %s (type code %d)",
+                 type_names[type], *out ? type_names[(*out)->type] : "something else",
+                 call->codes[0]);
 }
 
 static int get_item(struct mb_call *call, enum mb_object_type type) {
@@ -270,7 +279,9 @@ static int string_bytes(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *string = NULL;
   int status = receiver(call, 1, MB_STRING_TYPE, &string);
-  return status ? status : mb_return_set(call->result, (TVMValue){.v_handle = &string->items[0].bytes}, kTVMOpaqueHandle);
+  return status ? status
+                : mb_return_set(call->result, (TVMValue){.v_handle = &string->items[0].bytes},
+                                kTVMOpaqueHandle);
 }
 
 const struct mb_method mb_object_functions[] = {

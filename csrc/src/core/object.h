@@ -1,5 +1,6 @@
-/* object.h - counted rows of values, the objects of TVM that a kTVMObjectHandle points to here: Array, Map (keys
- * and values in turn, in the order they were given), ShapeTuple and String (its bytes). None changes once it is made. */
+/* object.h - counted rows of values, the objects of TVM that a kTVMObjectHandle points to here:
+ * Array, Map (keys and values in turn, in the order they were given), ShapeTuple and String (its
+ * bytes). None changes once it is made. */
 #ifndef MB_OBJECT_H
 #define MB_OBJECT_H
 

@@ -1,5 +1,5 @@
-/* Plug-ins that a packed library carries itself (export_library(..., carry=...)): tables among its exported symbols,
- * or, of a system library, among those that it announces. */
+/* Plug-ins that a packed library carries itself (export_library(..., carry=...)): tables among
+ * its exported symbols, or, of a system library, among those that it announces. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,15 @@ struct mb_carried {
   struct mb_carried *next;
   char *symbol;
   struct mb_plugin_head head;
-  const mblob_plugin *table;   /* where it is known before the library is in memory: of a system library */
+  const mblob_plugin
+      *table; /* where it is known before the library is in memory: of a system library */
   const mblob_plugin *started; /* NULL until it is */
 };
 
 static struct mb_lock carried_lock = MB_LOCK_INIT;
 
-static int append(struct mb_carried **end, const char *symbol, struct mb_slice bytes, const mblob_plugin *table) {
+static int append(struct mb_carried **end, const char *symbol, struct mb_slice bytes,
+                  const mblob_plugin *table) {
   struct mb_carried *one = calloc(1, sizeof(*one));
   if (one) one->symbol = strdup(symbol);
   if (!one || !one->symbol) {
@@ -35,9 +37,12 @@ static int add(void *context, const char *symbol, struct mb_slice bytes) {
   return append(context, symbol, bytes, NULL);
 }
 
-int mb_carried_read(struct mb_library *library) { return mb_plugin_symbols(&library->elf, add, &library->carried); }
+int mb_carried_read(struct mb_library *library) {
+  return mb_plugin_symbols(&library->elf, add, &library->carried);
+}
 
-int mb_carried_add(struct mb_library *library, const char *symbol, const void *table, uint64_t room) {
+int mb_carried_add(struct mb_library *library, const char *symbol, const void *table,
+                   uint64_t room) {
   return append(&library->carried, symbol, (struct mb_slice){table, room}, table);
 }
 
@@ -56,15 +61,19 @@ static int start(struct mb_library *library, struct mb_carried *one) {
   if (one->started) return MBLOB_OK;
   const mblob_plugin *table = one->table;
   if (!table && library->handle) table = mb_library_symbol(library, one->symbol, &symbol);
-  if (!table) return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s': its library is not in memory", one->head.name);
+  if (!table)
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s': its library is not in memory",
+                   one->head.name);
   int status = mb_plugin_start(table, *library->source.path ? library->source.path : "memory");
   if (!status) one->started = table;
   return status;
 }
 
-enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key, const mblob_runtime **out) {
+enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key,
+                                const mblob_runtime **out) {
   struct mb_carried *one = library->carried;
-  while (one && (*one->head.problem || !mb_list_has(one->head.type_keys, type_key))) one = one->next;
+  while (one && (*one->head.problem || !mb_list_has(one->head.type_keys, type_key)))
+    one = one->next;
   if (!one) return MB_ABSENT;
   if (!out) return MB_PRESENT;
   *out = mb_plugin_own_runtime(mb_plugin_first(one->head.name), type_key);
@@ -76,13 +85,16 @@ enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key
   return status ? MB_BROKEN : MB_PRESENT;
 }
 
-/* Whether it can be used, has the name, NULL for any, and brings the device: 0 for any one, -1 for any or none. */
+/* Whether it can be used, has the name, NULL for any, and brings the device: 0 for any one, -1
+ * for any or none. */
 static bool is_one(const struct mb_carried *one, const char *name, int device_type) {
   return !*one->head.problem && (!name || strcmp(one->head.name, name) == 0) &&
-         (device_type > 0 ? mb_plugin_lists_number(one->head.devices, device_type) : device_type || *one->head.devices);
+         (device_type > 0 ? mb_plugin_lists_number(one->head.devices, device_type)
+                          : device_type || *one->head.devices);
 }
 
-static struct mb_carried *find(const struct mb_library *library, const char *name, int device_type) {
+static struct mb_carried *find(const struct mb_library *library, const char *name,
+                               int device_type) {
   struct mb_carried *one = library->carried;
   while (one && !is_one(one, name, device_type)) one = one->next;
   return one;
@@ -114,7 +126,8 @@ static int start_device(int device_type) {
 
 int mb_plugin_find_device(int device_type) {
   int status = mb_plugin_device_in_files(device_type);
-  /* Those that libraries carry were started as these were opened: where one is not there, it failed. */
+  /* Those that libraries carry were started as these were opened: where one is not there, it
+   * failed. */
   return status || mb_device_registered(device_type) ? status : start_device(device_type);
 }
 

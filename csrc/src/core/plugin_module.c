@@ -1,5 +1,5 @@
-/* Modules and functions made of what plug-ins give. An instance lives until it was closed and the last of its functions is
- * gone: functions may be given back after the module is closed. */
+/* Modules and functions made of what plug-ins give. An instance lives until it was closed and
+ * the last of its functions is gone: functions may be given back after the module is closed. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -30,7 +30,8 @@ static int call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, vo
   uint64_t before = mb_error_serial();
   int status = runtime->call(b->instance->self, b->function, args, codes, count, ret);
   if (status && mb_error_serial() == before)
-    (void)mb_fail(MBLOB_E_KERNEL, "a function of a module '%s' returned %d and gave no reason", runtime->type_key, status);
+    (void)mb_fail(MBLOB_E_KERNEL, "a function of a module '%s' returned %d and gave no reason",
+                  runtime->type_key, status);
   return status;
 }
 
@@ -53,7 +54,8 @@ static int open_module(void *context, const mblob_module_info *info, void **self
   instance->info = *info;
   atomic_init(&instance->users, 1);
   uint64_t before = mb_error_serial();
-  int status = instance->runtime->open(mb_profile_of_program()->plugin_host, &instance->info, &instance->self);
+  int status = instance->runtime->open(mb_profile_of_program()->plugin_host, &instance->info,
+                                       &instance->self);
   if (!status) {
     *self = instance;
     return MBLOB_OK;
@@ -61,7 +63,8 @@ static int open_module(void *context, const mblob_module_info *info, void **self
   free(instance);
   char where[352];
   status = mb_fail_opening(status, before, MBLOB_E_LOADER, "open of its plug-in");
-  (void)snprintf(where, sizeof(where), "module %llu ('%.64s') of %.255s", (unsigned long long)info->index, info->type_key,
+  (void)snprintf(where, sizeof(where), "module %llu ('%.64s') of %.255s",
+                 (unsigned long long)info->index, info->type_key,
                  *info->path ? info->path : "a library in memory");
   mb_error_prefix(where);
   return status;
@@ -83,7 +86,8 @@ static int find_function(void *self, const char *name, mblob_function **out) {
       (*out)->alignment = 1; /* any; what it writes to is nowhere said, as of kernels */
       return MBLOB_OK;
     }
-    atomic_fetch_sub_explicit(&instance->users, 1, memory_order_relaxed); /* the module holds another */
+    atomic_fetch_sub_explicit(&instance->users, 1,
+                              memory_order_relaxed); /* the module holds another */
     free(b);
   } else {
     status = mb_fail_memory(sizeof(*b));

@@ -51,7 +51,8 @@ static int registered_visit(mb_plugin_visitor visit, void *context) {
   mb_lock(&registered_lock);
   for (const struct registered *r = registered; !result && r; r = r->next) {
     struct mb_plugin_head head;
-    mb_plugin_read_head((struct mb_slice){(const uint8_t *)r->plugin, sizeof(*r->plugin)}, MBLOB_PLUGIN_SYMBOL, &head);
+    mb_plugin_read_head((struct mb_slice){(const uint8_t *)r->plugin, sizeof(*r->plugin)},
+                        MBLOB_PLUGIN_SYMBOL, &head);
     result = visit(context, &head, "process");
   }
   mb_unlock(&registered_lock);
@@ -88,7 +89,8 @@ int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), 
   return visit_all(list_one, &l);
 }
 
-/* The table of a plug-in that is in memory, or is brought there; `carrier` is to be given back after its use. */
+/* The table of a plug-in that is in memory, or is brought there; `carrier` is to be given back
+ * after its use. */
 static int find_named(const char *name, const mblob_plugin **out, struct mb_library **carrier) {
   *out = NULL;
   *carrier = NULL;
@@ -113,10 +115,11 @@ int mb_plugin_convention(const mblob_convention **out) {
   *out = has_one ? plugin->convention : NULL;
   if (has_one || (status && status != MBLOB_E_NOT_FOUND)) return status;
   char *broken = mb_plugin_candidates("/libmblob-ffi.");
-  status = mb_fail(MBLOB_E_INCOMPATIBLE,
-                   "libraries of TVM 0.21 and later need libmblob-ffi.so%s; put it beside libmblob (libmblob.a: beside the "
-                   "program) or on MBLOB_PLUGIN_PATH (now %s)",
-                   broken && *broken ? broken : ", which is not there", mb_plugin_path());
+  status = mb_fail(
+      MBLOB_E_INCOMPATIBLE,
+      "libraries of TVM 0.21 and later need libmblob-ffi.so%s; put it beside libmblob (libmblob.a: beside the "
+      "program) or on MBLOB_PLUGIN_PATH (now %s)",
+      broken && *broken ? broken : ", which is not there", mb_plugin_path());
   free(broken);
   return status;
 }
@@ -135,7 +138,8 @@ static int describe(const mblob_plugin *plugin, char *text, size_t size) {
 int mb_plugin_describe(const char *name, char *text, size_t size) {
   const mblob_plugin *plugin;
   struct mb_library *carrier;
-  if (!name || !text || !size) return mb_fail(MBLOB_E_ARGUMENT, "mblob_plugin_describe: an argument is NULL, or size is 0");
+  if (!name || !text || !size)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_plugin_describe: an argument is NULL, or size is 0");
   *text = 0;
   int status = find_named(name, &plugin, &carrier);
   if (!status) status = describe(plugin, text, size);

@@ -18,10 +18,13 @@
 
 /* Note which tables the file under the library has, before it is loaded; free the notes. */
 int mb_carried_read(struct mb_library *library);
-/* Note one whose table is in memory, of which `room` bytes may be read. `symbol` is without a prefix. */
-int mb_carried_add(struct mb_library *library, const char *symbol, const void *table, uint64_t room);
+/* Note one whose table is in memory, of which `room` bytes may be read. `symbol` is without a
+ * prefix. */
+int mb_carried_add(struct mb_library *library, const char *symbol, const void *table,
+                   uint64_t room);
 void mb_carried_free(struct mb_library *library);
-/* Whether it carries a plug-in of that name, NULL for any, that brings the device, -1 for any or none. */
+/* Whether it carries a plug-in of that name, NULL for any, that brings the device, -1 for any or
+ * none. */
 bool mb_carried_has(const struct mb_library *library, const char *name, int device_type);
 /* The table of a carried plug-in, started; the library must be held as long as it is used. */
 int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out);
@@ -29,21 +32,24 @@ int mb_carried_start(struct mb_library *library, const char *name, const mblob_p
 struct mb_library *mb_plugin_carrier(const char *name, int device_type);
 
 /* `out` NULL: only whether there is one, and no code runs. */
-enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key, const mblob_runtime **out);
-/* Start those carried plug-ins that bring the device, 0 for any, and that no copy of theirs has: its memory may outlive the
- * library, which stays for good. The last failure. */
+enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key,
+                                const mblob_runtime **out);
+/* Start those carried plug-ins that bring the device, 0 for any, and that no copy of theirs has:
+ * its memory may outlive the library, which stays for good. The last failure. */
 int mb_plugin_carried_devices(struct mb_library *library, int device_type);
 
 /* The tables of one library; mb_plugin_carried_visit: of all that are open. */
 int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context);
 int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context);
 
-/* The calling convention of TVM 0.21 and later, from the plug-in "ffi"; MBLOB_E_INCOMPATIBLE if it is not there. */
+/* The calling convention of TVM 0.21 and later, from the plug-in "ffi"; MBLOB_E_INCOMPATIBLE if
+ * it is not there. */
 int mb_plugin_convention(const mblob_convention **out);
 
 /* ---- using them ------------------------------------------------------------------------------ */
 
-/* Look for a kind of device, in files and then in open libraries: what profiles have as find_device. */
+/* Look for a kind of device, in files and then in open libraries: what profiles have as
+ * find_device. */
 int mb_plugin_find_device(int device_type);
 /* The loader of a runtime: modules made of what it gives. */
 mblob_loader mb_plugin_loader(const mblob_runtime *runtime);
@@ -52,7 +58,8 @@ bool mb_plugin_has_function(const mblob_function *function);
 /* As mblob_register_plugin and mblob_plugin_describe. */
 int mb_plugin_register(const mblob_plugin *plugin);
 int mb_plugin_describe(const char *name, char *text, size_t size);
-/* For errors: plug-ins with that in their path that are there and cannot be used, each with "; " in front; on the heap. */
+/* For errors: plug-ins with that in their path that are there and cannot be used, each with "; "
+ * in front; on the heap. */
 char *mb_plugin_candidates(const char *name);
 /* For errors: what MBLOB_PLUGIN_PATH is. */
 const char *mb_plugin_path(void);

@@ -34,7 +34,8 @@ void mb_value_retain(TVMValue value, int code) {
   if (code == kTVMModuleHandle) (void)mblob_module_retain(value.v_handle);
   if (code == kTVMPackedFuncHandle) (void)mblob_function_retain(value.v_handle);
   if (code == kTVMNDArrayHandle) mb_array_retain(value.v_handle);
-  if (code == kTVMObjectHandle && mb_handle_is_object(value.v_handle)) mb_object_retain(value.v_handle);
+  if (code == kTVMObjectHandle && mb_handle_is_object(value.v_handle))
+    mb_object_retain(value.v_handle);
 }
 
 void mb_value_release(TVMValue value, int code) {
@@ -42,14 +43,14 @@ void mb_value_release(TVMValue value, int code) {
   if (code == kTVMModuleHandle) mblob_module_release(value.v_handle);
   if (code == kTVMPackedFuncHandle) mblob_function_release(value.v_handle);
   if (code == kTVMNDArrayHandle) mb_array_release(value.v_handle);
-  if (code == kTVMObjectHandle && mb_handle_is_object(value.v_handle)) mb_object_release(value.v_handle);
+  if (code == kTVMObjectHandle && mb_handle_is_object(value.v_handle))
+    mb_object_release(value.v_handle);
 }
 
 size_t mb_value_references(TVMValue value, int code) {
   if (!value.v_handle) return 0;
   switch (code) {
-    case kTVMNDArrayHandle:
-      return mb_array_references(value.v_handle);
+    case kTVMNDArrayHandle: return mb_array_references(value.v_handle);
     case kTVMModuleHandle:
       return atomic_load(&((const mblob_module *)value.v_handle)->library->users);
     case kTVMPackedFuncHandle: {
@@ -58,8 +59,7 @@ size_t mb_value_references(TVMValue value, int code) {
     }
     case kTVMObjectHandle:
       return mb_handle_is_object(value.v_handle) ? mb_object_references(value.v_handle) : 0;
-    default:
-      return 0;
+    default: return 0;
   }
 }
 
@@ -74,17 +74,20 @@ static int copy_text(struct mb_return *result, const char *data, size_t size) {
 
 /* Take the text that `value` points to into `result`. */
 static int adopt_text(struct mb_return *result) {
-  if (result->code == kTVMStr) return copy_text(result, result->value.v_str, strlen(result->value.v_str));
+  if (result->code == kTVMStr)
+    return copy_text(result, result->value.v_str, strlen(result->value.v_str));
   const TVMByteArray *bytes = result->value.v_handle;
   return copy_text(result, bytes->data, bytes->size);
 }
 
 int mb_return_check_value(TVMValue value, int code) {
   bool known = (code >= kTVMArgInt && code <= kTVMNDArrayHandle) || code == kTVMArgBool;
-  if (!known) return mb_fail(MBLOB_E_ARGUMENT, "return value: type code %d cannot be returned", code);
+  if (!known)
+    return mb_fail(MBLOB_E_ARGUMENT, "return value: type code %d cannot be returned", code);
   if (code != kTVMStr && code != kTVMBytes) return MBLOB_OK;
   if (!value.v_handle)
-    return mb_fail(MBLOB_E_ARGUMENT, "return value: %s NULL", code == kTVMStr ? "a string that is" : "bytes that are");
+    return mb_fail(MBLOB_E_ARGUMENT, "return value: %s NULL",
+                   code == kTVMStr ? "a string that is" : "bytes that are");
   const TVMByteArray *bytes = code == kTVMBytes ? value.v_handle : NULL;
   if (bytes && !bytes->data && bytes->size)
     return mb_fail(MBLOB_E_ARGUMENT, "return value: %zu bytes whose data is NULL", bytes->size);
@@ -94,8 +97,10 @@ int mb_return_check_value(TVMValue value, int code) {
 /* A handle that a host gave is what its code says. */
 static int check_handle(TVMValue value, int code) {
   if (!value.v_handle) return MBLOB_OK;
-  bool wrong = (code == kTVMModuleHandle && mb_no_module("return value", "the handle", value.v_handle)) ||
-               (code == kTVMPackedFuncHandle && mb_no_function("return value", "the handle", value.v_handle));
+  bool wrong =
+      (code == kTVMModuleHandle && mb_no_module("return value", "the handle", value.v_handle)) ||
+      (code == kTVMPackedFuncHandle &&
+       mb_no_function("return value", "the handle", value.v_handle));
   return wrong ? MBLOB_E_ARGUMENT : MBLOB_OK;
 }
 
@@ -117,7 +122,8 @@ int mb_return_set(struct mb_return *result, TVMValue value, int code) {
 
 int mb_return_check(const char *function, struct mb_return *result) {
   int status = mb_return_check_value(result->value, result->code);
-  if (!status && (result->code == kTVMStr || result->code == kTVMBytes)) status = adopt_text(result);
+  if (!status && (result->code == kTVMStr || result->code == kTVMBytes))
+    status = adopt_text(result);
   if (!status) return status;
   result->code = kTVMNullptr;
   mb_error_prefix(function);

@@ -4,7 +4,8 @@
 
 #include <mblob.h>
 
-/* What a TVMRetValueHandle points to. Strings and bytes are in `text` until they are handed over. */
+/* What a TVMRetValueHandle points to. Strings and bytes are in `text` until they are handed
+ * over. */
 struct mb_return {
   TVMValue value;
   int code;
@@ -12,10 +13,11 @@ struct mb_return {
   TVMByteArray bytes;
 };
 
-#define MB_RETURN_NOTHING {.value = {.v_int64 = 0}, .code = kTVMNullptr, .text = NULL, .bytes = {NULL, 0}}
+#define MB_RETURN_NOTHING \
+  {.value = {.v_int64 = 0}, .code = kTVMNullptr, .text = NULL, .bytes = {NULL, 0}}
 
-/* Store a copy: texts are copied, counted handles get a reference. MBLOB_E_ARGUMENT for a code that cannot be
- * returned. */
+/* Store a copy: texts are copied, counted handles get a reference. MBLOB_E_ARGUMENT for a code
+ * that cannot be returned. */
 int mb_return_set(struct mb_return *result, TVMValue value, int code);
 /* MBLOB_E_ARGUMENT for a code that cannot be returned, and for a text that is NULL. */
 int mb_return_check_value(TVMValue value, int code);
@@ -25,7 +27,8 @@ void mb_return_drop(struct mb_return *result);
 /* Give the result to the caller. Texts stay with this thread until its next call. */
 void mb_return_hand_over(struct mb_return *result, TVMValue *ret, int *ret_code);
 
-/* Add a reference to a counted handle (module, function, array, container); others are left alone. */
+/* Add a reference to a counted handle (module, function, array, container); others are left
+ * alone. */
 void mb_value_retain(TVMValue value, int code);
 void mb_value_release(TVMValue value, int code);
 /* How many there are of a counted handle; of a library's, to the library. 0 of others. */

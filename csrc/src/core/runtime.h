@@ -1,8 +1,9 @@
 /* runtime.h - libraries, modules and functions as the runtime holds them.
  *
- * Ownership: the library owns everything made from its file (docs/design.md, "The library is the unit of
- * ownership"). `users` counts references from outside: modules and functions that callers hold, registry
- * entries, imports from modules of other libraries. Inside, nothing counts. At zero the library is closed. */
+ * Ownership: the library owns everything made from its file (docs/design.md, "The library is the
+ * unit of ownership"). `users` counts references from outside: modules and functions that
+ * callers hold, registry entries, imports from modules of other libraries. Inside, nothing
+ * counts. At zero the library is closed. */
 #ifndef MB_RUNTIME_H
 #define MB_RUNTIME_H
 
@@ -14,8 +15,8 @@
 #include "elf/elf.h"
 #include "format/format.h"
 
-/* First word of what `__tvm_module_ctx`, TVMModuleHandle, TVMFunctionHandle and TVMObjectHandle point to, which kernels and
- * hosts hand back untyped. */
+/* First word of what `__tvm_module_ctx`, TVMModuleHandle, TVMFunctionHandle and TVMObjectHandle
+ * point to, which kernels and hosts hand back untyped. */
 enum mb_tag {
   MB_TAG_MODULE = 0x6d6f6475,
   MB_TAG_CONTEXT = 0x6d637478,
@@ -30,7 +31,7 @@ struct mb_context {
   struct mb_library *library;
 };
 
-/* ---- functions (function.c) ------------------------------------------------------------------------- */
+/* ---- functions (function.c) ------------------------------------------------------------------ */
 
 enum mb_function_kind {
   MB_KERNEL,      /* compiled code of a library */
@@ -43,9 +44,10 @@ enum mb_function_kind {
 struct mblob_function {
   uint32_t tag; /* MB_TAG_FUNCTION */
   enum mb_function_kind kind;
-  struct mb_library *library; /* whose reference counts for this function; NULL: `references` does */
-  atomic_size_t references;   /* of a function without a library */
-  bool counted;               /* MB_ENVIRONMENT: a reference to its target was added */
+  struct mb_library
+      *library;             /* whose reference counts for this function; NULL: `references` does */
+  atomic_size_t references; /* of a function without a library */
+  bool counted;             /* MB_ENVIRONMENT: a reference to its target was added */
   char *name;
   uint32_t alignment;
   uint8_t first_output;  /* mblob_function_first_output() */
@@ -61,21 +63,23 @@ struct mblob_function {
     mblob_function *target; /* MB_FORWARD: owned unless it is of the same library */
     struct {
       _Atomic(mblob_function *) target; /* NULL until it is (again) resolved */
-      _Atomic uint64_t generation;      /* of the registry that the target is from; 0: it is an import */
-      struct mb_replaced *replaced;     /* targets of before */
-    } environment;                      /* MB_ENVIRONMENT */
+      _Atomic uint64_t generation; /* of the registry that the target is from; 0: it is an import */
+      struct mb_replaced *replaced; /* targets of before */
+    } environment;                  /* MB_ENVIRONMENT */
   } u;
 };
 
 /* A function owned by `library` (no reference counted yet); NULL when memory is out (recorded). */
-mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *library, const char *name);
+mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *library,
+                                const char *name);
 void mb_function_free(mblob_function *function);
 
-/* ---- modules (module.c) ------------------------------------------------------------------------------- */
+/* ---- modules (module.c) ---------------------------------------------------------------------- */
 
 enum mb_opening { MB_UNOPENED, MB_OPENING, MB_OPENED, MB_FAILED };
 
-/* What a module gets when it is used, apart from the module: listing thousands must not touch it. */
+/* What a module gets when it is used, apart from the module: listing thousands must not touch
+ * it. */
 struct mb_module_use {
   /* by its loader; guarded by library->lock */
   enum mb_opening opening;
@@ -103,13 +107,14 @@ struct mblob_module {
   uint64_t payload_size;
   mblob_module **imports;
   size_t import_count;
-  size_t
-      own_imports; /* how many of them the file names; the others were added and may be of other libraries */
+  size_t own_imports; /* how many of them the file names; the others were added and may be of other
+                         libraries */
   struct mb_module_use *use; /* of the tree */
 };
 
-/* The modules of one opening of a file. A tree that nobody holds any more stays, because functions and cached
- * handles may lead into it, until the library goes; the next opening like it takes it over. */
+/* The modules of one opening of a file. A tree that nobody holds any more stays, because
+ * functions and cached handles may lead into it, until the library goes; the next opening like
+ * it takes it over. */
 struct mb_tree {
   struct mb_tree *next;
   atomic_size_t users;   /* references to its modules from outside */
@@ -117,7 +122,7 @@ struct mb_tree {
   size_t count;
   char *keys;                /* texts of the type keys */
   struct mb_module_use *use; /* of each module */
-  mblob_loader *loaders; /* for this opening only, asked first */
+  mblob_loader *loaders;     /* for this opening only, asked first */
   size_t loader_count;
   int32_t missing; /* mblob_missing */
 };
@@ -127,8 +132,8 @@ int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const ui
                 const mblob_open_options *options, struct mb_tree **out);
 /* The same bytes lie elsewhere now: payloads at `from` are at `to`. */
 void mb_tree_move(struct mb_tree *tree, const uint8_t *from, const uint8_t *to);
-/* Take over a tree that nobody holds, for an opening with these options; false if it does not suit. With the
- * library's lock. */
+/* Take over a tree that nobody holds, for an opening with these options; false if it does not
+ * suit. With the library's lock. */
 bool mb_tree_take_over(struct mb_tree *tree, const mblob_open_options *options);
 /* MBLOB_OK if the tree's modules have the loaders that its opening asked for. */
 int mb_tree_check_loaders(const struct mb_tree *tree);
@@ -139,8 +144,9 @@ int mb_tree_new_single(struct mb_library *library, const mblob_loader *loader, v
 void mb_tree_close(struct mb_tree *tree);
 void mb_tree_free(struct mb_tree *tree);
 
-/* Visit `module` and its imports depth first in import order, each once, while `visit` returns 0. Returns
- * what the last call returned. `visit` is not called for `module` itself if `skip_first`. */
+/* Visit `module` and its imports depth first in import order, each once, while `visit` returns
+ * 0. Returns what the last call returned. `visit` is not called for `module` itself if
+ * `skip_first`. */
 typedef int (*mb_visitor)(mblob_module *module, void *argument);
 int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void *argument);
 
@@ -150,26 +156,34 @@ int mb_module_import_all(mblob_module *module, const mblob_module *other);
 /* ---- lookup (lookup.c) ----------------------------------------------------------------------- */
 
 enum mb_scope { MB_ITSELF, MB_WITH_IMPORTS, MB_IMPORTS_ONLY };
-/* The function `name` of `module`, of what it imports (depth first), or of both. No reference is counted: the
- * result lives as long as the library of the module. MBLOB_OK with *out NULL if there is none. */
-int mb_module_find(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out);
-/* The same, where modules that cannot be opened are passed by without an error: for what a module may have. */
-int mb_module_find_if_open(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out);
-/* As mblob_module_function: *out is counted, and that there is none is an error that says what there is. */
-int mb_module_need(mblob_module *module, const char *name, enum mb_scope scope, mblob_function **out);
+/* The function `name` of `module`, of what it imports (depth first), or of both. No reference is
+ * counted: the result lives as long as the library of the module. MBLOB_OK with *out NULL if
+ * there is none. */
+int mb_module_find(mblob_module *module, const char *name, enum mb_scope scope,
+                   mblob_function **out);
+/* The same, where modules that cannot be opened are passed by without an error: for what a
+ * module may have. */
+int mb_module_find_if_open(mblob_module *module, const char *name, enum mb_scope scope,
+                           mblob_function **out);
+/* As mblob_module_function: *out is counted, and that there is none is an error that says what
+ * there is. */
+int mb_module_need(mblob_module *module, const char *name, enum mb_scope scope,
+                   mblob_function **out);
 /* As mb_module_find among the imports of the library modules of all openings. */
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out);
 
 /* ---- loaders (loaders.c) --------------------------------------------------------------------- */
 
-/* Whether what a host gave as `loader` is none: NULL, too small, or without a type key; recorded. */
+/* Whether what a host gave as `loader` is none: NULL, too small, or without a type key;
+ * recorded. */
 bool mb_no_loader(const char *function, const mblob_loader *loader);
 /* Whether the module works without one. */
 bool mb_module_needs_loader(const mblob_module *module);
 /* MBLOB_OK if there is a loader for the module's key, else MBLOB_E_LOADER. */
 int mb_loader_check(const mblob_module *module);
-/* The function that the module's loader has under `name`; opens the module first. `*closed`: that was not possible
- * (recorded), which says nothing about the name: a search passes by such a module. */
+/* The function that the module's loader has under `name`; opens the module first. `*closed`:
+ * that was not possible (recorded), which says nothing about the name: a search passes by such a
+ * module. */
 int mb_loader_find(mblob_module *module, const char *name, mblob_function **out, bool *closed);
 
 /* ---- libraries (library.c, link.c) ----------------------------------------------------------- */
@@ -186,20 +200,23 @@ struct mb_library {
 
   const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
   enum mb_system_names system_names;
-  struct mb_library *joined; /* the same code, with the other way to find names; not counted, guarded by `lock` */
+  struct mb_library
+      *joined; /* the same code, with the other way to find names; not counted, guarded by `lock` */
   struct mb_source source;
   struct mb_elf elf;
-  int copy_fd; /* owned; what the linker is given in place of the file (link_copy.h), -1: the file itself */
-  bool drops_runtime;                  /* the copy needs no library of TVM's runtime, which is not found here */
-  struct mb_needed *needed;            /* libraries that it needs and that are opened here, too */
-  uint64_t changed_start, changed_end; /* the bytes in which that copy differs from the file's loaded part */
-  void *handle;                        /* of dlopen */
-  uintptr_t base;                      /* what is added to addresses in the file */
-  char *link_name;                     /* what the dynamic linker calls it */
-  void **context_slot;                 /* where the library keeps its context; NULL: nowhere */
-  enum mb_form form;                   /* of its functions */
-  bool external;                       /* it brings along a tvm_ffi of its own (DT_NEEDED), to which its names are left */
-  const mblob_convention *convention;  /* how its functions are called; NULL in the classic form */
+  int copy_fd; /* owned; what the linker is given in place of the file (link_copy.h), -1: the file
+                  itself */
+  bool drops_runtime; /* the copy needs no library of TVM's runtime, which is not found here */
+  struct mb_needed *needed; /* libraries that it needs and that are opened here, too */
+  uint64_t changed_start,
+      changed_end;     /* the bytes in which that copy differs from the file's loaded part */
+  void *handle;        /* of dlopen */
+  uintptr_t base;      /* what is added to addresses in the file */
+  char *link_name;     /* what the dynamic linker calls it */
+  void **context_slot; /* where the library keeps its context; NULL: nowhere */
+  enum mb_form form;   /* of its functions */
+  bool external; /* it brings along a tvm_ffi of its own (DT_NEEDED), to which its names are left */
+  const mblob_convention *convention; /* how its functions are called; NULL in the classic form */
   bool has_blob;
   const char *blob_symbol; /* NULL if it has none, or no file */
   enum mb_form blob_form;
@@ -230,10 +247,13 @@ int mb_library_new_system(const char *prefix, enum mb_system_names names, struct
 /* Let kernels of `library` find the imports of `other`'s modules too. */
 void mb_library_join(struct mb_library *library, struct mb_library *other);
 
-/* library_load.c: check everything that the file of a new library tells, then let the linker run; the root of its tree. */
-int mb_library_load(struct mb_library *library, const mblob_open_options *options, mblob_module **out);
+/* library_load.c: check everything that the file of a new library tells, then let the linker
+ * run; the root of its tree. */
+int mb_library_load(struct mb_library *library, const mblob_open_options *options,
+                    mblob_module **out);
 /* Another tree of a library that is in memory; its root. */
-int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options, mblob_module **out);
+int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options,
+                        mblob_module **out);
 
 /* link.c: hand the file to the dynamic linker and fill the slots. */
 int mb_library_link(struct mb_library *library);
@@ -244,8 +264,8 @@ bool mb_library_unlink(struct mb_library *library);
 
 /* ---- environment (environment.c) ------------------------------------------------------------- */
 
-/* What TVMBackendGetFuncFromEnv gives to a kernel of `library` (NULL: of none): borrowed, valid as long as
- * the library's code is in memory. */
+/* What TVMBackendGetFuncFromEnv gives to a kernel of `library` (NULL: of none): borrowed, valid
+ * as long as the library's code is in memory. */
 int mb_environment_get(struct mb_library *library, const char *name, mblob_function **out);
 /* The function behind one; resolves it again after the library was closed and opened. */
 int mb_environment_target(mblob_function *function, mblob_function **out);

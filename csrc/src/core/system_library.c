@@ -50,7 +50,8 @@ int TVMBackendRegisterSystemLibSymbol(const char *name, void *ptr) {
   return rc;
 }
 
-/* The files of libmblob-ffi in this process: several programs and libraries may be linked with their own. */
+/* The files of libmblob-ffi in this process: several programs and libraries may be linked with
+ * their own. */
 struct found_files {
   size_t count;
   char *paths[8];
@@ -61,12 +62,14 @@ static int find_file(struct dl_phdr_info *info, size_t size, void *argument) {
   const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
   (void)size;
   if (found->count == sizeof(found->paths) / sizeof(*found->paths)) return 1;
-  if (name && strcmp(name, "/libmblob-ffi.so") == 0 && (found->paths[found->count] = strdup(info->dlpi_name))) found->count++;
+  if (name && strcmp(name, "/libmblob-ffi.so") == 0 &&
+      (found->paths[found->count] = strdup(info->dlpi_name)))
+    found->count++;
   return 0;
 }
 
-/* Names that were announced to libmblob-ffi where it saw no runtime: --as-needed had dropped libmblob, or it is open for others
- * only, as in Python. */
+/* Names that were announced to libmblob-ffi where it saw no runtime: --as-needed had dropped
+ * libmblob, or it is open for others only, as in Python. */
 static int take_announced(void) {
   int rc = 0;
   struct found_files found = {0};
@@ -85,15 +88,16 @@ static int take_announced(void) {
   return rc ? mblob_last_error_info()->status : MBLOB_OK;
 }
 
-/* What a library announces of itself, behind its prefix; in the ffi dialect under names of its own. */
+/* What a library announces of itself, behind its prefix; in the ffi dialect under names of its
+ * own. */
 enum { BLOB, CONTEXT, TABLE, RECORD, FFI_BLOB, FFI_CONTEXT, PARTS };
 enum { PART_NAME_SIZE = 24 /* of the longest, with its end */ };
 static const char part_names[PARTS][PART_NAME_SIZE] = {[BLOB] = "__tvm_dev_mblob",
-                                              [CONTEXT] = "__tvm_module_ctx",
-                                              [TABLE] = MB_FUNCTION_TABLE_SYMBOL,
-                                              [RECORD] = "__mblob_system_lib",
-                                              [FFI_BLOB] = "__tvm_ffi__library_bin",
-                                              [FFI_CONTEXT] = "__tvm_ffi__library_ctx"};
+                                                       [CONTEXT] = "__tvm_module_ctx",
+                                                       [TABLE] = MB_FUNCTION_TABLE_SYMBOL,
+                                                       [RECORD] = "__mblob_system_lib",
+                                                       [FFI_BLOB] = "__tvm_ffi__library_bin",
+                                                       [FFI_CONTEXT] = "__tvm_ffi__library_ctx"};
 
 /* A name without what the ffi dialect puts before the prefix of a function. */
 static const char *without_ffi(const char *name) {
@@ -109,8 +113,8 @@ static bool has_part(char *prefix, size_t length) {
   return false;
 }
 
-/* Whether `name` is of a library whose prefix is longer than the first `own` characters of the name. With the
- * lock. */
+/* Whether `name` is of a library whose prefix is longer than the first `own` characters of the
+ * name. With the lock. */
 static bool is_of_longer_prefix(const char *name, size_t own) {
   name = without_ffi(name);
   size_t length = strlen(name);
@@ -134,7 +138,8 @@ static void *address_of(const char *name, size_t own, enum mb_system_names names
 }
 
 /* `before`: what stands in front of the prefix. */
-static void *prefixed(const char *before, const char *prefix, const char *name, size_t own, enum mb_system_names names) {
+static void *prefixed(const char *before, const char *prefix, const char *name, size_t own,
+                      enum mb_system_names names) {
   char *text = NULL;
   if (asprintf(&text, "%s%s%s", before, prefix, name) < 0) return NULL;
   void *address = address_of(text, own, names);
@@ -142,7 +147,8 @@ static void *prefixed(const char *before, const char *prefix, const char *name, 
   return address;
 }
 
-void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names, unsigned char *form) {
+void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names,
+                       unsigned char *form) {
   const size_t own = strlen(prefix);
   const bool has_prefix = strncmp(name, prefix, own) == 0;
   void *address = NULL;
@@ -157,20 +163,22 @@ void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_name
   return address;
 }
 
-/* Whether any name is the prefix's own. Where no library is of just this prefix, a name that starts with it may be
- * of one with a shorter prefix: `a__f` is `_f` of the library `a_`. */
+/* Whether any name is the prefix's own. Where no library is of just this prefix, a name that
+ * starts with it may be of one with a shorter prefix: `a__f` is `_f` of the library `a_`. */
 static bool is_announced(const char *prefix) {
   const struct mb_map_item *item = NULL;
   size_t length = strlen(prefix);
   mb_lock(&symbols_lock);
   bool found = length && is_of_longer_prefix(prefix, length - 1);
   for (size_t i = 0; !found && (item = mb_map_next(&symbols, &i));)
-    found = strncmp(without_ffi(item->key), prefix, length) == 0 && !is_of_longer_prefix(item->key, 0);
+    found =
+        strncmp(without_ffi(item->key), prefix, length) == 0 && !is_of_longer_prefix(item->key, 0);
   mb_unlock(&symbols_lock);
   return found;
 }
 
-/* Names that start with `prefix`, with their addresses, to an array that the caller frees: borrowed, for good. */
+/* Names that start with `prefix`, with their addresses, to an array that the caller frees:
+ * borrowed, for good. */
 struct announced {
   const char *name;
   const void *address;
@@ -189,7 +197,7 @@ static int all_announced(const char *prefix, struct announced **out, size_t *cou
   return *out ? MBLOB_OK : mb_fail_memory(sizeof(**out));
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 struct span {
   uintptr_t address;
@@ -202,7 +210,8 @@ static int find_segment(struct dl_phdr_info *info, size_t size, void *argument) 
   for (unsigned i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
     uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-    if (segment->p_type != PT_LOAD || span->address < start || span->address - start >= segment->p_memsz)
+    if (segment->p_type != PT_LOAD || span->address < start ||
+        span->address - start >= segment->p_memsz)
       continue;
     span->left = segment->p_memsz - (span->address - start);
     return 1;
@@ -210,18 +219,18 @@ static int find_segment(struct dl_phdr_info *info, size_t size, void *argument) 
   return 0;
 }
 
-/* How many bytes may be read at an announced address: to the end of the segment of the program or library that
- * it lies in. Elsewhere (a JIT's memory) nothing tells where it ends. */
+/* How many bytes may be read at an announced address: to the end of the segment of the program
+ * or library that it lies in. Elsewhere (a JIT's memory) nothing tells where it ends. */
 static uint64_t room_at(const void *address) {
   struct span span = {(uintptr_t)address, UINT64_MAX - (uintptr_t)address};
   (void)dl_iterate_phdr(find_segment, &span);
   return span.left;
 }
 
-/* ---- modules ------------------------------------------------------------------------------------------- */
+/* ---- modules --------------------------------------------------------------------------------- */
 
-/* What the packager says about a library, in the announced object `__mblob_system_lib` (docs/format.md,
- * section 10), in the byte order of the machine. TVM's libraries have none. */
+/* What the packager says about a library, in the announced object `__mblob_system_lib`
+ * (docs/format.md, section 10), in the byte order of the machine. TVM's libraries have none. */
 struct record {
   uint32_t version;   /* 1; later ones append fields */
   uint32_t flags;     /* of the note, such as MB_NOTE_HAS_INDEX */
@@ -238,21 +247,24 @@ struct parts {
 };
 
 struct system_library {
-  struct system_library *before; /* what the prefix stood for until its code was loaded again elsewhere */
+  struct system_library
+      *before; /* what the prefix stood for until its code was loaded again elsewhere */
   struct parts parts;
   struct mb_library *library;
   mblob_module *root;
   char prefix[];
 };
 
-/* prefix -> struct system_library, for the life of the process; one map for each way to look names up */
+/* prefix -> struct system_library, for the life of the process; one map for each way to look
+ * names up */
 static struct mb_map libraries[2];
 static struct mb_lock libraries_lock = MB_LOCK_INIT;
 
 /* These carry the prefix and are not shared with other libraries. */
 static struct parts parts_of(const char *prefix) {
   void *found[PARTS];
-  for (size_t i = 0; i < PARTS; i++) found[i] = prefixed("", prefix, part_names[i], 0, MB_NAMES_AS_TVM);
+  for (size_t i = 0; i < PARTS; i++)
+    found[i] = prefixed("", prefix, part_names[i], 0, MB_NAMES_AS_TVM);
   return (struct parts){
       .blob = found[found[BLOB] ? BLOB : FFI_BLOB],
       .table = found[TABLE],
@@ -276,20 +288,24 @@ static int read_record(const struct parts *parts, struct record *out) {
   return MBLOB_OK;
 }
 
-/* Where the blob of `library` is and ends. Without a record its length prefix tells; the segment bounds both. */
-static int find_blob(const struct parts *parts, const struct record *record, struct mb_library *library) {
+/* Where the blob of `library` is and ends. Without a record its length prefix tells; the segment
+ * bounds both. */
+static int find_blob(const struct parts *parts, const struct record *record,
+                     struct mb_library *library) {
   library->index_expected = record->flags & MB_NOTE_HAS_INDEX;
   library->has_blob = parts->blob != NULL;
   library->blob = parts->blob;
   library->blob_form = parts->form;
   if (!library->has_blob)
     return library->index_expected
-               ? mb_fail_format("index_footer", MB_UNKNOWN, MB_UNKNOWN,
-                                "its record announces a blob with an index, but nobody announced the blob")
+               ? mb_fail_format(
+                     "index_footer", MB_UNKNOWN, MB_UNKNOWN,
+                     "its record announces a blob with an index, but nobody announced the blob")
                : MBLOB_OK;
   uint64_t room = room_at(parts->blob);
   if (room < 8)
-    return mb_fail_format("truncated", 0, MB_UNKNOWN, "blob: its segment ends %llu bytes behind its start",
+    return mb_fail_format("truncated", 0, MB_UNKNOWN,
+                          "blob: its segment ends %llu bytes behind its start",
                           (unsigned long long)room);
   uint64_t follow = mb_u64_at(parts->blob);
   if (record->blob_size > room || (!record->blob_size && follow > room - 8))
@@ -322,7 +338,8 @@ static int add_plugins(const char *prefix, struct mb_library *library) {
   if (asprintf(&start, "%s" MBLOB_PLUGIN_SYMBOL, prefix) < 0) return mb_fail_memory(strlen(prefix));
   int status = all_announced(start, &found, &count);
   for (size_t i = 0; !status && i < count; i++)
-    status = mb_carried_add(library, found[i].name + strlen(prefix), found[i].address, room_at(found[i].address));
+    status = mb_carried_add(library, found[i].name + strlen(prefix), found[i].address,
+                            room_at(found[i].address));
   free(found);
   free(start);
   if (!status) (void)mb_plugin_carried_devices(library, 0);
@@ -330,7 +347,8 @@ static int add_plugins(const char *prefix, struct mb_library *library) {
 }
 
 static int make_root(struct system_library *system, enum mb_system_names names) {
-  static const mblob_open_options options = {.struct_size = sizeof(options), .missing = MBLOB_MISSING_STUB};
+  static const mblob_open_options options = {.struct_size = sizeof(options),
+                                             .missing = MBLOB_MISSING_STUB};
   struct mb_library *library = NULL;
   int status = mb_library_new_system(system->prefix, names, &library);
   if (!status) status = read_parts(system, library);
@@ -345,11 +363,12 @@ static int make_root(struct system_library *system, enum mb_system_names names) 
 }
 
 static bool is_same(const struct parts *a, const struct parts *b) {
-  return a->blob == b->blob && a->table == b->table && a->record == b->record && a->context == b->context &&
-         a->ffi_context == b->ffi_context;
+  return a->blob == b->blob && a->table == b->table && a->record == b->record &&
+         a->context == b->context && a->ffi_context == b->ffi_context;
 }
 
-/* Kernels ask the context that was made first; it leads to the imports of the other one's modules too. */
+/* Kernels ask the context that was made first; it leads to the imports of the other one's
+ * modules too. */
 static void set_context(struct system_library *system, const struct system_library *other) {
   if (other && is_same(&other->parts, &system->parts)) {
     mb_library_join(other->library, system->library);
@@ -359,8 +378,8 @@ static void set_context(struct system_library *system, const struct system_libra
   }
 }
 
-/* With the lock. A shared library that was unloaded and loaded again announces other addresses: then the prefix
- * stands for a new library, and the old one stays for those who hold it. */
+/* With the lock. A shared library that was unloaded and loaded again announces other addresses:
+ * then the prefix stands for a new library, and the old one stays for those who hold it. */
 static int find_or_make(const char *prefix, enum mb_system_names names, mblob_module **out) {
   struct system_library *known = mb_map_get(&libraries[names], prefix);
   const struct parts parts = parts_of(prefix);
@@ -401,21 +420,24 @@ int mb_system_library_open(const char *prefix, mblob_module **out) {
   int status = take_announced();
   if (status) return status;
   if (!is_announced(prefix))
-    return mb_fail(MBLOB_E_NOT_FOUND,
-                   "no system library %s%s%s: nothing announced itself; link it in with -lmblob (of the ffi dialect: "
-                   "-lmblob-ffi -lmblob), an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive",
-                   *prefix ? "has the prefix '" : "without a prefix", prefix, *prefix ? "'" : "");
+    return mb_fail(
+        MBLOB_E_NOT_FOUND,
+        "no system library %s%s%s: nothing announced itself; link it in with -lmblob (of the ffi dialect: "
+        "-lmblob-ffi -lmblob), an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive",
+        *prefix ? "has the prefix '" : "without a prefix", prefix, *prefix ? "'" : "");
   status = get(prefix, MB_NAMES_OF_PREFIX, out);
   if (!status) (void)mblob_module_retain(*out);
   return status;
 }
 
-int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                          void *resource) {
   (void)resource;
   mblob_module *module = NULL;
   bool given = count > 0 && codes[0] != kTVMNullptr;
   if (count > 1 || (given && (codes[0] != kTVMStr || !args[0].v_str)))
-    return mb_fail(MBLOB_E_ARGUMENT, "runtime.SystemLib: expected at most one argument, the prefix, a string");
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "runtime.SystemLib: expected at most one argument, the prefix, a string");
   int status = take_announced();
   if (!status) status = get(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
   if (status) return status;

@@ -1,5 +1,5 @@
-/* The dynamic section: what the dynamic linker will follow without asking. Damage here would make it read or
- * write anywhere, so every address, size and index in it is checked first. */
+/* The dynamic section: what the dynamic linker will follow without asking. Damage here would
+ * make it read or write anywhere, so every address, size and index in it is checked first. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,8 @@
 #include "base/base.h"
 #include "elf/inside.h"
 
-/* Each is held against the others. The largest libraries have some 40, and one for each library that they need. */
+/* Each is held against the others. The largest libraries have some 40, and one for each library
+ * that they need. */
 #define TAG_LIMIT (1u << 12)
 
 int mb_elf_bad(const char *format, ...) {
@@ -42,8 +43,8 @@ uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag) {
   return value;
 }
 
-/* A tag that is there needs others, which the linker reads unasked. The first ones need their sizes: arrays of functions, then
- * relocations. */
+/* A tag that is there needs others, which the linker reads unasked. The first ones need their
+ * sizes: arrays of functions, then relocations. */
 #define ARRAYS 2
 #define SIZES 6
 static const struct {
@@ -77,7 +78,7 @@ static const struct {
              {DT_RELACOUNT, DT_RELA},
              {DT_RELCOUNT, DT_REL}};
 
-/* ---- headers and tables --------------------------------------------------------------------------- */
+/* ---- headers and tables ---------------------------------------------------------------------- */
 
 static void add_table(struct mb_elf *elf, uint64_t start, uint64_t size) {
   if (size && elf->table_count < sizeof(elf->tables) / sizeof(*elf->tables))
@@ -95,7 +96,8 @@ static void add_header(struct mb_elf *elf, uint64_t offset, uint64_t size) {
 
 static void add_tagged(struct mb_elf *elf, int64_t tag, uint64_t size) {
   uint64_t start = 0, at = 0;
-  if (mb_elf_tag(elf, tag, &start) && mb_elf_offset(elf, start, size, &at)) add_table(elf, start, size);
+  if (mb_elf_tag(elf, tag, &start) && mb_elf_offset(elf, start, size, &at))
+    add_table(elf, start, size);
 }
 
 /* Those that are there. One-segment libraries have code, data and tables side by side. */
@@ -118,11 +120,14 @@ static void find_tables(struct mb_elf *elf) {
       {DT_PLTGOT, MB_ELF_RESERVED_SLOTS * sizeof(ElfW(Addr))},
       {DT_TLSDESC_GOT, sizeof(ElfW(Addr))},
   };
-  for (size_t i = 0; i < sizeof(tagged) / sizeof(*tagged); i++) add_tagged(elf, tagged[i].tag, tagged[i].size);
-  for (size_t i = ARRAYS; i < SIZES; i++) add_tagged(elf, pairs[i].tag, mb_elf_tag_or_zero(elf, pairs[i].needs));
+  for (size_t i = 0; i < sizeof(tagged) / sizeof(*tagged); i++)
+    add_tagged(elf, tagged[i].tag, tagged[i].size);
+  for (size_t i = ARRAYS; i < SIZES; i++)
+    add_tagged(elf, pairs[i].tag, mb_elf_tag_or_zero(elf, pairs[i].needs));
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type == PT_DYNAMIC || s.p_type == PT_INTERP || s.p_type == PT_GNU_EH_FRAME || s.p_type == PT_NOTE)
+    if (s.p_type == PT_DYNAMIC || s.p_type == PT_INTERP || s.p_type == PT_GNU_EH_FRAME ||
+        s.p_type == PT_NOTE)
       add_table(elf, s.p_vaddr, s.p_memsz);
   }
 }
@@ -139,7 +144,7 @@ bool mb_elf_is_code(const struct mb_elf *elf, uint64_t vaddr) {
   return mb_elf_is_loaded(elf, vaddr, 1, PF_X) && !mb_elf_in_tables(elf, vaddr, 1);
 }
 
-/* ---- symbols ------------------------------------------------------------------------------------------ */
+/* ---- symbols --------------------------------------------------------------------------------- */
 
 static bool is_address(const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
@@ -152,21 +157,24 @@ static bool is_section(unsigned shndx) {
   return shndx < SHN_LORESERVE || shndx == SHN_ABS || shndx == SHN_COMMON;
 }
 
-/* What is defined lies where its type says: data and code in a segment, thread storage in its own. Those without a type may be
- * marks, as `_end` is, which linkers put where nothing is loaded any more. */
+/* What is defined lies where its type says: data and code in a segment, thread storage in its
+ * own. Those without a type may be marks, as `_end` is, which linkers put where nothing is
+ * loaded any more. */
 static int check_defined(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
   const char *name = mb_elf_symbol_name(elf, symbol);
   bool function = type == STT_FUNC || type == STT_GNU_IFUNC;
   /* glibc passes over other types, so that the library's own references would find nothing. */
-  if (MB_ELF_FUNCTIONS_ARE_CODE && ELF64_ST_BIND(symbol->st_info) != STB_LOCAL && type != STT_NOTYPE && type != STT_OBJECT &&
-      type != STT_COMMON && type != STT_TLS && !function)
+  if (MB_ELF_FUNCTIONS_ARE_CODE && ELF64_ST_BIND(symbol->st_info) != STB_LOCAL &&
+      type != STT_NOTYPE && type != STT_OBJECT && type != STT_COMMON && type != STT_TLS &&
+      !function)
     return mb_elf_bad("the exported symbol '%s' is of no known type, %u", name, type);
   unsigned binding = ELF64_ST_BIND(symbol->st_info);
   if (MB_ELF_FUNCTIONS_ARE_CODE && binding > STB_WEAK && binding != STB_GNU_UNIQUE)
     return mb_elf_bad("the symbol '%s' is of no known binding, %u", name, binding);
   if (MB_ELF_FUNCTIONS_ARE_CODE && !is_section(symbol->st_shndx))
-    return mb_elf_bad("the symbol '%s' lies in the section %#x, which is none", name, symbol->st_shndx);
+    return mb_elf_bad("the symbol '%s' lies in the section %#x, which is none", name,
+                      symbol->st_shndx);
   if (type == STT_TLS) {
     uint64_t size = elf->tls.p_memsz;
     return size && symbol->st_value <= size && symbol->st_size <= size - symbol->st_value
@@ -182,21 +190,24 @@ static int check_defined(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
   /* An empty one may be a mark where the code ends. */
   bool starts = type == STT_GNU_IFUNC || symbol->st_size;
   if (function && MB_ELF_FUNCTIONS_ARE_CODE &&
-      (!mb_elf_is_loaded(elf, symbol->st_value, 0, PF_X) || (starts && mb_elf_in_tables(elf, symbol->st_value, 1))))
+      (!mb_elf_is_loaded(elf, symbol->st_value, 0, PF_X) ||
+       (starts && mb_elf_in_tables(elf, symbol->st_value, 1))))
     return mb_elf_bad("the function '%s' lies outside the code", name);
   return MBLOB_OK;
 }
 
 int mb_elf_check_symbol(const struct mb_elf *elf, uint64_t i) {
   ElfW(Sym) symbol = mb_elf_symbol(elf, i), empty = {0};
-  if (!i) return memcmp(&symbol, &empty, sizeof(symbol)) ? mb_elf_bad("symbol 0 is not empty") : MBLOB_OK;
+  if (!i)
+    return memcmp(&symbol, &empty, sizeof(symbol)) ? mb_elf_bad("symbol 0 is not empty") : MBLOB_OK;
   if (symbol.st_name >= elf->strings_size)
     return mb_elf_bad("the name of symbol %llu lies outside the strings", (ull)i);
   if (symbol.st_shndx != SHN_UNDEF) return check_defined(elf, &symbol);
   unsigned binding = ELF64_ST_BIND(symbol.st_info);
   /* The linker would take a local or hidden one as its own, and call address 0. */
   if ((binding != STB_GLOBAL && binding != STB_WEAK) || ELF64_ST_VISIBILITY(symbol.st_other))
-    return mb_elf_bad("the undefined symbol '%s' is not looked for elsewhere", mb_elf_symbol_name(elf, &symbol));
+    return mb_elf_bad("the undefined symbol '%s' is not looked for elsewhere",
+                      mb_elf_symbol_name(elf, &symbol));
   if (symbol.st_value && MB_ELF_FUNCTIONS_ARE_CODE)
     return mb_elf_bad("the undefined symbol '%s' has an address", mb_elf_symbol_name(elf, &symbol));
   return MBLOB_OK;
@@ -213,9 +224,11 @@ static int read_tables(struct mb_elf *elf) {
   if (!mb_elf_tag(elf, DT_STRTAB, &strings) || !mb_elf_tag(elf, DT_SYMTAB, &symbols) ||
       !mb_elf_tag(elf, DT_STRSZ, &elf->strings_size))
     return mb_elf_bad("it names no strings or no symbols");
-  if (!mb_elf_offset(elf, strings, elf->strings_size, &at)) return mb_elf_bad("the strings lie outside the file");
+  if (!mb_elf_offset(elf, strings, elf->strings_size, &at))
+    return mb_elf_bad("the strings lie outside the file");
   elf->strings = (const char *)elf->data + at;
-  if (!elf->strings_size || elf->strings[elf->strings_size - 1]) return mb_elf_bad("the strings have no end");
+  if (!elf->strings_size || elf->strings[elf->strings_size - 1])
+    return mb_elf_bad("the strings have no end");
   uint64_t entry = mb_elf_tag_or_zero(elf, DT_SYMENT);
   if (entry && entry != sizeof(ElfW(Sym))) return mb_elf_bad("symbols have another size");
   bool gnu = mb_elf_tag(elf, DT_GNU_HASH, &hash);
@@ -245,8 +258,8 @@ static int read_tables(struct mb_elf *elf) {
 /* ---- tags ------------------------------------------------------------------------------------ */
 
 static bool is_string(int64_t tag) {
-  return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH || tag == DT_AUDIT ||
-         tag == DT_DEPAUDIT;
+  return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH ||
+         tag == DT_AUDIT || tag == DT_DEPAUDIT;
 }
 
 /* The first is what we read, the last what the linker does: they must be the same. */
@@ -261,7 +274,8 @@ static bool occurs_again(const struct mb_elf *elf, uint64_t i) {
 static int check_functions(const struct mb_elf *elf, int64_t size_tag, uint64_t start) {
   uint64_t size = mb_elf_tag_or_zero(elf, size_tag);
   if (mb_elf_is_loaded(elf, start, size, 0)) return MBLOB_OK;
-  return mb_elf_bad("%llu bytes of constructors at %#llx lie outside the library", (ull)size, (ull)start);
+  return mb_elf_bad("%llu bytes of constructors at %#llx lie outside the library", (ull)size,
+                    (ull)start);
 }
 
 /* Tags whose value is an address that the linker or the startup code follows. */
@@ -277,15 +291,18 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
     case DT_PREINIT_ARRAY: return check_functions(elf, DT_PREINIT_ARRAYSZ, value);
     case DT_FINI_ARRAY: return check_functions(elf, DT_FINI_ARRAYSZ, value);
     case DT_PLTGOT: /* three words of the linker's, then the slots */
-      return value % word == 0 && mb_elf_is_loaded(elf, value, 3 * word, MB_ELF_FUNCTIONS_ARE_CODE ? PF_W : 0)
+      return value % word == 0 &&
+                     mb_elf_is_loaded(elf, value, 3 * word, MB_ELF_FUNCTIONS_ARE_CODE ? PF_W : 0)
                  ? MBLOB_OK
                  : mb_elf_bad("the table of call slots lies outside the library");
     case DT_RELR:
-      return mb_elf_tag_or_zero(elf, DT_RELRENT) == word && mb_elf_tag_or_zero(elf, DT_RELRSZ) % word == 0 &&
+      return mb_elf_tag_or_zero(elf, DT_RELRENT) == word &&
+                     mb_elf_tag_or_zero(elf, DT_RELRSZ) % word == 0 &&
                      mb_elf_offset(elf, value, mb_elf_tag_or_zero(elf, DT_RELRSZ), &at)
                  ? MBLOB_OK
                  : mb_elf_bad("the packed relocations lie outside the file");
-    /* glibc before 2.34 stores a function of its own there, and lets thread-local symbols be looked up through the other. */
+    /* glibc before 2.34 stores a function of its own there, and lets thread-local symbols be
+     * looked up through the other. */
     case DT_TLSDESC_GOT:
       return mb_elf_is_loaded(elf, value, word, PF_W)
                  ? MBLOB_OK
@@ -298,25 +315,30 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
     case DT_AUXILIARY:
     case DT_FILTER:
       return mb_elf_bad("it is a filter for another library (%s); link it without %s",
-                        tag == DT_FILTER ? "DT_FILTER" : "DT_AUXILIARY", tag == DT_FILTER ? "--filter" : "--auxiliary");
+                        tag == DT_FILTER ? "DT_FILTER" : "DT_AUXILIARY",
+                        tag == DT_FILTER ? "--filter" : "--auxiliary");
     default: return MBLOB_OK;
   }
 }
 
-/* Where sound section headers are left, a table ends where a section does, or where the relocations of calls start; a size that became
- * smaller hides relocations. One table may have several sections. */
+/* Where sound section headers are left, a table ends where a section does, or where the
+ * relocations of calls start; a size that became smaller hides relocations. One table may have
+ * several sections. */
 static int check_end(const struct mb_elf *elf, size_t pair) {
-  uint64_t vaddr = 0, calls = 0, start = 0, at = 0, size = mb_elf_tag_or_zero(elf, pairs[pair].needs);
+  uint64_t vaddr = 0, calls = 0, start = 0, at = 0,
+           size = mb_elf_tag_or_zero(elf, pairs[pair].needs);
   ElfW(Shdr) s;
-  if (!MB_ELF_FUNCTIONS_ARE_CODE || !mb_elf_tag(elf, pairs[pair].tag, &vaddr) || !mb_elf_offset(elf, vaddr, size, &start) ||
+  if (!MB_ELF_FUNCTIONS_ARE_CODE || !mb_elf_tag(elf, pairs[pair].tag, &vaddr) ||
+      !mb_elf_offset(elf, vaddr, size, &start) ||
       (mb_elf_tag(elf, DT_JMPREL, &calls) && calls == vaddr + size && size))
     return MBLOB_OK;
   for (unsigned i = 0; mb_elf_section(elf, i, &s); i++) {
     uint64_t first = s.sh_offset - start; /* huge in front of the table */
     if ((first < size || !first) && s.sh_size > size - first && s.sh_type != SHT_NOBITS &&
         mb_elf_offset(elf, s.sh_addr, s.sh_size, &at) && at == s.sh_offset)
-      return mb_elf_bad("the table of the tag %#llx has %llu bytes and ends inside a section, %llu bytes before its end",
-                        (ull)pairs[pair].tag, (ull)size, (ull)(s.sh_size - (size - first)));
+      return mb_elf_bad(
+          "the table of the tag %#llx has %llu bytes and ends inside a section, %llu bytes before its end",
+          (ull)pairs[pair].tag, (ull)size, (ull)(s.sh_size - (size - first)));
   }
   return MBLOB_OK;
 }
@@ -329,16 +351,18 @@ size_t mb_elf_token(const char *text, const char *name) {
   return (size_t)(end - text) + braces;
 }
 
-/* A name of a library, or folders, which the dynamic linker copies onto the stack with each "$ORIGIN" and the like written out;
- * `used`: bytes of all of them. */
+/* A name of a library, or folders, which the dynamic linker copies onto the stack with each
+ * "$ORIGIN" and the like written out; `used`: bytes of all of them. */
 static int check_followed(int64_t tag, const char *text, uint64_t *used) {
   const uint64_t size = strnlen(text, MB_ELF_NAME_LIMIT);
   if (size == MB_ELF_NAME_LIMIT)
-    return mb_elf_bad("the name of the tag %#llx has no end within %u bytes", (ull)tag, MB_ELF_NAME_LIMIT);
+    return mb_elf_bad("the name of the tag %#llx has no end within %u bytes", (ull)tag,
+                      MB_ELF_NAME_LIMIT);
   *used += size;
   for (; (text = strchr(text, '$')); text++) *used += 256;
-  return *used <= MB_ELF_NAMES_LIMIT ? MBLOB_OK
-                                     : mb_elf_bad("its names and search paths have more than %u bytes", MB_ELF_NAMES_LIMIT);
+  return *used <= MB_ELF_NAMES_LIMIT
+             ? MBLOB_OK
+             : mb_elf_bad("its names and search paths have more than %u bytes", MB_ELF_NAMES_LIMIT);
 }
 
 static int check_tags(struct mb_elf *elf) {
@@ -346,7 +370,8 @@ static int check_tags(struct mb_elf *elf) {
   for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
     uint64_t ignored = 0;
     if (mb_elf_tag(elf, pairs[i].tag, &ignored) && !mb_elf_tag(elf, pairs[i].needs, &ignored))
-      return mb_elf_bad("it has the tag %#llx without %#llx, which that needs", (ull)pairs[i].tag, (ull)pairs[i].needs);
+      return mb_elf_bad("it has the tag %#llx without %#llx, which that needs", (ull)pairs[i].tag,
+                        (ull)pairs[i].needs);
     int status = i < SIZES ? check_end(elf, i) : MBLOB_OK;
     if (status) return status;
   }
@@ -391,7 +416,9 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
   if (!status) status = mb_elf_check_relocations(elf);
   /* Sound, but not for us. */
   if (!status && (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOOPEN))
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
+    return mb_fail(
+        MBLOB_E_INCOMPATIBLE,
+        "it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen");
   return status;
 }
 
@@ -402,6 +429,7 @@ bool mb_elf_relocates_text(const struct mb_elf *elf) {
 
 bool mb_elf_binds_at_once(const struct mb_elf *elf) {
   uint64_t ignored = 0;
-  return mb_elf_tag(elf, DT_BIND_NOW, &ignored) || (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_BIND_NOW) ||
+  return mb_elf_tag(elf, DT_BIND_NOW, &ignored) ||
+         (mb_elf_tag_or_zero(elf, DT_FLAGS) & DF_BIND_NOW) ||
          (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_NOW);
 }

@@ -44,9 +44,10 @@
 static const struct {
   uint16_t number;
   char name[10];
-} machines[] = {{EM_386, "i386"},    {EM_ARM, "arm"},     {EM_X86_64, "x86_64"}, {EM_AARCH64, "aarch64"},
-                {EM_RISCV, "riscv"}, {EM_PPC64, "ppc64"}, {EM_PPC, "ppc"},       {EM_S390, "s390x"},
-                {EM_MIPS, "mips"},   {258, "loongarch"},  {164, "hexagon"},      {EM_BPF, "bpf"}};
+} machines[] = {{EM_386, "i386"},        {EM_ARM, "arm"},     {EM_X86_64, "x86_64"},
+                {EM_AARCH64, "aarch64"}, {EM_RISCV, "riscv"}, {EM_PPC64, "ppc64"},
+                {EM_PPC, "ppc"},         {EM_S390, "s390x"},  {EM_MIPS, "mips"},
+                {258, "loongarch"},      {164, "hexagon"},    {EM_BPF, "bpf"}};
 
 static const char *machine_name(unsigned number, char buffer[32]) {
   for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)
@@ -57,14 +58,15 @@ static const char *machine_name(unsigned number, char buffer[32]) {
 
 static int truncated(const struct mb_elf *elf, uint64_t at, const char *what, uint64_t size) {
   return mb_fail_format("elf_truncated", (int64_t)(at > INT64_MAX ? INT64_MAX : at), MB_UNKNOWN,
-                        "%s needs %llu bytes, the file ends at %llu", what, (ull)size, (ull)elf->size);
+                        "%s needs %llu bytes, the file ends at %llu", what, (ull)size,
+                        (ull)elf->size);
 }
 
 static bool in_file(const struct mb_elf *elf, uint64_t offset, uint64_t size) {
   return size <= elf->size && offset <= elf->size - size;
 }
 
-/* ---- header ---------------------------------------------------------------------------------------- */
+/* ---- header ---------------------------------------------------------------------------------- */
 
 static int check_machine(unsigned class, unsigned data, unsigned machine) {
   char found[32], native[32];
@@ -80,15 +82,18 @@ static int check_machine(unsigned class, unsigned data, unsigned machine) {
 static int read_header(struct mb_elf *elf) {
   const uint8_t *d = elf->data;
   if (elf->size < 4 || memcmp(d, ELFMAG, SELFMAG) != 0)
-    return mb_fail_format("not_elf", 0, MB_UNKNOWN, elf->size ? "not an ELF file" : "an empty file");
+    return mb_fail_format("not_elf", 0, MB_UNKNOWN,
+                          elf->size ? "not an ELF file" : "an empty file");
   if (elf->size < EI_NIDENT) return truncated(elf, elf->size, "an ELF identification", EI_NIDENT);
   unsigned class = d[EI_CLASS], data = d[EI_DATA];
   if (class < 1 || class > 2 || data < 1 || data > 2 || d[EI_VERSION] != EV_CURRENT)
     return mb_fail_format("elf_header", EI_CLASS, MB_UNKNOWN,
-                          "class %u, data encoding %u, version %u are not known", class, data, d[EI_VERSION]);
+                          "class %u, data encoding %u, version %u are not known", class, data,
+                          d[EI_VERSION]);
   uint64_t header_size = class == ELFCLASS64 ? sizeof(Elf64_Ehdr) : sizeof(Elf32_Ehdr);
   if (elf->size < header_size) return truncated(elf, EI_NIDENT, "header", header_size);
-  unsigned machine = data == ELFDATA2LSB ? d[18] | (unsigned)d[19] << 8 : d[19] | (unsigned)d[18] << 8;
+  unsigned machine =
+      data == ELFDATA2LSB ? d[18] | (unsigned)d[19] << 8 : d[19] | (unsigned)d[18] << 8;
   int status = check_machine(class, data, machine);
   if (status) return status;
   memcpy(&elf->header, d, sizeof(elf->header));
@@ -96,16 +101,19 @@ static int read_header(struct mb_elf *elf) {
     return mb_fail_format("elf_header", 16, MB_UNKNOWN, "an executable; link it with -shared");
   if (elf->header.e_type != ET_DYN)
     return mb_fail_format("elf_header", 16, MB_UNKNOWN,
-                          "ELF type %u, a shared library has %d: link it with -shared", elf->header.e_type,
-                          ET_DYN);
+                          "ELF type %u, a shared library has %d: link it with -shared",
+                          elf->header.e_type, ET_DYN);
   if (elf->header.e_version != EV_CURRENT)
-    return mb_fail_format("elf_header", 20, MB_UNKNOWN, "version %u is not known", elf->header.e_version);
+    return mb_fail_format("elf_header", 20, MB_UNKNOWN, "version %u is not known",
+                          elf->header.e_version);
   for (unsigned i = EI_ABIVERSION + 1; i < EI_NIDENT; i++) /* glibc refuses the file */
-    if (d[i]) return mb_fail_format("elf_header", i, MB_UNKNOWN, "the padding of e_ident is %u, expected 0", d[i]);
+    if (d[i])
+      return mb_fail_format("elf_header", i, MB_UNKNOWN, "the padding of e_ident is %u, expected 0",
+                            d[i]);
   return MBLOB_OK;
 }
 
-/* ---- segments --------------------------------------------------------------------------------------- */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 ElfW(Phdr) mb_elf_segment(const struct mb_elf *elf, unsigned i) {
   ElfW(Phdr) segment;
@@ -117,19 +125,24 @@ static int segment_error(unsigned i, const char *text) {
   return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN, "segment %u %s", i, text);
 }
 
-/* One PT_LOAD as the dynamic linker will map it, in whole pages; `*next` is the lowest address that it may start at. */
+/* One PT_LOAD as the dynamic linker will map it, in whole pages; `*next` is the lowest address
+ * that it may start at. */
 static int check_load(const ElfW(Phdr) * s, unsigned i, uint64_t *next) {
   uint64_t align = s->p_align > 1 ? s->p_align : 1;
   const uint64_t limit = UINT64_C(1) << (sizeof(void *) == 8 ? 46 : 31);
   if (align & (align - 1)) return segment_error(i, "has an alignment that is no power of two");
   if (align > limit) return segment_error(i, "has an impossible alignment");
-  if ((s->p_vaddr - s->p_offset) & (align - 1)) return segment_error(i, "has an address unlike its offset");
-  if (s->p_filesz > s->p_memsz) return segment_error(i, "has more bytes in the file than in memory");
+  if ((s->p_vaddr - s->p_offset) & (align - 1))
+    return segment_error(i, "has an address unlike its offset");
+  if (s->p_filesz > s->p_memsz)
+    return segment_error(i, "has more bytes in the file than in memory");
   if (s->p_filesz < s->p_memsz && !(s->p_flags & PF_W))
     return segment_error(i, "is read-only, but not all in the file");
   if (!(s->p_flags & PF_R)) return segment_error(i, "cannot be read");
-  /* The linker maps from the first to the last segment and puts the others inside: order and size matter. */
-  if (s->p_vaddr < *next) return segment_error(i, "starts before the end of the pages of the one in front of it");
+  /* The linker maps from the first to the last segment and puts the others inside: order and
+   * size matter. */
+  if (s->p_vaddr < *next)
+    return segment_error(i, "starts before the end of the pages of the one in front of it");
   if (s->p_memsz > limit || s->p_vaddr > limit - s->p_memsz)
     return segment_error(i, "has impossible addresses");
   const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -149,20 +162,23 @@ static bool shares_bytes(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) 
   return false;
 }
 
-/* What becomes read-only after loading: pages of one writable segment. The dynamic linker rounds both ends
- * down to pages; linkers round the end up to a page, and mold counts bytes of the page in front. Zeros that are
- * not in the file lie behind it, unless it is all of the segment. */
+/* What becomes read-only after loading: pages of one writable segment. The dynamic linker rounds
+ * both ends down to pages; linkers round the end up to a page, and mold counts bytes of the page
+ * in front. Zeros that are not in the file lie behind it, unless it is all of the segment. */
 static bool is_in_data_pages(const struct mb_elf *elf, const ElfW(Phdr) * relro) {
   const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     if (s.p_type != PT_LOAD || !(s.p_flags & PF_W)) continue;
-    uint64_t start = s.p_vaddr / page * page, end = (s.p_vaddr + s.p_memsz + page - 1) / page * page;
+    uint64_t start = s.p_vaddr / page * page,
+             end = (s.p_vaddr + s.p_memsz + page - 1) / page * page;
     if (relro->p_vaddr < start || relro->p_vaddr >= s.p_vaddr + s.p_memsz) continue;
     uint64_t room = end - relro->p_vaddr;
     if (relro->p_memsz > room && relro->p_memsz - room >= page) continue;
-    uint64_t last = (relro->p_vaddr + relro->p_memsz) / page * page, in_file = s.p_vaddr + s.p_filesz + page - 1;
-    return last <= in_file / page * page || relro->p_vaddr + relro->p_memsz >= s.p_vaddr + s.p_memsz;
+    uint64_t last = (relro->p_vaddr + relro->p_memsz) / page * page,
+             in_file = s.p_vaddr + s.p_filesz + page - 1;
+    return last <= in_file / page * page ||
+           relro->p_vaddr + relro->p_memsz >= s.p_vaddr + s.p_memsz;
   }
   return false;
 }
@@ -179,15 +195,16 @@ static bool is_mapped(const struct mb_elf *elf, const ElfW(Phdr) * s, uint64_t s
 
 /* Thread-local storage: the linker divides by the alignment, and takes address 0 for no data. */
 static int check_tls(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) * s) {
-  if (s->p_filesz > s->p_memsz || s->p_memsz > TLS_LIMIT || !s->p_align || s->p_align > TLS_ALIGN_LIMIT ||
-      (s->p_align & (s->p_align - 1)))
+  if (s->p_filesz > s->p_memsz || s->p_memsz > TLS_LIMIT || !s->p_align ||
+      s->p_align > TLS_ALIGN_LIMIT || (s->p_align & (s->p_align - 1)))
     return segment_error(i, "has impossible thread storage");
-  return !s->p_filesz || (s->p_vaddr && is_mapped(elf, s, s->p_filesz)) ? MBLOB_OK
-                                                                        : segment_error(i, "lies outside the library");
+  return !s->p_filesz || (s->p_vaddr && is_mapped(elf, s, s->p_filesz))
+             ? MBLOB_OK
+             : segment_error(i, "lies outside the library");
 }
 
-/* What the segment of the dynamic section must be. glibc writes into it, from 2.35 on only if PT_DYNAMIC says that it may; on
- * mips and riscv it never does. */
+/* What the segment of the dynamic section must be. glibc writes into it, from 2.35 on only if
+ * PT_DYNAMIC says that it may; on mips and riscv it never does. */
 static uint32_t dynamic_flags(const ElfW(Phdr) * s) {
 #if defined(__GLIBC__) && !defined(__mips__) && !defined(__riscv)
   if (s->p_flags & PF_W || strverscmp(gnu_get_libc_version(), "2.35") < 0) return PF_W;
@@ -204,19 +221,25 @@ static int check_part(const struct mb_elf *elf, unsigned i) {
     case PT_DYNAMIC:
       return mb_elf_is_loaded(elf, s.p_vaddr, s.p_memsz, dynamic_flags(&s))
                  ? MBLOB_OK
-                 : segment_error(i, "is not writable, and dynamic linkers write into it; link without -z rodynamic");
+                 : segment_error(
+                       i,
+                       "is not writable, and dynamic linkers write into it; link without -z rodynamic");
     case PT_GNU_RELRO:
-      return is_in_data_pages(elf, &s) ? MBLOB_OK : segment_error(i, "makes other things read-only than data");
+      return is_in_data_pages(elf, &s) ? MBLOB_OK
+                                       : segment_error(i, "makes other things read-only than data");
     case PT_PHDR: /* the linker reads program headers there, not at e_phoff */
-      return s.p_offset == elf->header.e_phoff && is_mapped(elf, &s, elf->header.e_phnum * sizeof(s))
+      return s.p_offset == elf->header.e_phoff &&
+                     is_mapped(elf, &s, elf->header.e_phnum * sizeof(s))
                  ? MBLOB_OK
                  : segment_error(i, "(PT_PHDR) does not point to the program headers");
     case PT_NOTE:
     case PT_GNU_PROPERTY:
-      return s.p_filesz == s.p_memsz && is_mapped(elf, &s, s.p_memsz) ? MBLOB_OK
-                                                                      : segment_error(i, "has notes that are not loaded");
+      return s.p_filesz == s.p_memsz && is_mapped(elf, &s, s.p_memsz)
+                 ? MBLOB_OK
+                 : segment_error(i, "has notes that are not loaded");
     case PT_GNU_EH_FRAME:
-      return is_mapped(elf, &s, s.p_memsz) ? MBLOB_OK : segment_error(i, "has no tables for exceptions");
+      return is_mapped(elf, &s, s.p_memsz) ? MBLOB_OK
+                                           : segment_error(i, "has no tables for exceptions");
     default: return MBLOB_OK;
   }
 }
@@ -235,14 +258,15 @@ static int check_parts(struct mb_elf *elf) {
   return MBLOB_OK;
 }
 
-/* The linker reads no section headers; but they end the file, so a file that was cut lacks them. More than fit the header are
- * counted in the first of them. */
+/* The linker reads no section headers; but they end the file, so a file that was cut lacks them.
+ * More than fit the header are counted in the first of them. */
 static int check_sections(const struct mb_elf *elf) {
   const ElfW(Ehdr) *h = &elf->header;
   ElfW(Shdr) first = {0};
   if (!h->e_shoff || h->e_shentsize != sizeof(first)) return MBLOB_OK;
   if (!h->e_shnum) {
-    if (!in_file(elf, h->e_shoff, sizeof(first))) return truncated(elf, h->e_shoff, "section header 0", sizeof(first));
+    if (!in_file(elf, h->e_shoff, sizeof(first)))
+      return truncated(elf, h->e_shoff, "section header 0", sizeof(first));
     memcpy(&first, elf->data + h->e_shoff, sizeof(first));
   }
   uint64_t count = h->e_shnum ? h->e_shnum : first.sh_size;
@@ -266,18 +290,22 @@ static int read_segments(struct mb_elf *elf) {
   uint64_t next = 0, loads = 0;
   if (!h->e_phnum || h->e_phnum > SEGMENT_LIMIT)
     return mb_fail_format("elf_header", offsetof(ElfW(Ehdr), e_phnum), MB_UNKNOWN,
-                          "%u program headers, a shared library has 1 to %u", h->e_phnum, SEGMENT_LIMIT);
+                          "%u program headers, a shared library has 1 to %u", h->e_phnum,
+                          SEGMENT_LIMIT);
   if (h->e_phentsize != sizeof(ElfW(Phdr)))
     return mb_fail_format("elf_header", offsetof(ElfW(Ehdr), e_phentsize), MB_UNKNOWN,
-                          "program headers of %u bytes, expected %zu", h->e_phentsize, sizeof(ElfW(Phdr)));
+                          "program headers of %u bytes, expected %zu", h->e_phentsize,
+                          sizeof(ElfW(Phdr)));
   uint64_t table = (uint64_t)h->e_phnum * sizeof(ElfW(Phdr));
   if (!in_file(elf, h->e_phoff, table))
     return truncated(elf, h->e_phoff, "the table of program headers", table);
   elf->segments = elf->data + h->e_phoff;
   for (unsigned i = 0; i < h->e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type != PT_LOAD && s.p_type != PT_DYNAMIC && s.p_type != PT_NOTE && s.p_type != PT_TLS) continue;
-    if (!in_file(elf, s.p_offset, s.p_filesz)) return truncated(elf, s.p_offset, "a segment", s.p_filesz);
+    if (s.p_type != PT_LOAD && s.p_type != PT_DYNAMIC && s.p_type != PT_NOTE && s.p_type != PT_TLS)
+      continue;
+    if (!in_file(elf, s.p_offset, s.p_filesz))
+      return truncated(elf, s.p_offset, "a segment", s.p_filesz);
   }
   for (unsigned i = 0; i < h->e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
@@ -342,7 +370,7 @@ int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out) {
   return status ? status : mb_elf_read_dynamic(out);
 }
 
-/* ---- symbols ------------------------------------------------------------------------------------------ */
+/* ---- symbols --------------------------------------------------------------------------------- */
 
 ElfW(Sym) mb_elf_symbol(const struct mb_elf *elf, uint64_t i) {
   ElfW(Sym) symbol;
@@ -357,8 +385,10 @@ const char *mb_elf_symbol_name(const struct mb_elf *elf, const ElfW(Sym) * symbo
 }
 
 bool mb_elf_is_exported(const ElfW(Sym) * symbol) {
-  unsigned binding = ELF64_ST_BIND(symbol->st_info), visibility = ELF64_ST_VISIBILITY(symbol->st_other);
-  return symbol->st_shndx != SHN_UNDEF && (visibility == STV_DEFAULT || visibility == STV_PROTECTED) &&
+  unsigned binding = ELF64_ST_BIND(symbol->st_info),
+           visibility = ELF64_ST_VISIBILITY(symbol->st_other);
+  return symbol->st_shndx != SHN_UNDEF &&
+         (visibility == STV_DEFAULT || visibility == STV_PROTECTED) &&
          (binding == STB_GLOBAL || binding == STB_WEAK || binding == STB_GNU_UNIQUE);
 }
 
@@ -368,7 +398,8 @@ bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) * out) {
     *out = mb_elf_symbol(elf, i);
     if (out->st_name >= elf->strings_size || size > elf->strings_size - out->st_name) continue;
     if (memcmp(elf->strings + out->st_name, name, size) == 0 && mb_elf_is_exported(out) &&
-        !(mb_elf_version(elf, i) & MB_ELF_HIDDEN)) /* by name alone the dynamic linker finds no hidden one */
+        !(mb_elf_version(elf, i) &
+          MB_ELF_HIDDEN)) /* by name alone the dynamic linker finds no hidden one */
       return true;
   }
   return false;

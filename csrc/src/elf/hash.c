@@ -1,13 +1,15 @@
-/* The hash tables of the dynamic symbols: DT_HASH (gABI, chapter 5) and DT_GNU_HASH. They say how many symbols
- * there are, and a symbol that they do not lead to does not exist for anybody: damage to a word of them would
- * take functions, or the table that tells plain ones, out of a library. So each exported symbol is looked up. */
+/* The hash tables of the dynamic symbols: DT_HASH (gABI, chapter 5) and DT_GNU_HASH. They say
+ * how many symbols there are, and a symbol that they do not lead to does not exist for anybody:
+ * damage to a word of them would take functions, or the table that tells plain ones, out of a
+ * library. So each exported symbol is looked up. */
 #include "elf/inside.h"
 
 typedef Elf_Symndx sysv_word; /* 64 bits wide on s390x, 32 elsewhere */
 
 static int not_led_to(const struct mb_elf *elf, uint64_t i) {
   ElfW(Sym) symbol = mb_elf_symbol(elf, i);
-  return mb_elf_bad("the hash table does not lead to the symbol '%s'", mb_elf_symbol_name(elf, &symbol));
+  return mb_elf_bad("the hash table does not lead to the symbol '%s'",
+                    mb_elf_symbol_name(elf, &symbol));
 }
 
 /* The exported symbols, by index: how many, and which is the first and the last. */
@@ -15,10 +17,13 @@ struct exported {
   uint64_t count, first, last;
 };
 
-/* Symbols of one bucket. The dynamic linker goes through them for each relocation; linkers make buckets for some 2 to 100. */
+/* Symbols of one bucket. The dynamic linker goes through them for each relocation; linkers make
+ * buckets for some 2 to 100. */
 #define CHAIN_LIMIT 4096u
 
-static int too_long(void) { return mb_elf_bad("a hash chain has more than %u symbols", CHAIN_LIMIT); }
+static int too_long(void) {
+  return mb_elf_bad("a hash chain has more than %u symbols", CHAIN_LIMIT);
+}
 
 static uint32_t word_at(const struct mb_elf *elf, uint64_t offset) {
   uint32_t word;
@@ -26,7 +31,7 @@ static uint32_t word_at(const struct mb_elf *elf, uint64_t offset) {
   return word;
 }
 
-/* ---- DT_HASH: u32 buckets, chains; buckets x u32 first symbol; chains x u32 next symbol ----------- */
+/* ---- DT_HASH: u32 buckets, chains; buckets x u32 first symbol; chains x u32 next symbol ------ */
 
 struct sysv_table {
   uint64_t buckets, chains, at; /* `at`: offset of the first bucket */
@@ -80,14 +85,17 @@ static int check_sysv(const struct mb_elf *elf, uint64_t vaddr, const struct exp
       if (steps > end) return too_long();
       ElfW(Sym) symbol = mb_elf_symbol(elf, i);
       if (!mb_elf_is_exported(&symbol)) continue;
-      if (sysv_hash(elf->strings + symbol.st_name) % table.buckets != bucket) return not_led_to(elf, i);
+      if (sysv_hash(elf->strings + symbol.st_name) % table.buckets != bucket)
+        return not_led_to(elf, i);
       found++;
     }
   }
-  return found == exported->count ? MBLOB_OK : mb_elf_bad("the hash table does not lead to all exported symbols");
+  return found == exported->count
+             ? MBLOB_OK
+             : mb_elf_bad("the hash table does not lead to all exported symbols");
 }
 
-/* ---- DT_GNU_HASH: u32 buckets, first symbol, words of the filter, its shift; filter; buckets; chains - */
+/* ---- DT_GNU_HASH: u32 buckets, first symbol, words of the filter, its shift; filter; buckets;- */
 
 struct gnu_table {
   uint64_t buckets, first, words, shift;
@@ -121,10 +129,12 @@ static int count_gnu(const struct mb_elf *elf, uint64_t vaddr, uint64_t *count) 
     if (symbol > last) last = symbol;
   }
   *count = table.first;
-  if (last < table.first) return MBLOB_OK; /* nothing is exported, and how many are undefined is not told */
+  if (last < table.first)
+    return MBLOB_OK; /* nothing is exported, and how many are undefined is not told */
   uint64_t chain = vaddr + (table.chain - table.filter) + 16;
   for (;; last++) {
-    if (!mb_elf_offset(elf, chain + 4 * (last - table.first), 4, &at)) return mb_elf_bad("a hash chain has no end");
+    if (!mb_elf_offset(elf, chain + 4 * (last - table.first), 4, &at))
+      return mb_elf_bad("a hash chain has no end");
     if (word_at(elf, at) & 1) break;
   }
   *count = last + 1;
@@ -148,12 +158,14 @@ static uint32_t gnu_hash(const char *name) {
 static bool passes_filter(const struct mb_elf *elf, const struct gnu_table *table, uint32_t hash) {
   const uint32_t bits = 8 * sizeof(ElfW(Addr));
   ElfW(Addr) word;
-  memcpy(&word, elf->data + table->filter + (hash / bits & (table->words - 1)) * sizeof(word), sizeof(word));
-  return table->shift < 32 && (word >> hash % bits & 1) && (word >> (hash >> table->shift) % bits & 1);
+  memcpy(&word, elf->data + table->filter + (hash / bits & (table->words - 1)) * sizeof(word),
+         sizeof(word));
+  return table->shift < 32 && (word >> hash % bits & 1) &&
+         (word >> (hash >> table->shift) % bits & 1);
 }
 
-/* Symbols from `first` on lie in the order of their buckets; a chain word is the hash, its lowest bit the end
- * of the chain. */
+/* Symbols from `first` on lie in the order of their buckets; a chain word is the hash, its
+ * lowest bit the end of the chain. */
 static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct exported *exported) {
   struct gnu_table table;
   uint64_t end = 0, length = 0, going_on = 0; /* the bucket whose chain goes on, plus one */
@@ -172,7 +184,8 @@ static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct expo
     uint64_t bucket = hash % table.buckets;
     bool starts = word_at(elf, table.bucket + 4 * bucket) == i;
     bool belongs = going_on ? going_on == bucket + 1 : starts;
-    if ((word ^ hash) >> 1 || !belongs || !passes_filter(elf, &table, hash)) return not_led_to(elf, i);
+    if ((word ^ hash) >> 1 || !belongs || !passes_filter(elf, &table, hash))
+      return not_led_to(elf, i);
     going_on = word & 1 ? 0 : bucket + 1;
     length = word & 1 ? 0 : length + 1;
     if (length >= CHAIN_LIMIT) return too_long();
@@ -180,10 +193,10 @@ static int check_gnu(const struct mb_elf *elf, uint64_t vaddr, const struct expo
   return MBLOB_OK;
 }
 
-/* ---- both -------------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
-/* Symbols that the section header of the table counts, if there is one: a chain that ends too early hides all
- * behind it, and nothing that the dynamic linker reads tells. */
+/* Symbols that the section header of the table counts, if there is one: a chain that ends too
+ * early hides all behind it, and nothing that the dynamic linker reads tells. */
 static uint64_t symbols_of_section(const struct mb_elf *elf) {
   uint64_t symbols = (uint64_t)(elf->symbols - elf->data);
   ElfW(Shdr) section;
@@ -199,9 +212,11 @@ static int find_exported(const struct mb_elf *elf, struct exported *out) {
   uint64_t count = symbols_of_section(elf), budget = 8 * elf->strings_size + (1 << 16);
   for (uint64_t i = 1; i < elf->symbol_count || i < count; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
-    if (i < elf->symbol_count) { /* of which the names were checked; many with one long name are an attack */
+    if (i < elf->symbol_count) { /* of which the names were checked; many with one long name are an
+                                    attack */
       uint64_t size = strnlen(elf->strings + symbol.st_name, budget);
-      if (size >= budget) return mb_elf_bad("the names of its symbols add up to more than 8 times their table");
+      if (size >= budget)
+        return mb_elf_bad("the names of its symbols add up to more than 8 times their table");
       budget -= size;
     }
     if (!mb_elf_is_exported(&symbol)) continue;

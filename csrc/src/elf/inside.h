@@ -29,7 +29,8 @@ typedef unsigned long long ull; /* what printf takes for 64 bits */
 #define DF_1_PIE 0x08000000
 #endif
 
-/* Bytes of one name that the dynamic linker follows, and of all together: it copies them onto the stack. */
+/* Bytes of one name that the dynamic linker follows, and of all together: it copies them onto
+ * the stack. */
 #define MB_ELF_NAME_LIMIT (1u << 16)
 #define MB_ELF_NAMES_LIMIT (1u << 18)
 
@@ -42,17 +43,19 @@ int mb_elf_read_dynamic(struct mb_elf *elf);
 /* Records MBLOB_E_FORMAT "elf_dynamic". */
 int mb_elf_bad(const char *format, ...) MB_PRINTF(1, 2);
 
-/* Machines whose functions have the address of their code (others: of a descriptor), and whose relocations
- * relocations.c knows by their types. */
-#if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__s390x__) || \
-    (defined(__riscv) && __riscv_xlen == 64)
+/* Machines whose functions have the address of their code (others: of a descriptor), and whose
+ * relocations relocations.c knows by their types. */
+#if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || \
+    defined(__s390x__) || (defined(__riscv) && __riscv_xlen == 64)
 #define MB_ELF_FUNCTIONS_ARE_CODE true
 #else
 #define MB_ELF_FUNCTIONS_ARE_CODE false
 #endif
 
-/* Words at DT_PLTGOT in front of the slots of calls, which are the dynamic linker's own; 0: not known. */
-#if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__s390x__)
+/* Words at DT_PLTGOT in front of the slots of calls, which are the dynamic linker's own; 0: not
+ * known. */
+#if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || \
+    defined(__s390x__)
 #define MB_ELF_RESERVED_SLOTS 3
 #elif defined(__riscv)
 #define MB_ELF_RESERVED_SLOTS 2
@@ -60,14 +63,16 @@ int mb_elf_bad(const char *format, ...) MB_PRINTF(1, 2);
 #define MB_ELF_RESERVED_SLOTS 0
 #endif
 
-/* hash.c: how many symbols there are, according to the hash table at `vaddr`; checks the whole table. */
+/* hash.c: how many symbols there are, according to the hash table at `vaddr`; checks the whole
+ * table. */
 int mb_elf_sysv_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
 int mb_elf_gnu_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
 /* Whether each exported symbol is found through the hash tables. */
 int mb_elf_check_hashes(const struct mb_elf *elf);
 
 /* relocations.c, versions.c */
-/* Also finds the variables that a loader fills, which no linker reads or writes as words of its own. */
+/* Also finds the variables that a loader fills, which no linker reads or writes as words of its
+ * own. */
 int mb_elf_check_relocations(struct mb_elf *elf);
 /* Check the tables of versions, and find those of symbols. */
 int mb_elf_check_versions(struct mb_elf *elf);

@@ -15,8 +15,9 @@ static void add(struct mb_announced *out, const uint8_t *descriptor, uint64_t si
   out->flags |= words[1];
 }
 
-/* A property in the note of properties: type, size, data, padded to a word. They are read one behind the other, by sizes that the
- * linker holds against the note alone; the note's own it does not check. */
+/* A property in the note of properties: type, size, data, padded to a word. They are read one
+ * behind the other, by sizes that the linker holds against the note alone; the note's own it
+ * does not check. */
 static bool properties_fit(const uint8_t *p, uint64_t size) {
   for (uint64_t at = 0; size - at >= 8;) {
     uint32_t length;
@@ -53,7 +54,8 @@ int mb_elf_check_notes(const struct mb_elf *elf) {
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     if ((s.p_type == PT_NOTE || s.p_type == PT_GNU_PROPERTY) && !notes_fit(elf, &s))
-      return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN, "segment %u has notes that end outside of it", i);
+      return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN,
+                            "segment %u has notes that end outside of it", i);
   }
   return MBLOB_OK;
 }

@@ -11,12 +11,28 @@
 #define R_TYPE(info) ((info) & 0xFF)
 #endif
 
-/* Types by what they mean. MODULE: the number of a module, in front of the word of an OFFSET in its block; TLS_PLACE: a place
- * relative to the thread, for which the module must have such storage; DESCRIPTOR: the same in two words. PART_n: an address, or
- * a distance to one, in n bytes. SIZE: a symbol's st_size in a word, SIZE_4 in 4 bytes of one. */
+/* Types by what they mean. MODULE: the number of a module, in front of the word of an OFFSET in
+ * its block; TLS_PLACE: a place relative to the thread, for which the module must have such
+ * storage; DESCRIPTOR: the same in two words. PART_n: an address, or a distance to one, in n
+ * bytes. SIZE: a symbol's st_size in a word, SIZE_4 in 4 bytes of one. */
 enum meaning {
-  UNKNOWN, NONE, RELATIVE, ADDRESS, PART_1, PART_2, PART_4, PART_8, SLOT, RESOLVER, COPY, MODULE, OFFSET, TLS_PLACE, DESCRIPTOR,
-  SIZE, SIZE_4
+  UNKNOWN,
+  NONE,
+  RELATIVE,
+  ADDRESS,
+  PART_1,
+  PART_2,
+  PART_4,
+  PART_8,
+  SLOT,
+  RESOLVER,
+  COPY,
+  MODULE,
+  OFFSET,
+  TLS_PLACE,
+  DESCRIPTOR,
+  SIZE,
+  SIZE_4
 };
 
 /* What glibc's dynamic linker follows; the numbers are each machine's psABI. */
@@ -108,7 +124,8 @@ static inline enum meaning meaning_of(uint64_t type) {
   }
 }
 
-/* The bytes that belong to it: with the number of a module the offset, which has a relocation of its own or is there. */
+/* The bytes that belong to it: with the number of a module the offset, which has a relocation of
+ * its own or is there. */
 static inline uint64_t size_of(enum meaning meaning) {
   if (meaning >= PART_1 && meaning <= PART_8) return UINT64_C(1) << (meaning - PART_1);
   if (meaning == DESCRIPTOR || meaning == MODULE) return 2 * sizeof(ElfW(Addr));

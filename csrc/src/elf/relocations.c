@@ -1,12 +1,13 @@
-/* Relocations: where the dynamic linker writes while it loads, and what. Only places that a linker would
- * choose are allowed, so that a damaged table costs an error and not a process. */
+/* Relocations: where the dynamic linker writes while it loads, and what. Only places that a
+ * linker would choose are allowed, so that a damaged table costs an error and not a process. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "elf/relocation_types.h"
 
-/* On these machines glibc stops the process where calls are not relocated by a table with addends. */
+/* On these machines glibc stops the process where calls are not relocated by a table with
+ * addends. */
 #if defined(__i386__) || defined(__arm__)
 #define ONLY_RELA false
 #else
@@ -28,8 +29,9 @@ struct table {
   bool calls;        /* of the procedure linkage table */
 };
 
-/* Words that get an address each: a table of functions that are called when the library comes and goes, or the slots of calls,
- * which linkers put one behind the other. `given`: bytes that have theirs. */
+/* Words that get an address each: a table of functions that are called when the library comes
+ * and goes, or the slots of calls, which linkers put one behind the other. `given`: bytes that
+ * have theirs. */
 struct places {
   const char *what;
   struct mb_range range;
@@ -66,7 +68,8 @@ static struct places *functions_at(struct linking *l, uint64_t vaddr, uint64_t s
 }
 
 static bool is_in(const ElfW(Phdr) * s, uint64_t vaddr, uint64_t size) {
-  return vaddr >= s->p_vaddr && vaddr - s->p_vaddr <= s->p_memsz && size <= s->p_memsz - (vaddr - s->p_vaddr);
+  return vaddr >= s->p_vaddr && vaddr - s->p_vaddr <= s->p_memsz &&
+         size <= s->p_memsz - (vaddr - s->p_vaddr);
 }
 
 static bool may_be_written(const struct linking *l, const ElfW(Phdr) * s) {
@@ -81,7 +84,9 @@ static int check_place(struct linking *l, uint64_t vaddr, uint64_t size) {
     found = may_be_written(l, &l->segment) && is_in(&l->segment, vaddr, size);
   }
   if (!found) return mb_elf_bad("a relocation lies outside the data");
-  return mb_elf_in_tables(l->elf, vaddr, size) ? mb_elf_bad("it lies in a table that the dynamic linker reads") : MBLOB_OK;
+  return mb_elf_in_tables(l->elf, vaddr, size)
+             ? mb_elf_bad("it lies in a table that the dynamic linker reads")
+             : MBLOB_OK;
 }
 
 /* Room to note which bytes of the file relocations write. */
@@ -99,21 +104,24 @@ static int make_room(struct linking *l) {
   return l->written ? MBLOB_OK : mb_fail_memory((size_t)(end - start) / 8 + 1);
 }
 
-/* Note that the place that was checked last is written. Where two relocations write, one is missing elsewhere. Zeros behind the
- * file's data are not noted: nothing tells what they are for. */
+/* Note that the place that was checked last is written. Where two relocations write, one is
+ * missing elsewhere. Zeros behind the file's data are not noted: nothing tells what they are
+ * for. */
 static int note(struct linking *l, uint64_t vaddr, uint64_t size) {
   const uint64_t start = vaddr - l->segment.p_vaddr, left = l->segment.p_filesz - start;
   if (start >= l->segment.p_filesz) return MBLOB_OK;
   const uint64_t first = l->segment.p_offset + start - l->file.start;
   uint8_t *at = l->written + first / 8;
-  for (uint32_t bits = ((1u << (size < left ? size : left)) - 1) << first % 8; bits; bits >>= 8, at++) {
+  for (uint32_t bits = ((1u << (size < left ? size : left)) - 1) << first % 8; bits;
+       bits >>= 8, at++) {
     if (*at & bits) return mb_elf_bad("another relocation writes the same bytes");
     *at = (uint8_t)(*at | bits);
   }
   return MBLOB_OK;
 }
 
-/* A variable that a loader fills may have had an address before; but it is no word of the linker's. */
+/* A variable that a loader fills may have had an address before; but it is no word of the
+ * linker's. */
 static int check_slots(const struct linking *l, uint64_t vaddr, uint64_t size, bool is_data) {
   for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS && overlaps(vaddr, size, l->elf->slots_range); i++) {
     const struct mb_range slot = {l->elf->slots[i], l->elf->slots[i] ? sizeof(void *) : 0};
@@ -136,28 +144,35 @@ static int check_symbol(const struct linking *l, uint64_t i) {
 static int check_call(const struct linking *l, const ElfW(Sym) * symbol, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
-  if (symbol->st_shndx != SHN_UNDEF && symbol->st_shndx != SHN_ABS && !mb_elf_is_code(l->elf, symbol->st_value))
-    return mb_elf_bad("it calls the symbol '%s', which is no code", mb_elf_symbol_name(l->elf, symbol));
+  if (symbol->st_shndx != SHN_UNDEF && symbol->st_shndx != SHN_ABS &&
+      !mb_elf_is_code(l->elf, symbol->st_value))
+    return mb_elf_bad("it calls the symbol '%s', which is no code",
+                      mb_elf_symbol_name(l->elf, symbol));
   if (!l->binds_at_once && mb_elf_becomes_read_only(l->elf, vaddr))
     return mb_elf_bad("the slot of a call becomes read-only");
-  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return mb_elf_bad("the slot of a call is not in the file");
+  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at))
+    return mb_elf_bad("the slot of a call is not in the file");
   memcpy(&target, l->elf->data + at, sizeof(target));
-  if (target && !mb_elf_is_code(l->elf, target)) return mb_elf_bad("the slot of a call points to no code");
+  if (target && !mb_elf_is_code(l->elf, target))
+    return mb_elf_bad("the slot of a call points to no code");
   return MBLOB_OK;
 }
 
 /* An address that will be stored; `code`: to be called while the library comes or goes. */
 static int check_target(const struct mb_elf *elf, uint64_t target, bool code) {
-  if (code && !mb_elf_is_code(elf, target)) return mb_elf_bad("a constructor lies outside the code");
+  if (code && !mb_elf_is_code(elf, target))
+    return mb_elf_bad("a constructor lies outside the code");
   /* The end of the last segment is a place that code may well point to. */
-  if (!mb_elf_is_loaded(elf, target, 0, 0)) return mb_elf_bad("it points outside the library, to %#llx", (ull)target);
+  if (!mb_elf_is_loaded(elf, target, 0, 0))
+    return mb_elf_bad("it points outside the library, to %#llx", (ull)target);
   return MBLOB_OK;
 }
 
 /* Note that these bytes get an address. */
 static int see(struct places *places, uint64_t vaddr, uint64_t size) {
   const uint64_t first = vaddr - places->range.start, left = places->range.size - first;
-  if (vaddr < places->range.start || first % sizeof(ElfW(Addr))) return mb_elf_bad("it lies between two %ss", places->what);
+  if (vaddr < places->range.start || first % sizeof(ElfW(Addr)))
+    return mb_elf_bad("it lies between two %ss", places->what);
   places->given += size < left ? size : left;
   return MBLOB_OK;
 }
@@ -171,25 +186,30 @@ static int check_function(const struct mb_elf *elf, uint64_t i, uint64_t addend)
   return MBLOB_OK;
 }
 
-/* Thread-local storage: of this library, or of the one that has the symbol. A section's symbol, or none, means the whole. */
-static int check_thread(const struct mb_elf *elf, const ElfW(Sym) * symbol, bool named, uint64_t offset) {
+/* Thread-local storage: of this library, or of the one that has the symbol. A section's symbol,
+ * or none, means the whole. */
+static int check_thread(const struct mb_elf *elf, const ElfW(Sym) * symbol, bool named,
+                        uint64_t offset) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
   if (named && type != STT_TLS && type != STT_SECTION)
     return mb_elf_bad("a thread-local relocation names a symbol that is none");
   if (named && symbol->st_shndx == SHN_UNDEF) return MBLOB_OK;
-  if (!elf->tls.p_memsz) return mb_elf_bad("a thread-local relocation, and there is no thread storage (PT_TLS)");
-  if (offset > elf->tls.p_memsz) return mb_elf_bad("a thread-local relocation lies outside the thread storage");
+  if (!elf->tls.p_memsz)
+    return mb_elf_bad("a thread-local relocation, and there is no thread storage (PT_TLS)");
+  if (offset > elf->tls.p_memsz)
+    return mb_elf_bad("a thread-local relocation lies outside the thread storage");
   return MBLOB_OK;
 }
 
-/* ---- one relocation ------------------------------------------------------------------------------ */
+/* ---- one relocation -------------------------------------------------------------------------- */
 
 /* The addend, which tables without room for it have in the data. */
 static uint64_t addend_of(const struct linking *l, const struct table *t, const ElfW(Rela) * r) {
   uint64_t at = 0;
   ElfW(Addr) word = 0;
   if (t->each == sizeof(ElfW(Rela))) return (uint64_t)r->r_addend;
-  if (mb_elf_offset(l->elf, r->r_offset, sizeof(word), &at)) memcpy(&word, l->elf->data + at, sizeof(word));
+  if (mb_elf_offset(l->elf, r->r_offset, sizeof(word), &at))
+    memcpy(&word, l->elf->data + at, sizeof(word));
   return word;
 }
 
@@ -203,18 +223,21 @@ static ElfW(Rel) relocation(const struct linking *l, const struct table *t, uint
 static bool is_pair(const struct linking *l, const struct table *t, uint64_t i) {
   if (i >= t->size / t->each - 1) return false; /* also in front of the first */
   ElfW(Rel) module = relocation(l, t, i), offset = relocation(l, t, i + 1);
-  return meaning_of(R_TYPE(module.r_info)) == MODULE && meaning_of(R_TYPE(offset.r_info)) == OFFSET &&
-         R_SYM(module.r_info) == R_SYM(offset.r_info) && offset.r_offset - module.r_offset == sizeof(ElfW(Addr));
+  return meaning_of(R_TYPE(module.r_info)) == MODULE &&
+         meaning_of(R_TYPE(offset.r_info)) == OFFSET &&
+         R_SYM(module.r_info) == R_SYM(offset.r_info) &&
+         offset.r_offset - module.r_offset == sizeof(ElfW(Addr));
 }
 
 /* Of the library's own variables the linker may have written the offset. */
-static int check_module(const struct linking *l, const struct table *t, uint64_t i, const ElfW(Rela) * r,
-                        const ElfW(Sym) * symbol) {
+static int check_module(const struct linking *l, const struct table *t, uint64_t i,
+                        const ElfW(Rela) * r, const ElfW(Sym) * symbol) {
   uint64_t at = 0;
   ElfW(Addr) offset = 0;
   if (!is_pair(l, t, i)) {
     if (R_SYM(r->r_info) && symbol->st_shndx == SHN_UNDEF)
-      return mb_elf_bad("no relocation behind it gives the offset of '%s'", mb_elf_symbol_name(l->elf, symbol));
+      return mb_elf_bad("no relocation behind it gives the offset of '%s'",
+                        mb_elf_symbol_name(l->elf, symbol));
     if (mb_elf_offset(l->elf, r->r_offset + sizeof(offset), sizeof(offset), &at))
       memcpy(&offset, l->elf->data + at, sizeof(offset));
     offset += DTV_OFFSET;
@@ -222,27 +245,35 @@ static int check_module(const struct linking *l, const struct table *t, uint64_t
   return check_thread(l->elf, symbol, R_SYM(r->r_info) != 0, offset);
 }
 
-static int check_named(const struct linking *l, const struct table *t, uint64_t i, const ElfW(Rela) * r, enum meaning meaning) {
+static int check_named(const struct linking *l, const struct table *t, uint64_t i,
+                       const ElfW(Rela) * r, enum meaning meaning) {
   ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
-  if (meaning >= SIZE) /* glibc reads the symbol that it has found, which for a weak one may be none */
-    return symbol.st_shndx || ELF64_ST_BIND(symbol.st_info) != STB_WEAK ? MBLOB_OK
-           : mb_elf_bad("it takes the size of the weak symbol '%s'", mb_elf_symbol_name(l->elf, &symbol));
-  const bool is_word = meaning == SLOT || meaning == MODULE || meaning == OFFSET || meaning == DESCRIPTOR;
+  if (meaning >=
+      SIZE) /* glibc reads the symbol that it has found, which for a weak one may be none */
+    return symbol.st_shndx || ELF64_ST_BIND(symbol.st_info) != STB_WEAK
+               ? MBLOB_OK
+               : mb_elf_bad("it takes the size of the weak symbol '%s'",
+                            mb_elf_symbol_name(l->elf, &symbol));
+  const bool is_word =
+      meaning == SLOT || meaning == MODULE || meaning == OFFSET || meaning == DESCRIPTOR;
   if (is_word && r->r_offset % sizeof(ElfW(Addr)))
     return mb_elf_bad("the word that it writes is not aligned");
   switch (meaning) {
     case MODULE: return check_module(l, t, i, r, &symbol);
     case OFFSET:
-      if (!is_pair(l, t, i - 1)) return mb_elf_bad("no relocation in front of it gives the module of a thread-local offset");
+      if (!is_pair(l, t, i - 1))
+        return mb_elf_bad("no relocation in front of it gives the module of a thread-local offset");
       /* fall through */
     case TLS_PLACE:
     case DESCRIPTOR:
-      return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0, symbol.st_value + (uint64_t)r->r_addend);
+      return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0,
+                          symbol.st_value + (uint64_t)r->r_addend);
     case SLOT:
       if (!R_SYM(r->r_info) || r->r_addend) /* 0 where the table has none */
         return mb_elf_bad("the slot of a symbol has no symbol, or an addend");
       break;
-    case COPY: return mb_elf_bad("a relocation copies data of another library, which only executables do");
+    case COPY:
+      return mb_elf_bad("a relocation copies data of another library, which only executables do");
     default: break;
   }
   if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS)
@@ -250,7 +281,8 @@ static int check_named(const struct linking *l, const struct table *t, uint64_t 
   return t->calls && meaning == SLOT ? check_call(l, &symbol, r->r_offset) : MBLOB_OK;
 }
 
-static int check_meaning(struct linking *l, const struct table *t, uint64_t i, const ElfW(Rela) * r) {
+static int check_meaning(struct linking *l, const struct table *t, uint64_t i,
+                         const ElfW(Rela) * r) {
   enum meaning meaning = meaning_of(R_TYPE(r->r_info));
   uint64_t addend = addend_of(l, t, r);
   const uint64_t size = size_of(meaning);
@@ -259,13 +291,17 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i, c
   /* glibc binds these late, and no others: the machines' elf_machine_lazy_rel. */
   if (t->calls && meaning != SLOT && meaning != RESOLVER && meaning != DESCRIPTOR)
     return mb_elf_bad("the relocations of calls are of no known kind");
-  if (i < t->relative && meaning != RELATIVE) return mb_elf_bad("a relocation is not relative, but counted so");
-  if (i >= t->relative && t->relative && meaning == RELATIVE) return mb_elf_bad("a relative relocation is not counted");
+  if (i < t->relative && meaning != RELATIVE)
+    return mb_elf_bad("a relocation is not relative, but counted so");
+  if (i >= t->relative && t->relative && meaning == RELATIVE)
+    return mb_elf_bad("a relative relocation is not counted");
   if (functions && meaning != RELATIVE && meaning != ADDRESS && meaning != RESOLVER)
     return mb_elf_bad("a constructor is no address");
   int status = functions ? see(functions, r->r_offset, size) : MBLOB_OK;
-  if (!status && t->calls && overlaps(r->r_offset, size, l->calls.range)) status = see(&l->calls, r->r_offset, size);
-  const bool is_data = !t->calls && (meaning == RELATIVE || meaning == ADDRESS || meaning == RESOLVER || meaning == SIZE);
+  if (!status && t->calls && overlaps(r->r_offset, size, l->calls.range))
+    status = see(&l->calls, r->r_offset, size);
+  const bool is_data = !t->calls && (meaning == RELATIVE || meaning == ADDRESS ||
+                                     meaning == RESOLVER || meaning == SIZE);
   if (!status) status = check_slots(l, r->r_offset, size, is_data);
   if (!status && meaning != OFFSET) status = note(l, r->r_offset, size);
   if (status) return status;
@@ -294,33 +330,37 @@ static int check_one(struct linking *l, const struct table *t, uint64_t i) {
   const bool binds = t->calls && MB_ELF_FUNCTIONS_ARE_CODE;
   if (status || (meaning == NONE && i >= t->relative && !binds)) return status;
   status = check_place(l, r.r_offset, size_of(meaning));
-  return status ? status : MB_ELF_FUNCTIONS_ARE_CODE ? check_meaning(l, t, i, &r) : check_any(l, &r);
+  return status                      ? status
+         : MB_ELF_FUNCTIONS_ARE_CODE ? check_meaning(l, t, i, &r)
+                                     : check_any(l, &r);
 }
 
 static int check_table(struct linking *l, const struct table *t) {
-  if (t->relative > t->size / t->each) return mb_elf_bad("more relocations are relative than there are");
+  if (t->relative > t->size / t->each)
+    return mb_elf_bad("more relocations are relative than there are");
   for (uint64_t i = 0; i < t->size / t->each; i++) {
     if (check_one(l, t, i) == MBLOB_OK) continue;
     ElfW(Rel) r = relocation(l, t, i);
     char context[96];
-    (void)snprintf(context, sizeof(context), "relocation %llu of %s, type %llu, at %#llx", (ull)i, t->name,
-                   (ull)R_TYPE(r.r_info), (ull)r.r_offset);
+    (void)snprintf(context, sizeof(context), "relocation %llu of %s, type %llu, at %#llx", (ull)i,
+                   t->name, (ull)R_TYPE(r.r_info), (ull)r.r_offset);
     mb_error_prefix(context);
     return MBLOB_E_FORMAT;
   }
   return MBLOB_OK;
 }
 
-/* ---- packed relative relocations (DT_RELR, gABI) ------------------------------------------------ */
+/* ---- packed relative relocations (DT_RELR, gABI) --------------------------------------------- */
 
-/* A word to which the library's place is added, here of the file: what it holds is an address of the library,
- * of code for a constructor. */
+/* A word to which the library's place is added, here of the file: what it holds is an address of
+ * the library, of code for a constructor. */
 static int check_packed_word(struct linking *l, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
   int status = check_place(l, vaddr, sizeof(target));
   if (status) return status;
-  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at)) return mb_elf_bad("a packed relocation is not in the file");
+  if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at))
+    return mb_elf_bad("a packed relocation is not in the file");
   memcpy(&target, l->elf->data + at, sizeof(target));
   struct places *functions = functions_at(l, vaddr, sizeof(target));
   status = functions ? see(functions, vaddr, sizeof(target)) : MBLOB_OK;
@@ -329,8 +369,8 @@ static int check_packed_word(struct linking *l, uint64_t vaddr) {
   return status ? status : check_target(l->elf, target, functions != NULL);
 }
 
-/* Check each place in the table, from low to high: what is there twice would be moved twice. An even entry is an address, an odd
- * one a bitmap of the words behind it. */
+/* Check each place in the table, from low to high: what is there twice would be moved twice. An
+ * even entry is an address, an odd one a bitmap of the words behind it. */
 static int check_packed(struct linking *l, const struct table *t) {
   const uint64_t word = sizeof(ElfW(Addr));
   uint64_t next = 0, done = 0; /* behind what the last entry may name, and behind what one did */
@@ -338,7 +378,8 @@ static int check_packed(struct linking *l, const struct table *t) {
     ElfW(Addr) entry;
     memcpy(&entry, l->elf->data + t->at + i * word, sizeof(entry));
     if (entry & 1 && !i) return mb_elf_bad("the packed relocations start with a bitmap");
-    if (!(entry & 1) && (entry % word || entry < done)) return mb_elf_bad("the packed relocations are not in order");
+    if (!(entry & 1) && (entry % word || entry < done))
+      return mb_elf_bad("the packed relocations are not in order");
     uint64_t bits = entry & 1 ? entry >> 1 : 1, place = entry & 1 ? next : entry;
     next = entry & 1 ? next + (8 * word - 1) * word : entry + word;
     for (; bits; bits >>= 1, place += word) {
@@ -351,7 +392,7 @@ static int check_packed(struct linking *l, const struct table *t) {
   return MBLOB_OK;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static bool has_size(const struct mb_elf *elf, int64_t tag, uint64_t size) {
   uint64_t found = size;
@@ -361,7 +402,8 @@ static bool has_size(const struct mb_elf *elf, int64_t tag, uint64_t size) {
 static int find_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, struct table *t) {
   uint64_t vaddr = 0;
   t->size = mb_elf_tag_or_zero(elf, size_tag);
-  if (!mb_elf_tag(elf, tag, &vaddr)) return t->size ? mb_elf_bad("relocations have no table") : MBLOB_OK;
+  if (!mb_elf_tag(elf, tag, &vaddr))
+    return t->size ? mb_elf_bad("relocations have no table") : MBLOB_OK;
   if (t->size % t->each || !mb_elf_offset(elf, vaddr, t->size, &t->at))
     return mb_elf_bad("the relocations lie outside the file");
   return MBLOB_OK;
@@ -376,7 +418,8 @@ static int find_functions(struct linking *l, uint64_t relocations) {
     if (size % sizeof(ElfW(Addr)) || f->range.start % sizeof(ElfW(Addr)))
       return mb_elf_bad("the table of constructors has an impossible size");
     if (size / sizeof(ElfW(Addr)) > relocations) return mb_elf_bad("a constructor has no address");
-    if (!mb_elf_offset(l->elf, f->range.start, size, &at)) return mb_elf_bad("the table of constructors is not in the file");
+    if (!mb_elf_offset(l->elf, f->range.start, size, &at))
+      return mb_elf_bad("the table of constructors is not in the file");
     f->what = "constructor";
     f->range.size = size;
   }
@@ -385,12 +428,13 @@ static int find_functions(struct linking *l, uint64_t relocations) {
 
 static bool is_slot(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
-  return (type == STT_OBJECT || type == STT_NOTYPE || type == STT_COMMON) && symbol->st_shndx != SHN_ABS &&
+  return (type == STT_OBJECT || type == STT_NOTYPE || type == STT_COMMON) &&
+         symbol->st_shndx != SHN_ABS &&
          mb_elf_is_loaded(elf, symbol->st_value, sizeof(void *), PF_W);
 }
 
-/* The variables that a loader fills: each of its own, writable, and nothing that the linker reads. Contexts of several forms may
- * be one. */
+/* The variables that a loader fills: each of its own, writable, and nothing that the linker
+ * reads. Contexts of several forms may be one. */
 static int find_slots(struct mb_elf *elf, struct linking *l) {
   const uint64_t size = sizeof(void *);
   for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++) {
@@ -399,7 +443,8 @@ static int find_slots(struct mb_elf *elf, struct linking *l) {
     if (!mb_elf_find(elf, name, &symbol) || !is_slot(elf, &symbol)) continue;
     const uint64_t at = symbol.st_value;
     if (mb_elf_becomes_read_only(elf, at) || mb_elf_becomes_read_only(elf, at + size - 1))
-      return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN, "%s becomes read-only, so nobody can fill it", name);
+      return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN,
+                            "%s becomes read-only, so nobody can fill it", name);
     if (mb_elf_in_tables(elf, at, size) || functions_at(l, at, size))
       return mb_elf_bad("%s lies in a table that the dynamic linker reads", name);
     for (size_t k = 0; k < i; k++)
@@ -427,37 +472,48 @@ static void find_calls(struct linking *l, const struct table *t) {
   }
 }
 
-/* Without its relocation each constructor or destructor would be called where nothing is, and so would what a call names. */
+/* Without its relocation each constructor or destructor would be called where nothing is, and so
+ * would what a call names. */
 static int check_places(const struct places *p) {
   return p->given == p->range.size ? MBLOB_OK : mb_elf_bad("a %s has no address", p->what);
 }
 
-/* Some linkers count the relocations of calls, which lie behind the others, among these. glibc does not take them twice. */
+/* Some linkers count the relocations of calls, which lie behind the others, among these. glibc
+ * does not take them twice. */
 static void leave_out(struct table *t, const struct table *calls) {
   const bool at_end = t->at + t->size == calls->at + calls->size;
   if (at_end && t->each == calls->each && calls->size <= t->size) t->size -= calls->size;
 }
 
 int mb_elf_check_relocations(struct mb_elf *elf) {
-  if (!has_size(elf, DT_RELAENT, sizeof(ElfW(Rela))) || !has_size(elf, DT_RELENT, sizeof(ElfW(Rel))))
+  if (!has_size(elf, DT_RELAENT, sizeof(ElfW(Rela))) ||
+      !has_size(elf, DT_RELENT, sizeof(ElfW(Rel))))
     return mb_elf_bad("relocations have another size");
   uint64_t kind = 0;
   bool calls = mb_elf_tag(elf, DT_JMPREL, &kind);
   kind = mb_elf_tag_or_zero(elf, DT_PLTREL);
   if (calls && kind != DT_RELA && (kind != DT_REL || ONLY_RELA))
     return mb_elf_bad("the relocations of calls are of no known kind");
-  struct table tables[] = {
-      {.name = "DT_RELA", .each = sizeof(ElfW(Rela)), .relative = mb_elf_tag_or_zero(elf, DT_RELACOUNT)},
-      {.name = "DT_REL", .each = sizeof(ElfW(Rel)), .relative = mb_elf_tag_or_zero(elf, DT_RELCOUNT)},
-      {.name = "DT_JMPREL", .each = kind == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela)), .calls = true}};
+  struct table tables[] = {{.name = "DT_RELA",
+                            .each = sizeof(ElfW(Rela)),
+                            .relative = mb_elf_tag_or_zero(elf, DT_RELACOUNT)},
+                           {.name = "DT_REL",
+                            .each = sizeof(ElfW(Rel)),
+                            .relative = mb_elf_tag_or_zero(elf, DT_RELCOUNT)},
+                           {.name = "DT_JMPREL",
+                            .each = kind == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela)),
+                            .calls = true}};
   struct table packed = {.name = "DT_RELR", .each = sizeof(ElfW(Addr))};
-  struct linking l = {.elf = elf, .place_flags = mb_elf_relocates_text(elf) ? 0 : PF_W, .binds_at_once = mb_elf_binds_at_once(elf)};
+  struct linking l = {.elf = elf,
+                      .place_flags = mb_elf_relocates_text(elf) ? 0 : PF_W,
+                      .binds_at_once = mb_elf_binds_at_once(elf)};
   int status = find_table(elf, DT_RELA, DT_RELASZ, &tables[0]);
   if (!status) status = find_table(elf, DT_REL, DT_RELSZ, &tables[1]);
   if (!status) status = find_table(elf, DT_JMPREL, DT_PLTRELSZ, &tables[2]);
   if (!status) status = find_table(elf, DT_RELR, DT_RELRSZ, &packed);
   if (status) return status;
-  status = find_functions(&l, tables[0].size / tables[0].each + tables[1].size / tables[1].each + 8 * packed.size);
+  status = find_functions(
+      &l, tables[0].size / tables[0].each + tables[1].size / tables[1].each + 8 * packed.size);
   if (!status) status = make_room(&l);
   if (!status) status = find_slots(elf, &l);
   find_calls(&l, &tables[2]);
@@ -470,7 +526,7 @@ int mb_elf_check_relocations(struct mb_elf *elf) {
   return status;
 }
 
-/* ---- which symbols they name ------------------------------------------------------------------------ */
+/* ---- which symbols they name ----------------------------------------------------------------- */
 
 uint64_t mb_elf_symbols_used(const struct mb_elf *elf) {
   const struct {
@@ -479,7 +535,8 @@ uint64_t mb_elf_symbols_used(const struct mb_elf *elf) {
   } tables[] = {
       {DT_RELA, DT_RELASZ, sizeof(ElfW(Rela))},
       {DT_REL, DT_RELSZ, sizeof(ElfW(Rel))},
-      {DT_JMPREL, DT_PLTRELSZ, mb_elf_tag_or_zero(elf, DT_PLTREL) == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela))},
+      {DT_JMPREL, DT_PLTRELSZ,
+       mb_elf_tag_or_zero(elf, DT_PLTREL) == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela))},
   };
   uint64_t end = 0, vaddr = 0, at = 0;
   for (size_t t = 0; t < sizeof(tables) / sizeof(*tables); t++) {

@@ -3,21 +3,21 @@
 
 #include "elf/elf.h"
 
-#define NAMES(NAME) \
-  NAME(0, "__TVMFuncCall") \
-  NAME(1, "__TVMAPISetLastError") \
-  NAME(2, "__TVMBackendGetFuncFromEnv") \
-  NAME(3, "__TVMBackendAllocWorkspace") \
-  NAME(4, "__TVMBackendFreeWorkspace") \
-  NAME(5, "__TVMBackendParallelLaunch") \
-  NAME(6, "__TVMBackendParallelBarrier") \
-  NAME(7, "__TVMFFIFunctionCall") \
-  NAME(8, "__TVMFFIErrorSetRaisedFromCStr") \
+#define NAMES(NAME)                              \
+  NAME(0, "__TVMFuncCall")                       \
+  NAME(1, "__TVMAPISetLastError")                \
+  NAME(2, "__TVMBackendGetFuncFromEnv")          \
+  NAME(3, "__TVMBackendAllocWorkspace")          \
+  NAME(4, "__TVMBackendFreeWorkspace")           \
+  NAME(5, "__TVMBackendParallelLaunch")          \
+  NAME(6, "__TVMBackendParallelBarrier")         \
+  NAME(7, "__TVMFFIFunctionCall")                \
+  NAME(8, "__TVMFFIErrorSetRaisedFromCStr")      \
   NAME(9, "__TVMFFIErrorSetRaisedFromCStrParts") \
-  NAME(10, "__TVMFFIEnvModLookupFromImports") \
-  NAME(11, "__TVMFFIHandleInitOnce") \
-  NAME(12, "__tvm_module_ctx") \
-  NAME(13, "__tvm_ffi_library_ctx") \
+  NAME(10, "__TVMFFIEnvModLookupFromImports")    \
+  NAME(11, "__TVMFFIHandleInitOnce")             \
+  NAME(12, "__tvm_module_ctx")                   \
+  NAME(13, "__tvm_ffi_library_ctx")              \
   NAME(14, "__tvm_ffi__library_ctx")
 
 /* Texts and numbers, in which nothing has to be relocated. */

@@ -1,11 +1,12 @@
-/* Symbol versions (GNU): which the library needs of which other library, and which each of its symbols has.
- * glibc stops the process where they do not fit together. */
+/* Symbol versions (GNU): which the library needs of which other library, and which each of its
+ * symbols has. glibc stops the process where they do not fit together. */
 #include "base/base.h"
 #include "elf/inside.h"
 
 #define INDEX_MASK (MB_ELF_HIDDEN - 1)
-#define FIRST_INDEX 2u     /* 0 is local, 1 global */
-#define RECORD_LIMIT (1u << 14) /* of both tables together: many records may lead to the same ones */
+#define FIRST_INDEX 2u /* 0 is local, 1 global */
+#define RECORD_LIMIT \
+  (1u << 14) /* of both tables together: many records may lead to the same ones */
 
 static const char *string_at(const struct mb_elf *elf, uint64_t at) {
   return at < elf->strings_size ? elf->strings + at : NULL;
@@ -21,7 +22,8 @@ struct reader {
 static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size) {
   uint64_t at = 0;
   if (!r->left--) return mb_elf_bad("there are too many versions");
-  if (!mb_elf_offset(r->elf, vaddr, size, &at)) return mb_elf_bad("the versions lie outside the file");
+  if (!mb_elf_offset(r->elf, vaddr, size, &at))
+    return mb_elf_bad("the versions lie outside the file");
   memcpy(out, r->elf->data + at, size);
   return MBLOB_OK;
 }
@@ -60,10 +62,12 @@ static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned coun
   return count ? MBLOB_OK : mb_elf_bad("a library is named for no version of it");
 }
 
-/* The dynamic linker opens another file then, and ends the process where it looks for the versions of this one. */
+/* The dynamic linker opens another file then, and ends the process where it looks for the
+ * versions of this one. */
 static bool is_expanded(const char *file) {
   for (; (file = strchr(file, '$')); file++)
-    if (mb_elf_token(file, "ORIGIN") || mb_elf_token(file, "LIB") || mb_elf_token(file, "PLATFORM")) return true;
+    if (mb_elf_token(file, "ORIGIN") || mb_elf_token(file, "LIB") || mb_elf_token(file, "PLATFORM"))
+      return true;
   return false;
 }
 
@@ -78,7 +82,8 @@ static int check_needed(struct reader *r) {
     const char *file = file_at(r->elf, need.vn_file);
     if (need.vn_version != VER_NEED_CURRENT || !file || !mb_map_get(&r->needed, file))
       return mb_elf_bad("versions are needed of a library that is not needed");
-    if (is_expanded(file)) return mb_elf_bad("versions are needed of '%s', which dynamic linkers do not find", file);
+    if (is_expanded(file))
+      return mb_elf_bad("versions are needed of '%s', which dynamic linkers do not find", file);
     status = check_needed_versions(r, vaddr + need.vn_aux, need.vn_cnt);
     if (status) return status;
     if ((need.vn_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
@@ -107,7 +112,9 @@ static int check_defined(struct reader *r) {
     ElfW(Verdef) def;
     ElfW(Verdaux) aux;
     int status = read_record(r, vaddr, &def, sizeof(def));
-    if (!status) status = read_record(r, vaddr + def.vd_aux, &aux, sizeof(aux)); /* further ones name its parents */
+    if (!status)
+      status =
+          read_record(r, vaddr + def.vd_aux, &aux, sizeof(aux)); /* further ones name its parents */
     if (status) return status;
     if (def.vd_version != VER_DEF_CURRENT || !string_at(r->elf, aux.vda_name))
       return mb_elf_bad("a version has no name or no number");
@@ -120,12 +127,14 @@ static int check_defined(struct reader *r) {
 
 unsigned mb_elf_version(const struct mb_elf *elf, uint64_t i) {
   uint16_t version = 1;
-  if (i < elf->version_count) memcpy(&version, elf->versions + i * sizeof(version), sizeof(version));
+  if (i < elf->version_count)
+    memcpy(&version, elf->versions + i * sizeof(version), sizeof(version));
   return version;
 }
 
 int mb_elf_check_version(const struct mb_elf *elf, uint64_t i) {
-  if (elf->versions && i >= elf->version_count) return mb_elf_bad("the versions lie outside the file");
+  if (elf->versions && i >= elf->version_count)
+    return mb_elf_bad("the versions lie outside the file");
   ElfW(Sym) symbol = mb_elf_symbol(elf, i);
   unsigned version = mb_elf_version(elf, i) & INDEX_MASK;
   if (version <= elf->highest_version) return MBLOB_OK;
@@ -144,7 +153,8 @@ int mb_elf_check_versions(struct mb_elf *elf) {
   /* glibc looks versions up in a table that it makes of the two others. */
   if (!mb_elf_tag(elf, DT_VERNEED, &ignored) && !mb_elf_tag(elf, DT_VERDEF, &ignored))
     return mb_elf_bad("symbols have versions, and no table names these");
-  if (!mb_elf_offset(elf, vaddr, sizeof(uint16_t), &at)) return mb_elf_bad("the versions lie outside the file");
+  if (!mb_elf_offset(elf, vaddr, sizeof(uint16_t), &at))
+    return mb_elf_bad("the versions lie outside the file");
   elf->versions = elf->data + at;
   elf->version_count = mb_elf_bytes_from(elf, vaddr) / sizeof(uint16_t);
   for (uint64_t i = 0; i < elf->symbol_count && !status; i++) status = mb_elf_check_version(elf, i);

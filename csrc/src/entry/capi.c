@@ -1,6 +1,6 @@
-/* TVM's C API (tvm/runtime/c_runtime_api.h): what can open something, or look something up; thin over the rooms below. Handles are
- * the same objects: TVMModuleHandle is a mblob_module, TVMFunctionHandle a mblob_function, TVMArrayHandle a DLTensor of
- * core/device/array.h. */
+/* TVM's C API (tvm/runtime/c_runtime_api.h): what can open something, or look something up; thin
+ * over the rooms below. Handles are the same objects: TVMModuleHandle is a mblob_module,
+ * TVMFunctionHandle a mblob_function, TVMArrayHandle a DLTensor of core/device/array.h. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "core/device/device.h"
 #include "entry/entry.h"
 
-/* ---- modules and functions --------------------------------------------------------------------------- */
+/* ---- modules and functions ------------------------------------------------------------------- */
 
 static int result(int status) { return status ? -1 : 0; }
 
@@ -29,12 +29,14 @@ int TVMModImport(TVMModuleHandle mod, TVMModuleHandle dep) {
   return result(mblob_module_import(mod, dep));
 }
 
-int TVMModGetFunction(TVMModuleHandle mod, const char *func_name, int query_imports, TVMFunctionHandle *out) {
+int TVMModGetFunction(TVMModuleHandle mod, const char *func_name, int query_imports,
+                      TVMFunctionHandle *out) {
   mblob_function *function = NULL;
   if (MB_IS_NULL(out)) return -1;
   *out = NULL;
   if (MB_NO_MODULE(mod) || MB_IS_NULL(func_name)) return -1;
-  int status = mb_module_find(mod, func_name, query_imports ? MB_WITH_IMPORTS : MB_ITSELF, &function);
+  int status =
+      mb_module_find(mod, func_name, query_imports ? MB_WITH_IMPORTS : MB_ITSELF, &function);
   *out = status ? NULL : mblob_function_retain(function);
   return result(status);
 }
@@ -86,7 +88,7 @@ int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name, TVMFunctionH
   return 0;
 }
 
-/* ---- global functions ---------------------------------------------------------------------------------- */
+/* ---- global functions ------------------------------------------------------------------------ */
 
 int TVMFuncRegisterGlobal(const char *name, TVMFunctionHandle f, int override) {
   if (MB_IS_NULL(name) || MB_NO_FUNCTION(f)) return -1;
@@ -135,7 +137,7 @@ int TVMFuncListGlobalNames(int *out_size, const char ***out_array) {
   return 0;
 }
 
-/* ---- arrays ------------------------------------------------------------------------------------------ */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 /* Only other devices than the host may have to be looked for. */
 static __attribute__((noinline)) DLDevice device_of(int device_type, int device_id) {
@@ -143,14 +145,16 @@ static __attribute__((noinline)) DLDevice device_of(int device_type, int device_
   return (DLDevice){(DLDeviceType)device_type, device_id};
 }
 
-int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes,
-                  int device_type, int device_id, TVMArrayHandle *out) {
+int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits,
+                  int dtype_lanes, int device_type, int device_id, TVMArrayHandle *out) {
   const DLDevice device = device_of(device_type, device_id);
   if (MB_IS_NULL(out)) return -1;
   *out = NULL;
   const DLDataType dtype = {(uint8_t)dtype_code, (uint8_t)dtype_bits, (uint16_t)dtype_lanes};
-  const bool fits = dtype.code == dtype_code && dtype.bits == dtype_bits && dtype.lanes == dtype_lanes;
-  if (!fits && !mb_dtype_check(dtype_code, dtype_bits, dtype_lanes)) return mb_named_result(__func__, MBLOB_E_ARGUMENT);
+  const bool fits =
+      dtype.code == dtype_code && dtype.bits == dtype_bits && dtype.lanes == dtype_lanes;
+  if (!fits && !mb_dtype_check(dtype_code, dtype_bits, dtype_lanes))
+    return mb_named_result(__func__, MBLOB_E_ARGUMENT);
   return mb_named_result(__func__, mb_array_new(device, ndim, shape, dtype, out));
 }
 
@@ -214,7 +218,7 @@ void TVMDLManagedTensorCallDeleter(DLManagedTensor *tensor) {
   if (tensor && tensor->deleter) tensor->deleter(tensor);
 }
 
-/* ---- devices: the host's streams are empty, its work is done when a call returns ----------------------- */
+/* ---- devices: the host's streams are empty, its work is done when a call returns ------------- */
 
 int TVMStreamCreate(int device_type, int device_id, TVMStreamHandle *out) {
   if (MB_IS_NULL(out)) return -1;
@@ -222,7 +226,8 @@ int TVMStreamCreate(int device_type, int device_id, TVMStreamHandle *out) {
 }
 
 int TVMStreamFree(int device_type, int device_id, TVMStreamHandle stream) {
-  return mb_named_result(__func__, mb_device_stream_free(device_of(device_type, device_id), stream));
+  return mb_named_result(__func__,
+                         mb_device_stream_free(device_of(device_type, device_id), stream));
 }
 
 int TVMSetStream(int device_type, int device_id, TVMStreamHandle handle) {
@@ -230,11 +235,14 @@ int TVMSetStream(int device_type, int device_id, TVMStreamHandle handle) {
 }
 
 int TVMSynchronize(int device_type, int device_id, TVMStreamHandle stream) {
-  return mb_named_result(__func__, mb_device_synchronize(device_of(device_type, device_id), stream));
+  return mb_named_result(__func__,
+                         mb_device_synchronize(device_of(device_type, device_id), stream));
 }
 
-int TVMStreamStreamSynchronize(int device_type, int device_id, TVMStreamHandle src, TVMStreamHandle dst) {
-  return mb_named_result(__func__, mb_device_stream_wait(device_of(device_type, device_id), dst, src));
+int TVMStreamStreamSynchronize(int device_type, int device_id, TVMStreamHandle src,
+                               TVMStreamHandle dst) {
+  return mb_named_result(__func__,
+                         mb_device_stream_wait(device_of(device_type, device_id), dst, src));
 }
 
 int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint,
@@ -255,8 +263,8 @@ static int check_scope(DLDevice dev, const char *mem_scope) {
   char name[MB_DEVICE_TEXT];
   int status = mb_device_check(dev);
   if (status || !mem_scope || !*mem_scope || strcmp(mem_scope, "global") == 0) return status;
-  return mb_fail(MBLOB_E_INCOMPATIBLE, "%s has no memory scope '%s'; it has: global", mb_device_text(dev, name),
-                 mem_scope);
+  return mb_fail(MBLOB_E_INCOMPATIBLE, "%s has no memory scope '%s'; it has: global",
+                 mb_device_text(dev, name), mem_scope);
 }
 
 int TVMDeviceAllocDataSpaceWithScope(DLDevice dev, int ndim, const int64_t *shape, DLDataType dtype,
@@ -265,7 +273,8 @@ int TVMDeviceAllocDataSpaceWithScope(DLDevice dev, int ndim, const int64_t *shap
   size_t size = 0;
   if (MB_IS_NULL(out_data)) return -1;
   *out_data = NULL;
-  const DLTensor t = {.device = dev, .ndim = ndim, .dtype = dtype, .shape = (int64_t *)(uintptr_t)shape};
+  const DLTensor t = {
+      .device = dev, .ndim = ndim, .dtype = dtype, .shape = (int64_t *)(uintptr_t)shape};
   int status = check_scope(dev, mem_scope);
   if (!status && !mb_dtype_check(dtype.code, dtype.bits, dtype.lanes)) status = MBLOB_E_ARGUMENT;
   if (!status) status = mb_tensor_size(&t, &size);
@@ -273,7 +282,9 @@ int TVMDeviceAllocDataSpaceWithScope(DLDevice dev, int ndim, const int64_t *shap
   return mb_named_result(__func__, status);
 }
 
-int TVMDeviceFreeDataSpace(DLDevice dev, void *ptr) { return mb_named_result(__func__, mb_device_free(dev, ptr)); }
+int TVMDeviceFreeDataSpace(DLDevice dev, void *ptr) {
+  return mb_named_result(__func__, mb_device_free(dev, ptr));
+}
 
 int TVMDeviceCopyDataFromTo(DLTensor *from, DLTensor *to, TVMStreamHandle stream) {
   mb_enter();

@@ -1,5 +1,5 @@
-/* entry.h - the room on top: the functions by which a program comes in, and the table of what can be run, which they hand down.
- * It knows everything below; nothing below knows of it. */
+/* entry.h - the room on top: the functions by which a program comes in, and the table of what
+ * can be run, which they hand down. It knows everything below; nothing below knows of it. */
 #ifndef MB_ENTRY_H
 #define MB_ENTRY_H
 
@@ -13,7 +13,8 @@ void *mb_host_symbol(const char *name);
 
 /* First of all in each public function that can open something, or look something up. */
 static __attribute__((noinline, unused)) void mb_enter(void) {
-  if (!mb_profile_of_program()) atomic_store_explicit(&mb_profile_in_use, &mb_profile, memory_order_relaxed);
+  if (!mb_profile_of_program())
+    atomic_store_explicit(&mb_profile_in_use, &mb_profile, memory_order_relaxed);
 }
 
 #endif

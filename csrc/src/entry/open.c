@@ -9,7 +9,8 @@
 /* ---- libraries ------------------------------------------------------------------------------- */
 
 /* `status` tells whether there is a source. */
-static int opened(int status, struct mb_source *source, const mblob_open_options *options, mblob_module **out) {
+static int opened(int status, struct mb_source *source, const mblob_open_options *options,
+                  mblob_module **out) {
   return status ? status : mb_open_source(source, options, out);
 }
 
@@ -30,7 +31,8 @@ int mblob_open_fd(int fd, const mblob_open_options *options, mblob_module **out)
   return opened(mb_source_open_fd(fd, &source), &source, options, out);
 }
 
-int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options, mblob_module **out) {
+int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options,
+                      mblob_module **out) {
   struct mb_source source;
   mb_enter();
   if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;

@@ -1,11 +1,13 @@
-/* The table of libmblob-core.a: no executors. Kernels, system libraries, loaders and plug-ins work as with libmblob.a. */
+/* The table of libmblob-core.a: no executors. Kernels, system libraries, loaders and plug-ins
+ * work as with libmblob.a. */
 #include "entry/entry.h"
 #include "host_abi/host_abi.h"
 
 /* What profile_full.c has; a test compares. */
-static const char elsewhere[] =
-    MB_KEY_AOT_FACTORY "," MB_KEY_CONST_LOADER "," MB_KEY_GRAPH_FACTORY "," MB_KEY_GRAPH_RUNTIME_FACTORY "," MB_KEY_METADATA ","
-    MB_KEY_RELAY_EXECUTABLE ","
+static const char elsewhere[] = MB_KEY_AOT_FACTORY
+    "," MB_KEY_CONST_LOADER "," MB_KEY_GRAPH_FACTORY "," MB_KEY_GRAPH_RUNTIME_FACTORY
+    "," MB_KEY_METADATA "," MB_KEY_RELAY_EXECUTABLE
+    ","
     "runtime.ADT,runtime.Load_Executable,runtime.Tuple,tvm.graph_executor.create,tvm.graph_executor_debug.create,"
     "tvm.graph_runtime.create,tvm.graph_runtime_debug.create\0"
     "libmblob-core.a has no executors: link libmblob.a in its place\0";

@@ -8,8 +8,8 @@
 
 const struct mb_profile mb_profile = {
     /* A class is in the file of its name. */
-    .classes = {&mb_aot_factory_class, &mb_const_loader_class, &mb_graph_factory_class, &mb_graph_runtime_factory_class,
-                &mb_metadata_class, &mb_vm_executable_class, NULL},
+    .classes = {&mb_aot_factory_class, &mb_const_loader_class, &mb_graph_factory_class,
+                &mb_graph_runtime_factory_class, &mb_metadata_class, &mb_vm_executable_class, NULL},
     .methods = {mb_host_functions, mb_object_functions, NULL},
     .globals = {{"runtime.ADT", mb_vm_adt},
                 {"runtime.Load_Executable", mb_vm_load_executable},

@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 
-/* A new zeroed entry at the end; NULL when memory is out (recorded). Grows as entries are really found, so a
- * count in a file never decides how much is allocated. */
+/* A new zeroed entry at the end; NULL when memory is out (recorded). Grows as entries are really
+ * found, so a count in a file never decides how much is allocated. */
 struct mb_entry *mb_blob_add(struct mb_blob *blob) {
   if (blob->entry_count == blob->entry_capacity) {
     uint64_t capacity = blob->entry_capacity ? 2 * blob->entry_capacity : 8;
@@ -49,11 +49,12 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
   status = mb_index_check_payloads(blob);
   if (!status) status = mb_index_check_structure(blob);
   if (!status) status = blob->form == MB_FFI ? mb_modules_compare(blob) : mb_stream_compare(blob);
-  return status || blob->form != MB_FFI || verify != MBLOB_VERIFY_FULL ? status : mb_modules_check(blob);
+  return status || blob->form != MB_FFI || verify != MBLOB_VERIFY_FULL ? status
+                                                                       : mb_modules_check(blob);
 }
 
-int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bool index_expected, int verify, bool known_part,
-                      struct mb_blob *out) {
+int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bool index_expected,
+                      int verify, bool known_part, struct mb_blob *out) {
   *out = (struct mb_blob){.bytes = bytes, .form = form};
   int status = read_blob(out, size, index_expected, verify, known_part);
   if (status) mb_blob_free(out);

@@ -1,7 +1,7 @@
 /* blob.h - what a blob says: the reader of docs/format.md, over a pointer and a size.
  *
- * Nothing here opens files, and nothing is copied but the tables that modules are made from. Memory is
- * bounded by a constant times the size of the blob. */
+ * Nothing here opens files, and nothing is copied but the tables that modules are made from.
+ * Memory is bounded by a constant times the size of the blob. */
 #ifndef MB_BLOB_H
 #define MB_BLOB_H
 
@@ -35,7 +35,8 @@ struct mb_blob {
   enum mb_form form;
   uint64_t stream_size;
   uint64_t entry_count; /* see mb_blob_entry */
-  struct mb_entry *entries; /* from the stream; NULL with an index, whose records are read where they are */
+  struct mb_entry
+      *entries; /* from the stream; NULL with an index, whose records are read where they are */
   uint64_t entry_capacity;
   const uint8_t *records, *names; /* of the index */
   /* entry_count + 1: imports of entry i are child[row_ptr[i]] .. child[row_ptr[i + 1] - 1] */
@@ -49,12 +50,13 @@ struct mb_blob {
   int digest_algorithm;
 };
 
-/* Read the blob in `size` bytes at `bytes` (the symbol's st_size). `index_expected`: the library's note says
- * that there is an index. `verify` is a mblob_verify. On failure `out` is empty. `known_part`: a type key that nobody
- * knows, in a blob without an index, ends it: what stands before is given, with the first module importing all others,
- * because the tree is behind what cannot be read. */
-int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bool index_expected, int verify, bool known_part,
-                      struct mb_blob *out);
+/* Read the blob in `size` bytes at `bytes` (the symbol's st_size). `index_expected`: the
+ * library's note says that there is an index. `verify` is a mblob_verify. On failure `out` is
+ * empty. `known_part`: a type key that nobody knows, in a blob without an index, ends it: what
+ * stands before is given, with the first module importing all others, because the tree is behind
+ * what cannot be read. */
+int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bool index_expected,
+                      int verify, bool known_part, struct mb_blob *out);
 void mb_blob_free(struct mb_blob *blob);
 /* Entry i of a blob that was read. */
 struct mb_entry mb_blob_entry(const struct mb_blob *blob, uint64_t i);
@@ -75,10 +77,11 @@ bool mb_index_is_small(const struct mb_blob *blob);
 /* Move the cursor behind the payload of `key`. */
 int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_form form);
 bool mb_payload_is_known(struct mb_slice key, enum mb_form form);
-/* A u64 count and that many u64, copied to the heap. The numbers are in the blob, so what is allocated is no larger. */
+/* A u64 count and that many u64, copied to the heap. The numbers are in the blob, so what is
+ * allocated is no larger. */
 bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what);
-int mb_tree_check(const uint64_t *row_ptr, uint64_t row_count, const uint64_t *child, uint64_t child_count,
-                  uint64_t modules, int64_t offset);
+int mb_tree_check(const uint64_t *row_ptr, uint64_t row_count, const uint64_t *child,
+                  uint64_t child_count, uint64_t modules, int64_t offset);
 struct mb_entry *mb_blob_add(struct mb_blob *blob);
 
 #endif

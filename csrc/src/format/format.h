@@ -1,4 +1,5 @@
-/* format.h - docs/format.md as code: what is in a blob, and in the payloads that the runtime itself reads. */
+/* format.h - docs/format.md as code: what is in a blob, and in the payloads that the runtime
+ * itself reads. */
 #ifndef MB_FORMAT_H
 #define MB_FORMAT_H
 

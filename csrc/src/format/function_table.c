@@ -9,8 +9,8 @@
 #define ALIGNMENT_LIMIT (1ul << 20) /* bytes */
 
 static int bad(const char *what, size_t line) {
-  return mb_fail_format("function_table", MB_UNKNOWN, MB_UNKNOWN, "%s: line %zu %s", MB_FUNCTION_TABLE_SYMBOL,
-                        line, what);
+  return mb_fail_format("function_table", MB_UNKNOWN, MB_UNKNOWN, "%s: line %zu %s",
+                        MB_FUNCTION_TABLE_SYMBOL, line, what);
 }
 
 /* Split `line` at its TABs into exactly FIELDS fields, in place. */
@@ -32,7 +32,8 @@ static int read_row(char *line, size_t number, struct mb_function_row *row) {
   row->packed = strcmp(fields[2], "packed") == 0;
   row->types = fields[4];
   if (!*row->name || !*row->symbol) return bad("has no name or no symbol", number);
-  if (!row->packed && strcmp(fields[2], "plain") != 0) return bad("is neither plain nor packed", number);
+  if (!row->packed && strcmp(fields[2], "plain") != 0)
+    return bad("is neither plain nor packed", number);
   if (fields[3][0] < '0' || fields[3][0] > '9') return bad("has no alignment", number);
   unsigned long alignment = strtoul(fields[3], &end, 10);
   if (*end || alignment > ALIGNMENT_LIMIT || (alignment & (alignment - 1)))
@@ -48,7 +49,7 @@ static int read_rows(struct mb_function_table *table, size_t lines) {
   for (size_t number = 1; line && *line; number++, line = next) {
     next = strchr(line, '\n');
     if (next) *next++ = 0;
-    int status = number > 1                      ? read_row(line, number, &table->rows[table->count++])
+    int status = number > 1 ? read_row(line, number, &table->rows[table->count++])
                  : strcmp(line, FIRST_LINE) != 0 ? bad("is not '" FIRST_LINE "'", number)
                                                  : 0;
     if (status) return status;
@@ -66,11 +67,13 @@ int mb_function_table_missing(const char *who) {
 static int check_crc(const uint8_t *data, size_t size, const uint32_t *expected) {
   uint32_t crc = expected ? mb_crc32(0, data, size) : 0;
   if (!expected || crc == *expected) return MBLOB_OK;
-  return mb_fail_digest(MB_UNKNOWN, "%s: CRC-32 %08x, its note says %08x: the table of functions is damaged",
+  return mb_fail_digest(MB_UNKNOWN,
+                        "%s: CRC-32 %08x, its note says %08x: the table of functions is damaged",
                         MB_FUNCTION_TABLE_SYMBOL, crc, *expected);
 }
 
-int mb_function_table_read(struct mb_slice bytes, const uint32_t *crc, struct mb_function_table *out) {
+int mb_function_table_read(struct mb_slice bytes, const uint32_t *crc,
+                           struct mb_function_table *out) {
   *out = (struct mb_function_table){0};
   const uint8_t *end = bytes.size ? memchr(bytes.data, 0, bytes.size) : NULL;
   if (!end) return bad("goes on without a terminating NUL", 1);
@@ -93,10 +96,11 @@ void mb_function_table_free(struct mb_function_table *table) {
   *table = (struct mb_function_table){0};
 }
 
-const struct mb_function_row *mb_function_table_find(const struct mb_function_table *table, const char *name,
-                                                     bool packed) {
+const struct mb_function_row *mb_function_table_find(const struct mb_function_table *table,
+                                                     const char *name, bool packed) {
   for (size_t i = 0; i < table->count; i++)
-    if (table->rows[i].packed == packed && strcmp(table->rows[i].name, name) == 0) return &table->rows[i];
+    if (table->rows[i].packed == packed && strcmp(table->rows[i].name, name) == 0)
+      return &table->rows[i];
   return NULL;
 }
 

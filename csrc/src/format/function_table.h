@@ -20,14 +20,15 @@ struct mb_function_table {
   size_t count;
 };
 
-/* `crc`: of the table, NULL if nobody tells. MBLOB_E_DIGEST if it is another; MBLOB_E_FORMAT "function_table"
- * if the table breaks its rules. */
-int mb_function_table_read(struct mb_slice bytes, const uint32_t *crc, struct mb_function_table *out);
+/* `crc`: of the table, NULL if nobody tells. MBLOB_E_DIGEST if it is another; MBLOB_E_FORMAT
+ * "function_table" if the table breaks its rules. */
+int mb_function_table_read(struct mb_slice bytes, const uint32_t *crc,
+                           struct mb_function_table *out);
 /* Records MBLOB_E_FORMAT "function_table_missing": `who` announced a table, and there is none. */
 int mb_function_table_missing(const char *who);
 void mb_function_table_free(struct mb_function_table *table);
-const struct mb_function_row *mb_function_table_find(const struct mb_function_table *table, const char *name,
-                                                     bool packed);
+const struct mb_function_row *mb_function_table_find(const struct mb_function_table *table,
+                                                     const char *name, bool packed);
 const struct mb_function_row *mb_function_table_symbol(const struct mb_function_table *table,
                                                        const char *symbol);
 

@@ -9,7 +9,8 @@
 #define HEADER_SIZE 64
 #define RECORD_SIZE 80
 #define INDEX_VERSION 1
-#define SMALL (256u << 10) /* bytes of payload up to which MBLOB_VERIFY_HEADER checks all that FULL does */
+#define SMALL \
+  (256u << 10) /* bytes of payload up to which MBLOB_VERIFY_HEADER checks all that FULL does */
 
 enum { NO_TREE = 1 };                              /* flag of the header */
 enum { IS_LIBRARY = 1, IS_DATA = 2, IS_BULK = 4 }; /* flags of a record */
@@ -26,7 +27,7 @@ struct layout {
 #define damaged(l, entry, ...) \
   mb_fail_format("index_damaged", (int64_t)(l)->base, entry, "index: " __VA_ARGS__)
 
-/* ---- footer ------------------------------------------------------------------------------------- */
+/* ---- footer ---------------------------------------------------------------------------------- */
 
 static int footer_error(uint64_t at, const char *code, const char *text) {
   return mb_fail_format(code, (int64_t)at, MB_UNKNOWN, "index: %s", text);
@@ -40,16 +41,19 @@ static int read_footer(struct mb_blob *blob, bool expected, struct layout *l, ui
   const uint8_t *f = blob->bytes + at;
   *found = at >= 8 && memcmp(f + 48, magic, 16) == 0;
   if (!*found)
-    return expected ? footer_error(at, "index_footer",
-                                   "its footer is missing or damaged; the file was written with one")
-                    : MBLOB_OK;
+    return expected
+               ? footer_error(at, "index_footer",
+                              "its footer is missing or damaged; the file was written with one")
+               : MBLOB_OK;
   if (mb_u32_at(f + 44) != mb_crc32(0, f, 44))
     return footer_error(at, "index_footer", "the checksum of its footer is wrong");
   if (mb_u32_at(f + 24) != INDEX_VERSION)
-    return mb_fail_format("index_version", (int64_t)at, MB_UNKNOWN, "index: version %u, this reader knows %d",
-                          mb_u32_at(f + 24), INDEX_VERSION);
+    return mb_fail_format("index_version", (int64_t)at, MB_UNKNOWN,
+                          "index: version %u, this reader knows %d", mb_u32_at(f + 24),
+                          INDEX_VERSION);
   if (mb_u32_at(f + 28) || mb_u32_at(f + 40))
-    return footer_error(at, "index_footer", "its footer has flags or reserved bytes that are not known");
+    return footer_error(at, "index_footer",
+                        "its footer has flags or reserved bytes that are not known");
   if (mb_u64_at(f + 16) != blob->size)
     return footer_error(at, "index_footer", "its footer tells another size of the blob");
   l->base = mb_u64_at(f);
@@ -64,7 +68,7 @@ static int read_footer(struct mb_blob *blob, bool expected, struct layout *l, ui
   return MBLOB_OK;
 }
 
-/* ---- header and tables --------------------------------------------------------------------------- */
+/* ---- header and tables ----------------------------------------------------------------------- */
 
 static int read_header(struct mb_blob *blob, struct layout *l) {
   if (l->size < HEADER_SIZE)
@@ -74,8 +78,8 @@ static int read_header(struct mb_blob *blob, struct layout *l) {
   uint32_t version = mb_u32_at(h), algorithm = mb_u32_at(h + 8);
   if (version != INDEX_VERSION || algorithm > MB_DIGEST_SHA256 ||
       mb_u32_at(h + 12) != digest_sizes[algorithm])
-    return damaged(l, MB_UNKNOWN, "version %u with digests %u of %u bytes is not known", version, algorithm,
-                   mb_u32_at(h + 12));
+    return damaged(l, MB_UNKNOWN, "version %u with digests %u of %u bytes is not known", version,
+                   algorithm, mb_u32_at(h + 12));
   if (mb_u32_at(h + 4) & ~(uint32_t)NO_TREE)
     return damaged(l, MB_UNKNOWN, "flags %#x are not known", mb_u32_at(h + 4));
   blob->has_tree = !(mb_u32_at(h + 4) & NO_TREE);
@@ -87,17 +91,18 @@ static int read_header(struct mb_blob *blob, struct layout *l) {
   /* Each limit is compared before the product that it bounds. */
   uint64_t left = l->size - HEADER_SIZE;
   if (l->count < 1 || l->count > left / RECORD_SIZE || l->children > left / 8)
-    return damaged(l, MB_UNKNOWN, "%llu records and %llu imports do not fit %llu bytes", (ull)l->count,
-                   (ull)l->children, (ull)left);
+    return damaged(l, MB_UNKNOWN, "%llu records and %llu imports do not fit %llu bytes",
+                   (ull)l->count, (ull)l->children, (ull)left);
   l->tree_at = HEADER_SIZE + l->count * RECORD_SIZE;
   uint64_t tree_size = 8 * (l->count + 1) + 8 * l->children;
   if (tree_size > l->size - l->tree_at || l->strings_size != l->size - l->tree_at - tree_size)
-    return damaged(l, MB_UNKNOWN, "%llu records, %llu imports, %llu bytes of names make no %llu bytes",
+    return damaged(l, MB_UNKNOWN,
+                   "%llu records, %llu imports, %llu bytes of names make no %llu bytes",
                    (ull)l->count, (ull)l->children, (ull)l->strings_size, (ull)l->size);
   l->strings_at = l->tree_at + tree_size;
   if (blob->stream_size < 16 || blob->stream_size > l->base)
-    return damaged(l, MB_UNKNOWN, "the stream has %llu bytes, expected 16 to %llu", (ull)blob->stream_size,
-                   (ull)l->base);
+    return damaged(l, MB_UNKNOWN, "the stream has %llu bytes, expected 16 to %llu",
+                   (ull)blob->stream_size, (ull)l->base);
   return MBLOB_OK;
 }
 
@@ -117,13 +122,14 @@ static int read_tree(struct mb_blob *blob, const struct layout *l) {
                        (int64_t)(l->base + l->tree_at));
 }
 
-/* ---- records -------------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
-static int read_name(const struct layout *l, const uint8_t *place, int64_t entry, struct mb_slice *out) {
+static int read_name(const struct layout *l, const uint8_t *place, int64_t entry,
+                     struct mb_slice *out) {
   uint64_t offset = mb_u32_at(place), size = mb_u32_at(place + 4);
   if (size > l->strings_size || offset > l->strings_size - size)
-    return damaged(l, entry, "a name of %llu bytes at %llu lies outside %llu bytes of names", (ull)size,
-                   (ull)offset, (ull)l->strings_size);
+    return damaged(l, entry, "a name of %llu bytes at %llu lies outside %llu bytes of names",
+                   (ull)size, (ull)offset, (ull)l->strings_size);
   *out = (struct mb_slice){l->raw + l->strings_at + offset, size};
   if (size && memchr(out->data, 0, size)) return damaged(l, entry, "a name has a NUL byte");
   if (!mb_is_utf8(out->data, size)) return damaged(l, entry, "a name is not UTF-8");
@@ -151,7 +157,8 @@ struct mb_entry mb_index_entry(const struct mb_blob *blob, uint64_t i) {
                            .bulk = flags & IS_BULK};
 }
 
-static int check_record(const struct mb_blob *blob, const struct layout *l, uint64_t i, bool *library) {
+static int check_record(const struct mb_blob *blob, const struct layout *l, uint64_t i,
+                        bool *library) {
   const uint8_t *r = blob->records + i * RECORD_SIZE;
   uint32_t key_size = mb_u32_at(r + 20), flags = mb_u32_at(r + 24);
   int64_t entry = (int64_t)i;
@@ -163,8 +170,8 @@ static int check_record(const struct mb_blob *blob, const struct layout *l, uint
   const struct mb_entry found = mb_index_entry(blob, i), *e = &found;
   *library = e->library;
   if (e->library != mb_slice_is(e->key, "library") || (e->library && (e->offset || e->size)))
-    return damaged(l, entry, "its type key, its flags %u and its %llu bytes at %llu do not agree", flags,
-                   (ull)e->size, (ull)e->offset);
+    return damaged(l, entry, "its type key, its flags %u and its %llu bytes at %llu do not agree",
+                   flags, (ull)e->size, (ull)e->offset);
   if (!e->library && (e->offset < 16 || e->offset > l->base || e->size > l->base - e->offset))
     return damaged(l, entry, "a payload of %llu bytes at %llu lies outside 16..%llu", (ull)e->size,
                    (ull)e->offset, (ull)l->base);
@@ -175,8 +182,8 @@ static int check_record(const struct mb_blob *blob, const struct layout *l, uint
   if (e->alignment < 1 || (e->alignment & (e->alignment - 1)))
     return damaged(l, entry, "alignment %u is no power of two", e->alignment);
   if (e->item_offset && (e->item_offset < 16 || e->item_offset > blob->stream_size))
-    return damaged(l, entry, "its item at %llu lies outside the stream of %llu bytes", (ull)e->item_offset,
-                   (ull)blob->stream_size);
+    return damaged(l, entry, "its item at %llu lies outside the stream of %llu bytes",
+                   (ull)e->item_offset, (ull)blob->stream_size);
   return MBLOB_OK;
 }
 
@@ -192,8 +199,7 @@ static int check_records(struct mb_blob *blob, const struct layout *l) {
     if (status) return status;
     libraries += library;
   }
-  if (blob->has_tree && libraries > 1)
-    return damaged(l, MB_UNKNOWN, "more than one library");
+  if (blob->has_tree && libraries > 1) return damaged(l, MB_UNKNOWN, "more than one library");
   int status = read_name(l, l->raw + 48, MB_UNKNOWN, &ignored);             /* target */
   return status ? status : read_name(l, l->raw + 56, MB_UNKNOWN, &ignored); /* producer */
 }
@@ -206,13 +212,14 @@ int mb_index_find(struct mb_blob *blob, bool expected, bool check) {
   int status = read_footer(blob, expected, &l, &crc, &found);
   if (status || !found) return status;
   if (l.size > MB_PAGES_END) mb_pages_prefetch(l.raw, l.size);
-  if (check && mb_crc32(0, l.raw, l.size) != crc) return damaged(&l, MB_UNKNOWN, "its checksum is wrong");
+  if (check && mb_crc32(0, l.raw, l.size) != crc)
+    return damaged(&l, MB_UNKNOWN, "its checksum is wrong");
   status = read_header(blob, &l);
   if (!status) status = read_tree(blob, &l);
   return status ? status : check_records(blob, &l);
 }
 
-/* ---- digests --------------------------------------------------------------------------------------- */
+/* ---- digests --------------------------------------------------------------------------------- */
 
 bool mb_index_is_small(const struct mb_blob *blob) {
   uint64_t left = SMALL;
@@ -240,9 +247,10 @@ int mb_index_check_payloads(const struct mb_blob *blob) {
     }
     if (!same)
       return mb_fail_digest(
-          (int64_t)i, "entry %llu (%.*s): %llu bytes at %llu differ from their digest: the file is damaged",
-          (ull)i, (int)(e->key.size < 64 ? e->key.size : 64), (const char *)e->key.data, (ull)e->size,
-          (ull)e->offset);
+          (int64_t)i,
+          "entry %llu (%.*s): %llu bytes at %llu differ from their digest: the file is damaged",
+          (ull)i, (int)(e->key.size < 64 ? e->key.size : 64), (const char *)e->key.data,
+          (ull)e->size, (ull)e->offset);
   }
   return MBLOB_OK;
 }
@@ -263,17 +271,18 @@ static int check_pieces(const struct mb_blob *blob, const struct piece *sorted, 
   for (uint64_t i = 0; i < count; i++) {
     const struct piece *e = &sorted[i];
     if (e->offset < at)
-      return mb_fail_format("index_damaged", (int64_t)e->offset, (int64_t)e->entry,
-                            "index: the payload at %llu overlaps the one before it, which ends at %llu",
-                            (ull)e->offset, (ull)at);
+      return mb_fail_format(
+          "index_damaged", (int64_t)e->offset, (int64_t)e->entry,
+          "index: the payload at %llu overlaps the one before it, which ends at %llu",
+          (ull)e->offset, (ull)at);
     crc = mb_crc32(crc, blob->bytes + at, e->offset - at);
     at = e->offset + e->size;
   }
   crc = mb_crc32(crc, blob->bytes + at, blob->index_offset - at);
   if (crc == blob->structure_crc) return MBLOB_OK;
-  return mb_fail_digest(MB_UNKNOWN,
-                        "structure: checksum %08x, expected %08x: keys or the import tree are damaged", crc,
-                        blob->structure_crc);
+  return mb_fail_digest(
+      MB_UNKNOWN, "structure: checksum %08x, expected %08x: keys or the import tree are damaged",
+      crc, blob->structure_crc);
 }
 
 /* Compare the bytes outside payloads with their checksum. */

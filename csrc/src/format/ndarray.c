@@ -73,7 +73,8 @@ bool mb_array_read(struct mb_cursor *c, DLTensor *out) {
       !mb_read_u64(c, &declared, "array.byte_count"))
     return false;
   if (declared != bytes) return bad(c, start, "array: byte count and shape disagree");
-  if (type.lanes != 1) return bad(c, start, "array: its elements have lanes; the format holds arrays of 1 lane only");
+  if (type.lanes != 1)
+    return bad(c, start, "array: its elements have lanes; the format holds arrays of 1 lane only");
   if (!mb_skip(c, declared, "array.data")) return false;
   return !out || keep(type, &shape, c->data + c->pos - declared, declared, out);
 }

@@ -1,4 +1,5 @@
-/* ndarray.h - stored arrays and parameter dictionaries (docs/format.md, section 3.2), read as views. */
+/* ndarray.h - stored arrays and parameter dictionaries (docs/format.md, section 3.2), read as
+ * views. */
 #ifndef MB_NDARRAY_H
 #define MB_NDARRAY_H
 
@@ -7,8 +8,8 @@
 #include "base/base.h"
 #include "format/safetensors.h"
 
-/* One NDArray record; the cursor ends behind it. `out` (may be NULL) gets a view: its data is in the record,
- * its shape on the heap. */
+/* One NDArray record; the cursor ends behind it. `out` (may be NULL) gets a view: its data is in
+ * the record, its shape on the heap. */
 bool mb_array_read(struct mb_cursor *c, DLTensor *out);
 
 /* Whether the bytes start like a dictionary of TVM's save_param_dict. */

@@ -12,7 +12,8 @@ enum field {
   STRING = 's',
   STRINGS = 'v', /* vector<string> */
   I32 = 'i',
-  FUNCTIONS = 'f',        /* unordered_map<string, {string name, vector<DLDataType>, vector<string> tags}> */
+  FUNCTIONS =
+      'f', /* unordered_map<string, {string name, vector<DLDataType>, vector<string> tags}> */
   STRING_PAIRS = 'm',     /* map<string, string> */
   SHADERS = 'h',          /* map<string, {u32 flag, vector<u32> words}> */
   NAMED_ARRAYS = 'n',     /* u64 n, vector<string> names, n NDArray */
@@ -21,11 +22,13 @@ enum field {
   ETHOS_NETWORKS = 'e'
 };
 
-/* Texts of words (base/type_keys.h): type keys, and the fields of their payload, a letter each. TVM releases wrote two forms under
- * some keys: then the first strings that have these fields, and the fields that any other has. */
-static const char of_both_dialects[] = MB_GRAMMARS_OF_BOTH_DIALECTS, of_classic[] = MB_GRAMMARS_OF_CLASSIC, of_ffi[] = MB_GRAMMARS_OF_FFI;
+/* Texts of words (base/type_keys.h): type keys, and the fields of their payload, a letter each.
+ * TVM releases wrote two forms under some keys: then the first strings that have these fields,
+ * and the fields that any other has. */
+static const char of_both_dialects[] = MB_GRAMMARS_OF_BOTH_DIALECTS,
+                  of_classic[] = MB_GRAMMARS_OF_CLASSIC, of_ffi[] = MB_GRAMMARS_OF_FFI;
 
-/* ---- fields ------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static bool skip_string(struct mb_cursor *c, const char *what) {
   struct mb_slice ignored;
@@ -51,7 +54,8 @@ static bool skip_functions(struct mb_cursor *c, enum mb_form form) {
   if (!mb_read_count(c, &count, form == MB_CLASSIC ? 32 : 40, "functions")) return false;
   for (uint64_t i = 0; i < count; i++)
     if (!skip_string(c, "functions.name") || !skip_string(c, "functions.name") ||
-        !skip_items(c, 4, "functions.arg_types") || !skip_strings(c, "functions.launch_param_tags", &tags) ||
+        !skip_items(c, 4, "functions.arg_types") ||
+        !skip_strings(c, "functions.launch_param_tags", &tags) ||
         (form != MB_CLASSIC && !skip_items(c, 4, "functions.arg_extra_tags")))
       return false;
   return true;
@@ -69,7 +73,8 @@ static bool skip_shaders(struct mb_cursor *c) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 20, "shaders")) return false;
   for (uint64_t i = 0; i < count; i++)
-    if (!skip_string(c, "shaders") || !mb_skip(c, 4, "shaders.flag") || !skip_items(c, 4, "shaders.words"))
+    if (!skip_string(c, "shaders") || !mb_skip(c, 4, "shaders.flag") ||
+        !skip_items(c, 4, "shaders.words"))
       return false;
   return true;
 }
@@ -87,8 +92,10 @@ static bool skip_arrays(struct mb_cursor *c, uint64_t count) {
 
 static bool skip_named_arrays(struct mb_cursor *c) {
   uint64_t start = c->pos, count = 0, names = 0;
-  if (!mb_read_u64(c, &count, "params.count") || !skip_strings(c, "params.names", &names)) return false;
-  if (count != names) return payload_error(c, start, "params: counts of arrays and of names differ");
+  if (!mb_read_u64(c, &count, "params.count") || !skip_strings(c, "params.names", &names))
+    return false;
+  if (count != names)
+    return payload_error(c, start, "params: counts of arrays and of names differ");
   return skip_arrays(c, count);
 }
 
@@ -97,7 +104,8 @@ static bool skip_constants(struct mb_cursor *c) {
   if (!skip_strings(c, "constants.names", &names)) return false;
   uint64_t start = c->pos;
   if (!mb_read_u64(c, &count, "constants.count")) return false;
-  if (count != names) return payload_error(c, start, "constants: counts of names and of arrays differ");
+  if (count != names)
+    return payload_error(c, start, "constants: counts of names and of arrays differ");
   return skip_arrays(c, count);
 }
 
@@ -106,13 +114,15 @@ static bool skip_symbol_constants(struct mb_cursor *c) {
   if (!skip_strings(c, "symbols", &symbols)) return false;
   uint64_t start = c->pos;
   if (!mb_read_u64(c, &count, "symbols.count")) return false;
-  if (count != symbols) return payload_error(c, start, "symbols: counts of symbols and of lists differ");
+  if (count != symbols)
+    return payload_error(c, start, "symbols: counts of symbols and of lists differ");
   for (uint64_t i = 0; i < count; i++)
     if (!skip_strings(c, "symbols.constants", &ignored)) return false;
   return true;
 }
 
-/* u64 n, n * {name, command stream, then twice (inputs, outputs): u64 k, k u32 orders, k u32 sizes}. */
+/* u64 n, n * {name, command stream, then twice (inputs, outputs): u64 k, k u32 orders, k u32
+ * sizes}. */
 static bool skip_ethos_networks(struct mb_cursor *c) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 32, "networks")) return false;
@@ -140,7 +150,7 @@ static bool skip_field(struct mb_cursor *c, enum field field, enum mb_form form)
   return true;
 }
 
-/* ---- keys --------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static bool in_list(struct mb_slice s, const char *list) {
   for (;; list++) {
@@ -171,7 +181,9 @@ static const char *grammar_of(struct mb_slice key, enum mb_form form) {
   return own ? own : grammar_in(of_both_dialects, key);
 }
 
-bool mb_payload_is_known(struct mb_slice key, enum mb_form form) { return grammar_of(key, form) != NULL; }
+bool mb_payload_is_known(struct mb_slice key, enum mb_form form) {
+  return grammar_of(key, form) != NULL;
+}
 
 /* The key as an error says it. */
 static const char *shown(struct mb_slice key, char text[65]) {
@@ -190,7 +202,7 @@ int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_form form)
   const char *formats = strchr(fields, ' ');
   if (formats && !in_list(first_string(c), formats + 1)) fields = strchr(formats + 1, ' ') + 1;
   for (; *fields && *fields != ' '; fields++)
-    if (!skip_field(c, (enum field)*fields, form)) {
+    if (!skip_field(c, (enum field) * fields, form)) {
       mb_error_prefix(shown(key, text));
       return mblob_last_error_info()->status;
     }

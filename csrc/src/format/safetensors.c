@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 
-/* Every dtype of the format, as mblob/format/safetensors.py has them. A bool takes a byte; elements of 4 and 6 bits
- * are packed without gaps. */
+/* Every dtype of the format, as mblob/format/safetensors.py has them. A bool takes a byte;
+ * elements of 4 and 6 bits are packed without gaps. */
 static const struct {
   char name[12];
   DLDataType type;
@@ -41,7 +41,7 @@ struct range {
 
 struct reader {
   struct mb_json json;
-  const uint8_t *data;    /* behind the header */
+  const uint8_t *data; /* behind the header */
   uint64_t data_size;
   struct range *ranges;   /* of the tensors, in their order */
   struct mb_slice tensor; /* name of the one being read, as it is escaped; for errors */
@@ -83,7 +83,8 @@ static bool read_range(struct mb_json *j, struct range *out) {
          (!mb_json_next_element(j) || mb_json_fail(j, "data_offsets: expected [begin, end]"));
 }
 
-/* Whether dtype and shape need `bytes` bytes; false too if a product on the way is no number of 64 bits. */
+/* Whether dtype and shape need `bytes` bytes; false too if a product on the way is no number of
+ * 64 bits. */
 static bool fits(const DLTensor *t, uint64_t bytes) {
   uint64_t bits = 1;
   for (int32_t i = 0; i < t->ndim; ++i) {
@@ -93,7 +94,8 @@ static bool fits(const DLTensor *t, uint64_t bytes) {
   return !__builtin_mul_overflow(bits, element, &bits) && bits % 8 == 0 && bits / 8 == bytes;
 }
 
-/* Elements of 4 and 6 bits have no address of their own: they are given as the bytes they are packed in. */
+/* Elements of 4 and 6 bits have no address of their own: they are given as the bytes they are
+ * packed in. */
 static bool view_packed_as_bytes(struct mb_json *j, DLTensor *t, uint64_t bytes) {
   if (t->dtype.bits != 4 && t->dtype.bits != 6) return true;
   int64_t *shape = realloc(t->shape, sizeof(*shape));
@@ -213,10 +215,12 @@ static const char *check_all(struct reader *r, struct mb_tensors *out) {
   return NULL;
 }
 
-int mb_safetensors_read(const uint8_t *bytes, uint64_t size, int64_t entry, struct mb_tensors *out) {
+int mb_safetensors_read(const uint8_t *bytes, uint64_t size, int64_t entry,
+                        struct mb_tensors *out) {
   *out = (struct mb_tensors){0};
   if (size < 8) {
-    return mb_fail_format("payload", 0, entry, "safetensors: %llu bytes, its header's size alone has 8",
+    return mb_fail_format("payload", 0, entry,
+                          "safetensors: %llu bytes, its header's size alone has 8",
                           (unsigned long long)size);
   }
   uint64_t header = mb_u64_at(bytes);
@@ -234,7 +238,8 @@ int mb_safetensors_read(const uint8_t *bytes, uint64_t size, int64_t entry, stru
   int64_t at = 8 + (r.json.pos - r.json.start);
   if (!r.tensor.data) return mb_fail_format("payload", at, entry, "safetensors: %s", wrong);
   return mb_fail_format("payload", at, entry, "safetensors: tensor '%.*s': %s",
-                        (int)(r.tensor.size < 80 ? r.tensor.size : 80), (const char *)r.tensor.data, wrong);
+                        (int)(r.tensor.size < 80 ? r.tensor.size : 80), (const char *)r.tensor.data,
+                        wrong);
 }
 
 const struct mb_tensor *mb_tensors_find(const struct mb_tensors *tensors, const char *name) {

@@ -1,7 +1,8 @@
 /* safetensors.h - named tensors of a safetensors file in memory, as views.
  *
  * The format (huggingface/safetensors, README): u64 size of the header, a JSON object
- * {name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {...}}, then the data. */
+ * {name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {...}}, then the
+ * data. */
 #ifndef MB_SAFETENSORS_H
 #define MB_SAFETENSORS_H
 
@@ -21,9 +22,9 @@ struct mb_tensors {
   size_t count, capacity;
 };
 
-/* Read the header of `size` bytes and check every rule: known types, shapes that fit their bytes, data
- * without holes, overlaps or a rest. MBLOB_OK, or MBLOB_E_FORMAT with code "payload". `entry`: for the
- * error. */
+/* Read the header of `size` bytes and check every rule: known types, shapes that fit their
+ * bytes, data without holes, overlaps or a rest. MBLOB_OK, or MBLOB_E_FORMAT with code
+ * "payload". `entry`: for the error. */
 int mb_safetensors_read(const uint8_t *bytes, uint64_t size, int64_t entry, struct mb_tensors *out);
 const struct mb_tensor *mb_tensors_find(const struct mb_tensors *tensors, const char *name);
 void mb_tensors_free(struct mb_tensors *tensors);

@@ -24,9 +24,10 @@ static int check_libraries(const struct mb_blob *blob) {
     const struct mb_entry *e = &blob->entries[i];
     if (!e->library) continue;
     if (first)
-      return mb_fail_format("two_libraries", (int64_t)e->item_offset, (int64_t)i,
-                            "entries %llu and %llu both stand for the library, expected at most one",
-                            (unsigned long long)(first - blob->entries), (unsigned long long)i);
+      return mb_fail_format(
+          "two_libraries", (int64_t)e->item_offset, (int64_t)i,
+          "entries %llu and %llu both stand for the library, expected at most one",
+          (unsigned long long)(first - blob->entries), (unsigned long long)i);
     first = e;
   }
   return MBLOB_OK;
@@ -41,8 +42,8 @@ static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
     return mblob_last_error_info()->status;
   blob->row_ptr = blob->row_memory;
   blob->child = blob->child_memory;
-  int status =
-      mb_tree_check(blob->row_ptr, row_count, blob->child, blob->child_count, blob->entry_count, start);
+  int status = mb_tree_check(blob->row_ptr, row_count, blob->child, blob->child_count,
+                             blob->entry_count, start);
   return status ? status : check_libraries(blob);
 }
 
@@ -77,7 +78,8 @@ static int end_before_last(struct mb_blob *blob) {
   return blob->entry_count ? imply_tree(blob) : imply_library(blob);
 }
 
-static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice key, uint64_t item) {
+static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice key,
+                     uint64_t item) {
   struct mb_entry *entry = mb_blob_add(blob);
   if (!entry) return MBLOB_E_MEMORY;
   entry->item_offset = item;
@@ -107,8 +109,10 @@ int mb_stream_read(struct mb_blob *blob, bool known_part) {
                             "item %llu ('%.*s') follows the import tree, which must be last",
                             (unsigned long long)i, (int)(key.size < 64 ? key.size : 64),
                             (const char *)key.data);
-    int status = mb_slice_is(key, "_import_tree") ? read_tree(blob, &c) : read_item(blob, &c, key, item);
-    if (status == MBLOB_E_FORMAT && known_part && strcmp(mblob_last_error_info()->code, "unknown_key") == 0)
+    int status =
+        mb_slice_is(key, "_import_tree") ? read_tree(blob, &c) : read_item(blob, &c, key, item);
+    if (status == MBLOB_E_FORMAT && known_part &&
+        strcmp(mblob_last_error_info()->code, "unknown_key") == 0)
       return end_before_last(blob);
     if (status) return status;
   }
@@ -116,7 +120,7 @@ int mb_stream_read(struct mb_blob *blob, bool known_part) {
   return blob->row_ptr ? MBLOB_OK : imply_library(blob);
 }
 
-/* ---- stream against index ---------------------------------------------------------------------- */
+/* ---- stream against index -------------------------------------------------------------------- */
 
 static int differs(const struct mb_cursor *c, const char *what) {
   return mb_fail_format("index_damaged", (int64_t)c->pos, c->entry,
@@ -129,9 +133,11 @@ static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_
   int status = MBLOB_OK;
   if (!mb_read_key(c, &key, "key")) return MBLOB_E_FORMAT;
   if (!mb_slice_is(key, "_import_tree")) return differs(c, "no import tree");
-  if (!mb_read_u64s(c, &row_ptr, &row_count, "row_ptr") || !mb_read_u64s(c, &child, &child_count, "child"))
+  if (!mb_read_u64s(c, &row_ptr, &row_count, "row_ptr") ||
+      !mb_read_u64s(c, &child, &child_count, "child"))
     status = mblob_last_error_info()->status;
-  if (!status) status = mb_tree_check(row_ptr, row_count, child, child_count, listed, (int64_t)c->pos);
+  if (!status)
+    status = mb_tree_check(row_ptr, row_count, child, child_count, listed, (int64_t)c->pos);
   if (!status && (listed != blob->entry_count || child_count != blob->child_count ||
                   memcmp(row_ptr, blob->row_ptr, row_count * sizeof(uint64_t)) != 0 ||
                   memcmp(child, blob->child, child_count * sizeof(uint64_t)) != 0))
@@ -145,7 +151,8 @@ static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_
 int mb_stream_compare(const struct mb_blob *blob) {
   struct mb_cursor c = {blob->bytes, 8, blob->stream_size, MB_UNKNOWN};
   uint64_t count = 0, listed = 0;
-  for (uint64_t i = 0; i < blob->entry_count; i++) listed += mb_blob_entry(blob, i).item_offset != 0;
+  for (uint64_t i = 0; i < blob->entry_count; i++)
+    listed += mb_blob_entry(blob, i).item_offset != 0;
   if (!mb_read_u64(&c, &count, "blob.count")) return MBLOB_E_FORMAT;
   if (count != listed && count != listed + 1) return differs(&c, "another number of items");
   for (uint64_t i = 0; i < blob->entry_count; i++) {
@@ -155,8 +162,9 @@ int mb_stream_compare(const struct mb_blob *blob) {
     c.entry = (int64_t)i;
     if (e->item_offset != c.pos) return differs(&c, "this item elsewhere");
     if (!mb_read_key(&c, &key, "key")) return MBLOB_E_FORMAT;
-    bool same = e->library ? mb_slice_is(key, "_lib")
-                           : key.size == e->key.size && memcmp(key.data, e->key.data, key.size) == 0;
+    bool same = e->library
+                    ? mb_slice_is(key, "_lib")
+                    : key.size == e->key.size && memcmp(key.data, e->key.data, key.size) == 0;
     if (!same) return differs(&c, "another key");
     if (e->bulk && e->offset < blob->stream_size)
       return differs(&c, "a payload that the index places behind it");

@@ -1,4 +1,5 @@
-/* The blob of TVM 0.22 and later (docs/format.md, section 11): the tree first, then modules, each with its length. */
+/* The blob of TVM 0.22 and later (docs/format.md, section 11): the tree first, then modules,
+ * each with its length. */
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -19,17 +20,20 @@ static int read_tree(struct mb_blob *blob, struct mb_cursor *c, uint64_t *module
   blob->row_ptr = blob->row_memory;
   blob->child = blob->child_memory;
   if (rows < 2)
-    return mb_fail_format("tree_empty", (int64_t)start, MB_UNKNOWN, "import tree: %llu row pointers, expected at least 2",
-                          (ull)rows);
+    return mb_fail_format("tree_empty", (int64_t)start, MB_UNKNOWN,
+                          "import tree: %llu row pointers, expected at least 2", (ull)rows);
   *modules = rows - 1;
   if (*modules > mb_left(c) / SMALLEST_MODULE)
-    return mb_fail_format("truncated", (int64_t)start, MB_UNKNOWN, "%llu modules, %llu bytes are left for them",
-                          (ull)*modules, (ull)mb_left(c));
-  return mb_tree_check(blob->row_ptr, rows, blob->child, blob->child_count, *modules, (int64_t)start);
+    return mb_fail_format("truncated", (int64_t)start, MB_UNKNOWN,
+                          "%llu modules, %llu bytes are left for them", (ull)*modules,
+                          (ull)mb_left(c));
+  return mb_tree_check(blob->row_ptr, rows, blob->child, blob->child_count, *modules,
+                       (int64_t)start);
 }
 
 /* One module; `payload` is empty for the library. */
-static bool read_module(struct mb_cursor *c, struct mb_slice *key, bool *library, struct mb_slice *payload) {
+static bool read_module(struct mb_cursor *c, struct mb_slice *key, bool *library,
+                        struct mb_slice *payload) {
   *payload = (struct mb_slice){NULL, 0};
   if (!mb_read_key(c, key, "kind")) return false;
   *library = mb_slice_is(*key, "_lib");
@@ -46,14 +50,17 @@ int mb_modules_read(struct mb_blob *blob) {
     if (!entry) return MBLOB_E_MEMORY;
     c.entry = (int64_t)i;
     entry->item_offset = c.pos;
-    if (!read_module(&c, &entry->key, &entry->library, &payload)) return mblob_last_error_info()->status;
+    if (!read_module(&c, &entry->key, &entry->library, &payload))
+      return mblob_last_error_info()->status;
     entry->size = payload.size;
     if (payload.data) entry->offset = (uint64_t)(payload.data - blob->bytes);
     if (!entry->library) continue;
     entry->key = library_key;
     if (known != UINT64_MAX)
-      return mb_fail_format("two_libraries", (int64_t)entry->item_offset, (int64_t)i,
-                            "entries %llu and %llu both stand for the library, expected at most one", (ull)known, (ull)i);
+      return mb_fail_format(
+          "two_libraries", (int64_t)entry->item_offset, (int64_t)i,
+          "entries %llu and %llu both stand for the library, expected at most one", (ull)known,
+          (ull)i);
     known = i;
   }
   blob->stream_size = c.pos;
@@ -70,7 +77,8 @@ int mb_modules_check(const struct mb_blob *blob) {
       continue;
     status = mb_payload_walk(entry.key, &c, blob->form);
     if (!status && mb_left(&c))
-      status = mb_fail_format("payload", (int64_t)c.pos, (int64_t)i, "%.*s: %llu bytes follow the payload", (int)entry.key.size,
+      status = mb_fail_format("payload", (int64_t)c.pos, (int64_t)i,
+                              "%.*s: %llu bytes follow the payload", (int)entry.key.size,
                               (const char *)entry.key.data, (ull)mb_left(&c));
   }
   return status;
@@ -79,7 +87,8 @@ int mb_modules_check(const struct mb_blob *blob) {
 /* ---- against the index ----------------------------------------------------------------------- */
 
 static int differs(const struct mb_cursor *c, const char *what) {
-  return mb_fail_format("index_damaged", (int64_t)c->pos, c->entry, "the modules have %s, the index says otherwise", what);
+  return mb_fail_format("index_damaged", (int64_t)c->pos, c->entry,
+                        "the modules have %s, the index says otherwise", what);
 }
 
 static bool same_tree(const struct mb_blob *a, const struct mb_blob *b, uint64_t modules) {
@@ -99,11 +108,15 @@ int mb_modules_compare(const struct mb_blob *blob) {
     struct mb_slice key, payload;
     bool library;
     c.entry = (int64_t)i;
-    if (e.item_offset != c.pos) status = differs(&c, "this one elsewhere");
-    else if (!read_module(&c, &key, &library, &payload)) status = mblob_last_error_info()->status;
-    else if (library != e.library || (!library && (key.size != e.key.size || memcmp(key.data, e.key.data, key.size) != 0)))
+    if (e.item_offset != c.pos)
+      status = differs(&c, "this one elsewhere");
+    else if (!read_module(&c, &key, &library, &payload))
+      status = mblob_last_error_info()->status;
+    else if (library != e.library ||
+             (!library && (key.size != e.key.size || memcmp(key.data, e.key.data, key.size) != 0)))
       status = differs(&c, "another kind");
-    else if (!library && !e.bulk && (payload.size != e.size || payload.data != blob->bytes + e.offset))
+    else if (!library && !e.bulk &&
+             (payload.size != e.size || payload.data != blob->bytes + e.offset))
       status = differs(&c, "another payload");
   }
   c.entry = MB_UNKNOWN;

@@ -1,4 +1,5 @@
-/* Rules of a stored import tree (docs/format.md, section 2). Iterative: a tree may be as deep as its file. */
+/* Rules of a stored import tree (docs/format.md, section 2). Iterative: a tree may be as deep as
+ * its file. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,10 +21,12 @@ static int cycle_error(const struct walk *w, uint64_t child, int64_t offset) {
   while (w->path[i] != child) i++;
   for (uint64_t shown = 0; i <= w->depth && shown < 12 && used >= 0; i++, shown++) {
     unsigned long long module = i < w->depth ? w->path[i] : child;
-    used += snprintf(text + used, sizeof(text) - (size_t)used, "%s%llu", shown ? " -> " : "", module);
+    used +=
+        snprintf(text + used, sizeof(text) - (size_t)used, "%s%llu", shown ? " -> " : "", module);
   }
-  return mb_fail_format("tree_cycle", offset, (int64_t)child, "import tree: modules import each other: %s%s",
-                        text, i <= w->depth ? " -> ..." : "");
+  return mb_fail_format("tree_cycle", offset, (int64_t)child,
+                        "import tree: modules import each other: %s%s", text,
+                        i <= w->depth ? " -> ..." : "");
 }
 
 static int walk_from(struct walk *w, uint64_t start, const uint64_t *row_ptr, const uint64_t *child,
@@ -49,9 +52,10 @@ static int walk_from(struct walk *w, uint64_t start, const uint64_t *row_ptr, co
   return MBLOB_OK;
 }
 
-static int check_cycles(const uint64_t *row_ptr, const uint64_t *child, uint64_t modules, int64_t offset) {
-  struct walk w = {calloc(modules, 1), malloc(modules * sizeof(uint64_t)), malloc(modules * sizeof(uint64_t)),
-                   0};
+static int check_cycles(const uint64_t *row_ptr, const uint64_t *child, uint64_t modules,
+                        int64_t offset) {
+  struct walk w = {calloc(modules, 1), malloc(modules * sizeof(uint64_t)),
+                   malloc(modules * sizeof(uint64_t)), 0};
   int status = MBLOB_OK;
   if (!w.state || !w.path || !w.nexts) status = mb_fail_memory(modules * 17);
   for (uint64_t start = 0; !status && start < modules; start++)
@@ -62,17 +66,18 @@ static int check_cycles(const uint64_t *row_ptr, const uint64_t *child, uint64_t
   return status;
 }
 
-int mb_tree_check(const uint64_t *row_ptr, uint64_t row_count, const uint64_t *child, uint64_t child_count,
-                  uint64_t modules, int64_t offset) {
-#define TREE_ERROR(code, entry, ...) mb_fail_format(code, offset, entry, "import tree: " __VA_ARGS__)
+int mb_tree_check(const uint64_t *row_ptr, uint64_t row_count, const uint64_t *child,
+                  uint64_t child_count, uint64_t modules, int64_t offset) {
+#define TREE_ERROR(code, entry, ...) \
+  mb_fail_format(code, offset, entry, "import tree: " __VA_ARGS__)
   typedef unsigned long long ull;
   if (!modules) return TREE_ERROR("tree_empty", MB_UNKNOWN, "no modules, expected a root");
   if (row_count != modules + 1)
     return TREE_ERROR("tree_rows", MB_UNKNOWN, "%llu row pointers for %llu modules, expected %llu",
                       (ull)row_count, (ull)modules, (ull)modules + 1);
   if (row_ptr[0] != 0 || row_ptr[modules] != child_count)
-    return TREE_ERROR("tree_rows", MB_UNKNOWN, "rows span %llu..%llu, expected 0..%llu", (ull)row_ptr[0],
-                      (ull)row_ptr[modules], (ull)child_count);
+    return TREE_ERROR("tree_rows", MB_UNKNOWN, "rows span %llu..%llu, expected 0..%llu",
+                      (ull)row_ptr[0], (ull)row_ptr[modules], (ull)child_count);
   bool forward = true; /* every import stands behind its importer, as writers put them: no cycles */
   for (uint64_t i = 0; i < modules; i++) {
     if (row_ptr[i] > row_ptr[i + 1])
@@ -82,8 +87,8 @@ int mb_tree_check(const uint64_t *row_ptr, uint64_t row_count, const uint64_t *c
     for (uint64_t k = row_ptr[i]; k < row_ptr[i + 1] && k < child_count; k++) {
       forward &= child[k] > i;
       if (child[k] >= modules)
-        return TREE_ERROR("tree_child", (int64_t)i, "module %llu imports %llu, expected below %llu", (ull)i,
-                          (ull)child[k], (ull)modules);
+        return TREE_ERROR("tree_child", (int64_t)i, "module %llu imports %llu, expected below %llu",
+                          (ull)i, (ull)child[k], (ull)modules);
     }
   }
 #undef TREE_ERROR

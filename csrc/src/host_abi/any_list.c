@@ -1,6 +1,6 @@
-/* Registers of compiled virtual machines (TVM 0.16 and later): an array of cells {TVMValue, int code}, which
- * own what they hold. Texts in cells are on the heap: a kTVMStr is a copy, a kTVMBytes a TVMByteArray with
- * its bytes behind it. */
+/* Registers of compiled virtual machines (TVM 0.16 and later): an array of cells {TVMValue, int
+ * code}, which own what they hold. Texts in cells are on the heap: a kTVMStr is a copy, a
+ * kTVMBytes a TVMByteArray with its bytes behind it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,8 @@ static bool copy_text(struct cell *cell) {
   return copy != NULL;
 }
 
-int TVMBackendAnyListSetPackedArg(void *anylist, int index, TVMValue *args, int *type_codes, int arg_offset) {
+int TVMBackendAnyListSetPackedArg(void *anylist, int index, TVMValue *args, int *type_codes,
+                                  int arg_offset) {
   if (MB_IS_NULL(anylist) || MB_IS_NULL(args) || MB_IS_NULL(type_codes)) return -1;
   const struct cell *cell = (const struct cell *)anylist + index;
   args[arg_offset] = cell->value;

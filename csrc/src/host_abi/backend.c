@@ -1,5 +1,5 @@
-/* The runtime as kernels see it: TVM's C backend API (tvm/runtime/c_backend_api.h), over this runtime's
- * parts. */
+/* The runtime as kernels see it: TVM's C backend API (tvm/runtime/c_backend_api.h), over this
+ * runtime's parts. */
 #define _GNU_SOURCE
 #include <tvm/runtime/c_backend_api.h>
 
@@ -13,15 +13,18 @@ const char *TVMGetLastError(void) { return mblob_last_error(); }
 
 int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, int num_args,
                 TVMValue *ret_val, int *ret_type_code) {
-  if (MB_NO_FUNCTION(func) || (num_args && (MB_IS_NULL(arg_values) || MB_IS_NULL(type_codes)))) return -1;
+  if (MB_NO_FUNCTION(func) || (num_args && (MB_IS_NULL(arg_values) || MB_IS_NULL(type_codes))))
+    return -1;
   if (num_args < 0) {
     (void)mb_fail(MBLOB_E_ARGUMENT, "TVMFuncCall: num_args is %d, expected 0 or more", num_args);
     return -1;
   }
   bool watched = atomic_load_explicit(&mb_call_watches, memory_order_relaxed) != 0;
-  int status = (watched ? mb_call_watched : mblob_function_call)(func, arg_values, type_codes, num_args, ret_val, ret_type_code);
+  int status = (watched ? mb_call_watched : mblob_function_call)(func, arg_values, type_codes,
+                                                                 num_args, ret_val, ret_type_code);
   /* A flag of a Python function: callers of before TVM 0.18 know numbers only. */
-  if (ret_type_code && *ret_type_code == kTVMArgBool && !mblob_function_is_ffi(func)) *ret_type_code = kTVMArgInt;
+  if (ret_type_code && *ret_type_code == kTVMArgBool && !mblob_function_is_ffi(func))
+    *ret_type_code = kTVMArgInt;
   return status ? -1 : 0;
 }
 
@@ -53,17 +56,17 @@ int TVMBackendRunOnce(void **handle, int (*f)(void *), void *cdata, int nbytes) 
   (void)nbytes;
   if (MB_IS_NULL(handle) || mb_is_null(__func__, "f", (const void *)(uintptr_t)f)) return -1;
   /* TVM leaves races to its callers; here one of them runs f. None waits for it. */
-  bool first = __atomic_compare_exchange_n(handle, &never, (void *)(uintptr_t)1, false, __ATOMIC_ACQ_REL,
-                                           __ATOMIC_ACQUIRE);
+  bool first = __atomic_compare_exchange_n(handle, &never, (void *)(uintptr_t)1, false,
+                                           __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return first ? f(cdata) : 0;
 }
 
 int TVMBackendRegisterEnvCAPI(const char *name, void *ptr) {
   if (MB_IS_NULL(name)) return -1;
-  /* Hooks of the host language. This runtime calls back into a host only through functions that the host
-   * made, so it has no use for them, but libraries and hosts may offer them. */
-  static const char known[][24] = {"PyErr_CheckSignals", "Py_IncRef", "Py_DecRef", "PyGILState_Ensure",
-                                      "PyGILState_Release"};
+  /* Hooks of the host language. This runtime calls back into a host only through functions that
+   * the host made, so it has no use for them, but libraries and hosts may offer them. */
+  static const char known[][24] = {"PyErr_CheckSignals", "Py_IncRef", "Py_DecRef",
+                                   "PyGILState_Ensure", "PyGILState_Release"};
   for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
     if (strcmp(name, known[i]) == 0) return 0;
   (void)ptr;

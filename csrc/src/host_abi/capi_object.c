@@ -1,6 +1,7 @@
-/* TVM's C API for objects (tvm/runtime/c_runtime_api.h). What is an object in TVM and lives behind a handle
- * of its own here are modules, functions and containers; arrays are counted through TVMArray* (their handle is
- * the DLTensor). The numbers are those of TypeIndex in TVM's object.h, unchanged in 0.8 - 0.19. */
+/* TVM's C API for objects (tvm/runtime/c_runtime_api.h). What is an object in TVM and lives
+ * behind a handle of its own here are modules, functions and containers; arrays are counted
+ * through TVMArray* (their handle is the DLTensor). The numbers are those of TypeIndex in TVM's
+ * object.h, unchanged in 0.8 - 0.19. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,14 @@ enum {
 static const struct {
   char key[20];
   uint32_t index;
-} types[] = {
-    {"runtime.Object", ROOT_TYPE},   {"runtime.Module", MODULE_TYPE},      {"runtime.NDArray", 2},
-    {"runtime.String", MB_STRING_TYPE}, {"runtime.Array", MB_ARRAY_TYPE}, {"runtime.Map", MB_MAP_TYPE}, {"runtime.ShapeTuple", MB_SHAPE_TYPE},
-    {"runtime.PackedFunc", FUNCTION_TYPE}};
+} types[] = {{"runtime.Object", ROOT_TYPE},
+             {"runtime.Module", MODULE_TYPE},
+             {"runtime.NDArray", 2},
+             {"runtime.String", MB_STRING_TYPE},
+             {"runtime.Array", MB_ARRAY_TYPE},
+             {"runtime.Map", MB_MAP_TYPE},
+             {"runtime.ShapeTuple", MB_SHAPE_TYPE},
+             {"runtime.PackedFunc", FUNCTION_TYPE}};
 
 static int fail(int status) { return status ? -1 : 0; }
 
@@ -31,8 +36,8 @@ static int type_of(const char *function, TVMObjectHandle obj) {
   if (tag == MB_TAG_MODULE) return MODULE_TYPE;
   if (tag == MB_TAG_FUNCTION) return FUNCTION_TYPE;
   if (tag == MB_TAG_OBJECT) return (int)mb_object_type(obj);
-  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: obj is %s, expected a module, a function or a container", function,
-                obj ? "no object of this runtime" : "NULL");
+  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: obj is %s, expected a module, a function or a container",
+                function, obj ? "no object of this runtime" : "NULL");
   return NO_TYPE;
 }
 
@@ -49,8 +54,8 @@ int TVMObjectTypeKey2Index(const char *type_key, unsigned *out_tindex) {
       *out_tindex = types[i].index;
       return 0;
     }
-  return fail(
-      mb_fail(MBLOB_E_NOT_FOUND, "TVMObjectTypeKey2Index: no object type '%s' is in this runtime", type_key));
+  return fail(mb_fail(MBLOB_E_NOT_FOUND,
+                      "TVMObjectTypeKey2Index: no object type '%s' is in this runtime", type_key));
 }
 
 int TVMObjectTypeIndex2Key(unsigned tindex, char **out_type_key) {
@@ -61,8 +66,8 @@ int TVMObjectTypeIndex2Key(unsigned tindex, char **out_type_key) {
       *out_type_key = strdup(types[i].key);
       return *out_type_key ? 0 : fail(mb_fail_memory(strlen(types[i].key)));
     }
-  return fail(
-      mb_fail(MBLOB_E_NOT_FOUND, "TVMObjectTypeIndex2Key: no object type %u is in this runtime", tindex));
+  return fail(mb_fail(MBLOB_E_NOT_FOUND,
+                      "TVMObjectTypeIndex2Key: no object type %u is in this runtime", tindex));
 }
 
 int TVMObjectGetTypeIndex(TVMObjectHandle obj, unsigned *out_tindex) {

@@ -1,4 +1,5 @@
-/* Global functions by which TVM's own hosts ask for modules, devices and threads (TVM src/runtime/module.cc and others). */
+/* Global functions by which TVM's own hosts ask for modules, devices and threads (TVM
+ * src/runtime/module.cc and others). */
 #include "host_abi/host_abi.h"
 
 #include <string.h>
@@ -49,7 +50,8 @@ static int find_through(void *self, const char *name, mblob_function **out) {
     return MBLOB_OK;
   }
   mb_value_release(ret, ret_code);
-  return mb_fail(MBLOB_E_ARGUMENT, "'%s': expected a function or nothing, found type code %d", name, ret_code);
+  return mb_fail(MBLOB_E_ARGUMENT, "'%s': expected a function or nothing, found type code %d", name,
+                 ret_code);
 }
 
 static void release_function(void *self) { mblob_function_release(self); }
@@ -64,8 +66,10 @@ static int create(void *object, struct mb_call *call) {
   if (status) return status;
   void *find = call->codes[1] == kTVMPackedFuncHandle ? call->args[1].v_handle : NULL;
   if (mb_no_function("argument 1", "the value", find)) return MBLOB_E_ARGUMENT;
-  const mblob_loader loader = {
-      .struct_size = sizeof(loader), .type_key = key, .function = find_through, .close = release_function};
+  const mblob_loader loader = {.struct_size = sizeof(loader),
+                               .type_key = key,
+                               .function = find_through,
+                               .close = release_function};
   status = mblob_module_create(&loader, mblob_function_retain(find), &module);
   if (status)
     mblob_function_release(find);
@@ -118,7 +122,8 @@ static int implements_function(void *object, struct mb_call *call) {
   if (!status) status = mb_call_module(call, 0, &module);
   if (!status) status = mb_call_text(call, 1, &name);
   if (!status && call->count == 3) status = mb_call_int(call, 2, &imports);
-  if (!status) status = mb_module_find(module, name, imports ? MB_WITH_IMPORTS : MB_ITSELF, &function);
+  if (!status)
+    status = mb_module_find(module, name, imports ? MB_WITH_IMPORTS : MB_ITSELF, &function);
   if (!status) mb_call_return_int(call, function != NULL);
   return status;
 }
@@ -141,7 +146,8 @@ static int set_device(void *object, struct mb_call *call) {
   if (!status) status = mb_call_int(call, 0, &type);
   if (!status) status = mb_call_int(call, 1, &id);
   if (!status && (type < 0 || type > INT32_MAX || id < 0 || id > INT32_MAX))
-    return mb_fail(MBLOB_E_ARGUMENT, "device (%lld, %lld) is impossible", (long long)type, (long long)id);
+    return mb_fail(MBLOB_E_ARGUMENT, "device (%lld, %lld) is impossible", (long long)type,
+                   (long long)id);
   return status ? status : mb_device_set((DLDevice){(DLDeviceType)type, (int32_t)id});
 }
 
@@ -154,10 +160,13 @@ static int device_attribute(void *object, struct mb_call *call) {
   if (!status) status = mb_call_int(call, 0, &type);
   if (!status) status = mb_call_int(call, 1, &id);
   if (!status) status = mb_call_int(call, 2, &kind);
-  if (!status && (type < 0 || type > INT32_MAX || id < 0 || id > INT32_MAX || kind < 0 || kind > INT32_MAX))
-    return mb_fail(MBLOB_E_ARGUMENT, "device (%lld, %lld) or attribute %lld is impossible", (long long)type, (long long)id,
-                   (long long)kind);
-  if (!status) status = mb_device_attribute((DLDevice){(DLDeviceType)type, (int32_t)id}, (int)kind, &number, text, sizeof(text));
+  if (!status &&
+      (type < 0 || type > INT32_MAX || id < 0 || id > INT32_MAX || kind < 0 || kind > INT32_MAX))
+    return mb_fail(MBLOB_E_ARGUMENT, "device (%lld, %lld) or attribute %lld is impossible",
+                   (long long)type, (long long)id, (long long)kind);
+  if (!status)
+    status = mb_device_attribute((DLDevice){(DLDeviceType)type, (int32_t)id}, (int)kind, &number,
+                                 text, sizeof(text));
   if (status == MBLOB_E_NOT_FOUND) return MBLOB_OK;
   if (status) return status;
   if (*text) return mb_call_return_text(call, text);
@@ -167,9 +176,9 @@ static int device_attribute(void *object, struct mb_call *call) {
 
 /* ---- threads ---- */
 
-/* (mode, threads, processors...): how many tasks a parallel loop has when it does not say. 0 threads: what the
- * environment says. The mode, big or little cores, and lists of processors are not followed: threads are the
- * scheduler's. */
+/* (mode, threads, processors...): how many tasks a parallel loop has when it does not say. 0
+ * threads: what the environment says. The mode, big or little cores, and lists of processors are
+ * not followed: threads are the scheduler's. */
 static int config_threadpool(void *object, struct mb_call *call) {
   (void)object;
   int64_t mode = 0, threads = 0;
@@ -178,8 +187,8 @@ static int config_threadpool(void *object, struct mb_call *call) {
   if (!status) status = mb_call_int(call, 1, &threads);
   if (status) return status;
   if (threads < 0 || threads > MB_WORKER_LIMIT)
-    return mb_fail(MBLOB_E_ARGUMENT, "argument 1: %lld threads, expected 0 to %d", (long long)threads,
-                   MB_WORKER_LIMIT);
+    return mb_fail(MBLOB_E_ARGUMENT, "argument 1: %lld threads, expected 0 to %d",
+                   (long long)threads, MB_WORKER_LIMIT);
   mb_set_parallel_width((int)threads);
   return MBLOB_OK;
 }

@@ -10,7 +10,9 @@
 #include "core/threads/threads.h"
 #include "host_abi/host_abi.h"
 
-static int return_value(void *ret, TVMValue value, int code) { return mb_return_set(ret, value, code); }
+static int return_value(void *ret, TVMValue value, int code) {
+  return mb_return_set(ret, value, code);
+}
 
 struct loop {
   int (*task)(int task_id, int task_count, void *data);
@@ -22,10 +24,12 @@ static int run_task(int task_id, TVMParallelGroupEnv *env, void *data) {
   return loop->task(task_id, env->num_task, loop->data);
 }
 
-static int parallel(int (*task)(int task_id, int task_count, void *data), void *data, int task_count) {
+static int parallel(int (*task)(int task_id, int task_count, void *data), void *data,
+                    int task_count) {
   struct loop loop = {task, data};
   if (task_count <= 0) return MBLOB_OK;
-  return mb_parallel_launch(run_task, &loop, task_count) ? mblob_last_error_info()->status : MBLOB_OK;
+  return mb_parallel_launch(run_task, &loop, task_count) ? mblob_last_error_info()->status
+                                                         : MBLOB_OK;
 }
 
 static int return_strings(void *ret, const char *const *texts, size_t count) {
@@ -50,7 +54,8 @@ static void set_names(mblob_module *module, const char *const *names, size_t cou
   module->use->name_count = count;
 }
 
-static int module_function(mblob_module *module, const char *name, int query_imports, mblob_function **out) {
+static int module_function(mblob_module *module, const char *name, int query_imports,
+                           mblob_function **out) {
   return mblob_module_function(module, name, query_imports, out);
 }
 
@@ -62,7 +67,8 @@ static void *function_resource(const mblob_function *function, TVMPackedCFunc ca
 }
 
 /* What a plug-in makes a function of is an object of the ffi. */
-static int function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize, mblob_function **out) {
+static int function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
+                           mblob_function **out) {
   int status = mblob_function_create(call, resource, finalize, out);
   if (!status) (*out)->is_ffi = true;
   return status;

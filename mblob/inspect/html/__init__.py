@@ -1,7 +1,8 @@
 """A library as one page for a browser: `Library.to_html()`, `mblob-pack inspect --html`.
 
-The page holds everything it needs and asks the network for nothing; its policy forbids that, and any script but its
-own. What comes from the file is one JSON text, which the scripts put into the page as text, never as markup.
+The page holds everything it needs and asks the network for nothing; its policy forbids that, and
+any script but its own. What comes from the file is one JSON text, which the scripts put into the
+page as text, never as markup.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from mblob.inspect.library import Library
 
 STYLE = "report.css"
-SCRIPTS = ("base.js", "table.js", "labels.js", "treemap.js", "tree.js", "hex.js", "main.js")  # in this order, one scope
+# in this order, one scope
+SCRIPTS = ("base.js", "table.js", "labels.js", "treemap.js", "tree.js", "hex.js", "main.js")
 
 _PAGE = """\
 <!DOCTYPE html>
@@ -44,9 +46,11 @@ style-src '{style_hash}'; script-src '{script_hash}'">
 
 
 def page(library: Library) -> str:
-    """The page of an open library: HTML, ASCII in what comes from the file, the same for the same file and path.
+    """The page of an open library: HTML, ASCII in what comes from the file, the same for the same
+    file and path.
 
-    Its size depends on how many entries, tensors and functions there are, up to limits, not on payloads.
+    Its size depends on how many entries, tensors and functions there are, up to limits, not on
+    payloads.
 
     Raises:
         ValueError: the library is closed.
@@ -60,7 +64,8 @@ def page(library: Library) -> str:
 
 
 def json_for_html(value: object) -> str:
-    """JSON that can stand in a `<script>` element: nothing in it begins or ends a tag or a comment."""
+    """JSON that can stand in a `<script>` element: nothing in it begins or ends a tag or a
+    comment."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,7 +1,8 @@
-"""Which bytes of a file belong to what: headers, sections, functions in them, the blob, the parts of its payloads.
+"""Which bytes of a file belong to what: headers, sections, functions in them, the blob, the parts
+of its payloads.
 
-What a file claims about itself may overlap or lie outside of it; here each byte is counted once, for the first that
-claims it.
+What a file claims about itself may overlap or lie outside of it; here each byte is counted once,
+for the first that claims it.
 """
 
 from __future__ import annotations
@@ -30,9 +31,19 @@ if TYPE_CHECKING:
     from mblob.binary.image import Image
     from mblob.inspect.library import EntryView, Library
 
-SECTION_LIMIT = 2000  # sections that have a name of their own; the smallest of more are counted together
+# sections that have a name of their own; the smallest of more are counted together
+SECTION_LIMIT = 2000
 SYMBOL_LIMIT = 4000  # the same for functions and variables, of all sections together
-TEXTS = ("graph_json", "nodes_json", "symbol", "module_name", "fmt", "version", "runtime", "export_path")
+TEXTS = (
+    "graph_json",
+    "nodes_json",
+    "symbol",
+    "module_name",
+    "fmt",
+    "version",
+    "runtime",
+    "export_path",
+)
 
 
 class Area(NamedTuple):
@@ -42,8 +53,8 @@ class Area(NamedTuple):
         name: what they are.
         offset: in the file, None where it is not known or they are not in one piece.
         size: bytes.
-        kind: its colour: "code", "data", "tensor", "text", "header", "debug", "payload", "blob", "rest", or "group"
-            for smaller ones together.
+        kind: its colour: "code", "data", "tensor", "text", "header", "debug", "payload", "blob",
+            "rest", or "group" for smaller ones together.
         detail: type and shape of a tensor, else "".
         children: what it is made of; together they may have fewer bytes.
     """
@@ -56,18 +67,30 @@ class Area(NamedTuple):
     children: tuple[Area, ...] = ()
 
 
-# -- the file -------------------------------------------------------------------------------------------
+# -- the file --------------------------------------------------------------------------------------
 
 
 def file_areas(library: Library) -> list[Area]:
-    """The whole file outside the blob, in the order of its bytes; members of an archive with what is in each."""
-    blob = range(library.blob_offset, library.blob_offset + library.blob.size) if library.blob else range(0)
+    """The whole file outside the blob, in the order of its bytes; members of an archive with what
+    is in each."""
+    blob = (
+        range(library.blob_offset, library.blob_offset + library.blob.size)
+        if library.blob
+        else range(0)
+    )
     if not library.members:
         return image_areas(library.image, blob)
     if library.compressed and not _in_one_piece(library):
         blob = range(0)  # the file has it as text, and not as these bytes
     claims = [
-        Area(m.name, m.offset, m.size, "data", m.kind, () if m.image is None else tuple(image_areas(m.image, blob)))
+        Area(
+            m.name,
+            m.offset,
+            m.size,
+            "data",
+            m.kind,
+            () if m.image is None else tuple(image_areas(m.image, blob)),
+        )
         for m in library.members
     ]
     return list(lay_out(claims, library.size, blob))
@@ -104,7 +127,9 @@ def _moved(a: Area, by: int) -> Area:
 
 def span_areas(image: ForeignFile, left_out: range) -> list[Area]:
     """Sections of a Mach-O, PE or COFF file; their symbols have no sizes."""
-    claims = [Area(s.name, s.offset, s.size, "code" if s.executable else "data") for s in image.spans]
+    claims = [
+        Area(s.name, s.offset, s.size, "code" if s.executable else "data") for s in image.spans
+    ]
     first = min((s.offset for s in image.spans if s.size), default=0)
     claims.append(Area("headers", 0, first, "header"))
     return _few(list(lay_out(claims, len(image.data), left_out)), SECTION_LIMIT, "sections")
@@ -121,10 +146,19 @@ def elf_areas(elf: ElfFile, data: memoryview, left_out: range = range(0)) -> lis
     sections = elf.readable_sections
     if sections:
         inside = _symbols_by_section(elf, sections)
-        claims += [_section_area(s, inside.get(i, [])) for i, s in enumerate(sections) if s.sh_type != SHT_NOBITS]
+        claims += [
+            _section_area(s, inside.get(i, []))
+            for i, s in enumerate(sections)
+            if s.sh_type != SHT_NOBITS
+        ]
     else:
         claims += [
-            Area(f"segment at {s.p_vaddr:#x}", s.p_offset, s.p_filesz, "code" if s.p_flags & 1 else "data")
+            Area(
+                f"segment at {s.p_vaddr:#x}",
+                s.p_offset,
+                s.p_filesz,
+                "code" if s.p_flags & 1 else "data",
+            )
             for s in elf.segments
             if s.p_type == PT_LOAD
         ]
@@ -138,7 +172,9 @@ def _section_area(s: Section, children: Sequence[Area]) -> Area:
         kind = "data"
     else:
         kind = "debug"
-    return Area(s.name or "section without a name", s.sh_offset, s.sh_size, kind, "", tuple(children))
+    return Area(
+        s.name or "section without a name", s.sh_offset, s.sh_size, kind, "", tuple(children)
+    )
 
 
 def _symbols_by_section(elf: ElfFile, sections: Sequence[Section]) -> dict[int, list[Area]]:
@@ -146,10 +182,16 @@ def _symbols_by_section(elf: ElfFile, sections: Sequence[Section]) -> dict[int, 
     found: dict[int, list[Area]] = {}
     try:
         symbols = [*elf.dynsym, *elf.symtab]
-    except FormatError:  # of the table that only debuggers read; the other one is checked when the file is opened
+    except (
+        FormatError
+    ):  # of the table that only debuggers read; the other one is checked when the file is opened
         symbols = elf.dynsym
     for s in symbols:
-        if not s.st_size or not 0 < s.st_shndx < len(sections) or s.type not in (STT_FUNC, STT_GNU_IFUNC, STT_OBJECT):
+        if (
+            not s.st_size
+            or not 0 < s.st_shndx < len(sections)
+            or s.type not in (STT_FUNC, STT_GNU_IFUNC, STT_OBJECT)
+        ):
             continue
         section = sections[s.st_shndx]
         if not section.sh_addr <= s.st_value < section.sh_addr + section.sh_size:
@@ -159,7 +201,11 @@ def _symbols_by_section(elf: ElfFile, sections: Sequence[Section]) -> dict[int, 
         found.setdefault(s.st_shndx, []).append(Area(s.name, start, s.st_size, kind))
     for index, areas in found.items():
         h = sections[index]
-        laid = [a for a in lay_out(areas, h.sh_offset + h.sh_size, range(0), h.sh_offset) if a.kind != "rest"]
+        laid = [
+            a
+            for a in lay_out(areas, h.sh_offset + h.sh_size, range(0), h.sh_offset)
+            if a.kind != "rest"
+        ]
         found[index] = _few(laid, max(SYMBOL_LIMIT // len(found), 1), "symbols")
     return found
 
@@ -174,7 +220,9 @@ def lay_out(claims: Iterable[Area], end: int, left_out: range, at: int = 0) -> I
         yield from _without(left_out, Area("padding between sections", at, start - at, "rest"))
         yield from _without(left_out, claim._replace(offset=start, size=stop - start))
         at = stop
-    yield from _without(left_out, Area("behind all sections" if at else "file", at, end - at, "rest"))
+    yield from _without(
+        left_out, Area("behind all sections" if at else "file", at, end - at, "rest")
+    )
 
 
 def _without(left_out: range, area: Area) -> Iterator[Area]:
@@ -183,7 +231,10 @@ def _without(left_out: range, area: Area) -> Iterator[Area]:
         yield from [area] if area.size else []
         return
     stop = area.offset + area.size
-    for first, last in ((area.offset, min(stop, left_out.start)), (max(area.offset, left_out.stop), stop)):
+    for first, last in (
+        (area.offset, min(stop, left_out.start)),
+        (max(area.offset, left_out.stop), stop),
+    ):
         if first < last:
             whole = last - first == area.size
             yield area._replace(
@@ -204,11 +255,12 @@ def _few(areas: list[Area], limit: int, what: str) -> list[Area]:
     ]
 
 
-# -- payloads -------------------------------------------------------------------------------------------
+# -- payloads --------------------------------------------------------------------------------------
 
 
 def payload_areas(entry: EntryView) -> list[Area]:
-    """What a payload is made of: tensors, texts, device code (down to its sections, if it is ELF); [] for raw bytes.
+    """What a payload is made of: tensors, texts, device code (down to its sections, if it is ELF);
+    [] for raw bytes.
 
     Raises:
         FormatError: the payload breaks the grammar of its key.
@@ -220,17 +272,22 @@ def payload_areas(entry: EntryView) -> list[Area]:
         raise content.problem
     start = entry.offset
     tensors = [
-        Area(t.name, start + t.offset, t.size, "tensor", f"{t.dtype}[{', '.join(map(str, t.shape))}]")
+        Area(
+            t.name, start + t.offset, t.size, "tensor", f"{t.dtype}[{', '.join(map(str, t.shape))}]"
+        )
         for t in content.tensors
     ]
     others = list(_other_areas(entry))
-    if tensors and sum(a.size for a in (*tensors, *others)) > entry.size:  # constants of an executable lie in its code
+    # constants of an executable lie in its code
+    if tensors and sum(a.size for a in (*tensors, *others)) > entry.size:
         code = max(others, key=lambda a: a.size)
         others[others.index(code)] = code._replace(children=tuple(tensors))
         tensors = []
     found = [a for a in (*others, *tensors) if a.size]
     left = entry.size - sum(a.size for a in found)
-    return [*found, Area("lengths and names", None, left, "header")] if found and left > 0 else found
+    return (
+        [*found, Area("lengths and names", None, left, "header")] if found and left > 0 else found
+    )
 
 
 def _other_areas(entry: EntryView) -> Iterator[Area]:
@@ -239,7 +296,11 @@ def _other_areas(entry: EntryView) -> Iterator[Area]:
         if isinstance(value, memoryview):
             yield _bytes_area(name, value)
         elif isinstance(value, dict):
-            yield from (Area(key, None, len(v), "code") for key, v in value.items() if isinstance(v, memoryview))
+            yield from (
+                Area(key, None, len(v), "code")
+                for key, v in value.items()
+                if isinstance(v, memoryview)
+            )
 
 
 def _bytes_area(name: str, value: memoryview) -> Area:

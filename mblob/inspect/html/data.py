@@ -1,6 +1,8 @@
-"""What the page shows, as one JSON object of bounded size: names are cut, lists end and say what they leave out.
+"""What the page shows, as one JSON object of bounded size: names are cut, lists end and say what
+they leave out.
 
-Entries are rows, not objects, and names that repeat are written once: 10,000 entries take some hundred kilobytes.
+Entries are rows, not objects, and names that repeat are written once: 10,000 entries take some
+hundred kilobytes.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ def _limited(rows: list[Any], limit: int = ROWS) -> dict[str, Any]:
 
 
 def _parts(library: Library) -> tuple[dict[int, list[Any]], dict[int, str], int]:
-    """Parts of payloads and what is wrong with them, by entry; how many small parts are left out."""
+    """Parts of payloads and what is wrong with them, by entry; how many small parts are left
+    out."""
     found: dict[int, list[Area]] = {}
     problems = {}
     for e in library.entries[:ENTRIES]:
@@ -99,7 +102,8 @@ def _parts(library: Library) -> tuple[dict[int, list[Any]], dict[int, str], int]
     everything = [(a.size, -i, -k) for i, areas in found.items() for k, a in enumerate(areas)]
     kept = set(heapq.nlargest(PARTS, everything)) if len(everything) > PARTS else set(everything)
     left_out = len(everything) - len(kept)
-    room = PARTS - len(kept)  # for what is inside of parts: sections of device code, constants of executables
+    # for what is inside of parts: sections of device code, constants of executables
+    room = PARTS - len(kept)
     rows: dict[int, list[Any]] = {}
     for i, areas in found.items():
         rows[i] = []
@@ -131,7 +135,12 @@ def _area(a: Area) -> list[Any]:
 
 
 def _kernel(entry: int, k: dict[str, Any]) -> list[Any]:
-    return [entry, cut(k["name"]), cut(", ".join(k["arg_types"])), cut(", ".join(k["launch_param_tags"]))]
+    return [
+        entry,
+        cut(k["name"]),
+        cut(", ".join(k["arg_types"])),
+        cut(", ".join(k["launch_param_tags"])),
+    ]
 
 
 def _functions(library: Library) -> list[Any]:
@@ -142,7 +151,11 @@ def _functions(library: Library) -> list[Any]:
 def _undefined(known: dict[str, Any]) -> list[Any]:
     """Name of a symbol, its version, who provides it."""
     return [
-        [cut(u["name"]), cut(u["version"] or ""), cut(u["provider"] or "") + (" (weak)" if u["weak"] else "")]
+        [
+            cut(u["name"]),
+            cut(u["version"] or ""),
+            cut(u["provider"] or "") + (" (weak)" if u["weak"] else ""),
+        ]
         for u in known["undefined_symbols"]
     ]
 
@@ -152,13 +165,19 @@ def _facts(library: Library, known: dict[str, Any]) -> list[list[str]]:
     target, blob, members = known["target"], library.blob, len(library.members)
     found: list[tuple[str, object]] = [
         ("machine", f"{target['machine']}, {target['bits']} bits, {target['endian']} endian"),
-        ("file", f"{known['format']}, {known['kind']}" + (f" of {members} members" if members else "")),
+        (
+            "file",
+            f"{known['format']}, {known['kind']}" + (f" of {members} members" if members else ""),
+        ),
         ("processor", target["hints"]),
         ("dialect", library.dialect or "not told"),
         ("format", known["era"]["tvm"] and f"of TVM {known['era']['tvm']}"),
         ("prefixes", [p for p in library.prefixes if p]),
         ("blob", blob and f"{blob.symbol}, {blob.size:,} bytes at {library.blob_offset:#x}"),
-        ("index", blob and ("none" if blob.index_offset is None else f"by {blob.producer or 'unknown'}")),
+        (
+            "index",
+            blob and ("none" if blob.index_offset is None else f"by {blob.producer or 'unknown'}"),
+        ),
         ("built for", blob and blob.target),
         ("needed libraries", known["needed"]),
         ("soname", known["soname"]),

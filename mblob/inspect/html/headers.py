@@ -1,7 +1,8 @@
-"""The headers of a file byte by byte: where each field lies, its name in the standard, what it says.
+"""The headers of a file byte by byte: where each field lies, its name in the standard, what it
+says.
 
-Fields are those of the System V gABI (chapters 4 and 5) and of docs/format.md. Nothing here takes more than LIMIT
-records of a kind, whatever a file announces.
+Fields are those of the System V gABI (chapters 4 and 5) and of docs/format.md. Nothing here takes
+more than LIMIT records of a kind, whatever a file announces.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ NUMBERS = 64  # of a list of numbers
 KEY_SHOWN = 96  # bytes of a key
 POOL_SHOWN = 1024  # bytes of the names of an index
 
-Layout = Sequence[tuple[str, str]]  # names and struct formats; "w" is a word of the class, 4 or 8 bytes
+# names and struct formats; "w" is a word of the class, 4 or 8 bytes
+Layout = Sequence[tuple[str, str]]
 
 ELF_HEADER: Layout = (
     ("e_ident[EI_MAG]", "4s"), ("e_ident[EI_CLASS]", "B"), ("e_ident[EI_DATA]", "B"), ("e_ident[EI_VERSION]", "B"),
@@ -68,13 +70,30 @@ MACH_HEADER: Layout = (
     ("magic number", "I"), ("cputype", "I"), ("cpusubtype", "I"), ("filetype", "I"), ("ncmds", "I"),
     ("sizeofcmds", "I"), ("flags", "I"), ("reserved", "I"),
 )  # fmt: skip
-DOS_HEADER: Layout = (("e_magic", "2s"), ("from e_cblp to e_res2", "58s"), ("e_lfanew: offset", "I"))
+DOS_HEADER: Layout = (
+    ("e_magic", "2s"),
+    ("from e_cblp to e_res2", "58s"),
+    ("e_lfanew: offset", "I"),
+)
 COFF_HEADER: Layout = (
     ("Machine", "H"), ("NumberOfSections", "H"), ("TimeDateStamp", "I"), ("PointerToSymbolTable: offset", "I"),
     ("NumberOfSymbols", "I"), ("SizeOfOptionalHeader", "H"), ("Characteristics: flags", "H"),
 )  # fmt: skip
 
-_HEX = ("number", "cputype", "Machine", "CRC", "flags", "addr", "vaddr", "offset", "off", "entry", "p_type", "sh_type")
+_HEX = (
+    "number",
+    "cputype",
+    "Machine",
+    "CRC",
+    "flags",
+    "addr",
+    "vaddr",
+    "offset",
+    "off",
+    "entry",
+    "p_type",
+    "sh_type",
+)
 _CHOICES = {
     "e_ident[EI_CLASS]": {1: "ELFCLASS32", 2: "ELFCLASS64"},
     "e_ident[EI_DATA]": {1: "ELFDATA2LSB, little endian", 2: "ELFDATA2MSB, big endian"},
@@ -94,7 +113,14 @@ _CHOICES = {
 }  # fmt: skip
 _BITS = {
     "p_flags": ((4, "R"), (2, "W"), (1, "X")),
-    "sh_flags": ((1, "WRITE"), (2, "ALLOC"), (4, "EXECINSTR"), (16, "MERGE"), (32, "STRINGS"), (1024, "TLS")),
+    "sh_flags": (
+        (1, "WRITE"),
+        (2, "ALLOC"),
+        (4, "EXECINSTR"),
+        (16, "MERGE"),
+        (32, "STRINGS"),
+        (1024, "TLS"),
+    ),
 }
 
 
@@ -132,11 +158,16 @@ class Group:
     left_out: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {"title": self.title, "blocks": [b.to_json() for b in self.blocks], "left_out": self.left_out}
+        return {
+            "title": self.title,
+            "blocks": [b.to_json() for b in self.blocks],
+            "left_out": self.left_out,
+        }
 
 
 def header_groups(library: Library) -> list[Group]:
-    """All headers of a file, in the order of a reader; of an archive those of the member that has the blob."""
+    """All headers of a file, in the order of a reader; of an archive those of the member that has
+    the blob."""
     image = library.image
     if isinstance(image, ObjectSet):
         image = image.images[0] if library.blob_symbol is None else image.owner(library.blob_symbol)
@@ -150,10 +181,12 @@ def header_groups(library: Library) -> list[Group]:
     return [g for g in groups if g.blocks]
 
 
-# -- records of fixed layout ------------------------------------------------------------------------------
+# -- records of fixed layout -----------------------------------------------------------------------
 
 
-def record(title: str, data: memoryview, at: int, layout: Layout, order: str, word: str, base: int = 0) -> Block:
+def record(
+    title: str, data: memoryview, at: int, layout: Layout, order: str, word: str, base: int = 0
+) -> Block:
     """One record as a block.
 
     Args:
@@ -186,7 +219,7 @@ def says(name: str, value: int | bytes) -> str:
     return f"{value:#x} ({value})" if value > 9 else str(value)
 
 
-# -- ELF --------------------------------------------------------------------------------------------------
+# -- ELF -------------------------------------------------------------------------------------------
 
 
 def _elf_groups(elf: ElfFile) -> Iterator[Group]:
@@ -200,16 +233,21 @@ def _elf_groups(elf: ElfFile) -> Iterator[Group]:
         yield _table("Section headers", "Elf_Shdr", names, elf.e_shoff, SECTION_HEADER, elf)
 
 
-def _table(title: str, kind: str, names: Sequence[str], at: int, layout: Layout, elf: ElfFile) -> Group:
+def _table(
+    title: str, kind: str, names: Sequence[str], at: int, layout: Layout, elf: ElfFile
+) -> Group:
     """A table of records, one for each name, which the reader has found to lie in the file."""
     word = "Q" if elf.bits == 64 else "I"
     step = struct.calcsize("=" + "".join(word if code == "w" else code for _, code in layout))
     titles = [f"{kind} {i} {name}".rstrip() for i, name in enumerate(names[:LIMIT])]
-    blocks = [record(t, elf.data, at + i * step, layout, elf.byte_order, word, elf.base) for i, t in enumerate(titles)]
+    blocks = [
+        record(t, elf.data, at + i * step, layout, elf.byte_order, word, elf.base)
+        for i, t in enumerate(titles)
+    ]
     return Group(title, blocks, max(len(names) - LIMIT, 0))
 
 
-# -- Mach-O, PE and COFF ----------------------------------------------------------------------------------
+# -- Mach-O, PE and COFF ---------------------------------------------------------------------------
 
 
 def _foreign_groups(image: ForeignFile, bits: int) -> Iterator[Group]:
@@ -221,14 +259,21 @@ def _foreign_groups(image: ForeignFile, bits: int) -> Iterator[Group]:
         return
     at = 0
     if image.format == "pe":
-        yield Group("DOS header", [record("IMAGE_DOS_HEADER", data, 0, DOS_HEADER, order, "Q", base)])
+        yield Group(
+            "DOS header", [record("IMAGE_DOS_HEADER", data, 0, DOS_HEADER, order, "Q", base)]
+        )
         at = int.from_bytes(data[60:64], "little")
-        yield Group("PE signature", [record("Signature", data, at, (("Signature", "4s"),), order, "Q", base)])
+        yield Group(
+            "PE signature",
+            [record("Signature", data, at, (("Signature", "4s"),), order, "Q", base)],
+        )
         at += 4
-    yield Group("COFF header", [record("IMAGE_FILE_HEADER", data, at, COFF_HEADER, order, "Q", base)])
+    yield Group(
+        "COFF header", [record("IMAGE_FILE_HEADER", data, at, COFF_HEADER, order, "Q", base)]
+    )
 
 
-# -- the blob ---------------------------------------------------------------------------------------------
+# -- the blob --------------------------------------------------------------------------------------
 
 
 def _blob_groups(library: Library, data: memoryview) -> Iterator[Group]:
@@ -242,9 +287,15 @@ def _blob_groups(library: Library, data: memoryview) -> Iterator[Group]:
         _number(prefix, cursor, "n: items of the stream")
     yield Group("Blob", [prefix])
     if tree_first:
-        yield Group("Import tree", [*_numbers(cursor, base, "indptr"), *_numbers(cursor, base, "child")])
+        yield Group(
+            "Import tree", [*_numbers(cursor, base, "indptr"), *_numbers(cursor, base, "child")]
+        )
     items = [e for e in blob.entries if e.item_offset]
-    yield Group("Items", [_item(data, base, e, tree_first) for e in items[:LIMIT]], max(len(items) - LIMIT, 0))
+    yield Group(
+        "Items",
+        [_item(data, base, e, tree_first) for e in items[:LIMIT]],
+        max(len(items) - LIMIT, 0),
+    )
     if blob.has_tree and not tree_first:
         yield Group("Import tree", list(_tree(data, base, items, blob.stream_size)))
     if blob.index_offset is not None:
@@ -254,16 +305,25 @@ def _blob_groups(library: Library, data: memoryview) -> Iterator[Group]:
 def _number(block: Block, cursor: Cursor, name: str) -> int:
     at = cursor.pos
     value = cursor.u64(name)
-    block.add(cursor.data[at : cursor.pos], name, f"{value:#x} ({value})" if value > 9 else str(value))
+    block.add(
+        cursor.data[at : cursor.pos], name, f"{value:#x} ({value})" if value > 9 else str(value)
+    )
     return value
 
 
 def _item(data: memoryview, base: int, entry: Entry, sized: bool) -> Block:
     """Length and text of a key; in the ffi dialect the length of the payload behind it."""
-    block, cursor = Block(f"item {entry.index}", base + entry.item_offset), Cursor(data, entry.item_offset)
+    block, cursor = (
+        Block(f"item {entry.index}", base + entry.item_offset),
+        Cursor(data, entry.item_offset),
+    )
     size = _number(block, cursor, "key: length")
     raw = cursor.take(min(size, KEY_SHOWN, cursor.left), "key")
-    block.add(raw, "key", bytes(raw).decode("utf-8", "backslashreplace") + (" ..." if size > KEY_SHOWN else ""))
+    block.add(
+        raw,
+        "key",
+        bytes(raw).decode("utf-8", "backslashreplace") + (" ..." if size > KEY_SHOWN else ""),
+    )
     if sized and entry.offset is not None and size <= KEY_SHOWN:
         _number(block, cursor, "payload: length")
     return block
@@ -305,7 +365,9 @@ def _numbers(cursor: Cursor, base: int, name: str) -> Iterator[Block]:
     yield block
 
 
-def _index_groups(data: memoryview, base: int, at: int, entries: Sequence[Entry]) -> Iterator[Group]:
+def _index_groups(
+    data: memoryview, base: int, at: int, entries: Sequence[Entry]
+) -> Iterator[Group]:
     count = len(entries)
     yield Group("Index header", [record("index header", data, at, INDEX_HEADER, "<", "Q", base)])
     records = at + index.HEADER.size

@@ -1,7 +1,9 @@
-"""Operators for C++, where types are not always known before the compiler runs: in templates and containers.
+"""Operators for C++, where types are not always known before the compiler runs: in templates and
+containers.
 
-What the rewriter understands it makes calls of helpers itself. What is left are operators on operands of which it
-cannot tell the type; on vectors C++ finds these. They do nothing but call the same helpers.
+What the rewriter understands it makes calls of helpers itself. What is left are operators on
+operands of which it cannot tell the type; on vectors C++ finds these. They do nothing but call the
+same helpers.
 """
 
 from __future__ import annotations

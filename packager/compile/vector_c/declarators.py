@@ -1,7 +1,7 @@
 """Declarations as C writes them, read into types: `float4 (*table[2])(float4 *, int)`.
 
-Reading changes nothing, so that it may also be tried: where no declaration stands the answer is None. Nothing
-recurses but lists of parameters within lists of parameters, to a limit.
+Reading changes nothing, so that it may also be tried: where no declaration stands the answer is
+None. Nothing recurses but lists of parameters within lists of parameters, to a limit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mblob.packager.compile.vector_c.keywords import ATTRIBUTES, BEFORE_EXPRESSIONS, QUALIFIERS, RECORDS
+from mblob.packager.compile.vector_c.keywords import (
+    ATTRIBUTES,
+    BEFORE_EXPRESSIONS,
+    QUALIFIERS,
+    RECORDS,
+)
 from mblob.packager.compile.vector_c.scope import Names
 from mblob.packager.compile.vector_c.specifiers import SpecifierReader, Specifiers
 from mblob.packager.compile.vector_c.tokens import Token, past_brackets
@@ -27,7 +32,8 @@ class Parameters:
         names: those that have one.
         variadic: more may follow.
         defaults: of C++, where the values begin that parameters have.
-        plain: every parameter is one word, as where their types are declared behind the parentheses.
+        plain: every parameter is one word, as where their types are declared behind the
+            parentheses.
         end: the token behind the parentheses.
         result, has_result: what stands behind `->`.
     """
@@ -105,7 +111,7 @@ class Declarations:
             return found[0]
         return self._type_of(opening + 1)
 
-    # -- declarators ------------------------------------------------------------------------------------
+    # -- declarators -------------------------------------------------------------------------------
 
     def declarator(self, at: int, base: Known) -> Declarator | None:
         """Read `(*name[2])(float4)` behind specifiers; the name may be missing."""
@@ -127,7 +133,9 @@ class Declarations:
                 if self._text(at) != ")":
                     return None
                 at += 1
-        nearest = next((level for level in reversed(levels) if level.suffixes or level.pointers), levels[0])
+        nearest = next(
+            (level for level in reversed(levels) if level.suffixes or level.pointers), levels[0]
+        )
         own = nearest.suffixes[0] if nearest.suffixes else None
         return Declarator(name, _derived(made.type, levels), at, bounds, own)
 
@@ -246,7 +254,8 @@ class Declarations:
                 return None
             if self._names.variable_known(self._text(at)):
                 return None
-            found = Specifiers(None, at + 1)  # a type that nothing declares, or a name whose type comes later
+            # a type that nothing declares, or a name whose type comes later
+            found = Specifiers(None, at + 1)
         else:
             made.plain = False
         if found.has_body:  # a struct that is declared for this function only
@@ -265,13 +274,15 @@ class Declarations:
         return at
 
     def _outside(self) -> bool:
-        """Outside of functions parentheses behind a name hold parameters, whatever names they hold."""
+        """Outside of functions parentheses behind a name hold parameters, whatever names they
+        hold."""
         return self._names.scopes[-1].kind in ("file", "record")
 
-    # -- names of types ---------------------------------------------------------------------------------
+    # -- names of types ----------------------------------------------------------------------------
 
     def type_name(self, at: int) -> tuple[Known, int] | None:
-        """The type that stands alone, as in casts and behind sizeof, and the token behind; None if none does."""
+        """The type that stands alone, as in casts and behind sizeof, and the token behind; None if
+        none does."""
         found = self.specifiers(at, guess=False)
         if found is None:
             return None
@@ -283,14 +294,16 @@ class Declarations:
         return declared.type, declared.end
 
     def in_parentheses(self, opening: int) -> tuple[Known, int] | None:
-        """The type between parentheses, as of a cast, and the closing one; None if they hold something else."""
+        """The type between parentheses, as of a cast, and the closing one; None if they hold
+        something else."""
         found = self.type_name(opening + 1)
         if found is not None and self._text(found[1]) == ")" and not isinstance(found[0], Function):
             return found
         return self._unknown_in_parentheses(opening)
 
     def _unknown_in_parentheses(self, opening: int) -> tuple[Known, int] | None:
-        """`(name *)`, or `(name)` before an operand: a cast to a type that nothing here declares."""
+        """`(name *)`, or `(name)` before an operand: a cast to a type that nothing here
+        declares."""
         at = opening + 1
         text = self._text(at)
         if not self._is_name(at) or self._names.variable_known(text) or self._names.is_type(text):

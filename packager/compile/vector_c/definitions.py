@@ -1,4 +1,5 @@
-"""The text before a rewritten source: lane types, which the compiler decides, and the definitions that it needs."""
+"""The text before a rewritten source: lane types, which the compiler decides, and the definitions
+that it needs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from mblob.packager.compile.vector_c.rewrite import Rewritten
 
 SCALARS = Path(__file__).with_name("scalars.h")
 _HALF = "MBLOB_VECTOR_HALF"
-_NO_CLASSES = "MBLOB_NO_VECTOR_TYPES"  # our header has classes of these names, for C++ that nobody rewrites
+# our header has classes of these names, for C++ that nobody rewrites
+_NO_CLASSES = "MBLOB_NO_VECTOR_TYPES"
 _PLACE = "extern int mblob_vector_definitions_here;"
 _CXX = "extern int mblob_vectors_in_cxx;"  # is left in C++
 _ANY_HALF = re.compile(r"\bhalf")

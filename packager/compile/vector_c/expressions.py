@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mblob.packager.compile.vector_c.declarators import Declarations
-from mblob.packager.compile.vector_c.frames import ASSIGNMENT, ASSIGNMENTS, BINARY, CONDITIONAL, PREFIX, Frame, Operator
+from mblob.packager.compile.vector_c.frames import (
+    ASSIGNMENT,
+    ASSIGNMENTS,
+    BINARY,
+    CONDITIONAL,
+    PREFIX,
+    Frame,
+    Operator,
+)
 from mblob.packager.compile.vector_c.keywords import SIZES, TYPEOF
 from mblob.packager.compile.vector_c.operand import Operand
 from mblob.packager.compile.vector_c.operations import Operations
@@ -41,20 +49,24 @@ class Expressions:
         self.declarations = Declarations(operations.tokens, names, self._type_of)
 
     def _type_of(self, at: int) -> Known:
-        """The type of the expression that begins at a token; it is rewritten once, however often it is asked for."""
+        """The type of the expression that begins at a token; it is rewritten once, however often it
+        is asked for."""
         if at not in self._types:
             value, _ = self.read(at, ())
             self._types[at] = value.type if value is not None else None
         return self._types[at]
 
-    def read(self, at: int, stops: tuple[str, ...], braces: Known = None) -> tuple[Operand | None, int]:
+    def read(
+        self, at: int, stops: tuple[str, ...], braces: Known = None
+    ) -> tuple[Operand | None, int]:
         """Read from token `at` to a token of `stops` outside of brackets.
 
         Args:
             braces: what an expression in braces initializes.
 
         Returns:
-            the expression, None if there is none, and the index of the stop; past the end where the text ends first.
+            the expression, None if there is none, and the index of the stop; past the end where the
+            text ends first.
         """
         frames = [Frame("top", at, type=Pointer(braces))]
         while at < len(self._tokens):
@@ -76,7 +88,7 @@ class Expressions:
             self._do.convert(value, t)
         return value, end
 
-    # -- where an operand may begin ---------------------------------------------------------------------
+    # -- where an operand may begin ----------------------------------------------------------------
 
     def _operand(self, frames: list[Frame], at: int) -> int:
         token, frame = self._tokens[at], frames[-1]
@@ -84,7 +96,9 @@ class Expressions:
         if token.kind == "name":
             return self._name(frames, at)
         if token.kind in ("number", "string"):
-            return self._push(frame, Operand(at, at, Pointer(None) if text[-1] == '"' else None), at + 1)
+            return self._push(
+                frame, Operand(at, at, Pointer(None) if text[-1] == '"' else None), at + 1
+            )
         if text == "(":
             return self._parenthesis(frames, at)
         if frame.kind == "braces" and text in (".", "["):
@@ -137,8 +151,14 @@ class Expressions:
             return end
         if text in _CASTS and following == "<":
             found = self.declarations.type_name(at + 2)
-            if found is not None and self._text(found[1]) == ">" and self._text(found[1] + 1) == "(":
-                frames.append(Frame("cast", found[1] + 1, callee=Operand(at, found[1]), type=found[0]))
+            if (
+                found is not None
+                and self._text(found[1]) == ">"
+                and self._text(found[1] + 1) == "("
+            ):
+                frames.append(
+                    Frame("cast", found[1] + 1, callee=Operand(at, found[1]), type=found[0])
+                )
                 return found[1] + 2
         if text in self._names.templates and following == "<":
             end = self.declarations.past_template(at + 1)
@@ -191,7 +211,10 @@ class Expressions:
             if found is not None:
                 scope.names = found.names
         while self._text(end) not in ("{", ";", ")", ",", ""):
-            if self._text(end) == "->" and (result := self.declarations.type_name(end + 1)) is not None:
+            if (
+                self._text(end) == "->"
+                and (result := self.declarations.type_name(end + 1)) is not None
+            ):
                 scope.result, end = result
             else:
                 end = past_brackets(self._tokens, end)
@@ -205,16 +228,20 @@ class Expressions:
         frame.wants_operand = False
         return at
 
-    # -- where an operator may stand --------------------------------------------------------------------
+    # -- where an operator may stand ---------------------------------------------------------------
 
     def _operator(self, frames: list[Frame], at: int) -> int:
         token, frame = self._tokens[at], frames[-1]
         text, last = token.text, frame.operands[-1]
         if text in ("(", "["):
-            frames.append(Frame("call" if text == "(" else "index", at, callee=frame.operands.pop()))
+            frames.append(
+                Frame("call" if text == "(" else "index", at, callee=frame.operands.pop())
+            )
             return at + 1
         if text in (".", "->") and self._tokens[min(at + 1, len(self._tokens) - 1)].kind == "name":
-            frame.operands[-1] = self._do.member(last, at + 1, self._names.fields.get(self._text(at + 1)))
+            frame.operands[-1] = self._do.member(
+                last, at + 1, self._names.fields.get(self._text(at + 1))
+            )
             return at + 2
         if text in ("++", "--"):
             frame.operands[-1] = self._do.postfix(text, last, at)
@@ -235,7 +262,10 @@ class Expressions:
             question.kind, question.end = "?:", at
         elif text == "::":
             end = min(at + 2, len(self._tokens))
-            if self._text(end) == "<" and self._text(behind := self.declarations.past_template(end)) == "(":
+            if (
+                self._text(end) == "<"
+                and self._text(behind := self.declarations.past_template(end)) == "("
+            ):
                 end = behind
             frame.operands[-1] = Operand(last.first, end - 1)
             return end
@@ -247,7 +277,7 @@ class Expressions:
         frame.wants_operand = True
         return at + 1
 
-    # -- brackets and separators ------------------------------------------------------------------------
+    # -- brackets and separators -------------------------------------------------------------------
 
     def _separator(self, frames: list[Frame], at: int) -> int:
         """A token that ends what stands before it."""
@@ -271,7 +301,8 @@ class Expressions:
             return
         if frame.kind == "braces" and self._tokens[operand.first].text != "{":
             expected = self._item_type(frame)
-            # A number in braces is a lane, unless it is said to be a member: braces may be left out.
+            # A number in braces is a lane, unless it is said to be a member: braces may be left
+            # out.
             if operand.vector is not None or frame.designated is not None:
                 self._do.convert(operand, expected)
             frame.designated = None
@@ -314,14 +345,23 @@ class Expressions:
     def _group(self, frame: Frame, outer: Frame, at: int) -> Operand:
         """Parentheses; behind a cast to a vector they may hold its lanes."""
         cast = outer.operators[-1] if outer.operators and outer.wants_operand else None
-        t = cast.type if cast is not None and cast.kind == "cast" and cast.end + 1 == frame.opening else None
+        t = (
+            cast.type
+            if cast is not None and cast.kind == "cast" and cast.end + 1 == frame.opening
+            else None
+        )
         if cast is not None and isinstance(t, Type) and t.is_vector and len(frame.items) > 1:
             outer.operators.pop()
             return self._do.construct(t, cast.at, cast.end, at, frame.items)
         made = Operand(frame.opening, at)
         if frame.items and len(frame.items) == len(frame.commas) + 1:
             last = frame.items[-1]
-            made.type, made.picked, made.is_copy, made.taken = last.type, last.picked, last.is_copy, last.taken
+            made.type, made.picked, made.is_copy, made.taken = (
+                last.type,
+                last.picked,
+                last.is_copy,
+                last.taken,
+            )
         return made
 
     def _cxx_cast(self, frame: Frame, callee: Operand, at: int) -> Operand:
@@ -337,14 +377,19 @@ class Expressions:
         if len(frame.items) != len(frame.choices) + 1:
             return None
         about = frame.items[0].type
-        chosen = [item.type for t, item in zip(frame.choices, frame.items[1:]) if t is not None and t == about]
+        chosen = [
+            item.type
+            for t, item in zip(frame.choices, frame.items[1:])
+            if t is not None and t == about
+        ]
         default = [item.type for t, item in zip(frame.choices, frame.items[1:]) if t is None]
         return next(iter([*chosen, *default]), None)
 
-    # -- reduction --------------------------------------------------------------------------------------
+    # -- reduction ---------------------------------------------------------------------------------
 
     def _reduced(self, frame: Frame) -> Operand | None:
-        """Everything of a frame since the last comma, as one operand; the frame is ready for the next."""
+        """Everything of a frame since the last comma, as one operand; the frame is ready for the
+        next."""
         if frame.wants_operand and frame.operators:  # an operator without operand: not ours
             frame.operators.clear()
             frame.operands.clear()
@@ -360,7 +405,11 @@ class Expressions:
 
     def _reduce(self, frame: Frame, precedence: int) -> None:
         """Apply the operators that bind at least as tightly."""
-        while frame.operators and frame.operators[-1].kind != "?" and frame.operators[-1].precedence >= precedence:
+        while (
+            frame.operators
+            and frame.operators[-1].kind != "?"
+            and frame.operators[-1].precedence >= precedence
+        ):
             self._apply(frame)
 
     def _apply(self, frame: Frame) -> None:

@@ -1,10 +1,11 @@
-"""The C that rewritten sources stand on: vector types, and one inline function per operation that is used.
+"""The C that rewritten sources stand on: vector types, and one inline function per operation that
+is used.
 
-A vector is a union of its lanes, named and numbered, and, where the width is a power of two, of what the compiler
-computes with. Functions take and give the latter up to 16 bytes: such a union crosses a call, even an inlined one,
-in pieces.
-A vector has exactly the size of its lanes and the alignment of one, so `*(float5 *)p` and arrays mean what TVM
-means. Everything compiles as C and C++ under gcc and clang.
+A vector is a union of its lanes, named and numbered, and, where the width is a power of two, of
+what the compiler computes with. Functions take and give the latter up to 16 bytes: such a union
+crosses a call, even an inlined one, in pieces. A vector has exactly the size of its lanes and the
+alignment of one, so `*(float5 *)p` and arrays mean what TVM means. Everything compiles as C and C++
+under gcc and clang.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ _HEAD = "static __inline__ __attribute__((always_inline, unused)) "
 
 
 def scalar(t: Type) -> str:
-    """The C name of a lane type: a name of ours, because the source may include <stdint.h> later, or never."""
+    """The C name of a lane type: a name of ours, because the source may include <stdint.h> later,
+    or never."""
     return f"mblob_{t.scalar}"
 
 
-_REGISTER = 16  # bytes: wider vectors in calls change the ABI with the instruction set, and compilers warn
+# bytes: wider vectors in calls change the ABI with the instruction set, and compilers warn
+_REGISTER = 16
 
 
 def _has_simd(t: Type) -> bool:
@@ -47,7 +50,8 @@ def _lane(t: Type, variable: str, i: int | str = "i") -> str:
 
 
 def _wraps(op: str, t: Type) -> bool:
-    """Whether an operation may overflow: it is done without sign, and so on narrow lanes wraps as in C and numpy."""
+    """Whether an operation may overflow: it is done without sign, and so on narrow lanes wraps as
+    in C and numpy."""
     return op in ("+", "-", "*", "<<") and t.kind != "float"
 
 
@@ -66,7 +70,8 @@ def _unsigned(t: Type) -> Type:
 
 
 class Helpers:
-    """The definitions that a source needs. Each method answers the name to call, and remembers to define it."""
+    """The definitions that a source needs. Each method answers the name to call, and remembers to
+    define it."""
 
     def __init__(self) -> None:
         self._types: dict[str, str] = {}
@@ -114,8 +119,12 @@ class Helpers:
             if t.scalar != "half":  # in C++ it may be a class, which no anonymous struct can hold
                 names = ", ".join(f"s{i:x}" for i in range(t.lanes))
                 members.append(f"__extension__ struct {{ {lane} {names}; }};")
-                members.append(f"__extension__ struct {{ {lane} {', '.join('xyzw'[: t.lanes])}; }};")
-            lines.append(f"typedef union {{ {' '.join(members)} }} __attribute__((may_alias)) {name};")
+                members.append(
+                    f"__extension__ struct {{ {lane} {', '.join('xyzw'[: t.lanes])}; }};"
+                )
+            lines.append(
+                f"typedef union {{ {' '.join(members)} }} __attribute__((may_alias)) {name};"
+            )
             self._types[name] = "\n".join(lines)
             self._vectors[name] = t
         return name
@@ -132,20 +141,23 @@ class Helpers:
     def _define(self, name: str, result: Type, parameters: str, lines: str) -> str:
         if name not in self._functions:
             made = self.value(result)
-            self._functions[name] = f"{_HEAD}{made} {name}({parameters}) {{ {made} r; {lines} return r; }}"
+            self._functions[name] = (
+                f"{_HEAD}{made} {name}({parameters}) {{ {made} r; {lines} return r; }}"
+            )
         return name
 
     def _by_lane(self, t: Type, value: str) -> str:
         return f"for (int i = 0; i < {t.lanes}; ++i) {_lane(t, 'r')} = ({scalar(t)})({value});"
 
     def _of(self, t: Type, values: Sequence[str]) -> str:
-        """The lanes are these values. A vector is set whole: of one set by lanes gcc 14 says that it is not."""
+        """The lanes are these values. A vector is set whole: of one set by lanes gcc 14 says that
+        it is not."""
         cast = [f"({self.scalar(t)})({value})" for value in values]
         if _has_simd(t):
             return f"{_whole(t, 'r')} = ({self.simd(t)}){{{', '.join(cast)}}};"
         return " ".join(f"r.lane[{i}] = {value};" for i, value in enumerate(cast))
 
-    # -- operators --------------------------------------------------------------------------------------
+    # -- operators ---------------------------------------------------------------------------------
 
     def binary(self, op: str, t: Type) -> str:
         """`T f(T, T)`; of a comparison the result is the mask."""
@@ -165,17 +177,23 @@ class Helpers:
         return self._define(name, result, f"{v} a, {v} b", body)
 
     def _division(self, op: str, t: Type) -> str:
-        """The body of / and % on integers, which no compiler may fold its own way and no processor may stop at.
+        """The body of / and % on integers, which no compiler may fold its own way and no processor
+        may stop at.
 
-        The least number / -1 wraps to itself, as - does; of zeros the quotient and the remainder are zero, as in
-        numpy. Both come of dividing by 1 instead, and where the divisor is known nothing of it remains.
+        The least number / -1 wraps to itself, as - does; of zeros the quotient and the remainder
+        are zero, as in numpy. Both come of dividing by 1 instead, and where the divisor is known
+        nothing of it remains.
         """
         simd = _has_simd(t)
         a, b = (_whole(t, "a"), _whole(t, "b")) if simd else (_lane(t, "a"), _lane(t, "b"))
         zero = f"({b} == 0)"
         odd = zero
         if t.kind == "int":
-            odd = f"({zero} | ({b} == -1))" if op == "%" else f"({zero} | (({b} == -1) & ({a} == {_least(t)})))"
+            odd = (
+                f"({zero} | ({b} == -1))"
+                if op == "%"
+                else f"({zero} | (({b} == -1) & ({a} == {_least(t)})))"
+            )
         if not simd:
             value = f"{odd} ? {'0' if op == '%' else f'{zero} ? 0 : {a}'} : {a} {op} {b}"
             return self._by_lane(t, value)
@@ -185,25 +203,31 @@ class Helpers:
         keep = "" if op == "%" else f" & ~({v}){zero}"
         return f"{body} {_whole(t, 'r')} = ({a} {op} by){keep};"
 
-    # These two give a union, whatever its size: as a statement their call must be nothing but a call.
+    # These two give a union, whatever its size: as a statement their call must be nothing but a
+    # call.
 
     def update(self, op: str, t: Type) -> str:
         """`T f(T *, T)`: compound assignment."""
         function, target = self.binary(op, t), "a->simd" if in_register(t) else "*a"
         name = f"{function}_to"
         body = f"{target} = {function}({target}, b); return *a;"
-        self._functions.setdefault(name, f"{_HEAD}{t.name} {name}({t.name} *a, {self.value(t)} b) {{ {body} }}")
+        self._functions.setdefault(
+            name, f"{_HEAD}{t.name} {name}({t.name} *a, {self.value(t)} b) {{ {body} }}"
+        )
         return name
 
     def postfix(self, op: str, t: Type) -> str:
         """`T f(T *)`: `v++` and `v--`."""
         step, one = self.update(op, t), f"{self.broadcast(t)}(1)"
         body = f"{t.name} r = *a; {step}(a, {one}); return r;"
-        self._functions.setdefault(f"{step}_after", f"{_HEAD}{t.name} {step}_after({t.name} *a) {{ {body} }}")
+        self._functions.setdefault(
+            f"{step}_after", f"{_HEAD}{t.name} {step}_after({t.name} *a) {{ {body} }}"
+        )
         return f"{step}_after"
 
     def update_lanes(self, op: str, t: Type, lanes: Sequence[int]) -> str:
-        """`T' f(T *, T')`: assignment to the lanes of these numbers, compound if there is an operator."""
+        """`T' f(T *, T')`: assignment to the lanes of these numbers, compound if there is an
+        operator."""
         part = Type(t.scalar, len(lanes))
         name = f"{self.swizzle(t, lanes)}_{_NAMES.get(op, 'set')}_to"
         v = self.type(part)
@@ -223,7 +247,9 @@ class Helpers:
         v = self.type(part)
         body = "".join(f" r.lane[{i}] = a->lane[{lane}];" for i, lane in enumerate(lanes))
         head = f"{_HEAD}{v} {step}_after({self.type(t)} *a)"
-        self._functions.setdefault(f"{step}_after", f"{head} {{ {v} r;{body} {step}(a, {one}); return r; }}")
+        self._functions.setdefault(
+            f"{step}_after", f"{head} {{ {v} r;{body} {step}(a, {one}); return r; }}"
+        )
         return f"{step}_after"
 
     def unary(self, op: str, t: Type) -> str:
@@ -231,7 +257,9 @@ class Helpers:
         v = self.value(t)
         if op == "!":
             m = t.as_mask()
-            simd = f"{_whole(m, 'r')} = ({self.simd(m)})({_whole(t, 'a')} == ({self.simd(t)}){{0}});"
+            simd = (
+                f"{_whole(m, 'r')} = ({self.simd(m)})({_whole(t, 'a')} == ({self.simd(t)}){{0}});"
+            )
             body = simd if _has_simd(t) else self._by_lane(m, f"-({_lane(t, 'a')} == 0)")
             return self._define(f"{t.name}_is_zero", m, f"{v} a", body)
         if _has_simd(t):
@@ -243,7 +271,8 @@ class Helpers:
         return self._define(f"{t.name}_{'neg' if op == '-' else 'not'}", t, f"{v} a", body)
 
     def select(self, t: Type, condition: Type) -> str:
-        """`T f(C, T, T)`: of each lane the second argument where the first is not zero, else the third."""
+        """`T f(C, T, T)`: of each lane the second argument where the first is not zero, else the
+        third."""
         v, c = self.value(t), self.value(condition)
         if condition.mask and _has_simd(t) and _has_simd(condition) and condition.bits == t.bits:
             mask, bits = _whole(condition, "c"), self.simd(condition)
@@ -260,18 +289,23 @@ class Helpers:
         name = f"{t.name}_{'min' if op == '<' else 'max'}"
         return self._define(name, t, f"{v} a, {v} b", f"r = {select}({less}(a, b), a, b);")
 
-    # -- making vectors ---------------------------------------------------------------------------------
+    # -- making vectors ----------------------------------------------------------------------------
 
     def broadcast(self, t: Type) -> str:
         """`T f(scalar)`: every lane is it. In a mask every lane is -1 if it is not zero."""
         self.type(t)
         if t.mask:
             return self._define(f"{t.name}_flag", t, "int x", self._of(t, ["-(x != 0)"] * t.lanes))
-        return self._define(f"{t.name}_all", t, f"{self.parameter(t)} x", self._of(t, ["x"] * t.lanes))
+        return self._define(
+            f"{t.name}_all", t, f"{self.parameter(t)} x", self._of(t, ["x"] * t.lanes)
+        )
 
     def construct(self, t: Type, items: Sequence[Type | None]) -> str:
         """`T f(items...)`: the lanes of all items in a row; None is a scalar."""
-        parameters = [f"{self.value(item) if item else self.parameter(t)} x{i}" for i, item in enumerate(items)]
+        parameters = [
+            f"{self.value(item) if item else self.parameter(t)} x{i}"
+            for i, item in enumerate(items)
+        ]
         values: list[str] = []
         for i, item in enumerate(items):
             values += [_lane(item, f"x{i}", k) for k in range(item.lanes)] if item else [f"x{i}"]
@@ -279,12 +313,17 @@ class Helpers:
         return self._define(f"{t.name}_{suffix}", t, ", ".join(parameters), self._of(t, values))
 
     def convert(self, source: Type, t: Type) -> str:
-        """`T f(S)`: each lane converted. Of a mask that becomes no mask, true is 1, as for TVM's bool."""
+        """`T f(S)`: each lane converted. Of a mask that becomes no mask, true is 1, as for TVM's
+        bool."""
         as_bool = source.mask and not t.mask
         sign = "-" if as_bool else ""
-        # gcc 12 fails ("internal compiler error: in convert_mode_scalar") where what became wider in one piece than
-        # registers are is compared and chosen from.
-        widens = (source.kind, t.kind) == ("float", "float") and source.bits < t.bits and not in_register(t)
+        # gcc 12 fails ("internal compiler error: in convert_mode_scalar") where what became wider
+        # in one piece than registers are is compared and chosen from.
+        widens = (
+            (source.kind, t.kind) == ("float", "float")
+            and source.bits < t.bits
+            and not in_register(t)
+        )
         if _has_simd(source) and _has_simd(t) and not widens:
             lanes = f"{sign}{_whole(source, 'a')}"
             body = f"{_whole(t, 'r')} = __builtin_convertvector({lanes}, {self.simd(t)});"
@@ -302,4 +341,6 @@ class Helpers:
         """`T' f(T)`: the lanes of these numbers."""
         result = Type(t.scalar, len(lanes), t.mask)
         body = self._of(result, [_lane(t, "a", lane) for lane in lanes])
-        return self._define(f"{t.name}_s{''.join(f'{i:x}' for i in lanes)}", result, f"{self.value(t)} a", body)
+        return self._define(
+            f"{t.name}_s{''.join(f'{i:x}' for i in lanes)}", result, f"{self.value(t)} a", body
+        )

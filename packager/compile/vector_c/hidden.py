@@ -1,4 +1,5 @@
-"""Vectors in macros and own headers of a source that is rewritten without its preprocessor having run."""
+"""Vectors in macros and own headers of a source that is rewritten without its preprocessor having
+run."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from mblob.packager.compile.vector_c.own_names import own_names
 from mblob.packager.compile.vector_c.tokens import place, tokenize
 from mblob.packager.compile.vector_c.types import WORD
 
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE | re.DOTALL)
+_DEFINE = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE | re.DOTALL
+)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?(?:\*/|$)|//.*", re.DOTALL)
 _LARGEST = 16 << 20  # bytes of a header

@@ -39,7 +39,9 @@ class Lanes(Marks):
             return result
         self.drop(at - 1, at)
         changed = [self.tokens[i] for i in (a.first, a.last, at)]
-        result.picked = Picked(whole, lanes, [(token, token.before, token.after) for token in changed])
+        result.picked = Picked(
+            whole, lanes, [(token, token.before, token.after) for token in changed]
+        )
         vector = Operand(a.first, a.last, whole)
         if isinstance(whole, Pointer):
             self.wrap(vector, "(*(", "))")
@@ -50,9 +52,11 @@ class Lanes(Marks):
         return result
 
     def _one(self, result: Operand, whole: Known, lane: int, at: int) -> None:
-        """Make `result` a lane of the vector before token `at`, or of the one it points to; all behind is dropped.
+        """Make `result` a lane of the vector before token `at`, or of the one it points to; all
+        behind is dropped.
 
-        Lanes have names, so that writing to one of a copy is the compiler's error; those of `half` have none.
+        Lanes have names, so that writing to one of a copy is the compiler's error; those of `half`
+        have none.
         """
         t = whole.to if isinstance(whole, Pointer) else whole
         assert isinstance(t, Type)
@@ -67,7 +71,10 @@ class Lanes(Marks):
         lane = self._number(opening, closing)
         if a.vector is not None and lane is not None:
             if lane >= a.vector.lanes:
-                self.refuse(opening, f"{a.vector} has no lane {lane}; its lanes are 0 to {a.vector.lanes - 1}")
+                self.refuse(
+                    opening,
+                    f"{a.vector} has no lane {lane}; its lanes are 0 to {a.vector.lanes - 1}",
+                )
             whole = a.type
             if a.picked is not None:
                 lane, whole = a.picked.lanes[lane], self._unread(a.picked)
@@ -97,12 +104,15 @@ class Lanes(Marks):
         result = Operand(at, a.last)
         lane = self._number(a.element, a.last)
         if lane is None or lane >= a.type.to.lanes:
-            self.refuse(a.element, f"{a.type.to} has no lane {lane}; its lanes are 0 to {a.type.to.lanes - 1}")
+            self.refuse(
+                a.element,
+                f"{a.type.to} has no lane {lane}; its lanes are 0 to {a.type.to.lanes - 1}",
+            )
         self._one(result, a.type.to, lane, a.element)
         self.wrap(Operand(at, a.element - 1), "(")
         return result
 
-    # -- several at once --------------------------------------------------------------------------------
+    # -- several at once ---------------------------------------------------------------------------
 
     @staticmethod
     def _unread(picked: Picked) -> Known:
@@ -136,7 +146,8 @@ class Lanes(Marks):
         return result
 
     def _place(self, a: Operand, at: int) -> tuple[Type, Picked]:
-        """Make an operand the address of the vector of its lanes, which are written at token `at`."""
+        """Make an operand the address of the vector of its lanes, which are written at token
+        `at`."""
         place = a.picked
         assert place is not None
         if len(set(place.lanes)) < len(place.lanes):

@@ -56,21 +56,25 @@ class Marks:
             return f"(__extension__ ({self.helpers.type(t)}){{.simd = {function}(", ")})"
         return f"{function}(", ")"
 
-    # -- conversions ------------------------------------------------------------------------------------
+    # -- conversions -------------------------------------------------------------------------------
 
     def convert(self, operand: Operand, t: Known, explicit: bool = False) -> None:
-        """Make an operand a vector of type `t`: a scalar goes to all lanes, lanes of another type are converted.
+        """Make an operand a vector of type `t`: a scalar goes to all lanes, lanes of another type
+        are converted.
 
         Args:
-            explicit: by a cast. TVM writes one where it makes numbers of booleans, so that true is 1 then; a mask that
-                is assigned to the integers that it is in OpenCL keeps its -1.
+            explicit: by a cast. TVM writes one where it makes numbers of booleans, so that true is
+                1 then; a mask that is assigned to the integers that it is in OpenCL keeps its -1.
         """
         if not isinstance(t, Type):
             return
         source = operand.vector
         if not t.is_vector:
             if source is not None:
-                self.refuse(operand.first, f"a vector of {source.lanes} lanes ({source}) where {t} is expected")
+                self.refuse(
+                    operand.first,
+                    f"a vector of {source.lanes} lanes ({source}) where {t} is expected",
+                )
             return
         if isinstance(operand.type, (Pointer, Function)):
             self.refuse(operand.first, f"a pointer or function where {t} is expected")
@@ -79,10 +83,19 @@ class Marks:
                 self._call(self.helpers.broadcast(t), (), operand, t)
         else:
             if source.lanes != t.lanes:
-                self.refuse(operand.first, f"a vector of {source.lanes} lanes ({source}) where {t} is expected")
+                self.refuse(
+                    operand.first,
+                    f"a vector of {source.lanes} lanes ({source}) where {t} is expected",
+                )
             same = source.scalar == t.scalar
             if not same or (explicit and source.mask and not t.mask):
-                if source.mask and not t.mask and not explicit and t.kind == "int" and t.bits == source.bits:
+                if (
+                    source.mask
+                    and not t.mask
+                    and not explicit
+                    and t.kind == "int"
+                    and t.bits == source.bits
+                ):
                     return
                 self._call(self.helpers.convert(source, t), (operand,), operand, t)
         operand.type = t

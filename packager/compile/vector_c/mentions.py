@@ -13,8 +13,8 @@ _DIRECTIVE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 def mentions(source: str) -> bool:
     """Whether a source has a word that may name a vector type, or `half`, in its code.
 
-    Most sources have no such word at all; words in comments and texts, and names that the source itself declares, do
-    not count. Macros do.
+    Most sources have no such word at all; words in comments and texts, and names that the source
+    itself declares, do not count. Macros do.
     """
     if not _mentioned(source):
         return False
@@ -26,7 +26,9 @@ def mentions(source: str) -> bool:
     if any(t.kind == "name" and t.text not in own and _mentioned(t.text) for t in tokens):
         return True
     spaces = (*(t.space for t in tokens), tail)
-    return any(_mentioned(line) for space in spaces if "#" in space for line in _DIRECTIVE.findall(space))
+    return any(
+        _mentioned(line) for space in spaces if "#" in space for line in _DIRECTIVE.findall(space)
+    )
 
 
 def _mentioned(text: str) -> bool:

@@ -16,7 +16,8 @@ class Picked:
     Attributes:
         type: of the vector, or of the pointer to it.
         lanes: their numbers in it.
-        unread: tokens that became a call to read them, as they were before: token, `before`, `after`.
+        unread: tokens that became a call to read them, as they were before: token, `before`,
+            `after`.
     """
 
     type: Known
@@ -35,7 +36,8 @@ class Operand:
         picked: what `v.xy` stands for.
         is_copy: a value that nothing else sees, which nobody means to write.
         element: of `(p + i)[2]` the opening bracket.
-        taken: of the address of a copy, `&(a + b)`, what marks it: its `&`, and the cast behind which it stands.
+        taken: of the address of a copy, `&(a + b)`, what marks it: its `&`, and the cast behind
+            which it stands.
     """
 
     first: int

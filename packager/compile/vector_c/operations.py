@@ -1,4 +1,5 @@
-"""Each operation on vectors becomes a call: the marks that say so are put on the tokens of its operands."""
+"""Each operation on vectors becomes a call: the marks that say so are put on the tokens of its
+operands."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ from dataclasses import dataclass, field
 from mblob.packager.compile.vector_c.helpers import COMPARISONS
 from mblob.packager.compile.vector_c.lanes import Lanes
 from mblob.packager.compile.vector_c.operand import Operand
-from mblob.packager.compile.vector_c.types import Function, Known, Overloads, Pointer, Record, Type, common
+from mblob.packager.compile.vector_c.types import (
+    Function,
+    Known,
+    Overloads,
+    Pointer,
+    Record,
+    Type,
+    common,
+)
 
 _INTEGERS = ("%", "&", "|", "^", "<<", ">>")
 _INTEGERS_ONLY = ("~", *_INTEGERS, *(f"{op}=" for op in _INTEGERS))
@@ -33,7 +42,7 @@ class Operations(Lanes):
             self.convert(operand, mask)
         operand.type = mask
 
-    # -- operators --------------------------------------------------------------------------------------
+    # -- operators ---------------------------------------------------------------------------------
 
     def binary(self, op: str, a: Operand, at: int, b: Operand) -> Operand:
         """`a op b`, the operator at token `at`."""
@@ -47,7 +56,9 @@ class Operations(Lanes):
                 result.type = pointers[0]
             return result
         if left is not None and right is not None and left.lanes != right.lanes:
-            self.refuse(at, f"{left} {op} {right}: vectors of {left.lanes} and of {right.lanes} lanes")
+            self.refuse(
+                at, f"{left} {op} {right}: vectors of {left.lanes} and of {right.lanes} lanes"
+            )
         shared = common(left, right) if left and right else left or right
         assert shared is not None
         if op in ("&&", "||"):
@@ -101,7 +112,12 @@ class Operations(Lanes):
             self._check_written(a, at)
         if op == "&" and a.picked is not None:
             self.refuse(at, "several lanes have no address")
-        if op == "*" and a.taken is not None and isinstance(a.type, Pointer) and isinstance(a.type.to, Type):
+        if (
+            op == "*"
+            and a.taken is not None
+            and isinstance(a.type, Pointer)
+            and isinstance(a.type.to, Type)
+        ):
             return self._reinterpret(at, a, a.type.to)
         if op == "*" and a.element is not None and isinstance(a.type, Pointer):
             return self.lane_of_loaded(at, a)
@@ -138,7 +154,10 @@ class Operations(Lanes):
         result, source = Operand(at, a.last, t, is_copy=True), value.vector
         assert source is not None
         if source.lanes * source.bits != t.lanes * t.bits:
-            self.refuse(at, f"the bits of {source} are {source.lanes * source.bits}, of {t} {t.lanes * t.bits}")
+            self.refuse(
+                at,
+                f"the bits of {source} are {source.lanes * source.bits}, of {t} {t.lanes * t.bits}",
+            )
         for mark in (at, *marks):
             self.drop(mark, mark)
         self._pass(value)
@@ -173,12 +192,15 @@ class Operations(Lanes):
         result.type = shared
         if c.vector is not None:
             if c.vector.lanes != shared.lanes:
-                self.refuse(question, f"a condition of {c.vector.lanes} lanes chooses among vectors of {shared.lanes}")
+                self.refuse(
+                    question,
+                    f"a condition of {c.vector.lanes} lanes chooses among vectors of {shared.lanes}",
+                )
             self.tokens[question].out = self.tokens[colon].out = ","
             self._call(self.helpers.select(shared, c.vector), (c, a, b), result, shared)
         return result
 
-    # -- casts and constructors -------------------------------------------------------------------------
+    # -- casts and constructors --------------------------------------------------------------------
 
     def cast(self, t: Known, first: int, last: int, a: Operand) -> Operand:
         """`(t)a`, the parentheses at tokens `first` and `last`."""
@@ -190,12 +212,20 @@ class Operations(Lanes):
             self.convert(a, t, explicit=True)
             result.is_copy = True
         elif isinstance(t, Pointer) and isinstance(t.to, Type) and t.to.is_vector:
-            result.element = a.element if a.type == t.to.lane else None  # no pointer, but an element
-            result.taken = (a.taken[0], (*a.taken[1], *range(first, last + 1))) if a.taken is not None else None
+            # no pointer, but an element
+            result.element = a.element if a.type == t.to.lane else None
+            result.taken = (
+                (a.taken[0], (*a.taken[1], *range(first, last + 1)))
+                if a.taken is not None
+                else None
+            )
         return result
 
-    def construct(self, t: Type, first: int, last: int, closing: int, items: Sequence[Operand]) -> Operand:
-        """`t(items)` and `(t)(items)`; the name, with parentheses if it has some, is tokens `first` to `last`."""
+    def construct(
+        self, t: Type, first: int, last: int, closing: int, items: Sequence[Operand]
+    ) -> Operand:
+        """`t(items)` and `(t)(items)`; the name, with parentheses if it has some, is tokens `first`
+        to `last`."""
         result = Operand(first, closing, t, is_copy=True)
         self.drop(first, last)
         if len(items) == 1:
@@ -204,10 +234,14 @@ class Operations(Lanes):
         found = sum(item.vector.lanes if item.vector else 1 for item in items)
         if found != t.lanes:
             self.refuse(first, f"{t} is made of {found} lanes")
-        self._rename(first, closing, self.helpers.construct(t, [item.vector for item in items]), items, t)
+        self._rename(
+            first, closing, self.helpers.construct(t, [item.vector for item in items]), items, t
+        )
         return result
 
-    def _rename(self, name: int, closing: int, function: str, arguments: Sequence[Operand], t: Type) -> None:
+    def _rename(
+        self, name: int, closing: int, function: str, arguments: Sequence[Operand], t: Type
+    ) -> None:
         """Make a call that is written in the source one of a helper; its parentheses stay."""
         for argument in arguments:
             self._pass(argument)
@@ -215,9 +249,11 @@ class Operations(Lanes):
         self.tokens[name].out = before[:-1]
         self.tokens[closing].after += after[1:]
 
-    # -- calls ------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
-    def call(self, callee: Operand, marks: Sequence[int], arguments: Sequence[Operand], declared: bool) -> Operand:
+    def call(
+        self, callee: Operand, marks: Sequence[int], arguments: Sequence[Operand], declared: bool
+    ) -> Operand:
         """`callee(arguments)`; `marks` are its parentheses and commas.
 
         Args:
@@ -227,7 +263,9 @@ class Operations(Lanes):
         function = _called(callee.type, arguments)
         vectors = [a.vector for a in arguments if a.vector is not None]
         if function is not None and (
-            not vectors or function.variadic or any(isinstance(t, Type) and t.is_vector for t in function.parameters)
+            not vectors
+            or function.variadic
+            or any(isinstance(t, Type) and t.is_vector for t in function.parameters)
         ):
             for argument, t in zip(arguments, function.parameters):
                 self.convert(argument, t)
@@ -237,7 +275,10 @@ class Operations(Lanes):
             return result
         if not callee.name:
             if function is not None and all(isinstance(t, Type) for t in function.parameters):
-                self.refuse(callee.first, "vectors for a function of numbers that is called through an expression")
+                self.refuse(
+                    callee.first,
+                    "vectors for a function of numbers that is called through an expression",
+                )
             return result
         if callee.name in ("min", "max") and len(arguments) == 2:
             shared = self._shared(callee, vectors)
@@ -254,7 +295,9 @@ class Operations(Lanes):
         shared = vectors[0]
         for t in vectors[1:]:
             if t.lanes != shared.lanes:
-                self.refuse(callee.first, f"{callee.name}: vectors of {shared.lanes} and of {t.lanes} lanes")
+                self.refuse(
+                    callee.first, f"{callee.name}: vectors of {shared.lanes} and of {t.lanes} lanes"
+                )
             shared = common(shared, t)
         return shared.plain()
 
@@ -264,7 +307,8 @@ class Operations(Lanes):
     ) -> Operand:  # fmt: skip
         """A function of numbers, such as expf, that gets vectors: called once for each lane.
 
-        Its arguments and its result have the types it is declared with; without, all have the `shared` one.
+        Its arguments and its result have the types it is declared with; without, all have the
+        `shared` one.
         """
         self._counter += 1
         names = [f"mblob_{self._counter}_{i}" for i in range(len(arguments))]
@@ -288,7 +332,8 @@ class Operations(Lanes):
 
 
 def _lanes_of(t: Known, shared: Type) -> Type:
-    """A vector of numbers of type `t`, as wide as `shared`, which it is if that type is none we follow."""
+    """A vector of numbers of type `t`, as wide as `shared`, which it is if that type is none we
+    follow."""
     return Type(t.scalar, shared.lanes) if isinstance(t, Type) and not t.is_vector else shared
 
 

@@ -45,10 +45,13 @@ def _is_thing(before: Token | None, after: Token | None) -> bool:
     if following == ":" and before is not None and before.text in ("(", ","):
         return False  # a choice of _Generic
     names_it = before is not None and (
-        (before.kind == "name" and before.text not in _BEFORE_TYPES) or before.text in ("*", "}", "&")
+        (before.kind == "name" and before.text not in _BEFORE_TYPES)
+        or before.text in ("*", "}", "&")
     )
     if following == "(":  # a constructor, or a function of this name
-        return names_it and before is not None and before.kind == "name" and not before.text.isupper()
+        return (
+            names_it and before is not None and before.kind == "name" and not before.text.isupper()
+        )
     if following in (")", ",", "["):
         return names_it
     return True

@@ -1,7 +1,8 @@
 """Byte vectors gathered lane by lane, which TVM writes as if they were packed into one integer.
 
-For lanes of 8 bits its generator prints `((0x000000ff << 0) & (x << 0))|((0x000000ff << 8) & (y << 8))|...` without
-parentheses around it (codegen_c.cc, PrintVecElemLoadExpr). What is meant is `int8_t4(x, y, ...)`.
+For lanes of 8 bits its generator prints `((0x000000ff << 0) & (x << 0))|((0x000000ff << 8) & (y <<
+8))|...` without parentheses around it (codegen_c.cc, PrintVecElemLoadExpr). What is meant is
+`int8_t4(x, y, ...)`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def _term_end(texts: list[str], at: int, shift: int) -> int | None:
 
 
 def _is_unsigned(texts: list[str], value: tuple[int, int]) -> bool:
-    """Whether the bytes come from an array of uint8_t: by the cast in the value, or by the array's declaration."""
+    """Whether the bytes come from an array of uint8_t: by the cast in the value, or by the array's
+    declaration."""
     words = texts[value[0] : value[1]]
     for i, word in enumerate(words[:-1]):
         if word in ("uint8_t", "int8_t") and words[i + 1] == "*":
@@ -67,7 +69,9 @@ def _is_unsigned(texts: list[str], value: tuple[int, int]) -> bool:
     return any(texts[i : i + 3] == ["uint8_t", name, "["] for i in range(len(texts) - 2))
 
 
-def _construct(tokens: list[Token], at: int, terms: list[tuple[int, int]], lane: str, result: list[Token]) -> int:
+def _construct(
+    tokens: list[Token], at: int, terms: list[tuple[int, int]], lane: str, result: list[Token]
+) -> int:
     """Append a constructor of the terms to `result`; where the chain ends."""
     chain_end = terms[-1][1] + 4
     marks = {at: f"{lane}{len(terms)}", at + 1: "(", chain_end - 1: ")"}

@@ -1,8 +1,8 @@
 """C with OpenCL-like vectors, as TVM's `target="c"` writes it, to C that compilers take.
 
-`float4(a, b, c, d)`, `(float4)(x, x, x, x)`, `v.s0`, arithmetic, comparisons and `c ? a : b` by lane, loads and stores
-through `(float4 *)p`: of these only unions with lanes and calls of inline functions remain. Every token stays in its
-line.
+`float4(a, b, c, d)`, `(float4)(x, x, x, x)`, `v.s0`, arithmetic, comparisons and `c ? a : b` by
+lane, loads and stores through `(float4 *)p`: of these only unions with lanes and calls of inline
+functions remain. Every token stays in its line.
 """
 
 from __future__ import annotations

@@ -1,11 +1,20 @@
-"""What names of a source mean at one place of it: its variables, functions, types and tags, in nested scopes."""
+"""What names of a source mean at one place of it: its variables, functions, types and tags, in
+nested scopes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from mblob.packager.compile.vector_c.keywords import BASE_WORDS, OTHER_TYPES
-from mblob.packager.compile.vector_c.types import SCALARS, Function, Known, Overloads, Record, Type, vector_named
+from mblob.packager.compile.vector_c.types import (
+    SCALARS,
+    Function,
+    Known,
+    Overloads,
+    Record,
+    Type,
+    vector_named,
+)
 
 
 @dataclass
@@ -13,7 +22,8 @@ class Scope:
     """A pair of braces, or the header of a loop.
 
     Attributes:
-        kind: "file", "function", "block", "record" (members of a struct), or "loop" (header and body of `for`).
+        kind: "file", "function", "block", "record" (members of a struct), or "loop" (header and
+            body of `for`).
         names: variables and functions.
         aliases: names of types.
         tags: what stands behind `struct`, `union` and `class`.
@@ -47,7 +57,7 @@ class Names:
         self.used: dict[str, Type] = {}
         self.templates: set[str] = set()  # functions that are some
 
-    # -- types ------------------------------------------------------------------------------------------
+    # -- types -------------------------------------------------------------------------------------
 
     def type_named(self, name: str) -> Known:
         """The type that a name means, None if that is no business of ours."""
@@ -78,7 +88,9 @@ class Names:
         )  # fmt: skip
 
     def _tag(self, name: str) -> Record | None:
-        return next((scope.tags[name] for scope in reversed(self.scopes) if name in scope.tags), None)
+        return next(
+            (scope.tags[name] for scope in reversed(self.scopes) if name in scope.tags), None
+        )
 
     def record(self, tag: str, defines: bool) -> Record:
         """What `struct tag` means; with a body behind it, in this scope."""
@@ -89,7 +101,7 @@ class Names:
                 self.scopes[-1].tags[tag] = found
         return found
 
-    # -- variables --------------------------------------------------------------------------------------
+    # -- variables ---------------------------------------------------------------------------------
 
     def variable_known(self, name: str) -> bool:
         """Whether a name is that of a variable or function here."""
@@ -102,23 +114,29 @@ class Names:
 
     def variable(self, name: str) -> Known:
         """The type of a variable, None if it is none of ours."""
-        return next((scope.names[name] for scope in reversed(self.scopes) if name in scope.names), None)
+        return next(
+            (scope.names[name] for scope in reversed(self.scopes) if name in scope.names), None
+        )
 
     def declare(self, name: str, t: Known) -> None:
         """A variable or function of the innermost scope, or a member of a struct."""
         scope = self.scopes[-1]
-        if isinstance(t, Function) and isinstance(before := scope.names.get(name), (Function, Overloads)):
+        if isinstance(t, Function) and isinstance(
+            before := scope.names.get(name), (Function, Overloads)
+        ):
             t = _overloaded(before, t)
         scope.names[name] = t
         scope.aliases.pop(name, None)
         if scope.record is not None:
             scope.record.fields[name] = t
-            # for objects of which we do not know the type: what members of this name are, if they all are the same
+            # for objects of which we do not know the type: what members of this name are, if they
+            # all are the same
             self.fields[name] = t if self.fields.get(name, t) == t else None
 
     def name_type(self, name: str, t: Known) -> None:
         """A name for a type, in the innermost scope."""
-        t = Type(name) if name in SCALARS else t  # <stdint.h> has words for it that not all targets agree on
+        # <stdint.h> has words for it that not all targets agree on
+        t = Type(name) if name in SCALARS else t
         self.scopes[-1].aliases[name] = t
         self.scopes[-1].names.pop(name, None)
 

@@ -53,7 +53,8 @@ class SpecifierReader:
     Args:
         tokens: of the source.
         names: what names mean at the place that is read.
-        typeof: the type that stands, or the expression has, between the parentheses that open at a token.
+        typeof: the type that stands, or the expression has, between the parentheses that open at a
+            token.
     """
 
     def __init__(self, tokens: list[Token], names: Names, typeof: Callable[[int], Known]) -> None:
@@ -119,7 +120,8 @@ class SpecifierReader:
         return end
 
     def _begins_type(self, at: int, seen: bool, qualified: bool, guess: bool) -> bool:
-        """Whether a name is a type: a known one, or one with a declarator behind it, or behind `const` what must be."""
+        """Whether a name is a type: a known one, or one with a declarator behind it, or behind
+        `const` what must be."""
         text = self._text(at)
         if text in BEFORE_EXPRESSIONS or self._names.variable_known(text):
             return False
@@ -137,7 +139,11 @@ class SpecifierReader:
         name = after
         while self._text(name) in ("*", "&", "&&") or self._text(name) in QUALIFIERS:
             name += 1
-        return name > after and self._is_name(name) and self._text(name + 1) in ("=", ";", ",", "[", "(", ")")
+        return (
+            name > after
+            and self._is_name(name)
+            and self._text(name + 1) in ("=", ";", ",", "[", "(", ")")
+        )
 
     def past_qualified(self, at: int) -> int:
         """Past a name of C++ with what belongs to it: `std::vector<float4>::iterator`."""
@@ -171,7 +177,12 @@ class SpecifierReader:
                 at = past_brackets(self._tokens, at + 1)
             elif self._text(at) in ("class", "struct", "final"):
                 at += 1
-            elif not tag and self._is_name(at + 1) and self._text(at + 2) == "{" and self._text(at + 1) != "final":
+            elif (
+                not tag
+                and self._is_name(at + 1)
+                and self._text(at + 2) == "{"
+                and self._text(at + 1) != "final"
+            ):
                 at += 1  # a macro before the tag
             elif tag:
                 break

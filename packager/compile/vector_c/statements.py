@@ -12,9 +12,20 @@ from mblob.packager.compile.vector_c.specifiers import Specifiers
 from mblob.packager.compile.vector_c.tokens import past_brackets
 from mblob.packager.compile.vector_c.types import Function, Known, Pointer, Record, Type
 
-_SKIPPED = ("goto", "break", "continue", "using", "_Static_assert", "static_assert", "asm", "__asm__", "__asm")
+_SKIPPED = (
+    "goto",
+    "break",
+    "continue",
+    "using",
+    "_Static_assert",
+    "static_assert",
+    "asm",
+    "__asm__",
+    "__asm",
+)
 _ACCESS = ("public", "private", "protected")
 _DEEPEST = 50  # statements in expressions within each other
+
 
 class Statements:
     """Walks a source from its first token to its last, and rewrites what it finds.
@@ -46,10 +57,11 @@ class Statements:
     def _is_name(self, at: int) -> bool:
         return at < len(self._tokens) and self._tokens[at].kind == "name"
 
-    # -- statements -------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def _block(self, opening: int, scope: Scope) -> tuple[Known, int]:
-        """Statements in braces that stand in an expression; the type of the last one, and where they end."""
+        """Statements in braces that stand in an expression; the type of the last one, and where
+        they end."""
         if self._depth >= _DEEPEST:
             self._do.refuse(opening, f"statements in expressions are nested deeper than {_DEEPEST}")
         depth = len(self._names.scopes)
@@ -100,15 +112,21 @@ class Statements:
             return at + 1
         if text in ("case", "default"):
             return self._expressions.read(at + 1, (":",))[1] + 1
-        if following == ":" and self._text(at + 2) != ":" and (
-            text in _ACCESS or self._names.scopes[-1].kind != "record"
+        if (
+            following == ":"
+            and self._text(at + 2) != ":"
+            and (text in _ACCESS or self._names.scopes[-1].kind != "record")
         ):
             return at + 2  # a label
         if text in _SKIPPED:
             return self._past(at, ";")
         if text == "template":
             self._is_template = True
-            return self._declarations.past_template(at + 1) if following == "<" else self._past(at, ";")
+            return (
+                self._declarations.past_template(at + 1)
+                if following == "<"
+                else self._past(at, ";")
+            )
         if text in ("extern", "namespace"):
             head = at + 1 + (self._is_name(at + 1) if text == "namespace" else following[:1] == '"')
             if self._text(head) == "{" or head > at + 1:
@@ -129,7 +147,8 @@ class Statements:
         while self._is_name(at) and (self._text(at) in QUALIFIERS or self._text(at) in ATTRIBUTES):
             at = past_brackets(self._tokens, at + 1) if self._text(at) in ATTRIBUTES else at + 1
         outer = self._names.scopes[-1].record
-        if self._text(at) == ";" and outer is not None:  # members of a struct without name are the outer one's
+        # members of a struct without name are the outer one's
+        if self._text(at) == ";" and outer is not None:
             outer.fields.update(record.fields)
         return self._declarators(Specifiers(record, at, is_alias))
 
@@ -142,7 +161,9 @@ class Statements:
         """Behind `if (`; past the closing parenthesis."""
         value, end = self._expressions.read(at, ())
         if value is not None and value.vector is not None:
-            self._do.refuse(value.first, f"{value.vector} as a condition; compare its lanes one by one")
+            self._do.refuse(
+                value.first, f"{value.vector} as a condition; compare its lanes one by one"
+            )
         return end + 1
 
     def _for(self, at: int) -> int:
@@ -164,7 +185,7 @@ class Statements:
             at += 1
         return at + 1
 
-    # -- declarations -----------------------------------------------------------------------------------
+    # -- declarations ------------------------------------------------------------------------------
 
     def _declaration(self, at: int) -> int | None:
         """Read one up to its `;`, or into a body; None if there is none at `at`."""
@@ -173,7 +194,8 @@ class Statements:
         if found is None:
             if not (outside and (self._text(at) == "~" or self._is_name(at))):
                 return None
-            found = Specifiers(None, at + (self._text(at) == "~"))  # C89's int, or what C++ calls like its class
+            # C89's int, or what C++ calls like its class
+            found = Specifiers(None, at + (self._text(at) == "~"))
         elif outside and self._text(found.end) == "(" and not self._fits(found):
             found = Specifiers(None, found.end - 1)  # a constructor of C++
         if found.record is not None:
@@ -187,7 +209,8 @@ class Statements:
         return self._declarators(found)
 
     def _fits(self, found: Specifiers) -> bool:
-        """Whether what stands in parentheses behind a type is a declarator: `(*f)(int)`, not `(1, 2)`."""
+        """Whether what stands in parentheses behind a type is a declarator: `(*f)(int)`, not `(1,
+        2)`."""
         declared = self._declarations.declarator(found.end, found.type)
         return declared is not None and declared.name != "" and (
             self._text(declared.end) in (";", ",", "=", "{", ":", ")", "")
@@ -245,17 +268,26 @@ class Statements:
         at = opening + 1
         while at < end - 1 and self._text(at) != ",":
             at = past_brackets(self._tokens, at)
-        if self._text(opening) == "(" and self._text(at) == "," and isinstance(t, Type) and t.is_vector:
-            self._do.refuse(opening, f"{t} is initialized by lanes in parentheses; write = {t}(...)")
+        if (
+            self._text(opening) == "("
+            and self._text(at) == ","
+            and isinstance(t, Type)
+            and t.is_vector
+        ):
+            self._do.refuse(
+                opening, f"{t} is initialized by lanes in parentheses; write = {t}(...)"
+            )
         self._expressions.read_value(opening + 1, t if self._text(opening) == "(" else None, ())
         return end
 
-    # -- functions --------------------------------------------------------------------------------------
+    # -- functions ---------------------------------------------------------------------------------
 
     def _function(self, declared: Declarator, t: Function) -> int:
-        """A prototype, or the head of a definition; stops at what follows it, inside of the body."""
+        """A prototype, or the head of a definition; stops at what follows it, inside of the
+        body."""
         assert declared.parameters is not None
-        if declared.name and not self._names.is_type(declared.name):  # a constructor is called like its class
+        # a constructor is called like its class
+        if declared.name and not self._names.is_type(declared.name):
             self._names.declare(declared.name, None if self._is_template else t)
             if self._is_template:
                 self._names.templates.add(declared.name)
@@ -273,7 +305,11 @@ class Statements:
         if self._text(at) == "{":
             self._names.scopes.append(scope)
             return at + 1
-        if declared.parameters.plain and declared.parameters.types and self._declarations.specifiers(at) is not None:
+        if (
+            declared.parameters.plain
+            and declared.parameters.types
+            and self._declarations.specifiers(at) is not None
+        ):
             scope.awaits_body = True  # their types come now, as before C89
             t.parameters.clear()
             self._names.scopes.append(scope)
@@ -294,6 +330,7 @@ class Statements:
                 break
             at += 1
         return at
+
 
 def _deduced(value: Known, declarator: Known) -> Known:
     """The type of `auto x = value`, or of `auto *x`."""

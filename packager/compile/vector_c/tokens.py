@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-# A letter of an identifier by its number, in the ways of C and C++23. Compilers take all above ASCII for letters, too.
+# A letter of an identifier by its number, in the ways of C and C++23. Compilers take all above
+# ASCII for letters, too.
 _NUMBERED = r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\u\{[0-9A-Fa-f]+\}"
 _LETTER = rf"[A-Za-z_$]|[^\x00-\x7f]|{_NUMBERED}"
 _TOKEN = re.compile(
@@ -50,7 +51,8 @@ class Token:
 
 
 def tokenize(source: str) -> tuple[list[Token], str]:
-    """The tokens of a source, and the space behind the last. Directives and line markers are space."""
+    """The tokens of a source, and the space behind the last. Directives and line markers are
+    space."""
     tokens: list[Token] = []
     space_from = at = 0
     line_start = True
@@ -68,7 +70,15 @@ def tokenize(source: str) -> tuple[list[Token], str]:
             line_start = "\n" in found.group()
             continue
         start = found.start()
-        tokens.append(Token(kind, _usual(kind, found.group()), source[space_from:start], start, out=found.group()))
+        tokens.append(
+            Token(
+                kind,
+                _usual(kind, found.group()),
+                source[space_from:start],
+                start,
+                out=found.group(),
+            )
+        )
         space_from = at
         line_start = False
     return tokens, source[space_from:]
@@ -94,7 +104,8 @@ _MARKER = re.compile(r'^#(?:line)? *(\d+)(?: "((?:[^"\\]|\\.)*)")?.*$', re.MULTI
 
 
 def place(source: str, offset: int, file: str, names: Mapping[str, str] = NO_NAMES) -> str:
-    """`file:line` of an offset, as line markers count; `names` says what to call files of theirs."""
+    """`file:line` of an offset, as line markers count; `names` says what to call files of
+    theirs."""
     line, start = 1, 0
     for marker in _MARKER.finditer(source, 0, offset):
         line, file, start = int(marker[1]), marker[2] or file, marker.end() + 1

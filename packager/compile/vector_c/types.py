@@ -1,4 +1,5 @@
-"""The types that matter to the rewriter: OpenCL-like vectors, their lanes, and what C derives from both."""
+"""The types that matter to the rewriter: OpenCL-like vectors, their lanes, and what C derives from
+both."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Type:
     Attributes:
         scalar: the lane type, a key of SCALARS.
         lanes: 1 for a number.
-        mask: what a comparison gives: lanes of -1 and 0. Lanes are signed integers as wide as what was compared.
+        mask: what a comparison gives: lanes of -1 and 0. Lanes are signed integers as wide as what
+            was compared.
     """
 
     scalar: str
@@ -118,13 +120,15 @@ Known = Union[Type, Pointer, Function, Overloads, Record, None]
 
 
 def vector_named(name: str) -> Type | None:
-    """The vector that a name means, None if it means none: "float4", "int32_t8", "int16" (16 lanes of 32 bits)."""
+    """The vector that a name means, None if it means none: "float4", "int32_t8", "int16" (16 lanes
+    of 32 bits)."""
     found = _NAME.fullmatch(name)
     return Type(_ALIASES.get(found[1], found[1]), int(found[2])) if found else None
 
 
 def common(a: Type, b: Type) -> Type:
-    """The type in which two vectors of one width meet, by the ranks of C: floats, then width, then unsigned."""
+    """The type in which two vectors of one width meet, by the ranks of C: floats, then width, then
+    unsigned."""
 
     def rank(t: Type) -> tuple[bool, int, bool]:
         return t.kind == "float", t.bits, t.kind == "uint"
@@ -135,7 +139,8 @@ def common(a: Type, b: Type) -> Type:
 
 
 def word_type(words: list[str]) -> Type | None:
-    """The lane type that words of C mean, where its width is the same on all targets we have; else None."""
+    """The lane type that words of C mean, where its width is the same on all targets we have; else
+    None."""
     if words in (["float"], ["double"]):
         return Type(words[0])
     rest = [w for w in words if w not in ("signed", "int")]

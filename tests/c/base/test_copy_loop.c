@@ -1,5 +1,5 @@
-/* test_copy_loop: the copying half of mblob/bytes/_copy.c by itself, with one thread and with two, where files end, cannot be
- * written, and where no thread can be had. */
+/* test_copy_loop: the copying half of mblob/bytes/_copy.c by itself, with one thread and with
+ * two, where files end, cannot be written, and where no thread can be had. */
 #define _GNU_SOURCE /* memfd_create */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +12,12 @@
 static int no_threads, started, signals_blocked;
 static size_t largest; /* write */
 
-static int start(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *argument) {
+static int start(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *),
+                 void *argument) {
   sigset_t now;
   started++;
-  CHECK(!pthread_sigmask(SIG_SETMASK, NULL, &now)); /* which the thread has from the one that starts it */
+  CHECK(!pthread_sigmask(SIG_SETMASK, NULL,
+                         &now)); /* which the thread has from the one that starts it */
   signals_blocked = sigismember(&now, SIGINT) && sigismember(&now, SIGTERM);
   return no_threads ? EAGAIN : pthread_create(thread, how, run, argument);
 }
@@ -44,7 +46,8 @@ static int temporary(void) {
 }
 
 static void same(int file, int64_t at, const uint8_t *expected, int64_t size) {
-  CHECK(pread(file, found, (size_t)size, (off_t)at) == (ssize_t)size && !memcmp(found, expected, (size_t)size));
+  CHECK(pread(file, found, (size_t)size, (off_t)at) == (ssize_t)size &&
+        !memcmp(found, expected, (size_t)size));
 }
 
 static void everything_arrives(int threads) {
@@ -53,7 +56,13 @@ static void everything_arrives(int threads) {
     const int64_t head = heads[i / COUNT(offsets)], offset = offsets[i % COUNT(offsets)];
     const int to = temporary();
     CHECK(lseek(to, (off_t)head, SEEK_SET) == (off_t)head);
-    struct job job = {.from = source, .to = to, .offset = offset, .count = SIZE - offset, .end = NO_END, .sums = 1, .crc = 7};
+    struct job job = {.from = source,
+                      .to = to,
+                      .offset = offset,
+                      .count = SIZE - offset,
+                      .end = NO_END,
+                      .sums = 1,
+                      .crc = 7};
     started = 0;
     copy_some(&job, buffer, threads);
     CHECK(started == (threads > 1) && signals_blocked == started);
@@ -70,7 +79,8 @@ static void one_piece_at_least_however_late_it_is(int threads) {
   int64_t done = 0;
   uint32_t crc = 0;
   for (int calls = 0; done < SIZE; calls++) {
-    struct job job = {.from = source, .to = to, .offset = done, .count = SIZE - done, .sums = 1, .crc = crc};
+    struct job job = {
+        .from = source, .to = to, .offset = done, .count = SIZE - done, .sums = 1, .crc = crc};
     copy_some(&job, buffer, threads);
     CHECK(job.done > 0 && job.done <= STEP && calls < 14);
     done += job.done;
@@ -83,7 +93,8 @@ static void one_piece_at_least_however_late_it_is(int threads) {
 
 static void a_source_that_ends(int threads) {
   const int to = temporary();
-  struct job job = {.from = source, .to = to, .offset = 100, .count = INT64_MAX - 100, .end = NO_END};
+  struct job job = {
+      .from = source, .to = to, .offset = 100, .count = INT64_MAX - 100, .end = NO_END};
   copy_some(&job, buffer, threads);
   CHECK(job.done == SIZE - 100 && !job.error);
   same(to, 0, data + 100, job.done);
@@ -157,7 +168,8 @@ static void large_files_are_written_in_smaller_pieces(int threads) {
 
 int main(void) {
   uint32_t state = 7;
-  for (int64_t i = 0; i < SIZE; i++) data[i] = (uint8_t)((state = state * 1664525u + 1013904223u) >> 24);
+  for (int64_t i = 0; i < SIZE; i++)
+    data[i] = (uint8_t)((state = state * 1664525u + 1013904223u) >> 24);
   signal(SIGPIPE, SIG_IGN);
   source = temporary();
   CHECK(write(source, data, SIZE) == SIZE);

@@ -17,8 +17,8 @@
     test(__VA_ARGS__);       \
   } while (0)
 
-/* Whether the machine is an emulated one (test_other_machines.py): qemu-user loses its own state in a child that
- * a process of several threads forks. */
+/* Whether the machine is an emulated one (test_other_machines.py): qemu-user loses its own state
+ * in a child that a process of several threads forks. */
 static inline bool is_emulated(void) { return getenv("MBLOB_TEST_EMULATED") != NULL; }
 
 /* Run a test in a process of its own: what it starts, and the environment it sets, ends with it. */
@@ -51,8 +51,8 @@ static inline mblob_module *open_ok(const char *directory, const char *name) {
 
 /* ---- functions of one argument, imports included ---- */
 
-static inline int call_one(mblob_module *module, const char *name, TVMValue argument, int code, TVMValue *ret,
-                           int *ret_code) {
+static inline int call_one(mblob_module *module, const char *name, TVMValue argument, int code,
+                           TVMValue *ret, int *ret_code) {
   mblob_function *function;
   CHECK(mblob_module_function(module, name, 1, &function) == MBLOB_OK);
   int status = mblob_function_call(function, &argument, &code, 1, ret, ret_code);
@@ -70,13 +70,15 @@ static inline int64_t call_int(mblob_module *module, const char *name, int64_t a
   TVMValue value, ret;
   int ret_code;
   value.v_int64 = argument;
-  CHECK(call_one(module, name, value, kTVMArgInt, &ret, &ret_code) == MBLOB_OK && ret_code == kTVMArgInt);
+  CHECK(call_one(module, name, value, kTVMArgInt, &ret, &ret_code) == MBLOB_OK &&
+        ret_code == kTVMArgInt);
   return ret.v_int64;
 }
 
 /* ---- the global function "host.answer" ---- */
 
-static inline int answer(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+static inline int answer(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                         void *resource) {
   TVMValue value;
   int code = kTVMArgInt;
   (void)args, (void)codes, (void)count;

@@ -1,15 +1,16 @@
-/* test_arguments DIRECTORY: what the public functions say about arguments that cannot be. The rows below are a
- * table: a call, and the whole text of its error. */
+/* test_arguments DIRECTORY: what the public functions say about arguments that cannot be. The
+ * rows below are a table: a call, and the whole text of its error. */
 #include <tvm/runtime/c_backend_api.h>
 
 #include "../common/check.h"
 
-#define NO_PLUGIN "; there is: cpu; plug-ins are looked for in libraries, on MBLOB_PLUGIN_PATH and beside libmblob"
+#define NO_PLUGIN \
+  "; there is: cpu; plug-ins are looked for in libraries, on MBLOB_PLUGIN_PATH and beside libmblob"
 
 static void refused(int result, int expected, const char *call, const char *text) {
   if (result == expected && strcmp(mblob_last_error(), text) == 0) return;
-  fprintf(stderr, "%s\n  gave %d, expected %d\n  found    %s\n  expected %s\n", call, result, expected,
-          mblob_last_error(), text);
+  fprintf(stderr, "%s\n  gave %d, expected %d\n  found    %s\n  expected %s\n", call, result,
+          expected, mblob_last_error(), text);
   exit(1);
 }
 
@@ -35,27 +36,34 @@ static void modules_and_functions(mblob_module *module, mblob_function *function
   TVM_SAYS(TVMModImport(NULL, module), "TVMModImport: mod is NULL, expected a module");
   TVM_SAYS(TVMModImport(module, NULL), "TVMModImport: dep is NULL, expected a module");
   TVM_SAYS(TVMModImport(module, function), "TVMModImport: dep is a function, expected a module");
-  TVM_SAYS(TVMModImport(stranger, module), "TVMModImport: mod is no object of this runtime, expected a module");
-  TVM_SAYS(TVMModGetFunction(NULL, "f", 0, &out), "TVMModGetFunction: mod is NULL, expected a module");
-  TVM_SAYS(TVMModGetFunction(function, "f", 0, &out), "TVMModGetFunction: mod is a function, expected a module");
+  TVM_SAYS(TVMModImport(stranger, module),
+           "TVMModImport: mod is no object of this runtime, expected a module");
+  TVM_SAYS(TVMModGetFunction(NULL, "f", 0, &out),
+           "TVMModGetFunction: mod is NULL, expected a module");
+  TVM_SAYS(TVMModGetFunction(function, "f", 0, &out),
+           "TVMModGetFunction: mod is a function, expected a module");
   TVM_SAYS(TVMModGetFunction(module, NULL, 0, &out), "TVMModGetFunction: func_name is NULL");
   TVM_SAYS(TVMModGetFunction(module, "f", 0, NULL), "TVMModGetFunction: out is NULL");
   TVM_SAYS(TVMModFree(function), "TVMModFree: mod is a function, expected a module");
   TVM_SAYS(TVMFuncFree(module), "TVMFuncFree: func is a module, expected a function");
   CHECK(TVMModFree(NULL) == 0 && TVMFuncFree(NULL) == 0);
-  TVM_SAYS(TVMFuncCall(NULL, &value, &code, 0, &value, &code), "TVMFuncCall: func is NULL, expected a function");
+  TVM_SAYS(TVMFuncCall(NULL, &value, &code, 0, &value, &code),
+           "TVMFuncCall: func is NULL, expected a function");
   TVM_SAYS(TVMFuncCall(module, &value, &code, 0, &value, &code),
            "TVMFuncCall: func is a module, expected a function");
   TVM_SAYS(TVMFuncCall(function, NULL, &code, 1, &value, &code), "TVMFuncCall: arg_values is NULL");
-  TVM_SAYS(TVMFuncCall(function, &value, NULL, 1, &value, &code), "TVMFuncCall: type_codes is NULL");
+  TVM_SAYS(TVMFuncCall(function, &value, NULL, 1, &value, &code),
+           "TVMFuncCall: type_codes is NULL");
   TVM_SAYS(TVMFuncCall(function, &value, &code, -2, &value, &code),
            "TVMFuncCall: num_args is -2, expected 0 or more");
   TVM_SAYS(TVMFuncCreateFromCFunc(NULL, NULL, NULL, &out), "TVMFuncCreateFromCFunc: func is NULL");
-  TVM_SAYS(TVMFuncCreateFromCFunc(nothing, NULL, NULL, NULL), "TVMFuncCreateFromCFunc: out is NULL");
+  TVM_SAYS(TVMFuncCreateFromCFunc(nothing, NULL, NULL, NULL),
+           "TVMFuncCreateFromCFunc: out is NULL");
   TVM_SAYS(TVMCFuncSetReturn(NULL, &value, &code, 1), "TVMCFuncSetReturn: ret is NULL");
   TVM_SAYS(TVMCFuncSetReturn(&out, NULL, &code, 1), "TVMCFuncSetReturn: value is NULL");
   TVM_SAYS(TVMCFuncSetReturn(&out, &value, NULL, 1), "TVMCFuncSetReturn: type_code is NULL");
-  TVM_SAYS(TVMCFuncSetReturn(&out, &value, &code, 2), "TVMCFuncSetReturn: num_ret is 2, expected 1");
+  TVM_SAYS(TVMCFuncSetReturn(&out, &value, &code, 2),
+           "TVMCFuncSetReturn: num_ret is 2, expected 1");
   TVM_SAYS(TVMCbArgToReturn(NULL, &code), "TVMCbArgToReturn: value is NULL");
   TVM_SAYS(TVMCbArgToReturn(&value, NULL), "TVMCbArgToReturn: code is NULL");
 }
@@ -65,8 +73,10 @@ static void the_registry(mblob_module *module, mblob_function *function) {
   int count;
   const char **names;
   TVM_SAYS(TVMFuncRegisterGlobal(NULL, function, 1), "TVMFuncRegisterGlobal: name is NULL");
-  TVM_SAYS(TVMFuncRegisterGlobal("n", NULL, 1), "TVMFuncRegisterGlobal: f is NULL, expected a function");
-  TVM_SAYS(TVMFuncRegisterGlobal("n", module, 1), "TVMFuncRegisterGlobal: f is a module, expected a function");
+  TVM_SAYS(TVMFuncRegisterGlobal("n", NULL, 1),
+           "TVMFuncRegisterGlobal: f is NULL, expected a function");
+  TVM_SAYS(TVMFuncRegisterGlobal("n", module, 1),
+           "TVMFuncRegisterGlobal: f is a module, expected a function");
   TVM_SAYS(TVMFuncGetGlobal(NULL, &out), "TVMFuncGetGlobal: name is NULL");
   TVM_SAYS(TVMFuncGetGlobal("n", NULL), "TVMFuncGetGlobal: out is NULL");
   TVM_SAYS(TVMFuncListGlobalNames(NULL, &names), "TVMFuncListGlobalNames: out_size is NULL");
@@ -78,14 +88,16 @@ static void element_types(void) {
   const int64_t shape[2] = {2, 3};
   DLTensor *out = NULL;
   void *data = NULL;
-  const char *const from_dlpack = "TVMArrayFromDLPack: dtype: no data type has the code 77, expected 0 to 17 or 128 to 255";
+  const char *const from_dlpack =
+      "TVMArrayFromDLPack: dtype: no data type has the code 77, expected 0 to 17 or 128 to 255";
   const struct {
     int code, bits, lanes;
     const char *text;
   } wrong[] = {
       {77, 32, 1, "dtype: no data type has the code 77, expected 0 to 17 or 128 to 255"},
       {-1, 32, 1, "dtype: no data type has the code -1, expected 0 to 17 or 128 to 255"},
-      {kDLFloat + 256, 32, 1, "dtype: no data type has the code 258, expected 0 to 17 or 128 to 255"},
+      {kDLFloat + 256, 32, 1,
+       "dtype: no data type has the code 258, expected 0 to 17 or 128 to 255"},
       {kDLFloat, 0, 1, "dtype: an element of 0 bits, expected 1 to 255"},
       {kDLFloat, 32 + 256, 1, "dtype: an element of 288 bits, expected 1 to 255"},
       {kDLFloat, 32, 0, "dtype: an element of 0 lanes, expected 1 to 65535"},
@@ -105,29 +117,36 @@ static void element_types(void) {
   for (int i = 0; i < COUNT(wrong); i++) {
     char text[256];
     snprintf(text, sizeof(text), "TVMArrayAlloc: %s", wrong[i].text);
-    TVM_SAYS(TVMArrayAlloc(shape, 2, wrong[i].code, wrong[i].bits, wrong[i].lanes, kDLCPU, 0, &out), text);
+    TVM_SAYS(TVMArrayAlloc(shape, 2, wrong[i].code, wrong[i].bits, wrong[i].lanes, kDLCPU, 0, &out),
+             text);
     CHECK(!out);
-    if (wrong[i].code < 0 || wrong[i].code > 255 || wrong[i].bits > 255 || wrong[i].lanes > 65535) continue;
-    const DLDataType type = {(uint8_t)wrong[i].code, (uint8_t)wrong[i].bits, (uint16_t)wrong[i].lanes};
+    if (wrong[i].code < 0 || wrong[i].code > 255 || wrong[i].bits > 255 || wrong[i].lanes > 65535)
+      continue;
+    const DLDataType type = {(uint8_t)wrong[i].code, (uint8_t)wrong[i].bits,
+                             (uint16_t)wrong[i].lanes};
     snprintf(text, sizeof(text), "TVMDeviceAllocDataSpaceWithScope: %s", wrong[i].text);
     TVM_SAYS(TVMDeviceAllocDataSpaceWithScope(cpu, 2, shape, type, NULL, &data), text);
   }
-  DLManagedTensor managed = {.dl_tensor = {.data = &data, .device = cpu, .ndim = 0, .dtype = {77, 32, 1}}};
+  DLManagedTensor managed = {
+      .dl_tensor = {.data = &data, .device = cpu, .ndim = 0, .dtype = {77, 32, 1}}};
   TVM_SAYS(TVMArrayFromDLPack(&managed, &out), from_dlpack);
   CHECK(TVMArrayAlloc(shape, 2, 131, 7, 3, kDLCPU, 0, &out) == 0); /* a custom type */
   CHECK(TVMArrayFree(out) == 0);
-  const DLDataType possible[] = {{kDLInt, 4, 1},    {kDLInt, 24, 1},      {kDLUInt, 1, 1},     {kDLUInt, 128, 1},
-                                 {kDLFloat, 8, 1},  {kDLFloat, 16, 4},    {kDLFloat, 32, 1},   {kDLFloat, 64, 1},
-                                 {kDLFloat, 128, 1}, {kDLComplex, 32, 1}, {kDLComplex, 128, 2}, {kDLOpaqueHandle, 64, 1},
-                                 {kDLBfloat, 16, 1}, {kDLBool, 8, 1},     {kDLFloat6_e2m3fn, 6, 4}};
+  const DLDataType possible[] = {
+      {kDLInt, 4, 1},     {kDLInt, 24, 1},     {kDLUInt, 1, 1},         {kDLUInt, 128, 1},
+      {kDLFloat, 8, 1},   {kDLFloat, 16, 4},   {kDLFloat, 32, 1},       {kDLFloat, 64, 1},
+      {kDLFloat, 128, 1}, {kDLComplex, 32, 1}, {kDLComplex, 128, 2},    {kDLOpaqueHandle, 64, 1},
+      {kDLBfloat, 16, 1}, {kDLBool, 8, 1},     {kDLFloat6_e2m3fn, 6, 4}};
   for (int i = 0; i < COUNT(possible); i++) {
     const DLDataType t = possible[i];
-    CHECK(TVMArrayAlloc(shape, 2, t.code, t.bits, t.lanes, kDLCPU, 0, &out) == 0 && TVMArrayFree(out) == 0);
+    CHECK(TVMArrayAlloc(shape, 2, t.code, t.bits, t.lanes, kDLCPU, 0, &out) == 0 &&
+          TVMArrayFree(out) == 0);
   }
 }
 
 static void shapes(void) {
-  const int64_t negative[2] = {2, -5}, huge[3] = {INT64_MAX, 2, 2}, empty[3] = {INT64_MAX, INT64_MAX, 0};
+  const int64_t negative[2] = {2, -5}, huge[3] = {INT64_MAX, 2, 2},
+                empty[3] = {INT64_MAX, INT64_MAX, 0};
   DLTensor *out = NULL;
   void *data = NULL;
   TVM_SAYS(TVMArrayAlloc(NULL, 2, kDLFloat, 32, 1, kDLCPU, 0, &out),
@@ -149,7 +168,8 @@ static void shapes(void) {
            "TVMDeviceAllocDataSpaceWithScope: shape is NULL, expected 2 extents");
   TVM_SAYS(TVMDeviceAllocDataSpaceWithScope(cpu, 2, negative, float32, NULL, NULL),
            "TVMDeviceAllocDataSpaceWithScope: out_data is NULL");
-  TVM_SAYS(TVMDeviceAllocDataSpace(cpu, 8, 3, float32, NULL), "TVMDeviceAllocDataSpace: out_data is NULL");
+  TVM_SAYS(TVMDeviceAllocDataSpace(cpu, 8, 3, float32, NULL),
+           "TVMDeviceAllocDataSpace: out_data is NULL");
   TVM_SAYS(TVMDeviceAllocDataSpace(cpu, 8, 129, float32, &data),
            "TVMDeviceAllocDataSpace: 8 bytes aligned to 129 are impossible");
 }
@@ -161,34 +181,43 @@ static void copies(void) {
   DLManagedTensor *exported = NULL;
   CHECK(TVMArrayAlloc(shape, 2, kDLFloat, 32, 1, kDLCPU, 0, &a) == 0);
   DLTensor bare = {.device = cpu, .ndim = 2, .dtype = float32, .shape = shape};
-  DLTensor turned = {
-      .data = values, .device = cpu, .ndim = 2, .dtype = float32, .shape = shape, .strides = columns};
+  DLTensor turned = {.data = values,
+                     .device = cpu,
+                     .ndim = 2,
+                     .dtype = float32,
+                     .shape = shape,
+                     .strides = columns};
   DLTensor small = {.data = values, .device = cpu, .ndim = 1, .dtype = float32, .shape = few};
   DLTensor shapeless = {.data = values, .device = cpu, .ndim = 1, .dtype = float32};
   DLManagedTensor managed = {.dl_tensor = bare};
   TVM_SAYS(TVMArrayCopyFromBytes(NULL, values, 24), "TVMArrayCopyFromBytes: handle is NULL");
   TVM_SAYS(TVMArrayCopyFromBytes(a, NULL, 24), "TVMArrayCopyFromBytes: data is NULL");
-  TVM_SAYS(TVMArrayCopyFromBytes(a, values, 4), "TVMArrayCopyFromBytes: the array has 24 bytes, the copy 4");
+  TVM_SAYS(TVMArrayCopyFromBytes(a, values, 4),
+           "TVMArrayCopyFromBytes: the array has 24 bytes, the copy 4");
   TVM_SAYS(TVMArrayCopyToBytes(NULL, values, 24), "TVMArrayCopyToBytes: handle is NULL");
   TVM_SAYS(TVMArrayCopyToBytes(a, NULL, 24), "TVMArrayCopyToBytes: data is NULL");
-  TVM_SAYS(TVMArrayCopyToBytes(&bare, values, 24), "TVMArrayCopyToBytes: data is NULL, expected 24 bytes");
+  TVM_SAYS(TVMArrayCopyToBytes(&bare, values, 24),
+           "TVMArrayCopyToBytes: data is NULL, expected 24 bytes");
   TVM_SAYS(TVMArrayCopyFromTo(NULL, a, NULL), "TVMArrayCopyFromTo: from is NULL");
   TVM_SAYS(TVMArrayCopyFromTo(a, NULL, NULL), "TVMArrayCopyFromTo: to is NULL");
-  TVM_SAYS(TVMArrayCopyFromTo(&bare, a, NULL), "TVMArrayCopyFromTo: from: data is NULL, expected 24 bytes");
+  TVM_SAYS(TVMArrayCopyFromTo(&bare, a, NULL),
+           "TVMArrayCopyFromTo: from: data is NULL, expected 24 bytes");
   TVM_SAYS(TVMArrayCopyFromTo(a, &turned, NULL),
            "TVMArrayCopyFromTo: to: the strides are not those of compact rows");
-  TVM_SAYS(TVMArrayCopyFromTo(a, &small, NULL), "TVMArrayCopyFromTo: to: the array has 4 bytes, the copy 24");
+  TVM_SAYS(TVMArrayCopyFromTo(a, &small, NULL),
+           "TVMArrayCopyFromTo: to: the array has 4 bytes, the copy 24");
   TVM_SAYS(TVMArrayCopyFromTo(&shapeless, a, NULL),
            "TVMArrayCopyFromTo: from: shape is NULL, expected 1 extents");
   TVM_SAYS(TVMDeviceCopyDataFromTo(NULL, a, NULL), "TVMDeviceCopyDataFromTo: from is NULL");
   TVM_SAYS(TVMDeviceCopyDataFromTo(a, NULL, NULL), "TVMDeviceCopyDataFromTo: to is NULL");
   TVM_SAYS(TVMArrayFromDLPack(NULL, &out), "TVMArrayFromDLPack: from is NULL");
   TVM_SAYS(TVMArrayFromDLPack(&managed, NULL), "TVMArrayFromDLPack: out is NULL");
-  TVM_SAYS(TVMArrayFromDLPack(&managed, &out), "TVMArrayFromDLPack: data is NULL, expected 24 bytes");
+  TVM_SAYS(TVMArrayFromDLPack(&managed, &out),
+           "TVMArrayFromDLPack: data is NULL, expected 24 bytes");
   TVM_SAYS(TVMArrayToDLPack(NULL, &exported), "TVMArrayToDLPack: from is NULL");
   TVM_SAYS(TVMArrayToDLPack(a, NULL), "TVMArrayToDLPack: out is NULL");
   TVM_SAYS(TVMStreamCreate(kDLCPU, 0, NULL), "TVMStreamCreate: out is NULL");
-  TVM_SAYS(TVMSynchronize(kDLMetal, 0, NULL), 
+  TVM_SAYS(TVMSynchronize(kDLMetal, 0, NULL),
            "TVMSynchronize: no runtime for device type 8 (metal) is in this process" NO_PLUGIN);
   CHECK(TVMArrayFree(a) == 0 && TVMArrayFree(NULL) == 0);
 }
@@ -196,15 +225,21 @@ static void copies(void) {
 static void objects(mblob_module *module) {
   unsigned index = 0;
   char *key = NULL;
-  TVM_SAYS(TVMObjectGetTypeIndex(NULL, &index), "TVMObjectGetTypeIndex: obj is NULL, expected a module, a function or a container");
+  TVM_SAYS(TVMObjectGetTypeIndex(NULL, &index),
+           "TVMObjectGetTypeIndex: obj is NULL, expected a module, a function or a container");
   TVM_SAYS(TVMObjectGetTypeIndex(module, NULL), "TVMObjectGetTypeIndex: out_tindex is NULL");
   TVM_SAYS(TVMObjectTypeKey2Index(NULL, &index), "TVMObjectTypeKey2Index: type_key is NULL");
-  TVM_SAYS(TVMObjectTypeKey2Index("runtime.Object", NULL), "TVMObjectTypeKey2Index: out_tindex is NULL");
+  TVM_SAYS(TVMObjectTypeKey2Index("runtime.Object", NULL),
+           "TVMObjectTypeKey2Index: out_tindex is NULL");
   TVM_SAYS(TVMObjectTypeIndex2Key(0, NULL), "TVMObjectTypeIndex2Key: out_type_key is NULL");
-  TVM_SAYS(TVMObjectTypeIndex2Key(999, &key), "TVMObjectTypeIndex2Key: no object type 999 is in this runtime");
-  TVM_SAYS(TVMObjectRetain(stranger),
-           "TVMObjectRetain: obj is no object of this runtime, expected a module, a function or a container");
-  TVM_SAYS(TVMObjectFree(stranger), "TVMObjectFree: obj is no object of this runtime, expected a module, a function or a container");
+  TVM_SAYS(TVMObjectTypeIndex2Key(999, &key),
+           "TVMObjectTypeIndex2Key: no object type 999 is in this runtime");
+  TVM_SAYS(
+      TVMObjectRetain(stranger),
+      "TVMObjectRetain: obj is no object of this runtime, expected a module, a function or a container");
+  TVM_SAYS(
+      TVMObjectFree(stranger),
+      "TVMObjectFree: obj is no object of this runtime, expected a module, a function or a container");
   TVM_SAYS(TVMObjectDerivedFrom(1, 0, NULL), "TVMObjectDerivedFrom: is_derived is NULL");
 }
 
@@ -238,17 +273,22 @@ static void what_kernels_call(void) {
   void *out;
   TVMValue value = {.v_handle = NULL};
   int code = kTVMNullptr;
-  TVM_SAYS(TVMBackendGetFuncFromEnv(NULL, NULL, &out), "TVMBackendGetFuncFromEnv: func_name is NULL");
+  TVM_SAYS(TVMBackendGetFuncFromEnv(NULL, NULL, &out),
+           "TVMBackendGetFuncFromEnv: func_name is NULL");
   TVM_SAYS(TVMBackendGetFuncFromEnv(NULL, "f", NULL), "TVMBackendGetFuncFromEnv: out is NULL");
   TVM_SAYS(TVMBackendParallelLaunch(NULL, NULL, 1), "TVMBackendParallelLaunch: flambda is NULL");
   TVM_SAYS(TVMBackendParallelBarrier(0, NULL), "TVMBackendParallelBarrier: penv is NULL");
   TVM_SAYS(TVMBackendRunOnce(NULL, NULL, NULL, 0), "TVMBackendRunOnce: handle is NULL");
   TVM_SAYS(TVMBackendRunOnce(&out, NULL, NULL, 0), "TVMBackendRunOnce: f is NULL");
   TVM_SAYS(TVMBackendRegisterEnvCAPI(NULL, NULL), "TVMBackendRegisterEnvCAPI: name is NULL");
-  TVM_SAYS(TVMBackendRegisterSystemLibSymbol(NULL, &code), "TVMBackendRegisterSystemLibSymbol: name is NULL");
-  TVM_SAYS(TVMBackendRegisterSystemLibSymbol("n", NULL), "TVMBackendRegisterSystemLibSymbol: ptr is NULL");
-  TVM_SAYS(TVMBackendAnyListSetPackedArg(NULL, 0, &value, &code, 0), "TVMBackendAnyListSetPackedArg: anylist is NULL");
-  TVM_SAYS(TVMBackendAnyListSetPackedArg(&value, 0, NULL, &code, 0), "TVMBackendAnyListSetPackedArg: args is NULL");
+  TVM_SAYS(TVMBackendRegisterSystemLibSymbol(NULL, &code),
+           "TVMBackendRegisterSystemLibSymbol: name is NULL");
+  TVM_SAYS(TVMBackendRegisterSystemLibSymbol("n", NULL),
+           "TVMBackendRegisterSystemLibSymbol: ptr is NULL");
+  TVM_SAYS(TVMBackendAnyListSetPackedArg(NULL, 0, &value, &code, 0),
+           "TVMBackendAnyListSetPackedArg: anylist is NULL");
+  TVM_SAYS(TVMBackendAnyListSetPackedArg(&value, 0, NULL, &code, 0),
+           "TVMBackendAnyListSetPackedArg: args is NULL");
   TVM_SAYS(TVMBackendAnyListSetPackedArg(&value, 0, &value, NULL, 0),
            "TVMBackendAnyListSetPackedArg: type_codes is NULL");
   TVM_SAYS(TVMBackendAnyListResetItem(NULL, 0), "TVMBackendAnyListResetItem: anylist is NULL");
@@ -274,31 +314,41 @@ static void the_face_of_mblob(mblob_module *module, mblob_function *function) {
   MBLOB_SAYS(mblob_open_memory(&code, 1, NULL, NULL), "mblob_open_memory: out is NULL");
   MBLOB_SAYS(mblob_system_lib(NULL, &out), "mblob_system_lib: prefix is NULL");
   MBLOB_SAYS(mblob_system_lib("", NULL), "mblob_system_lib: out is NULL");
-  MBLOB_SAYS(mblob_module_import(NULL, module), "mblob_module_import: module is NULL, expected a module");
-  MBLOB_SAYS(mblob_module_import(module, NULL), "mblob_module_import: child is NULL, expected a module");
-  MBLOB_SAYS(mblob_module_payload(NULL, &data, &size), "mblob_module_payload: module is NULL, expected a module");
+  MBLOB_SAYS(mblob_module_import(NULL, module),
+             "mblob_module_import: module is NULL, expected a module");
+  MBLOB_SAYS(mblob_module_import(module, NULL),
+             "mblob_module_import: child is NULL, expected a module");
+  MBLOB_SAYS(mblob_module_payload(NULL, &data, &size),
+             "mblob_module_payload: module is NULL, expected a module");
   MBLOB_SAYS(mblob_module_payload(module, NULL, &size), "mblob_module_payload: data is NULL");
   MBLOB_SAYS(mblob_module_payload(module, &data, NULL), "mblob_module_payload: size is NULL");
-  MBLOB_SAYS(mblob_module_function(NULL, "f", 0, &found), "mblob_module_function: module is NULL, expected a module");
+  MBLOB_SAYS(mblob_module_function(NULL, "f", 0, &found),
+             "mblob_module_function: module is NULL, expected a module");
   CHECK(!found);
   MBLOB_SAYS(mblob_module_function(module, NULL, 0, &found), "mblob_module_function: name is NULL");
   MBLOB_SAYS(mblob_module_function(module, "f", 0, NULL), "mblob_module_function: out is NULL");
-  MBLOB_SAYS(mblob_module_tensor(NULL, "w", &tensor), "mblob_module_tensor: module is NULL, expected a module");
+  MBLOB_SAYS(mblob_module_tensor(NULL, "w", &tensor),
+             "mblob_module_tensor: module is NULL, expected a module");
   MBLOB_SAYS(mblob_module_tensor(module, NULL, &tensor), "mblob_module_tensor: name is NULL");
   MBLOB_SAYS(mblob_module_tensor(module, "w", NULL), "mblob_module_tensor: out is NULL");
   MBLOB_SAYS(mblob_function_call(NULL, &value, &code, 0, NULL, NULL),
              "mblob_function_call: function is NULL, expected a function");
-  MBLOB_SAYS(mblob_function_call(function, NULL, &code, 1, NULL, NULL), "mblob_function_call: args is NULL");
-  MBLOB_SAYS(mblob_function_call(function, &value, NULL, 1, NULL, NULL), "mblob_function_call: codes is NULL");
+  MBLOB_SAYS(mblob_function_call(function, NULL, &code, 1, NULL, NULL),
+             "mblob_function_call: args is NULL");
+  MBLOB_SAYS(mblob_function_call(function, &value, NULL, 1, NULL, NULL),
+             "mblob_function_call: codes is NULL");
   MBLOB_SAYS(mblob_function_call(function, &value, &code, -1, NULL, NULL),
              "mblob_function_call: count is -1, expected 0 or more");
   MBLOB_SAYS(mblob_call(NULL, "f", ""), "mblob_call: module is NULL, expected a module");
   MBLOB_SAYS(mblob_call(module, NULL, ""), "mblob_call: name is NULL");
   MBLOB_SAYS(mblob_call(module, "f", NULL), "mblob_call: types is NULL");
-  MBLOB_SAYS(mblob_function_create(NULL, NULL, NULL, &found), "mblob_function_create: call is NULL");
-  MBLOB_SAYS(mblob_function_create(nothing, NULL, NULL, NULL), "mblob_function_create: out is NULL");
+  MBLOB_SAYS(mblob_function_create(NULL, NULL, NULL, &found),
+             "mblob_function_create: call is NULL");
+  MBLOB_SAYS(mblob_function_create(nothing, NULL, NULL, NULL),
+             "mblob_function_create: out is NULL");
   MBLOB_SAYS(mblob_register_global(NULL, function, 1), "mblob_register_global: name is NULL");
-  MBLOB_SAYS(mblob_register_global("n", NULL, 1), "mblob_register_global: function is NULL, expected a function");
+  MBLOB_SAYS(mblob_register_global("n", NULL, 1),
+             "mblob_register_global: function is NULL, expected a function");
   MBLOB_SAYS(mblob_get_global(NULL, &found), "mblob_get_global: name is NULL");
   MBLOB_SAYS(mblob_get_global("n", NULL), "mblob_get_global: out is NULL");
   MBLOB_SAYS(mblob_register_loader(NULL), "mblob_register_loader: loader is NULL");
@@ -321,20 +371,23 @@ static void values(void) {
   CHECK(mblob_get_global("runtime.ModuleGetTypeKey", &type_key) == MBLOB_OK);
   CHECK(mblob_get_global("runtime.ModuleLoadFromFile", &load) == MBLOB_OK);
   CHECK(mblob_get_global("runtime.Load_Executable", &give) == MBLOB_OK);
-#define CALL_SAYS(function, type_code, text)                                                  \
-  do {                                                                                        \
-    int given = type_code;                                                                    \
-    MBLOB_SAYS(mblob_function_call(function, &value, &given, 1, NULL, NULL), text);           \
+#define CALL_SAYS(function, type_code, text)                                        \
+  do {                                                                              \
+    int given = type_code;                                                          \
+    MBLOB_SAYS(mblob_function_call(function, &value, &given, 1, NULL, NULL), text); \
   } while (0)
-  CALL_SAYS(type_key, kTVMModuleHandle,
-            "runtime.ModuleGetTypeKey: argument 0: expected a module, found a module that is NULL (type code 9)");
+  CALL_SAYS(
+      type_key, kTVMModuleHandle,
+      "runtime.ModuleGetTypeKey: argument 0: expected a module, found a module that is NULL (type code 9)");
   CALL_SAYS(type_key, kTVMNullptr,
             "runtime.ModuleGetTypeKey: argument 0: expected a module, found nothing (type code 4)");
-  CALL_SAYS(load, kTVMStr,
-            "runtime.ModuleLoadFromFile: argument 0: expected a string, found a string that is NULL (type code 11)");
+  CALL_SAYS(
+      load, kTVMStr,
+      "runtime.ModuleLoadFromFile: argument 0: expected a string, found a string that is NULL (type code 11)");
   value.v_handle = stranger;
-  CALL_SAYS(type_key, kTVMModuleHandle,
-            "runtime.ModuleGetTypeKey: argument 0: expected a module, found no object of this runtime");
+  CALL_SAYS(
+      type_key, kTVMModuleHandle,
+      "runtime.ModuleGetTypeKey: argument 0: expected a module, found no object of this runtime");
   value.v_handle = type_key;
   CALL_SAYS(type_key, kTVMModuleHandle,
             "runtime.ModuleGetTypeKey: argument 0: expected a module, found a function");

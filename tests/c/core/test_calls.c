@@ -1,5 +1,5 @@
-/* test_calls DIRECTORY: looking up and calling functions, and what they find, on the libraries that the Makefile
- * builds. */
+/* test_calls DIRECTORY: looking up and calling functions, and what they find, on the libraries
+ * that the Makefile builds. */
 #include <limits.h>
 
 #include "../common/check.h"
@@ -11,7 +11,8 @@ static void the_ten_line_way_works(const char *dir) {
   CHECK(mblob_module_import_count(module) == 0 && mblob_module_import_at(module, 0) == NULL);
   CHECK(mblob_call(module, "vadd", "float32[3],float32[3],float32[3]", a, b, c) == MBLOB_OK);
   CHECK(c[0] == 11 && c[1] == 22 && c[2] == 33);
-  CHECK(mblob_call(module, "__tvm_main__", "float32[3],float32[3],float32[3]", c, b, a) == MBLOB_OK);
+  CHECK(mblob_call(module, "__tvm_main__", "float32[3],float32[3],float32[3]", c, b, a) ==
+        MBLOB_OK);
   CHECK(a[2] == 63);
   mblob_module_release(module);
 }
@@ -58,17 +59,19 @@ static void a_missing_function_lists_what_there_is(const char *dir) {
 
 static void arrays_are_as_large_as_their_type_says(const char *dir) {
   mblob_module *module = open_ok(dir, "plain.so");
-  const char *const wrong[] = {"int7[1]",     "uint3[1]",   "int128[1]",    "float8[1]",     "float31[1]",
-                               "bfloat32[1]", "complex8[1]", "float32x0[1]", "float32x70000[1]",
+  const char *const wrong[] = {"int7[1]",         "uint3[1]",        "int128[1]",
+                               "float8[1]",       "float31[1]",      "bfloat32[1]",
+                               "complex8[1]",     "float32x0[1]",    "float32x70000[1]",
                                "float8_e4m3f[1]", "e4m3_float8x[1]", "_[1]"};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     CHECK(mblob_call(module, "returns_int", wrong[i], dir) == MBLOB_E_ARGUMENT);
     CHECK(strstr(mblob_last_error(), "unknown element type"));
   }
   /* 4 bytes each, in a place that needs a copy: sanitizers see a byte too much. */
-  const char *const four[] = {"int4x8[1]",    "int8x4[1]",   "float16x2[1]",
-                              "float32x1[1]", "uint1x32[1]", "bool[4]",
-                              "e4m3_float8[4]", "float8_e5m2x4[1]", "float8_e4m3b11fnuz[2, 2]", "float4_e2m1fn[4]"};
+  const char *const four[] = {"int4x8[1]",       "int8x4[1]",        "float16x2[1]",
+                              "float32x1[1]",    "uint1x32[1]",      "bool[4]",
+                              "e4m3_float8[4]",  "float8_e5m2x4[1]", "float8_e4m3b11fnuz[2, 2]",
+                              "float4_e2m1fn[4]"};
   for (size_t i = 0; i < sizeof(four) / sizeof(*four); i++) {
     char *bytes = malloc(5);
     CHECK(bytes && memcpy(bytes, "abcd", 5));
@@ -98,7 +101,8 @@ static void the_table_tells_plain_from_packed(const char *dir) {
   CHECK(mblob_function_alignment(function) == 0);
   CHECK(strcmp(mblob_function_signature(function), "float *, float, int64_t") == 0);
   mblob_function_release(function);
-  CHECK(mblob_call(module, "scale", "float32[4],float64,int64", x, 2.0, (int64_t)4) == MBLOB_OK && x[3] == 8);
+  CHECK(mblob_call(module, "scale", "float32[4],float64,int64", x, 2.0, (int64_t)4) == MBLOB_OK &&
+        x[3] == 8);
   CHECK(mblob_module_function(module, "lonely", 0, &function) == MBLOB_E_NOT_FOUND);
   CHECK(strstr(mblob_last_error(), "plain C function"));
   CHECK(mblob_module_function(module, "wide", 0, &function) == MBLOB_OK);
@@ -122,9 +126,11 @@ static double noted_float(mblob_module *module) {
   return ((const TVMValue *)mblob_module_symbol(module, "noted_value"))->v_float64;
 }
 
-#define NOTES(type, value, expected) \
-  CHECK(mblob_call(module, "note", type, value) == MBLOB_OK && noted(module, kTVMArgInt) == (expected))
-#define REFUSES(text, ...) CHECK(mblob_call(module, __VA_ARGS__) == MBLOB_E_ARGUMENT && strstr(mblob_last_error(), text))
+#define NOTES(type, value, expected)                           \
+  CHECK(mblob_call(module, "note", type, value) == MBLOB_OK && \
+        noted(module, kTVMArgInt) == (expected))
+#define REFUSES(text, ...) \
+  CHECK(mblob_call(module, __VA_ARGS__) == MBLOB_E_ARGUMENT && strstr(mblob_last_error(), text))
 
 static void numbers_are_what_their_words_say(const char *dir) {
   mblob_module *module = open_ok(dir, "table.so");
@@ -145,8 +151,8 @@ static void numbers_are_what_their_words_say(const char *dir) {
   CHECK(mblob_call(module, "note", "float64", 0.1) == MBLOB_OK && noted_float(module) == 0.1);
   CHECK(mblob_call(module, "note", "double", 0.1) == MBLOB_OK && noted_float(module) == 0.1);
   /* One behind the other, and behind a pointer: each takes as much as it is. */
-  CHECK(mblob_call(module, "note", "float32[*], int, int64, int, float32, uint64, int", (int64_t)1, &x, 1, INT64_MIN, 2, 1.5f,
-                   UINT64_C(5), -7) == MBLOB_OK);
+  CHECK(mblob_call(module, "note", "float32[*], int, int64, int, float32, uint64, int", (int64_t)1,
+                   &x, 1, INT64_MIN, 2, 1.5f, UINT64_C(5), -7) == MBLOB_OK);
   CHECK(noted(module, kTVMArgInt) == -7);
   mblob_module_release(module);
 }
@@ -161,7 +167,8 @@ static void numbers_out_of_range_are_refused(const char *dir) {
   REFUSES("2 is no bool", "note", "bool", 2);
   /* The convention has 64 bits with a sign. */
   REFUSES("18446744073709551615 is above INT64_MAX", "note", "uint64", UINT64_MAX);
-  CHECK(mblob_call(module, "note_u64", "float32[1], uint64", &x, UINT64_MAX) == MBLOB_OK && noted(module, kTVMArgInt) == -1);
+  CHECK(mblob_call(module, "note_u64", "float32[1], uint64", &x, UINT64_MAX) == MBLOB_OK &&
+        noted(module, kTVMArgInt) == -1);
   REFUSES("expected 0 or more for a uint64_t, found -1", "note_u64", "float32[1], int", &x, -1);
   mblob_module_release(module);
 }
@@ -170,10 +177,12 @@ static void a_wrong_word_is_told_the_words(const char *dir) {
   mblob_module *module = open_ok(dir, "table.so");
   REFUSES("unknown word 'in', did you mean 'int'?; expected int, int8,", "note", "in", 1);
   REFUSES("unknown word 'flaot64', did you mean 'float64'?", "note", "flaot64", 1.0);
-  REFUSES("unknown word 'size_t'; expected int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, "
-          "float64, double, str, handle, tensor, or DTYPE[dimensions]",
-          "note", "size_t", (size_t)1);
-  REFUSES("unknown element type 'flaot32', did you mean 'float32'?; expected one such as", "note", "flaot32[1]", (void *)module);
+  REFUSES(
+      "unknown word 'size_t'; expected int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, "
+      "float64, double, str, handle, tensor, or DTYPE[dimensions]",
+      "note", "size_t", (size_t)1);
+  REFUSES("unknown element type 'flaot32', did you mean 'float32'?; expected one such as", "note",
+          "flaot32[1]", (void *)module);
   REFUSES("unknown element type 'double'", "note", "double[1]", (void *)module);
   REFUSES("cannot be read; expected int, int8,", "note", "unsigned int", 1u);
   mblob_module_release(module);

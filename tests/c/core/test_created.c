@@ -8,7 +8,8 @@ struct adder {
 
 static int add(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
   const struct adder *adder = resource;
-  if (count != 1 || codes[0] != kTVMArgInt) return mblob_set_error(MBLOB_E_ARGUMENT, "one integer, please");
+  if (count != 1 || codes[0] != kTVMArgInt)
+    return mblob_set_error(MBLOB_E_ARGUMENT, "one integer, please");
   TVMValue sum = {.v_int64 = args[0].v_int64 + adder->amount};
   int code = kTVMArgInt;
   return TVMCFuncSetReturn(ret, &sum, &code, 1);
@@ -38,7 +39,8 @@ static void it_is_a_module(const char *key) {
   (void)snprintf(copied, sizeof(copied), "%s", key);
   mblob_module *module = create(copied, &adder);
   copied[0] = '?';
-  CHECK(strcmp(mblob_module_type_key(module), key) == 0 && strcmp(mblob_module_path(module), "") == 0);
+  CHECK(strcmp(mblob_module_type_key(module), key) == 0 &&
+        strcmp(mblob_module_path(module), "") == 0);
   CHECK(mblob_module_index(module) == 0 && mblob_module_import_count(module) == 0);
   CHECK(strcmp(mblob_module_dialect(module), "") == 0 && !mblob_module_symbol(module, "add"));
   const void *payload = module;
@@ -64,7 +66,8 @@ static void a_function_keeps_it(void) {
   CHECK(adder.closed == 0);
   TVMValue arg = {.v_int64 = 41}, ret;
   int code = kTVMArgInt, ret_code;
-  CHECK(mblob_function_call(function, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK && ret.v_int64 == 42);
+  CHECK(mblob_function_call(function, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK &&
+        ret.v_int64 == 42);
   code = kTVMNullptr;
   CHECK(mblob_function_call(function, &arg, &code, 1, &ret, &ret_code) == MBLOB_E_ARGUMENT);
   CHECK(strcmp(mblob_last_error(), "one integer, please") == 0);
@@ -78,7 +81,8 @@ static void a_kernel_above_finds_its_functions(const char *dir) {
   mblob_module *module = create("adder", &adder), *child = create("below", &below);
   CHECK(mblob_module_import(module, child) == MBLOB_OK);
   CHECK(mblob_module_import(library, module) == MBLOB_OK);
-  CHECK(mblob_module_import(child, library) == MBLOB_E_ARGUMENT && strstr(mblob_last_error(), "cycle"));
+  CHECK(mblob_module_import(child, library) == MBLOB_E_ARGUMENT &&
+        strstr(mblob_last_error(), "cycle"));
   mblob_module_release(module);
   mblob_module_release(child);
   CHECK(call_int(library, "calls_twice", 4) == 104);

@@ -1,4 +1,5 @@
-/* test_forks DIRECTORY: children of a process whose other threads are amid anything open, call, launch loops and drop. */
+/* test_forks DIRECTORY: children of a process whose other threads are amid anything open, call,
+ * launch loops and drop. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,7 +22,7 @@ enum { THREADS = 4, FORKS = 40, SECONDS = 30 };
 static const char *directory;
 static atomic_bool ended;
 
-/* ---- a loader that can be stopped ---------------------------------------------------------------- */
+/* ---- a loader that can be stopped ------------------------------------------------------------ */
 
 static int stopped_in = -1; /* 0: in open, 1: in close */
 static int ends[2];         /* of a socket: [1] is the loader's */
@@ -49,7 +50,7 @@ static void keyed_close(void *self) {
   stop_in(1);
 }
 
-/* ---- what threads and children do ----------------------------------------------------------------- */
+/* ---- what threads and children do ------------------------------------------------------------ */
 
 static int task(int id, TVMParallelGroupEnv *env, void *data) {
   (void)id, (void)env;
@@ -87,7 +88,8 @@ static void use_everything(bool loops) {
   CHECK(mblob_get_global("test.forks", &found) == MBLOB_OK);
   mblob_function_release(found);
   mblob_function_release(function);
-  CHECK(mblob_open("/nowhere/none.so", NULL, &none) == MBLOB_E_IO && strstr(mblob_last_error(), "none.so"));
+  CHECK(mblob_open("/nowhere/none.so", NULL, &none) == MBLOB_E_IO &&
+        strstr(mblob_last_error(), "none.so"));
   void *block = TVMBackendAllocWorkspace(kDLCPU, 0, 1000, kDLFloat, 32);
   CHECK(block && TVMBackendFreeWorkspace(kDLCPU, 0, block) == 0);
   CHECK(TVMBackendRegisterSystemLibSymbol("test_forks_symbol", &ran) == 0);
@@ -99,7 +101,7 @@ static void *use_on(void *ignored) {
   return ignored;
 }
 
-/* ---- forks ---------------------------------------------------------------------------------------- */
+/* ---- forks ----------------------------------------------------------------------------------- */
 
 static void end_child(void) {
   alarm(SECONDS);
@@ -135,13 +137,14 @@ static void *fork_on(void *ignored) {
 
 static void several_threads_fork_at_once(void) {
   pthread_t threads[THREADS];
-  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, i % 2 ? fork_on : use_on, NULL) == 0);
+  for (int i = 0; i < THREADS; i++)
+    CHECK(pthread_create(&threads[i], NULL, i % 2 ? fork_on : use_on, NULL) == 0);
   for (int i = 1; i < THREADS; i += 2) pthread_join(threads[i], NULL);
   atomic_store(&ended, true);
   for (int i = 0; i < THREADS; i += 2) pthread_join(threads[i], NULL);
 }
 
-/* ---- another thread is stopped amid something ------------------------------------------------------- */
+/* ---- another thread is stopped amid something ------------------------------------------------ */
 
 static void *open_forks(void *ignored) {
   mblob_module_release(open_ok(directory, "forks.so"));
@@ -198,10 +201,14 @@ static void a_child_opens_a_module_that_a_thread_of_its_parent_is_opening(void) 
   shared = NULL;
 }
 
-static void a_child_opens_a_library_that_a_thread_of_its_parent_is_closing(void) { forks_while(use_keyed, 1); }
-static void a_child_opens_libraries_while_a_constructor_runs_in_its_parent(void) { forks_while(open_forks, -1); }
+static void a_child_opens_a_library_that_a_thread_of_its_parent_is_closing(void) {
+  forks_while(use_keyed, 1);
+}
+static void a_child_opens_libraries_while_a_constructor_runs_in_its_parent(void) {
+  forks_while(open_forks, -1);
+}
 
-/* ---- forks inside ----------------------------------------------------------------------------------- */
+/* ---- forks inside ---------------------------------------------------------------------------- */
 
 static void a_constructor_may_fork(void) {
   pthread_t thread;
@@ -239,7 +246,8 @@ static void a_loader_may_fork(void) {
   mblob_module *module = NULL;
   mblob_loader loader = {sizeof(loader), "my_key", NULL, forking_open, keyed_function, NULL};
   const mblob_loader *const loaders[] = {&loader};
-  mblob_open_options options = {.struct_size = sizeof(options), .loaders = loaders, .loader_count = 1};
+  mblob_open_options options = {
+      .struct_size = sizeof(options), .loaders = loaders, .loader_count = 1};
   CHECK(mblob_open(in(directory, "keyed.so"), &options, &module) == MBLOB_OK);
   CHECK(number_of(module, "calls_child") == 42);
   mblob_module_release(module);

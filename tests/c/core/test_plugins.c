@@ -1,12 +1,14 @@
-/* Plug-ins: where they are found and in which order, what is told when one cannot be used, and the memory of their
- * devices. Each way of finding runs in a process of its own, since what was started stays. */
+/* Plug-ins: where they are found and in which order, what is told when one cannot be used, and
+ * the memory of their devices. Each way of finding runs in a process of its own, since what was
+ * started stays. */
 #define _GNU_SOURCE
 #include <sys/stat.h>
 #include <tvm/runtime/c_backend_api.h>
 
 #include "../common/check.h"
 
-extern const mblob_plugin __mblob_plugin_toy; /* kernels/plugin_toy.c, linked into this program: number 4 */
+extern const mblob_plugin
+    __mblob_plugin_toy; /* kernels/plugin_toy.c, linked into this program: number 4 */
 
 static const char *libraries;
 
@@ -98,7 +100,8 @@ static void one_of_another_version_is_told(void) {
 
 static void one_whose_table_lies_is_refused(void) {
   setenv("MBLOB_PLUGIN_PATH", place("plugins_lies"), 1);
-  fails_with("keyed.so", MBLOB_E_INCOMPATIBLE, "its texts list other keys or devices than its tables");
+  fails_with("keyed.so", MBLOB_E_INCOMPATIBLE,
+             "its texts list other keys or devices than its tables");
 }
 
 static void one_that_cannot_start_says_why_and_may_start_later(void) {
@@ -106,10 +109,13 @@ static void one_that_cannot_start_says_why_and_may_start_later(void) {
   int64_t value;
   setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
   setenv("TOY_FAILS", "1", 1);
-  CHECK(mblob_open(place("keyed.so"), NULL, &module) == MBLOB_OK); /* no code of the plug-in ran yet */
+  CHECK(mblob_open(place("keyed.so"), NULL, &module) ==
+        MBLOB_OK); /* no code of the plug-in ran yet */
   CHECK(status_of(module, "in_child", &value) == MBLOB_E_INCOMPATIBLE);
-  CHECK(strstr(mblob_last_error(), "plug-in 'toy'") && strstr(mblob_last_error(), "libtoy.so.1 is not installed"));
-  CHECK(status_of(module, "which", &value) == MBLOB_OK && value == 0); /* the rest of the library works */
+  CHECK(strstr(mblob_last_error(), "plug-in 'toy'") &&
+        strstr(mblob_last_error(), "libtoy.so.1 is not installed"));
+  CHECK(status_of(module, "which", &value) == MBLOB_OK &&
+        value == 0); /* the rest of the library works */
   unsetenv("TOY_FAILS");
   CHECK(status_of(module, "in_child", &value) == MBLOB_OK && value == 15);
   mblob_module_release(module);
@@ -134,7 +140,8 @@ static void the_status_of_one_that_fails_without_a_text_is_told(void) {
   in_child_fails(MBLOB_E_INCOMPATIBLE, "its start failed with status -3 and gave no reason");
   unsetenv("TOY_STARTS_AS"), unsetenv("TOY_FAILS_AS_OK");
   setenv("TOY_OPENS_AS", "70", 1);
-  in_child_fails(MBLOB_E_MEMORY, "open of its plug-in failed with status 70 (MBLOB_E_MEMORY) and gave no reason");
+  in_child_fails(MBLOB_E_MEMORY,
+                 "open of its plug-in failed with status 70 (MBLOB_E_MEMORY) and gave no reason");
   setenv("TOY_OPENS_AS", "71", 1);
   in_child_fails(MBLOB_E_LOADER, "open of its plug-in failed with status 71 and gave no reason");
   unsetenv("TOY_OPENS_AS");
@@ -156,7 +163,8 @@ static void all_are_listed_and_describe_themselves(void) {
   mblob_module *module;
   snprintf(path, sizeof(path), "%s:%s", place("plugins_a"), place("plugins_abi"));
   setenv("MBLOB_PLUGIN_PATH", path, 1);
-  CHECK(mblob_plugin_describe("toy", text, sizeof(text)) == MBLOB_OK && strcmp(text, "toy number 1") == 0);
+  CHECK(mblob_plugin_describe("toy", text, sizeof(text)) == MBLOB_OK &&
+        strcmp(text, "toy number 1") == 0);
   CHECK(mblob_register_plugin(&__mblob_plugin_toy) == MBLOB_OK);
   CHECK(mblob_open(place("carries.so"), NULL, &module) == MBLOB_OK);
   CHECK(mblob_plugins(count_found, counts) == 0);
@@ -167,7 +175,8 @@ static void all_are_listed_and_describe_themselves(void) {
 }
 
 static int name_all(void *context, const mblob_plugin_found *found) {
-  if (strcmp(found->origin, "process") == 0) snprintf((char *)context + strlen(context), 32, "%s ", found->name);
+  if (strcmp(found->origin, "process") == 0)
+    snprintf((char *)context + strlen(context), 32, "%s ", found->name);
   return 0;
 }
 
@@ -176,7 +185,8 @@ static void the_last_one_registered_counts_and_is_listed_first(void) {
   char names[256] = "";
   other = __mblob_plugin_toy;
   strcpy(other.name, "other");
-  CHECK(mblob_register_plugin(&__mblob_plugin_toy) == MBLOB_OK && mblob_register_plugin(&other) == MBLOB_OK);
+  CHECK(mblob_register_plugin(&__mblob_plugin_toy) == MBLOB_OK &&
+        mblob_register_plugin(&other) == MBLOB_OK);
   CHECK(mblob_plugins(name_all, names) == 0 && strcmp(names, "other toy ") == 0);
   CHECK(mblob_register_plugin(&__mblob_plugin_toy) == MBLOB_OK); /* once more */
   *names = 0;
@@ -193,7 +203,8 @@ static int last_function(void *self, const char *name, mblob_function **out) {
 }
 
 static void a_last_loader_is_asked_behind_all_plug_ins(void) {
-  mblob_loader loader = {.struct_size = sizeof(loader), .type_key = "my_key", .function = last_function};
+  mblob_loader loader = {
+      .struct_size = sizeof(loader), .type_key = "my_key", .function = last_function};
   CHECK(mblob_register_last_loader(NULL) == MBLOB_E_ARGUMENT);
   CHECK(mblob_register_last_loader(&loader) == MBLOB_OK);
   fails_with("keyed.so", MBLOB_E_KERNEL, "the last loader");
@@ -206,12 +217,14 @@ static void a_last_loader_is_asked_behind_all_plug_ins(void) {
 
 static void devices_go_by_the_names_of_their_plug_ins(void) {
   int type = 0;
-  CHECK(mblob_device_type("toy", &type) == MBLOB_E_NOT_FOUND && strstr(mblob_last_error(), "'toy'"));
+  CHECK(mblob_device_type("toy", &type) == MBLOB_E_NOT_FOUND &&
+        strstr(mblob_last_error(), "'toy'"));
   setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
   CHECK(mblob_device_type("ext_dev", &type) == MBLOB_OK && type == 12);
   CHECK(mblob_device_type("toy", &type) == MBLOB_OK && type == 12);
   CHECK(mblob_device_type("cpu", &type) == MBLOB_OK && type == kDLCPU);
-  CHECK(mblob_device_type(NULL, &type) == MBLOB_E_ARGUMENT && mblob_device_type("toy", NULL) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_device_type(NULL, &type) == MBLOB_E_ARGUMENT &&
+        mblob_device_type("toy", NULL) == MBLOB_E_ARGUMENT);
 }
 
 /* ---- modules --------------------------------------------------------------------------------- */
@@ -222,8 +235,10 @@ static void functions_outlive_the_module_and_errors_travel(void) {
   int64_t value;
   CHECK(mblob_register_plugin(&__mblob_plugin_toy) == MBLOB_OK);
   CHECK(mblob_open(place("keyed.so"), NULL, &module) == MBLOB_OK);
-  CHECK(status_of(module, "fails", &value) == MBLOB_E_KERNEL && strstr(mblob_last_error(), "fails as it should"));
-  CHECK(status_of(module, "silent", &value) == MBLOB_E_KERNEL && strstr(mblob_last_error(), "gave no reason"));
+  CHECK(status_of(module, "fails", &value) == MBLOB_E_KERNEL &&
+        strstr(mblob_last_error(), "fails as it should"));
+  CHECK(status_of(module, "silent", &value) == MBLOB_E_KERNEL &&
+        strstr(mblob_last_error(), "gave no reason"));
   CHECK(status_of(module, "unknown", &value) == MBLOB_E_NOT_FOUND);
   CHECK(strstr(mblob_last_error(), "in_child, sum, fails, silent"));
   CHECK(mblob_module_function(module, "in_child", 1, &function) == MBLOB_OK);
@@ -246,9 +261,12 @@ static void memory_of_a_device(void) {
   TVMValue args[3], ret;
   int codes[] = {kTVMNDArrayHandle, kTVMNDArrayHandle, kTVMNDArrayHandle}, code;
   setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
-  CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 2, &a) == -1 && strstr(TVMGetLastError(), "toy: no device 2; there are 2"));
-  CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 7, 0, &a) == -1 && strstr(TVMGetLastError(), "vulkan"));
-  CHECK(TVMArrayAlloc(many, 1, kDLFloat, 32, 1, 12, 0, &a) == -1 && strstr(TVMGetLastError(), "16 MiB"));
+  CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 2, &a) == -1 &&
+        strstr(TVMGetLastError(), "toy: no device 2; there are 2"));
+  CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 7, 0, &a) == -1 &&
+        strstr(TVMGetLastError(), "vulkan"));
+  CHECK(TVMArrayAlloc(many, 1, kDLFloat, 32, 1, 12, 0, &a) == -1 &&
+        strstr(TVMGetLastError(), "16 MiB"));
   CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 0, &a) == 0 && a->device.device_type == 12);
   CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 1, &b) == 0 && b->device.device_id == 1);
   CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 1, &c) == 0);
@@ -259,7 +277,8 @@ static void memory_of_a_device(void) {
   CHECK(mblob_open(place("keyed.so"), NULL, &module) == MBLOB_OK);
   CHECK(mblob_module_function(module, "sum", 1, &function) == MBLOB_OK);
   args[0].v_handle = a, args[1].v_handle = b, args[2].v_handle = c;
-  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK && ret.v_int64 == -1);
+  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK &&
+        ret.v_int64 == -1);
   CHECK(TVMArrayCopyToBytes(c, &got, sizeof(got)) == 0 && got == 10);
   CHECK(TVMArrayCopyToBytes(c, &got, 3) == -1 && strstr(TVMGetLastError(), "4 bytes"));
   mblob_function_release(function);
@@ -271,19 +290,25 @@ static void streams_attributes_and_the_current_device(void) {
   mblob_function *function;
   TVMStreamHandle stream = &function;
   setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
-  CHECK(TVMStreamCreate(12, 0, &stream) == 0 && !stream); /* the toy has none: all work is done when a call returns */
-  CHECK(TVMSetStream(12, 0, stream) == 0 && TVMSynchronize(12, 0, stream) == 0 && TVMStreamFree(12, 0, stream) == 0);
+  CHECK(TVMStreamCreate(12, 0, &stream) == 0 &&
+        !stream); /* the toy has none: all work is done when a call returns */
+  CHECK(TVMSetStream(12, 0, stream) == 0 && TVMSynchronize(12, 0, stream) == 0 &&
+        TVMStreamFree(12, 0, stream) == 0);
   CHECK(TVMSynchronize(7, 0, NULL) == -1);
   TVMValue args[] = {{.v_int64 = 12}, {.v_int64 = 1}, {.v_int64 = MBLOB_DEVICE_WARP_SIZE}}, ret;
   int codes[] = {kTVMArgInt, kTVMArgInt, kTVMArgInt}, code;
   CHECK(mblob_get_global("runtime.GetDeviceAttr", &function) == MBLOB_OK);
-  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK && code == kTVMArgInt && ret.v_int64 == 7);
+  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK &&
+        code == kTVMArgInt && ret.v_int64 == 7);
   args[2].v_int64 = MBLOB_DEVICE_NAME;
-  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK && code == kTVMStr && !strcmp(ret.v_str, "toy 1"));
+  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK && code == kTVMStr &&
+        !strcmp(ret.v_str, "toy 1"));
   args[2].v_int64 = MBLOB_DEVICE_MAX_CLOCK_RATE;
-  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK && code == kTVMNullptr);
+  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK &&
+        code == kTVMNullptr);
   args[1].v_int64 = 5, args[2].v_int64 = MBLOB_DEVICE_EXISTS;
-  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK && code == kTVMArgInt && ret.v_int64 == 0);
+  CHECK(mblob_function_call(function, args, codes, 3, &ret, &code) == MBLOB_OK &&
+        code == kTVMArgInt && ret.v_int64 == 0);
   mblob_function_release(function);
   CHECK(mblob_get_global("__tvm_set_device", &function) == MBLOB_OK);
   args[1].v_int64 = 1;
@@ -295,14 +320,18 @@ static void streams_attributes_and_the_current_device(void) {
 
 static void workspaces_of_a_device(void) {
   setenv("MBLOB_PLUGIN_PATH", place("plugins_a"), 1);
-  void *first = TVMBackendAllocWorkspace(12, 1, 100, kDLFloat, 32), *host = TVMBackendAllocWorkspace(kDLCPU, 0, 64, kDLFloat, 32);
+  void *first = TVMBackendAllocWorkspace(12, 1, 100, kDLFloat, 32),
+       *host = TVMBackendAllocWorkspace(kDLCPU, 0, 64, kDLFloat, 32);
   CHECK(first && (uintptr_t)first < 0x2000 && host);
   CHECK(TVMBackendFreeWorkspace(12, 0, first) == -1); /* of another device */
   CHECK(TVMBackendFreeWorkspace(12, 1, first) == 0);
   CHECK(TVMBackendAllocWorkspace(12, 1, 50, kDLFloat, 32) == first); /* kept for the next call */
-  CHECK(TVMBackendFreeWorkspace(12, 1, first) == 0 && TVMBackendFreeWorkspace(kDLCPU, 0, host) == 0);
-  CHECK(!TVMBackendAllocWorkspace(7, 0, 8, kDLFloat, 32) && strstr(TVMGetLastError(), "no runtime for device type 7"));
-  CHECK(!TVMBackendAllocWorkspace(12, 0, 1 << 25, kDLFloat, 32) && strstr(TVMGetLastError(), "16 MiB"));
+  CHECK(TVMBackendFreeWorkspace(12, 1, first) == 0 &&
+        TVMBackendFreeWorkspace(kDLCPU, 0, host) == 0);
+  CHECK(!TVMBackendAllocWorkspace(7, 0, 8, kDLFloat, 32) &&
+        strstr(TVMGetLastError(), "no runtime for device type 7"));
+  CHECK(!TVMBackendAllocWorkspace(12, 0, 1 << 25, kDLFloat, 32) &&
+        strstr(TVMGetLastError(), "16 MiB"));
 }
 
 static void a_carried_device_outlives_its_library(void) {
@@ -312,7 +341,8 @@ static void a_carried_device_outlives_its_library(void) {
   CHECK(mblob_open(place("carries.so"), NULL, &module) == MBLOB_OK);
   CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 0, &a) == 0);
   mblob_module_release(module);
-  CHECK(TVMArrayCopyFromBytes(a, &value, sizeof(value)) == 0 && TVMArrayCopyToBytes(a, &got, sizeof(got)) == 0 && got == 3);
+  CHECK(TVMArrayCopyFromBytes(a, &value, sizeof(value)) == 0 &&
+        TVMArrayCopyToBytes(a, &got, sizeof(got)) == 0 && got == 3);
   TVMArrayFree(a);
 }
 
@@ -326,7 +356,8 @@ static void adds_up(const char *file) {
   int codes[] = {kTVMNDArrayHandle, kTVMNDArrayHandle}, code;
   CHECK(mblob_open(place(file), NULL, &module) == MBLOB_OK);
   CHECK(mblob_module_function(module, "sum", 1, &function) == MBLOB_OK);
-  CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 0, &a) == 0 && TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 0, &b) == 0);
+  CHECK(TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 0, &a) == 0 &&
+        TVMArrayAlloc(one, 1, kDLFloat, 32, 1, 12, 0, &b) == 0);
   CHECK(TVMArrayCopyFromBytes(a, &value, sizeof(value)) == 0);
   args[0].v_handle = a, args[1].v_handle = b;
   CHECK(mblob_function_call(function, args, codes, 2, &ret, &code) == MBLOB_OK);
@@ -367,7 +398,8 @@ static void a_carried_one_describes_itself(void) {
   mblob_module *module;
   CHECK(mblob_plugin_describe("toy", text, sizeof(text)) == MBLOB_E_NOT_FOUND);
   CHECK(mblob_open(place("carries.so"), NULL, &module) == MBLOB_OK);
-  CHECK(mblob_plugin_describe("toy", text, sizeof(text)) == MBLOB_OK && strcmp(text, "toy number 7") == 0);
+  CHECK(mblob_plugin_describe("toy", text, sizeof(text)) == MBLOB_OK &&
+        strcmp(text, "toy number 7") == 0);
   mblob_module_release(module);
 }
 

@@ -13,7 +13,7 @@
 
 enum { MANY = 12, ROUNDS = 50, HOSTS = 3, FORKS = 6 };
 
-/* ---- loops -------------------------------------------------------------------------------------------- */
+/* ---- loops ----------------------------------------------------------------------------------- */
 
 struct meeting {
   atomic_int arrived[3], tasks;
@@ -72,7 +72,7 @@ static void a_loop_in_a_loop_runs_on_its_thread(void) {
   more_tasks_than_processors_meet_at_barriers(); /* this thread is no task any more */
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static int odd_ones_fail(int id, TVMParallelGroupEnv *env, void *cdata) {
   char text[64];
@@ -84,9 +84,10 @@ static int odd_ones_fail(int id, TVMParallelGroupEnv *env, void *cdata) {
 
 static void each_failing_task_is_in_the_error(void) {
   CHECK(TVMBackendParallelLaunch(odd_ones_fail, NULL, 6) == -1);
-  CHECK(strcmp(TVMGetLastError(),
-               "Task 1 error: number 1\nis odd: \xC3\xA4\nTask 3 error: number 3\nis odd: \xC3\xA4\n"
-               "Task 5 error: number 5\nis odd: \xC3\xA4") == 0);
+  CHECK(
+      strcmp(TVMGetLastError(),
+             "Task 1 error: number 1\nis odd: \xC3\xA4\nTask 3 error: number 3\nis odd: \xC3\xA4\n"
+             "Task 5 error: number 5\nis odd: \xC3\xA4") == 0);
 }
 
 static int fails_alone(int id, TVMParallelGroupEnv *env, void *cdata) {
@@ -171,9 +172,9 @@ static int loops(void) {
 
 static int loops_in_a_grandchild(void) { return loops() + in_child(loops); }
 
-/* ThreadSanitizer has no support for threads in children of threads, and AddressSanitizer before gcc 14 and LLVM 18 does
- * not keep the locks of its allocator free across a fork: a thread that a child starts may wait for one forever, in
- * libasan, before it comes to this code. */
+/* ThreadSanitizer has no support for threads in children of threads, and AddressSanitizer before
+ * gcc 14 and LLVM 18 does not keep the locks of its allocator free across a fork: a thread that
+ * a child starts may wait for one forever, in libasan, before it comes to this code. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define FORKS_AMONG_THREADS false
 #elif defined(__has_feature)
@@ -210,7 +211,8 @@ static void a_fork_amid_the_first_loop_gives_a_working_child(void) {
 static void a_fork_amid_loops_of_other_threads_gives_a_working_child(void) {
   pthread_t threads[2];
   for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, launch_on, NULL) == 0);
-  for (int round = 0; round < FORKS; round++) CHECK(in_child(round % 2 ? loops : loops_in_a_grandchild) == 0);
+  for (int round = 0; round < FORKS; round++)
+    CHECK(in_child(round % 2 ? loops : loops_in_a_grandchild) == 0);
   atomic_store(&stop, true);
   for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
   CHECK(loops() == 0);
@@ -231,7 +233,8 @@ static void a_fork_inside_a_loop_leaves_no_child_waiting(void) {
   CHECK(fflush(NULL) == 0 && pipe(ends) == 0);
   int rc = TVMBackendParallelLaunch(forks_inside, &child, 3);
   if (child == 0)
-    end_child(rc == -1 && strstr(TVMGetLastError(), "forked inside") && loops() == 0 ? 0 : 1, ends[1]);
+    end_child(rc == -1 && strstr(TVMGetLastError(), "forked inside") && loops() == 0 ? 0 : 1,
+              ends[1]);
   close(ends[1]);
   CHECK(rc == 0 && result_of(child, ends[0]) == 0);
 }
@@ -274,7 +277,8 @@ static int two_by_default(void) {
   return TVMBackendParallelLaunch(meets, &m, 0) == 0 ? atomic_load(&m.tasks) : -1;
 }
 static int tvm_counts_first(void) {
-  return setenv("OMP_NUM_THREADS", "5", 1) || setenv("TVM_NUM_THREADS", "3", 1) ? -1 : two_by_default();
+  return setenv("OMP_NUM_THREADS", "5", 1) || setenv("TVM_NUM_THREADS", "3", 1) ? -1
+                                                                                : two_by_default();
 }
 static int then_openmp(void) {
   return setenv("OMP_NUM_THREADS", "5,2", 1) || unsetenv("TVM_NUM_THREADS") ? -1 : two_by_default();
@@ -307,10 +311,12 @@ static void *uses_workspaces(void *other) {
 static void workspaces_belong_to_their_thread(void) {
   pthread_t threads[HOSTS];
   void *mine = TVMBackendAllocWorkspace(kDLCPU, 0, 100, 2, 32);
-  for (int i = 0; i < HOSTS; i++) CHECK(pthread_create(&threads[i], NULL, uses_workspaces, mine) == 0);
+  for (int i = 0; i < HOSTS; i++)
+    CHECK(pthread_create(&threads[i], NULL, uses_workspaces, mine) == 0);
   for (int i = 0; i < HOSTS; i++) pthread_join(threads[i], NULL);
   CHECK(TVMBackendFreeWorkspace(kDLCPU, 0, mine) == 0);
-  CHECK(TVMBackendFreeWorkspace(kDLCPU, 0, mine) == -1 && strstr(TVMGetLastError(), "freed already"));
+  CHECK(TVMBackendFreeWorkspace(kDLCPU, 0, mine) == -1 &&
+        strstr(TVMGetLastError(), "freed already"));
 }
 
 static void a_freed_workspace_is_given_again(void) {
@@ -318,8 +324,10 @@ static void a_freed_workspace_is_given_again(void) {
   CHECK(TVMBackendFreeWorkspace(kDLCPU, 0, first) == 0);
   CHECK(TVMBackendAllocWorkspace(kDLCPU, 0, 8192, 2, 32) == first); /* the same number of pages */
   CHECK(TVMBackendFreeWorkspace(kDLCPU, 0, first) == 0);
-  CHECK(!TVMBackendAllocWorkspace(kDLCPU, 0, UINT64_MAX, 2, 32) && strstr(TVMGetLastError(), "workspace"));
-  CHECK(!TVMBackendAllocWorkspace(kDLCUDA, 0, 8, 2, 32) && strstr(TVMGetLastError(), "device type 2"));
+  CHECK(!TVMBackendAllocWorkspace(kDLCPU, 0, UINT64_MAX, 2, 32) &&
+        strstr(TVMGetLastError(), "workspace"));
+  CHECK(!TVMBackendAllocWorkspace(kDLCUDA, 0, 8, 2, 32) &&
+        strstr(TVMGetLastError(), "device type 2"));
 }
 
 static atomic_int runs;

@@ -1,4 +1,5 @@
-/* test_runtime DIRECTORY: opening files, loaders and trees, on the libraries that the Makefile builds. */
+/* test_runtime DIRECTORY: opening files, loaders and trees, on the libraries that the Makefile
+ * builds. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ static void a_module_tells_the_form_of_its_blob(const char *dir) {
 static int opened, closed;
 
 static int load_open(void *context, const mblob_module_info *info, void **self) {
-  CHECK(context == &opened && strcmp(info->type_key, "my_key") == 0 && strcmp(info->dialect, "classic") == 0);
+  CHECK(context == &opened && strcmp(info->type_key, "my_key") == 0 &&
+        strcmp(info->dialect, "classic") == 0);
   CHECK(info->payload_size == 5 && memcmp(info->payload, "hello", 5) == 0);
   CHECK(mblob_module_index(info->module) == info->index);
   opened++;
@@ -38,7 +40,8 @@ static int in_child(TVMValue *args, int *codes, int count, TVMRetValueHandle ret
 static int load_function(void *self, const char *name, mblob_function **out) {
   CHECK(self == &closed);
   *out = NULL;
-  return strcmp(name, "in_child") == 0 ? mblob_function_create(in_child, NULL, NULL, out) : MBLOB_OK;
+  return strcmp(name, "in_child") == 0 ? mblob_function_create(in_child, NULL, NULL, out)
+                                       : MBLOB_OK;
 }
 
 static void load_close(void *self) { ++*(int *)self; }
@@ -68,7 +71,8 @@ static void a_missing_loader_is_named(const char *dir) {
 static void a_loader_opens_a_module_once(const char *dir) {
   mblob_module *module;
   const mblob_loader *loaders[] = {&my_loader};
-  mblob_open_options options = {sizeof(options), MBLOB_VERIFY_HEADER, MBLOB_MISSING_ERROR, 1, loaders};
+  mblob_open_options options = {sizeof(options), MBLOB_VERIFY_HEADER, MBLOB_MISSING_ERROR, 1,
+                                loaders};
   opened = closed = 0;
   CHECK(mblob_open(in(dir, "keyed.so"), &options, &module) == MBLOB_OK);
   CHECK(opened == 0);
@@ -105,11 +109,13 @@ static void the_same_file_is_one_library(const char *dir) {
 /* A program that opens a file again and again while it holds it once must not grow. */
 static void a_tree_that_nobody_holds_is_taken_over(const char *dir) {
   mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL};
-  mblob_module *held = open_ok(dir, "plain.so"), *first = open_ok(dir, "plain.so"), *again, *other, *imported;
+  mblob_module *held = open_ok(dir, "plain.so"), *first = open_ok(dir, "plain.so"), *again, *other,
+               *imported;
   mblob_module_release(first);
   for (int i = 0; i < 3; i++) {
     CHECK(mblob_open(in(dir, "plain.so"), NULL, &again) == MBLOB_OK && again == first);
-    CHECK(mblob_open(in(dir, "plain.so"), &stub, &other) == MBLOB_OK && other != first && other != held);
+    CHECK(mblob_open(in(dir, "plain.so"), &stub, &other) == MBLOB_OK && other != first &&
+          other != held);
     mblob_module_release(other);
     mblob_module_release(again);
   }

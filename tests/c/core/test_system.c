@@ -18,12 +18,14 @@ static int give(TVMValue *ret, int *ret_code, int64_t value) {
   return 0;
 }
 
-static int seven(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+static int seven(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                 void *resource) {
   (void)args, (void)codes, (void)count, (void)resource;
   return give(ret, ret_code, 7);
 }
 
-static int eight(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+static int eight(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                 void *resource) {
   (void)args, (void)codes, (void)count, (void)resource;
   return give(ret, ret_code, 8);
 }
@@ -45,7 +47,8 @@ static int64_t result_of(mblob_module *module, const char *name) {
   TVMValue ret;
   int code;
   CHECK(mblob_module_function(module, name, 0, &function) == MBLOB_OK);
-  CHECK(mblob_function_call(function, NULL, NULL, 0, &ret, &code) == MBLOB_OK && code == kTVMArgInt);
+  CHECK(mblob_function_call(function, NULL, NULL, 0, &ret, &code) == MBLOB_OK &&
+        code == kTVMArgInt);
   mblob_function_release(function);
   return ret.v_int64;
 }
@@ -69,9 +72,11 @@ static void refuse_what_is_not_there(void) {
 
 static void give_the_same_module_each_time(void) {
   mblob_module *first, *second, *all;
-  CHECK(mblob_system_lib("here_", &first) == MBLOB_OK && mblob_system_lib("here_", &second) == MBLOB_OK);
+  CHECK(mblob_system_lib("here_", &first) == MBLOB_OK &&
+        mblob_system_lib("here_", &second) == MBLOB_OK);
   CHECK(first == second && result_of(first, "seven") == 7);
-  CHECK(mblob_system_lib("", &all) == MBLOB_OK && all != first && result_of(all, "here_seven") == 7);
+  CHECK(mblob_system_lib("", &all) == MBLOB_OK && all != first &&
+        result_of(all, "here_seven") == 7);
   mblob_module_release(first);
   mblob_module_release(second);
   mblob_module_release(all);
@@ -91,7 +96,8 @@ static mblob_module *as_tvm(const char *prefix) {
   TVMValue arg = {.v_str = prefix}, ret;
   int code = kTVMStr, ret_code;
   CHECK(mblob_get_global("runtime.SystemLib", &get) == MBLOB_OK);
-  CHECK(mblob_function_call(get, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK && ret_code == kTVMModuleHandle);
+  CHECK(mblob_function_call(get, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK &&
+        ret_code == kTVMModuleHandle);
   mblob_function_release(get);
   return ret.v_handle;
 }
@@ -106,10 +112,12 @@ static void keep_libraries_apart(void) {
   CHECK(refused("")->status == MBLOB_E_NOT_FOUND && strstr(mblob_last_error(), "without a prefix"));
   CHECK(refused("x")->status == MBLOB_E_NOT_FOUND && refused("x_i")->status == MBLOB_E_NOT_FOUND);
   announce_kernel("x__low", eight);
-  CHECK(refused("x__")->status == MBLOB_E_NOT_FOUND && refused("x___")->status == MBLOB_E_NOT_FOUND);
+  CHECK(refused("x__")->status == MBLOB_E_NOT_FOUND &&
+        refused("x___")->status == MBLOB_E_NOT_FOUND);
   CHECK(mblob_system_lib("x_", &a) == MBLOB_OK && result_of(a, "_low") == 8);
   mblob_module_release(a);
-  CHECK(mblob_system_lib("x_", &a) == MBLOB_OK && result_of(a, "one") == 7 && result_of(a, "x_one") == 7);
+  CHECK(mblob_system_lib("x_", &a) == MBLOB_OK && result_of(a, "one") == 7 &&
+        result_of(a, "x_one") == 7);
   CHECK(!has(a, "inner_one") && !has(a, "x_inner_one"));
   announce("y___mblob_system_lib", &fine);
   announce_kernel("y_two", eight);
@@ -128,7 +136,8 @@ static void keep_libraries_apart(void) {
 static void find_names_as_tvm_where_tvm_is_asked(void) {
   static void *context;
   mblob_module *module = as_tvm("x_"), *none = as_tvm(""), *nobody = as_tvm("nobody_"), *own, *made;
-  CHECK(result_of(module, "one") == 7 && result_of(module, "y_two") == 8 && result_of(module, "bare") == 7);
+  CHECK(result_of(module, "one") == 7 && result_of(module, "y_two") == 8 &&
+        result_of(module, "bare") == 7);
   CHECK(result_of(none, "x_one") == 7 && result_of(none, "bare") == 7);
   CHECK(result_of(nobody, "bare") == 7 && !has(nobody, "one") && as_tvm("x_") == module);
   mblob_module_release(module);
@@ -168,8 +177,9 @@ static void follow_code_that_moved(void) {
 
 /* The name of a function is announced for its packed form, the plain function under another one. */
 static void tell_plain_functions_from_packed_ones(void) {
-  static const char table[] = "mblob functions 1\nadd\tadd__plain\tplain\t0\tint, int\n"
-                              "add\tadd\tpacked\t0\tint, int\nother\tother__plain\tplain\t0\t?\n";
+  static const char table[] =
+      "mblob functions 1\nadd\tadd__plain\tplain\t0\tint, int\n"
+      "add\tadd\tpacked\t0\tint, int\nother\tother__plain\tplain\t0\t?\n";
   mblob_module *module;
   mblob_function *function;
   announce("told___mblob_functions", table);
@@ -198,7 +208,8 @@ static void refuse_sizes_that_cannot_be(void) {
                              with_table = {1, 2, 0}, small = {1, 0, 12}, right = {1, 0, 16};
   mblob_module *module;
   announce("endless___tvm_dev_mblob", endless);
-  CHECK(strcmp(refused("endless_")->code, "size") == 0 && strstr(mblob_last_error(), "length prefix"));
+  CHECK(strcmp(refused("endless_")->code, "size") == 0 &&
+        strstr(mblob_last_error(), "length prefix"));
   announce("wraps___tvm_dev_mblob", wraps);
   CHECK(strcmp(refused("wraps_")->code, "size") == 0);
   announce("cut___tvm_dev_mblob", one_module);
@@ -214,7 +225,8 @@ static void refuse_sizes_that_cannot_be(void) {
   announce("gone___mblob_system_lib", &with_index);
   CHECK(strcmp(refused("gone_")->code, "index_footer") == 0);
   announce("bare___mblob_system_lib", &with_table);
-  CHECK(strcmp(refused("bare_")->code, "function_table_missing") == 0 && strstr(mblob_last_error(), "record"));
+  CHECK(strcmp(refused("bare_")->code, "function_table_missing") == 0 &&
+        strstr(mblob_last_error(), "record"));
   announce("small___tvm_dev_mblob", nothing);
   announce("small___mblob_system_lib", &small);
   CHECK(strcmp(refused("small_")->code, "truncated") == 0);

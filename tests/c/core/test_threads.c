@@ -1,4 +1,5 @@
-/* test_threads DIRECTORY: many threads open, look up, call, launch loops and release at the same time. */
+/* test_threads DIRECTORY: many threads open, look up, call, launch loops and release at the same
+ * time. */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -36,7 +37,8 @@ static void *work(void *argument) {
   int number = *(int *)argument;
   for (int round = 0; round < ROUNDS; round++) {
     mblob_module *module;
-    snprintf(path, sizeof(path), "%s/%s", directory, (number + round) % 2 ? "plain.so" : "keyed.so");
+    snprintf(path, sizeof(path), "%s/%s", directory,
+             (number + round) % 2 ? "plain.so" : "keyed.so");
     CHECK(mblob_open(path, NULL, &module) == MBLOB_OK);
     if ((number + round) % 2) {
       CHECK(call(module, "parallel", round % 4) >= 1);

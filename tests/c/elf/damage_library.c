@@ -1,5 +1,6 @@
-/* damage_library LIBRARY check|load: reads changes from stdin, one a line, each "OFFSET:HEX OFFSET:HEX ..." (offsets
- * decimal, bytes as hexadecimal digits), and makes each in a copy of the library. Prints a line for each:
+/* damage_library LIBRARY check|load: reads changes from stdin, one a line, each "OFFSET:HEX
+ * OFFSET:HEX ..." (offsets decimal, bytes as hexadecimal digits), and makes each in a copy of
+ * the library. Prints a line for each:
  *   check: "refused" or "accepted" by what is checked of an ELF file before the dynamic linker sees it;
  *   load: "refused", "opened", or "died N": a signal ended the child process that opened and closed it, or the
  *   dynamic linker did (N: the status of waitpid). "crashed in code" is said instead where the library's own code was
@@ -67,9 +68,11 @@ static bool is_return(uintptr_t word) {
 
 /* Wrong code may call the linker: it runs as long as the stack leads back to it. */
 static bool code_is_running(const greg_t *registers) {
-  uintptr_t at = (uintptr_t)registers[16], sp = (uintptr_t)registers[15] & ~(uintptr_t)7; /* REG_RIP, REG_RSP */
+  uintptr_t at = (uintptr_t)registers[16],
+            sp = (uintptr_t)registers[15] & ~(uintptr_t)7; /* REG_RIP, REG_RSP */
   bool found = at < linker_start || at >= linker_end;
-  for (; !found && sp < stack_end; sp += sizeof(uintptr_t)) found = is_return(*(const uintptr_t *)sp);
+  for (; !found && sp < stack_end; sp += sizeof(uintptr_t))
+    found = is_return(*(const uintptr_t *)sp);
   return found;
 }
 #endif
@@ -92,12 +95,14 @@ static void crashed(int number, siginfo_t *info, void *context) {
 static void watch(void) {
   static uint8_t stack[65536];
   stack_end = (uintptr_t)__builtin_frame_address(0);
-  for (last_at_start = _r_debug.r_map; last_at_start->l_next;) last_at_start = last_at_start->l_next;
+  for (last_at_start = _r_debug.r_map; last_at_start->l_next;)
+    last_at_start = last_at_start->l_next;
   stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack)};
   struct sigaction action = {.sa_sigaction = crashed, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   (void)sigaltstack(&other, NULL);
   static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
-  for (size_t i = 0; i < sizeof(crashes) / sizeof(*crashes); i++) (void)sigaction(crashes[i], &action, NULL);
+  for (size_t i = 0; i < sizeof(crashes) / sizeof(*crashes); i++)
+    (void)sigaction(crashes[i], &action, NULL);
 }
 
 static void open_it(size_t size) {
@@ -111,7 +116,8 @@ static void open_it(size_t size) {
     fflush(stdout);
     _exit(0);
   }
-  if (mblob_module_function(module, "vadd", 1, &function) == MBLOB_OK) mblob_function_release(function);
+  if (mblob_module_function(module, "vadd", 1, &function) == MBLOB_OK)
+    mblob_function_release(function);
   mblob_module_release(module);
   printf("opened\n");
   fflush(stdout);

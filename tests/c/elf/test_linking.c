@@ -66,7 +66,8 @@ static void origin_is_the_folder_of_the_file(const char *dir) {
   mblob_module_release(module);
 }
 
-/* `mode` is that of fopen(): "r+b" writes in place, and the same bytes leave what is loaded sound. */
+/* `mode` is that of fopen(): "r+b" writes in place, and the same bytes leave what is loaded
+ * sound. */
 static void copy_as(const char *from, const char *to, const char *mode) {
   static char bytes[1 << 20];
   FILE *in_file = fopen(from, "rb"), *out = fopen(to, mode);
@@ -103,7 +104,8 @@ static void a_file_written_in_place_is_not_taken_for_what_is_loaded(const char *
   mblob_module *module, *again = NULL;
   copy(in(dir, "keyed.so"), path);
   CHECK(mblob_open(path, &stub, &module) == MBLOB_OK);
-  const struct timespec earlier[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}}; /* clocks of files may be coarse */
+  const struct timespec earlier[2] = {{.tv_sec = 1000},
+                                      {.tv_sec = 1000}}; /* clocks of files may be coarse */
   copy_as(in(dir, "keyed.so"), path, "r+b");
   CHECK(utimensat(AT_FDCWD, path, earlier, 0) == 0);
   CHECK(mblob_open(path, &stub, &again) == MBLOB_E_IO && !again);
@@ -124,7 +126,8 @@ static void loops_run_in_a_child_after_fork(const char *dir) {
   mblob_module_release(module);
 }
 
-/* One processor, so that the limit is the same on every machine. The number is read at the first loop. */
+/* One processor, so that the limit is the same on every machine. The number is read at the first
+ * loop. */
 static void the_environment_asks_for_threads_within_reason(const char *dir) {
   cpu_set_t before, one;
   CPU_ZERO(&one);
@@ -155,7 +158,8 @@ static void a_released_library_leaves_the_process(const char *dir) {
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   const char *dir = argv[1];
-  RUN(the_environment_asks_for_threads_within_reason, dir); /* before the first loop of this process */
+  RUN(the_environment_asks_for_threads_within_reason,
+      dir); /* before the first loop of this process */
   RUN(a_library_that_stays_in_memory_is_opened_again, dir);
   RUN(another_holder_of_the_file_does_no_harm, dir);
   RUN(global_symbols_of_others_are_not_taken, dir);

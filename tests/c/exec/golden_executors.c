@@ -1,5 +1,5 @@
-/* golden_executors DIRECTORY INPUT EXPECTED: models of TVM 0.14 from C: ahead of time, and on the virtual
- * machine. The files hold raw float32: 64 of input, 10 of expected output. */
+/* golden_executors DIRECTORY INPUT EXPECTED: models of TVM 0.14 from C: ahead of time, and on
+ * the virtual machine. The files hold raw float32: 64 of input, 10 of expected output. */
 #include "../common/check.h"
 
 enum { INPUTS = 64, OUTPUTS = 10 };
@@ -11,7 +11,8 @@ static void read_floats(const char *path, float *out, size_t count) {
 }
 
 /* Call a function of `module`; what it returns is the caller's. */
-static TVMValue call(mblob_module *module, const char *name, TVMValue *args, int *codes, int count) {
+static TVMValue call(mblob_module *module, const char *name, TVMValue *args, int *codes,
+                     int count) {
   mblob_function *function = NULL;
   TVMValue ret;
   int code;
@@ -36,7 +37,8 @@ static void run_ahead_of_time(const char *directory, DLTensor *data, const float
   CHECK(mblob_open(in(directory, "aot_mlp.so"), NULL, &module) == MBLOB_OK);
   TVMValue device = {.v_device = {kDLCPU, 0}}, input[] = {{.v_str = "data"}, {.v_handle = data}};
   TVMValue index = {.v_int64 = 0};
-  int device_code = kDLDevice, input_codes[] = {kTVMStr, kTVMDLTensorHandle}, index_code = kTVMArgInt;
+  int device_code = kDLDevice, input_codes[] = {kTVMStr, kTVMDLTensorHandle},
+      index_code = kTVMArgInt;
   mblob_module *executor = call(module, "default", &device, &device_code, 1).v_handle;
   mblob_module_release(module);
   CHECK(strcmp(mblob_module_type_key(executor), "AotExecutor") == 0);
@@ -51,7 +53,8 @@ static void run_machine(const char *directory, DLTensor *data, const float *expe
   CHECK(mblob_open(in(directory, "vm_mlp.so"), NULL, &module) == MBLOB_OK);
   TVMValue init[] = {{.v_int64 = kDLCPU}, {.v_int64 = 0}, {.v_int64 = 2}};
   TVMValue input[] = {{.v_str = "main"}, {.v_handle = data}};
-  int init_codes[] = {kTVMArgInt, kTVMArgInt, kTVMArgInt}, input_codes[] = {kTVMStr, kTVMDLTensorHandle};
+  int init_codes[] = {kTVMArgInt, kTVMArgInt, kTVMArgInt},
+      input_codes[] = {kTVMStr, kTVMDLTensorHandle};
   mblob_module *vm = call(module, "vm_load_executable", NULL, NULL, 0).v_handle;
   mblob_module_release(module);
   (void)call(vm, "init", init, init_codes, 3);

@@ -22,13 +22,15 @@ static inline void put_nodes(FILE *out, const struct node *nodes, int count) {
     const struct node *n = &nodes[i];
     fprintf(out, "%s{\"op\": \"%s\", \"name\": \"%s\", \"inputs\": [", i ? ", " : "",
             n->function ? "tvm_op" : "null", n->name);
-    for (int k = 0; k < n->input_count; k++) fprintf(out, "%s[%d, 0, 0]", k ? ", " : "", n->inputs[k]);
+    for (int k = 0; k < n->input_count; k++)
+      fprintf(out, "%s[%d, 0, 0]", k ? ", " : "", n->inputs[k]);
     fputs("]", out);
     if (n->function)
-      fprintf(out,
-              ", \"attrs\": {\"func_name\": \"%s\", \"flatten_data\": \"%d\", \"num_inputs\": \"%d\", "
-              "\"num_outputs\": \"%d\", \"hash\": \"0a\"}",
-              n->function, n->flatten, n->input_count, outputs_of(n));
+      fprintf(
+          out,
+          ", \"attrs\": {\"func_name\": \"%s\", \"flatten_data\": \"%d\", \"num_inputs\": \"%d\", "
+          "\"num_outputs\": \"%d\", \"hash\": \"0a\"}",
+          n->function, n->flatten, n->input_count, outputs_of(n));
     fputs("}", out);
   }
 }
@@ -48,7 +50,8 @@ static inline void put_list(FILE *out, const struct node *nodes, int count, int 
 }
 
 /* `heads`: nodes; ends with -1. The text is on the heap. */
-__attribute__((noinline, unused)) static char *graph_json(const struct node *nodes, int count, const int *heads) {
+__attribute__((noinline, unused)) static char *graph_json(const struct node *nodes, int count,
+                                                          const int *heads) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
@@ -80,15 +83,26 @@ __attribute__((noinline, unused)) static char *graph_json(const struct node *nod
 __attribute__((unused)) static const struct node diamond[] = {
     {.name = "data", .storage = 7},
     {.name = "plus", .function = "add_one", .inputs = {0}, .input_count = 1, .storage = 2},
-    {.name = "shaped", .function = "__nop", .inputs = {1}, .input_count = 1, .storage = 2, .shape = "[2, 2]"},
-    {.name = "double", .function = "twice", .inputs = {2}, .input_count = 1, .storage = 9, .shape = "[2, 2]"},
+    {.name = "shaped",
+     .function = "__nop",
+     .inputs = {1},
+     .input_count = 1,
+     .storage = 2,
+     .shape = "[2, 2]"},
+    {.name = "double",
+     .function = "twice",
+     .inputs = {2},
+     .input_count = 1,
+     .storage = 9,
+     .shape = "[2, 2]"},
     {.name = "mixed", .function = "mix", .inputs = {3, 1}, .input_count = 2, .storage = 4}};
 
 /* ---- executors ---- */
 
 static inline int try_create(const char *json, mblob_module *kernels, mblob_module **out) {
   mblob_function *create = NULL;
-  TVMValue args[4] = {{.v_str = json}, {.v_handle = kernels}, {.v_int64 = kDLCPU}, {.v_int64 = 0}}, ret;
+  TVMValue args[4] = {{.v_str = json}, {.v_handle = kernels}, {.v_int64 = kDLCPU}, {.v_int64 = 0}},
+           ret;
   const int codes[4] = {kTVMStr, kTVMModuleHandle, kTVMArgInt, kTVMArgInt};
   int ret_code = kTVMNullptr;
   *out = NULL;
@@ -111,7 +125,8 @@ static inline mblob_module *create(const char *json, mblob_module *kernels) {
 #define CALL(module, name, ...) CHECK(mblob_call(module, name, __VA_ARGS__) == MBLOB_OK)
 
 /* The result of a function with one integer argument. */
-static inline TVMValue ask(mblob_module *module, const char *name, int64_t argument, int expected_code) {
+static inline TVMValue ask(mblob_module *module, const char *name, int64_t argument,
+                           int expected_code) {
   mblob_function *function = NULL;
   TVMValue arg = {.v_int64 = argument}, ret = {0};
   int code = kTVMArgInt, ret_code = kTVMNullptr;

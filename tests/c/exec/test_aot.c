@@ -1,14 +1,17 @@
-/* test_aot DIRECTORY: models compiled ahead of time whose metadata lies in every word, and payloads of their
- * factories that are damaged in every byte. Each ends in an error with a text, or in an executor that runs or fails
- * with one; the sanitizers watch. */
+/* test_aot DIRECTORY: models compiled ahead of time whose metadata lies in every word, and
+ * payloads of their factories that are damaged in every byte. Each ends in an error with a text,
+ * or in an executor that runs or fails with one; the sanitizers watch. */
 #include "../common/check.h"
 
 #include "exec/aot/executor.h"
 #include "exec/aot/aot.h"
 
 /* Memory that is not there is an error like others. */
-__attribute__((visibility("default"))) const char *__asan_default_options(void); /* of ASan's library */
-const char *__asan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=512"; }
+__attribute__((visibility("default"))) const char *__asan_default_options(
+    void); /* of ASan's library */
+const char *__asan_default_options(void) {
+  return "allocator_may_return_null=1:max_allocation_size_mb=512";
+}
 
 static const float four[4] = {1, 2, 3, 4};
 static const struct mb_stored_arrays nothing = {0};
@@ -32,7 +35,8 @@ static int no_functions(void *self, const char *name, mblob_function **out) {
 
 /* An executor of a module that imports the library, as factories do. */
 static int create(mblob_module *library, mblob_module **executor) {
-  static const mblob_loader loader = {.struct_size = sizeof(loader), .type_key = "importer", .function = no_functions};
+  static const mblob_loader loader = {
+      .struct_size = sizeof(loader), .type_key = "importer", .function = no_functions};
   mblob_module *importer = NULL;
   CHECK(mblob_module_create(&loader, NULL, &importer) == MBLOB_OK);
   CHECK(mblob_module_import(importer, library) == MBLOB_OK);
@@ -59,16 +63,32 @@ static void expect_right(mblob_module *library) {
 }
 
 static void lies_of_the_metadata(mblob_module *library) {
-  static const uint64_t lies[] = {0,       1,          2,          5,          16,         64,         65,
-                                  4096,    65536,      65537,      UINT32_MAX, INT64_MAX,  UINT64_MAX, (uint64_t)-8,
-                                  1u << 31, UINT64_C(1) << 40, UINT64_C(1) << 61, UINT64_C(1) << 63};
+  static const uint64_t lies[] = {0,
+                                  1,
+                                  2,
+                                  5,
+                                  16,
+                                  64,
+                                  65,
+                                  4096,
+                                  65536,
+                                  65537,
+                                  UINT32_MAX,
+                                  INT64_MAX,
+                                  UINT64_MAX,
+                                  (uint64_t)-8,
+                                  1u << 31,
+                                  UINT64_C(1) << 40,
+                                  UINT64_C(1) << 61,
+                                  UINT64_C(1) << 63};
   int refused = 0, failed = 0, ran = 0, words = 0;
   expect_right(library);
   for (uint64_t *word; (word = word_at(library, words)); words++) {
     const uint64_t old = *word;
     for (size_t i = 0; i < 2 * sizeof(lies) / sizeof(*lies); i++) {
       /* a word of its own, and two halves, such as code, bits and lanes of a data type */
-      *word = i % 2 ? (old & UINT64_C(0xffffffff00000000)) | (lies[i / 2] & UINT32_MAX) : lies[i / 2];
+      *word =
+          i % 2 ? (old & UINT64_C(0xffffffff00000000)) | (lies[i / 2] & UINT32_MAX) : lies[i / 2];
       mblob_module *executor = NULL;
       float y[4];
       int status = create(library, &executor);
@@ -154,8 +174,12 @@ static int open_payload(const uint8_t *payload, size_t size) {
   uint8_t *exact = malloc(size ? size : 1); /* its own block: reads behind its end are seen */
   CHECK(exact);
   if (size) memcpy(exact, payload, size);
-  const mblob_module_info info = {.struct_size = sizeof(info), .type_key = "AotExecutorFactory", .path = "",
-                                  .dialect = "classic", .payload = exact, .payload_size = size};
+  const mblob_module_info info = {.struct_size = sizeof(info),
+                                  .type_key = "AotExecutorFactory",
+                                  .path = "",
+                                  .dialect = "classic",
+                                  .payload = exact,
+                                  .payload_size = size};
   void *object = NULL;
   int status = mb_aot_factory_class.open(&info, &object);
   CHECK(!status == !!object && (!status || strstr(mblob_last_error(), "AotExecutorFactory: ")));
@@ -180,7 +204,8 @@ static void damage_of_the_factory(void) {
     payload[at] = old;
   }
   payload[size] = 0;
-  CHECK(open_payload(payload, size + 1) == MBLOB_E_FORMAT && strstr(mblob_last_error(), "bytes follow"));
+  CHECK(open_payload(payload, size + 1) == MBLOB_E_FORMAT &&
+        strstr(mblob_last_error(), "bytes follow"));
   CHECK(refused > 200);
 }
 

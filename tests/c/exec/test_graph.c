@@ -23,7 +23,8 @@ static void a_graph_runs(void) {
       CALL(m, "set_input", "str,float32[4]", "data", one_to_four);
     CALL(m, "run", "");
     expect(m, 1, 4, 6, 8, 10);
-    expect(m, 0, 4 * 1.37f - 2 * 0.73f, 6 * 1.37f - 3 * 0.73f, 8 * 1.37f - 4 * 0.73f, 10 * 1.37f - 5 * 0.73f);
+    expect(m, 0, 4 * 1.37f - 2 * 0.73f, 6 * 1.37f - 3 * 0.73f, 8 * 1.37f - 4 * 0.73f,
+           10 * 1.37f - 5 * 0.73f);
   }
   float copied[4] = {0};
   CALL(m, "get_output", "int64,float32[2,2]", (int64_t)1, copied);
@@ -100,12 +101,16 @@ static void memory_of_the_caller_is_used(void) {
   CALL(m, "run", "");
   CHECK(out[0] == 2 && out[3] == 8);
   expect(m, 1, 2, 4, 6, 8);
-  /* Another output of the same bytes cannot be elsewhere; an input is no output; 64 bytes are needed. */
-  CHECK(mblob_call(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)1, other) == MBLOB_E_ARGUMENT);
+  /* Another output of the same bytes cannot be elsewhere; an input is no output; 64 bytes are
+   * needed. */
+  CHECK(mblob_call(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)1, other) ==
+        MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "output 0"));
-  CHECK(mblob_call(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)2, other) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_call(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)2, other) ==
+        MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "set_input_zero_copy"));
-  CHECK(mblob_call(m, "set_input_zero_copy", "str,float32[4]", "data", other + 1) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_call(m, "set_input_zero_copy", "str,float32[4]", "data", other + 1) ==
+        MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "aligned"));
   /* set_input leaves the caller's memory alone. */
   CALL(m, "set_input", "str,float32[4]", "data", other);
@@ -186,8 +191,10 @@ static void wrong_use_is_named(void) {
       {mblob_call(m, "set_input", "str,float32[4]", "dta", one_to_four), NULL},
       {mblob_call(m, "set_input", "str,float32[2,2]", "data", one_to_four),
        "expected shape [4], found [2,2]"},
-      {mblob_call(m, "set_input", "str,int32[4]", "data", one_to_four), "expected float32, found int32"},
-      {mblob_call(m, "set_input", "int64,float32[4]", (int64_t)5, one_to_four), "no input 5; there are 1: data"},
+      {mblob_call(m, "set_input", "str,int32[4]", "data", one_to_four),
+       "expected float32, found int32"},
+      {mblob_call(m, "set_input", "int64,float32[4]", (int64_t)5, one_to_four),
+       "no input 5; there are 1: data"},
       {mblob_call(m, "get_output", "str", "plus"), "no output 'plus'; there are 1: mixed"},
       {mblob_call(m, "get_output", "int64", (int64_t)-1), "no output -1"},
       {mblob_call(m, "run", "int64", (int64_t)-1), "-1 threads"},
@@ -207,14 +214,16 @@ static void wrong_use_is_named(void) {
   mblob_module_release(m);
 }
 
-static int call_executor(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+static int call_executor(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                         void *resource) {
   mblob_module **m = resource;
   (void)args, (void)codes, (void)count, (void)ret;
   return mblob_call(*m, "run", "");
 }
 
 static int find_callback(void *self, const char *name, mblob_function **out) {
-  return strcmp(name, "calls_back") == 0 ? mblob_function_create(call_executor, self, NULL, out) : MBLOB_OK;
+  return strcmp(name, "calls_back") == 0 ? mblob_function_create(call_executor, self, NULL, out)
+                                         : MBLOB_OK;
 }
 
 static void a_function_cannot_call_its_executor(void) {
@@ -223,12 +232,14 @@ static void a_function_cannot_call_its_executor(void) {
       {.name = "again", .function = "calls_back", .inputs = {0}, .input_count = 1, .storage = 1},
       {.name = "other", .function = "calls_back", .inputs = {0}, .input_count = 1, .storage = 2}};
   mblob_module *m = NULL, *functions = NULL;
-  mblob_loader loader = {.struct_size = sizeof(loader), .type_key = "functions", .function = find_callback};
+  mblob_loader loader = {
+      .struct_size = sizeof(loader), .type_key = "functions", .function = find_callback};
   CHECK(mblob_module_create(&loader, &m, &functions) == MBLOB_OK);
   char *json = graph_json(nodes, COUNT(nodes), (int[]){1, 2, -1});
   m = create(json, functions);
   free(json);
-  CHECK(mblob_call(m, "run", "") == MBLOB_E_ARGUMENT && strstr(mblob_last_error(), "calls this executor"));
+  CHECK(mblob_call(m, "run", "") == MBLOB_E_ARGUMENT &&
+        strstr(mblob_last_error(), "calls this executor"));
   CHECK(mblob_call(m, "run", "int64", (int64_t)2) == MBLOB_E_ARGUMENT);
   mblob_module_release(m);
   mblob_module_release(functions);
@@ -236,11 +247,13 @@ static void a_function_cannot_call_its_executor(void) {
 
 static void what_is_missing_is_named(void) {
   static const struct node nodes[] = {
-      {.name = "data"}, {.name = "op", .function = "nowhere", .inputs = {0}, .input_count = 1, .storage = 1}};
+      {.name = "data"},
+      {.name = "op", .function = "nowhere", .inputs = {0}, .input_count = 1, .storage = 1}};
   mblob_module *m = NULL;
   char *json = graph_json(nodes, COUNT(nodes), (int[]){1, -1});
   CHECK(try_create(json, kernels, &m) == MBLOB_E_NOT_FOUND && !m);
-  CHECK(strstr(mblob_last_error(), "node 1 'op'") && strstr(mblob_last_error(), "no function 'nowhere'"));
+  CHECK(strstr(mblob_last_error(), "node 1 'op'") &&
+        strstr(mblob_last_error(), "no function 'nowhere'"));
   free(json);
 }
 

@@ -7,8 +7,11 @@
 #include "graphs.h"
 
 /* Memory that is not there is an error like others. */
-__attribute__((visibility("default"))) const char *__asan_default_options(void); /* of ASan's library */
-const char *__asan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=512"; }
+__attribute__((visibility("default"))) const char *__asan_default_options(
+    void); /* of ASan's library */
+const char *__asan_default_options(void) {
+  return "allocator_may_return_null=1:max_allocation_size_mb=512";
+}
 
 static int refused, ran, failed;
 
@@ -31,7 +34,8 @@ static void try_one(const char *json, mblob_module *kernels) {
 }
 
 /* `json` with `size` characters at `at` replaced. */
-static void replace(const char *json, size_t at, size_t size, const char *by, mblob_module *kernels) {
+static void replace(const char *json, size_t at, size_t size, const char *by,
+                    mblob_module *kernels) {
   size_t length = strlen(json), more = strlen(by);
   char *text = malloc(length - size + more + 1);
   CHECK(text);
@@ -63,19 +67,21 @@ static void every_number(const char *json, mblob_module *kernels) {
   for (size_t i = 0; json[i]; i++) {
     size_t size = strspn(json + i, "0123456789");
     if (!size || (i && (isalnum((unsigned char)json[i - 1])))) continue;
-    for (size_t k = 0; k < sizeof(lies) / sizeof(*lies); k++) replace(json, i, size, lies[k], kernels);
+    for (size_t k = 0; k < sizeof(lies) / sizeof(*lies); k++)
+      replace(json, i, size, lies[k], kernels);
     i += size - 1;
   }
 }
 
 static void every_string(const char *json, mblob_module *kernels) {
-  static const char *const lies[] = {"",          "null",  "tvm_op", "__nop",       "__copy", "mix",
-                                     "float32x4", "int8",  "handle", "void",        "bool",   "\\u0000",
-                                     "nodes",     "attrs", "99",     "e4m3_float8", "global"};
+  static const char *const lies[] = {
+      "",     "null", "tvm_op",  "__nop", "__copy", "mix", "float32x4",   "int8",  "handle",
+      "void", "bool", "\\u0000", "nodes", "attrs",  "99",  "e4m3_float8", "global"};
   for (size_t i = 0; json[i]; i++) {
     if (json[i] != '"') continue;
     size_t size = strcspn(json + i + 1, "\"");
-    for (size_t k = 0; k < sizeof(lies) / sizeof(*lies); k++) replace(json, i + 1, size, lies[k], kernels);
+    for (size_t k = 0; k < sizeof(lies) / sizeof(*lies); k++)
+      replace(json, i + 1, size, lies[k], kernels);
     i += size + 1;
   }
 }
@@ -96,7 +102,8 @@ static void nesting_is_bounded(mblob_module *kernels) {
   memset(text + 13, '[', DEPTH);
   text[13 + DEPTH] = 0;
   mblob_module *m = NULL;
-  CHECK(try_create(text, kernels, &m) == MBLOB_E_FORMAT && strstr(mblob_last_error(), "nested too deep"));
+  CHECK(try_create(text, kernels, &m) == MBLOB_E_FORMAT &&
+        strstr(mblob_last_error(), "nested too deep"));
   free(text);
 }
 
@@ -104,7 +111,12 @@ static void nesting_is_bounded(mblob_module *kernels) {
 static void what_has_no_bytes_has_any_extents(mblob_module *kernels) {
   static const struct node nodes[] = {
       {.name = "a", .shape = "[4611686018427387904, 4611686018427387904, 0]"},
-      {.name = "flat", .function = "add_one", .inputs = {0}, .input_count = 1, .storage = 1, .flatten = 1,
+      {.name = "flat",
+       .function = "add_one",
+       .inputs = {0},
+       .input_count = 1,
+       .storage = 1,
+       .flatten = 1,
        .shape = "[4611686018427387904, 4, 0]"}};
   char *json = graph_json(nodes, 2, (int[]){1, -1});
   mblob_module *m = create(json, kernels);
@@ -125,28 +137,41 @@ __attribute__((noinline)) static void each_lie_is_named(const char *json, mblob_
       {"\"inputs\": [[0, 0, 0]]", "\"inputs\": [[0, 5, 0]]", "node 'data' has 1 outputs"},
       {"\"arg_nodes\": [0]", "\"arg_nodes\": [1]", "arg_nodes[0] is 1, which is no input node"},
       {"\"heads\": [[4", "\"heads\": [[5", "heads"},
-      {"node_row_ptr\": [0, 1,", "node_row_ptr\": [0, 2,", "node 0 'data': node_row_ptr goes from 0 to 2"},
+      {"node_row_ptr\": [0, 1,", "node_row_ptr\": [0, 2,",
+       "node 0 'data': node_row_ptr goes from 0 to 2"},
       {"num_inputs\": \"1", "num_inputs\": \"2", "node 1 'plus': num_inputs is 2, inputs has 1"},
-      {"float32", "float33", "graph: node 0 'data', output 0: attrs: dltype[0]: an element type that is not known: 'float33'"},
+      {"float32", "float33",
+       "graph: node 0 'data', output 0: attrs: dltype[0]: an element type that is not known: 'float33'"},
       {"[2, 2]", "[2, 3]", "node 2 'shaped': __nop from 16 bytes to 24"},
-      {"[2, 2]", "[-2, 2]", "graph: node 2 'shaped', output 0: attrs: shape[2]: expected a whole number, found '-2'"},
-      {"[2, 2]", "[2, 1.5]", "graph: node 2 'shaped', output 0: attrs: shape[2]: expected a whole number, found '1.5'"},
-      {"2, 2, 9", "2, \"2\", 9", "node 2 'shaped', output 0: attrs: storage_id[2]: expected a whole number, found '\"2\"'"},
-      {"[0, 1, 2, 3,", "[0, 1, null, 3,", "graph: node_row_ptr[2]: expected a whole number, found 'null'"},
-      {"\"heads\": [[4, 0, 0]]", "\"heads\": [[4, -1, 0]]", "graph: heads[0]: expected a whole number, found '-1'"},
-      {"num_inputs\": \"1", "num_inputs\": \"-1", "node 1 'plus': attrs: num_inputs: expected a whole number in quotes"},
-      {"\"inputs\": [[0, 0, 0]]", "\"inputs\": [[0, [], 0]]", "node 1 'plus': inputs[0]: expected a whole number, found '['"},
+      {"[2, 2]", "[-2, 2]",
+       "graph: node 2 'shaped', output 0: attrs: shape[2]: expected a whole number, found '-2'"},
+      {"[2, 2]", "[2, 1.5]",
+       "graph: node 2 'shaped', output 0: attrs: shape[2]: expected a whole number, found '1.5'"},
+      {"2, 2, 9", "2, \"2\", 9",
+       "node 2 'shaped', output 0: attrs: storage_id[2]: expected a whole number, found '\"2\"'"},
+      {"[0, 1, 2, 3,", "[0, 1, null, 3,",
+       "graph: node_row_ptr[2]: expected a whole number, found 'null'"},
+      {"\"heads\": [[4, 0, 0]]", "\"heads\": [[4, -1, 0]]",
+       "graph: heads[0]: expected a whole number, found '-1'"},
+      {"num_inputs\": \"1", "num_inputs\": \"-1",
+       "node 1 'plus': attrs: num_inputs: expected a whole number in quotes"},
+      {"\"inputs\": [[0, 0, 0]]", "\"inputs\": [[0, [], 0]]",
+       "node 1 'plus': inputs[0]: expected a whole number, found '['"},
       {"[4]", "[4611686018427387904]", "more bytes than memory can"},
       {"2, 2, 9", "2, 5, 9", "storage of its output is not that of its input"},
       {"\"nodes\"", "\"knots\"", "unknown key 'knots'; graphs have nodes"},
       {"\"op\"", "\"opus\"", "graph: node 0 'data': unknown key 'opus'; nodes have op"},
       {"tvm_op", "nvm_op", "node 1 'plus': op: expected \"null\" or \"tvm_op\", found 'nvm_op'"},
-      {"\"arg_nodes\": [0]", "\"arg_nodes\": []", "node 0 'data' is an input of the graph, and arg_nodes lacks it"},
-      {"\"arg_nodes\": [0]", "\"arg_nodes\": [0, 0]", "arg_nodes[1] is node 0 'data', which stands there before"},
+      {"\"arg_nodes\": [0]", "\"arg_nodes\": []",
+       "node 0 'data' is an input of the graph, and arg_nodes lacks it"},
+      {"\"arg_nodes\": [0]", "\"arg_nodes\": [0, 0]",
+       "arg_nodes[1] is node 0 'data', which stands there before"},
       {"\"heads\": [[4, 0, 0]]", "\"heads\": []", "heads is empty: the graph has no output"},
-      {"\"heads\": [[4, 0, 0]]", "\"heads\": [[4, 0, 0], [3, 1, 0]]", "heads[1]: entry [3, 1]: node 'double' has 1"},
+      {"\"heads\": [[4, 0, 0]]", "\"heads\": [[4, 0, 0], [3, 1, 0]]",
+       "heads[1]: entry [3, 1]: node 'double' has 1"},
       {"\"name\": \"double\"", "\"name\": \"plus\"", "nodes 1 and 3 have one name, 'plus'"},
-      {"\"list_shape\"", "\"list_size\"", "graph: attrs: shape: expected type \"list_shape\", found 'list_size'"},
+      {"\"list_shape\"", "\"list_size\"",
+       "graph: attrs: shape: expected type \"list_shape\", found 'list_size'"},
       {"\"shape\"", "\"forms\"", "graph: attrs: lack 'shape'"},
       {"\"heads\"", "\"metadata\"", "the graph lacks 'heads'"},
       {"[0, 1, 2, 3, 4, 5]", "[0, 1, 2, 3, 4]", "node_row_ptr has 5 numbers, expected 6"},
@@ -160,18 +185,23 @@ __attribute__((noinline)) static void each_lie_is_named(const char *json, mblob_
       {"\"shape\": [\"list", "\"extra\": [\"list_int\", [1]], \"shape\": [\"list", NULL},
       {"\"list_int\", [1,", "\"list_int\", [2,", NULL}, /* the first device stands in */
       {"{\"nodes\"", "{\"metadata\": {\"a\": [1, {}]}, \"nodes\"", NULL},
-      {"\"shape\": [\"list", "\"storage_scope\": [\"list_str\", [\"global\"]], \"shape\": [\"list", "1 storage scopes; expected one"},
-      {"\"flatten_data\"", "\"flatten_data\": \"0\", \"flatten_data\"", "node 1 'plus': attrs: the key 'flatten_data' twice"},
-      {"\"flatten_data\"", "\"num_outputs\": \"1\", \"flatten_data\"", "the key 'num_outputs' twice"},
+      {"\"shape\": [\"list", "\"storage_scope\": [\"list_str\", [\"global\"]], \"shape\": [\"list",
+       "1 storage scopes; expected one"},
+      {"\"flatten_data\"", "\"flatten_data\": \"0\", \"flatten_data\"",
+       "node 1 'plus': attrs: the key 'flatten_data' twice"},
+      {"\"flatten_data\"", "\"num_outputs\": \"1\", \"flatten_data\"",
+       "the key 'num_outputs' twice"},
       {"\"func_name\"", "\"func_name\": \"x\", \"func_name\"", "the key 'func_name' twice"},
-      {"\"inputs\": [[0, 0, 0]]", "\"control_deps\": [], \"inputs\": [[0, 0, 0]], \"control_deps\": []", "the key 'control_deps' twice"},
+      {"\"inputs\": [[0, 0, 0]]",
+       "\"control_deps\": [], \"inputs\": [[0, 0, 0]], \"control_deps\": []",
+       "the key 'control_deps' twice"},
       {"\"list_str\", [\"float32\", ", "\"list_str\", [", "4 types"}};
   for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
     const char *at = strstr(json, lies[i].from);
     mblob_module *m = NULL;
     char *text = NULL;
-    CHECK(at &&
-          asprintf(&text, "%.*s%s%s", (int)(at - json), json, lies[i].to, at + strlen(lies[i].from)) > 0);
+    CHECK(at && asprintf(&text, "%.*s%s%s", (int)(at - json), json, lies[i].to,
+                         at + strlen(lies[i].from)) > 0);
     int status = try_create(text, kernels, &m);
     if (lies[i].error ? !status || !strstr(mblob_last_error(), lies[i].error) : status) {
       fprintf(stderr, "lie %zu (%s): %s\n", i, lies[i].to, mblob_last_error());

@@ -1,4 +1,5 @@
-/* test_graph_parallel DIRECTORY: graphs whose storage is shared, in order and on several threads: one result.
+/* test_graph_parallel DIRECTORY: graphs whose storage is shared, in order and on several
+ * threads: one result.
  */
 #include "graphs.h"
 
@@ -16,8 +17,8 @@ struct random_graph {
   char names[NODES][16];
 };
 
-/* Random functions on what stands before; a storage is used again as soon as its value was last read, as
- * TVM's planner does, so that the order of a graph also depends on who may write where. */
+/* Random functions on what stands before; a storage is used again as soon as its value was last
+ * read, as TVM's planner does, so that the order of a graph also depends on who may write where. */
 static void make_random(struct random_graph *g) {
   int last[NODES] = {0}, storages = 0, free_list[NODES], free_count = 0;
   memset(g->nodes, 0, sizeof(g->nodes));
@@ -38,7 +39,8 @@ static void make_random(struct random_graph *g) {
   for (int i = 0; i < NODES; i++) {
     g->nodes[i].storage = i >= INPUTS && free_count ? free_list[--free_count] : storages++;
     for (int k = INPUTS; k <= i; k++) /* inputs and the output keep theirs */
-      if (last[k] == i && k != NODES - 1) free_list[free_count++] = g->nodes[k].storage, last[k] = -1;
+      if (last[k] == i && k != NODES - 1)
+        free_list[free_count++] = g->nodes[k].storage, last[k] = -1;
   }
 }
 
@@ -71,20 +73,29 @@ static void results_are_the_same(mblob_module *kernels) {
   }
 }
 
-/* Two branches that would not wait for each other, if the caller had not bound one array as an input of the
- * second and as the output of the first. */
+/* Two branches that would not wait for each other, if the caller had not bound one array as an
+ * input of the second and as the output of the first. */
 static void memory_bound_twice_keeps_its_order(mblob_module *kernels) {
-  static const struct node nodes[] = {
-      {.name = "a", .shape = "[64]"},
-      {.name = "b", .storage = 1, .shape = "[64]"},
-      {.name = "slow",
-       .function = "launches",
-       .inputs = {0},
-       .input_count = 1,
-       .storage = 2,
-       .shape = "[64]"},
-      {.name = "out", .function = "add_one", .inputs = {2}, .input_count = 1, .storage = 3, .shape = "[64]"},
-      {.name = "reads", .function = "twice", .inputs = {1}, .input_count = 1, .storage = 4, .shape = "[64]"}};
+  static const struct node nodes[] = {{.name = "a", .shape = "[64]"},
+                                      {.name = "b", .storage = 1, .shape = "[64]"},
+                                      {.name = "slow",
+                                       .function = "launches",
+                                       .inputs = {0},
+                                       .input_count = 1,
+                                       .storage = 2,
+                                       .shape = "[64]"},
+                                      {.name = "out",
+                                       .function = "add_one",
+                                       .inputs = {2},
+                                       .input_count = 1,
+                                       .storage = 3,
+                                       .shape = "[64]"},
+                                      {.name = "reads",
+                                       .function = "twice",
+                                       .inputs = {1},
+                                       .input_count = 1,
+                                       .storage = 4,
+                                       .shape = "[64]"}};
   static _Alignas(128) float shared[SIZE], a[SIZE], result[SIZE];
   char *json = graph_json(nodes, 5, (int[]){3, 4, -1});
   mblob_module *m = create(json, kernels);

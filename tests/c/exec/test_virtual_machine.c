@@ -1,6 +1,6 @@
-/* test_virtual_machine DIRECTORY: programs on several threads, and programs that lie: every field of every
- * instruction replaced, with the hash repaired, loaded and run within limits. Each must end in a result or an
- * error. */
+/* test_virtual_machine DIRECTORY: programs on several threads, and programs that lie: every
+ * field of every instruction replaced, with the hash repaired, loaded and run within limits.
+ * Each must end in a result or an error. */
 #include "../common/check.h"
 
 #include <pthread.h>
@@ -39,7 +39,8 @@ static size_t size_of(const DLTensor *t) {
   return size;
 }
 
-/* Reads all of its inputs and writes all of its output, the last argument, whatever their shapes. */
+/* Reads all of its inputs and writes all of its output, the last argument, whatever their
+ * shapes. */
 static int primitive(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
   unsigned sum = 0;
   (void)ret;
@@ -59,7 +60,8 @@ static int primitive(TVMValue *args, int *codes, int count, TVMRetValueHandle re
 
 static int find_primitive(void *self, const char *name, mblob_function **out) {
   (void)self;
-  return strncmp(name, "vm_", 3) == 0 ? mblob_function_create(primitive, NULL, NULL, out) : MBLOB_OK;
+  return strncmp(name, "vm_", 3) == 0 ? mblob_function_create(primitive, NULL, NULL, out)
+                                      : MBLOB_OK;
 }
 
 static mblob_module *make_kernels(void) {
@@ -73,8 +75,8 @@ static mblob_module *make_kernels(void) {
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* A status; `ret` may be NULL. */
-static int call(mblob_module *module, const char *name, TVMValue *args, int *codes, int count, TVMValue *ret,
-                int *ret_code) {
+static int call(mblob_module *module, const char *name, TVMValue *args, int *codes, int count,
+                TVMValue *ret, int *ret_code) {
   mblob_function *function = NULL;
   TVMValue ignored;
   int ignored_code, *code = ret_code ? ret_code : &ignored_code;
@@ -159,7 +161,8 @@ static int prepare(mblob_module *executable, const char *function, TVMValue *arg
   if (arity.v_int64 > PARAM_LIMIT) return -1;
   for (; asked[1].v_int64 < arity.v_int64; asked[1].v_int64++) {
     int64_t i = asked[1].v_int64;
-    CHECK(call(executable, "get_function_param_name", asked, asked_codes, 2, &name, &code) == MBLOB_OK);
+    CHECK(call(executable, "get_function_param_name", asked, asked_codes, 2, &name, &code) ==
+          MBLOB_OK);
     tensors[i] = argument_for(name.v_str);
     args[i + 1].v_handle = &tensors[i];
     codes[i + 1] = kTVMDLTensorHandle;
@@ -216,7 +219,8 @@ static uint64_t hash_of(const uint8_t *instruction, uint64_t count) {
   return hash;
 }
 
-/* Whether an instruction starts at `at`: a count, a hash, an opcode, and fields that give the hash. */
+/* Whether an instruction starts at `at`: a count, a hash, an opcode, and fields that give the
+ * hash. */
 static bool is_instruction(const uint8_t *code, size_t size, size_t at) {
   if (size - at < 24) return false;
   uint64_t count = word_at(code + at);

@@ -1,5 +1,6 @@
-/* blob_dump [--level off|header|full] [--form classic|0.21|ffi] [--index-expected] FILE... : what the C reader finds in each blob, one
- * line of JSON per file, so that it can be compared with the Python reader's. */
+/* blob_dump [--level off|header|full] [--form classic|0.21|ffi] [--index-expected] FILE... :
+ * what the C reader finds in each blob, one line of JSON per file, so that it can be compared
+ * with the Python reader's. */
 #include <stdlib.h>
 
 #include "format/blob.h"
@@ -58,7 +59,8 @@ static void dump(const char *path, int level, bool expected, enum mb_form form) 
   long size = ftell(file);
   CHECK(size >= 0);
   rewind(file);
-  uint8_t *bytes = malloc(size ? (size_t)size : 1); /* exactly as large: a reader beyond the end is caught */
+  uint8_t *bytes =
+      malloc(size ? (size_t)size : 1); /* exactly as large: a reader beyond the end is caught */
   CHECK(bytes);
   CHECK(fread(bytes, 1, (size_t)size, file) == (size_t)size);
   fclose(file);
@@ -83,7 +85,9 @@ int main(int argc, char **argv) {
                                              : MBLOB_VERIFY_HEADER;
     } else if (strcmp(argv[i], "--form") == 0 && i + 1 < argc) {
       i++;
-      form = strcmp(argv[i], "ffi") == 0 ? MB_FFI : strcmp(argv[i], "0.21") == 0 ? MB_FFI_OF_0_21 : MB_CLASSIC;
+      form = strcmp(argv[i], "ffi") == 0    ? MB_FFI
+             : strcmp(argv[i], "0.21") == 0 ? MB_FFI_OF_0_21
+                                            : MB_CLASSIC;
     } else if (strcmp(argv[i], "--index-expected") == 0) {
       expected = true;
     } else {

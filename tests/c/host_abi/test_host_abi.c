@@ -25,10 +25,12 @@ static void texts_of_kernels_arrive_as_they_are(const char *dir) {
   static char text[LONG + 64];
   mblob_module *module = open_ok(dir, "c_target.so");
   strcpy(text, "line 1\nline 2: \xC3\xA4\xE2\x82\xAC %s %n\n");
-  CHECK(call_one(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, NULL, NULL) == MBLOB_E_KERNEL);
+  CHECK(call_one(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, NULL, NULL) ==
+        MBLOB_E_KERNEL);
   CHECK(strcmp(mblob_last_error(), text) == 0 && strcmp(TVMGetLastError(), text) == 0);
   memset(text, 'x', LONG);
-  CHECK(call_one(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, NULL, NULL) == MBLOB_E_KERNEL);
+  CHECK(call_one(module, "fails_with", (TVMValue){.v_str = text}, kTVMStr, NULL, NULL) ==
+        MBLOB_E_KERNEL);
   CHECK(strcmp(mblob_last_error(), text) == 0);
   mblob_module_release(module);
 }
@@ -67,7 +69,8 @@ static void a_replaced_global_function_is_replaced_for_kernels(const char *dir) 
 
 static void two_openings_are_one_library(const char *dir) {
   mblob_module *first = open_ok(dir, "c_target.so"), *second = open_ok(dir, "c_target.so");
-  CHECK(mblob_module_symbol(first, "stored_in_data") == mblob_module_symbol(second, "stored_in_data"));
+  CHECK(mblob_module_symbol(first, "stored_in_data") ==
+        mblob_module_symbol(second, "stored_in_data"));
   mblob_module_release(first);
   CHECK(call_int(second, "asks", 0) == 42);
   mblob_module_release(second);
@@ -127,7 +130,8 @@ static void what_a_constructor_announced_outlives_its_module(const char *dir) {
   void *announced = NULL;
   CHECK(TVMModGetFunction(module.v_handle, "announced", 0, &announced) == 0 && announced);
   CHECK(TVMFuncCall(announced, &none, &null, 0, &ret, &code) == 0 && ret.v_int64 == 77);
-  CHECK(TVMFuncFree(announced) == 0 && TVMModFree(module.v_handle) == 0 && TVMFuncFree(system_lib) == 0);
+  CHECK(TVMFuncFree(announced) == 0 && TVMModFree(module.v_handle) == 0 &&
+        TVMFuncFree(system_lib) == 0);
 }
 
 static void another_runtime_in_the_process_is_not_called(const char *dir) {

@@ -90,7 +90,8 @@ static void use_the_registry(void) {
   CHECK(TVMFuncFree(function) == 0);
 }
 
-static int linked_in(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+static int linked_in(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                     void *resource) {
   (void)args, (void)codes, (void)count, (void)resource;
   ret->v_int64 = 21;
   *ret_code = kTVMArgInt;
@@ -108,13 +109,15 @@ static void use_a_statically_linked_library(void) {
   TVMValue arg = {.v_str = "a_"}, ret;
   int code = kTVMStr, ret_code;
   CHECK(TVMFuncGetGlobal("runtime.SystemLib", &get) == 0 && get);
-  CHECK(TVMFuncCall(get, &arg, &code, 1, &ret, &ret_code) == 0); /* as in TVM: a module of nothing */
+  CHECK(TVMFuncCall(get, &arg, &code, 1, &ret, &ret_code) ==
+        0); /* as in TVM: a module of nothing */
   CHECK(TVMModGetFunction(ret.v_handle, "linked_in", 0, &function) == 0 && !function);
   CHECK(TVMModFree(ret.v_handle) == 0);
   CHECK(TVMBackendRegisterSystemLibSymbol("a_linked_in", code_of.address) == 0);
   CHECK(TVMBackendRegisterSystemLibSymbol("a___tvm_main__", (void *)(uintptr_t)entry) == 0);
   CHECK(TVMBackendRegisterSystemLibSymbol("a___tvm_module_ctx", &context) == 0);
-  CHECK(TVMFuncCall(get, &arg, &code, 1, &ret, &ret_code) == 0 && ret_code == kTVMModuleHandle && context);
+  CHECK(TVMFuncCall(get, &arg, &code, 1, &ret, &ret_code) == 0 && ret_code == kTVMModuleHandle &&
+        context);
   TVMModuleHandle module = ret.v_handle;
   const char *const names[] = {"linked_in", "a_linked_in", "__tvm_main__"};
   for (int i = 0; i < 3; i++) {
@@ -134,7 +137,8 @@ static void keep_values_in_registers(void) {
   char text[] = "on the stack";
   TVMValue args[2] = {{.v_str = text}, {.v_int64 = 7}};
   int codes[2] = {kTVMStr, kTVMArgInt};
-  CHECK(TVMBackendAnyListMoveFromPackedReturn(cells, 0, args, codes, 0) == 0 && codes[0] == kTVMNullptr);
+  CHECK(TVMBackendAnyListMoveFromPackedReturn(cells, 0, args, codes, 0) == 0 &&
+        codes[0] == kTVMNullptr);
   CHECK(TVMBackendAnyListMoveFromPackedReturn(cells, 1, args, codes, 1) == 0);
   memset(text, 0, sizeof(text));
   CHECK(TVMBackendAnyListSetPackedArg(cells, 0, args, codes, 1) == 0);

@@ -1,5 +1,5 @@
-/* test_tvm_objects DIRECTORY: devices, objects and module functions of TVM's C API, and the names that
- * sources of 0.7 and before use. */
+/* test_tvm_objects DIRECTORY: devices, objects and module functions of TVM's C API, and the
+ * names that sources of 0.7 and before use. */
 #define MBLOB_DLTENSOR_CTX
 #include "../common/check_tvm.h"
 
@@ -32,7 +32,8 @@ static void memory_is_allocated_by_shape(void) {
   FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 2, huge, float32, "", &data), "is impossible");
   FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, 1, negative, float32, "", &data), "shape[0] is -1");
   FAILS(TVMDeviceAllocDataSpaceWithScope(cpu, -1, shape, float32, "", &data), "ndim is -1");
-  FAILS(TVMDeviceAllocDataSpaceWithScope(gpu, 2, shape, float32, "", &data), "no runtime for device type 8");
+  FAILS(TVMDeviceAllocDataSpaceWithScope(gpu, 2, shape, float32, "", &data),
+        "no runtime for device type 8");
   FAILS(TVMDeviceAllocDataSpace(cpu, 8, 129, float32, &data), "impossible");
   FAILS(TVMDeviceAllocDataSpace(cpu, SIZE_MAX, 64, float32, &data), "impossible");
 }
@@ -55,7 +56,8 @@ static void modules_and_functions_are_objects(TVMModuleHandle module) {
   CHECK(TVMObjectRetain(function) == 0 && TVMFuncFree(function) == 0);
   TVMValue ret;
   int code;
-  FAILS(TVMFuncCall(function, NULL, NULL, 0, &ret, &code), "num_args should be 3"); /* still there */
+  FAILS(TVMFuncCall(function, NULL, NULL, 0, &ret, &code),
+        "num_args should be 3"); /* still there */
   CHECK(TVMObjectFree(function) == 0);
   CHECK(TVMObjectRetain(module) == 0 && TVMObjectFree(module) == 0 && TVMObjectFree(NULL) == 0);
   DLTensor tensor = {.data = &index};
@@ -64,7 +66,8 @@ static void modules_and_functions_are_objects(TVMModuleHandle module) {
   CHECK(TVMByteArrayFree(NULL) == 0);
 }
 
-static int call_global(const char *name, TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
+static int call_global(const char *name, TVMValue *args, int *codes, int count, TVMValue *ret,
+                       int *code) {
   TVMFunctionHandle function;
   CHECK(TVMFuncGetGlobal(name, &function) == 0 && function);
   int rc = TVMFuncCall(function, args, codes, count, ret, code);
@@ -73,7 +76,8 @@ static int call_global(const char *name, TVMValue *args, int *codes, int count, 
 }
 
 static void containers_are_objects(void) {
-  TVMValue args[4] = {{.v_str = "key"}, {.v_int64 = 7}, {.v_str = "other"}, {.v_float64 = 0.5}}, map, ret;
+  TVMValue args[4] = {{.v_str = "key"}, {.v_int64 = 7}, {.v_str = "other"}, {.v_float64 = 0.5}},
+           map, ret;
   int codes[4] = {kTVMStr, kTVMArgInt, kTVMStr, kTVMArgFloat}, code;
   unsigned index = 0;
   char *key = NULL;
@@ -87,12 +91,16 @@ static void containers_are_objects(void) {
   CHECK(call_global("runtime.MapGetItem", get, get_codes, 2, &ret, &code) == 0);
   CHECK(code == kTVMArgFloat && ret.v_float64 == 0.5);
   get[1].v_str = "none";
-  FAILS(call_global("runtime.MapGetItem", get, get_codes, 2, &ret, &code), "no key 'none' is in the map");
+  FAILS(call_global("runtime.MapGetItem", get, get_codes, 2, &ret, &code),
+        "no key 'none' is in the map");
   FAILS(call_global("runtime.ArraySize", get, get_codes, 1, &ret, &code),
         "runtime.ArraySize: argument 0: expected an Array, found a Map (type code 8)");
-  FAILS(call_global("runtime.ArraySize", args, codes, 1, &ret, &code), "expected an Array, found something else");
-  FAILS(call_global("runtime.Map", args, codes, 3, &ret, &code), "keys and values in turn, found 3 arguments");
-  FAILS(call_global("runtime.ShapeTuple", args, codes, 1, &ret, &code), "argument 0: expected an integer");
+  FAILS(call_global("runtime.ArraySize", args, codes, 1, &ret, &code),
+        "expected an Array, found something else");
+  FAILS(call_global("runtime.Map", args, codes, 3, &ret, &code),
+        "keys and values in turn, found 3 arguments");
+  FAILS(call_global("runtime.ShapeTuple", args, codes, 1, &ret, &code),
+        "argument 0: expected an integer");
   /* A callback may keep what it is given. */
   code = kTVMObjectHandle;
   CHECK(TVMCbArgToReturn(&map, &code) == 0 && TVMObjectFree(map.v_handle) == 0);
@@ -100,8 +108,8 @@ static void containers_are_objects(void) {
 }
 
 /* What a global function gives for a module and, if `count` is 2, one more argument. */
-static int ask(const char *name, TVMModuleHandle module, TVMValue second, int second_code, int count,
-               TVMValue *ret, int *code) {
+static int ask(const char *name, TVMModuleHandle module, TVMValue second, int second_code,
+               int count, TVMValue *ret, int *code) {
   TVMValue args[2] = {{.v_handle = module}, second};
   int codes[2] = {kTVMModuleHandle, second_code};
   return call_global(name, args, codes, count, ret, code);
@@ -112,7 +120,8 @@ static void global_functions_ask_modules(TVMModuleHandle module, const char *pat
   int code;
   CHECK(ask("runtime.ModuleGetTypeKey", module, arg, kTVMArgInt, 1, &ret, &code) == 0);
   CHECK(code == kTVMStr && strcmp(ret.v_str, "library") == 0);
-  CHECK(ask("runtime.ModuleImportsSize", module, arg, kTVMArgInt, 1, &ret, &code) == 0 && ret.v_int64 == 0);
+  CHECK(ask("runtime.ModuleImportsSize", module, arg, kTVMArgInt, 1, &ret, &code) == 0 &&
+        ret.v_int64 == 0);
   FAILS(ask("runtime.ModuleGetImport", module, arg, kTVMArgInt, 2, &ret, &code),
         "module 'library' has no import 0; it has 0");
   TVMFunctionHandle load;
@@ -124,7 +133,8 @@ static void global_functions_ask_modules(TVMModuleHandle module, const char *pat
   CHECK(TVMFuncFree(load) == 0);
   other = ret.v_handle;
   CHECK(TVMModImport(module, other) == 0);
-  CHECK(ask("runtime.ModuleImportsSize", module, arg, kTVMArgInt, 1, &ret, &code) == 0 && ret.v_int64 == 1);
+  CHECK(ask("runtime.ModuleImportsSize", module, arg, kTVMArgInt, 1, &ret, &code) == 0 &&
+        ret.v_int64 == 1);
   arg.v_int64 = 0;
   CHECK(ask("runtime.ModuleGetImport", module, arg, kTVMArgInt, 2, &ret, &code) == 0 &&
         ret.v_handle == other);
@@ -149,7 +159,8 @@ static void sources_of_0_7_compile(void) {
   array->ctx = ctx;
   array->dtype = type;
   CHECK(tensor.device.device_type == kDLCPU && value.v_device.device_type == kDLCUDA);
-  CHECK((sizeof(DLTensor) == 48 || sizeof(void *) != 8) && kTVMContext == 6 && kDLCPUPinned == kDLCUDAHost);
+  CHECK((sizeof(DLTensor) == 48 || sizeof(void *) != 8) && kTVMContext == 6 &&
+        kDLCPUPinned == kDLCUDAHost);
 }
 
 int main(int argc, char **argv) {

@@ -1,4 +1,5 @@
-/* A program with system libraries of both dialects linked in: own_ and classic_ of the same functions, tvm_ of TVM if TVM_LIBRARY. */
+/* A program with system libraries of both dialects linked in: own_ and classic_ of the same
+ * functions, tvm_ of TVM if TVM_LIBRARY. */
 #include <stdint.h>
 
 #include "../common/check.h"
@@ -7,11 +8,13 @@ static int twice(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, v
   TVMValue value = {.v_int64 = 2 * args[0].v_int64};
   int code = kTVMArgInt;
   (void)resource;
-  if (count != 1 || codes[0] != kTVMArgInt) return mblob_set_error(MBLOB_E_ARGUMENT, "test.twice: one int");
+  if (count != 1 || codes[0] != kTVMArgInt)
+    return mblob_set_error(MBLOB_E_ARGUMENT, "test.twice: one int");
   return TVMCFuncSetReturn(ret, &value, &code, 1);
 }
 
-static int call(mblob_module *module, const char *name, int64_t given, TVMValue *ret, int *ret_code) {
+static int call(mblob_module *module, const char *name, int64_t given, TVMValue *ret,
+                int *ret_code) {
   mblob_function *function = NULL;
   const TVMValue arg = {.v_int64 = given};
   const int code = kTVMArgInt;
@@ -35,9 +38,11 @@ static void use_own(const char *prefix, bool ffi) {
   CHECK(mblob_module_payload(mblob_module_import_at(module, 0), &payload, &size) == MBLOB_OK);
   CHECK(size == 5 && memcmp(payload, "hello", 5) == 0);
   CHECK(mblob_module_function(module, "half", 0, &function) == MBLOB_OK);
-  CHECK(mblob_function_is_ffi(function) == ffi && strcmp(mblob_function_signature(function), "float") == 0);
+  CHECK(mblob_function_is_ffi(function) == ffi &&
+        strcmp(mblob_function_signature(function), "float") == 0);
   mblob_function_release(function);
-  CHECK(call(module, "half", 5, &ret, &code) == MBLOB_OK && code == kTVMArgFloat && ret.v_float64 == 2.5);
+  CHECK(call(module, "half", 5, &ret, &code) == MBLOB_OK && code == kTVMArgFloat &&
+        ret.v_float64 == 2.5);
   CHECK(call(module, "odd", 5, &ret, &code) == MBLOB_OK && code == kTVMArgInt && ret.v_int64 == 1);
   CHECK(mblob_call(module, "odd", "str", "x") == MBLOB_E_KERNEL && says("odd"));
   CHECK(mblob_module_symbol(module, "half") && !mblob_module_symbol(module, "nobody"));
@@ -54,17 +59,21 @@ static void use_tvms(void) {
   CHECK(mblob_system_lib("tvm_", &module) == MBLOB_OK);
   for (int i = 0; i < 64; i++) in[i] = (float)i;
   for (int round = 0; round < 2; round++) {
-    CHECK(call(module, "main", 5, &ret, &code) == MBLOB_OK && code == kTVMArgInt && ret.v_int64 == 15);
+    CHECK(call(module, "main", 5, &ret, &code) == MBLOB_OK && code == kTVMArgInt &&
+          ret.v_int64 == 15);
     CHECK(call(module, "__tvm_main__", 6, &ret, &code) == MBLOB_OK && ret.v_int64 == 18);
     CHECK(call(module, "asks", 5, &ret, &code) == MBLOB_OK && ret.v_int64 == 11);
-    CHECK(call(module, "above", 5, &ret, &code) == MBLOB_OK && code == kTVMArgBool && ret.v_int64 == 1);
+    CHECK(call(module, "above", 5, &ret, &code) == MBLOB_OK && code == kTVMArgBool &&
+          ret.v_int64 == 1);
     CHECK(call(module, "prefixed", 5, &ret, &code) == MBLOB_OK && ret.v_int64 == 12);
-    CHECK(mblob_call(module, "loop", "float32[64],float32[64]", in, out) == MBLOB_OK && out[63] == 126);
+    CHECK(mblob_call(module, "loop", "float32[64],float32[64]", in, out) == MBLOB_OK &&
+          out[63] == 126);
     CHECK(mblob_call(module, "loop", "float32[64],float32[63]", in, out) == MBLOB_E_KERNEL);
     CHECK(says("ValueError: Invalid b.shape[0] on argument #1"));
     CHECK(call(module, "half", 5, &ret, &code) == MBLOB_E_NOT_FOUND);
     CHECK(mblob_call(module, "below", "float32[64],int", in, 64) == MBLOB_OK);
-    CHECK(mblob_call(module, "below", "float32[64],int", in, 63) == MBLOB_E_KERNEL); /* the last task */
+    CHECK(mblob_call(module, "below", "float32[64],int", in, 63) ==
+          MBLOB_E_KERNEL); /* the last task */
     CHECK(says("ValueError: too large"));
   }
   mblob_module_release(module);
@@ -82,7 +91,8 @@ int main(void) {
 #ifdef TVM_LIBRARY
   use_tvms();
 #endif
-  CHECK(mblob_system_lib("other_", &module) == MBLOB_E_NOT_FOUND && says("no system library has the prefix 'other_'"));
+  CHECK(mblob_system_lib("other_", &module) == MBLOB_E_NOT_FOUND &&
+        says("no system library has the prefix 'other_'"));
   printf("fine\n");
   return 0;
 }

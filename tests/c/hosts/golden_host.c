@@ -1,5 +1,5 @@
-/* golden_host DIRECTORY: runs what TVM 0.14 compiled, from C; prints the tree of each library given behind
- * it. */
+/* golden_host DIRECTORY: runs what TVM 0.14 compiled, from C; prints the tree of each library
+ * given behind it. */
 #include "../common/check.h"
 
 static void run_vadd(const char *directory, const char *name) {
@@ -10,10 +10,11 @@ static void run_vadd(const char *directory, const char *name) {
   CHECK(a && b && c && mblob_open(in(directory, name), NULL, &module) == MBLOB_OK);
   const char *const functions[] = {"vadd", "__tvm_main__"};
   for (int f = 0; f < 2; f++)
-    for (int shift = 0; shift < 2; shift++) { /* an output that is aligned like one element works, too */
+    for (int shift = 0; shift < 2;
+         shift++) { /* an output that is aligned like one element works, too */
       for (int i = 0; i < N; i++) a[i] = (float)i, b[i] = (float)(3 * i), c[i + shift] = -1;
-      CHECK(mblob_call(module, functions[f], "float32[1024],float32[1024],float32[*]", a, b, (int64_t)N,
-                       c + shift) == MBLOB_OK);
+      CHECK(mblob_call(module, functions[f], "float32[1024],float32[1024],float32[*]", a, b,
+                       (int64_t)N, c + shift) == MBLOB_OK);
       for (int i = 0; i < N; i++) CHECK(c[i + shift] == (float)(4 * i));
     }
   mblob_module_release(module);
@@ -24,7 +25,8 @@ static void run_vadd(const char *directory, const char *name) {
 
 static void run_matmul(const char *directory) {
   enum { N = 512 };
-  float *a = aligned_alloc(64, N * N * sizeof(float)), *c = aligned_alloc(64, N * N * sizeof(float));
+  float *a = aligned_alloc(64, N * N * sizeof(float)),
+        *c = aligned_alloc(64, N * N * sizeof(float));
   mblob_module *module;
   CHECK(a && c && mblob_open(in(directory, "host_parallel.so"), NULL, &module) == MBLOB_OK);
   for (int i = 0; i < N * N; i++) a[i] = (float)(i % 7 - 3);

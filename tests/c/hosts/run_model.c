@@ -1,4 +1,5 @@
-/* run_model LIBRARY INPUT TYPE TYPE_OF_OUTPUT <in >out: one run of a model, raw data. Also valid C++17. */
+/* run_model LIBRARY INPUT TYPE TYPE_OF_OUTPUT <in >out: one run of a model, raw data. Also valid
+ * C++17. */
 #include <mblob.h>
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
-/* A program with two libraries of the same kernels linked in, of the prefixes one_ and two_. Valid C++17 too. */
+/* A program with two libraries of the same kernels linked in, of the prefixes one_ and two_.
+ * Valid C++17 too. */
 #include <stdint.h>
 
 #include "../common/check.h"
@@ -12,7 +13,8 @@ static int twice(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, v
   TVMValue value;
   int code = kTVMArgInt;
   (void)resource;
-  if (count != 1 || codes[0] != kTVMArgInt) return mblob_set_error(MBLOB_E_ARGUMENT, "test.twice: one int");
+  if (count != 1 || codes[0] != kTVMArgInt)
+    return mblob_set_error(MBLOB_E_ARGUMENT, "test.twice: one int");
   value.v_int64 = 2 * args[0].v_int64;
   return TVMCFuncSetReturn(ret, &value, &code, 1);
 }
@@ -23,7 +25,8 @@ static int64_t call(mblob_module *module, const char *name, int64_t given) {
   int code = kTVMArgInt, ret_code;
   arg.v_int64 = given;
   CHECK(mblob_module_function(module, name, 0, &function) == MBLOB_OK);
-  CHECK(mblob_function_call(function, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK && ret_code == kTVMArgInt);
+  CHECK(mblob_function_call(function, &arg, &code, 1, &ret, &ret_code) == MBLOB_OK &&
+        ret_code == kTVMArgInt);
   mblob_function_release(function);
   return ret.v_int64;
 }
@@ -36,17 +39,21 @@ static void use(const char *prefix, int bias, const char *failure, int times) {
   float in[3] = {1, 2, 3}, out[3];
   CHECK(mblob_system_lib(prefix, &module) == MBLOB_OK);
   for (int i = 0; i < times; i++)
-    CHECK(mblob_call(module, "shift", "float32[3],float32[3],int64", in, out, (int64_t)3) == MBLOB_OK);
+    CHECK(mblob_call(module, "shift", "float32[3],float32[3],int64", in, out, (int64_t)3) ==
+          MBLOB_OK);
   CHECK(out[0] == (float)(1 + bias) && out[2] == (float)(3 + bias));
-  CHECK(mblob_call(module, "shift", "float32[3],float32[2],int64", in, out, (int64_t)3) == MBLOB_E_KERNEL);
+  CHECK(mblob_call(module, "shift", "float32[3],float32[2],int64", in, out, (int64_t)3) ==
+        MBLOB_E_KERNEL);
   CHECK(strstr(mblob_last_error(), "shift"));
   CHECK(call(module, "how_often", 0) == times);
   CHECK(call(module, "sum", 0) == 63 * 64 / 2);
   CHECK(call(module, "ask", 21) == 42);
-  CHECK(mblob_call(module, "fail", "") == MBLOB_E_KERNEL && strcmp(mblob_last_error(), failure) == 0);
+  CHECK(mblob_call(module, "fail", "") == MBLOB_E_KERNEL &&
+        strcmp(mblob_last_error(), failure) == 0);
   CHECK(mblob_module_symbol(module, "shift") && !mblob_module_symbol(module, "calls"));
   CHECK(mblob_module_import_count(module) == 2);
-  CHECK(mblob_module_tensor(module, "w", &weights) == MBLOB_OK && weights.ndim == 1 && weights.shape[0] == 3);
+  CHECK(mblob_module_tensor(module, "w", &weights) == MBLOB_OK && weights.ndim == 1 &&
+        weights.shape[0] == 3);
   CHECK((uintptr_t)weights.data % 64 == 0 && ((const float *)weights.data)[2] == (float)(bias + 2));
   CHECK(mblob_module_payload(mblob_module_import_at(module, 1), &payload, &size) == MBLOB_OK);
   CHECK(size == 5 && memcmp(payload, "hello", 5) == 0);

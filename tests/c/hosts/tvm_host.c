@@ -1,8 +1,10 @@
-/* A host that knows nothing of mblob: it opens a library as TVM's own runtime of 0.8 to 0.19 does (library_module.cc):
- * dlopen, its functions into the slots, the blob read item by item with the loaders that it has, its context last. It has
- * one loader, for a JSON runtime, whose module doubles its input.
+/* A host that knows nothing of mblob: it opens a library as TVM's own runtime of 0.8 to 0.19
+ * does (library_module.cc): dlopen, its functions into the slots, the blob read item by item
+ * with the loaders that it has, its context last. It has one loader, for a JSON runtime, whose
+ * module doubles its input.
  *
- * tvm_host LIBRARY KEY: runs the function `run` of the library over four floats; KEY is what the loader is registered for. */
+ * tvm_host LIBRARY KEY: runs the function `run` of the library over four floats; KEY is what the
+ * loader is registered for. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,7 +12,8 @@
 #include <string.h>
 #include <tvm/runtime/c_runtime_api.h>
 
-typedef int (*packed)(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource);
+typedef int (*packed)(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                      void *resource);
 
 static char symbol[64]; /* of the module of the JSON runtime */
 static const unsigned char *at, *end;
@@ -22,14 +25,17 @@ static void die(const char *what, const char *detail) {
 
 /* ---- the runtime ---- */
 
-static int double_all(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+static int double_all(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                      void *resource) {
   float *x = ((DLTensor *)args[0].v_handle)->data;
   for (int i = 0; i < 4; i++) x[i] *= 2;
   (void)codes, (void)count, (void)ret, (void)ret_code, (void)resource;
   return 0;
 }
 
-static void host_set_error(const char *text) { fprintf(stderr, "error of the library: %s\n", text); }
+static void host_set_error(const char *text) {
+  fprintf(stderr, "error of the library: %s\n", text);
+}
 
 static int context; /* what __tvm_module_ctx points to */
 
@@ -39,7 +45,8 @@ static int host_from_env(void *module, const char *name, void **out) {
   return 0;
 }
 
-static int host_call(void *function, TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code) {
+static int host_call(void *function, TVMValue *args, int *codes, int count, TVMValue *ret,
+                     int *ret_code) {
   return ((packed)(uintptr_t)function)(args, codes, count, ret, ret_code, NULL);
 }
 
@@ -59,7 +66,8 @@ static uint64_t take_number(void) {
 
 static void take_text(char *text, size_t size) {
   uint64_t length = take_number();
-  if (length > (uint64_t)(end - at) || (text && length >= size)) die("a text of the blob is too long", "");
+  if (length > (uint64_t)(end - at) || (text && length >= size))
+    die("a text of the blob is too long", "");
   if (text) memcpy(text, at, length), text[length] = 0;
   at += length;
 }
@@ -90,7 +98,8 @@ static void load_blob(const char *known) {
     }
     modules++;
     if (strcmp(key, "_lib") == 0) continue;
-    if (strcmp(key, known) != 0) die("Binary was created using a key but a loader of that name is not registered: ", key);
+    if (strcmp(key, known) != 0)
+      die("Binary was created using a key but a loader of that name is not registered: ", key);
     load_json_runtime();
   }
   if (rows != modules + 1) die("the import tree has another number of modules", "");
@@ -115,7 +124,8 @@ int main(int argc, char **argv) {
   if (!run) die("Module has no function 'run'", "");
   float x[4] = {1, 2, 3, 4};
   int64_t shape[1] = {4};
-  DLTensor tensor = {.data = x, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLFloat, 32, 1}, .shape = shape};
+  DLTensor tensor = {
+      .data = x, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLFloat, 32, 1}, .shape = shape};
   TVMValue args[1] = {{.v_handle = &tensor}}, ret;
   int codes[1] = {kTVMDLTensorHandle}, code = kTVMNullptr;
   if (run(args, codes, 1, &ret, &code, NULL)) die("run failed", "");

@@ -1,5 +1,5 @@
-/* unload_host PLUGIN LIBRARY UNLOADS: threads use PLUGIN, which is closed, and end only then; again and again.
- * UNLOADS: 1 if dlclose is to unload PLUGIN, 0 if it is to stay. */
+/* unload_host PLUGIN LIBRARY UNLOADS: threads use PLUGIN, which is closed, and end only then;
+ * again and again. UNLOADS: 1 if dlclose is to unload PLUGIN, 0 if it is to stay. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -10,7 +10,8 @@
 
 enum { THREADS = 4, ROUNDS = 5 };
 
-#define CHECK(x) ((x) ? (void)0 : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x), _exit(1)))
+#define CHECK(x) \
+  ((x) ? (void)0 : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x), _exit(1)))
 
 typedef int (*user)(const char *library, int tasks);
 
@@ -48,12 +49,14 @@ static void close_plugin(void *plugin, const char *path, int unloads) {
 int main(int argc, char **argv) {
   CHECK(argc == 4);
   library = argv[2];
-  CHECK(pthread_barrier_init(&used, NULL, THREADS + 1) == 0 && pthread_barrier_init(&closed, NULL, THREADS + 1) == 0);
+  CHECK(pthread_barrier_init(&used, NULL, THREADS + 1) == 0 &&
+        pthread_barrier_init(&closed, NULL, THREADS + 1) == 0);
   for (int i = 0; i < ROUNDS; i++) {
     pthread_t threads[THREADS];
     void *plugin = open_plugin(argv[1]);
     for (int t = 0; t < THREADS; t++) CHECK(pthread_create(&threads[t], NULL, work, NULL) == 0);
-    for (int round = 0; round < 2; round++) { /* the second time threads meet a new copy of what they have used */
+    for (int round = 0; round < 2;
+         round++) { /* the second time threads meet a new copy of what they have used */
       (void)pthread_barrier_wait(&used);
       close_plugin(plugin, argv[1], atoi(argv[3]));
       if (!round) plugin = open_plugin(argv[1]);

@@ -1,14 +1,17 @@
-/* Packed functions as TVM's target="c" and external code generators write them: the runtime's functions are
- * ordinary undefined externals, called, pointed to from data, taken as values and used by a constructor. */
+/* Packed functions as TVM's target="c" and external code generators write them: the runtime's
+ * functions are ordinary undefined externals, called, pointed to from data, taken as values and
+ * used by a constructor. */
 #include <tvm/runtime/c_backend_api.h>
 
 #if defined(__PIC__) && !defined(MBLOB_HOST)
 #error "compile with -DMBLOB_HOST: these must stay undefined"
 #endif
 
-#define PACKED(name)                                                                                     \
-  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource); \
-  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource)
+#define PACKED(name)                                                                    \
+  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, \
+                   void *resource);                                                     \
+  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, \
+                   void *resource)
 #define UNUSED (void)args, (void)codes, (void)count, (void)ret, (void)ret_code, (void)resource
 
 #ifdef __cplusplus
@@ -54,7 +57,8 @@ static void *host_answer_packed;
 
 PACKED(asks) {
   UNUSED;
-  if (!host_answer_packed && TVMBackendGetFuncFromEnv(__tvm_module_ctx, "host.answer", &host_answer_packed))
+  if (!host_answer_packed &&
+      TVMBackendGetFuncFromEnv(__tvm_module_ctx, "host.answer", &host_answer_packed))
     return -1;
   return TVMFuncCall(host_answer_packed, args, codes, count, ret, ret_code) ? -1 : 0;
 }
@@ -78,7 +82,7 @@ PACKED(parallel) {
   return (int)returned(ret, ret_code, tasks);
 }
 
-/* ---- float16 ---------------------------------------------------------------------------------------- */
+/* ---- float16 --------------------------------------------------------------------------------- */
 
 PACKED(half_to_float) {
   UNUSED;
@@ -150,7 +154,8 @@ PACKED(half_to_extended_in_registers) {
   UNUSED;
   const DLTensor *half = (DLTensor *)args[0].v_handle, *out = (DLTensor *)args[1].v_handle;
   for (int64_t i = 0; i < half->shape[0]; i++)
-    ((double *)out->data)[i] = (double)__extendhfxf2(in_register(((const uint16_t *)half->data)[i]));
+    ((double *)out->data)[i] =
+        (double)__extendhfxf2(in_register(((const uint16_t *)half->data)[i]));
   return 0;
 }
 
@@ -160,7 +165,8 @@ PACKED(sum_to_half_in_registers) {
   const DLTensor *a = (DLTensor *)args[0].v_handle, *b = (DLTensor *)args[1].v_handle;
   const DLTensor *out = (DLTensor *)args[2].v_handle;
   for (int64_t i = 0; i < a->shape[0]; i++) {
-    long double sum = (long double)((const double *)a->data)[i] + (long double)((const double *)b->data)[i];
+    long double sum =
+        (long double)((const double *)a->data)[i] + (long double)((const double *)b->data)[i];
     ((uint16_t *)out->data)[i] = from_register(__truncxfhf2(sum));
   }
   return 0;
@@ -171,7 +177,7 @@ PACKED(sum_to_half_in_registers) {
 PACKED(float_to_half_as_integer) {
   UNUSED;
 #if defined(__x86_64__)
-  uint16_t (*truncate)(float) = (uint16_t(*)(float))(void (*)(void))__truncsfhf2;
+  uint16_t (*truncate)(float) = (uint16_t (*)(float))(void (*)(void))__truncsfhf2;
 #else
   uint16_t (*truncate)(float) = __gnu_f2h_ieee;
 #endif
@@ -182,7 +188,7 @@ PACKED(float_to_half_as_integer) {
 }
 #endif
 
-/* ---- where symbols went ------------------------------------------------------------------------------- */
+/* ---- where symbols went ---------------------------------------------------------------------- */
 
 typedef int (*call_type)(void *, TVMValue *, int *, int, TVMValue *, int *);
 call_type stored_in_data = TVMFuncCall;

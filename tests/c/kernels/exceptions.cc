@@ -1,4 +1,5 @@
-// C++ that leaves the runtime's functions undefined: constructors that call it, exceptions, threads.
+// C++ that leaves the runtime's functions undefined: constructors that call it, exceptions,
+// threads.
 #include <tvm/runtime/c_backend_api.h>
 
 #include <stdexcept>
@@ -22,11 +23,13 @@ extern "C" TVM_DLL int throws(TVMValue *, int *, int, TVMValue *, int *, void *)
   }
 }
 
-extern "C" TVM_DLL int early_and_threads(TVMValue *, int *, int, TVMValue *ret, int *ret_code, void *) {
+extern "C" TVM_DLL int early_and_threads(TVMValue *, int *, int, TVMValue *ret, int *ret_code,
+                                         void *) {
   bool there = false;
   std::thread([&there] {
     void *block = TVMBackendAllocWorkspace(1, 0, 8, 2, 32), *none = nullptr;
-    there = block && !TVMBackendFreeWorkspace(1, 0, block) && !TVMFuncGetGlobal("no.such", &none) && !none;
+    there = block && !TVMBackendFreeWorkspace(1, 0, block) && !TVMFuncGetGlobal("no.such", &none) &&
+            !none;
   }).join();
   ret->v_int64 = early.block && there;
   *ret_code = kTVMArgInt;

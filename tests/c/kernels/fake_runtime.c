@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FAKE(name)                                                       \
-  int name(void);                                                        \
-  int name(void) {                                                       \
+#define FAKE(name)                                                     \
+  int name(void);                                                      \
+  int name(void) {                                                     \
     (void)fputs("the other runtime's " #name " was called\n", stderr); \
-    abort();                                                             \
+    abort();                                                           \
   }
 
 FAKE(TVMAPISetLastError)

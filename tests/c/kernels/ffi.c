@@ -1,5 +1,5 @@
-/* A library as TVM 0.22 and later make them from C (-DOLD: as 0.21 made them): functions of the safe-call convention, and what
- * they leave undefined. */
+/* A library as TVM 0.22 and later make them from C (-DOLD: as 0.21 made them): functions of the
+ * safe-call convention, and what they leave undefined. */
 #include <dlpack/dlpack.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,8 +22,8 @@ void *__tvm_ffi__library_ctx;
 #define HEADER 24
 #endif
 
-#define KERNEL(name)                                                                                \
-  int FUNCTION(name)(void *self, const struct mb_any *args, int32_t n, struct mb_any *result);      \
+#define KERNEL(name)                                                                           \
+  int FUNCTION(name)(void *self, const struct mb_any *args, int32_t n, struct mb_any *result); \
   int FUNCTION(name)(void *self, const struct mb_any *args, int32_t n, struct mb_any *result)
 #define UNUSED (void)self, (void)args, (void)n, (void)result
 
@@ -32,8 +32,10 @@ typedef struct mb_any any;
 extern int TVMFFIFunctionCall(void *function, any *args, int32_t count, any *result);
 extern void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message);
 extern int TVMBackendGetFuncFromEnv(void *context, const char *name, void **out);
-extern int TVMBackendParallelLaunch(int (*task)(int id, void *env, void *data), void *data, int count);
-extern void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t size, int code, int bits);
+extern int TVMBackendParallelLaunch(int (*task)(int id, void *env, void *data), void *data,
+                                    int count);
+extern void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t size, int code,
+                                      int bits);
 extern int TVMBackendFreeWorkspace(int device_type, int device_id, void *data);
 
 static int fail(const char *kind, const char *text) {
@@ -57,7 +59,8 @@ static const char *text_in(const any *value) {
 KERNEL(add) {
   UNUSED;
   if (n != 2) return fail("TypeError", "add: expected 2 arguments");
-  if (args[0].type != MB_ANY_INT || args[1].type != MB_ANY_INT) return fail("TypeError", "add: expected integers");
+  if (args[0].type != MB_ANY_INT || args[1].type != MB_ANY_INT)
+    return fail("TypeError", "add: expected integers");
   return give(result, MB_ANY_INT, args[0].u.i64 + args[1].u.i64);
 }
 
@@ -142,15 +145,19 @@ const char __tvm_main__[] = "add";
 extern void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count);
 extern void TVMFFIErrorSetRaised(void *error);
 extern void TVMFFIErrorMoveFromRaised(void **out);
-extern int TVMFFIErrorCreate(const struct mb_text *kind, const struct mb_text *message, const struct mb_text *trace, void **out);
-extern int TVMFFIErrorCreateWithCauseAndExtraContext(const struct mb_text *kind, const struct mb_text *message,
-                                                     const struct mb_text *trace, void *cause, void *context, void **out);
+extern int TVMFFIErrorCreate(const struct mb_text *kind, const struct mb_text *message,
+                             const struct mb_text *trace, void **out);
+extern int TVMFFIErrorCreateWithCauseAndExtraContext(const struct mb_text *kind,
+                                                     const struct mb_text *message,
+                                                     const struct mb_text *trace, void *cause,
+                                                     void *context, void **out);
 extern int TVMFFIAnyViewToOwnedAny(const any *view, any *out);
 extern int TVMFFIStringFromByteArray(const struct mb_text *text, any *out);
 extern int TVMFFIBytesFromByteArray(const struct mb_text *text, any *out);
 extern int TVMFFIObjectIncRef(void *object);
 extern int TVMFFIObjectDecRef(void *object);
-extern int TVMFFIObjectCreateOpaque(void *handle, int32_t type, void (*deleter)(void *), void **out);
+extern int TVMFFIObjectCreateOpaque(void *handle, int32_t type, void (*deleter)(void *),
+                                    void **out);
 extern int TVMFFIFunctionCreate(void *self, mb_safe_call call, void (*deleter)(void *), void **out);
 extern int TVMFFIFunctionGetGlobal(const struct mb_text *name, void **out);
 extern int TVMFFIFunctionSetGlobal(const struct mb_text *name, void *function, int allow_override);
@@ -160,9 +167,11 @@ extern int TVMFFIHandleDeinitOnce(void **handle, int (*deinit)(void *handle));
 extern int TVMFFIEnvTensorAlloc(DLTensor *like, void **out);
 extern int TVMFFITensorCreateUnsafeView(void *source, const DLTensor *like, void **out);
 extern int TVMFFITensorToDLPack(void *object, DLManagedTensor **out);
-extern int TVMFFITensorFromDLPack(DLManagedTensor *from, int32_t alignment, int32_t contiguous, void **out);
+extern int TVMFFITensorFromDLPack(DLManagedTensor *from, int32_t alignment, int32_t contiguous,
+                                  void **out);
 extern int TVMFFITensorToDLPackVersioned(void *object, DLManagedTensorVersioned **out);
-extern int TVMFFITensorFromDLPackVersioned(DLManagedTensorVersioned *from, int32_t alignment, int32_t contiguous, void **out);
+extern int TVMFFITensorFromDLPackVersioned(DLManagedTensorVersioned *from, int32_t alignment,
+                                           int32_t contiguous, void **out);
 
 KERNEL(main) { return FUNCTION(add)(self, args, n, result); }
 
@@ -217,7 +226,8 @@ static void count_deletion(void *self) {
   deleted++;
 }
 
-/* An error with a chain of errors, in turn its cause and its context, and beside each an object: nobody else has them when it is left. */
+/* An error with a chain of errors, in turn its cause and its context, and beside each an object:
+ * nobody else has them when it is left. */
 KERNEL(fails_with_causes) {
   UNUSED;
   const struct mb_text kind = {"my.Error", 8}, message = {"a message", 9}, none = {"", 0};
@@ -225,7 +235,9 @@ KERNEL(fails_with_causes) {
   for (int64_t i = 0; i < args[0].u.i64; i++) {
     void *before = error, *other = NULL;
     if (TVMFFIObjectCreateOpaque(NULL, 200, count_deletion, &other)) return -1;
-    if (TVMFFIErrorCreateWithCauseAndExtraContext(&kind, &message, &none, i % 2 ? before : other, i % 2 ? other : before, &error)) return -1;
+    if (TVMFFIErrorCreateWithCauseAndExtraContext(&kind, &message, &none, i % 2 ? before : other,
+                                                  i % 2 ? other : before, &error))
+      return -1;
     if (before) TVMFFIObjectDecRef(before);
     TVMFFIObjectDecRef(other);
   }
@@ -242,7 +254,8 @@ KERNEL(swallows) {
   if (!TVMFFIFunctionCall(args[0].u.pointer, NULL, 0, &ret)) return give(result, MB_ANY_INT, -1);
   TVMFFIErrorMoveFromRaised(&error);
   if (!error) return fail("RuntimeError", "no error is there");
-  const struct mb_error_cell *cell = (const struct mb_error_cell *)(const void *)((const char *)error + HEADER);
+  const struct mb_error_cell *cell =
+      (const struct mb_error_cell *)(const void *)((const char *)error + HEADER);
   give(result, MB_ANY_INT, (int64_t)cell->message.size);
   return TVMFFIObjectDecRef(error);
 }
@@ -262,7 +275,8 @@ static int plus(void *self, const any *args, int32_t n, any *result) {
 KERNEL(adder) {
   UNUSED;
   result->type = MB_ANY_FUNCTION;
-  return TVMFFIFunctionCreate((void *)(intptr_t)args[0].u.i64, plus, count_deletion, &result->u.pointer);
+  return TVMFFIFunctionCreate((void *)(intptr_t)args[0].u.i64, plus, count_deletion,
+                              &result->u.pointer);
 }
 
 KERNEL(opaque) {
@@ -307,7 +321,8 @@ static int forget_handle(void *old) {
 
 KERNEL(once) {
   UNUSED;
-  if (TVMFFIHandleInitOnce(&handle, make_handle) || TVMFFIHandleInitOnce(&handle, make_handle)) return -1;
+  if (TVMFFIHandleInitOnce(&handle, make_handle) || TVMFFIHandleInitOnce(&handle, make_handle))
+    return -1;
   any ret = {.type = MB_ANY_NONE};
   if (TVMFFIFunctionCall(handle, &ret, 0, &ret)) return -1;
   if (TVMFFIHandleDeinitOnce(&handle, forget_handle)) return -1;
@@ -325,7 +340,8 @@ KERNEL(twos) {
   return 0;
 }
 
-/* The first half of a tensor object, through a view and both forms of DLPack: its memory is the argument's. */
+/* The first half of a tensor object, through a view and both forms of DLPack: its memory is the
+ * argument's. */
 KERNEL(half) {
   UNUSED;
   void *made_of[4] = {NULL};
@@ -336,7 +352,8 @@ KERNEL(half) {
   like.shape = shape;
   if (args[0].type != MB_ANY_TENSOR) return fail("TypeError", "half: expected a counted tensor");
   if (TVMFFITensorCreateUnsafeView(args[0].u.pointer, &like, &made_of[0])) return -1;
-  if (TVMFFITensorToDLPack(made_of[0], &plain) || TVMFFITensorFromDLPack(plain, 4, 1, &made_of[1])) return -1;
+  if (TVMFFITensorToDLPack(made_of[0], &plain) || TVMFFITensorFromDLPack(plain, 4, 1, &made_of[1]))
+    return -1;
   if (TVMFFITensorToDLPackVersioned(made_of[1], &versioned) ||
       TVMFFITensorFromDLPackVersioned(versioned, 0, 0, &made_of[2]))
     return -1;
@@ -366,5 +383,7 @@ int __tvm_ffi__doc_add(void *self, const any *args, int32_t n, any *result) {
 KERNEL(takes_type) {
   UNUSED;
   const DLTensor *t = args[0].u.pointer;
-  return t->dtype.code == args[1].u.i64 && t->dtype.bits == args[2].u.i64 ? 0 : fail("TypeError", "another type");
+  return t->dtype.code == args[1].u.i64 && t->dtype.bits == args[2].u.i64
+             ? 0
+             : fail("TypeError", "another type");
 }

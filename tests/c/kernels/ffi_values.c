@@ -5,8 +5,8 @@
 
 #include "abi.h"
 
-#define FUNCTION(name)                                                                                \
-  int __tvm_ffi_##name(void *self, const struct mb_any *args, int32_t n, struct mb_any *result);      \
+#define FUNCTION(name)                                                                           \
+  int __tvm_ffi_##name(void *self, const struct mb_any *args, int32_t n, struct mb_any *result); \
   int __tvm_ffi_##name(void *self, const struct mb_any *args, int32_t n, struct mb_any *result)
 
 int TVMFFIAnyViewToOwnedAny(const struct mb_any *view, struct mb_any *out);
@@ -34,10 +34,18 @@ static void put(FILE *out, const struct mb_any *any) {
     case MB_ANY_INT: (void)fprintf(out, "int(%lld)", (long long)any->u.i64); return;
     case MB_ANY_BOOL: (void)fprintf(out, "bool(%lld)", (long long)any->u.i64); return;
     case MB_ANY_FLOAT: (void)fprintf(out, "float(%g)", any->u.f64); return;
-    case MB_ANY_DTYPE: (void)fprintf(out, "dtype(%d,%d,%d)", any->u.dtype.code, any->u.dtype.bits, any->u.dtype.lanes); return;
-    case MB_ANY_DEVICE: (void)fprintf(out, "device(%d,%d)", (int)any->u.device.device_type, any->u.device.device_id); return;
+    case MB_ANY_DTYPE:
+      (void)fprintf(out, "dtype(%d,%d,%d)", any->u.dtype.code, any->u.dtype.bits,
+                    any->u.dtype.lanes);
+      return;
+    case MB_ANY_DEVICE:
+      (void)fprintf(out, "device(%d,%d)", (int)any->u.device.device_type, any->u.device.device_id);
+      return;
     case MB_ANY_C_STRING: (void)fprintf(out, "str(%s)", (const char *)any->u.pointer); return;
-    case MB_ANY_BYTES_VIEW: text = any->u.pointer; put_text(out, "bytes", text->data, text->size); return;
+    case MB_ANY_BYTES_VIEW:
+      text = any->u.pointer;
+      put_text(out, "bytes", text->data, text->size);
+      return;
     case MB_ANY_SMALL_STRING: put_text(out, "str", any->u.text, any->size); return;
     case MB_ANY_SMALL_BYTES: put_text(out, "bytes", any->u.text, any->size); return;
     case MB_ANY_STRING: put_text(out, "str", text->data, text->size); return;

@@ -1,4 +1,5 @@
-/* Functions for graphs: elementwise on float32, any shape; each checks that its tensors have one size. */
+/* Functions for graphs: elementwise on float32, any shape; each checks that its tensors have one
+ * size. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -25,20 +26,21 @@ static int64_t check(TVMValue *args, int *codes, int count, int expected, DLTens
   return size_of(t[0]);
 }
 
-#define KERNEL(name, n)                                                                              \
-  static void name##_body(DLTensor **t, int64_t size);                                               \
-  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self); \
-  int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self) {        \
-    DLTensor *t[n];                                                                                  \
-    (void)ret, (void)ret_code, (void)self;                                                           \
-    int64_t size = check(args, codes, count, n, t);                                                  \
-    if (size < 0) {                                                                                  \
-      TVMAPISetLastError(#name ": wrong arguments");                                                 \
-      return -1;                                                                                     \
-    }                                                                                                \
-    name##_body(t, size);                                                                            \
-    return 0;                                                                                        \
-  }                                                                                                  \
+#define KERNEL(name, n)                                                                       \
+  static void name##_body(DLTensor **t, int64_t size);                                        \
+  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,       \
+                   void *self);                                                               \
+  int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self) { \
+    DLTensor *t[n];                                                                           \
+    (void)ret, (void)ret_code, (void)self;                                                    \
+    int64_t size = check(args, codes, count, n, t);                                           \
+    if (size < 0) {                                                                           \
+      TVMAPISetLastError(#name ": wrong arguments");                                          \
+      return -1;                                                                              \
+    }                                                                                         \
+    name##_body(t, size);                                                                     \
+    return 0;                                                                                 \
+  }                                                                                           \
   static void name##_body(DLTensor **t, int64_t size)
 
 KERNEL(add_one, 2) {
@@ -51,7 +53,8 @@ KERNEL(twice, 2) {
 
 /* Not associative in floating point, so that an order shows in the result. */
 KERNEL(mix, 3) {
-  for (int64_t i = 0; i < size; i++) data_of(t[2])[i] = data_of(t[0])[i] * 1.37f - data_of(t[1])[i] * 0.73f;
+  for (int64_t i = 0; i < size; i++)
+    data_of(t[2])[i] = data_of(t[0])[i] * 1.37f - data_of(t[1])[i] * 0.73f;
 }
 
 KERNEL(both, 3) { /* two outputs */
@@ -76,7 +79,8 @@ int fails(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, v
 
 static int half(int task_id, TVMParallelGroupEnv *env, void *data) {
   DLTensor **t = data;
-  for (int64_t i = task_id; i < size_of(t[0]); i += env->num_task) data_of(t[1])[i] = data_of(t[0])[i] / 2;
+  for (int64_t i = task_id; i < size_of(t[0]); i += env->num_task)
+    data_of(t[1])[i] = data_of(t[0])[i] / 2;
   return 0;
 }
 
@@ -105,9 +109,10 @@ int meets(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, v
 static const float weights[4] __attribute__((aligned(128))) = {1, 2, 3, 4};
 
 /* Storage 1 is linked into the library. */
-TVM_DLL int _lookup_linked_param(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
-                                 void *self);
-int _lookup_linked_param(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self) {
+TVM_DLL int _lookup_linked_param(TVMValue *args, int *codes, int count, TVMValue *ret,
+                                 int *ret_code, void *self);
+int _lookup_linked_param(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                         void *self) {
   (void)codes, (void)count, (void)self;
   *ret_code = args[0].v_int64 == 1 ? kTVMOpaqueHandle : kTVMNullptr;
   ret->v_handle = args[0].v_int64 == 1 ? (void *)(uintptr_t)weights : 0;

@@ -8,9 +8,11 @@ typedef struct {
   int count;
 } call_args;
 
-#define PACKED(name)                                                                                     \
-  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource); \
-  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource)
+#define PACKED(name)                                                                    \
+  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, \
+                   void *resource);                                                     \
+  TVM_DLL int name(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, \
+                   void *resource)
 #define UNUSED (void)args, (void)codes, (void)count, (void)ret, (void)ret_code, (void)resource
 
 /* vadd(a, b, c): float32, c = a + b. */

@@ -1,6 +1,6 @@
-/* A plug-in for tests. Its key TOY_KEY has functions in_child() -> 10 * TOY_NUMBER + letters of the payload, sum(tensors) on its
- * device, and fails(); its device type TOY_DEVICE keeps data at addresses that nobody can read: of each allocation the caller
- * gets an opaque number. */
+/* A plug-in for tests. Its key TOY_KEY has functions in_child() -> 10 * TOY_NUMBER + letters of
+ * the payload, sum(tensors) on its device, and fails(); its device type TOY_DEVICE keeps data at
+ * addresses that nobody can read: of each allocation the caller gets an opaque number. */
 #define _GNU_SOURCE
 #include <mblob.h>
 #include <stdio.h>
@@ -73,7 +73,9 @@ static int live, current_device = -1;
 
 static struct block *block_of(const void *handle) {
   uintptr_t number = (uintptr_t)handle;
-  return number >= 0x1000 && number < 0x1000 + 256 && blocks[number - 0x1000].data ? &blocks[number - 0x1000] : NULL;
+  return number >= 0x1000 && number < 0x1000 + 256 && blocks[number - 0x1000].data
+             ? &blocks[number - 0x1000]
+             : NULL;
 }
 
 static int toy_count(int *out) {
@@ -112,7 +114,9 @@ static int toy_free(int device_id, void *data) {
 static char *address(const void *data, DLDevice device, uint64_t offset, uint64_t size) {
   if (device.device_type != TOY_DEVICE) return (char *)(uintptr_t)data + offset;
   struct block *block = block_of(data);
-  return block && offset <= block->size && size <= block->size - offset ? (char *)block->data + offset : NULL;
+  return block && offset <= block->size && size <= block->size - offset
+             ? (char *)block->data + offset
+             : NULL;
 }
 
 static int toy_copy(const mblob_copy *c) {
@@ -137,7 +141,8 @@ static int sum(const TVMValue *args, const int *codes, int count, void *ret) {
   float total = 0;
   for (int i = 0; i + 1 < count; i++) {
     const DLTensor *t = args[i].v_handle;
-    if (codes[i] != kTVMDLTensorHandle && codes[i] != kTVMNDArrayHandle) return host->set_error(MBLOB_E_ARGUMENT, "sum: no tensor");
+    if (codes[i] != kTVMDLTensorHandle && codes[i] != kTVMNDArrayHandle)
+      return host->set_error(MBLOB_E_ARGUMENT, "sum: no tensor");
     const char *data = address(t->data, t->device, t->byte_offset, 4);
     float value;
     if (!data) return host->set_error(MBLOB_E_ARGUMENT, "sum: no memory of the device");
@@ -151,12 +156,15 @@ static int sum(const TVMValue *args, const int *codes, int count, void *ret) {
   return host->return_value(ret, (TVMValue){.v_int64 = current_device}, kTVMArgInt);
 }
 
-static int toy_call(void *self, void *function, const TVMValue *args, const int *codes, int count, void *ret) {
+static int toy_call(void *self, void *function, const TVMValue *args, const int *codes, int count,
+                    void *ret) {
   const struct toy *toy = self;
-  if (strcmp(function, "fails") == 0) return host->set_error(MBLOB_E_KERNEL, "toy: fails as it should");
+  if (strcmp(function, "fails") == 0)
+    return host->set_error(MBLOB_E_KERNEL, "toy: fails as it should");
   if (strcmp(function, "silent") == 0) return MBLOB_E_KERNEL;
   if (strcmp(function, "sum") == 0) return sum(args, codes, count, ret);
-  return host->return_value(ret, (TVMValue){.v_int64 = 10 * TOY_NUMBER + (int64_t)toy->letters}, kTVMArgInt);
+  return host->return_value(ret, (TVMValue){.v_int64 = 10 * TOY_NUMBER + (int64_t)toy->letters},
+                            kTVMArgInt);
 }
 
 static int toy_start(const mblob_host *table) {
@@ -171,7 +179,9 @@ static int toy_start(const mblob_host *table) {
     (void)table->set_error(MBLOB_OK, "libtoy.so.1 is odd");
     return -1;
   }
-  return getenv("TOY_FAILS") ? table->set_error(MBLOB_E_INCOMPATIBLE, "libtoy.so.1 is not installed") : MBLOB_OK;
+  return getenv("TOY_FAILS")
+             ? table->set_error(MBLOB_E_INCOMPATIBLE, "libtoy.so.1 is not installed")
+             : MBLOB_OK;
 }
 
 static int toy_describe(char *text, size_t size) {
@@ -179,7 +189,8 @@ static int toy_describe(char *text, size_t size) {
   return MBLOB_OK;
 }
 
-static const mblob_runtime runtimes[] = {{TOY_KEY, toy_open, toy_function, toy_call, toy_release, toy_close}};
+static const mblob_runtime runtimes[] = {
+    {TOY_KEY, toy_open, toy_function, toy_call, toy_release, toy_close}};
 static const mblob_device_api devices[] = {{.device_type = TOY_DEVICE,
                                             .name = "toy",
                                             .count = toy_count,

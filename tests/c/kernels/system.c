@@ -1,4 +1,5 @@
-/* Kernels of a statically linked library; several are linked into one program, each with another BIAS. */
+/* Kernels of a statically linked library; several are linked into one program, each with another
+ * BIAS. */
 #include <stdint.h>
 #include <tvm/runtime/c_backend_api.h>
 

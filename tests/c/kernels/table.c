@@ -7,8 +7,8 @@
   "scale\tscale\tplain\t0\tfloat *, float, int64_t\n"          \
   "scale\tscale__packed\tpacked\t0\tfloat *, float, int64_t\n" \
   "lonely\tlonely\tplain\t0\tint\n"                            \
-  "wide\twide\tpacked\t32\t?\n"                              \
-  "note\tnote\tpacked\t0\t?\n"                               \
+  "wide\twide\tpacked\t32\t?\n"                                \
+  "note\tnote\tpacked\t0\t?\n"                                 \
   "note_u64\tnote\tpacked\t0\tfloat *, uint64_t\n"
 #endif
 
@@ -32,8 +32,10 @@ TVM_DLL int scale__packed(TVMValue *args, int *codes, int count, TVMValue *ret, 
 TVM_DLL int lonely(int x);
 TVM_DLL int lonely(int x) { return x; }
 
-TVM_DLL int wide(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource);
-TVM_DLL int wide(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+TVM_DLL int wide(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                 void *resource);
+TVM_DLL int wide(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                 void *resource) {
   (void)args, (void)codes, (void)count, (void)ret, (void)ret_code, (void)resource;
   return 0;
 }
@@ -44,8 +46,10 @@ TVM_DLL extern int noted_code;
 TVMValue noted_value;
 int noted_code;
 
-TVM_DLL int note(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource);
-TVM_DLL int note(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+TVM_DLL int note(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                 void *resource);
+TVM_DLL int note(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                 void *resource) {
   (void)ret, (void)ret_code, (void)resource;
   noted_value = args[count - 1];
   noted_code = codes[count - 1];

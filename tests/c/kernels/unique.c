@@ -1,4 +1,5 @@
-/* A library that cannot be unloaded: it has an STB_GNU_UNIQUE symbol, as statics of C++ templates are. */
+/* A library that cannot be unloaded: it has an STB_GNU_UNIQUE symbol, as statics of C++
+ * templates are. */
 #include <tvm/runtime/c_backend_api.h>
 
 #if defined(MBLOB_HOST) /* where the header defines nothing */
@@ -17,7 +18,8 @@ __asm__(".type unique_value, %gnu_unique_object");
 
 static void *cached;
 
-TVM_DLL int counts(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource);
+TVM_DLL int counts(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                   void *resource);
 int counts(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
   (void)args, (void)codes, (void)count, (void)resource;
   ret->v_int64 = ++unique_value;
@@ -26,7 +28,8 @@ int counts(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, 
 }
 
 /* The handle stays in `cached` when the library is closed. */
-TVM_DLL int asks(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource);
+TVM_DLL int asks(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                 void *resource);
 int asks(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
   (void)resource;
   if (!cached && TVMBackendGetFuncFromEnv(__tvm_module_ctx, "host.answer", &cached) != 0) return -1;

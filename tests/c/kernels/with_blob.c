@@ -8,8 +8,10 @@ __asm__(
 static void *cached;
 
 /* Calls `in_child` of the imports. */
-TVM_DLL int calls_child(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource);
-TVM_DLL int calls_child(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+TVM_DLL int calls_child(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                        void *resource);
+TVM_DLL int calls_child(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                        void *resource) {
   (void)resource;
   if (!cached && TVMBackendGetFuncFromEnv(__tvm_module_ctx, "in_child", &cached) != 0) return -1;
   return TVMFuncCall(cached, args, codes, count, ret, ret_code);
@@ -18,8 +20,10 @@ TVM_DLL int calls_child(TVMValue *args, int *codes, int count, TVMValue *ret, in
 #ifndef WHICH
 #define WHICH 0
 #endif
-TVM_DLL int which(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource);
-TVM_DLL int which(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *resource) {
+TVM_DLL int which(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                  void *resource);
+TVM_DLL int which(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                  void *resource) {
   (void)args, (void)codes, (void)count, (void)resource;
   ret->v_int64 = WHICH;
   *ret_code = kTVMArgInt;

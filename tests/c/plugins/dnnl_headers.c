@@ -1,5 +1,5 @@
-/* The numbers that the oneDNN plug-in has of its own, against oneDNN's headers: of whichever version -I names.
- * Compiled alone, it is the test. */
+/* The numbers that the oneDNN plug-in has of its own, against oneDNN's headers: of whichever
+ * version -I names. Compiled alone, it is the test. */
 #include <oneapi/dnnl/dnnl.h>
 
 #include "../../../csrc/plugins/dnnl/onednn.h"

@@ -1,4 +1,5 @@
-/* failing.h - tests of a use of a driver's double in which one call after the other fails, each in a process of its own. */
+/* failing.h - tests of a use of a driver's double in which one call after the other fails, each
+ * in a process of its own. */
 #ifndef FAILING_H
 #define FAILING_H
 
@@ -16,7 +17,8 @@ struct failing {
 };
 static struct failing failing;
 
-/* How many calls are between two that fail: all do, or each so many-th where that takes too long (under valgrind). */
+/* How many calls are between two that fail: all do, or each so many-th where that takes too long
+ * (under valgrind). */
 static inline int failing_step(void) {
   const char *every = getenv("MBLOB_TEST_FAILING_STEP");
   const int step = every ? atoi(every) : 1;
@@ -34,7 +36,8 @@ static inline void fails_apart(struct failing which, void (*test)(void)) {
   }
   CHECK(child > 0 && waitpid(child, &status, 0) == child);
   if (status)
-    fprintf(stderr, "%s, after %d calls, code %d\n", which.function ? which.function : "any call", which.after, which.code);
+    fprintf(stderr, "%s, after %d calls, code %d\n", which.function ? which.function : "any call",
+            which.after, which.code);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
@@ -49,7 +52,8 @@ static inline int counted_apart(int (*count)(void)) {
     CHECK(write(ends[1], &number, sizeof(number)) == sizeof(number));
     exit(0);
   }
-  CHECK(child > 0 && read(ends[0], &number, sizeof(number)) == sizeof(number) && waitpid(child, NULL, 0) == child);
+  CHECK(child > 0 && read(ends[0], &number, sizeof(number)) == sizeof(number) &&
+        waitpid(child, NULL, 0) == child);
   (void)close(ends[0]), (void)close(ends[1]);
   return number;
 }

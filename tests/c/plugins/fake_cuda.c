@@ -1,6 +1,7 @@
-/* A double of NVIDIA's driver: memory of the heap (fake_cuda_memory.c), kernels that are C functions, errors on request. Tests of
- * the CUDA plug-in run against it where there is no GPU. It knows the functions that the plug-in calls, and checks what the real
- * one would: that a context is current, that memory and streams are its own. */
+/* A double of NVIDIA's driver: memory of the heap (fake_cuda_memory.c), kernels that are C
+ * functions, errors on request. Tests of the CUDA plug-in run against it where there is no GPU.
+ * It knows the functions that the plug-in calls, and checks what the real one would: that a
+ * context is current, that memory and streams are its own. */
 #define _GNU_SOURCE
 #include "fake_cuda_inside.h"
 
@@ -8,7 +9,8 @@ enum { KERNELS = 16 };
 
 API struct fake_cuda fake_cuda_state;
 pthread_mutex_t fake_cuda_lock = PTHREAD_MUTEX_INITIALIZER;
-/* What a lost context never gives back is the double's, not a leak of the plug-in: the counts in S tell those. */
+/* What a lost context never gives back is the double's, not a leak of the plug-in: the counts in
+ * S tell those. */
 struct fake_objects fake_cuda_objects = {NULL, PTHREAD_MUTEX_INITIALIZER};
 
 static char context_marks[DEVICES]; /* addresses that stand for contexts */
@@ -34,7 +36,10 @@ struct module {
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static int is_sticky(int error) { return error == 214 || error == 700 || error == 702 || error == 710 || (error >= 714 && error <= 719); }
+static int is_sticky(int error) {
+  return error == 214 || error == 700 || error == 702 || error == 710 ||
+         (error >= 714 && error <= 719);
+}
 
 int fake_cuda_wanted(const char *function) {
   pthread_mutex_lock(&fake_cuda_lock);
@@ -44,7 +49,9 @@ int fake_cuda_wanted(const char *function) {
   return error;
 }
 
-int fake_cuda_device_of(const void *context) { return (int)((const char *)context - context_marks); }
+int fake_cuda_device_of(const void *context) {
+  return (int)((const char *)context - context_marks);
+}
 int fake_cuda_current(void) { return depth ? fake_cuda_device_of(stack[depth - 1]) : -1; }
 
 void fake_cuda_count(int *counter, int by) {
@@ -71,7 +78,9 @@ API void fake_cuda_define(const char *kernel, fake_kernel run) {
 
 /* For callers without C structures. */
 API void fake_cuda_fail(const char *function, int countdown, int error);
-API void fake_cuda_fail(const char *function, int countdown, int error) { fake_fail(&S.calls, function, countdown, 1, error); }
+API void fake_cuda_fail(const char *function, int countdown, int error) {
+  fake_fail(&S.calls, function, countdown, 1, error);
+}
 API int fake_cuda_live(void);
 API int fake_cuda_live(void) { return S.live_memory + S.live_modules + S.live_streams; }
 
@@ -90,10 +99,17 @@ API int cuGetErrorName(int error, const char **text) {
   static const struct {
     int error;
     const char *name;
-  } names[] = {{1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {3, "CUDA_ERROR_NOT_INITIALIZED"},
-               {100, "CUDA_ERROR_NO_DEVICE"}, {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {218, "CUDA_ERROR_INVALID_PTX"},
-               {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}, {500, "CUDA_ERROR_NOT_FOUND"},
-               {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, {719, "CUDA_ERROR_LAUNCH_FAILED"}};
+  } names[] = {{1, "CUDA_ERROR_INVALID_VALUE"},
+               {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+               {3, "CUDA_ERROR_NOT_INITIALIZED"},
+               {100, "CUDA_ERROR_NO_DEVICE"},
+               {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+               {218, "CUDA_ERROR_INVALID_PTX"},
+               {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
+               {500, "CUDA_ERROR_NOT_FOUND"},
+               {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+               {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+               {719, "CUDA_ERROR_LAUNCH_FAILED"}};
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
     if (names[i].error == error) return *text = names[i].name, 0;
   *text = NULL;
@@ -123,9 +139,10 @@ API int cuDeviceTotalMem_v2(size_t *bytes, int device) {
   return 0;
 }
 API int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  static const int values[128] = {[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64, [5] = 1000000, [6] = 65535, [7] = 65535,
-                                  [8] = 48 << 10, [10] = 32, [13] = 1500000, [16] = 80, [75] = 9, [76] = 0, [83] = 1,
-                                  [97] = 100 << 10};
+  static const int values[128] = {[1] = 1024,    [2] = 1024,     [3] = 1024,      [4] = 64,
+                                  [5] = 1000000, [6] = 65535,    [7] = 65535,     [8] = 48 << 10,
+                                  [10] = 32,     [13] = 1500000, [16] = 80,       [75] = 9,
+                                  [76] = 0,      [83] = 1,       [97] = 100 << 10};
   (void)device;
   ENTER_ANY();
   if (attribute < 0 || attribute >= 128) return INVALID;
@@ -185,14 +202,21 @@ static void write_log(unsigned count, const int *options, void **values, const c
   if (log) snprintf(log, size, "%s", text);
 }
 
-API int cuModuleLoadDataEx(struct module **module, const void *image, unsigned count, int *options, void **values) {
+API int cuModuleLoadDataEx(struct module **module, const void *image, unsigned count, int *options,
+                           void **values) {
   const char *text = image;
   ENTER();
   S.image_address = (unsigned long)image;
-  if (strncmp(text, "\x7f" "ELF", 4) != 0 && strncmp(text, "\x50\xed\x55\xba", 4) != 0) {
-    snprintf(S.image, sizeof(S.image), "%s", text); /* reads up to the NUL: ASan sees whether there is one */
+  if (strncmp(text,
+              "\x7f"
+              "ELF",
+              4) != 0 &&
+      strncmp(text, "\x50\xed\x55\xba", 4) != 0) {
+    snprintf(S.image, sizeof(S.image), "%s",
+             text); /* reads up to the NUL: ASan sees whether there is one */
     if (strstr(text, "syntax error")) {
-      write_log(count, options, values, "ptxas application ptx input, line 3\n  fatal: Parsing error\tnear 'error'\n");
+      write_log(count, options, values,
+                "ptxas application ptx input, line 3\n  fatal: Parsing error\tnear 'error'\n");
       return BAD_PTX;
     }
     if (strstr(text, ".version 99")) return 222;
@@ -229,7 +253,9 @@ API int cuModuleGetFunction(struct function **out, struct module *module, const 
 }
 API int cuFuncGetAttribute(int *value, int attribute, struct function *function) {
   ENTER();
-  *value = attribute == 0 ? (strcmp(function->name, "bounded") == 0 ? 128 : 1024) : attribute == 1 ? 16 : 0;
+  *value = attribute == 0   ? (strcmp(function->name, "bounded") == 0 ? 128 : 1024)
+           : attribute == 1 ? 16
+                            : 0;
   return 0;
 }
 API int cuFuncSetAttribute(struct function *function, int attribute, int value) {
@@ -241,12 +267,17 @@ API int cuFuncSetAttribute(struct function *function, int attribute, int value) 
   pthread_mutex_unlock(&fake_cuda_lock);
   return 0;
 }
-API int cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                       unsigned shared, struct stream *stream, void **arguments, void **extra) {
+API int cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                       unsigned by, unsigned bz, unsigned shared, struct stream *stream,
+                       void **arguments, void **extra) {
   ENTER();
   if (f->module->device != fake_cuda_current() || extra) return BAD_HANDLE;
   if ((int)shared > f->allowed || bx * by * bz > 1024) return TOO_MUCH;
-  struct fake_launch launch = {.grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared = shared, .stream = stream, .device = fake_cuda_current()};
+  struct fake_launch launch = {.grid = {gx, gy, gz},
+                               .block = {bx, by, bz},
+                               .shared = shared,
+                               .stream = stream,
+                               .device = fake_cuda_current()};
   snprintf(launch.kernel, sizeof(launch.kernel), "%s", f->name);
   pthread_mutex_lock(&fake_cuda_lock);
   launch.count = S.last.count + 1;

@@ -19,7 +19,8 @@ static int give(void **out, size_t size, int device) {
   for (size_t i = 0; i < BLOCKS; i++)
     if (!blocks[i].data) {
       /* Aligned to 256 bytes, as CUDA promises, and never to more. */
-      blocks[i] = (struct block){(char *)aligned_alloc(512, (size + 256 + 511) / 512 * 512) + 256, size, device};
+      blocks[i] = (struct block){(char *)aligned_alloc(512, (size + 256 + 511) / 512 * 512) + 256,
+                                 size, device};
       *out = blocks[i].data;
       S.live_memory++;
       S.bytes_free -= size;
@@ -88,29 +89,40 @@ API int cuMemAllocManaged(unsigned long long *out, size_t size, unsigned flags) 
   return error;
 }
 
-static int copy(unsigned long long to, unsigned long long from, size_t size, struct stream *stream) {
+static int copy(unsigned long long to, unsigned long long from, size_t size,
+                struct stream *stream) {
   if (stream && stream->device != fake_cuda_current()) return BAD_HANDLE;
   memmove((void *)(size_t)to, (const void *)(size_t)from, size);
   return 0;
 }
-API int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t size, struct stream *stream) {
+API int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t size,
+                             struct stream *stream) {
   ENTER();
-  return owns(to, size, fake_cuda_current()) ? copy(to, (unsigned long long)(size_t)from, size, stream) : INVALID;
+  return owns(to, size, fake_cuda_current())
+             ? copy(to, (unsigned long long)(size_t)from, size, stream)
+             : INVALID;
 }
-API int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t size, struct stream *stream) {
+API int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t size,
+                             struct stream *stream) {
   ENTER();
-  return owns(from, size, fake_cuda_current()) ? copy((unsigned long long)(size_t)to, from, size, stream) : INVALID;
+  return owns(from, size, fake_cuda_current())
+             ? copy((unsigned long long)(size_t)to, from, size, stream)
+             : INVALID;
 }
-API int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t size, struct stream *stream) {
+API int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t size,
+                             struct stream *stream) {
   ENTER();
-  return owns(to, size, fake_cuda_current()) && owns(from, size, fake_cuda_current()) ? copy(to, from, size, stream) : INVALID;
+  return owns(to, size, fake_cuda_current()) && owns(from, size, fake_cuda_current())
+             ? copy(to, from, size, stream)
+             : INVALID;
 }
-API int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t size, struct stream *stream) {
+API int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t size,
+                      struct stream *stream) {
   ENTER();
   return owns(to, size, -1) || owns(from, size, -1) ? copy(to, from, size, stream) : INVALID;
 }
-API int cuMemcpyPeerAsync(unsigned long long to, void *to_context, unsigned long long from, void *from_context, size_t size,
-                          struct stream *stream) {
+API int cuMemcpyPeerAsync(unsigned long long to, void *to_context, unsigned long long from,
+                          void *from_context, size_t size, struct stream *stream) {
   ENTER();
   int a = fake_cuda_device_of(from_context), b = fake_cuda_device_of(to_context);
   return owns(from, size, a) && owns(to, size, b) ? copy(to, from, size, stream) : INVALID;

@@ -1,5 +1,5 @@
-/* fake_driver.h - what the doubles of drivers share: calls that fail on request, and objects in a list (what is left to the driver
- * at the end of a process is no leak of the test). */
+/* fake_driver.h - what the doubles of drivers share: calls that fail on request, and objects in
+ * a list (what is left to the driver at the end of a process is no leak of the test). */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- calls that fail: said by tests, asked by doubles ------------------------------------------ */
+/* ---- calls that fail: said by tests, asked by doubles ---------------------------------------- */
 
 struct fake_failure {
   char function[64]; /* "": any */
@@ -22,9 +22,10 @@ struct fake_calls {
   int count; /* of calls so far */
 };
 
-/* The calls of `function` (NULL: of all functions together) behind the next `after` fail with `code`, `times` of them (0: from then
- * on). */
-static inline void fake_fail(struct fake_calls *calls, const char *function, int after, int times, int code) {
+/* The calls of `function` (NULL: of all functions together) behind the next `after` fail with
+ * `code`, `times` of them (0: from then on). */
+static inline void fake_fail(struct fake_calls *calls, const char *function, int after, int times,
+                             int code) {
   for (size_t i = 0; i < sizeof(calls->failures) / sizeof(*calls->failures); i++) {
     struct fake_failure *f = &calls->failures[i];
     if (f->code) continue;
@@ -35,7 +36,9 @@ static inline void fake_fail(struct fake_calls *calls, const char *function, int
   abort();
 }
 
-static inline void fake_succeed(struct fake_calls *calls) { memset(calls->failures, 0, sizeof(calls->failures)); }
+static inline void fake_succeed(struct fake_calls *calls) {
+  memset(calls->failures, 0, sizeof(calls->failures));
+}
 
 /* What this call is to fail with, 0 if it is not. Counts it. The double's lock is held. */
 static inline int fake_code(struct fake_calls *calls, const char *function) {
@@ -43,14 +46,15 @@ static inline int fake_code(struct fake_calls *calls, const char *function) {
   calls->count++;
   for (size_t i = 0; i < sizeof(calls->failures) / sizeof(*calls->failures); i++) {
     struct fake_failure *f = &calls->failures[i];
-    if (!f->code || (*f->function && strcmp(f->function, function) != 0) || f->after-- > 0) continue;
+    if (!f->code || (*f->function && strcmp(f->function, function) != 0) || f->after-- > 0)
+      continue;
     code = f->code;
     if (f->times && --f->times == 0) f->code = 0;
   }
   return code;
 }
 
-/* ---- objects ---------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 /* In front of each object. */
 struct fake_link {

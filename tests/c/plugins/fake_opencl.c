@@ -1,5 +1,6 @@
-/* An OpenCL library for tests: memory is the heap, a program is its own binary, kernels whose name is known run
- * (fake_opencl_programs.c), and any call can be made to fail. What the machine looks like comes from the environment:
+/* An OpenCL library for tests: memory is the heap, a program is its own binary, kernels whose
+ * name is known run (fake_opencl_programs.c), and any call can be made to fail. What the machine
+ * looks like comes from the environment:
  *   FAKE_CL_PLATFORMS  how many, 1 by default
  *   FAKE_CL_FORGETS    set: the arguments of binaries are not told
  *   FAKE_CL_DEVICES    kinds in the driver's order, "cpu,gpu" by default; the same on each platform */
@@ -21,7 +22,7 @@ struct _cl_event {
 static struct _cl_platform_id platforms[PLATFORMS];
 static struct _cl_device_id devices[PLATFORMS][MOST_DEVICES];
 
-/* ---- what tests ask and say ------------------------------------------------------------------- */
+/* ---- what tests ask and say ------------------------------------------------------------------ */
 
 EXPORT struct fake_state fake_cl;
 pthread_mutex_t fake_cl_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,7 +50,7 @@ cl_int fake_cl_end(void *object, const char *function) {
   return code;
 }
 
-/* ---- platforms and devices --------------------------------------------------------------------- */
+/* ---- platforms and devices ------------------------------------------------------------------- */
 
 EXPORT cl_int clGetPlatformIDs(cl_uint room, cl_platform_id *out, cl_uint *count) {
   MAY_FAIL();
@@ -64,14 +65,16 @@ EXPORT cl_int clGetPlatformIDs(cl_uint room, cl_platform_id *out, cl_uint *count
   return CL_SUCCESS;
 }
 
-EXPORT cl_int clGetPlatformInfo(cl_platform_id platform, cl_uint what, size_t room, void *out, size_t *needed) {
+EXPORT cl_int clGetPlatformInfo(cl_platform_id platform, cl_uint what, size_t room, void *out,
+                                size_t *needed) {
   MAY_FAIL();
   char name[32];
   snprintf(name, sizeof(name), "Fake Platform %d", platform->number);
   return what == CL_PLATFORM_NAME ? answer_text(name, room, out, needed) : -30;
 }
 
-EXPORT cl_int clGetDeviceIDs(cl_platform_id platform, cl_bitfield types, cl_uint room, cl_device_id *out, cl_uint *count) {
+EXPORT cl_int clGetDeviceIDs(cl_platform_id platform, cl_bitfield types, cl_uint room,
+                             cl_device_id *out, cl_uint *count) {
   MAY_FAIL();
   const char *text = getenv("FAKE_CL_DEVICES");
   cl_uint n = 0;
@@ -79,7 +82,9 @@ EXPORT cl_int clGetDeviceIDs(cl_platform_id platform, cl_bitfield types, cl_uint
   for (const char *at = text ? text : "cpu,gpu"; *at; n++) {
     struct _cl_device_id *d = &devices[platform->number][n];
     d->number = 100 * platform->number + (int)n;
-    d->type = *at == 'g' ? CL_DEVICE_TYPE_GPU : *at == 'a' ? CL_DEVICE_TYPE_ACCELERATOR : CL_DEVICE_TYPE_CPU;
+    d->type = *at == 'g'   ? CL_DEVICE_TYPE_GPU
+              : *at == 'a' ? CL_DEVICE_TYPE_ACCELERATOR
+                           : CL_DEVICE_TYPE_CPU;
     if (out && n < room) out[n] = d;
     at += strcspn(at, ",");
     at += *at == ',';
@@ -88,7 +93,8 @@ EXPORT cl_int clGetDeviceIDs(cl_platform_id platform, cl_bitfield types, cl_uint
   return n ? CL_SUCCESS : CL_DEVICE_NOT_FOUND;
 }
 
-EXPORT cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t room, void *out, size_t *needed) {
+EXPORT cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t room, void *out,
+                              size_t *needed) {
   MAY_FAIL();
   const size_t items[3] = {1024, 512, 64};
   char name[32];
@@ -98,29 +104,41 @@ EXPORT cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t room, vo
   switch (what) {
     case CL_DEVICE_TYPE: return answer(&device->type, sizeof(device->type), room, out, needed);
     case CL_DEVICE_NAME:
-      snprintf(name, sizeof(name), "Fake %s %d", device->type == CL_DEVICE_TYPE_GPU ? "GPU" : "Device", device->number);
+      snprintf(name, sizeof(name), "Fake %s %d",
+               device->type == CL_DEVICE_TYPE_GPU ? "GPU" : "Device", device->number);
       return answer_text(name, room, out, needed);
     case CL_DEVICE_VERSION: return answer_text("OpenCL 2.1 Fake", room, out, needed);
     case CL_DRIVER_VERSION: return answer_text("7.5", room, out, needed);
-    case CL_DEVICE_IL_VERSION: return answer_text(getenv("FAKE_CL_IL") ? "SPIR-V_1.2" : "", room, out, needed);
+    case CL_DEVICE_IL_VERSION:
+      return answer_text(getenv("FAKE_CL_IL") ? "SPIR-V_1.2" : "", room, out, needed);
     case CL_DEVICE_EXTENSIONS: return answer_text("cl_khr_fp64", room, out, needed);
     case CL_DEVICE_MAX_WORK_ITEM_SIZES: return answer(items, sizeof(items), room, out, needed);
-    case CL_DEVICE_MAX_WORK_GROUP_SIZE: size = 1024; return answer(&size, sizeof(size), room, out, needed);
+    case CL_DEVICE_MAX_WORK_GROUP_SIZE:
+      size = 1024;
+      return answer(&size, sizeof(size), room, out, needed);
     case CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS: number = 3; break;
     case CL_DEVICE_MEM_BASE_ADDR_ALIGN: number = 1024; break;
     case CL_DEVICE_ADDRESS_BITS: number = 32; break;
     case CL_DEVICE_MAX_CLOCK_FREQUENCY: number = 1500; break;
     case CL_DEVICE_MAX_COMPUTE_UNITS: number = 12; break;
-    case CL_DEVICE_MAX_MEM_ALLOC_SIZE: wide = 1 << 26; return answer(&wide, sizeof(wide), room, out, needed);
-    case CL_DEVICE_GLOBAL_MEM_SIZE: wide = UINT64_C(1) << 33; return answer(&wide, sizeof(wide), room, out, needed);
-    case CL_DEVICE_LOCAL_MEM_SIZE: wide = 49152; return answer(&wide, sizeof(wide), room, out, needed);
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
+      wide = 1 << 26;
+      return answer(&wide, sizeof(wide), room, out, needed);
+    case CL_DEVICE_GLOBAL_MEM_SIZE:
+      wide = UINT64_C(1) << 33;
+      return answer(&wide, sizeof(wide), room, out, needed);
+    case CL_DEVICE_LOCAL_MEM_SIZE:
+      wide = 49152;
+      return answer(&wide, sizeof(wide), room, out, needed);
     default: return -30;
   }
   return answer(&number, sizeof(number), room, out, needed);
 }
 
-EXPORT cl_context clCreateContext(const intptr_t *properties, cl_uint count, const cl_device_id *list,
-                                  void (*notify)(const char *, const void *, size_t, void *), void *data, cl_int *error) {
+EXPORT cl_context clCreateContext(const intptr_t *properties, cl_uint count,
+                                  const cl_device_id *list,
+                                  void (*notify)(const char *, const void *, size_t, void *),
+                                  void *data, cl_int *error) {
   MAY_FAIL_OBJECT(error);
   (void)properties, (void)notify, (void)data;
   if (count != 1) abort();
@@ -131,7 +149,8 @@ EXPORT cl_context clCreateContext(const intptr_t *properties, cl_uint count, con
 
 EXPORT cl_int clReleaseContext(cl_context context) { return fake_cl_end(context, __func__); }
 
-EXPORT cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device, cl_bitfield properties, cl_int *error) {
+EXPORT cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
+                                             cl_bitfield properties, cl_int *error) {
   MAY_FAIL_OBJECT(error);
   if (device != context->device || properties) abort();
   cl_command_queue queue = fake_cl_new(sizeof(*queue));
@@ -141,9 +160,10 @@ EXPORT cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id de
 
 EXPORT cl_int clReleaseCommandQueue(cl_command_queue queue) { return fake_cl_end(queue, __func__); }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-EXPORT cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size, void *host, cl_int *error) {
+EXPORT cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size, void *host,
+                             cl_int *error) {
   MAY_FAIL_OBJECT(error);
   (void)context;
   if (flags != CL_MEM_READ_WRITE || host || !size) abort();
@@ -153,7 +173,8 @@ EXPORT cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size,
   return mem;
 }
 
-EXPORT cl_mem clCreateSubBuffer(cl_mem whole, cl_bitfield flags, cl_uint type, const void *info, cl_int *error) {
+EXPORT cl_mem clCreateSubBuffer(cl_mem whole, cl_bitfield flags, cl_uint type, const void *info,
+                                cl_int *error) {
   MAY_FAIL_OBJECT(error);
   const cl_buffer_region *region = info;
   if (flags != CL_MEM_READ_WRITE || type != CL_BUFFER_CREATE_TYPE_REGION || region->origin % 128 ||
@@ -169,10 +190,13 @@ EXPORT cl_int clReleaseMemObject(cl_mem mem) {
   return fake_cl_end(mem, __func__);
 }
 
-static void used(cl_command_queue queue) { __atomic_store_n(&fake_cl.last_queue, queue, __ATOMIC_RELAXED); }
+static void used(cl_command_queue queue) {
+  __atomic_store_n(&fake_cl.last_queue, queue, __ATOMIC_RELAXED);
+}
 
-EXPORT cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, size_t offset, size_t size, void *to,
-                                  cl_uint waits, const cl_event *list, cl_event *event) {
+EXPORT cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem mem, cl_bool blocking,
+                                  size_t offset, size_t size, void *to, cl_uint waits,
+                                  const cl_event *list, cl_event *event) {
   MAY_FAIL();
   if (!blocking || waits || list || event || offset + size > mem->size) abort();
   used(queue);
@@ -180,8 +204,9 @@ EXPORT cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem mem, cl_bool bl
   return CL_SUCCESS;
 }
 
-EXPORT cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem mem, cl_bool blocking, size_t offset, size_t size,
-                                   const void *from, cl_uint waits, const cl_event *list, cl_event *event) {
+EXPORT cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem mem, cl_bool blocking,
+                                   size_t offset, size_t size, const void *from, cl_uint waits,
+                                   const cl_event *list, cl_event *event) {
   MAY_FAIL();
   if (!blocking || waits || list || event || offset + size > mem->size) abort();
   used(queue);
@@ -189,8 +214,9 @@ EXPORT cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem mem, cl_bool b
   return CL_SUCCESS;
 }
 
-EXPORT cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to, size_t from_offset, size_t to_offset,
-                                  size_t size, cl_uint waits, const cl_event *list, cl_event *event) {
+EXPORT cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
+                                  size_t from_offset, size_t to_offset, size_t size, cl_uint waits,
+                                  const cl_event *list, cl_event *event) {
   MAY_FAIL();
   if (waits || list || from_offset + size > from->size || to_offset + size > to->size) abort();
   if (from == to && from_offset < to_offset + size && to_offset < from_offset + size) return -8;
@@ -200,7 +226,8 @@ EXPORT cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to
   return CL_SUCCESS;
 }
 
-EXPORT cl_int clEnqueueMarkerWithWaitList(cl_command_queue queue, cl_uint waits, const cl_event *list, cl_event *event) {
+EXPORT cl_int clEnqueueMarkerWithWaitList(cl_command_queue queue, cl_uint waits,
+                                          const cl_event *list, cl_event *event) {
   MAY_FAIL();
   (void)queue;
   if (waits || list) abort();
@@ -208,7 +235,8 @@ EXPORT cl_int clEnqueueMarkerWithWaitList(cl_command_queue queue, cl_uint waits,
   return CL_SUCCESS;
 }
 
-EXPORT cl_int clEnqueueBarrierWithWaitList(cl_command_queue queue, cl_uint waits, const cl_event *list, cl_event *event) {
+EXPORT cl_int clEnqueueBarrierWithWaitList(cl_command_queue queue, cl_uint waits,
+                                           const cl_event *list, cl_event *event) {
   MAY_FAIL();
   if (waits != 1 || !list[0] || event) abort();
   used(queue);

@@ -36,7 +36,8 @@ extern struct fake_state fake_cl;
 
 /* Whether this call is to fail; counts it. */
 int fake_cl_fails(const char *function, cl_int *code);
-/* An object of the driver's, counted as alive; releasing does its work also when it is made to fail. */
+/* An object of the driver's, counted as alive; releasing does its work also when it is made to
+ * fail. */
 void *fake_cl_new(size_t size);
 cl_int fake_cl_end(void *object, const char *function);
 

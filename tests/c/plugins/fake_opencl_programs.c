@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "fake_opencl_inside.h"
 
-/* ---- programs: a binary is "FAKEBIN " and the source ------------------------------------------- */
+/* ---- programs: a binary is "FAKEBIN " and the source ----------------------------------------- */
 
 static void add_text(cl_program program, const char *text, size_t size) {
   program->text = realloc(program->text, program->size + size + 1);
@@ -17,8 +17,8 @@ static cl_program program_of(const char *text, size_t size) {
   return program;
 }
 
-EXPORT cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts, const size_t *sizes,
-                                            cl_int *error) {
+EXPORT cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
+                                            const size_t *sizes, cl_int *error) {
   MAY_FAIL_OBJECT(error);
   (void)context;
   cl_program program = program_of(texts[0], sizes[0]);
@@ -26,8 +26,10 @@ EXPORT cl_program clCreateProgramWithSource(cl_context context, cl_uint count, c
   return program;
 }
 
-EXPORT cl_program clCreateProgramWithBinary(cl_context context, cl_uint count, const cl_device_id *list, const size_t *sizes,
-                                            const unsigned char **data, cl_int *of_binary, cl_int *error) {
+EXPORT cl_program clCreateProgramWithBinary(cl_context context, cl_uint count,
+                                            const cl_device_id *list, const size_t *sizes,
+                                            const unsigned char **data, cl_int *of_binary,
+                                            cl_int *error) {
   MAY_FAIL_OBJECT(error);
   if (count != 1 || list[0] != context->device) abort();
   if (sizes[0] < 8 || memcmp(data[0], "FAKEBIN ", 8) != 0) {
@@ -41,22 +43,26 @@ EXPORT cl_program clCreateProgramWithBinary(cl_context context, cl_uint count, c
 }
 
 /* Behind the five words of SPIR-V's header: source. */
-EXPORT cl_program clCreateProgramWithIL(cl_context context, const void *words, size_t size, cl_int *error) {
+EXPORT cl_program clCreateProgramWithIL(cl_context context, const void *words, size_t size,
+                                        cl_int *error) {
   MAY_FAIL_OBJECT(error);
   (void)context;
   return program_of((const char *)words + 20, size - 20);
 }
 
-EXPORT cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *list, const char *options,
-                             void (*notify)(cl_program, void *), void *data) {
+EXPORT cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *list,
+                             const char *options, void (*notify)(cl_program, void *), void *data) {
   MAY_FAIL();
   (void)list, (void)notify, (void)data;
   if (count != 1) abort();
   /* Of a type that the source defines the compiler is asked, in a line more: own_t is a float. */
-  if (strstr(program->text, "sizeof(own_t)") && !strstr(program->text, "sizeof(own_t) == 4 && sizeof(\"\"[(int)")) return -11;
+  if (strstr(program->text, "sizeof(own_t)") &&
+      !strstr(program->text, "sizeof(own_t) == 4 && sizeof(\"\"[(int)"))
+    return -11;
   if (strstr(program->text, "#error") || strstr(options, "-bad")) return -11;
   program->built = 1;
-  program->told = strstr(options, "-cl-kernel-arg-info") && !(program->is_binary && getenv("FAKE_CL_FORGETS"));
+  program->told =
+      strstr(options, "-cl-kernel-arg-info") && !(program->is_binary && getenv("FAKE_CL_FORGETS"));
   return CL_SUCCESS;
 }
 
@@ -74,7 +80,8 @@ static const char *next_kernel(const char *at, char *name, size_t size, cl_uint 
   return at;
 }
 
-EXPORT cl_int clGetProgramInfo(cl_program program, cl_uint what, size_t room, void *out, size_t *needed) {
+EXPORT cl_int clGetProgramInfo(cl_program program, cl_uint what, size_t room, void *out,
+                               size_t *needed) {
   MAY_FAIL();
   const size_t size = program->size + 8;
   char names[512] = "", name[64];
@@ -93,14 +100,15 @@ EXPORT cl_int clGetProgramInfo(cl_program program, cl_uint what, size_t room, vo
   return what == CL_PROGRAM_KERNEL_NAMES ? answer_text(names, room, out, needed) : -30;
 }
 
-EXPORT cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device, cl_uint what, size_t room, void *out,
-                                    size_t *needed) {
+EXPORT cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device, cl_uint what,
+                                    size_t room, void *out, size_t *needed) {
   MAY_FAIL();
   (void)program, (void)device;
   return what == CL_PROGRAM_BUILD_LOG
-             ? answer_text("in file:\n  line 1: warning: odd\r\n  line 3: error: one\nline 4: error: two\n\nline 5: "
-                           "error: three\nline 6: error: four\n4 errors\n",
-                           room, out, needed)
+             ? answer_text(
+                   "in file:\n  line 1: warning: odd\r\n  line 3: error: one\nline 4: error: two\n\nline 5: "
+                   "error: three\nline 6: error: four\n4 errors\n",
+                   room, out, needed)
              : -30;
 }
 
@@ -109,7 +117,7 @@ EXPORT cl_int clReleaseProgram(cl_program program) {
   return fake_cl_end(program, __func__);
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 EXPORT cl_kernel clCreateKernel(cl_program program, const char *wanted, cl_int *error) {
   MAY_FAIL_OBJECT(error);
@@ -123,7 +131,8 @@ EXPORT cl_kernel clCreateKernel(cl_program program, const char *wanted, cl_int *
       kernel->count = count;
       const char *from = at;
       while (from > program->text && *from != '(') from--;
-      if (program->told) snprintf(kernel->parameters, sizeof(kernel->parameters), "%.*s", (int)(at - from), from);
+      if (program->told)
+        snprintf(kernel->parameters, sizeof(kernel->parameters), "%.*s", (int)(at - from), from);
       return kernel;
     }
   *error = CL_INVALID_KERNEL_NAME;
@@ -132,14 +141,18 @@ EXPORT cl_kernel clCreateKernel(cl_program program, const char *wanted, cl_int *
 
 EXPORT cl_int clReleaseKernel(cl_kernel kernel) { return fake_cl_end(kernel, __func__); }
 
-EXPORT cl_int clGetKernelInfo(cl_kernel kernel, cl_uint what, size_t room, void *out, size_t *needed) {
+EXPORT cl_int clGetKernelInfo(cl_kernel kernel, cl_uint what, size_t room, void *out,
+                              size_t *needed) {
   MAY_FAIL();
-  return what == CL_KERNEL_NUM_ARGS ? answer(&kernel->count, sizeof(kernel->count), room, out, needed) : -30;
+  return what == CL_KERNEL_NUM_ARGS
+             ? answer(&kernel->count, sizeof(kernel->count), room, out, needed)
+             : -30;
 }
 
-/* "__global float *x": the qualifier by its word, the type without name and qualifiers. Of parameters without a type nothing is
- * told. */
-EXPORT cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint i, cl_uint what, size_t room, void *out, size_t *needed) {
+/* "__global float *x": the qualifier by its word, the type without name and qualifiers. Of
+ * parameters without a type nothing is told. */
+EXPORT cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint i, cl_uint what, size_t room, void *out,
+                                 size_t *needed) {
   MAY_FAIL();
   char copy[256], type[256] = "", *rest = NULL, *word;
   cl_uint address = CL_KERNEL_ARG_ADDRESS_PRIVATE, access = CL_KERNEL_ARG_ACCESS_NONE;
@@ -150,21 +163,29 @@ EXPORT cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint i, cl_uint what, size
   at += *at == '(';
   snprintf(copy, sizeof(copy), "%.*s", (int)strcspn(at, ",)"), at);
   for (word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-    if (!strcmp(word, "__global")) address = CL_KERNEL_ARG_ADDRESS_GLOBAL;
-    else if (!strcmp(word, "__constant")) address = CL_KERNEL_ARG_ADDRESS_CONSTANT;
-    else if (!strcmp(word, "__local")) address = CL_KERNEL_ARG_ADDRESS_LOCAL;
-    else if (!strcmp(word, "read_only")) access = CL_KERNEL_ARG_ACCESS_READ_ONLY, address = CL_KERNEL_ARG_ADDRESS_GLOBAL;
-    else if (*rest) strcat(strcat(type, *type ? " " : ""), word);
-    else if (*word == '*') strcat(type, "*");
+    if (!strcmp(word, "__global"))
+      address = CL_KERNEL_ARG_ADDRESS_GLOBAL;
+    else if (!strcmp(word, "__constant"))
+      address = CL_KERNEL_ARG_ADDRESS_CONSTANT;
+    else if (!strcmp(word, "__local"))
+      address = CL_KERNEL_ARG_ADDRESS_LOCAL;
+    else if (!strcmp(word, "read_only"))
+      access = CL_KERNEL_ARG_ACCESS_READ_ONLY, address = CL_KERNEL_ARG_ADDRESS_GLOBAL;
+    else if (*rest)
+      strcat(strcat(type, *type ? " " : ""), word);
+    else if (*word == '*')
+      strcat(type, "*");
   }
   if (!*type) return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
-  if (what == CL_KERNEL_ARG_ADDRESS_QUALIFIER) return answer(&address, sizeof(address), room, out, needed);
-  if (what == CL_KERNEL_ARG_ACCESS_QUALIFIER) return answer(&access, sizeof(access), room, out, needed);
+  if (what == CL_KERNEL_ARG_ADDRESS_QUALIFIER)
+    return answer(&address, sizeof(address), room, out, needed);
+  if (what == CL_KERNEL_ARG_ACCESS_QUALIFIER)
+    return answer(&access, sizeof(access), room, out, needed);
   return what == CL_KERNEL_ARG_TYPE_NAME ? answer_text(type, room, out, needed) : -30;
 }
 
-EXPORT cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_uint what, size_t room, void *out,
-                                       size_t *needed) {
+EXPORT cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_uint what,
+                                       size_t room, void *out, size_t *needed) {
   MAY_FAIL();
   const size_t size = strcmp(kernel->name, "heavy") == 0 ? 64 : 1024;
   (void)device;
@@ -191,12 +212,14 @@ static void run(const struct _cl_kernel *kernel, const size_t *global) {
     float *c = (float *)memory_at(kernel, 2);
     for (size_t i = 0; i < global[0]; i++) c[i] = a[i] + b[i];
   }
-  if (strcmp(kernel->name, "same") == 0 && memcmp(kernel->args[0].bytes, kernel->args[1].bytes, 8) != 0)
+  if (strcmp(kernel->name, "same") == 0 &&
+      memcmp(kernel->args[0].bytes, kernel->args[1].bytes, 8) != 0)
     fake_cl.mixed++; /* arguments of two calls */
 }
 
-EXPORT cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t *offset,
-                                     const size_t *global, const size_t *local, cl_uint waits, const cl_event *list,
+EXPORT cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                                     const size_t *offset, const size_t *global,
+                                     const size_t *local, cl_uint waits, const cl_event *list,
                                      cl_event *event) {
   MAY_FAIL();
   if (offset || waits || list || event || dimensions < 1 || dimensions > 3) abort();

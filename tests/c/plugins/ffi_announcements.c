@@ -1,4 +1,5 @@
-/* ffi_announcements PLUGIN: what libmblob-ffi keeps where there is no runtime, and how it hands it over. */
+/* ffi_announcements PLUGIN: what libmblob-ffi keeps where there is no runtime, and how it hands
+ * it over. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -9,12 +10,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHECK(condition) \
-  do { \
-    if (!(condition)) { \
+#define CHECK(condition)                                      \
+  do {                                                        \
+    if (!(condition)) {                                       \
       fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
-      _Exit(1); \
-    } \
+      _Exit(1);                                               \
+    }                                                         \
   } while (0)
 
 enum { NAMES = 5000, REFUSED = 3000 };

@@ -48,7 +48,7 @@ int said(const char *text) {
   return 0;
 }
 
-/* ---- payloads --------------------------------------------------------------------------------- */
+/* ---- payloads -------------------------------------------------------------------------------- */
 
 void put_number(struct payload *p, uint64_t value, size_t bytes) {
   CHECK(p->size + bytes <= sizeof(p->bytes));
@@ -81,7 +81,8 @@ void put_kernel(struct payload *p, const char *name, const char *types, const ch
   for (const char *at = tags; *at; at++) count += at == tags || at[-1] == ',';
   put_number(p, count, 8);
   snprintf(copy, sizeof(copy), "%s", tags);
-  for (char *tag = strtok_r(copy, ",", &rest); tag; tag = strtok_r(NULL, ",", &rest)) put_text(p, tag);
+  for (char *tag = strtok_r(copy, ",", &rest); tag; tag = strtok_r(NULL, ",", &rest))
+    put_text(p, tag);
 }
 
 struct payload source_of(const char *name, const char *types, const char *tags, const char *text) {
@@ -95,12 +96,17 @@ struct payload source_of(const char *name, const char *types, const char *tags, 
 
 void *open_payload(const struct payload *p) {
   void *self = NULL;
-  /* On the heap and of exactly that size: reading behind it is seen. It lives as long as the module. */
+  /* On the heap and of exactly that size: reading behind it is seen. It lives as long as the
+   * module. */
   uint8_t *bytes = malloc(p->size + !p->size);
   CHECK(bytes);
   memcpy(bytes, p->bytes, p->size);
-  mblob_module_info info = {.struct_size = sizeof(info), .type_key = "opencl", .path = "", .dialect = "classic",
-                            .payload = bytes, .payload_size = p->size};
+  mblob_module_info info = {.struct_size = sizeof(info),
+                            .type_key = "opencl",
+                            .path = "",
+                            .dialect = "classic",
+                            .payload = bytes,
+                            .payload_size = p->size};
   static uint8_t *kept[64];
   static size_t next;
   free(kept[next]);
@@ -117,19 +123,30 @@ int call(void *module, const char *name, const TVMValue *args, const int *codes,
   return runtime->call(module, function, args, codes, count, NULL);
 }
 
-/* ---- one whole use ---------------------------------------------------------------------------- */
+/* ---- one whole use --------------------------------------------------------------------------- */
 
-const char vadd_text[] = "// Function: vadd\n__kernel void vadd(__global float *a, __global float *b, __global float *c) {}\n";
+const char vadd_text[] =
+    "// Function: vadd\n__kernel void vadd(__global float *a, __global float *b, __global float *c) {}\n";
 
-struct payload vadd_payload(void) { return source_of("vadd", "ppp", "blockIdx.x,threadIdx.x", vadd_text); }
+struct payload vadd_payload(void) {
+  return source_of("vadd", "ppp", "blockIdx.x,threadIdx.x", vadd_text);
+}
 
 static int write_floats(int id, void *to, const float *values) {
-  const mblob_copy copy = {.from = values, .from_device = {kDLCPU, 0}, .to = to, .to_device = {kDLOpenCL, id}, .size = 256};
+  const mblob_copy copy = {.from = values,
+                           .from_device = {kDLCPU, 0},
+                           .to = to,
+                           .to_device = {kDLOpenCL, id},
+                           .size = 256};
   return device->copy(&copy);
 }
 
 static int read_floats(int id, const void *from, float *values) {
-  const mblob_copy copy = {.from = from, .from_device = {kDLOpenCL, id}, .to = values, .to_device = {kDLCPU, 0}, .size = 256};
+  const mblob_copy copy = {.from = from,
+                           .from_device = {kDLOpenCL, id},
+                           .to = values,
+                           .to_device = {kDLCPU, 0},
+                           .size = 256};
   return device->copy(&copy);
 }
 
@@ -141,8 +158,13 @@ int add_vectors(void *module, int id) {
   for (int i = 0; !status && i < 3; i++) status = device->allocate(id, 256, 64, &memory[i]);
   if (!status) status = write_floats(id, memory[0], values);
   if (!status) status = write_floats(id, memory[1], values);
-  TVMValue args[5] = {{.v_handle = memory[0]}, {.v_handle = memory[1]}, {.v_handle = memory[2]}, {.v_int64 = 4}, {.v_int64 = 16}};
-  const int codes[] = {kTVMOpaqueHandle, kTVMOpaqueHandle, kTVMOpaqueHandle, kTVMArgInt, kTVMArgInt};
+  TVMValue args[5] = {{.v_handle = memory[0]},
+                      {.v_handle = memory[1]},
+                      {.v_handle = memory[2]},
+                      {.v_int64 = 4},
+                      {.v_int64 = 16}};
+  const int codes[] = {kTVMOpaqueHandle, kTVMOpaqueHandle, kTVMOpaqueHandle, kTVMArgInt,
+                       kTVMArgInt};
   if (!status) status = call(module, "vadd", args, codes, 5);
   if (!status) status = device->synchronize(id, NULL);
   if (!status) status = read_floats(id, memory[2], result);

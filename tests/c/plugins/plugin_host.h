@@ -1,4 +1,5 @@
-/* plugin_host.h - a host for plug-ins that are tested by themselves: their tables are called directly, without libmblob. */
+/* plugin_host.h - a host for plug-ins that are tested by themselves: their tables are called
+ * directly, without libmblob. */
 #ifndef PLUGIN_HOST_H
 #define PLUGIN_HOST_H
 
@@ -34,9 +35,9 @@ static const mblob_host plugin_host = {.struct_size = sizeof(mblob_host),
 
 /* The call fails with that status, and the error has the text. */
 #define REFUSES(call, status, text)                             \
-  do {                                                        \
-    host_error[0] = 0;                                        \
-    CHECK((call) == (status));                                \
+  do {                                                          \
+    host_error[0] = 0;                                          \
+    CHECK((call) == (status));                                  \
     CHECK(host_status == (status) && strstr(host_error, text)); \
   } while (0)
 
@@ -72,14 +73,16 @@ static inline void put_string(struct bytes *out, const char *text) {
   put_u64(out, strlen(text));
   put_bytes(out, text, strlen(text));
 }
-/* A kernel of `fmap`. `types` are letters: p pointer, i int32, l int64, u uint32, b uint8, f float32, d double, h float16;
- * `tags` are comma separated. */
-static inline void put_kernel(struct bytes *out, const char *name, const char *types, const char *tags) {
+/* A kernel of `fmap`. `types` are letters: p pointer, i int32, l int64, u uint32, b uint8, f
+ * float32, d double, h float16; `tags` are comma separated. */
+static inline void put_kernel(struct bytes *out, const char *name, const char *types,
+                              const char *tags) {
   static const struct {
     char letter;
     unsigned char raw[4];
-  } known[] = {{'p', {3, 64, 1, 0}}, {'i', {0, 32, 1, 0}}, {'l', {0, 64, 1, 0}}, {'u', {1, 32, 1, 0}},
-               {'b', {1, 8, 1, 0}},  {'f', {2, 32, 1, 0}}, {'d', {2, 64, 1, 0}}, {'h', {2, 16, 1, 0}}};
+  } known[] = {{'p', {3, 64, 1, 0}}, {'i', {0, 32, 1, 0}}, {'l', {0, 64, 1, 0}},
+               {'u', {1, 32, 1, 0}}, {'b', {1, 8, 1, 0}},  {'f', {2, 32, 1, 0}},
+               {'d', {2, 64, 1, 0}}, {'h', {2, 16, 1, 0}}};
   put_string(out, name);
   put_string(out, "");
   put_u64(out, strlen(types));

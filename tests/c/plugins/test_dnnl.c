@@ -1,5 +1,6 @@
-/* The oneDNN plug-in by itself, through its table: a host of our own counts what is taken and given back, payloads are
- * cut and changed byte by byte, and where there is a libdnnl a small network is run. */
+/* The oneDNN plug-in by itself, through its table: a host of our own counts what is taken and
+ * given back, payloads are cut and changed byte by byte, and where there is a libdnnl a small
+ * network is run. */
 #include <mblob/plugin.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -96,21 +97,27 @@ static const mblob_runtime *runtime(void) { return &__mblob_plugin_dnnl.runtimes
 static int open_payload(const struct bytes *p, void **self) {
   unsigned char *exact = malloc(p->size + 1); /* so that a byte too far is seen */
   memcpy(exact, p->data, p->size);
-  mblob_module_info info = {.struct_size = sizeof(info), .type_key = "dnnl_json", .path = "", .payload = exact, .payload_size = p->size};
+  mblob_module_info info = {.struct_size = sizeof(info),
+                            .type_key = "dnnl_json",
+                            .path = "",
+                            .payload = exact,
+                            .payload_size = p->size};
   host_error[0] = '\0';
   int status = runtime()->open(&host, &info, self);
   free(exact); /* the plug-in has all that it needs, or none of it */
   return status;
 }
 
-static int call(void *self, const char *name, TVMValue *args, int *codes, int count, TVMValue *ret) {
+static int call(void *self, const char *name, TVMValue *args, int *codes, int count,
+                TVMValue *ret) {
   void *function = NULL;
   CHECK(runtime()->function(self, name, &function) == MBLOB_OK);
   return function ? runtime()->call(self, function, args, codes, count, ret) : MBLOB_E_NOT_FOUND;
 }
 
 static DLTensor matrix(float *data, int64_t *shape) {
-  return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 32, 1}, .shape = shape};
+  return (DLTensor){
+      .data = data, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 32, 1}, .shape = shape};
 }
 
 /* ---- tests ---- */
@@ -192,10 +199,12 @@ static void a_network_runs(void) {
   x[0] = x[1] = x[2] = 1;
   CHECK(call(self, "__init_net", &arg, codes, 1, &ret) == MBLOB_OK && ret.v_int64 == 0);
   CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_OK && y[0] == 6 && y[1] == 6);
-  CHECK(call(self, "__init_net", &arg, codes, 0, &ret) == MBLOB_E_ARGUMENT); /* and nothing changes */
+  CHECK(call(self, "__init_net", &arg, codes, 0, &ret) ==
+        MBLOB_E_ARGUMENT); /* and nothing changes */
   CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_OK && y[0] == 6 && y[1] == 6);
   args[1].v_handle = &tensors[0];
-  CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_E_ARGUMENT && strstr(host_error, "expected float32[2, 2]"));
+  CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_E_ARGUMENT &&
+        strstr(host_error, "expected float32[2, 2]"));
   runtime()->close(self);
   CHECK(live == 0);
 }
@@ -218,7 +227,9 @@ static void *call_until_done(void *data) {
   if (runtime()->function(c->self, "net", &function)) c->wrong = 1;
   while (!c->wrong && (!atomic_load(c->done) || c->calls < 10)) {
     y[0] = y[1] = 0;
-    if (runtime()->call(c->self, function, args, codes, 2, &ret) || y[0] != y[1] || (y[0] != 3 && y[0] != 6)) c->wrong = 1;
+    if (runtime()->call(c->self, function, args, codes, 2, &ret) || y[0] != y[1] ||
+        (y[0] != 3 && y[0] != 6))
+      c->wrong = 1;
     ++c->calls;
   }
   return NULL;
@@ -282,7 +293,8 @@ static void what_computes_nothing(void) {
 
 int main(void) {
   char text[256];
-  (void)setenv("OMP_NUM_THREADS", "1", 1); /* LeakSanitizer falls over the threads that OpenMP keeps */
+  (void)setenv("OMP_NUM_THREADS", "1",
+               1); /* LeakSanitizer falls over the threads that OpenMP keeps */
   host = host_with_memory();
   CHECK(__mblob_plugin_dnnl.start(&host) == MBLOB_OK);
   RUN(functions_of_the_protocol);

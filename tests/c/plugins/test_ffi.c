@@ -1,4 +1,5 @@
-/* test_ffi DIRECTORY: libraries of the ffi dialect (kernels/ffi.c), over the plug-in that runs them. */
+/* test_ffi DIRECTORY: libraries of the ffi dialect (kernels/ffi.c), over the plug-in that runs
+ * them. */
 #define _GNU_SOURCE
 #include <pthread.h>
 
@@ -10,7 +11,8 @@ static mblob_function *function_of(mblob_module *module, const char *name) {
   return function;
 }
 
-static int call(mblob_module *module, const char *name, const TVMValue *args, const int *codes, int count, TVMValue *ret, int *code) {
+static int call(mblob_module *module, const char *name, const TVMValue *args, const int *codes,
+                int count, TVMValue *ret, int *code) {
   mblob_function *function = function_of(module, name);
   int status = mblob_function_call(function, args, codes, count, ret, code);
   mblob_function_release(function);
@@ -31,7 +33,8 @@ static int64_t call_ints(mblob_module *module, const char *name, int64_t a, int6
 static void values_of_all_kinds_go_in(mblob_module *module, bool old) {
   float data[3] = {1, 2, 3.5f};
   int64_t shape[1] = {3};
-  DLTensor t = {.data = data, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLFloat, 32, 1}, .shape = shape};
+  DLTensor t = {
+      .data = data, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLFloat, 32, 1}, .shape = shape};
   TVMByteArray bytes = {"ab", 2};
   DLTensor *array;
   CHECK(TVMArrayAlloc(shape, 1, kDLFloat, 32, 1, kDLCPU, 0, (TVMArrayHandle *)&array) == 0);
@@ -77,11 +80,13 @@ static void values_come_out(mblob_module *module) {
   int code, is_int = kTVMArgInt;
   for (n.v_int64 = 0; n.v_int64 <= 26; n.v_int64++) { /* short ones are in the value itself */
     CHECK(call(module, "string", &n, &is_int, 1, &ret, &code) == MBLOB_OK && code == kTVMStr);
-    CHECK(strlen(ret.v_str) == (size_t)n.v_int64 && strncmp(ret.v_str, "abcdefghijklmnopqrstuvwxyz", (size_t)n.v_int64) == 0);
+    CHECK(strlen(ret.v_str) == (size_t)n.v_int64 &&
+          strncmp(ret.v_str, "abcdefghijklmnopqrstuvwxyz", (size_t)n.v_int64) == 0);
     CHECK(call(module, "bytes", &n, &is_int, 1, &ret, &code) == MBLOB_OK && code == kTVMBytes);
     CHECK(((const TVMByteArray *)ret.v_handle)->size == (size_t)n.v_int64);
   }
-  CHECK(call(module, "nul_inside", NULL, NULL, 0, &ret, &code) == MBLOB_OK && code == kTVMObjectHandle);
+  CHECK(call(module, "nul_inside", NULL, NULL, 0, &ret, &code) == MBLOB_OK &&
+        code == kTVMObjectHandle);
   TVMValue text = ret;
   int is_object = code;
   TVMFunctionHandle bytes_of;
@@ -93,14 +98,16 @@ static void values_come_out(mblob_module *module) {
   CHECK(call(module, "nothing", NULL, NULL, 0, &ret, &code) == MBLOB_OK && code == kTVMNullptr);
   n.v_float64 = 2.5;
   const int is_float = kTVMArgFloat;
-  CHECK(call(module, "echo", &n, &is_float, 1, &ret, &code) == MBLOB_OK && code == kTVMArgFloat && ret.v_float64 == 2.5);
+  CHECK(call(module, "echo", &n, &is_float, 1, &ret, &code) == MBLOB_OK && code == kTVMArgFloat &&
+        ret.v_float64 == 2.5);
   n.v_str = "a text that is echoed";
   const int is_text = kTVMStr;
   CHECK(call(module, "echo", &n, &is_text, 1, &ret, &code) == MBLOB_OK && code == kTVMStr);
   CHECK(strcmp(ret.v_str, "a text that is echoed") == 0);
   n.v_handle = module; /* what nothing of the ffi knows comes back as it was */
   const int is_module = kTVMModuleHandle;
-  CHECK(call(module, "echo", &n, &is_module, 1, &ret, &code) == MBLOB_OK && code == kTVMModuleHandle && ret.v_handle == module);
+  CHECK(call(module, "echo", &n, &is_module, 1, &ret, &code) == MBLOB_OK &&
+        code == kTVMModuleHandle && ret.v_handle == module);
   mblob_module_release(ret.v_handle);
 }
 
@@ -110,27 +117,47 @@ static void each_type_is_told_from_all_others(mblob_module *module, bool old) {
   static const struct {
     const char *name;
     uint8_t code, bits; /* of DLPack */
-  } types[] = {{"int8", kDLInt, 8}, {"uint8", kDLUInt, 8}, {"float16", kDLFloat, 16}, {"float32", kDLFloat, 32},
-               {"bfloat16", kDLBfloat, 16}, {"complex64", kDLComplex, 64}, {"bool", kDLBool, 8}, {"float8_e3m4", kDLFloat8_e3m4, 8},
-               {"float8_e4m3", kDLFloat8_e4m3, 8}, {"float8_e4m3b11fnuz", kDLFloat8_e4m3b11fnuz, 8},
-               {"float8_e4m3fn", kDLFloat8_e4m3fn, 8}, {"float8_e4m3fnuz", kDLFloat8_e4m3fnuz, 8},
-               {"float8_e5m2", kDLFloat8_e5m2, 8}, {"float8_e5m2fnuz", kDLFloat8_e5m2fnuz, 8},
-               {"float8_e8m0fnu", kDLFloat8_e8m0fnu, 8}, {"float6_e2m3fn", kDLFloat6_e2m3fn, 6},
-               {"float6_e3m2fn", kDLFloat6_e3m2fn, 6}, {"float4_e2m1fn", kDLFloat4_e2m1fn, 4},
-               {"e4m3_float8", kDLFloat8_e4m3fn, 8}, {"e5m2_float8", kDLFloat8_e5m2, 8}, {"uint1", kDLBool, 8}};
+  } types[] = {{"int8", kDLInt, 8},
+               {"uint8", kDLUInt, 8},
+               {"float16", kDLFloat, 16},
+               {"float32", kDLFloat, 32},
+               {"bfloat16", kDLBfloat, 16},
+               {"complex64", kDLComplex, 64},
+               {"bool", kDLBool, 8},
+               {"float8_e3m4", kDLFloat8_e3m4, 8},
+               {"float8_e4m3", kDLFloat8_e4m3, 8},
+               {"float8_e4m3b11fnuz", kDLFloat8_e4m3b11fnuz, 8},
+               {"float8_e4m3fn", kDLFloat8_e4m3fn, 8},
+               {"float8_e4m3fnuz", kDLFloat8_e4m3fnuz, 8},
+               {"float8_e5m2", kDLFloat8_e5m2, 8},
+               {"float8_e5m2fnuz", kDLFloat8_e5m2fnuz, 8},
+               {"float8_e8m0fnu", kDLFloat8_e8m0fnu, 8},
+               {"float6_e2m3fn", kDLFloat6_e2m3fn, 6},
+               {"float6_e3m2fn", kDLFloat6_e3m2fn, 6},
+               {"float4_e2m1fn", kDLFloat4_e2m1fn, 4},
+               {"e4m3_float8", kDLFloat8_e4m3fn, 8},
+               {"e5m2_float8", kDLFloat8_e5m2, 8},
+               {"uint1", kDLBool, 8}};
   uint64_t data[4] = {0};
   int64_t shape[1] = {2};
   for (int i = 0; i < COUNT(types); i++) {
     char text[64];
-    DLTensor t = {.data = data, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {types[i].code, types[i].bits, 1}, .shape = shape};
+    DLTensor t = {.data = data,
+                  .device = {kDLCPU, 0},
+                  .ndim = 1,
+                  .dtype = {types[i].code, types[i].bits, 1},
+                  .shape = shape};
     (void)snprintf(text, sizeof(text), "%s[2],int,int", types[i].name);
     for (int k = 0; k < COUNT(types); k++) {
       /* Up to 0.21 flags are uint1. */
       const bool flag = old && types[k].code == kDLBool;
       const int code = flag ? kDLUInt : types[k].code, bits = flag ? 1 : types[k].bits;
-      const int expected = types[i].code == types[k].code && types[i].bits == types[k].bits ? MBLOB_OK : MBLOB_E_KERNEL;
+      const int expected = types[i].code == types[k].code && types[i].bits == types[k].bits
+                               ? MBLOB_OK
+                               : MBLOB_E_KERNEL;
       CHECK(mblob_call(module, "takes_type", text, data, code, bits) == expected);
-      if (!old) CHECK(mblob_call(module, "takes_type", "tensor,int,int", &t, code, bits) == expected);
+      if (!old)
+        CHECK(mblob_call(module, "takes_type", "tensor,int,int", &t, code, bits) == expected);
     }
   }
 }
@@ -144,11 +171,15 @@ static void containers_go_through(mblob_module *module) {
     TVMValue made, ret, again;
     int code, code_again;
     CHECK(mblob_get_global(makers[i], &make) == MBLOB_OK);
-    CHECK(mblob_function_call(make, numbers, codes, 2, &made, &code) == MBLOB_OK && code == kTVMObjectHandle);
-    CHECK(call(module, "type_of", &made, &code, 1, &ret, &code_again) == MBLOB_OK && ret.v_int64 == (i ? 71 : 69));
-    CHECK(call(module, "echo", &made, &code, 1, &again, &code_again) == MBLOB_OK && code_again == kTVMObjectHandle);
+    CHECK(mblob_function_call(make, numbers, codes, 2, &made, &code) == MBLOB_OK &&
+          code == kTVMObjectHandle);
+    CHECK(call(module, "type_of", &made, &code, 1, &ret, &code_again) == MBLOB_OK &&
+          ret.v_int64 == (i ? 71 : 69));
+    CHECK(call(module, "echo", &made, &code, 1, &again, &code_again) == MBLOB_OK &&
+          code_again == kTVMObjectHandle);
     unsigned type = 0, type_again = 1;
-    CHECK(TVMObjectGetTypeIndex(made.v_handle, &type) == 0 && TVMObjectGetTypeIndex(again.v_handle, &type_again) == 0);
+    CHECK(TVMObjectGetTypeIndex(made.v_handle, &type) == 0 &&
+          TVMObjectGetTypeIndex(again.v_handle, &type_again) == 0);
     CHECK(type == type_again && (!i || again.v_handle == made.v_handle));
     CHECK(TVMObjectFree(made.v_handle) == 0 && TVMObjectFree(again.v_handle) == 0);
     mblob_function_release(make);
@@ -165,14 +196,17 @@ static void tensors_are_shared(mblob_module *module) {
   CHECK(call(module, "echo", &value, &is_array, 1, &ret, &code) == MBLOB_OK);
   CHECK(code == kTVMNDArrayHandle && ret.v_handle == array);
   CHECK(TVMArrayFree(ret.v_handle) == 0);
-  CHECK(call(module, "half", &value, &is_array, 1, &ret, &code) == MBLOB_OK && code == kTVMNDArrayHandle);
+  CHECK(call(module, "half", &value, &is_array, 1, &ret, &code) == MBLOB_OK &&
+        code == kTVMNDArrayHandle);
   half = ret.v_handle;
   CHECK(half->shape[0] == 3 && half->data == array->data);
   CHECK(TVMArrayFree(array) == 0);
   ((float *)half->data)[2] = 7; /* it keeps the memory */
   value.v_handle = half;
-  CHECK(call(module, "twos", &value, &is_array, 1, &ret, &code) == MBLOB_OK && code == kTVMNDArrayHandle);
-  CHECK(((DLTensor *)ret.v_handle)->shape[0] == 3 && ((float *)((DLTensor *)ret.v_handle)->data)[2] == 2);
+  CHECK(call(module, "twos", &value, &is_array, 1, &ret, &code) == MBLOB_OK &&
+        code == kTVMNDArrayHandle);
+  CHECK(((DLTensor *)ret.v_handle)->shape[0] == 3 &&
+        ((float *)((DLTensor *)ret.v_handle)->data)[2] == 2);
   CHECK(TVMArrayFree(ret.v_handle) == 0 && TVMArrayFree(half) == 0);
 }
 
@@ -180,13 +214,15 @@ static void tensors_are_shared(mblob_module *module) {
 
 static int add_ten(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
   (void)resource;
-  if (count != 1 || codes[0] != kTVMArgInt) return mblob_set_error(MBLOB_E_ARGUMENT, "add_ten: expected one integer");
+  if (count != 1 || codes[0] != kTVMArgInt)
+    return mblob_set_error(MBLOB_E_ARGUMENT, "add_ten: expected one integer");
   int code = kTVMArgInt;
   TVMValue value = {.v_int64 = args[0].v_int64 + 10};
   return TVMCFuncSetReturn(ret, &value, &code, 1);
 }
 
-static int do_nothing(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+static int do_nothing(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                      void *resource) {
   (void)args, (void)codes, (void)count, (void)ret, (void)resource;
   return 0;
 }
@@ -196,18 +232,23 @@ static void functions_go_both_ways(mblob_module *module) {
   CHECK(mblob_function_create(add_ten, NULL, NULL, &ten) == MBLOB_OK);
   TVMValue args[2] = {{.v_handle = ten}, {.v_int64 = 5}}, ret;
   int codes[2] = {kTVMPackedFuncHandle, kTVMArgInt}, code;
-  CHECK(call(module, "call", args, codes, 2, &ret, &code) == MBLOB_OK && code == kTVMArgInt && ret.v_int64 == 15);
+  CHECK(call(module, "call", args, codes, 2, &ret, &code) == MBLOB_OK && code == kTVMArgInt &&
+        ret.v_int64 == 15);
   CHECK(call(module, "call", args, codes, 1, &ret, &code) == MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "add_ten: expected one integer"));
-  CHECK(call(module, "swallows", args, codes, 1, &ret, &code) == MBLOB_OK && ret.v_int64 == (int64_t)strlen("add_ten: expected one integer"));
-  CHECK(call(module, "echo", args, codes, 1, &ret, &code) == MBLOB_OK && code == kTVMPackedFuncHandle && ret.v_handle == ten);
+  CHECK(call(module, "swallows", args, codes, 1, &ret, &code) == MBLOB_OK &&
+        ret.v_int64 == (int64_t)strlen("add_ten: expected one integer"));
+  CHECK(call(module, "echo", args, codes, 1, &ret, &code) == MBLOB_OK &&
+        code == kTVMPackedFuncHandle && ret.v_handle == ten);
   mblob_function_release(ret.v_handle);
   /* One that the library makes, which then goes through it as an argument. */
   const int64_t before = call_ints(module, "deletions", 0, 0);
-  CHECK(call(module, "adder", &args[1], &codes[1], 1, &ret, &code) == MBLOB_OK && code == kTVMPackedFuncHandle);
+  CHECK(call(module, "adder", &args[1], &codes[1], 1, &ret, &code) == MBLOB_OK &&
+        code == kTVMPackedFuncHandle);
   mblob_function *five = ret.v_handle;
   args[0].v_handle = five;
-  CHECK(mblob_function_call(five, &args[1], &codes[1], 1, &ret, &code) == MBLOB_OK && ret.v_int64 == 10);
+  CHECK(mblob_function_call(five, &args[1], &codes[1], 1, &ret, &code) == MBLOB_OK &&
+        ret.v_int64 == 10);
   CHECK(call(module, "call", args, codes, 2, &ret, &code) == MBLOB_OK && ret.v_int64 == 10);
   mblob_function_release(five);
   CHECK(call_ints(module, "deletions", 0, 0) == before + 1);
@@ -218,8 +259,10 @@ static void objects_of_others_are_passed_on(mblob_module *module) {
   TVMValue ret, again;
   int code, code_again;
   const int64_t before = call_ints(module, "deletions", 0, 0);
-  CHECK(call(module, "opaque", NULL, NULL, 0, &ret, &code) == MBLOB_OK && code == kTVMPackedFuncHandle);
-  CHECK(call(module, "type_of", &ret, &code, 1, &again, &code_again) == MBLOB_OK && again.v_int64 == 200);
+  CHECK(call(module, "opaque", NULL, NULL, 0, &ret, &code) == MBLOB_OK &&
+        code == kTVMPackedFuncHandle);
+  CHECK(call(module, "type_of", &ret, &code, 1, &again, &code_again) == MBLOB_OK &&
+        again.v_int64 == 200);
   CHECK(mblob_function_call(ret.v_handle, NULL, NULL, 0, NULL, NULL) == MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "an object of type 200 of the ffi dialect is no function"));
   mblob_function_release(ret.v_handle);
@@ -248,11 +291,13 @@ static void functions_are_objects_of_the_interface(mblob_module *module) {
     } deleter;
     int (*call)(void *self, const void *args, int32_t count, void *ret);
   } *header = object;
-  CHECK(header->type == 68 && header->call(object, args, 2, &ret) == 0 && ret.type == 1 && ret.value == 7);
+  CHECK(header->type == 68 && header->call(object, args, 2, &ret) == 0 && ret.type == 1 &&
+        ret.value == 7);
   CHECK(header->call(object, args, 1, &ret) == -1);
   header->deleter.call(object, 3);
   mblob_function_release(add);
-  CHECK(mblob_function_to_ffi(NULL, &object) == MBLOB_E_ARGUMENT && mblob_function_from_ffi(NULL, &back) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_function_to_ffi(NULL, &object) == MBLOB_E_ARGUMENT &&
+        mblob_function_from_ffi(NULL, &back) == MBLOB_E_ARGUMENT);
 }
 
 static void functions_are_found_by_name(mblob_module *module, bool old) {
@@ -262,7 +307,8 @@ static void functions_are_found_by_name(mblob_module *module, bool old) {
   TVMValue args[2] = {{.v_str = "test.ten"}, {.v_int64 = 1}}, ret;
   int codes[2] = {kTVMStr, kTVMArgInt}, code;
   for (int i = 0; i < 3; i++)
-    CHECK(call(module, "asks", args, codes, 2, &ret, &code) == MBLOB_OK && code == kTVMArgInt && ret.v_int64 == 11);
+    CHECK(call(module, "asks", args, codes, 2, &ret, &code) == MBLOB_OK && code == kTVMArgInt &&
+          ret.v_int64 == 11);
   args[0].v_str = "test.nobody";
   CHECK(call(module, "asks", args, codes, 2, &ret, &code) == MBLOB_E_NOT_FOUND);
   CHECK(strstr(mblob_last_error(), "Cannot find function test.nobody"));
@@ -271,7 +317,8 @@ static void functions_are_found_by_name(mblob_module *module, bool old) {
     args[1].v_handle = ten;
     codes[1] = kTVMPackedFuncHandle;
     CHECK(call(module, "registers", args, codes, 2, NULL, NULL) == MBLOB_OK);
-    CHECK(call(module, "global", args, codes, 1, &ret, &code) == MBLOB_OK && code == kTVMPackedFuncHandle && ret.v_handle == ten);
+    CHECK(call(module, "global", args, codes, 1, &ret, &code) == MBLOB_OK &&
+          code == kTVMPackedFuncHandle && ret.v_handle == ten);
     mblob_function_release(ret.v_handle);
     args[0].v_str = "test.nobody";
     CHECK(call(module, "global", args, codes, 1, &ret, &code) == MBLOB_OK && code == kTVMNullptr);
@@ -339,7 +386,8 @@ static void *work(void *argument) {
 
 static void threads_keep_their_errors(mblob_module *module) {
   pthread_t threads[4];
-  for (int i = 0; i < COUNT(threads); i++) CHECK(pthread_create(&threads[i], NULL, work, module) == 0);
+  for (int i = 0; i < COUNT(threads); i++)
+    CHECK(pthread_create(&threads[i], NULL, work, module) == 0);
   for (int i = 0; i < COUNT(threads); i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
@@ -353,7 +401,8 @@ static void entries_and_names(mblob_module *module) {
   int code;
   CHECK(call(module, "__tvm_main__", args, codes, 2, &ret, &code) == MBLOB_OK && ret.v_int64 == 3);
   CHECK(mblob_module_function(module, "nobody", 0, &function) == MBLOB_E_NOT_FOUND);
-  CHECK(strstr(mblob_last_error(), "it has: ") && !strstr(mblob_last_error(), "__tvm") && strstr(mblob_last_error(), "add"));
+  CHECK(strstr(mblob_last_error(), "it has: ") && !strstr(mblob_last_error(), "__tvm") &&
+        strstr(mblob_last_error(), "add"));
   CHECK(strcmp(mblob_module_dialect(module), "") == 0); /* there is no blob */
 }
 
@@ -361,7 +410,8 @@ static void the_plug_in_is_missing(const char *dir) {
   mblob_module *module;
   CHECK(setenv("MBLOB_PLUGIN_PATH", "/nowhere", 1) == 0);
   CHECK(mblob_open(in(dir, "ffi.so"), NULL, &module) == MBLOB_E_INCOMPATIBLE && !module);
-  CHECK(strstr(mblob_last_error(), "need libmblob-ffi.so") && strstr(mblob_last_error(), "/nowhere"));
+  CHECK(strstr(mblob_last_error(), "need libmblob-ffi.so") &&
+        strstr(mblob_last_error(), "/nowhere"));
   mblob_function *function = NULL, *other = NULL;
   void *object = &object;
   CHECK(mblob_function_create(add_ten, NULL, NULL, &function) == MBLOB_OK);

@@ -16,7 +16,7 @@ static void name_is(int id, const char *name) {
   CHECK(strcmp(text, name) == 0);
 }
 
-/* ---- what is there ---------------------------------------------------------------------------- */
+/* ---- what is there --------------------------------------------------------------------------- */
 
 static void a_library_that_is_not_there_is_named_and_may_come_later(void) {
   char text[512];
@@ -36,7 +36,8 @@ static void no_platform_and_no_device(void) {
   setenv("FAKE_CL_DEVICES", "", 1);
   CHECK(count() == 0);
   void *memory;
-  CHECK(device->allocate(0, 8, 8, &memory) == MBLOB_E_INCOMPATIBLE && said("no device 0; there are 0"));
+  CHECK(device->allocate(0, 8, 8, &memory) == MBLOB_E_INCOMPATIBLE &&
+        said("no device 0; there are 0"));
   setenv("FAKE_CL_DEVICES", "gpu", 1); /* it was plugged in */
   CHECK(count() == 1);
 }
@@ -102,26 +103,34 @@ static void attributes_and_the_line_for_people(void) {
   int64_t number;
   CHECK(device->attribute(0, 99, &number, text, sizeof(text)) == MBLOB_E_NOT_FOUND);
   CHECK(__mblob_plugin_opencl.describe(text, sizeof(text)) == MBLOB_OK);
-  CHECK(strstr(text, ": 2 devices: 0 Fake GPU 1 (gpu, OpenCL 2.1 Fake, driver 7.5), 1 Fake Device 0 (cpu,"));
+  CHECK(strstr(
+      text, ": 2 devices: 0 Fake GPU 1 (gpu, OpenCL 2.1 Fake, driver 7.5), 1 Fake Device 0 (cpu,"));
   CHECK(__mblob_plugin_opencl.describe(text, 10) == MBLOB_OK && strlen(text) == 9);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static const DLDevice host = {kDLCPU, 0};
 
-static int move(const void *from, uint64_t from_offset, int from_id, void *to, uint64_t to_offset, int to_id, uint64_t size) {
+static int move(const void *from, uint64_t from_offset, int from_id, void *to, uint64_t to_offset,
+                int to_id, uint64_t size) {
   const DLDevice from_device = from_id < 0 ? host : (DLDevice){kDLOpenCL, from_id};
   const DLDevice to_device = to_id < 0 ? host : (DLDevice){kDLOpenCL, to_id};
-  const mblob_copy copy = {.from = from, .from_offset = from_offset, .to = to, .to_offset = to_offset, .size = size,
-                           .from_device = from_device, .to_device = to_device};
+  const mblob_copy copy = {.from = from,
+                           .from_offset = from_offset,
+                           .to = to,
+                           .to_offset = to_offset,
+                           .size = size,
+                           .from_device = from_device,
+                           .to_device = to_device};
   return device->copy(&copy);
 }
 
 static void copies_with_offsets(void) {
   char text[16] = "0123456789abcde", got[16] = "";
   void *a, *b, *other;
-  CHECK(!device->allocate(0, 16, 64, &a) && !device->allocate(0, 8, 64, &b) && !device->allocate(1, 16, 64, &other));
+  CHECK(!device->allocate(0, 16, 64, &a) && !device->allocate(0, 8, 64, &b) &&
+        !device->allocate(1, 16, 64, &other));
   CHECK(!move(text, 2, -1, a, 0, 0, 14));
   CHECK(!move(a, 4, 0, b, 1, 0, 7)); /* on one device */
   CHECK(!move(b, 1, 0, got, 0, -1, 7) && strcmp(got, "6789abc") == 0);
@@ -139,7 +148,8 @@ static void a_large_copy_between_devices(void) {
   void *a, *b;
   for (size_t i = 0; i < SIZE; i++) bytes[i] = (uint8_t)(i * 7 + (i >> 13));
   CHECK(!device->allocate(0, SIZE, 64, &a) && !device->allocate(1, SIZE, 64, &b));
-  CHECK(!move(bytes, 0, -1, a, 0, 0, SIZE) && !move(a, 0, 0, b, 0, 1, SIZE) && !move(b, 0, 1, got, 0, -1, SIZE));
+  CHECK(!move(bytes, 0, -1, a, 0, 0, SIZE) && !move(a, 0, 0, b, 0, 1, SIZE) &&
+        !move(b, 0, 1, got, 0, -1, SIZE));
   CHECK(memcmp(bytes, got, SIZE) == 0);
   CHECK(!device->free(0, a) && !device->free(1, b));
   free(bytes), free(got);
@@ -149,11 +159,15 @@ static void nothing_outside_of_the_memory_is_touched(void) {
   char bytes[16] = "";
   void *a, *empty;
   CHECK(!device->allocate(0, 16, 64, &a) && !device->allocate(0, 0, 64, &empty) && empty);
-  CHECK(move(a, 9, 0, bytes, 0, -1, 8) == MBLOB_E_ARGUMENT && said("8 bytes at offset 9 of memory of 16 bytes"));
-  CHECK(move(bytes, 0, -1, a, UINT64_MAX, 0, 2) == MBLOB_E_ARGUMENT && said("destination of a copy"));
+  CHECK(move(a, 9, 0, bytes, 0, -1, 8) == MBLOB_E_ARGUMENT &&
+        said("8 bytes at offset 9 of memory of 16 bytes"));
+  CHECK(move(bytes, 0, -1, a, UINT64_MAX, 0, 2) == MBLOB_E_ARGUMENT &&
+        said("destination of a copy"));
   CHECK(move(a, 0, 0, bytes, 0, -1, UINT64_MAX) == MBLOB_E_ARGUMENT);
-  CHECK(move(empty, 0, 0, bytes, 0, -1, 1) == MBLOB_E_ARGUMENT && !move(empty, 0, 0, bytes, 0, -1, 0));
-  CHECK(move(a, 0, 1, bytes, 0, -1, 1) == MBLOB_E_ARGUMENT && said("memory of device 0, said to be of device 1"));
+  CHECK(move(empty, 0, 0, bytes, 0, -1, 1) == MBLOB_E_ARGUMENT &&
+        !move(empty, 0, 0, bytes, 0, -1, 0));
+  CHECK(move(a, 0, 1, bytes, 0, -1, 1) == MBLOB_E_ARGUMENT &&
+        said("memory of device 0, said to be of device 1"));
   CHECK(!device->free(0, a) && !device->free(0, empty));
 }
 
@@ -161,9 +175,11 @@ static void pointers_that_are_no_memory(void) {
   char bytes[64] = "";
   void *a, *b;
   CHECK(!device->allocate(0, 16, 64, &a));
-  const void *wrong[] = {NULL, bytes, (void *)16, (char *)a + 1, (char *)a - 4096, (void *)UINTPTR_MAX};
+  const void *wrong[] = {
+      NULL, bytes, (void *)16, (char *)a + 1, (char *)a - 4096, (void *)UINTPTR_MAX};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-    CHECK(device->free(0, (void *)(uintptr_t)wrong[i]) == MBLOB_E_ARGUMENT && said("is no memory of an OpenCL device"));
+    CHECK(device->free(0, (void *)(uintptr_t)wrong[i]) == MBLOB_E_ARGUMENT &&
+          said("is no memory of an OpenCL device"));
     CHECK(move(wrong[i], 0, 0, bytes, 0, -1, 1) == MBLOB_E_ARGUMENT);
   }
   CHECK(device->free(1, a) == MBLOB_E_ARGUMENT && said("of device 0 as if it were of device 1"));
@@ -176,7 +192,8 @@ static void many_allocations(void) {
   enum { MANY = 5000 };
   static void *all[MANY];
   for (int round = 0; round < 2; round++) {
-    for (int i = 0; i < MANY; i++) CHECK(!device->allocate(i % 2, 4, 4, &all[i]) && !move(&i, 0, -1, all[i], 0, i % 2, 4));
+    for (int i = 0; i < MANY; i++)
+      CHECK(!device->allocate(i % 2, 4, 4, &all[i]) && !move(&i, 0, -1, all[i], 0, i % 2, 4));
     for (int i = 0, got; i < MANY; i++) CHECK(!move(all[i], 0, i % 2, &got, 0, -1, 4) && got == i);
     for (int i = 0; i < MANY; i++) CHECK(!device->free(i % 2, all[i]));
   }
@@ -189,41 +206,53 @@ static void memory_that_is_not_there(void) {
   CHECK(said("1099511627776 bytes on device 0 (Fake GPU 1)") && said("up to 67108864 bytes"));
   fail("clCreateBuffer", 0, 0, CL_MEM_OBJECT_ALLOCATION_FAILURE);
   CHECK(device->allocate(0, 512, 64, &memory) == MBLOB_E_MEMORY);
-  CHECK(said("allocating 512 bytes on device 0 (Fake GPU 1): CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)"));
-  fail("clCreateBuffer", 0, 1, CL_OUT_OF_RESOURCES); /* what was freed is still in use by work that ends soon */
+  CHECK(
+      said("allocating 512 bytes on device 0 (Fake GPU 1): CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)"));
+  fail("clCreateBuffer", 0, 1,
+       CL_OUT_OF_RESOURCES); /* what was freed is still in use by work that ends soon */
   CHECK(!device->allocate(0, 512, 64, &memory) && !device->free(0, memory));
 }
 
-/* ---- streams ---------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static void work_goes_to_the_stream_of_the_thread(void) {
   void *stream, *memory, *of_default, *of_stream;
   char byte = 1;
   CHECK(!device->allocate(0, 16, 64, &memory) && !device->stream_create(0, &stream) && stream);
   CHECK(!device->synchronize(0, NULL) && (of_default = fake->last_queue));
-  CHECK(!device->set_stream(0, stream) && !move(&byte, 0, -1, memory, 0, 0, 1) && (of_stream = fake->last_queue) != of_default);
+  CHECK(!device->set_stream(0, stream) && !move(&byte, 0, -1, memory, 0, 0, 1) &&
+        (of_stream = fake->last_queue) != of_default);
   CHECK(!device->synchronize(0, NULL) && fake->last_queue == of_stream);
-  CHECK(!device->stream_wait(0, NULL, stream) && fake->last_queue == of_default); /* NULL is not the one that was chosen */
+  CHECK(!device->stream_wait(0, NULL, stream) &&
+        fake->last_queue == of_default); /* NULL is not the one that was chosen */
   CHECK(!device->stream_wait(0, stream, NULL) && fake->last_queue == of_stream);
-  CHECK(!device->set_stream(0, NULL) && !move(&byte, 0, -1, memory, 0, 0, 1) && fake->last_queue == of_default);
+  CHECK(!device->set_stream(0, NULL) && !move(&byte, 0, -1, memory, 0, 0, 1) &&
+        fake->last_queue == of_default);
   CHECK(!device->stream_wait(0, stream, NULL) && fake->last_queue == of_stream);
   CHECK(!device->stream_wait(0, stream, stream));
-  CHECK(device->set_stream(1, stream) == MBLOB_E_ARGUMENT && said("no stream of device 1 (Fake Device 0), but of another"));
+  CHECK(device->set_stream(1, stream) == MBLOB_E_ARGUMENT &&
+        said("no stream of device 1 (Fake Device 0), but of another"));
   CHECK(device->synchronize(0, memory) == MBLOB_E_ARGUMENT && said("no stream of device 0"));
-  const mblob_copy copy = {.from = &byte, .from_device = host, .to = memory, .to_device = {kDLOpenCL, 0}, .size = 1, .stream = stream};
+  const mblob_copy copy = {.from = &byte,
+                           .from_device = host,
+                           .to = memory,
+                           .to_device = {kDLOpenCL, 0},
+                           .size = 1,
+                           .stream = stream};
   CHECK(!device->copy(&copy) && fake->last_queue == of_stream);
-  CHECK(!device->set_stream(0, stream) && !device->stream_free(0, stream)); /* the thread is back on its default one */
+  CHECK(!device->set_stream(0, stream) &&
+        !device->stream_free(0, stream)); /* the thread is back on its default one */
   CHECK(!device->synchronize(0, NULL) && fake->last_queue == of_default);
   CHECK(device->set_stream(0, stream) == MBLOB_E_ARGUMENT && said("it may have been freed"));
   CHECK(!device->stream_free(0, NULL) && !device->free(0, memory));
 }
 
-/* ---- the process ------------------------------------------------------------------------------ */
+/* ---- the process ----------------------------------------------------------------------------- */
 
 static void *left_module, *left_memory, *left_queue;
 
 static void at_exit_before_opencl(void) { /* registered first, so it runs last */
-  CHECK(fake->last_queue == left_queue); /* its work was waited for */
+  CHECK(fake->last_queue == left_queue);  /* its work was waited for */
   fake->unloaded = 1;
   runtime->close(left_module);
   CHECK(device->free(0, left_memory) == MBLOB_OK);

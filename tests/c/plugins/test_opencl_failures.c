@@ -1,5 +1,5 @@
-/* The OpenCL plug-in where its library fails: every single call of a whole use, each with several codes, and a device that is lost
- * at any moment. */
+/* The OpenCL plug-in where its library fails: every single call of a whole use, each with
+ * several codes, and a device that is lost at any moment. */
 #define _GNU_SOURCE
 #include "failing.h"
 #include "opencl_host.h"
@@ -23,12 +23,18 @@ static int keep(int status, int *first) {
   return status;
 }
 
-/* A stream, a copy on the device and one to another, memory that begins inside of its buffer, a wait. */
+/* A stream, a copy on the device and one to another, memory that begins inside of its buffer, a
+ * wait. */
 static int use_streams(int id, int *first) {
   void *stream = NULL, *here = NULL, *there = NULL;
   char bytes[256] = "";
-  const mblob_copy on = {.from = NULL, .from_device = {kDLOpenCL, id}, .to_device = {kDLOpenCL, id}, .to_offset = 128, .size = 128};
-  if (!keep(device->allocate(id, 256, 64, &here), first) && !keep(device->allocate(!id, 256, 64, &there), first)) {
+  const mblob_copy on = {.from = NULL,
+                         .from_device = {kDLOpenCL, id},
+                         .to_device = {kDLOpenCL, id},
+                         .to_offset = 128,
+                         .size = 128};
+  if (!keep(device->allocate(id, 256, 64, &here), first) &&
+      !keep(device->allocate(!id, 256, 64, &there), first)) {
     mblob_copy copy = on;
     copy.from = here, copy.to = here;
     (void)keep(device->copy(&copy), first);
@@ -68,14 +74,15 @@ static int use(int id) {
   return first;
 }
 
-/* ---- one call fails --------------------------------------------------------------------------- */
+/* ---- one call fails -------------------------------------------------------------------------- */
 
 static int calls_of_a_use(void) {
   CHECK(use(0) == MBLOB_OK);
   return fake->calls.count;
 }
 
-/* An error that says so, or none where a call is not essential; nothing is left over; and the next use works. */
+/* An error that says so, or none where a call is not essential; nothing is left over; and the
+ * next use works. */
 static void fails_and_works_again(void) {
   char expected[32];
   snprintf(expected, sizeof(expected), "(%d)", failing.code);
@@ -91,7 +98,8 @@ static void every_call_in_its_turn(void) {
   const int count = counted_apart(calls_of_a_use);
   CHECK(count > 80);
   for (int n = 0; n < count; n += failing_step())
-    fails_apart((struct failing){NULL, n, 1, n % 2 ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES}, fails_and_works_again);
+    fails_apart((struct failing){NULL, n, 1, n % 2 ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES},
+                fails_and_works_again);
 }
 
 static void every_function_by_name(void) {
@@ -103,9 +111,10 @@ static void every_function_by_name(void) {
       fails_apart((struct failing){names[i], after, 1, -12345}, fails_and_works_again);
 }
 
-/* ---- a device is lost ------------------------------------------------------------------------- */
+/* ---- a device is lost ------------------------------------------------------------------------ */
 
-/* From that call on nothing works; what is given back is; and when the driver is well again so is the plug-in. */
+/* From that call on nothing works; what is given back is; and when the driver is well again so
+ * is the plug-in. */
 static void a_device_lost_at_any_moment(void) {
   const int count = counted_apart(calls_of_a_use);
   for (int n = 0; n < count; n += 2 * failing_step())
@@ -117,11 +126,14 @@ static void a_lost_device_is_named(void) {
   void *module = open_payload(&p);
   fail("clEnqueueNDRangeKernel", 0, 1, CL_DEVICE_NOT_AVAILABLE);
   CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL);
-  CHECK(said("launching kernel 'vadd' on device 0 (Fake GPU 1): CL_DEVICE_NOT_AVAILABLE (-2); the device is lost"));
+  CHECK(said(
+      "launching kernel 'vadd' on device 0 (Fake GPU 1): CL_DEVICE_NOT_AVAILABLE (-2); the device is lost"));
   fail("clFinish", 0, 1, CL_OUT_OF_RESOURCES);
-  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("running kernel 'vadd' on device 0")); /* the first: waited for */
+  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL &&
+        said("running kernel 'vadd' on device 0")); /* the first: waited for */
   fail("clFinish", 0, 1, CL_OUT_OF_RESOURCES);
-  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("waiting") && said("reached outside of its memory"));
+  CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("waiting") &&
+        said("reached outside of its memory"));
   fail("clFinish", 0, 1, -12345);
   CHECK(add_vectors(module, 0) == MBLOB_E_KERNEL && said("an error of the driver (-12345)"));
   CHECK(add_vectors(module, 1) == MBLOB_OK);

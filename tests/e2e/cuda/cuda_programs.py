@@ -1,7 +1,9 @@
-"""PTX for any GPU since Maxwell, the host code that TVM generates around it, and programs that run both.
+"""PTX for any GPU since Maxwell, the host code that TVM generates around it, and programs that run
+both.
 
-A program is Python for a process of its own: what a driver has started stays in a process. `kernel(name)` in it makes a
-function the body of a kernel of the driver's double; on a GPU it does nothing, and the kernel is the one in PTX.
+A program is Python for a process of its own: what a driver has started stays in a process.
+`kernel(name)` in it makes a function the body of a kernel of the driver's double; on a GPU it does
+nothing, and the kernel is the one in PTX.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ DONE:
 }
 """
 
-# As TVM's host code does it: the device is set, then the kernel is called with its launch sizes behind its arguments.
+# As TVM's host code does it: the device is set, then the kernel is called with its launch sizes
+# behind its arguments.
 HOST = r"""
 #include <tvm/runtime/c_backend_api.h>
 #include <tvm/runtime/c_runtime_api.h>

@@ -1,5 +1,6 @@
-"""CUDA modules packed, loaded and run: on the double of NVIDIA's driver (tests/c/plugins/fake_cuda.c) everywhere, on a
-GPU where there is one. Each program runs in a process of its own."""
+"""CUDA modules packed, loaded and run: on the double of NVIDIA's driver
+(tests/c/plugins/fake_cuda.c) everywhere, on a GPU where there is one. Each program runs in a
+process of its own."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ def run(program: str, library: Path, driver: Path | None) -> None:
     if driver is not None:
         environment["MBLOB_CUDA_LIBRARY"] = str(driver)
     words = [sys.executable, "-c", PREAMBLE + program, str(library)]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -76,10 +79,17 @@ def test_on_a_gpu(program: str, library: Path) -> None:
 
 def test_all_is_given_back(library: Path, double: Path) -> None:
     program = PROGRAMS["host code launches the kernel"]
-    run(program + "x = y = z = kernel = lib = None\ngc.collect()\nassert double.fake_cuda_live() == 0", library, double)
+    run(
+        program
+        + "x = y = z = kernel = lib = None\ngc.collect()\nassert double.fake_cuda_live() == 0",
+        library,
+        double,
+    )
 
 
-def test_without_a_driver_the_library_opens_and_host_functions_run(library: Path, tmp_path: Path) -> None:
+def test_without_a_driver_the_library_opens_and_host_functions_run(
+    library: Path, tmp_path: Path
+) -> None:
     program = """
 assert lib["twice"](21) == 42
 for use in (lambda: mblob.array(a, cuda), lambda: lib.imported_modules[0]["vadd_kernel"](None, None, None, 0, 1, 1)):
@@ -92,8 +102,15 @@ for use in (lambda: mblob.array(a, cuda), lambda: lib.imported_modules[0]["vadd_
 """
     preamble = 'import os; nowhere = os.environ.pop("MBLOB_CUDA_LIBRARY")\n' + PREAMBLE
     environment = {**os.environ, "MBLOB_CUDA_LIBRARY": str(tmp_path / "none.so")}
-    words = [sys.executable, "-c", f'{preamble}os.environ["MBLOB_CUDA_LIBRARY"] = nowhere\n{program}', str(library)]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    words = [
+        sys.executable,
+        "-c",
+        f'{preamble}os.environ["MBLOB_CUDA_LIBRARY"] = nowhere\n{program}',
+        str(library),
+    ]
+    done = subprocess.run(
+        words, capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -109,7 +126,9 @@ def test_ptxas_takes_the_kernels(tmp_path: Path) -> None:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("fmt", ["ptx", "cubin", "fatbin"])
-def test_code_of_nvcc_passes_the_checks_of_the_plug_in(fmt: str, double: Path, tmp_path: Path) -> None:
+def test_code_of_nvcc_passes_the_checks_of_the_plug_in(
+    fmt: str, double: Path, tmp_path: Path
+) -> None:
     if not shutil.which("nvcc"):
         pytest.skip("no GPU toolkit: nvcc is not installed")
     head = 'extern "C" __global__ void vadd_kernel(const float *a, const float *b, float *c, int n)'

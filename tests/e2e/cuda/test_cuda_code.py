@@ -1,4 +1,5 @@
-"""What code of a real nvcc tells of its kernels: PTX, cubins and fatbins for every architecture that it compiles for,
+"""What code of a real nvcc tells of its kernels: PTX, cubins and fatbins for every architecture
+that it compiles for,
 with true and with lying declarations. No GPU is needed: functions are looked up, not run."""
 
 from __future__ import annotations
@@ -34,15 +35,27 @@ TRUE = {
     "unused": ["handle", "float32"],
 }
 LIES = {  # what is declared, and what is told of it
-    "add": (["handle", "handle", "int32"], "'add' is declared with 3 arguments and takes 4 in the code of module"),
-    "all": (["int8"] * 8, "'all': argument 1 is declared int8 and in the code of module .* of 2 bytes"),
+    "add": (
+        ["handle", "handle", "int32"],
+        "'add' is declared with 3 arguments and takes 4 in the code of module",
+    ),
+    "all": (
+        ["int8"] * 8,
+        "'all': argument 1 is declared int8 and in the code of module .* of 2 bytes",
+    ),
     "none": (["handle"], "'none' is declared with 1 arguments and takes 0"),
     "unused": (
         ["handle", "float64"],
         "'unused': argument 1 is declared float64 and in the code of module .* of 4 bytes",
     ),
-    "by_value": (["int64", "handle"], "'by_value': argument 0 is declared int64 and in .* a value of 16 bytes"),
-    "huge": (["handle", "handle"], "'huge': argument 0 is declared handle and in .* a value of 5000 bytes"),
+    "by_value": (
+        ["int64", "handle"],
+        "'by_value': argument 0 is declared int64 and in .* a value of 16 bytes",
+    ),
+    "huge": (
+        ["handle", "handle"],
+        "'huge': argument 0 is declared handle and in .* a value of 5000 bytes",
+    ),
     "gone": ([], "'gone' is declared and not in the code of module .*, which has: .*unused"),
     "_Z6helperf": (["float32"], "'_Z6helperf' is declared and not in the code"),
 }
@@ -65,7 +78,9 @@ def modules(code: bytes, folder: Path) -> tuple[mblob.Module, mblob.Module]:
     """The code as two modules of a library: declared as it is, and lying."""
     host = mblob.csource_module("int unused;")
     for kernels in ({k: v for k, (v, _) in LIES.items()}, TRUE):
-        payload = device_code("cubin", code, *((name, types, []) for name, types in kernels.items()))
+        payload = device_code(
+            "cubin", code, *((name, types, []) for name, types in kernels.items())
+        )
         host.import_module(mblob.blob_module("cuda", payload))  # as another packager may write it
     host.export_library(folder / "k.so")
     true, lying = mblob.load_module(folder / "k.so").imported_modules
@@ -75,9 +90,21 @@ def modules(code: bytes, folder: Path) -> tuple[mblob.Module, mblob.Module]:
 CASES = {
     "ptx": ("ptx", "-arch=compute_90"),
     **{f"cubin for sm_{n}": ("cubin", f"-arch=sm_{n}") for n in (75, 80, 90, 100, 120)},
-    "fatbin": ("fatbin", "-gencode=arch=compute_90,code=sm_90", "-gencode=arch=compute_80,code=sm_80"),
-    "fatbin with ptx": ("fatbin", "-gencode=arch=compute_90,code=[sm_90,compute_90]", "--compress-mode=none"),
-    "fatbin of ptx alone": ("fatbin", "-gencode=arch=compute_90,code=compute_90", "--compress-mode=none"),
+    "fatbin": (
+        "fatbin",
+        "-gencode=arch=compute_90,code=sm_90",
+        "-gencode=arch=compute_80,code=sm_80",
+    ),
+    "fatbin with ptx": (
+        "fatbin",
+        "-gencode=arch=compute_90,code=[sm_90,compute_90]",
+        "--compress-mode=none",
+    ),
+    "fatbin of ptx alone": (
+        "fatbin",
+        "-gencode=arch=compute_90,code=compute_90",
+        "--compress-mode=none",
+    ),
 }
 
 

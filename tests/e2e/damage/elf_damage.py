@@ -1,4 +1,5 @@
-"""Lies in the headers and tables of an ELF file (64 bits, little endian), in every field that the dynamic linker reads.
+"""Lies in the headers and tables of an ELF file (64 bits, little endian), in every field that the
+dynamic linker reads.
 
 A change is a list of (offset, bytes); `text` writes it as damage_library.c reads it.
 """
@@ -39,8 +40,20 @@ _SEGMENT = (("p_type", 0, 4), ("p_flags", 4, 4), ("p_offset", 8, 8), ("p_vaddr",
 _SYMBOL = (("st_name", 0, 4), ("st_info", 4, 1), ("st_other", 5, 1), ("st_shndx", 6, 2), ("st_value", 8, 8),
            ("st_size", 16, 8))  # fmt: skip
 _RELOCATION = (("r_offset", 0, 8), ("r_type", 8, 4), ("r_sym", 12, 4), ("r_addend", 16, 8))
-_NEEDED = (("vn_version", 0, 2), ("vn_cnt", 2, 2), ("vn_file", 4, 4), ("vn_aux", 8, 4), ("vn_next", 12, 4))
-_NEEDED_PART = (("vna_hash", 0, 4), ("vna_flags", 4, 2), ("vna_other", 6, 2), ("vna_name", 8, 4), ("vna_next", 12, 4))
+_NEEDED = (
+    ("vn_version", 0, 2),
+    ("vn_cnt", 2, 2),
+    ("vn_file", 4, 4),
+    ("vn_aux", 8, 4),
+    ("vn_next", 12, 4),
+)
+_NEEDED_PART = (
+    ("vna_hash", 0, 4),
+    ("vna_flags", 4, 2),
+    ("vna_other", 6, 2),
+    ("vna_name", 8, 4),
+    ("vna_next", 12, 4),
+)
 _DEFINED = (("vd_version", 0, 2), ("vd_flags", 2, 2), ("vd_ndx", 4, 2), ("vd_cnt", 6, 2), ("vd_hash", 8, 4),
             ("vd_aux", 12, 4), ("vd_next", 16, 4))  # fmt: skip
 # Numbers that mean something to some field: types, tags, flags, sizes, limits.
@@ -63,7 +76,9 @@ def fields(elf: ElfFile) -> Iterator[Field]:
     for i in range(elf.e_phnum):
         yield from _record(f"segment {i}", elf.e_phoff + 56 * i, _SEGMENT)
     dynamic = next(s for s in elf.segments if s.p_type == PT_DYNAMIC)
-    for at in range(dynamic.p_offset, dynamic.p_offset + 16 * (sum(map(len, elf.dynamic.values())) + 1), 16):
+    for at in range(
+        dynamic.p_offset, dynamic.p_offset + 16 * (sum(map(len, elf.dynamic.values())) + 1), 16
+    ):
         tag = int.from_bytes(elf.data[at : at + 8], "little")
         yield from _record(f"tag {tag:#x}", at, (("d_tag", 0, 8), ("d_val", 8, 8)))
     count = len(elf.dynsym) + 1
@@ -72,14 +87,25 @@ def fields(elf: ElfFile) -> Iterator[Field]:
     for tag, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
         for i, at in enumerate(_places(elf, tag, elf.dynamic.get(size, [0])[0], 24)):
             yield from _record(f"{'RELA' if tag == DT_RELA else 'JMPREL'}[{i}]", at, _RELOCATION)
-    words = [("RELR", DT_RELR, elf.dynamic.get(DT_RELRSZ, [0])[0], 8), ("versym", DT_VERSYM, 2 * count, 2)]
-    words += [("hash", DT_HASH, 4 * (2 + count), 4), ("gnu_hash", DT_GNU_HASH, 16 + 8 + 4 * count, 4)]
+    words = [
+        ("RELR", DT_RELR, elf.dynamic.get(DT_RELRSZ, [0])[0], 8),
+        ("versym", DT_VERSYM, 2 * count, 2),
+    ]
+    words += [
+        ("hash", DT_HASH, 4 * (2 + count), 4),
+        ("gnu_hash", DT_GNU_HASH, 16 + 8 + 4 * count, 4),
+    ]
     for name, tag, size, each in words:
-        yield from (Field(f"{name}[{i}]", at, each) for i, at in enumerate(_places(elf, tag, size, each)))
+        yield from (
+            Field(f"{name}[{i}]", at, each) for i, at in enumerate(_places(elf, tag, size, each))
+        )
     yield from _versions(elf)
     for s in elf.segments:
         if s.p_type in (PT_NOTE, PT_GNU_PROPERTY):
-            yield from (Field("note", at, 4) for at in range(s.p_offset, s.p_offset + min(s.p_filesz, 64), 4))
+            yield from (
+                Field("note", at, 4)
+                for at in range(s.p_offset, s.p_offset + min(s.p_filesz, 64), 4)
+            )
 
 
 def _record(name: str, at: int, parts: tuple[tuple[str, int, int], ...]) -> Iterator[Field]:
@@ -94,23 +120,35 @@ def _places(elf: ElfFile, tag: int, size: int, each: int) -> range:
 
 
 def _versions(elf: ElfFile) -> Iterator[Field]:
-    for tag, count, layout in ((DT_VERNEED, DT_VERNEEDNUM, _NEEDED), (DT_VERDEF, DT_VERDEFNUM, _DEFINED)):
+    for tag, count, layout in (
+        (DT_VERNEED, DT_VERNEEDNUM, _NEEDED),
+        (DT_VERDEF, DT_VERDEFNUM, _DEFINED),
+    ):
         at = elf.offset_of(elf.dynamic[tag][0], 0, "versions") if tag in elf.dynamic else 0
         for _ in range(elf.dynamic.get(count, [0])[0]):
             yield from _record("version", at, layout)
-            aux, following = (int.from_bytes(elf.data[i : i + 4], "little") for i in (
-                at + layout[-2][1], at + layout[-1][1]))
-            yield from _record("part", at + aux, _NEEDED_PART if tag == DT_VERNEED else _NEEDED_PART[:1])
+            aux, following = (
+                int.from_bytes(elf.data[i : i + 4], "little")
+                for i in (at + layout[-2][1], at + layout[-1][1])
+            )
+            yield from _record(
+                "part", at + aux, _NEEDED_PART if tag == DT_VERNEED else _NEEDED_PART[:1]
+            )
             at += following
 
 
-def values(elf: ElfFile, field: Field, chance: random.Random, addresses: list[int]) -> Iterator[bytes]:
-    """What to write into a field: limits, neighbours, numbers with a meaning, addresses of the file, single bits."""
+def values(
+    elf: ElfFile, field: Field, chance: random.Random, addresses: list[int]
+) -> Iterator[bytes]:
+    """What to write into a field: limits, neighbours, numbers with a meaning, addresses of the
+    file, single bits."""
     old = int.from_bytes(elf.data[field.offset : field.offset + field.size], "little")
     top = 1 << (8 * field.size)
     found = {0, 1, 2, 3, 7, 8, 16, 24, old + 1, old - 1, old + 8, old - 8, old + 24, old + 4096, old - 4096, old * 2,
              top - 1, top - 8, top >> 1, (top >> 1) - 1, top - 4096, 0xFFFFFFFF, 1 << 31, 1 << 46}  # fmt: skip
-    found |= {old ^ 1 << bit for bit in chance.sample(range(8 * field.size), min(8, 8 * field.size))}
+    found |= {
+        old ^ 1 << bit for bit in chance.sample(range(8 * field.size), min(8, 8 * field.size))
+    }
     last = field.name.rpartition(" ")[2]
     special = {"p_type": _SEGMENT_TYPES, "d_tag": _TAGS, "r_type": _TYPES, "st_shndx": _SHNDX, "p_flags": range(8),
                "st_info": range(256), "st_other": range(4), "r_sym": range(24), "versym": range(9)}  # fmt: skip
@@ -123,7 +161,11 @@ def values(elf: ElfFile, field: Field, chance: random.Random, addresses: list[in
 
 def addresses_of(elf: ElfFile) -> list[int]:
     """Where things lie: starts and ends of segments, values of tags and symbols."""
-    found = {n for s in elf.segments for n in (s.p_vaddr, s.p_vaddr + s.p_memsz, s.p_vaddr + s.p_filesz, s.p_offset)}
+    found = {
+        n
+        for s in elf.segments
+        for n in (s.p_vaddr, s.p_vaddr + s.p_memsz, s.p_vaddr + s.p_filesz, s.p_offset)
+    }
     found |= {v for tag in elf.dynamic.values() for v in tag} | {s.st_value for s in elf.dynsym}
     return sorted(found)
 
@@ -141,7 +183,10 @@ def several(elf: ElfFile, count: int, seed: int = 1) -> Iterator[tuple[str, Chan
     chance, known = random.Random(seed), list(single(elf, seed))
     for _ in range(count):
         chosen = chance.sample(known, chance.choice((2, 2, 3, 4)))
-        yield "; ".join(name for name, _ in chosen), [part for _, change in chosen for part in change]
+        yield (
+            "; ".join(name for name, _ in chosen),
+            [part for _, change in chosen for part in change],
+        )
 
 
 def text(change: Change) -> str:

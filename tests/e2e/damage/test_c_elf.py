@@ -1,4 +1,5 @@
-"""Libraries as the C runtime meets them: damaged ones are refused before they run, sound ones of all linkers open."""
+"""Libraries as the C runtime meets them: damaged ones are refused before they run, sound ones of
+all linkers open."""
 
 from __future__ import annotations
 
@@ -31,28 +32,37 @@ from mblob.inspect.elf_loading import check_linking
 from tests.e2e.damage.elf_damage import Change, several, single, text
 from tests.e2e.programs import ROOT, run
 
-# -- old headers ----------------------------------------------------------------------------------------------
+# -- old headers -----------------------------------------------------------------------------------
 
-# What the <elf.h> of glibc 2.31 (Debian 11) lacks of what a reader of libraries may name, and what other libcs lack.
+# What the <elf.h> of glibc 2.31 (Debian 11) lacks of what a reader of libraries may name, and what
+# other libcs lack.
 NEWER = ("DF_1_PIE", "DT_RELR", "DT_RELRENT", "DT_RELRSZ", "DT_TLSDESC_GOT", "DT_TLSDESC_PLT", "EM_INTELGT",
          "EM_LOONGARCH", "PT_GNU_PROPERTY", "R_RISCV_IRELATIVE", "R_RISCV_TLSDESC", "SHT_RELR")  # fmt: skip
 
 
-@pytest.mark.parametrize("compiler", ["", pytest.param("riscv64-linux-gnu-gcc", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "compiler", ["", pytest.param("riscv64-linux-gnu-gcc", marks=pytest.mark.slow)]
+)
 def test_the_c_runtime_compiles_with_the_elf_header_of_debian_11(
     tmp_path: Path, require: Callable[[str], str], compiler: str
 ) -> None:
     lines = ["#include_next <elf.h>", *(f"#undef {name}" for name in NEWER)]
     (tmp_path / "elf.h").write_text("".join(f"{line}\n" for line in lines))
-    users = [f for f in (ROOT / "csrc").glob("**/*.c") if "elf.h>" in f.read_text() or f.parent.name == "elf"]
+    users = [
+        f
+        for f in (ROOT / "csrc").glob("**/*.c")
+        if "elf.h>" in f.read_text() or f.parent.name == "elf"
+    ]
     assert len(users) > 5
     command = [require(compiler or os.environ.get("CC") or "cc"), "-fsyntax-only", "-std=gnu11"]
     folders = [f"-I{ROOT}/csrc/{name}" for name in ("include", "src", "plugins/common")]
-    done = subprocess.run([*command, f"-I{tmp_path}", *folders, *users], capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, f"-I{tmp_path}", *folders, *users], capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# -- damage ---------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------------
 
 
 def test_a_library_cut_anywhere_is_refused(built: Path, tmp_path: Path) -> None:
@@ -82,7 +92,9 @@ def damaged(built: Path, library: Path, verb: str, changes: list[Change]) -> lis
 def open_error(built: Path, library: Path) -> str:
     """The error of opening the library; a crash is a failure."""
     done = subprocess.run(
-        [built / "plain" / "golden_host", library.parent, library.name], capture_output=True, text=True
+        [built / "plain" / "golden_host", library.parent, library.name],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1, done
     return done.stderr.partition("last error: ")[2].strip()
@@ -114,12 +126,14 @@ def test_flipped_bits_of_elf_headers_and_tables_do_not_end_the_process(
             ranges.append(range(int(fields[3], 16), int(fields[3], 16) + int(fields[4], 16)))
     assert len(ranges) == 1 + tables
     for part in ranges:
-        flips: list[Change] = [[(at, bytes([data[at] ^ 1 << bit]))] for at in part for bit in range(8)]
+        flips: list[Change] = [
+            [(at, bytes([data[at] ^ 1 << bit]))] for at in part for bit in range(8)
+        ]
         found = damaged(built, library, "load", flips[::step])
         assert {*found} == {"refused ", "opened"}, part
 
 
-# -- lies in every field: the C reader and the Python reader agree, and what both accept loads -------------------
+# -- lies in every field: the C reader and the Python reader agree, and what both accept loads -----
 
 KERNEL = """
 #include <stdlib.h>
@@ -144,7 +158,10 @@ int use(void) { return chosen(); }
 MODEL = '#define TLS __attribute__((tls_model("{}")))'
 KINDS = {
     "both-hashes": (KERNEL, ["-Wl,--hash-style=both", "-Wl,-z,lazy"]),
-    "general-dynamic": (KERNEL + MODEL.format("global-dynamic") + THREAD, ["-Wl,--hash-style=sysv"]),
+    "general-dynamic": (
+        KERNEL + MODEL.format("global-dynamic") + THREAD,
+        ["-Wl,--hash-style=sysv"],
+    ),
     "local-dynamic": (KERNEL + MODEL.format("local-dynamic") + THREAD, ["-fuse-ld=gold"]),
     "initial-exec": (KERNEL + MODEL.format("initial-exec") + THREAD, ["-Wl,-z,now"]),
     "indirect": (KERNEL + INDIRECT, ["-Wl,-z,norelro"]),
@@ -156,20 +173,30 @@ KINDS = {
 if platform.machine() == "x86_64":
     SIZES = '__asm__(".data\\n.quad data@size\\n.long zeros@size\\n.text");'
     KINDS["sizes"] = (KERNEL + SIZES, ["-Wl,-z,now"])
-    KINDS["descriptors"] = (KERNEL + MODEL.format("global-dynamic") + THREAD, ["-mtls-dialect=gnu2"])
-# MBLOB_TEST_DAMAGE=all: every field with every value, and ten thousand times several (some minutes).
+    KINDS["descriptors"] = (
+        KERNEL + MODEL.format("global-dynamic") + THREAD,
+        ["-mtls-dialect=gnu2"],
+    )
+# MBLOB_TEST_DAMAGE=all: every field with every value, and ten thousand times several (some
+# minutes).
 ALL = os.environ.get("MBLOB_TEST_DAMAGE") == "all"
 SINGLE, SEVERAL = (10**9, 10_000) if ALL else (500, 100)
-# These fields name code or data. A wrong name may lead into other code of the library, and that may crash.
-# Only on x86-64 does damage_library.c tell a crash there from one in the dynamic linker.
-TAKES_OTHER_CODE = re.compile(r"r_(sym|offset|addend|type)|st_(name|info|value|shndx)|tag 0x(2|c|d|17) d_val")
-# The linker calls constructors. One that starts in the middle of other code may spoil the linker's registers.
+# These fields name code or data. A wrong name may lead into other code of the library, and that may
+# crash. Only on x86-64 does damage_library.c tell a crash there from one in the dynamic linker.
+TAKES_OTHER_CODE = re.compile(
+    r"r_(sym|offset|addend|type)|st_(name|info|value|shndx)|tag 0x(2|c|d|17) d_val"
+)
+# The linker calls constructors. One that starts in the middle of other code may spoil the linker's
+# registers.
 STARTS_ELSEWHERE = re.compile(r"(?:r_addend|st_value|tag 0x[cd] d_val) = (0x[0-9a-f]+)")
 
 
 @pytest.fixture
 def library(
-    request: pytest.FixtureRequest, cc: Callable[..., Path], tmp_path: Path, require: Callable[[str], str]
+    request: pytest.FixtureRequest,
+    cc: Callable[..., Path],
+    tmp_path: Path,
+    require: Callable[[str], str],
 ) -> Path:
     if sys.byteorder != "little" or sys.maxsize < 2**32:
         pytest.skip("the fields of elf_damage.py are those of 64-bit little-endian files")
@@ -190,7 +217,8 @@ def python_refuses(data: bytes) -> bool:
     try:
         image = open_image(memoryview(data), "kernel.so")
         assert isinstance(image, ElfFile)
-        if image.e_machine != ElfFile(map_file("/proc/self/exe")).e_machine:  # a file for another machine may be sound
+        # a file for another machine may be sound
+        if image.e_machine != ElfFile(map_file("/proc/self/exe")).e_machine:
             return True
         image.check_loading()
         check_linking(image)
@@ -232,26 +260,35 @@ def test_no_lie_ends_the_process_in_the_dynamic_linker(built: Path, library: Pat
     cases = chosen(library)
     found = damaged(built, library, "load", [change for _, change in cases])
     code = [s for s in ElfFile(memoryview(library.read_bytes())).segments if s.p_flags & PF_X]
-    wrong = [(name, said) for (name, _), said in zip(cases, found) if said.startswith(("died", "crashed"))]
+    wrong = [
+        (name, said)
+        for (name, _), said in zip(cases, found)
+        if said.startswith(("died", "crashed"))
+    ]
     assert [(name, said) for name, said in wrong if not is_the_codes_own(name, said, code)] == []
     assert {said.split(" ")[0] for said in found} >= {"refused"}
 
 
-@pytest.mark.skipif(sys.byteorder != "little" or sys.maxsize < 2**32, reason="records of 64-bit little-endian files")
+@pytest.mark.skipif(
+    sys.byteorder != "little" or sys.maxsize < 2**32, reason="records of 64-bit little-endian files"
+)
 @pytest.mark.parametrize(("count", "sound"), [(8000, True), (8192, False)])
 def test_both_readers_count_the_version_records_of_all_tables(
     built: Path, tmp_path: Path, cc: Callable[..., Path], count: int, sound: bool
 ) -> None:
     """2^14 together: a definition is two records, and the library needs a version of abs."""
     (tmp_path / "map").write_text("V { f; room; };")
-    source = "#include <stdlib.h>\nint f(void) { return abs(rand()); } const char room[1 << 18] = {1};"
+    source = (
+        "#include <stdlib.h>\nint f(void) { return abs(rand()); } const char room[1 << 18] = {1};"
+    )
     library = cc(source, tmp_path / "f.so", f"-Wl,--version-script={tmp_path}/map")
     data = bytearray(library.read_bytes())
     elf = ElfFile(memoryview(bytes(data)))
     assert DT_VERNEED in elf.dynamic
     room = next(s.st_value for s in elf.dynsym if s.name == "room")
     at = elf.offset_of(room, 1 << 18, "room")
-    for i in range(count):  # vd_version, vd_flags, vd_ndx, vd_cnt, vd_hash, vd_aux, vd_next: all share one Verdaux
+    # vd_version, vd_flags, vd_ndx, vd_cnt, vd_hash, vd_aux, vd_next: all share one Verdaux
+    for i in range(count):
         following = 20 if i < count - 1 else 0
         struct.pack_into("<4H3I", data, at + 20 * i, 1, 0, 2, 1, 0, 20 * (count - i), following)
     struct.pack_into("<2I", data, at + 20 * count, 0, 0)

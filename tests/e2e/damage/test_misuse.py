@@ -14,14 +14,25 @@ from tests.e2e.kernels import KERNELS, arrays, kernels
 
 WRONG = [
     ((np.zeros(3, "float32"),), r"argument"),
-    ((np.zeros(3, "float64"), np.zeros(3, "float32"), np.zeros(3, "float32"), 3), r"float32.*float64"),
-    ((np.zeros(6, "float32")[::2], np.zeros(3, "float32"), np.zeros(3, "float32"), 3), r"(?i)contiguous|compact"),
+    (
+        (np.zeros(3, "float64"), np.zeros(3, "float32"), np.zeros(3, "float32"), 3),
+        r"float32.*float64",
+    ),
+    (
+        (np.zeros(6, "float32")[::2], np.zeros(3, "float32"), np.zeros(3, "float32"), 3),
+        r"(?i)contiguous|compact",
+    ),
     ((1, np.zeros(3, "float32"), np.zeros(3, "float32"), 3), r"\ba\b|argument"),
-    ((np.zeros(3, "float32"), np.zeros(3, "float32"), np.zeros(3, "float32"), "3"), r"\bn\b|argument"),
+    (
+        (np.zeros(3, "float32"), np.zeros(3, "float32"), np.zeros(3, "float32"), "3"),
+        r"\bn\b|argument",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("args", "text"), WRONG, ids=["count", "dtype", "strides", "no tensor", "no int"])
+@pytest.mark.parametrize(
+    ("args", "text"), WRONG, ids=["count", "dtype", "strides", "no tensor", "no int"]
+)
 def test_a_wrong_call_is_one_clear_line(tmp_path: Path, args: tuple, text: str) -> None:
     kernels().export_library(tmp_path / "k.so")
     mod = mblob.load_module(tmp_path / "k.so")
@@ -32,7 +43,9 @@ def test_a_wrong_call_is_one_clear_line(tmp_path: Path, args: tuple, text: str) 
 
 def test_prototypes_with_dimensions_check_shapes(tmp_path: Path) -> None:
     source = "#include <stdint.h>\nvoid twice(const float *x, float *y, int64_t n) { while (n--) y[n] = 2 * x[n]; }\n"
-    host = mblob.csource_module(source, functions=["void twice(const float x[n], float y[n], int64_t n)"])
+    host = mblob.csource_module(
+        source, functions=["void twice(const float x[n], float y[n], int64_t n)"]
+    )
     host.export_library(tmp_path / "k.so")
     mod = mblob.load_module(tmp_path / "k.so")
     x, y = np.arange(3, dtype="float32"), np.zeros(3, "float32")
@@ -58,10 +71,14 @@ def test_a_missing_loader_names_the_key_the_entry_and_the_remedy(tmp_path: Path)
     np.testing.assert_array_equal(c, a + b)
 
 
-def test_a_symbol_that_nobody_provides_is_an_error_when_the_library_is_opened(tmp_path: Path) -> None:
+def test_a_symbol_that_nobody_provides_is_an_error_when_the_library_is_opened(
+    tmp_path: Path,
+) -> None:
     source = "int nobody_has_this(int);\nint f(int a) { return nobody_has_this(a); }"
     mblob.csource_module(source, functions=["int f(int a)"]).export_library(tmp_path / "u.so")
-    with pytest.raises(mblob.IncompatibleError, match=r"undefined symbol: nobody_has_this; link the library"):
+    with pytest.raises(
+        mblob.IncompatibleError, match=r"undefined symbol: nobody_has_this; link the library"
+    ):
         mblob.load_module(tmp_path / "u.so")
 
 
@@ -77,7 +94,9 @@ def test_a_file_that_is_overwritten_while_it_is_loaded_is_noticed(tmp_path: Path
 
 
 @pytest.mark.parametrize("missing", ["error", "stub"])
-def test_a_key_that_nobody_knows_without_an_index_ends_the_list(tmp_path: Path, missing: str) -> None:
+def test_a_key_that_nobody_knows_without_an_index_ends_the_list(
+    tmp_path: Path, missing: str
+) -> None:
     """Everything before it is usable, if the rest may be missing."""
     host = kernels()
     host.import_module(mblob.blob_module("nobodys_key", b"payload"))
@@ -154,7 +173,7 @@ def test_failures_of_packing_keep_the_old_file_and_leave_nothing(tmp_path: Path)
     assert [p.name for p in out.iterdir()] == ["k.so"]
 
 
-# -- paths and names that cannot be ---------------------------------------------------------------------
+# -- paths and names that cannot be ----------------------------------------------------------------
 
 IMPOSSIBLE = {"half a surrogate pair": "\ud800.%s", "NUL": "a\0.%s"}
 
@@ -173,7 +192,9 @@ def of_paths(wrong: str, good: Path, folder: Path) -> dict[str, Callable[[], obj
     so, source = wrong % "so", Path(wrong % "c")
 
     def export(**options: Any) -> None:
-        mblob.csource_module("int one(void) { return 1; }").export_library(folder / "o.so", **options)
+        mblob.csource_module("int one(void) { return 1; }").export_library(
+            folder / "o.so", **options
+        )
 
     return {
         "open": lambda: mblob.open(so),
@@ -194,7 +215,9 @@ def of_paths(wrong: str, good: Path, folder: Path) -> dict[str, Callable[[], obj
         "add_index": lambda: mblob.add_index(so),
         "convert": lambda: mblob.convert(so, folder / "c.so", dialect="ffi"),
         "convert to": lambda: mblob.convert(good, so, dialect="ffi"),
-        "convert objects": lambda: mblob.convert(good, folder / "c.so", dialect="ffi", objects=[wrong % "o"]),
+        "convert objects": lambda: mblob.convert(
+            good, folder / "c.so", dialect="ffi", objects=[wrong % "o"]
+        ),
         "export_library": lambda: kernels().export_library(so),
         "export_library of objects": lambda: kernels().export_library(wrong % "tar"),
         "a system library": lambda: kernels().export_library(wrong % "a", system_lib=True),
@@ -265,7 +288,10 @@ def test_a_manifest_names_the_key_of_a_text_with_a_nul(tmp_path: Path) -> None:
     from mblob.packager.link.manifest import load
 
     for key in ("output", "kernels", "graph", "params", "options", "cc"):
-        lines = {"output": '"o.so"', key: '["a\\u0000"]' if key in ("kernels", "options") else '"a\\u0000"'}
+        lines = {
+            "output": '"o.so"',
+            key: '["a\\u0000"]' if key in ("kernels", "options") else '"a\\u0000"',
+        }
         (tmp_path / "m.toml").write_text("".join(f"{k} = {v}\n" for k, v in lines.items()))
         with pytest.raises(ValueError, match=rf"m\.toml: {key}: 'a\\x00' has a NUL in it"):
             load(tmp_path / "m.toml")

@@ -1,4 +1,5 @@
-"""What the dynamic linker would not survive, one kind a test: the loader names it, and so does `verify`."""
+"""What the dynamic linker would not survive, one kind a test: the loader names it, and so does
+`verify`."""
 
 from __future__ import annotations
 
@@ -19,17 +20,27 @@ from tests.e2e.programs import run
 
 PT_LOAD, PT_DYNAMIC, PT_GNU_RELRO, PF_W = 1, 2, 0x6474E552, 2
 R_X86_64_64, R_X86_64_RELATIVE = 1, 8
-x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="no golden relocations for this machine")
+x86_64 = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="no golden relocations for this machine"
+)
 
 
 def segments(data: bytes) -> list[tuple[int, list[int]]]:
-    """Offset and fields of each 64-bit program header: type, flags, offset, vaddr, paddr, filesz, memsz, align."""
+    """Offset and fields of each 64-bit program header: type, flags, offset, vaddr, paddr, filesz,
+    memsz, align."""
     start, count = struct.unpack_from("<32xQ16xH", data)
-    return [(at, list(struct.unpack_from("<IIQQQQQQ", data, at))) for at in range(start, start + 56 * count, 56)]
+    return [
+        (at, list(struct.unpack_from("<IIQQQQQQ", data, at)))
+        for at in range(start, start + 56 * count, 56)
+    ]
 
 
 def offset_of(data: bytes, vaddr: int) -> int:
-    return next(s[2] + vaddr - s[3] for _, s in segments(data) if s[0] == PT_LOAD and s[3] <= vaddr < s[3] + s[5])
+    return next(
+        s[2] + vaddr - s[3]
+        for _, s in segments(data)
+        if s[0] == PT_LOAD and s[3] <= vaddr < s[3] + s[5]
+    )
 
 
 def dynamic(data: bytes) -> dict[int, int]:
@@ -42,7 +53,10 @@ def relocations(data: bytes) -> Iterator[tuple[int, int]]:
     tags = dynamic(data)
     for table, size in ((7, 8), (23, 2)):
         start = offset_of(data, tags[table]) if table in tags else 0
-        yield from ((at, *struct.unpack_from("<I", data, at + 8)) for at in range(start, start + tags.get(size, 0), 24))
+        yield from (
+            (at, *struct.unpack_from("<I", data, at + 8))
+            for at in range(start, start + tags.get(size, 0), 24)
+        )
 
 
 def relocation(data: bytes, number: int) -> int:
@@ -54,7 +68,10 @@ def relocation(data: bytes, number: int) -> int:
 RELOCATIONS = {
     "nothing for a symbol far away": ({8: 0, 12: 0xFFFFFFFF}, "names no symbol|names symbol"),
     "a place in a thread's memory": ({8: 18}, "thread-local"),
-    "the module of a thread's block": ({8: 16}, "no relocation behind it gives the offset|writes the same bytes"),
+    "the module of a thread's block": (
+        {8: 16},
+        "no relocation behind it gives the offset|writes the same bytes",
+    ),
     "a place in a thread's block": ({8: 17}, "no relocation in front of it gives the module"),
     "a descriptor": ({8: 36}, "thread-local|lies outside the data|writes the same bytes"),
     "a copy": ({8: 5}, "only executables do"),
@@ -106,9 +123,12 @@ NAMED: dict[str, tuple[Callable[[ElfFile], int], bytes, str]] = {
 
 @x86_64
 @pytest.mark.parametrize("case", NAMED)
-def test_both_readers_name_the_culprit(built: Path, tmp_path: Path, cc: Callable[..., Path], case: str) -> None:
+def test_both_readers_name_the_culprit(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], case: str
+) -> None:
     source = KERNEL + "int random_number(void) { return rand(); }"  # of a version
-    source += 'const char loader[] __attribute__((section(".interp"))) = "/lib/none";'  # so there is PT_PHDR
+    # so there is PT_PHDR
+    source += 'const char loader[] __attribute__((section(".interp"))) = "/lib/none";'
     library = cc(source, tmp_path / "f.so", "-Wl,--hash-style=gnu")
     data = bytearray(library.read_bytes())
     elf = ElfFile(memoryview(bytes(data)))
@@ -124,8 +144,11 @@ def test_both_readers_name_the_culprit(built: Path, tmp_path: Path, cc: Callable
 def test_a_call_is_relocated_by_a_type_that_can_be_bound_late(
     built: Path, tmp_path: Path, cc: Callable[..., Path]
 ) -> None:
-    """A place in a thread's memory, of a function of the dynamic linker: that one has no thread storage to divide."""
-    source = "void *__tvm_module_ctx; __thread int counter = 3; int count(void) { return ++counter; }"
+    """A place in a thread's memory, of a function of the dynamic linker: that one has no thread
+    storage to divide."""
+    source = (
+        "void *__tvm_module_ctx; __thread int counter = 3; int count(void) { return ++counter; }"
+    )
     library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy", "-fPIC", "-ftls-model=global-dynamic")
     data = bytearray(library.read_bytes())
     at = relocation(data, 7)
@@ -145,7 +168,9 @@ def of_constructor(data: bytes, tag: int = 25) -> int:
 
 def of_tag(data: bytes, tag: int) -> int:
     start = next(s[2] for _, s in segments(data) if s[0] == PT_DYNAMIC)
-    return next(at + 8 for at in range(start, len(data), 16) if struct.unpack_from("<Q", data, at)[0] == tag)
+    return next(
+        at + 8 for at in range(start, len(data), 16) if struct.unpack_from("<Q", data, at)[0] == tag
+    )
 
 
 # Where an address of code is. That of a call is in its slot.
@@ -156,7 +181,9 @@ CODE: dict[str, Callable[[bytes], int]] = {
     "DT_FINI": lambda data: of_tag(data, 13),
     "a resolver": lambda data: relocation(data, 37) + 16,
     "a call": lambda data: offset_of(data, struct.unpack_from("<Q", data, relocation(data, 7))[0]),
-    "a function": lambda data: next(s.offset for s in ElfFile(memoryview(data)).dynsym if s.name == "last") + 8,
+    "a function": lambda data: (
+        next(s.offset for s in ElfFile(memoryview(data)).dynsym if s.name == "last") + 8
+    ),
     "a packed constructor": lambda data: offset_of(data, dynamic(data)[25]),
 }
 # The tables: by the tag of each. The others are the ELF header and the program headers.
@@ -181,7 +208,12 @@ def test_code_is_neither_in_headers_nor_in_tables(
         int last(void) { return rand() + chosen(); }
     """
     flags = ["-Wl,-z,noseparate-code", "-Wl,-z,lazy", "-w"]
-    library = cc(source, tmp_path / "f.so", *flags, *(["-Wl,-z,pack-relative-relocs"] if "packed" in code else []))
+    library = cc(
+        source,
+        tmp_path / "f.so",
+        *flags,
+        *(["-Wl,-z,pack-relative-relocs"] if "packed" in code else []),
+    )
     data = bytearray(library.read_bytes())
     value = dynamic(data).get(HEADERS[header], HEADERS[header])
     struct.pack_into("<Q", data, CODE[code](data), value)
@@ -203,7 +235,7 @@ def test_constructors_lie_in_the_file(built: Path, tmp_path: Path, cc: Callable[
     refused_by_both(built, library, "the table of constructors is not in the file")
 
 
-# -- which damage is told --------------------------------------------------------------------------------------
+# -- which damage is told --------------------------------------------------------------------------
 
 
 def dynamic_segment(data: bytes) -> int:
@@ -236,20 +268,28 @@ def test_both_readers_tell_the_same_damage(built: Path, tmp_path: Path, case: st
     assert refused.value.code == code
 
 
-# -- tables and names -----------------------------------------------------------------------------------------
+# -- tables and names ------------------------------------------------------------------------------
 
 
 @x86_64
-def test_the_size_of_a_symbol_of_nobody(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
-    source = 'void *__tvm_module_ctx; __asm__(".weak nobodys\\n.data\\n.quad nobodys@size\\n.text");'
+def test_the_size_of_a_symbol_of_nobody(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    source = (
+        'void *__tvm_module_ctx; __asm__(".weak nobodys\\n.data\\n.quad nobodys@size\\n.text");'
+    )
     library = cc(source, tmp_path / "f.so")
-    assert re.search("type 33, .* it takes the size of the weak symbol 'nobodys'", open_error(built, library))
+    assert re.search(
+        "type 33, .* it takes the size of the weak symbol 'nobodys'", open_error(built, library)
+    )
     with pytest.raises(FormatError, match="it takes the size of the weak symbol 'nobodys'"):
         mblob.verify(library)
 
 
 @pytest.mark.parametrize("option", ["--auxiliary", "--filter"])
-def test_a_filter_is_refused_by_name(built: Path, tmp_path: Path, cc: Callable[..., Path], option: str) -> None:
+def test_a_filter_is_refused_by_name(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], option: str
+) -> None:
     library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", f"-Wl,{option},libm.so.6")
     found = f"DT_{option[2:].upper()}"
     assert found in open_error(built, library)
@@ -257,10 +297,15 @@ def test_a_filter_is_refused_by_name(built: Path, tmp_path: Path, cc: Callable[.
         mblob.verify(library)
 
 
-# What the dynamic linker copies onto the stack: an option of the linker, its text, the error, None for a sound library.
+# What the dynamic linker copies onto the stack: an option of the linker, its text, the error, None
+# for a sound library.
 FOLLOWED: dict[str, tuple[str, str, str | None]] = {
     "a search path": ("-rpath", "/" + "x" * 65535, "has no end within 65536 bytes"),
-    "an old search path": ("--disable-new-dtags,-rpath", "/" + "x" * 65535, "has no end within 65536 bytes"),
+    "an old search path": (
+        "--disable-new-dtags,-rpath",
+        "/" + "x" * 65535,
+        "has no end within 65536 bytes",
+    ),
     "a name": ("-soname", "x" * 65536, "has no end within 65536 bytes"),
     "an auditor": ("--audit", "x" * 65536, "has no end within 65536 bytes"),
     "folders that get long": ("-rpath", "$ORIGIN" * 1500, "have more than 262144 bytes"),
@@ -269,7 +314,9 @@ FOLLOWED: dict[str, tuple[str, str, str | None]] = {
 
 
 @pytest.mark.parametrize("case", FOLLOWED)
-def test_names_and_search_paths_are_limited(built: Path, tmp_path: Path, cc: Callable[..., Path], case: str) -> None:
+def test_names_and_search_paths_are_limited(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], case: str
+) -> None:
     option, text, expected = FOLLOWED[case]
     library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", f"-Wl,{option},{text}")
     if expected is None:
@@ -281,15 +328,21 @@ def test_names_and_search_paths_are_limited(built: Path, tmp_path: Path, cc: Cal
         mblob.verify(library)
 
 
-def test_so_are_the_names_of_needed_libraries_together(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+def test_so_are_the_names_of_needed_libraries_together(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
     needed = [cc("", tmp_path / f"lib{i}.so", f"-Wl,-soname,{i}{'x' * 60_000}") for i in range(5)]
-    library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", "-Wl,--no-as-needed", *map(str, needed))
+    library = cc(
+        "void *__tvm_module_ctx;", tmp_path / "f.so", "-Wl,--no-as-needed", *map(str, needed)
+    )
     refused_by_both(built, library, "have more than 262144 bytes")
 
 
 @x86_64
 @pytest.mark.parametrize("count", [1024, 1025, 60_000])
-def test_program_headers_are_limited(built: Path, tmp_path: Path, cc: Callable[..., Path], count: int) -> None:
+def test_program_headers_are_limited(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], count: int
+) -> None:
     """The dynamic linker copies them onto the stack."""
     library = cc("void *__tvm_module_ctx;", tmp_path / "f.so")
     data = bytearray(library.read_bytes())
@@ -327,7 +380,10 @@ def test_a_table_ends_where_its_section_does(
     for flag in flags:
         if flag.startswith("-fuse-ld="):
             require(flag.replace("-fuse-ld=", "ld."))
-    source = KERNEL + "int f(void) { return rand(); } void *a[] = {a, data, 0, 0, zeros}; void *volatile b = data;"
+    source = (
+        KERNEL
+        + "int f(void) { return rand(); } void *a[] = {a, data, 0, 0, zeros}; void *volatile b = data;"
+    )
     library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy", *flags)
     data = bytearray(library.read_bytes())
     at = of_tag(data, tag)
@@ -340,7 +396,9 @@ def test_a_table_ends_where_its_section_does(
 
 
 @x86_64
-def test_sections_that_lie_refuse_no_library(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+def test_sections_that_lie_refuse_no_library(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
     """No loader reads them: only what agrees with the segments is believed."""
     library = cc(KERNEL, tmp_path / "f.so")
     data = bytearray(library.read_bytes())
@@ -355,19 +413,25 @@ def test_sections_that_lie_refuse_no_library(built: Path, tmp_path: Path, cc: Ca
 
 @x86_64
 @pytest.mark.parametrize("size", [8, 2])  # DT_RELASZ, DT_PLTRELSZ
-def test_sizes_of_tables_near_two_to_the_64_are_one_error(tmp_path: Path, cc: Callable[..., Path], size: int) -> None:
+def test_sizes_of_tables_near_two_to_the_64_are_one_error(
+    tmp_path: Path, cc: Callable[..., Path], size: int
+) -> None:
     source = "#include <stdlib.h>\nvoid *__tvm_module_ctx; int f(void) { return rand(); }"
     library = cc(source, tmp_path / "f.so", "-Wl,-z,lazy")
     data = bytearray(library.read_bytes())
     start, length = next((s[2], s[5]) for _, s in segments(data) if s[0] == PT_DYNAMIC)
-    at = next(i for i in range(start, start + length, 16) if struct.unpack_from("<Q", data, i)[0] == size)
+    at = next(
+        i for i in range(start, start + length, 16) if struct.unpack_from("<Q", data, i)[0] == size
+    )
     struct.pack_into("<Q", data, at + 8, 0xFFFFFFFFFFFFF000)
     library.write_bytes(data)
     with pytest.raises(FormatError):
         mblob.verify(library)
 
 
-def test_a_library_that_exports_nothing_is_sound(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+def test_a_library_that_exports_nothing_is_sound(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
     """No hash table counts its undefined symbols; relocations name them."""
     source = "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { srand(1); }"
     library = cc(source, tmp_path / "f.so")
@@ -383,7 +447,9 @@ def test_a_library_that_needs_versions_of_a_runtime_that_is_not_there_is_refused
     runtime = cc("int TVMNobodys(void) { return 1; }", tmp_path / "libtvm_runtime.so", *flags)
     (tmp_path / "lib").mkdir()
     source = "int TVMNobodys(void) __attribute__((weak)); int f(void) { return TVMNobodys(); }"
-    library = cc(source, tmp_path / "lib" / "f.so", f"-L{tmp_path}", "-Wl,--no-as-needed", "-ltvm_runtime")
+    library = cc(
+        source, tmp_path / "lib" / "f.so", f"-L{tmp_path}", "-Wl,--no-as-needed", "-ltvm_runtime"
+    )
     runtime.unlink()
     assert "libtvm_runtime.so" in open_error(built, library)
 
@@ -410,12 +476,17 @@ def test_a_constructor_outside_the_code_is_refused(
     library = cc("int x; int *f(void) { return &x; }", tmp_path / "f.so", *flags)
     data = bytearray(library.read_bytes())
     tags = dynamic(data)
-    entry, text = tags[25 if table == "init" else 26], tags[6]  # DT_INIT_ARRAY, DT_FINI_ARRAY; DT_SYMTAB
+    # DT_INIT_ARRAY, DT_FINI_ARRAY; DT_SYMTAB
+    entry, text = tags[25 if table == "init" else 26], tags[6]
     if packed:
         struct.pack_into("<Q", data, offset_of(data, entry), text)
     else:
         start = offset_of(data, tags[7])  # DT_RELA, DT_RELASZ
-        at = next(i for i in range(start, start + tags[8], 24) if struct.unpack_from("<Q", data, i)[0] == entry)
+        at = next(
+            i
+            for i in range(start, start + tags[8], 24)
+            if struct.unpack_from("<Q", data, i)[0] == entry
+        )
         struct.pack_into("<Q", data, at + 16, text)
     library.write_bytes(data)
     assert "code" in open_error(built, library)
@@ -436,17 +507,23 @@ def test_an_executable_is_told_how_to_become_a_library(
 ) -> None:
     (tmp_path / "main.c").write_text("int main(void) { return 0; }")
     run(require("cc"), *flags, "-fPIE", tmp_path / "main.c", "-o", tmp_path / "main.so")
-    assert "an executable; link it with -shared [elf_header]" in open_error(built, tmp_path / "main.so").replace(
-        " (at byte 16)", ""
-    )
+    assert "an executable; link it with -shared [elf_header]" in open_error(
+        built, tmp_path / "main.so"
+    ).replace(" (at byte 16)", "")
 
 
 @pytest.mark.parametrize(
     ("call", "remedy"),
     [
         ("double erfc(double); double f(double x) { return erfc(x); }", "link it with -lm"),
-        ("int nobodys(int); int f(int x) { return nobodys(x); }", "link the library with what defines it"),
-        ("int TVMNobodys(void); int f(void) { return TVMNobodys(); }", "a function of TVM's runtime"),
+        (
+            "int nobodys(int); int f(int x) { return nobodys(x); }",
+            "link the library with what defines it",
+        ),
+        (
+            "int TVMNobodys(void); int f(void) { return TVMNobodys(); }",
+            "a function of TVM's runtime",
+        ),
     ],
 )
 def test_a_function_that_nobody_provides_is_named_with_a_remedy(

@@ -1,4 +1,5 @@
-"""What a loader fills, and what relocations write: one kind a test. The loader names it, and so does `verify`."""
+"""What a loader fills, and what relocations write: one kind a test. The loader names it, and so
+does `verify`."""
 
 from __future__ import annotations
 
@@ -30,14 +31,19 @@ from tests.e2e.damage.test_refused_elf import (
 )  # fmt: skip
 from tests.e2e.programs import run
 
-# -- what only loaders ask for -------------------------------------------------------------------------------------
+# -- what only loaders ask for ---------------------------------------------------------------------
 
 
-HIDDEN = {"__tvm_dev_mblob": "its note announces a blob", "__mblob_functions": "its note announces a table"}
+HIDDEN = {
+    "__tvm_dev_mblob": "its note announces a blob",
+    "__mblob_functions": "its note announces a table",
+}
 
 
 @pytest.mark.parametrize(("name", "expected"), HIDDEN.items(), ids=HIDDEN)
-def test_by_name_nobody_finds_a_hidden_version(built: Path, tmp_path: Path, name: str, expected: str) -> None:
+def test_by_name_nobody_finds_a_hidden_version(
+    built: Path, tmp_path: Path, name: str, expected: str
+) -> None:
     source = "#include <stdlib.h>\nint lucky(int x) { return x + rand(); }"
     module = mblob.csource_module(source)
     module.import_module(mblob.json_module("json", "region", "{}"))
@@ -58,7 +64,12 @@ def test_an_entry_point_makes_no_program_of_a_library(
     built: Path, tmp_path: Path, cc: Callable[..., Path], change: str
 ) -> None:
     """mold gives libraries one."""
-    library = cc("void *__tvm_module_ctx; int f(void) { return 1; }", tmp_path / "f.so", "-Wl,-e,f", "-Wl,-z,now")
+    library = cc(
+        "void *__tvm_module_ctx; int f(void) { return 1; }",
+        tmp_path / "f.so",
+        "-Wl,-e,f",
+        "-Wl,-z,now",
+    )
     data = bytearray(library.read_bytes())
     if change == "e_type":
         data[16] = 2
@@ -91,7 +102,9 @@ def test_a_library_of_another_type_is_no_object(
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [*SLOTS, *CONTEXTS])
-def test_what_a_loader_fills_stays_writable(built: Path, tmp_path: Path, cc: Callable[..., Path], name: str) -> None:
+def test_what_a_loader_fills_stays_writable(
+    built: Path, tmp_path: Path, cc: Callable[..., Path], name: str
+) -> None:
     source = f"void *other; void *{name} __attribute__((aligned(4096))); int f(void) {{ return !{name}; }}"
     library = cc(source, tmp_path / "f.so")
     data = bytearray(library.read_bytes())
@@ -100,7 +113,8 @@ def test_what_a_loader_fills_stays_writable(built: Path, tmp_path: Path, cc: Cal
     struct.pack_into("<Q", data, at + 40, (last | 4095) + 1 - relro[3])  # p_memsz: all of the data
     library.write_bytes(data)
     said = open_error(built, library)
-    assert f"{name} becomes read-only" in said or "libmblob-ffi.so" in said  # the plug-in is looked for first
+    # the plug-in is looked for first
+    assert f"{name} becomes read-only" in said or "libmblob-ffi.so" in said
     with pytest.raises(FormatError, match=f"{name} becomes read-only"):
         mblob.verify(library)
 
@@ -130,16 +144,25 @@ def _slot_of(type_: int) -> Callable[[bytes], int]:
 
 # Where a slot is moved, and the error.
 MOVED: dict[str, tuple[Callable[[bytes], int], str]] = {
-    "the dynamic section": (lambda data: next(s[3] for _, s in segments(data) if s[0] == PT_DYNAMIC) + 8, "a table"),
+    "the dynamic section": (
+        lambda data: next(s[3] for _, s in segments(data) if s[0] == PT_DYNAMIC) + 8,
+        "a table",
+    ),
     "words of the linker": (lambda data: dynamic(data)[3] + 8, "a table"),
     "constructors": (lambda data: dynamic(data)[25], "a table"),
     "destructors": (lambda data: dynamic(data)[26] + 4, "a table"),
     "the slot of a call": (_slot_of(7), "it writes {}, which a loader fills"),
-    "the end of that": (lambda data: _slot_of(7)(data) + 4, "it writes {}, which a loader fills|writes the same"),
+    "the end of that": (
+        lambda data: _slot_of(7)(data) + 4,
+        "it writes {}, which a loader fills|writes the same",
+    ),
     "the slot of a symbol": (_slot_of(6), "it writes {}, which a loader fills"),
     "a thread's block": (lambda data: _slot_of(16)(data) + 8, "it writes {}, which a loader fills"),
     "half a pointer": (lambda data: _slot_of(1)(data) - 4, "it writes {}, which a loader fills"),
-    "another one": (lambda data: ElfFile(memoryview(data)).find("__TVMFuncCall").st_value, "lie in one place"),  # type: ignore[union-attr]
+    "another one": (
+        lambda data: ElfFile(memoryview(data)).find("__TVMFuncCall").st_value,
+        "lie in one place",
+    ),  # type: ignore[union-attr]
 }
 
 
@@ -163,7 +186,7 @@ def test_what_a_loader_fills_is_no_word_of_the_linkers(
     refused_by_both(built, library, expected)
 
 
-# -- two relocations, one word ---------------------------------------------------------------------------------
+# -- two relocations, one word ---------------------------------------------------------------------
 
 
 THREADS = """
@@ -224,7 +247,11 @@ def test_a_packed_relocation_is_the_only_one_of_its_word(
 OFFSETS: dict[str, tuple[int, int, str]] = {
     "far behind": (16, 0x7FFFFFFF, "outside the thread storage"),
     "in front": (16, 2**64 - 8, "outside the thread storage"),
-    "of another symbol": (12, 1, "no relocation in front of it gives the module|is not|that is none"),
+    "of another symbol": (
+        12,
+        1,
+        "no relocation in front of it gives the module|is not|that is none",
+    ),
     "without its module": (8 - 24, 0, "no relocation in front of it gives the module"),
 }
 
@@ -258,23 +285,39 @@ def test_an_offset_that_the_linker_wrote_lies_in_the_thread_storage(
 
 
 @x86_64
-def test_packed_relocations_outside_the_data_are_refused(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+def test_packed_relocations_outside_the_data_are_refused(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
     library = cc("int f(void) { return 0; }", tmp_path / "f.so", "-Wl,-z,pack-relative-relocs")
     data = bytearray(library.read_bytes())
     tags = dynamic(data)
-    struct.pack_into("<Q", data, offset_of(data, tags[36]), tags[6])  # DT_RELR; DT_SYMTAB is read-only
+    # DT_RELR; DT_SYMTAB is read-only
+    struct.pack_into("<Q", data, offset_of(data, tags[36]), tags[6])
     library.write_bytes(data)
     assert "a relocation lies outside the data" in open_error(built, library)
 
 
-# What is written into the first or the last of three relocations of calls, from where the number starts.
+# What is written into the first or the last of three relocations of calls, from where the number
+# starts.
 CALLS: dict[str, tuple[int, Callable[[list[int]], tuple[int, int]], str]] = {
     "no address": (0, lambda slots: (8, 0), "of no known kind"),
     "the address of another": (0, lambda slots: (0, slots[2]), "writes the same bytes"),
     "two addresses": (2, lambda slots: (0, slots[1]), "writes the same bytes"),
-    "none, but a place behind": (2, lambda slots: (0, slots[2] + 8), "writes the same bytes|points to no code"),
-    "none, but a place in front": (0, lambda slots: (0, slots[0] - 8), "a table that the dynamic linker reads"),
-    "half of two places": (2, lambda slots: (0, slots[1] + 4), "not aligned|between two call slots"),
+    "none, but a place behind": (
+        2,
+        lambda slots: (0, slots[2] + 8),
+        "writes the same bytes|points to no code",
+    ),
+    "none, but a place in front": (
+        0,
+        lambda slots: (0, slots[0] - 8),
+        "a table that the dynamic linker reads",
+    ),
+    "half of two places": (
+        2,
+        lambda slots: (0, slots[1] + 4),
+        "not aligned|between two call slots",
+    ),
 }
 
 
@@ -298,11 +341,13 @@ def test_each_slot_of_a_call_gets_its_address_once(
     refused_by_both(built, library, expected)
 
 
-# -- what becomes read-only --------------------------------------------------------------------------------------
+# -- what becomes read-only ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bit", [13, 15, 20, 40, 62])
-def test_read_only_data_that_goes_on_behind_the_data_is_refused(built: Path, tmp_path: Path, bit: int) -> None:
+def test_read_only_data_that_goes_on_behind_the_data_is_refused(
+    built: Path, tmp_path: Path, bit: int
+) -> None:
     data = bytearray((built / "lib" / "keyed.so").read_bytes())
     at, relro = next((at, s) for at, s in segments(data) if s[0] == PT_GNU_RELRO)
     struct.pack_into("<Q", data, at + 40, relro[6] ^ 1 << bit)
@@ -311,7 +356,9 @@ def test_read_only_data_that_goes_on_behind_the_data_is_refused(built: Path, tmp
 
 
 @pytest.mark.parametrize("field", [16, 40])  # p_vaddr, p_memsz
-def test_a_slot_that_becomes_read_only_is_refused(built: Path, tmp_path: Path, golden: Path, field: int) -> None:
+def test_a_slot_that_becomes_read_only_is_refused(
+    built: Path, tmp_path: Path, golden: Path, field: int
+) -> None:
     data = bytearray((golden / "dag.so").read_bytes())
     at, _ = next((at, s) for at, s in segments(data) if s[0] == PT_GNU_RELRO)
     data[at + field + 1] ^= 0x10  # one page more, or later
@@ -324,7 +371,9 @@ def test_read_only_data_does_not_reach_zeros_that_are_not_in_the_file(
     built: Path, tmp_path: Path, cc: Callable[..., Path]
 ) -> None:
     """What a compiler adds writes there when the library goes."""
-    library = cc("void *__tvm_module_ctx; int zeros[5000]; int f(void) { return *zeros; }", tmp_path / "f.so")
+    library = cc(
+        "void *__tvm_module_ctx; int zeros[5000]; int f(void) { return *zeros; }", tmp_path / "f.so"
+    )
     data = bytearray(library.read_bytes())
     at, relro = next((at, s) for at, s in segments(data) if s[0] == PT_GNU_RELRO)
     struct.pack_into("<Q", data, at + 40, relro[6] + 0x2000)

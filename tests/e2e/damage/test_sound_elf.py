@@ -89,14 +89,20 @@ def test_what_compilers_and_linkers_write_is_accepted_by_both(
     mblob.load_module(library).symbol("f")
 
 
-def test_one_variable_may_be_the_context_of_several_forms(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
+def test_one_variable_may_be_the_context_of_several_forms(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
     alias = '__attribute__((alias("__tvm_module_ctx")))'
-    library = cc(f"void *__tvm_module_ctx; extern void *__tvm_ffi__library_ctx {alias};", tmp_path / "f.so")
+    library = cc(
+        f"void *__tvm_module_ctx; extern void *__tvm_ffi__library_ctx {alias};", tmp_path / "f.so"
+    )
     assert not python_refuses(library.read_bytes())
     assert damaged(built, library, "check", [[]]) == ["accepted "]
 
 
-@pytest.mark.parametrize("flags", [["-nostdlib", "-Wl,-N", "-w"], ["-Wl,-z,noseparate-code"]], ids=["writable", "code"])
+@pytest.mark.parametrize(
+    "flags", [["-nostdlib", "-Wl,-N", "-w"], ["-Wl,-z,noseparate-code"]], ids=["writable", "code"]
+)
 def test_code_and_data_behind_the_symbols_of_a_library_that_exports_nothing(
     built: Path, tmp_path: Path, cc: Callable[..., Path], flags: list[str]
 ) -> None:
@@ -106,12 +112,16 @@ def test_code_and_data_behind_the_symbols_of_a_library_that_exports_nothing(
     source += " __attribute__((constructor)) static void run(void) { *p += q != 0; }"
     library = cc(source, tmp_path / "f.so", f"-Wl,--version-script={tmp_path}/map", *flags)
     assert not python_refuses(library.read_bytes())
-    assert damaged(built, library, "check", [[]]) == ["accepted "]  # older dynamic linkers do not load -N
+    # older dynamic linkers do not load -N
+    assert damaged(built, library, "check", [[]]) == ["accepted "]
 
 
 @x86_64
-def test_an_address_without_a_symbol_is_the_librarys(built: Path, tmp_path: Path, cc: Callable[..., Path]) -> None:
-    """The dynamic linker adds the library's base, as in a relative relocation; both readers look where it leads."""
+def test_an_address_without_a_symbol_is_the_librarys(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    """The dynamic linker adds the library's base, as in a relative relocation; both readers look
+    where it leads."""
     source = "void *__tvm_module_ctx; int data[4] = {1, 2, 3, 4}, *pointer = data; int f(void) { return *pointer; }"
     library = cc(source, tmp_path / "f.so")
     data = bytearray(library.read_bytes())
@@ -138,14 +148,16 @@ def test_a_read_only_dynamic_section_is_for_glibc_2_35_and_later(
     assert not python_refuses(library.read_bytes())
     old = cc('const char *gnu_get_libc_version(void) { return "2.34"; }', tmp_path / "old.so")
     command = [built / "plain" / "golden_host", tmp_path, "f.so"]
-    done = subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(old)}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env={**os.environ, "LD_PRELOAD": str(old)}, capture_output=True, text=True
+    )
     assert "dynamic linkers write into it; link without -z rodynamic" in done.stderr
     if (os.confstr("CS_GNU_LIBC_VERSION") or "").split() >= ["glibc", "2.35"]:
         assert mblob.load_module(library).symbol("f")
         assert "read_only_dynamic" in {d["code"] for d in mblob.open(library).diagnostics}
 
 
-# -- what linkers write ----------------------------------------------------------------------------------------
+# -- what linkers write ----------------------------------------------------------------------------
 
 LINKERS = {
     "bfd": ["-fuse-ld=bfd"], "gold": ["-fuse-ld=gold"], "lld": ["-fuse-ld=lld"], "mold": ["-fuse-ld=mold"],
@@ -158,7 +170,11 @@ LINKERS = {
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("flags", LINKERS.values(), ids=LINKERS)
 def test_sound_libraries_of_all_linkers_open(
-    built: Path, tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], flags: list[str]
+    built: Path,
+    tmp_path: Path,
+    cc: Callable[..., Path],
+    require: Callable[[str], str],
+    flags: list[str],
 ) -> None:
     """The checks of the dynamic section must not refuse what a linker writes."""
     for flag in flags:

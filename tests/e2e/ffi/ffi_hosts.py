@@ -1,6 +1,8 @@
-"""Hosts of the ffi dialect, run as programs: `python -m tests.e2e.ffi.ffi_hosts tvm|tvm_ffi CASE PATH...`.
+"""Hosts of the ffi dialect, run as programs: `python -m tests.e2e.ffi.ffi_hosts tvm|tvm_ffi CASE
+PATH...`.
 
-Each case opens libraries in a real TVM, or in tvm_ffi alone, and asserts what it finds. `make` lets TVM write some.
+Each case opens libraries in a real TVM, or in tvm_ffi alone, and asserts what it finds. `make` lets
+TVM write some.
 """
 
 from __future__ import annotations
@@ -64,14 +66,44 @@ def functions(path: str) -> None:
     assert m["total"](tensor(np.ones((2, 3), "float32")), 2, 3) == 6.0
     assert m["ident"](None).value is None
     assert m["nothing"]() is None
-    fails(TypeError, lambda: m["vadd"](A, B, C), "Expected 4 arguments", "found 3", "`vadd(a: Tensor([n], float32), ")
-    fails(TypeError, lambda: m["vadd"](A, B, C, "x"), "Mismatched type on argument #3", "expected int", "found str")
-    fails(TypeError, lambda: m["vadd"](A, 1, C, 5), "Mismatched type on argument #1", "expected Tensor", "found int")
-    fails(TypeError, lambda: m["vadd"](None, B, C, 5), "argument #0", "expected Tensor", "found None")
+    fails(
+        TypeError,
+        lambda: m["vadd"](A, B, C),
+        "Expected 4 arguments",
+        "found 3",
+        "`vadd(a: Tensor([n], float32), ",
+    )
+    fails(
+        TypeError,
+        lambda: m["vadd"](A, B, C, "x"),
+        "Mismatched type on argument #3",
+        "expected int",
+        "found str",
+    )
+    fails(
+        TypeError,
+        lambda: m["vadd"](A, 1, C, 5),
+        "Mismatched type on argument #1",
+        "expected Tensor",
+        "found int",
+    )
+    fails(
+        TypeError, lambda: m["vadd"](None, B, C, 5), "argument #0", "expected Tensor", "found None"
+    )
     doubles = tensor(b.astype("float64"))
-    fails(TypeError, lambda: m["vadd"](A, doubles, C, 5), "Mismatched b.dtype", "expected float32, found float64")
+    fails(
+        TypeError,
+        lambda: m["vadd"](A, doubles, C, 5),
+        "Mismatched b.dtype",
+        "expected float32, found float64",
+    )
     short = tensor(b[:4].copy())
-    fails(ValueError, lambda: m["vadd"](A, short, C, 5), "Mismatched b.shape on argument #1", "expected 5 elements")
+    fails(
+        ValueError,
+        lambda: m["vadd"](A, short, C, 5),
+        "Mismatched b.shape on argument #1",
+        "expected 5 elements",
+    )
     gaps = tensor(np.ones(10, "float32")[::2])
     fails(ValueError, lambda: m["vadd"](A, gaps, C, 5), "Mismatched b.strides", "compact")
     fails(ValueError, lambda: m["scale"](1.0, 300), "Invalid k on argument #1", "found 300")
@@ -86,7 +118,9 @@ def tree(path: str) -> None:
         loader_of(kind)
     m = load(path)
     assert len(m.imports) == 5
-    Path(path + ".payloads").write_bytes(b"".join(len(p).to_bytes(8, "little") + p for p in PAYLOADS))
+    Path(path + ".payloads").write_bytes(
+        b"".join(len(p).to_bytes(8, "little") + p for p in PAYLOADS)
+    )
 
 
 def constants(path: str) -> None:
@@ -159,11 +193,15 @@ def adapted(path: str) -> None:
 
 
 def golden(folder: str) -> None:
-    """What TVM 0.14 exported: a kernel of each target, a parallel loop with a workspace, errors, and kernels that ask
-    for a device."""
+    """What TVM 0.14 exported: a kernel of each target, a parallel loop with a workspace, errors,
+    and kernels that ask for a device."""
     for name in ("host_llvm", "host_c"):
         m = load(f"{folder}/{name}.so")
-        a, b, c = np.arange(1024, dtype="float32"), np.ones(1024, "float32"), np.zeros(1024, "float32")
+        a, b, c = (
+            np.arange(1024, dtype="float32"),
+            np.ones(1024, "float32"),
+            np.zeros(1024, "float32"),
+        )
         m["vadd"](tensor(a), tensor(b), tensor(c))
         assert (c == a + b).all()
     m = load(f"{folder}/host_llvm.so")
@@ -180,7 +218,8 @@ def golden(folder: str) -> None:
 
 
 def without_a_loader(path: str) -> None:
-    """tvm_ffi is in the process, nothing but dlopen() opened the library: it has no module to look in."""
+    """tvm_ffi is in the process, nothing but dlopen() opened the library: it has no module to look
+    in."""
     library = ctypes.CDLL(path)
     address = ctypes.cast(library["__tvm_ffi_calls"], ctypes.c_void_p).value
     function = tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=library)
@@ -232,7 +271,9 @@ def make(folder: str) -> None:
         for i in T.parallel(1024):
             B[i] = t[i] + 1.0
 
-    module = tvm.IRModule({"add": add.with_attr("global_symbol", "add"), "packed": packed, "work": work})
+    module = tvm.IRModule(
+        {"add": add.with_attr("global_symbol", "add"), "packed": packed, "work": work}
+    )
     for target in ("c", "llvm"):
         built = tvm.compile(module, target=target).mod
         built.export_library(str(Path(folder) / f"{target}.tar"))
@@ -240,7 +281,8 @@ def make(folder: str) -> None:
 
 
 def make_system_lib(folder: str) -> None:
-    """A system library of prefix tvm_, with one function that has the prefix in its name and others that have not."""
+    """A system library of prefix tvm_, with one function that has the prefix in its name and others
+    that have not."""
     from tvm.script import tirx as T
 
     @T.prim_func
@@ -271,14 +313,17 @@ def make_system_lib(folder: str) -> None:
             assert a[i] < T.Cast("float32", n), ("ValueError", ["too large"])
 
     functions = {"main": main, "asks": asks, "above": above, "loop": loop, "below": below}
-    module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
+    module = tvm.IRModule(
+        {name: f.with_attr("global_symbol", name) for name, f in functions.items()}
+    )
     module.update(tvm.IRModule({"tvm_prefixed": prefixed}))
     built = tvm.compile(module.with_attr("system_lib_prefix", "tvm_"), target="llvm").mod
     built.export_library(str(Path(folder) / "lib.tar"))
 
 
 def make_constants(folder: str, source: str) -> None:
-    """const.so: constants over the functions of a C text; vm.so: an executable of relax over both."""
+    """const.so: constants over the functions of a C text; vm.so: an executable of relax over
+    both."""
     from tvm import relax
     from tvm.script import ir as I
     from tvm.script import relax as R

@@ -1,7 +1,8 @@
-"""Kernels of many characters, compiled by TVM 0.27: `python -m tests.e2e.ffi.ffi_kernels FOLDER` writes
-{c,llvm,more}.so.
+"""Kernels of many characters, compiled by TVM 0.27: `python -m tests.e2e.ffi.ffi_kernels FOLDER`
+writes {c,llvm,more}.so.
 
-The C target knows fewer types and calls than LLVM does; what it cannot write is in more.so, for a cpu that is named.
+The C target knows fewer types and calls than LLVM does; what it cannot write is in more.so, for a
+cpu that is named.
 """
 
 # mypy: ignore-errors
@@ -29,7 +30,23 @@ def copy_of(dtype: str) -> tvm.tirx.PrimFunc:
 def send(A: T.Buffer((2, 3), "float32"), a: T.int32, b: T.int64, c: T.float32, d: T.float64, e: T.bool, h: T.handle,
          u: T.uint8, s: T.int16):  # fmt: skip
     T.evaluate(
-        T.call_packed("t.see", A.data, a, b, c, d, e, h, u, s, "text", "", "\u00e9 and more than 7", T.int64(-5), True)
+        T.call_packed(
+            "t.see",
+            A.data,
+            a,
+            b,
+            c,
+            d,
+            e,
+            h,
+            u,
+            s,
+            "text",
+            "",
+            "\u00e9 and more than 7",
+            T.int64(-5),
+            True,
+        )
     )
 
 
@@ -174,7 +191,12 @@ def wide_loop(a: T.handle, b: T.handle):
 @T.prim_func
 def mathematics(A: T.Buffer((8,), "float64"), B: T.Buffer((8,), "float64")):
     for i in range(8):
-        B[i] = T.erf(A[i]) + T.tanh(A[i]) + T.pow(A[i], 1.5) + T.call_extern("float64", "hypot", A[i], A[i])
+        B[i] = (
+            T.erf(A[i])
+            + T.tanh(A[i])
+            + T.pow(A[i], 1.5)
+            + T.call_extern("float64", "hypot", A[i], A[i])
+        )
 
 
 @T.prim_func
@@ -273,7 +295,9 @@ def module(functions: list[tvm.tirx.PrimFunc], types: tuple[str, ...]) -> tvm.IR
 def main() -> None:
     folder = Path(sys.argv[1])
     for target in ("c", "llvm"):
-        tvm.compile(module(BOTH, TYPES), target=target).mod.export_library(str(folder / f"{target}.so"))
+        tvm.compile(module(BOTH, TYPES), target=target).mod.export_library(
+            str(folder / f"{target}.so")
+        )
     more = module(MORE, MORE_TYPES)
     more.update(Calls)
     cpu = {"mcpu": "x86-64-v2"} if platform.machine() == "x86_64" else {}

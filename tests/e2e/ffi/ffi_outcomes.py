@@ -1,7 +1,8 @@
-"""What calls of the kernels of ffi_kernels.py come to: `python -m tests.e2e.ffi.ffi_outcomes tvm|mblob LIBRARY`.
+"""What calls of the kernels of ffi_kernels.py come to: `python -m tests.e2e.ffi.ffi_outcomes
+tvm|mblob LIBRARY`.
 
-Printed as JSON: [name, outcome] per call. An outcome is the result or the error (kind, text), what callbacks got, and
-what the tensors hold afterwards.
+Printed as JSON: [name, outcome] per call. An outcome is the result or the error (kind, text), what
+callbacks got, and what the tensors hold afterwards.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def part(shape: tuple[int, ...], **options: Any) -> Memory:
     return Memory(np.arange(48, dtype="float32").tobytes(), FLOAT, 32, shape, **options)
 
 
-# -- cases ---------------------------------------------------------------------------------------------------
+# -- cases -----------------------------------------------------------------------------------------
 
 
 def of_arguments() -> Iterator[Case]:
@@ -101,7 +102,24 @@ def of_arguments() -> Iterator[Case]:
     yield "send", lambda: []
     for first in (floats(3, 2), floats(6), zeros("float64", 2, 3), None, "A", [1]):
         yield "send", lambda first=first: [first, *good]
-    numbers = [0, -1, 127, 128, 255, 256, 2**31, 2**32 - 1, 2**63 - 1, -(2**63), True, 1.5, 1e40, None, "x", b"b"]
+    numbers = [
+        0,
+        -1,
+        127,
+        128,
+        255,
+        256,
+        2**31,
+        2**32 - 1,
+        2**63 - 1,
+        -(2**63),
+        True,
+        1.5,
+        1e40,
+        None,
+        "x",
+        b"b",
+    ]
     for name in ("int8", "uint32", "uint64", "bool", "float32"):
         for value in (*numbers, np.int8(-3), np.float32(2.5)):
             yield f"take_{name}", lambda name=name, value=value: [zeros(name, 1), value]
@@ -119,7 +137,10 @@ def of_types() -> Iterator[Case]:
             Memory(d, c, b, (16,), lanes=n), Memory(o, c, b, (16,), lanes=n)]  # fmt: skip
         yield f"copy_{name}", lambda d=data, o=out, c=code, b=bits, n=lanes: [
             Memory(d, c, b, (16,), lanes=n), Memory(o, c, b, (15,), lanes=n)]  # fmt: skip
-        yield f"copy_{name}", lambda o=out, c=code, b=bits, n=lanes: [floats(16), Memory(o, c, b, (16,), lanes=n)]
+        yield (
+            f"copy_{name}",
+            lambda o=out, c=code, b=bits, n=lanes: [floats(16), Memory(o, c, b, (16,), lanes=n)],
+        )
     flags = np.arange(16) % 3 == 0
     for name in ("copy_bool", "negated"):
         yield name, lambda: [memory(flags), zeros("bool", 16)]
@@ -133,10 +154,19 @@ def of_shapes() -> Iterator[Case]:
     yield "no_rank", lambda: [memory(np.float32(3)), zeros("float32")]
     yield "no_rank", lambda: [floats(1), zeros("float32")]
     for strides in ((8, 1), (4, 1), None, (1, 3), (-4, 1), (0, 0)):
-        yield "gaps", lambda strides=strides: [part((3, 4), strides=strides), zeros("float32", 3, 4)]
+        yield (
+            "gaps",
+            lambda strides=strides: [part((3, 4), strides=strides), zeros("float32", 3, 4)],
+        )
     yield "gaps", lambda: [part((3, 4), strides=(8, 1)), part((3, 4), strides=(1, 3))]
     shapes: list[tuple[tuple[int, ...], tuple[int, ...], int]]
-    shapes = [((3, 5), (5, 3), 16), ((0, 5), (5, 0), 1), ((3, 5), (3, 5), 16), ((3, 5), (5, 3), 15), ((15,), (5, 3), 9)]
+    shapes = [
+        ((3, 5), (5, 3), 16),
+        ((0, 5), (5, 0), 1),
+        ((3, 5), (3, 5), 16),
+        ((3, 5), (5, 3), 15),
+        ((15,), (5, 3), 9),
+    ]
     for a, b, n in shapes:
         yield "symbolic", lambda a=a, b=b, n=n: [floats(*a), floats(*b), zeros("float32", n)]
     yield "symbolic", lambda: [part((3, 5), strides=(7, 1)), floats(5, 3), zeros("float32", 16)]
@@ -177,7 +207,7 @@ def cases() -> Iterator[Case]:
         yield from group()
 
 
-# -- running them --------------------------------------------------------------------------------------------
+# -- running them ----------------------------------------------------------------------------------
 
 
 def shown(value: Any) -> str:

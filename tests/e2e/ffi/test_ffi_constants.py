@@ -1,4 +1,5 @@
-"""Trees with constants in the ffi dialect: TVM 0.27 makes them and mblob runs them, and the other way round."""
+"""Trees with constants in the ffi dialect: TVM 0.27 makes them and mblob runs them, and the other
+way round."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tests.e2e.programs import ROOT, ffi_host, run
 
 pytestmark = pytest.mark.own_process
 
-# __init_NAME takes an Array of tensors and adds up what it finds; NAME tells the sum, how many they were, how often.
+# __init_NAME takes an Array of tensors and adds up what it finds; NAME tells the sum, how many they
+# were, how often.
 TYPES = r"""
 #include <stdint.h>
 #include <tvm/ffi/c_api.h>
@@ -97,8 +99,11 @@ def test_constants_that_tvm_exported_are_given_before_the_first_call(of_tvm: Pat
     assert [sums(module), sums(module)] == [SUMS, SUMS]
 
 
-def test_constants_that_tvm_exported_are_given_in_the_classic_dialect_too(of_tvm: Path, tmp_path: Path) -> None:
-    """The initialiser gets an array of its own dialect, in a library that was linked and from objects alike."""
+def test_constants_that_tvm_exported_are_given_in_the_classic_dialect_too(
+    of_tvm: Path, tmp_path: Path
+) -> None:
+    """The initialiser gets an array of its own dialect, in a library that was linked and from
+    objects alike."""
     for source in ("const.so", "const.tar"):
         path = tmp_path / f"{source}.so"
         mblob.convert(of_tvm / source, path, dialect="classic")
@@ -110,7 +115,9 @@ def test_constants_that_tvm_exported_are_given_in_the_classic_dialect_too(of_tvm
 
 
 def test_an_executable_of_relax_stays_closed_and_what_is_below_it_runs(of_tvm: Path) -> None:
-    with pytest.raises(mblob.LoaderMissingError, match=r"no loader for type key 'relax\.VMExecutable'"):
+    with pytest.raises(
+        mblob.LoaderMissingError, match=r"no loader for type key 'relax\.VMExecutable'"
+    ):
         mblob.load_module(of_tvm / "vm.so")
     module = mblob.load_module(of_tvm / "vm.so", missing="stub")
     assert [m.type_key for m in module.walk()] == ["relax.VMExecutable", "const_loader", "library"]
@@ -119,16 +126,34 @@ def test_an_executable_of_relax_stays_closed_and_what_is_below_it_runs(of_tvm: P
     module.get_function("twice", True)(given, out)
     assert out.tolist() == [0, 2, 4, 6]
     with mblob.open(of_tvm / "vm.so", verify="full") as lib:
-        assert [e.type_key for e in lib.entries] == ["relax.VMExecutable", "const_loader", "library"]
+        assert [e.type_key for e in lib.entries] == [
+            "relax.VMExecutable",
+            "const_loader",
+            "library",
+        ]
         assert sorted(t.name for t in lib.entries[1].tensors) == ["b", "f", "h", "w"]
 
 
-def test_tvm_runs_what_is_written_here_beside_modules_of_other_kinds(source: Path, ffi: Path, tmp_path: Path) -> None:
+def test_tvm_runs_what_is_written_here_beside_modules_of_other_kinds(
+    source: Path, ffi: Path, tmp_path: Path
+) -> None:
     made = tmp_path / "ext.o"
-    run("cc", "-c", "-O1", "-fPIC", source, "-o", made, f"-I{ffi}/include", f"-I{ffi}/3rdparty/dlpack/include")
+    run(
+        "cc",
+        "-c",
+        "-O1",
+        "-fPIC",
+        source,
+        "-o",
+        made,
+        f"-I{ffi}/include",
+        f"-I{ffi}/3rdparty/dlpack/include",
+    )
     arrays = {"w": np.arange(6, dtype="float32").reshape(2, 3), "b": np.array(7, "int8")}
     arrays |= {"h": np.ones(3, "float16"), "f": np.ones(3, "bool")}
-    root = mblob.const_loader_module(arrays, {"ext": ["w", "b"], "ext2": ["h", "w", "f"], "none": []})
+    root = mblob.const_loader_module(
+        arrays, {"ext": ["w", "b"], "ext2": ["h", "w", "f"], "none": []}
+    )
     kinds = ["dnnl_json", "cublas_json", "tensorrt", "cuda", "opencl"]
     root.import_module(mblob.static_library(made))
     for kind in kinds[:3]:
@@ -150,7 +175,16 @@ def test_an_initialiser_that_fails_says_so_in_both(source: Path, ffi: Path, tmp_
     text = source.read_text().replace("type_index != 70", "type_index != 69")
     (tmp_path / "bad.c").write_text(text)
     made = tmp_path / "bad.o"
-    run("cc", "-c", "-fPIC", tmp_path / "bad.c", "-o", made, f"-I{ffi}/include", f"-I{ffi}/3rdparty/dlpack/include")
+    run(
+        "cc",
+        "-c",
+        "-fPIC",
+        tmp_path / "bad.c",
+        "-o",
+        made,
+        f"-I{ffi}/include",
+        f"-I{ffi}/3rdparty/dlpack/include",
+    )
     root = mblob.const_loader_module({"w": np.ones(2, "float32")}, {"ext": ["w"], "none": []})
     root.import_module(mblob.static_library(made))
     root.export_library(tmp_path / "bad.so", dialect="ffi")

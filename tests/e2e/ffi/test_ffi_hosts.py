@@ -71,9 +71,16 @@ def test_payloads_of_every_kind_arrive(tmp_path: Path) -> None:
     root = plain_module()
     root.import_module(mblob.blob_module("my.kind", b"hello"))
     tags = ["blockIdx.x", "threadIdx.x", "tir.use_dyn_shared_memory"]
-    kernel = {"name": "k", "arg_types": ["handle", "bool"], "launch_param_tags": tags, "arg_extra_tags": [1, 0]}
+    kernel = {
+        "name": "k",
+        "arg_types": ["handle", "bool"],
+        "launch_param_tags": tags,
+        "arg_extra_tags": [1, 0],
+    }
     root.import_module(mblob.device_module("cuda", "//PTX", functions=[kernel]))
-    metal = mblob.device_module("metal", {"k": "kernel void k() {}"}, functions=[("k", ["handle"], tags[:1])])
+    metal = mblob.device_module(
+        "metal", {"k": "kernel void k() {}"}, functions=[("k", ["handle"], tags[:1])]
+    )
     root.import_module(metal)
     root.import_module(mblob.json_module("dnnl_json", "ext", {"nodes": []}, ["w"]))
     root.import_module(mblob.const_loader_module({"w": np.ones(2, "bool")}, {"ext": ["w"]}))
@@ -91,7 +98,9 @@ def test_payloads_of_every_kind_arrive(tmp_path: Path) -> None:
 
 
 def test_constants_are_read_by_tvms_own_loader(tmp_path: Path) -> None:
-    root = mblob.const_loader_module({"a": np.arange(3.0), "b": np.ones((2, 2), "int8")}, {"ext": ["b", "a"]})
+    root = mblob.const_loader_module(
+        {"a": np.arange(3.0), "b": np.ones((2, 2), "int8")}, {"ext": ["b", "a"]}
+    )
     root.import_module(plain_module())
     root.export_library(tmp_path / "constants.so", dialect="ffi")
     ffi_host("tvm", "constants", tmp_path / "constants.so")
@@ -123,7 +132,11 @@ def test_objects_that_call_the_runtime_by_name_find_it(
     """C that was compiled against TVM's headers leaves functions undefined."""
     (source,) = unpacked(of_tvm / "c.tar", tmp_path / "c")
     ffi = package_of("tvm_ffi")
-    folders = [package_of("tvm") / "include", ffi / "include", ffi / "3rdparty" / "dlpack" / "include"]
+    folders = [
+        package_of("tvm") / "include",
+        ffi / "include",
+        ffi / "3rdparty" / "dlpack" / "include",
+    ]
     made = tmp_path / "made.o"
     run("cc", "-c", "-fPIC", source, "-o", made, *(f"-I{folder}" for folder in folders))
     mblob.static_library(made).export_library(tmp_path / "made.so", dialect="ffi")
@@ -166,12 +179,22 @@ def test_system_libraries_announce_themselves(tmp_path: Path, prefix: str, suffi
     lines = [line.split() for line in run("nm", objects).stdout.splitlines()]
     names = {words[2] for words in lines if len(words) == 3}
     assert {f"__tvm_ffi_{prefix}vadd", f"{prefix}__tvm_ffi__library_bin"} <= names
-    run("cc", "-shared", "-o", tmp_path / "program.so", "-Wl,--whole-archive", objects, "-Wl,--no-whole-archive")
+    run(
+        "cc",
+        "-shared",
+        "-o",
+        tmp_path / "program.so",
+        "-Wl,--whole-archive",
+        objects,
+        "-Wl,--no-whole-archive",
+    )
     ffi_host("tvm_ffi", "system_lib", tmp_path / "program.so", prefix)
 
 
 @pytest.mark.parametrize("which", HOSTS)
-def test_finished_libraries_of_the_classic_dialect_run_in_todays_hosts(tmp_path: Path, which: str) -> None:
+def test_finished_libraries_of_the_classic_dialect_run_in_todays_hosts(
+    tmp_path: Path, which: str
+) -> None:
     mblob.csource_module(PACKED).export_library(tmp_path / "classic.so")
     mblob.convert(tmp_path / "classic.so", tmp_path / "joined.so", dialect="ffi")
     ffi_host(which, "adapted", tmp_path / "joined.so")
@@ -182,7 +205,10 @@ def test_finished_libraries_of_the_classic_dialect_run_in_todays_hosts(tmp_path:
 def test_what_tvm_0_14_exported_runs_in_tvm_of_today(tmp_path: Path, golden: Path) -> None:
     for name in ("host_llvm", "host_c", "host_parallel", "opencl_llvm"):
         mblob.convert(golden / f"{name}.so", tmp_path / f"{name}.so", dialect="ffi")
-    x, y = np.random.default_rng(0).random((512, 512), dtype="float32"), np.zeros((512, 512), "float32")
+    x, y = (
+        np.random.default_rng(0).random((512, 512), dtype="float32"),
+        np.zeros((512, 512), "float32"),
+    )
     mblob.load_module(golden / "host_parallel.so")["par_matmul"](x, y)
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
@@ -191,7 +217,9 @@ def test_what_tvm_0_14_exported_runs_in_tvm_of_today(tmp_path: Path, golden: Pat
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("target", ["c", "llvm"])
-def test_what_tvm_exported_goes_to_classic_and_back(of_tvm: Path, tmp_path: Path, target: str) -> None:
+def test_what_tvm_exported_goes_to_classic_and_back(
+    of_tvm: Path, tmp_path: Path, target: str
+) -> None:
     mblob.convert(of_tvm / f"{target}.so", tmp_path / "classic.so", dialect="classic")
     mblob.convert(tmp_path / "classic.so", tmp_path / "back.so", dialect="ffi")
     for which in HOSTS:
@@ -201,7 +229,9 @@ def test_what_tvm_exported_goes_to_classic_and_back(of_tvm: Path, tmp_path: Path
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", ["tar", "so"])
 @pytest.mark.parametrize("target", ["c", "llvm"])
-def test_what_tvm_exported_is_converted_and_runs_here(of_tvm: Path, tmp_path: Path, target: str, suffix: str) -> None:
+def test_what_tvm_exported_is_converted_and_runs_here(
+    of_tvm: Path, tmp_path: Path, target: str, suffix: str
+) -> None:
     calls: list[Any] = []
     mblob.register_func("my.callback", lambda *args: calls.append(args[1:]), override=True)
     mblob.convert(of_tvm / f"{target}.{suffix}", tmp_path / "classic.so", dialect="classic")

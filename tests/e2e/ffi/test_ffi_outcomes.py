@@ -1,4 +1,5 @@
-"""Kernels that TVM 0.27 compiles for C and for LLVM, called here and there: the same results, memory, and errors."""
+"""Kernels that TVM 0.27 compiles for C and for LLVM, called here and there: the same results,
+memory, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ def folder(package_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
     for package in ("tvm", "tvm_ffi"):
         package_of(package)
     folder = tmp_path_factory.mktemp("kernels")
-    assert run(sys.executable, "-m", "tests.e2e.ffi.ffi_kernels", folder, cwd=ROOT, timeout=300).stdout == "fine\n"
+    assert (
+        run(sys.executable, "-m", "tests.e2e.ffi.ffi_kernels", folder, cwd=ROOT, timeout=300).stdout
+        == "fine\n"
+    )
     return folder
 
 
@@ -52,10 +56,15 @@ def test_calls_come_to_the_same_here_and_in_tvm(folder: Path, library: str) -> N
 
 @pytest.mark.slow
 def test_errors_of_tasks_are_those_of_the_same_loop_without_threads(folder: Path) -> None:
-    """The C target has no threads. LLVM's tasks fail each with an error of its own: that of the first task counts."""
+    """The C target has no threads. LLVM's tasks fail each with an error of its own: that of the
+    first task counts."""
     found = {}
     for library in ("c", "llvm"):
-        errors = [words[0] for name, words in outcomes("mblob", folder / f"{library}.so") if "in_tasks" in name]
+        errors = [
+            words[0]
+            for name, words in outcomes("mblob", folder / f"{library}.so")
+            if "in_tasks" in name
+        ]
         found[library] = errors
     assert found["c"] == ["ValueError | task 5", "NoneType None", "IndexError | a task refuses"]
     assert found["llvm"] == found["c"]
@@ -74,9 +83,13 @@ def test_arrays_with_gaps_reach_the_kernel_that_decides(folder: Path) -> None:
     wide[:] = np.arange(24).reshape(3, 8)
     library["gaps"](wide[:, :4], out)
     np.testing.assert_array_equal(out, wide[:, :4])
-    with pytest.raises(mblob.KernelError, match=r"ValueError: Invalid A.strides\[1\] on argument #0"):
+    with pytest.raises(
+        mblob.KernelError, match=r"ValueError: Invalid A.strides\[1\] on argument #0"
+    ):
         library["gaps"](wide[:, ::2], out)
-    with pytest.raises(mblob.KernelError, match=r"ValueError: Mismatched B\.strides on argument #1"):
+    with pytest.raises(
+        mblob.KernelError, match=r"ValueError: Mismatched B\.strides on argument #1"
+    ):
         library["gaps"](wide[:, :4], aligned(3, 8)[:, :4])
     elsewhere = aligned(3, 8, skip=4)  # the kernel gets an aligned copy with the same strides
     elsewhere[:] = wide + 1

@@ -1,4 +1,5 @@
-"""Blobs of the ffi dialect: the C reader against the Python one, over sound blobs and damaged ones."""
+"""Blobs of the ffi dialect: the C reader against the Python one, over sound blobs and damaged
+ones."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def facts_of_python(data: bytes, symbol: str, level: str) -> dict[str, Any]:
     return {"entries": entries, "imports": [list(e.imports) for e in found.entries]}
 
 
-def compare(built: Path, folder: Path, symbol: str, level: str, blobs: list[bytes], *, offsets: bool) -> None:
+def compare(
+    built: Path, folder: Path, symbol: str, level: str, blobs: list[bytes], *, offsets: bool
+) -> None:
     files = []
     for i, data in enumerate(blobs):
         files.append(folder / f"{i}.bin")
@@ -80,7 +83,9 @@ def compare(built: Path, folder: Path, symbol: str, level: str, blobs: list[byte
 
 
 @pytest.mark.parametrize("level", ["off", "header", "full"])
-def test_both_readers_agree_on_sound_and_broken_blobs(built: Path, tmp_path: Path, level: str) -> None:
+def test_both_readers_agree_on_sound_and_broken_blobs(
+    built: Path, tmp_path: Path, level: str
+) -> None:
     for symbol in FORMS:
         blobs = [data for of, data in SOUND if of == symbol]
         if symbol == SYMBOL:
@@ -106,7 +111,9 @@ def damaged(rng: random.Random, data: bytearray) -> bytes:
 
 @pytest.mark.parametrize("level", ["header", "full"])
 @pytest.mark.parametrize("symbol", FORMS)
-def test_both_readers_agree_on_damaged_blobs(built: Path, tmp_path: Path, symbol: str, level: str) -> None:
+def test_both_readers_agree_on_damaged_blobs(
+    built: Path, tmp_path: Path, symbol: str, level: str
+) -> None:
     rng = random.Random(symbol + level)
     sound = [data for of, data in SOUND if of == symbol]
     blobs = [damaged(rng, bytearray(rng.choice(sound))) for _ in range(1200)]

@@ -1,4 +1,5 @@
-"""System libraries of the ffi dialect: in C programs, with both forms of the runtime, and in extension modules."""
+"""System libraries of the ffi dialect: in C programs, with both forms of the runtime, and in
+extension modules."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ def library(path: Path, prefix: str, dialect: str) -> Path:
 
 
 def libraries(folder: Path) -> list[Path]:
-    return [library(folder / "own.o", "own_", "ffi"), library(folder / "classic.o", "classic_", "classic")]
+    return [
+        library(folder / "own.o", "own_", "ffi"),
+        library(folder / "classic.o", "classic_", "classic"),
+    ]
 
 
 def program(folder: Path, prefix: Path, static: bool, inputs: list[Path], *flags: str) -> Path:
@@ -46,7 +50,16 @@ def of_tvm(package_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
     for package in ("tvm", "tvm_ffi"):
         package_of(package)
     folder = tmp_path_factory.mktemp("of_tvm")
-    run(sys.executable, "-m", "tests.e2e.ffi.ffi_hosts", "tvm", "make_system_lib", folder, cwd=ROOT, timeout=300)
+    run(
+        sys.executable,
+        "-m",
+        "tests.e2e.ffi.ffi_hosts",
+        "tvm",
+        "make_system_lib",
+        folder,
+        cwd=ROOT,
+        timeout=300,
+    )
     run("tar", "xf", folder / "lib.tar", "-C", folder)
     return folder / "lib0.o"
 
@@ -57,7 +70,9 @@ def test_both_dialects_in_one_program(installed: Path, tmp_path: Path, static: b
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
-def test_a_library_of_tvm_in_a_program(installed: Path, of_tvm: Path, tmp_path: Path, static: bool) -> None:
+def test_a_library_of_tvm_in_a_program(
+    installed: Path, of_tvm: Path, tmp_path: Path, static: bool
+) -> None:
     made = program(tmp_path, installed, static, [*libraries(tmp_path), of_tvm], "-DTVM_LIBRARY")
     assert run(made).stdout == "fine\n"
 
@@ -97,14 +112,16 @@ def test_python_finds_what_an_extension_holds(
     if opened == "beside tvm_ffi":
         package_of("tvm_ffi")
         script += "import tvm_ffi\nprint(lib['half'](7))\n"
-    lines = run(sys.executable, "-c", script, tmp_path / "extension.so", cwd=ROOT).stdout.splitlines()
+    lines = run(
+        sys.executable, "-c", script, tmp_path / "extension.so", cwd=ROOT
+    ).stdout.splitlines()
     told = "['library', 'my.kind'] 2.5 1 float"
     assert lines[0:4:2] == [f"own_ {told}", f"classic_ {told}"]
     assert lines[1:4:2] == ["KernelError TypeError True", "KernelError  True"]
     assert lines[4:] == (["3.5"] if opened == "beside tvm_ffi" else [])
 
 
-# -- linkers that drop what nothing refers to -----------------------------------------------------------------
+# -- linkers that drop what nothing refers to ------------------------------------------------------
 
 LINKERS = ["bfd", "gold", "lld", "mold"]
 CALLS = """#include <mblob.h>
@@ -158,7 +175,17 @@ def test_an_extension_that_lost_libmblob_is_found_all_the_same(
     (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.*")
     plugin = native.with_name("libmblob-ffi.so")
     out = tmp_path / "extension.so"
-    run("cc", "-shared", f"-fuse-ld={linker}", "-Wl,--as-needed", "-o", out, packed[0], plugin, native)
+    run(
+        "cc",
+        "-shared",
+        f"-fuse-ld={linker}",
+        "-Wl,--as-needed",
+        "-o",
+        out,
+        packed[0],
+        plugin,
+        native,
+    )
     assert native.name not in run("readelf", "-d", out).stdout
     opens = f"import ctypes; ctypes.CDLL({str(out)!r})"
     lines = ["import mblob", opens] if order == "mblob first" else [opens, "import mblob"]
@@ -175,7 +202,9 @@ def test_what_is_not_linked_in_is_told_how_to_link_it() -> None:
 def test_an_extension_without_the_runtime_does_not_open(packed: list[Path], tmp_path: Path) -> None:
     run("cc", "-shared", "-o", tmp_path / "extension.so", packed[0])
     script = f"import mblob, ctypes; ctypes.CDLL({str(tmp_path / 'extension.so')!r})"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT
+    )
     assert done.returncode and "undefined symbol: TVMFFI" in done.stderr
     (native,) = (ROOT / "loader" / "_lib").glob("libmblob-ffi.so")
     first = f"import ctypes; ctypes.CDLL({str(native)!r}, ctypes.RTLD_GLOBAL)\n"
@@ -183,13 +212,26 @@ def test_an_extension_without_the_runtime_does_not_open(packed: list[Path], tmp_
     assert run(sys.executable, "-c", found, cwd=ROOT).stdout == "2.5\n"
 
 
-# -- names that are announced where no runtime is ---------------------------------------------------------------
+# -- names that are announced where no runtime is --------------------------------------------------
 
 
-def test_names_wait_for_a_runtime_in_order_and_none_is_lost(installed: Path, tmp_path: Path) -> None:
+def test_names_wait_for_a_runtime_in_order_and_none_is_lost(
+    installed: Path, tmp_path: Path
+) -> None:
     alone = shutil.copy2(installed / "lib" / "libmblob-ffi.so", tmp_path)
     source = ROOT / "tests" / "c" / "plugins" / "ffi_announcements.c"
-    run("cc", "-std=c11", "-O1", *WARNINGS, source, "-rdynamic", "-o", tmp_path / "program", "-pthread", "-ldl")
+    run(
+        "cc",
+        "-std=c11",
+        "-O1",
+        *WARNINGS,
+        source,
+        "-rdynamic",
+        "-o",
+        tmp_path / "program",
+        "-pthread",
+        "-ldl",
+    )
     assert run(tmp_path / "program", alone, timeout=30).stdout == "fine\n"
 
 
@@ -201,6 +243,8 @@ def test_a_name_that_the_runtime_cannot_take_is_the_error(tmp_path: Path) -> Non
     )
     run("cc", "-shared", "-fPIC", *WARNINGS, source, "-o", tmp_path / "libmblob-ffi.so")
     script = f"import ctypes, mblob; ctypes.CDLL({str(tmp_path / 'libmblob-ffi.so')!r}); mblob.system_lib('own_')"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT
+    )
     assert done.returncode
     assert "TVMBackendRegisterSystemLibSymbol" in done.stderr.splitlines()[-1]

@@ -12,7 +12,14 @@ import pytest
 from tests.e2e.programs import ROOT, run
 
 pytestmark = pytest.mark.slow
-PROGRAMS = ["cpp_library", "cpp_values", "functions_in", "functions_out", "tensors", "both_open_one_file"]
+PROGRAMS = [
+    "cpp_library",
+    "cpp_values",
+    "functions_in",
+    "functions_out",
+    "tensors",
+    "both_open_one_file",
+]
 CPP = r"""
 #define TVM_FFI_DLL_EXPORT_INCLUDE_METADATA 1
 #include <tvm/ffi/tvm_ffi.h>
@@ -95,7 +102,9 @@ def libraries(package: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 @pytest.mark.parametrize("order", ["mblob,tvm_ffi", "tvm_ffi,mblob"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_they_understand_each_other(libraries: tuple[Path, Path], program: str, order: str) -> None:
-    done = run(sys.executable, "-m", "tests.e2e.ffi.tvm_ffi_programs", program, order, *libraries, cwd=ROOT)
+    done = run(
+        sys.executable, "-m", "tests.e2e.ffi.tvm_ffi_programs", program, order, *libraries, cwd=ROOT
+    )
     assert done.stdout == "fine\n"
     assert done.stderr == ""
 

@@ -69,7 +69,12 @@ def cpp_values() -> None:
     assert grown == [1, "text", True, "one more"]
     assert type(grown[2]) is bool
     assert row == [1, "text", True]
-    assert [lib["negated"](x) for x in (True, False, 0, np.bool_(True))] == [False, True, True, False]
+    assert [lib["negated"](x) for x in (True, False, 0, np.bool_(True))] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     assert lib["length"]("a\0b and more") == 12 == theirs["length"]("a\0b and more")
     assert [lib["length"](x) for x in ("", "\0", "seven..", "eight...")] == [0, 1, 7, 8]
     x, y = floats(2), mblob.array(floats(2))
@@ -77,8 +82,25 @@ def cpp_values() -> None:
     assert (x[0], np.asarray(y)[0]) == (7.5, 7.5)
     assert lib["call_all"]([lambda x: x + 1, lib["add_one"], theirs["add_one"]], 1) == 4
     assert lib["call_all"]([lambda x: not x], True) is False
-    plain = (True, 1, 1.5, "longer than eight", "a\0b", b"x", [1], {"a": [1]}, None, np.dtype("float32"), np.int8(1))
-    of_theirs = (tvm_ffi.device("cpu", 0), tvm_ffi.dtype("bool"), tvm_ffi.Shape((1, 2)), tvm_ffi.convert([1]))
+    plain = (
+        True,
+        1,
+        1.5,
+        "longer than eight",
+        "a\0b",
+        b"x",
+        [1],
+        {"a": [1]},
+        None,
+        np.dtype("float32"),
+        np.int8(1),
+    )
+    of_theirs = (
+        tvm_ffi.device("cpu", 0),
+        tvm_ffi.dtype("bool"),
+        tvm_ffi.Shape((1, 2)),
+        tvm_ffi.convert([1]),
+    )
     for value in (*plain, *of_theirs):
         assert lib["type_of"](value) == theirs["type_of"](value), value
     assert "argument 0: item 1: expected" in str(raised(lib["sum"], [1, object()]))
@@ -100,7 +122,17 @@ def functions_in() -> None:
     assert (error.kind, str(error)) == ("IndexError", "IndexError: list index out of range")  # type: ignore[attr-defined]
     row = tvm_ffi.Array([1, 2, 3])
     assert lib["type_of"](row) == 71
-    given = [1, 2.5, None, "text", "a longer text", [1, []], tvm_ffi.from_dlpack(floats(3)), tvm_ffi.Shape((4, 5)), ten]
+    given = [
+        1,
+        2.5,
+        None,
+        "text",
+        "a longer text",
+        [1, []],
+        tvm_ffi.from_dlpack(floats(3)),
+        tvm_ffi.Shape((4, 5)),
+        ten,
+    ]
     back = lib["echo"](tvm_ffi.Array(given))
     assert back[:6] == [1, 2.5, None, "text", "a longer text", [1, []]]
     assert (back[6].numpy().tolist(), back[7], back[8](4)) == ([0, 1, 2], (4, 5), 40)

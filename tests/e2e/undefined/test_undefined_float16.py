@@ -1,4 +1,5 @@
-"""Functions of float16 that compiled kernels leave undefined: every number and every rounding, from Python."""
+"""Functions of float16 that compiled kernels leave undefined: every number and every rounding, from
+Python."""
 
 from __future__ import annotations
 
@@ -25,11 +26,14 @@ def is_nan(halves: Any) -> Any:
 
 
 def floats_to_try() -> Any:
-    """Every half, all midpoints of neighbours and what lies next to those, and random bit patterns."""
-    finite = HALVES[: 0x7C00].view("e").astype("f8")
+    """Every half, all midpoints of neighbours and what lies next to those, and random bit
+    patterns."""
+    finite = HALVES[:0x7C00].view("e").astype("f8")
     middle = np.append((finite[1:] + finite[:-1]) / 2, [65520.0]).astype("f")
     near = [np.nextafter(middle, np.float32(to)) for to in (-np.inf, np.inf)]
-    special = np.array([0, 1, 0x7F7FFFFF, 0x7F800000, 0x33000000, 0x33000001, 0x32FFFFFF], np.uint32).view("f")
+    special = np.array(
+        [0, 1, 0x7F7FFFFF, 0x7F800000, 0x33000000, 0x33000001, 0x32FFFFFF], np.uint32
+    ).view("f")
     each = np.concatenate([finite.astype("f"), middle, *near, special])
     wild = np.random.default_rng(5).integers(0, 2**32, 2_000_000, dtype=np.uint32).view("f")
     return np.concatenate([sign * each for sign in SIGNS] + [wild])
@@ -74,7 +78,11 @@ def test_extended_numbers_round_once(module: mblob.Module) -> None:
     below, above = HALVES[:0x7C00], HALVES[1:0x7C01]
     for sign in (1.0, -1.0):
         bit = 0x8000 if sign < 0 else 0
-        for nudge, expected in ((-1, below), (1, above), (0, np.where(below % 2 == 0, below, above))):
+        for nudge, expected in (
+            (-1, below),
+            (1, above),
+            (0, np.where(below % 2 == 0, below, above)),
+        ):
             out = np.empty(len(middle), np.uint16)
             # 2**-62 of it is less than a double can add to it, and what an extended number can.
             module["sum_to_half_in_registers"](sign * middle, sign * nudge * middle * 2.0**-62, out)
@@ -87,7 +95,9 @@ def test_extended_numbers_round_once(module: mblob.Module) -> None:
     assert is_nan(out[-1:]).all()
 
 
-@pytest.mark.parametrize("name", ["float_to_half", "float_to_half_in_registers", "float_to_half_as_integer"])
+@pytest.mark.parametrize(
+    "name", ["float_to_half", "float_to_half_in_registers", "float_to_half_as_integer"]
+)
 def test_floats_round_to_the_nearest_half_ties_to_even(module: mblob.Module, name: str) -> None:
     values = floats_to_try()
     out = np.empty(len(values), np.uint16)

@@ -1,4 +1,5 @@
-"""Libraries with undefined runtime functions in the forms that linkers, editors of files and languages give them."""
+"""Libraries with undefined runtime functions in the forms that linkers, editors of files and
+languages give them."""
 
 from __future__ import annotations
 
@@ -52,7 +53,11 @@ def test_packed_relocations_of_other_linkers(tmp_path: Path, require: Require, l
 
 @pytest.mark.parametrize(
     "edit",
-    [["--set-rpath", "$ORIGIN/x"], ["--add-needed", "libm.so.6"], ["--set-soname", "lib" + "long" * 20 + ".so.9"]],
+    [
+        ["--set-rpath", "$ORIGIN/x"],
+        ["--add-needed", "libm.so.6"],
+        ["--set-soname", "lib" + "long" * 20 + ".so.9"],
+    ],
     ids=lambda words: words[0],
 )
 def test_edited_and_stripped(tmp_path: Path, require: Require, edit: list[str]) -> None:
@@ -65,9 +70,15 @@ def test_edited_and_stripped(tmp_path: Path, require: Require, edit: list[str]) 
 
 @pytest.mark.parametrize("now", ["-Wl,-z,lazy", "-Wl,-z,now"])
 @pytest.mark.parametrize("linker", LINKERS)
-def test_indirect_functions_and_thread_storage(tmp_path: Path, require: Require, linker: str, now: str) -> None:
+def test_indirect_functions_and_thread_storage(
+    tmp_path: Path, require: Require, linker: str, now: str
+) -> None:
     library = compile_library(
-        tmp_path / "k.so", linker_flag(require, linker), now, source=KERNELS / "odd_symbols.c", cc=require("gcc")
+        tmp_path / "k.so",
+        linker_flag(require, linker),
+        now,
+        source=KERNELS / "odd_symbols.c",
+        cc=require("gcc"),
     )
     assert "TVMBackendAllocWorkspace" in undefined(library)
     module = mblob.load_module(library)
@@ -81,7 +92,9 @@ def test_indirect_functions_and_thread_storage(tmp_path: Path, require: Require,
 
 
 @pytest.mark.parametrize("linker", LINKERS)
-def test_cxx_with_exceptions_threads_and_early_constructors(tmp_path: Path, require: Require, linker: str) -> None:
+def test_cxx_with_exceptions_threads_and_early_constructors(
+    tmp_path: Path, require: Require, linker: str
+) -> None:
     library = tmp_path / "k.so"
     run(
         require("g++"), "-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-DMBLOB_HOST",
@@ -99,7 +112,9 @@ def test_cxx_with_exceptions_threads_and_early_constructors(tmp_path: Path, requ
 def test_one_that_refuses_dlopen_is_refused_by_name(tmp_path: Path) -> None:
     """It is a sound file, and the loader and `verify` say the same of it."""
     library = compile_library(tmp_path / "k.so", "-Wl,-z,nodlopen")
-    sentence = r"k.so: it says that dlopen may not open it \(DF_1_NOOPEN\); link it without -z nodlopen$"
+    sentence = (
+        r"k.so: it says that dlopen may not open it \(DF_1_NOOPEN\); link it without -z nodlopen$"
+    )
     for refuse in (mblob.load_module, mblob.verify):
         with pytest.raises(mblob.IncompatibleError, match=sentence) as error:
             refuse(library)

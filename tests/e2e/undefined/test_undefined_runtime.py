@@ -1,4 +1,5 @@
-"""Libraries that leave the runtime's functions undefined (TVM target="c", float16 code of LLVM) from Python."""
+"""Libraries that leave the runtime's functions undefined (TVM target="c", float16 code of LLVM)
+from Python."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ print("fine")
 """
 
 
-def compile_library(output: Path, *flags: str, source: Path = KERNELS / "c_target.c", cc: str = "") -> Path:
+def compile_library(
+    output: Path, *flags: str, source: Path = KERNELS / "c_target.c", cc: str = ""
+) -> Path:
     compiler = cc or os.environ.get("CC") or "cc"
     run(
         compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", "-DMBLOB_HOST", "-nodefaultlibs",
@@ -61,7 +64,10 @@ def compile_library(output: Path, *flags: str, source: Path = KERNELS / "c_targe
 
 
 def undefined(library: Path) -> set[str]:
-    return {line.split()[-1] for line in run("nm", "-D", "--undefined-only", library).stdout.splitlines()}
+    return {
+        line.split()[-1]
+        for line in run("nm", "-D", "--undefined-only", library).stdout.splitlines()
+    }
 
 
 @pytest.fixture(scope="session")
@@ -129,14 +135,29 @@ def test_another_runtime_in_the_process_neither_serves_nor_sees(
 
 def test_every_function_of_tvm_that_the_runtime_has_is_bound(tmp_path: Path) -> None:
     runtime = next((ROOT / "loader" / "_lib").glob("libmblob.so*"))
-    names = {line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).stdout.splitlines()}
+    names = {
+        line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).stdout.splitlines()
+    }
     names = {name for name in names if not name.startswith("mblob_")}
     assert "TVMBackendParallelLaunch" in names
     source = tmp_path / "all.c"
     array = ", ".join(f"(void *){name}" for name in sorted(names))
     text = "".join(f"extern int {name}(void);\n" for name in sorted(names))
-    source.write_text(f"{text}void *const all[] = {{{array}}};\nint f(void);\nint f(void) {{ return 0; }}\n")
-    run("cc", "-w", "-fno-builtin", "-fPIC", "-shared", "-nodefaultlibs", source, "-o", tmp_path / "all.so", "-lc")
+    source.write_text(
+        f"{text}void *const all[] = {{{array}}};\nint f(void);\nint f(void) {{ return 0; }}\n"
+    )
+    run(
+        "cc",
+        "-w",
+        "-fno-builtin",
+        "-fPIC",
+        "-shared",
+        "-nodefaultlibs",
+        source,
+        "-o",
+        tmp_path / "all.so",
+        "-lc",
+    )
     mblob.load_module(tmp_path / "all.so")
 
 
@@ -168,7 +189,18 @@ def test_from_bytes_and_from_a_descriptor_it_opens_too(kernels: Path) -> None:
 
 def test_objects_that_leave_them_undefined_open_as_well(tmp_path: Path) -> None:
     target = tmp_path / "k.o"
-    run("cc", "-O1", "-fPIC", "-DMBLOB_HOST", "-I", ROOT / "csrc/include", "-c", KERNELS / "c_target.c", "-o", target)
+    run(
+        "cc",
+        "-O1",
+        "-fPIC",
+        "-DMBLOB_HOST",
+        "-I",
+        ROOT / "csrc/include",
+        "-c",
+        KERNELS / "c_target.c",
+        "-o",
+        target,
+    )
     assert mblob.load_module(target)["constructor_ran"]() == 1
 
 
@@ -210,14 +242,17 @@ def packed_blob_of() -> Callable[[int], bytes]:
         payload = bytearray(size)
         payload[:4], payload[size // 2], payload[-1] = b"\1\2\3\4", 7, 9
         sink = BytesSink()
-        entries = [OutEntry("library", None, (1,)), OutEntry("my_key", BytesPayload(bytes(payload)), data=True)]
+        entries = [
+            OutEntry("library", None, (1,)),
+            OutEntry("my_key", BytesPayload(bytes(payload)), data=True),
+        ]
         BlobPlan(entries).write(sink)
         return bytes(sink.data)
 
     return make
 
 
-# -- errors ------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -234,19 +269,27 @@ def test_the_text_of_a_kernel_arrives_intact(module: mblob.Module, text: str) ->
 def test_a_search_path_with_origin_still_finds_its_neighbours(tmp_path: Path) -> None:
     run("cc", "-fPIC", "-shared", KERNELS / "neighbour.c", "-o", tmp_path / "libneighbour.so")
     both = tmp_path / "both.c"
-    both.write_text("".join(f'#include "{KERNELS}/{name}.c"\n' for name in ("c_target", "needs_neighbour")))
+    both.write_text(
+        "".join(f'#include "{KERNELS}/{name}.c"\n' for name in ("c_target", "needs_neighbour"))
+    )
     for tags in ("--enable-new-dtags", "--disable-new-dtags"):
         library = compile_library(
-            tmp_path / f"k{tags}.so", f"-L{tmp_path}", "-lneighbour", f"-Wl,{tags},-rpath,$ORIGIN", source=both
+            tmp_path / f"k{tags}.so",
+            f"-L{tmp_path}",
+            "-lneighbour",
+            f"-Wl,{tags},-rpath,$ORIGIN",
+            source=both,
         )
         listed = run("readelf", "-d", library).stdout
         assert re.search(r"(RUN|R)PATH.*\$ORIGIN", listed)
         assert mblob.load_module(library)["asks_neighbour"]() == 11
-    done = subprocess.run([sys.executable, "-c", HOST, str(library)], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", HOST, str(library)], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.stdout == "fine\n", done.stderr
 
 
-# -- what a library needs ------------------------------------------------------------------------------------
+# -- what a library needs --------------------------------------------------------------------------
 
 ADDS = """
 #include <stddef.h>
@@ -298,11 +341,15 @@ def test_what_a_library_needs_is_bound_too(link: Callable[..., Path]) -> None:
         assert not any(str(path) in maps for path in (needed, between, kernel))
 
 
-def test_marks_of_linkers_may_lie_behind_all_segments(link: Callable[..., Path], require: Callable[[str], str]) -> None:
+def test_marks_of_linkers_may_lie_behind_all_segments(
+    link: Callable[..., Path], require: Callable[[str], str]
+) -> None:
     """Libraries that gold linked export `_end`; then bfd exports it from what needs them."""
     require("ld.gold")
     link("libmarks.so", "int marks(void) { return 3; }", "-fuse-ld=gold", "-Wl,-soname,libmarks.so")
-    host = mblob.csource_module("int doubled(int x) { return 2 * x; }", functions=["int doubled(int x)"])
+    host = mblob.csource_module(
+        "int doubled(int x) { return 2 * x; }", functions=["int doubled(int x)"]
+    )
     host.import_module(mblob.blob_module("some.data", b"bytes"))
     path = link("unused.so", "int unused;").with_name("marked.so")
     needs = [f"-L{path.parent}", "-Wl,--no-as-needed", "-lmarks", "-Wl,-rpath,$ORIGIN"]
@@ -347,12 +394,16 @@ def test_a_library_of_tvm_that_is_not_there_is_not_needed(
     link: Callable[..., Path], tmp_path: Path, binds: bool
 ) -> None:
     link("libtvm_runtime.so", "int nothing;", "-Wl,-soname,libtvm_runtime.so")
-    source = KERNEL.replace("NAME", "add_one") + (ADDS if binds else "double add_one(double x) { return x + 1; }")
+    source = KERNEL.replace("NAME", "add_one") + (
+        ADDS if binds else "double add_one(double x) { return x + 1; }"
+    )
     kernel = link("kernel.so", source, "-ltvm_runtime")
     (tmp_path / "libtvm_runtime.so").unlink()
     assert mblob.load_module(kernel)["kernel"](1.5) == 2.5
     link("libother.so", "int nothing;", "-Wl,-soname,libother.so")
     broken = link("broken.so", source, "-lother")
     (tmp_path / "libother.so").unlink()
-    with pytest.raises(mblob.IncompatibleError, match=r"libother.so: cannot open shared object file"):
+    with pytest.raises(
+        mblob.IncompatibleError, match=r"libother.so: cannot open shared object file"
+    ):
         mblob.load_module(broken)

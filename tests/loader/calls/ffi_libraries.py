@@ -1,5 +1,5 @@
-"""Libraries that apache-tvm exports, in the ffi dialect: `python -m tests.loader.calls.ffi_libraries FOLDER` writes
-them.
+"""Libraries that apache-tvm exports, in the ffi dialect: `python -m
+tests.loader.calls.ffi_libraries FOLDER` writes them.
 
 In a process of its own: tests of mblob run without TVM.
 """
@@ -20,7 +20,9 @@ class Host:
     """Kernels for the processor."""
 
     @T.prim_func
-    def main(a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32"), c: T.Buffer((16,), "float32")):
+    def main(
+        a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32"), c: T.Buffer((16,), "float32")
+    ):
         T.func_attr({"global_symbol": "main"})
         for i in range(16):
             c[i] = a[i] + b[i]
@@ -102,7 +104,13 @@ class Tensors:
             T.call_packed(
                 "test.tensor",
                 T.tvm_stack_make_array(
-                    a.data, T.tvm_stack_make_shape(8, dtype="handle"), 0, 1, T.float32(0), 0, dtype="handle"
+                    a.data,
+                    T.tvm_stack_make_shape(8, dtype="handle"),
+                    0,
+                    1,
+                    T.float32(0),
+                    0,
+                    dtype="handle",
                 ),
             )
         )
@@ -135,16 +143,21 @@ def device_library(kind: str) -> tvm.runtime.Module:
 
 
 def main() -> None:
-    """Write host_T.so, calls_T.so for both targets, tensors.so, opencl.so, cuda.so, relax_MODE.so for both modes."""
+    """Write host_T.so, calls_T.so for both targets, tensors.so, opencl.so, cuda.so, relax_MODE.so
+    for both modes."""
     folder = Path(sys.argv[1])
     for target in ("llvm", "c"):
         for name, module in (("host", Host), ("calls", Calls)):
-            tvm.tirx.build(module, target=target).export_library(str(folder / f"{name}_{target}.so"))
+            tvm.tirx.build(module, target=target).export_library(
+                str(folder / f"{name}_{target}.so")
+            )
     tvm.tirx.build(Tensors, target="llvm").export_library(str(folder / "tensors.so"))
     for kind in ("opencl", "cuda"):
         device_library(kind).export_library(str(folder / f"{kind}.so"))
     for mode in ("bytecode", "compiled"):
-        relax.build(Model, target="llvm", exec_mode=mode).export_library(str(folder / f"relax_{mode}.so"))
+        relax.build(Model, target="llvm", exec_mode=mode).export_library(
+            str(folder / f"relax_{mode}.so")
+        )
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def test_a_library_that_recorded_element_alignment_gets_the_array_itself(
     assert not a.any()
 
 
-# -- read-only arrays of functions whose types nobody recorded ------------------------------------------
+# -- read-only arrays of functions whose types nobody recorded -------------------------------------
 
 
 def read_only(n: int, offset: int) -> np.ndarray:
@@ -112,7 +112,9 @@ def read_only(n: int, offset: int) -> np.ndarray:
 @pytest.mark.parametrize("offset", [0, 4])
 def test_a_read_only_output_is_not_written(lib: mblob.Module, offset: int) -> None:
     a = read_only(8, offset)
-    with pytest.raises(ValueError, match="add_one: argument 0: the array is read-only and the function wrote to it"):
+    with pytest.raises(
+        ValueError, match="add_one: argument 0: the array is read-only and the function wrote to it"
+    ):
         lib["add_one"](a)
     assert not a.any()
 

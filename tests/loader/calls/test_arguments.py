@@ -1,4 +1,5 @@
-"""Wrong arguments of the public functions: one error each, that names function, argument, expected and found."""
+"""Wrong arguments of the public functions: one error each, that names function, argument, expected
+and found."""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ TABLE: list[tuple[Callable[[Any], Any], Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "value", "kind", "text"), TABLE, ids=[text for *_, text in TABLE])
-def test_a_wrong_argument_is_named(call: Callable[[Any], Any], value: Any, kind: type[Exception], text: str) -> None:
+def test_a_wrong_argument_is_named(
+    call: Callable[[Any], Any], value: Any, kind: type[Exception], text: str
+) -> None:
     with pytest.raises(kind) as caught:
         call(value)
     assert (type(caught.value), str(caught.value)) == (kind, text)
@@ -119,11 +122,15 @@ def test_an_argument_that_refuses_to_be_exported_is_named_with_its_dtype() -> No
             raise BufferError("not today")
 
     mblob.register_func("arguments.identity", lambda x: x, override=True)
-    with pytest.raises(BufferError, match="argument 0: Odd of dtype int3 has no DLPack capsule: not today"):
+    with pytest.raises(
+        BufferError, match="argument 0: Odd of dtype int3 has no DLPack capsule: not today"
+    ):
         mblob.get_global_func("arguments.identity")(Odd())
 
 
 def test_a_text_with_a_lone_surrogate_is_named() -> None:
     mblob.register_func("arguments.identity", lambda *x: x[-1], override=True)
-    with pytest.raises(UnicodeEncodeError, match=r": arguments\.identity: argument 1: the str has surrogates"):
+    with pytest.raises(
+        UnicodeEncodeError, match=r": arguments\.identity: argument 1: the str has surrogates"
+    ):
         mblob.get_global_func("arguments.identity")(1, "a\udcff")

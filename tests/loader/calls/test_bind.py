@@ -63,7 +63,7 @@ def allocated(call: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-# -- numpy arrays -----------------------------------------------------------------------------------------
+# -- numpy arrays ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,9 @@ def allocated(call: Callable[[], object]) -> int:
     ],
     ids=lambda value: value if isinstance(value, str) else str(getattr(value, "dtype", value)),
 )
-def test_an_array_arrives_the_same_each_time(lib: mblob.Module, array: np.ndarray, seen: str) -> None:
+def test_an_array_arrives_the_same_each_time(
+    lib: mblob.Module, array: np.ndarray, seen: str
+) -> None:
     assert [lib["describe"](array) for _ in range(4)] == [seen] * 4
 
 
@@ -121,15 +123,32 @@ def test_what_is_wrong_with_an_array_is_told_each_time(checked: mblob.Module, ti
     a, b, c = floats()
     readonly = a.copy()
     readonly.setflags(write=False)
-    warned, _ = np.broadcast_arrays(a, b[None])  # numpy gives it out read-only, though its flag says writeable
+    # numpy gives it out read-only, though its flag says writeable
+    warned, _ = np.broadcast_arrays(a, b[None])
     wrong = [
-        ((a.astype("d"), b, c), TypeError, r"add4: argument 0: expected an array of float32, found float64"),
-        ((a, b.astype(">f4"), c), TypeError, r"add4: argument 1: .*in native byte order, found >f4"),
-        ((a, np.zeros(8, "f")[::2], c), ValueError, "add4: argument 1: the array is not contiguous"),
+        (
+            (a.astype("d"), b, c),
+            TypeError,
+            r"add4: argument 0: expected an array of float32, found float64",
+        ),
+        (
+            (a, b.astype(">f4"), c),
+            TypeError,
+            r"add4: argument 1: .*in native byte order, found >f4",
+        ),
+        (
+            (a, np.zeros(8, "f")[::2], c),
+            ValueError,
+            "add4: argument 1: the array is not contiguous",
+        ),
         ((a, b, c[::-1]), ValueError, "add4: argument 2: the array is not contiguous"),
         ((a, b, readonly), ValueError, "add4: argument 2: the array is read-only"),
         ((a, b, warned), ValueError, "add4: argument 2: the array is read-only"),
-        ((a, np.zeros(5, "f"), c), mblob.KernelError, r"add4: argument 1 \(b\): expected 4 elements"),
+        (
+            (a, np.zeros(5, "f"), c),
+            mblob.KernelError,
+            r"add4: argument 1 \(b\): expected 4 elements",
+        ),
         ((a, b, np.zeros((), "O")), TypeError, "add4: argument 2"),
     ]
     for arguments, error, message in wrong * times:
@@ -145,7 +164,8 @@ def test_an_array_may_get_another_shape_while_it_is_used(lib: mblob.Module) -> N
     def reshape() -> None:
         while not stop.is_set():
             for shape in ((2, 3, 4), (24,), (4, 6)):
-                array.resize(shape, refcheck=False)  # in place; to set .shape is deprecated in numpy 2.5
+                # in place; to set .shape is deprecated in numpy 2.5
+                array.resize(shape, refcheck=False)
 
     thread = threading.Thread(target=reshape)
     thread.start()
@@ -167,7 +187,7 @@ def test_a_call_keeps_no_reference_to_an_array(checked: mblob.Module) -> None:
     assert sys.getrefcount(a) == before
 
 
-# -- bind -------------------------------------------------------------------------------------------------
+# -- bind ------------------------------------------------------------------------------------------
 
 
 def test_a_bound_function_sees_what_is_in_the_arrays_at_each_call(checked: mblob.Module) -> None:
@@ -193,7 +213,9 @@ def test_a_bound_function_sees_what_is_in_the_arrays_at_each_call(checked: mblob
         (tuple(range(20)), " ".join(f"0:{i}" for i in range(20))),
     ],
 )
-def test_every_kind_of_argument_can_be_bound(lib: mblob.Module, arguments: tuple[Any, ...], seen: str) -> None:
+def test_every_kind_of_argument_can_be_bound(
+    lib: mblob.Module, arguments: tuple[Any, ...], seen: str
+) -> None:
     bound = lib["describe"].bind(*arguments)
     gc.collect()
     assert [bound() for _ in range(3)] == [seen] * 3
@@ -222,7 +244,9 @@ def test_binding_says_what_is_wrong_at_once(checked: mblob.Module) -> None:
     a, b, c = floats()
     with pytest.raises(TypeError, match=r"add4: expected 3 arguments .*, found 2"):
         checked["add4"].bind(a, b)
-    with pytest.raises(TypeError, match="add4: argument 2: expected an array of float32, found float64"):
+    with pytest.raises(
+        TypeError, match="add4: argument 2: expected an array of float32, found float64"
+    ):
         checked["add4"].bind(a, b, c.astype("d"))
     with pytest.raises(TypeError, match="add4: takes arguments by position only"):
         checked["add4"].bind(a, b, c=c)

@@ -123,7 +123,9 @@ def test_a_registered_function_is_found_by_name_and_called(lib: mblob.Module) ->
     assert mblob.get_global_func("test.loader.add")(2, 3) == 5
     with pytest.raises(ValueError, match=r"test\.loader\.add"):
         mblob.register_func("test.loader.add", add)
-    with pytest.raises(ValueError, match=r"'test\.loader\.add' is registered already; override=True replaces it"):
+    with pytest.raises(
+        ValueError, match=r"'test\.loader\.add' is registered already; override=True replaces it"
+    ):
         mblob.register_func("test.loader.add", add)
     mblob.register_func("test.loader.add", lambda a, b: a * b, override=True)
     assert mblob.get_global_func("test.loader.add")(2, 3) == 6
@@ -142,7 +144,9 @@ def test_what_is_registered_must_be_callable() -> None:
 
 def test_a_callback_runs_in_whatever_thread_calls(lib: mblob.Module) -> None:
     seen = []
-    thread = threading.Thread(target=lambda: lib["call_it"](lambda: seen.append(threading.get_ident())))
+    thread = threading.Thread(
+        target=lambda: lib["call_it"](lambda: seen.append(threading.get_ident()))
+    )
     thread.start()
     thread.join()
     assert seen == [thread.ident]
@@ -174,7 +178,10 @@ def test_what_a_function_was_lent_is_copied_when_it_returns_it() -> None:
     mblob.register_func("callback.same", lambda t: t, override=True)
     mblob.register_func("callback.cast", lambda _, t: mblob.from_dlpack(t), override=True)
     array = np.arange(4, dtype="float32")
-    results = [mblob.get_global_func("callback.same")(array), mblob.get_global_func("callback.cast")(1, array)]
+    results = [
+        mblob.get_global_func("callback.same")(array),
+        mblob.get_global_func("callback.cast")(1, array),
+    ]
     array[:] = -1
     for result in results:
         np.testing.assert_array_equal(result.numpy(), np.arange(4, dtype="float32"))

@@ -78,7 +78,9 @@ def test_a_kernel_adds_two_numpy_arrays_in_place(lib: mblob.Module) -> None:
     ],
     ids=shown,
 )
-def test_each_kind_of_argument_arrives_as_its_type_code(lib: mblob.Module, argument: object, seen: str) -> None:
+def test_each_kind_of_argument_arrives_as_its_type_code(
+    lib: mblob.Module, argument: object, seen: str
+) -> None:
     assert lib["describe"](argument) == seen
 
 
@@ -101,7 +103,9 @@ def test_modules_and_functions_are_arguments(lib: mblob.Module) -> None:
         ("give_bytes", b"a\0b"),
     ],
 )
-def test_each_kind_of_result_becomes_its_python_object(lib: mblob.Module, name: str, value: object) -> None:
+def test_each_kind_of_result_becomes_its_python_object(
+    lib: mblob.Module, name: str, value: object
+) -> None:
     result = lib[name]()
     assert result == value
     assert type(result) is type(value)
@@ -146,7 +150,11 @@ def test_wrong_arguments_that_the_kernel_finds_count_as_wrong_use(
         (np.zeros(4, ">f4"), TypeError, "in native byte order, found >f4; convert it with astype$"),
         (np.zeros(4, [("a", "f"), ("b", "i")]), TypeError, "found .*'a'"),
         (np.array([object()]), TypeError, "found object"),
-        (np.zeros(4, "M8[s]"), TypeError, r"found datetime64\[s\]; .* or bfloat16 and float8 with mblob.array"),
+        (
+            np.zeros(4, "M8[s]"),
+            TypeError,
+            r"found datetime64\[s\]; .* or bfloat16 and float8 with mblob.array",
+        ),
         (np.zeros(4, "U3"), TypeError, "found <U3"),
         (np.zeros(2, "g"), TypeError, "found float128; convert it with astype$"),
         ([1, 2], TypeError, "found list; make it an array"),
@@ -173,7 +181,9 @@ def test_keywords_are_refused(lib: mblob.Module) -> None:
 
 
 def test_a_missing_function_names_what_exists_and_what_was_meant(lib: mblob.Module) -> None:
-    with pytest.raises(AttributeError, match=r"no function 'vad'.*it has: .*did you mean 'vadd'") as caught:
+    with pytest.raises(
+        AttributeError, match=r"no function 'vad'.*it has: .*did you mean 'vadd'"
+    ) as caught:
         lib["vad"]
     assert "\n" not in str(caught.value)
     assert not lib.implements_function("vad")
@@ -204,7 +214,7 @@ def test_the_gil_is_free_during_a_call(lib: mblob.Module) -> None:
     assert met == [1] * 4
 
 
-# -- what the library recorded about a function ------------------------------------------------------
+# -- what the library recorded about a function ----------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +222,9 @@ def recorded(build: Callable[..., Path], tmp_path_factory: pytest.TempPathFactor
     rows = [
         Row("vadd", "vadd", "packed", 0, "const float *, const float *, float *"),
         Row("describe", "describe", "packed", 0, "const double *, int64_t, float"),
-        Row("shapes", "describe", "packed", 0, "const float[n][4], uint8_t *, unsigned long long *"),
+        Row(
+            "shapes", "describe", "packed", 0, "const float[n][4], uint8_t *, unsigned long long *"
+        ),
         Row("unknown", "describe", "packed", 0, "?"),
         Row("none", "describe", "packed", 0, "void"),
         Row("unsigned", "describe", "packed", 0, "uint64_t"),
@@ -236,11 +248,15 @@ def test_a_wrong_count_is_found_before_the_call(recorded: mblob.Module) -> None:
 
 def test_a_wrong_dtype_is_found_before_the_call(recorded: mblob.Module) -> None:
     a, b, _ = floats()
-    with pytest.raises(TypeError, match=r"vadd: argument 2: expected an array of float32, found float64; .*astype"):
+    with pytest.raises(
+        TypeError, match=r"vadd: argument 2: expected an array of float32, found float64; .*astype"
+    ):
         recorded["vadd"](a, b, np.zeros(8))
 
 
-def test_a_read_only_output_is_refused_and_a_read_only_input_is_fine(recorded: mblob.Module) -> None:
+def test_a_read_only_output_is_refused_and_a_read_only_input_is_fine(
+    recorded: mblob.Module,
+) -> None:
     a, b, c = floats()
     a.flags.writeable = False
     recorded["vadd"](a, b, c)
@@ -257,15 +273,23 @@ def test_numbers_are_converted_to_what_the_signature_says(recorded: mblob.Module
         recorded["describe"](7, 3, 4)
 
 
-@pytest.mark.parametrize(("value", "bits"), [(0, 0), (2**63 - 1, 2**63 - 1), (2**63, -(2**63)), (2**64 - 1, -1)])
-def test_an_unsigned_parameter_takes_all_of_its_64_bits(recorded: mblob.Module, value: int, bits: int) -> None:
+@pytest.mark.parametrize(
+    ("value", "bits"), [(0, 0), (2**63 - 1, 2**63 - 1), (2**63, -(2**63)), (2**64 - 1, -1)]
+)
+def test_an_unsigned_parameter_takes_all_of_its_64_bits(
+    recorded: mblob.Module, value: int, bits: int
+) -> None:
     assert recorded["unsigned"](value) == f"0:{bits}"
     assert recorded["unsigned"](np.uint64(value)) == f"0:{bits}"
 
 
 @pytest.mark.parametrize("value", [-1, -(2**70), 2**64])
-def test_an_int_outside_of_an_unsigned_parameter_says_what_is_allowed(recorded: mblob.Module, value: int) -> None:
-    with pytest.raises(OverflowError, match=r"unsigned: argument 0: expected an int from 0 to 2\*\*64 - 1"):
+def test_an_int_outside_of_an_unsigned_parameter_says_what_is_allowed(
+    recorded: mblob.Module, value: int
+) -> None:
+    with pytest.raises(
+        OverflowError, match=r"unsigned: argument 0: expected an int from 0 to 2\*\*64 - 1"
+    ):
         recorded["unsigned"](value)
 
 
@@ -293,8 +317,12 @@ def test_scalars_and_arrays_without_dimensions_are_numbers_where_a_number_is_rec
     assert recorded[name](value) == seen
 
 
-@pytest.mark.parametrize("value", [np.array(1.5), np.float32(1.5), np.zeros(1, "i8"), ctypes.c_int64(1)], ids=repr)
-def test_what_is_no_integer_is_refused_where_one_is_recorded(recorded: mblob.Module, value: object) -> None:
+@pytest.mark.parametrize(
+    "value", [np.array(1.5), np.float32(1.5), np.zeros(1, "i8"), ctypes.c_int64(1)], ids=repr
+)
+def test_what_is_no_integer_is_refused_where_one_is_recorded(
+    recorded: mblob.Module, value: object
+) -> None:
     with pytest.raises(TypeError, match=r"unsigned: argument 0: expected an int, found"):
         recorded["unsigned"](value)
 
@@ -325,33 +353,39 @@ class Producer:
 
 
 def test_a_wrong_dlpack_result_is_named(lib: mblob.Module) -> None:
-    with pytest.raises(TypeError, match=r"describe: argument 1: expected a DLPack capsule .*, found 5"):
+    with pytest.raises(
+        TypeError, match=r"describe: argument 1: expected a DLPack capsule .*, found 5"
+    ):
         lib["describe"](1, Producer(5))
 
 
 @pytest.mark.parametrize(("ndim", "dimension"), [(-1, 1), (65, 1), (1, -1), (2, 2**62)])
-def test_an_impossible_dlpack_shape_is_refused(lib: mblob.Module, ndim: int, dimension: int) -> None:
+def test_an_impossible_dlpack_shape_is_refused(
+    lib: mblob.Module, ndim: int, dimension: int
+) -> None:
     tensor = mblob.empty((2, 2))
     capsule = tensor.__dlpack__()
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     address = get_pointer(capsule, b"dltensor")
     shape = (ctypes.c_int64 * 2)(dimension, dimension)
-    ctypes.c_int32.from_address(address + 16).value = ndim  # DLTensor: data, device, ndim, dtype, shape
+    # DLTensor: data, device, ndim, dtype, shape
+    ctypes.c_int32.from_address(address + 16).value = ndim
     ctypes.c_void_p.from_address(address + 24).value = ctypes.addressof(shape)
     with pytest.raises(ValueError, match="describe: argument 0: tensor: "):
         lib["describe"](Producer(capsule))
 
 
-DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # runs with the interpreter's lock, as deleters of frameworks do
+# runs with the interpreter's lock, as deleters of frameworks do
+DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Foreign:
     """A capsule whose tensor is deleted by Python code.
 
     Attributes:
-        capsule: DLManagedTensor (tensor of 48 bytes, context, deleter), or with a version (version, context, deleter,
-            flags, tensor).
+        capsule: DLManagedTensor (tensor of 48 bytes, context, deleter), or with a version (version,
+            context, deleter, flags, tensor).
         address: of its DLTensor.
         deleted: what the deleter was called with.
     """
@@ -359,7 +393,10 @@ class Foreign:
     def __init__(self, version: Any) -> None:
         self.capsule = mblob.empty((2, 2)).__dlpack__(max_version=version)
         get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-        get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        get_pointer.restype, get_pointer.argtypes = (
+            ctypes.c_void_p,
+            (ctypes.py_object, ctypes.c_char_p),
+        )
         self.managed = get_pointer(self.capsule, b"dltensor_versioned" if version else b"dltensor")
         self.address = self.managed + (32 if version else 0)
         self.deleted: list[int] = []
@@ -384,14 +421,18 @@ HARM = {
     "device": (ctypes.c_int32, 8, 7),  # of Vulkan, which has no addresses
     "dimensions": (ctypes.c_int32, 16, -1), "least": (ctypes.c_int32, 16, -(2**31)), "many": (ctypes.c_int32, 16, 65),
     "shape": (ctypes.c_uint64, 24, 0), "data": (ctypes.c_uint64, 0, 0), "offset": (ctypes.c_uint64, 40, 2**63),
-    "before": (ctypes.c_uint64, 40, 2**64 - 4), "padded": (ctypes.c_uint64, -8, 4),  # flags stand before the tensor
+    # flags stand before the tensor
+    "before": (ctypes.c_uint64, 40, 2**64 - 4), "padded": (ctypes.c_uint64, -8, 4),
 }  # fmt: skip
 REFUSED = {
     "least": (ValueError, "tensor: -2147483648 dimensions, expected 0 to 64"),
     "many": (ValueError, "tensor: 65 dimensions, expected 0 to 64"),
     "shape": (ValueError, "tensor: shape is NULL, expected 2 extents"),
     "data": (ValueError, "tensor: data is NULL, expected 16 bytes"),
-    "offset": (ValueError, "tensor: byte_offset is 9223372036854775808, more than memory has addresses"),
+    "offset": (
+        ValueError,
+        "tensor: byte_offset is 9223372036854775808, more than memory has addresses",
+    ),
     "before": (ValueError, "tensor: byte_offset is 18446744073709551612"),
     "device": (BufferError, "DLPack: memory of device type 7 has no addresses"),
     "dimensions": (ValueError, "tensor: -1 dimensions, expected 0 to 64"),
@@ -400,7 +441,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("version", [None, (1, 0)])
 @pytest.mark.parametrize("harm", REFUSED)
-def test_a_deleter_that_runs_python_leaves_the_error_alone(lib: mblob.Module, version: Any, harm: str) -> None:
+def test_a_deleter_that_runs_python_leaves_the_error_alone(
+    lib: mblob.Module, version: Any, harm: str
+) -> None:
     tensor = Foreign(version)
     tensor.harm(harm)
     error, words = REFUSED[harm]
@@ -424,12 +467,18 @@ def test_a_refused_tensor_that_is_imported_is_deleted_and_named(version: Any, ha
 def test_elements_that_are_padded_to_bytes_are_refused(lib: mblob.Module, take: str) -> None:
     tensor = Foreign((1, 0))
     tensor.harm("padded")
-    with pytest.raises(BufferError, match=r"each element is padded to whole bytes \(flag 4\), expected packed"):
-        mblob.from_dlpack(tensor.capsule) if take == "imported" else lib["describe"](Producer(tensor.capsule))
+    with pytest.raises(
+        BufferError, match=r"each element is padded to whole bytes \(flag 4\), expected packed"
+    ):
+        mblob.from_dlpack(tensor.capsule) if take == "imported" else lib["describe"](
+            Producer(tensor.capsule)
+        )
     assert tensor.deleted == [tensor.managed]
 
 
-def test_failures_that_decide_what_python_does_have_a_code_and_the_text_alone_is_shown(lib: mblob.Module) -> None:
+def test_failures_that_decide_what_python_does_have_a_code_and_the_text_alone_is_shown(
+    lib: mblob.Module,
+) -> None:
     from mblob.loader.runtime import ffi
     from mblob.loader.runtime import lib as runtime
     from mblob.loader.status import last_error_code

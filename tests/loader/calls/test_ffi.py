@@ -1,4 +1,5 @@
-"""Libraries of the ffi dialect, as apache-tvm 0.27 exports them, called in a process without TVM."""
+"""Libraries of the ffi dialect, as apache-tvm 0.27 exports them, called in a process without
+TVM."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ TARGETS = ["llvm", "c"]
 
 @pytest.fixture(scope="session")
 def exported(package_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what tests/loader/calls/ffi_libraries.py writes; apache-tvm must be installed."""
+    """The folder of what tests/loader/calls/ffi_libraries.py writes; apache-tvm must be
+    installed."""
     for package in ("tvm", "tvm_ffi"):
         package_of(package)
     folder = tmp_path_factory.mktemp("ffi")
@@ -37,7 +39,7 @@ def floats(n: int) -> np.ndarray[Any, Any]:
     return np.arange(n, dtype="float32")
 
 
-# -- kernels -----------------------------------------------------------------------------------------------
+# -- kernels ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -71,7 +73,9 @@ def test_names_are_those_of_the_source(exported: Path, target: str) -> None:
     assert lib.implements_function("iadd")
     for name in ("nobody", "__tvm_ffi_iadd", "_library_ctx", "_library_bin", "", "iadd\0"):
         assert not lib.implements_function(name)
-    with pytest.raises(AttributeError, match=r"no function 'iad'; it has: above, flip, iadd, main, scale, widen"):
+    with pytest.raises(
+        AttributeError, match=r"no function 'iad'; it has: above, flip, iadd, main, scale, widen"
+    ):
         lib.get_function("iad")
     assert ctypes.cast(lib.symbol("__tvm_ffi_iadd"), ctypes.c_void_p).value
     assert (lib.get_function_metadata("iadd"), lib.get_function_doc("iadd")) == (None, None)
@@ -99,7 +103,7 @@ def test_what_kernels_refuse_is_told_with_its_kind(exported: Path, target: str) 
     lib["main"](a, b, np.empty(16, "float32"))  # an error leaves nothing behind
 
 
-# -- what kernels call ---------------------------------------------------------------------------------------
+# -- what kernels call -----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -129,7 +133,8 @@ def test_functions_are_called_by_name(exported: Path, functions: Any, target: st
     functions("test.answer", lambda n: asked.append(n) or n * 3)  # another from now on
     results.append(lib["answers"](30))
     assert asked == [20, -1, 30]
-    # What TVM 0.27 writes for "c" forgets the result of the call: 1 is what its own runtime returns, too.
+    # What TVM 0.27 writes for "c" forgets the result of the call: 1 is what its own runtime
+    # returns, too.
     assert results == ([41, -1, 91] if target == "llvm" else [1, 1, 1])
 
 
@@ -141,7 +146,9 @@ def test_imports_come_before_the_registry(exported: Path, functions: Any) -> Non
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_python_function_that_raises_ends_the_kernel(exported: Path, functions: Any, target: str) -> None:
+def test_a_python_function_that_raises_ends_the_kernel(
+    exported: Path, functions: Any, target: str
+) -> None:
     lib = mblob.load_module(exported / f"calls_{target}.so")
     error = KeyError("what is missing")
 
@@ -197,7 +204,7 @@ def test_a_kernel_passes_a_tensor_of_its_own(exported: Path, functions: Any) -> 
     np.testing.assert_array_equal(seen[0], floats(8))
 
 
-# -- devices and models ---------------------------------------------------------------------------------------
+# -- devices and models ----------------------------------------------------------------------------
 
 
 def test_opencl_kernels_run_on_the_device(exported: Path, opencl_device: mblob.Device) -> None:
@@ -229,7 +236,10 @@ def test_kernels_of_a_model_that_is_not_run_here(exported: Path, mode: str) -> N
         mblob.load_module(exported / f"relax_{mode}.so")
     assert caught.value.type_key == "relax.VMExecutable"
     lib = mblob.load_module(exported / f"relax_{mode}.so", missing="stub")
-    assert (lib.type_key, [m.type_key for m in lib.imported_modules]) == ("relax.VMExecutable", ["library"])
+    assert (lib.type_key, [m.type_key for m in lib.imported_modules]) == (
+        "relax.VMExecutable",
+        ["library"],
+    )
     assert bytes(lib.payload[:8]) == bytes.fromhex("1e1514422fde25d2")
     x, out = np.zeros((2, 3), "float32"), np.empty((2, 3), "float32")
     lib["add"](x, out)
@@ -248,7 +258,7 @@ def test_a_loader_of_the_program_opens_them(exported: Path) -> None:
     assert seen == [("ffi", "relax.VMExecutable", 0, ["library"])]
 
 
-# -- TVM's own files -------------------------------------------------------------------------------------------
+# -- TVM's own files -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -276,7 +286,7 @@ def test_the_golden_files_open(golden: Path, functions: Any, name: str, tree: li
         assert lib.implements_function("add", query_imports=True)
 
 
-# -- damage -----------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------------
 
 
 def test_a_damaged_blob_is_told_by_its_rule(golden: Path) -> None:

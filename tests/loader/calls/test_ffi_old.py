@@ -1,4 +1,5 @@
-"""On the way to the dialect of 0.22: TVM 0.21 (plain names, another blob) and 0.20 (the classic one)."""
+"""On the way to the dialect of 0.22: TVM 0.21 (plain names, another blob) and 0.20 (the classic
+one)."""
 
 from __future__ import annotations
 
@@ -43,11 +44,22 @@ def test_a_library_of_0_21_has_plain_names(of_0_21: mblob.Module) -> None:
     assert lib["add"](3, 4) == 7
     assert lib(3, 4) == 7  # the entry, which a string names
     assert lib["sum"](np.arange(5, dtype="float32")) == 10
-    assert [lib["type_of"](v) for v in (1, True, 2.5, None, "text", b"bytes", np.zeros(1))] == [1, 2, 3, 0, 8, 9, 7]
+    assert [lib["type_of"](v) for v in (1, True, 2.5, None, "text", b"bytes", np.zeros(1))] == [
+        1,
+        2,
+        3,
+        0,
+        8,
+        9,
+        7,
+    ]
     assert lib["type_of"](lib["add"]) == 68
     with pytest.raises(mblob.KernelError) as caught:
         lib["add"](1)
-    assert (caught.value.kind, str(caught.value)) == ("TypeError", "TypeError: add: expected 2 arguments")
+    assert (caught.value.kind, str(caught.value)) == (
+        "TypeError",
+        "TypeError: add: expected 2 arguments",
+    )
     assert not lib.implements_function("__tvm_ffi_library_ctx")
 
 
@@ -72,7 +84,8 @@ def test_tensors_are_behind_a_shorter_header(of_0_21: mblob.Module) -> None:
     mblob.register_func("old.sum", of_0_21["sum"], override=True)
     given = mblob.array(np.arange(4, dtype="float32"), mblob.cpu(0))
     mblob.register_func("old.tensor", lambda: given, override=True)
-    assert of_0_21["asks"]("old.tensor").numpy().sum() == 6  # an object that passes through the kernel
+    # an object that passes through the kernel
+    assert of_0_21["asks"]("old.tensor").numpy().sum() == 6
     mblob.register_func("old.sum", lambda *_: None, override=True)
 
 
@@ -105,7 +118,10 @@ int add(TVMValue *args, int *codes, int n, TVMValue *ret, int *ret_code, void *s
     [
         (stream(LIB, string("cuda") + CUDA[:-1], TREE), "truncated"),
         (stream(LIB, string("unheard.of") + string(b"x"), TREE), "unknown_key"),
-        (stream(LIB, string("_import_tree") + u64(2, 0, 0) + u64(0), string("cuda") + CUDA), "tree_last"),
+        (
+            stream(LIB, string("_import_tree") + u64(2, 0, 0) + u64(0), string("cuda") + CUDA),
+            "tree_last",
+        ),
         (stream(LIB)[:-2], "size"),
     ],
 )
@@ -119,7 +135,9 @@ def test_damage_is_told(cc: Callable[..., Path], tmp_path: Path, data: bytes, co
 
 def test_getters_of_a_library_in_c(cc: Callable[..., Path], tmp_path: Path) -> None:
     lib = mblob.load_module(cc(KERNELS, tmp_path / "new.so", *FLAGS))
-    with pytest.raises(AttributeError, match=r"no function 'ad'; it has: add, adder, asks, .*did you mean"):
+    with pytest.raises(
+        AttributeError, match=r"no function 'ad'; it has: add, adder, asks, .*did you mean"
+    ):
         lib.get_function("ad")
     assert lib.get_function_metadata("add") == {"type_schema": "..."}
     assert lib.get_function_doc("add") == "Adds."

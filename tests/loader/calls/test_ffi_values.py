@@ -83,16 +83,32 @@ CASES = [
 def test_a_value_arrives_as_what_it_is(lib: mblob.Module, value: Any, told: str) -> None:
     assert lib["kinds"](value) == told
     assert lib["kinds"].bind(value)() == told
-    assert lib["kinds"](1, value, [value]) == f"int(1){told}[{told.replace('7', '70') if told == '7' else told}]"
+    assert (
+        lib["kinds"](1, value, [value])
+        == f"int(1){told}[{told.replace('7', '70') if told == '7' else told}]"
+    )
 
 
-TEXTS = ["short", "longer than eight", "", "n\0n", "longer than eight\0 x", b"a\0b", b"longer than\0 eight", "float32"]
+TEXTS = [
+    "short",
+    "longer than eight",
+    "",
+    "n\0n",
+    "longer than eight\0 x",
+    b"a\0b",
+    b"longer than\0 eight",
+    "float32",
+]
 BACK = [True, False, 3, 2.5, None, *TEXTS, [], [1, [True, "n\0n"], None]]
 
 
 @pytest.mark.parametrize("value", BACK)
 def test_a_value_comes_back_as_what_it_was(lib: mblob.Module, value: Any) -> None:
-    for found in (lib["echo"](value), lib["call"](lambda x: x, value), lib["call"](lib["echo"], value)):
+    for found in (
+        lib["echo"](value),
+        lib["call"](lambda x: x, value),
+        lib["call"](lib["echo"], value),
+    ):
         assert (found, type(found)) == (value, type(value))
     told = lib["kinds"](value)
     assert lib["kind_of_result"](lambda x: x, value) == told
@@ -100,10 +116,14 @@ def test_a_value_comes_back_as_what_it_was(lib: mblob.Module, value: Any) -> Non
 
 def test_python_functions_get_what_the_kernel_passed(lib: mblob.Module) -> None:
     got: list[Any] = []
-    lib["call"](lambda *x: got.extend(x), True, "n\0n", [1, (False,)], np.dtype("int8"), np.bool_(1))
+    lib["call"](
+        lambda *x: got.extend(x), True, "n\0n", [1, (False,)], np.dtype("int8"), np.bool_(1)
+    )
     assert got == [True, "n\0n", [1, [False]], "int8", True]
     assert [type(x) for x in got] == [bool, str, list, str, bool]
-    assert lib["kind_of_result"](lambda: (np.bool_(1), "n\0n", np.zeros(1))) == r"[bool(1)str(n\0n)70]"
+    assert (
+        lib["kind_of_result"](lambda: (np.bool_(1), "n\0n", np.zeros(1))) == r"[bool(1)str(n\0n)70]"
+    )
     assert lib["kind_of_result"](lambda: np.dtype("uint8")) == "dtype(1,8,1)"
 
 
@@ -129,10 +149,18 @@ def test_what_has_no_meaning_is_named_with_its_place(lib: mblob.Module) -> None:
         ({1}, TypeError, "kinds: argument 1: expected .*a list.*found set"),
         ([1, {2}], TypeError, "kinds: argument 1: item 1: expected"),
         ([1, [2, (set(),)]], TypeError, "kinds: argument 1: item 1: item 1: item 0: expected"),
-        ({"a": 1}, TypeError, "kinds: argument 1: a dict is passed as a Map of tvm_ffi, which is not imported"),
+        (
+            {"a": 1},
+            TypeError,
+            "kinds: argument 1: a dict is passed as a Map of tvm_ffi, which is not imported",
+        ),
         ([2**70], OverflowError, "kinds: argument 1: item 0: expected an int from"),
         (1j, TypeError, "kinds: argument 1: expected"),
-        (np.dtype(">f4"), TypeError, "kinds: argument 1: functions have no data type for numpy's >f4"),
+        (
+            np.dtype(">f4"),
+            TypeError,
+            "kinds: argument 1: functions have no data type for numpy's >f4",
+        ),
         (np.dtype("S3"), TypeError, "kinds: argument 1: functions have no data type"),
         ("\udc80", UnicodeEncodeError, "surrogates"),
         (loop, ValueError, "kinds: argument 1: lists are within lists more than 64 levels deep"),
@@ -204,10 +232,14 @@ def test_lists_are_within_lists_64_levels_deep_on_any_stack(
     lib: mblob.Module, cc: Callable[..., Path], tmp_path: Path, stack: int
 ) -> None:
     root = Path(__file__).resolve().parents[3]
-    nested = mblob.load_module(cc(NESTING, tmp_path / "nested.so", f"-I{root}/csrc/include", "-w"))["nested"]
+    nested = mblob.load_module(cc(NESTING, tmp_path / "nested.so", f"-I{root}/csrc/include", "-w"))[
+        "nested"
+    ]
     loop: list[Any] = []
     loop.append([2, loop])
-    refused = "^kinds: argument 1: lists are within lists more than 64 levels deep, which is the limit"
+    refused = (
+        "^kinds: argument 1: lists are within lists more than 64 levels deep, which is the limit"
+    )
     deep = [within(65), within(3000)]  # which end here: Python needs a large stack for that
 
     def work() -> None:
@@ -217,7 +249,9 @@ def test_lists_are_within_lists_64_levels_deep_on_any_stack(
             with pytest.raises(ValueError, match=refused):
                 lib["kinds"](0, value)
         for levels in (65, 100_000):
-            with pytest.raises(ValueError, match="a container holds containers more than 64 levels deep"):
+            with pytest.raises(
+                ValueError, match="a container holds containers more than 64 levels deep"
+            ):
                 nested(levels)
 
     in_thread(work, stack)
@@ -231,17 +265,24 @@ class Itself:
 @pytest.mark.parametrize(
     ("value", "place"),
     [
-        (Itself(), "argument 0"), ([Itself()], "argument 0: item 0"),
+        (Itself(), "argument 0"),
+        ([Itself()], "argument 0: item 0"),
         ([1, [2, 3, Itself()]], "argument 0: item 1: item 2"),
     ],
 )
-def test_an_object_that_stands_for_itself_is_named_by_its_place(lib: mblob.Module, value: Any, place: str) -> None:
-    with pytest.raises(RuntimeError, match=rf"^kinds: {place}: <.*Itself object at .*> stands for itself$"):
+def test_an_object_that_stands_for_itself_is_named_by_its_place(
+    lib: mblob.Module, value: Any, place: str
+) -> None:
+    with pytest.raises(
+        RuntimeError, match=rf"^kinds: {place}: <.*Itself object at .*> stands for itself$"
+    ):
         lib["kinds"](value)
 
 
 def test_a_text_with_a_lone_surrogate_in_a_list_is_named_by_its_place(lib: mblob.Module) -> None:
-    with pytest.raises(UnicodeEncodeError, match="kinds: argument 0: item 1: the str has surrogates"):
+    with pytest.raises(
+        UnicodeEncodeError, match="kinds: argument 0: item 1: the str has surrogates"
+    ):
         lib["kinds"](["a", "\ud800"])
 
 

@@ -1,4 +1,5 @@
-"""Read-only memory is never written, whoever gives it: executors name the output and can be used again."""
+"""Read-only memory is never written, whoever gives it: executors name the output and can be used
+again."""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def of_a_tensor(shape: tuple[int, ...], folder: Path) -> tuple[Any, Callable[[],
 
 @pytest.fixture(params=[of_bytes, of_a_file, of_a_flag, of_dlpack, of_a_tensor])
 def read_only(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[tuple[int, ...]], Any]:
-    """`array, kept = read_only(shape)`: memory that must not change, and a function that gives its bytes."""
+    """`array, kept = read_only(shape)`: memory that must not change, and a function that gives its
+    bytes."""
     return lambda shape: request.param(shape, tmp_path)
 
 
@@ -118,14 +120,18 @@ MODEL_CALLS = {
     "get_output(0, ...)": lambda m, out: m.get_output(0, out),
     "get_output('double', ...)": lambda m, out: m.module["get_output"]("double", out),
     "set_output_zero_copy(0, ...)": lambda m, out: m.set_output_zero_copy(0, out),
-    "set_output_zero_copy('double', ...)": lambda m, out: m.module["set_output_zero_copy"]("double", out),
+    "set_output_zero_copy('double', ...)": lambda m, out: m.module["set_output_zero_copy"](
+        "double", out
+    ),
     "debug_get_output('double', ...)": lambda m, out: m.debug_get_output("double", out),
     "get_output(0, ...): argument 1": lambda m, out: m.module["get_output"].bind(0, out),
 }
 
 
 @pytest.mark.parametrize("text", MODEL_CALLS)
-def test_graphs_write_to_no_read_only_array(library: mblob.Module, read_only: Any, text: str) -> None:
+def test_graphs_write_to_no_read_only_array(
+    library: mblob.Module, read_only: Any, text: str
+) -> None:
     model = mblob.graph_executor.GraphModuleDebug(library["debug_create"]("default", mblob.cpu(0)))
     model.run(x=X)
     check(lambda array: MODEL_CALLS[text](model, array), text, read_only((4,)))
@@ -133,10 +139,14 @@ def test_graphs_write_to_no_read_only_array(library: mblob.Module, read_only: An
     np.testing.assert_array_equal(model.get_output(0, np.zeros(4, "f4")).numpy(), 2 * (X + 1))
 
 
-@pytest.mark.parametrize("text", ["get_output(0, ...)", "get_input('data', ...)", "set_output_zero_copy(0, ...)"])
+@pytest.mark.parametrize(
+    "text", ["get_output(0, ...)", "get_input('data', ...)", "set_output_zero_copy(0, ...)"]
+)
 def test_ahead_of_time_models_neither(golden: Path, read_only: Any, text: str) -> None:
     stored = of_mlp(golden)
-    model = mblob.aot_executor.AotModule(mblob.load_module(golden / "aot_mlp.so")["default"](mblob.cpu(0)))
+    model = mblob.aot_executor.AotModule(
+        mblob.load_module(golden / "aot_mlp.so")["default"](mblob.cpu(0))
+    )
     model.run(data=stored["data"])
     calls = {
         "get_output(0, ...)": (model.get_output, 0),
@@ -153,7 +163,11 @@ def test_ahead_of_time_models_neither(golden: Path, read_only: Any, text: str) -
 def test_virtual_machines_neither(golden: Path, read_only: Any) -> None:
     stored = of_mlp(golden)
     machine = mblob.vm.VirtualMachine(mblob.load_module(golden / "vm_mlp.so"), mblob.cpu(0))
-    check(lambda array: machine.set_outputs("main", array), "set_outputs('main', ...): argument 1", read_only((1, 10)))
+    check(
+        lambda array: machine.set_outputs("main", array),
+        "set_outputs('main', ...): argument 1",
+        read_only((1, 10)),
+    )
     np.testing.assert_allclose(machine.run(stored["data"]).numpy(), stored["out"], rtol=1e-5)
 
 
@@ -161,7 +175,11 @@ def test_tensors_are_copied_to_no_read_only_one(read_only: Any) -> None:
     array, kept = read_only((4,))
     before = kept()
     target = mblob.from_dlpack(array) if isinstance(array, OnlyDlpack) else array
-    target = target if isinstance(target, mblob.Tensor) else mblob.load_param_dict(mblob.save_param_dict({"t": X}))["t"]
+    target = (
+        target
+        if isinstance(target, mblob.Tensor)
+        else mblob.load_param_dict(mblob.save_param_dict({"t": X}))["t"]
+    )
     for copy in (
         lambda: target.copyfrom(X),
         lambda: mblob.array(X).copyto(target),
@@ -195,7 +213,9 @@ def test_and_one_of_a_model_compiled_ahead_of_time(golden: Path, tmp_path: Path)
     stored = of_mlp(golden)
     np.save(tmp_path / "x.npy", stored["data"])
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    model = mblob.aot_executor.AotModule(mblob.load_module(golden / "aot_mlp.so")["default"](mblob.cpu(0)))
+    model = mblob.aot_executor.AotModule(
+        mblob.load_module(golden / "aot_mlp.so")["default"](mblob.cpu(0))
+    )
     model.set_input_zero_copy("data", mapped)
     view = model.get_input("data")
     assert view.readonly and view.address == mapped.ctypes.data

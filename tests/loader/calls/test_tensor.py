@@ -18,11 +18,18 @@ import pytest
 import mblob
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint64", "bool", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "int8", "uint64", "bool", "complex64"]
+)
 def test_an_array_goes_in_and_comes_out(dtype: str) -> None:
     source = (np.arange(6).reshape(2, 3) % 2).astype(dtype)
     tensor = mblob.array(source)
-    assert (tensor.shape, tensor.ndim, tensor.dtype, tensor.nbytes) == ((2, 3), 2, dtype, source.nbytes)
+    assert (tensor.shape, tensor.ndim, tensor.dtype, tensor.nbytes) == (
+        (2, 3),
+        2,
+        dtype,
+        source.nbytes,
+    )
     assert tensor.device == mblob.cpu(0)
     np.testing.assert_array_equal(tensor.numpy(), source)
     assert tensor.numpy().dtype == source.dtype
@@ -89,7 +96,11 @@ def test_copying_what_does_not_fit_says_both_sides(source: Any) -> None:
     [
         (lambda: mblob.empty((2,), "float33x"), ValueError, "not a data type"),
         (lambda: mblob.empty((1,), "float33"), ValueError, "'float33' is not a data type"),
-        (lambda: mblob.empty((-1,)), ValueError, r"shape\[0\]: expected 0 to 9223372036854775807, found -1"),
+        (
+            lambda: mblob.empty((-1,)),
+            ValueError,
+            r"shape\[0\]: expected 0 to 9223372036854775807, found -1",
+        ),
         (lambda: mblob.empty((1 << 40, 1 << 40)), ValueError, "more bytes than memory"),
         (lambda: mblob.empty((1 << 60,), "int8"), MemoryError, "no memory"),
         (lambda: mblob.empty((1,) * 65), ValueError, "65 dimensions"),
@@ -130,13 +141,17 @@ USES: dict[str, Callable[[mblob.Module], object]] = {
 
 @pytest.mark.parametrize("use", USES)
 def test_a_masked_array_does_not_lose_its_mask_without_a_word(kernels: Any, use: str) -> None:
-    with pytest.raises((TypeError, mblob.MblobError), match=r"a masked array would lose its mask; pass x\.filled"):
+    with pytest.raises(
+        (TypeError, mblob.MblobError), match=r"a masked array would lose its mask; pass x\.filled"
+    ):
         USES[use](mblob.load_module(kernels))
 
 
 def test_bfloat16_is_seen_as_bits() -> None:
     tensor = mblob.empty((3,), "bfloat16")
-    with pytest.raises(BufferError, match=r'bfloat16 have no buffer format; use Tensor.view\("uint16"\)'):
+    with pytest.raises(
+        BufferError, match=r'bfloat16 have no buffer format; use Tensor.view\("uint16"\)'
+    ):
         memoryview(tensor)
     tensor.view("uint16").numpy()[:] = 0x3F80
     assert tensor.view("uint16").numpy().tolist() == [0x3F80] * 3
@@ -163,12 +178,16 @@ TAKE_ARRAYS = {
 
 
 @pytest.mark.parametrize("face", TAKE_ARRAYS)
-@pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn", "datetime64[s]", "<U3", ">i4", "object"])
+@pytest.mark.parametrize(
+    "dtype", ["int4", "uint4", "float4_e2m1fn", "datetime64[s]", "<U3", ">i4", "object"]
+)
 def test_an_array_of_other_elements_is_refused_by_its_dtype(face: str, dtype: str) -> None:
     source = np.zeros(3, getattr(ml_dtypes, dtype, dtype))
     expected = "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64.* in native byte order"
     found = re.escape(str(source.dtype))
-    with pytest.raises((TypeError, mblob.MblobError), match=f"{expected}, found {found}; convert it with astype"):
+    with pytest.raises(
+        (TypeError, mblob.MblobError), match=f"{expected}, found {found}; convert it with astype"
+    ):
         TAKE_ARRAYS[face](source)
 
 
@@ -202,7 +221,7 @@ def test_without_ml_dtypes_the_error_names_the_bits(monkeypatch: pytest.MonkeyPa
         mblob.empty((3,), "float8_e5m2").numpy()
 
 
-# -- DLPack -------------------------------------------------------------------------------------------
+# -- DLPack ----------------------------------------------------------------------------------------
 
 
 def test_numpy_takes_a_tensor_through_dlpack() -> None:
@@ -288,13 +307,16 @@ def test_a_read_only_tensor_is_told_as_such_or_refused() -> None:
         ({"x": 1}, TypeError),
     ],
 )
-def test_dlpack_options_that_cannot_be_met_are_refused(options: Any, error: type[Exception]) -> None:
+def test_dlpack_options_that_cannot_be_met_are_refused(
+    options: Any, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         mblob.empty((2,)).__dlpack__(**options)
 
 
 class Producer:
-    """Something with `__dlpack__` and no buffer, from before DLPack 1.0: it knows no max_version."""
+    """Something with `__dlpack__` and no buffer, from before DLPack 1.0: it knows no
+    max_version."""
 
     def __init__(self, tensor: mblob.Tensor) -> None:
         self.tensor = tensor
@@ -354,8 +376,12 @@ class Foreign:
         return (1, 0)
 
 
-@pytest.mark.parametrize("use", [mblob.array, lambda v: mblob.save_param_dict({"a": v})], ids=["array", "weights"])
-def test_a_buffer_that_was_closed_says_so_wherever_an_array_is_expected(use: Callable[[Any], object]) -> None:
+@pytest.mark.parametrize(
+    "use", [mblob.array, lambda v: mblob.save_param_dict({"a": v})], ids=["array", "weights"]
+)
+def test_a_buffer_that_was_closed_says_so_wherever_an_array_is_expected(
+    use: Callable[[Any], object],
+) -> None:
     closed, released = mmap.mmap(-1, 16), memoryview(b"ab")
     closed.close(), released.release()
     with pytest.raises(TypeError, match=r"mmap gives no numbers: .*closed"):
@@ -366,5 +392,7 @@ def test_a_buffer_that_was_closed_says_so_wherever_an_array_is_expected(use: Cal
 
 def test_an_array_without_view_is_no_attribute_error() -> None:
     assert mblob.array(Foreign()).dtype == "bfloat16"
-    with pytest.raises(TypeError, match="expected an array with the buffer protocol, found Foreign"):
+    with pytest.raises(
+        TypeError, match="expected an array with the buffer protocol, found Foreign"
+    ):
         mblob.save_param_dict({"a": Foreign()})

@@ -1,4 +1,5 @@
-"""No element type is taken for another one, and no array is accepted by where its memory happens to lie."""
+"""No element type is taken for another one, and no array is accepted by where its memory happens to
+lie."""
 
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ KERNEL(compact) {
 }
 """
 
-# What a library of the ffi dialect calls each type: DLPack 1.1. Those of TVM 0.15 to 0.19 are the same but where said.
+# What a library of the ffi dialect calls each type: DLPack 1.1. Those of TVM 0.15 to 0.19 are the
+# same but where said.
 CODES: dict[str, tuple[int, int]] = {
     **{f"int{b}": (0, b) for b in (4, 8, 16, 32, 64)}, **{f"uint{b}": (1, b) for b in (4, 8, 16, 32, 64)},
     **{f"float{b}": (2, b) for b in (16, 32, 64)}, "bfloat16": (4, 16), "complex64": (5, 64), "complex128": (5, 128),
@@ -130,9 +132,14 @@ CODES: dict[str, tuple[int, int]] = {
     "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8),
     "float8_e8m0fnu": (14, 8), "float6_e2m3fn": (15, 6), "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
 }  # fmt: skip
-OF_TVM = {"e4m3_float8": (6, 8), "e5m2_float8": (7, 8)}  # 0.15 to 0.19; the ffi dialect has them by other names
+# 0.15 to 0.19; the ffi dialect has them by other names
+OF_TVM = {"e4m3_float8": (6, 8), "e5m2_float8": (7, 8)}
 SAME = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2", "uint1": "bool"}
-CODES_OF_CLASSIC = {**{n: c for n, c in CODES.items() if c[0] not in (6, 7)}, **OF_TVM, "bool": (1, 1)}
+CODES_OF_CLASSIC = {
+    **{n: c for n, c in CODES.items() if c[0] not in (6, 7)},
+    **OF_TVM,
+    "bool": (1, 1),
+}
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +175,11 @@ class Producer:
     """A DLPack tensor of two elements of any type, as a capsule of either era."""
 
     def __init__(self, code: int, bits: int, versioned: bool) -> None:
-        self.memory, self.shape, self.versioned = ctypes.create_string_buffer(64), (ctypes.c_int64 * 1)(2), versioned
+        self.memory, self.shape, self.versioned = (
+            ctypes.create_string_buffer(64),
+            (ctypes.c_int64 * 1)(2),
+            versioned,
+        )
         data, shape = ctypes.addressof(self.memory), ctypes.addressof(self.shape)
         tensor = DLTensor(data, (1, 0), 1, code, bits, 1, shape, None, 0)
         head = bytes((1, 0, 0, 0, 1, 0, 0, 0)) + bytes(24)  # version 1.1, manager, deleter, flags
@@ -183,12 +194,14 @@ class Producer:
         return (1, 0)
 
 
-# -- types -------------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lanes", [1, 4])
 @pytest.mark.parametrize("given", [*CODES, *SAME])
-def test_a_function_of_the_ffi_dialect_gets_each_type_by_its_code(ffi: mblob.Module, given: str, lanes: int) -> None:
+def test_a_function_of_the_ffi_dialect_gets_each_type_by_its_code(
+    ffi: mblob.Module, given: str, lanes: int
+) -> None:
     tensor = mblob.empty((2,), given if lanes == 1 else f"{given.replace('bool', 'uint1')}x{lanes}")
     for expected, code in CODES.items():
         same = expected == SAME.get(given, given)
@@ -197,7 +210,9 @@ def test_a_function_of_the_ffi_dialect_gets_each_type_by_its_code(ffi: mblob.Mod
 
 
 @pytest.mark.parametrize("given", CODES_OF_CLASSIC)
-def test_a_function_of_the_classic_dialect_gets_each_type_by_its_code(classic: mblob.Module, given: str) -> None:
+def test_a_function_of_the_classic_dialect_gets_each_type_by_its_code(
+    classic: mblob.Module, given: str
+) -> None:
     tensor = mblob.empty((2,), given)
     for expected, code in CODES_OF_CLASSIC.items():
         assert accepted(classic["takes"], tensor, code) is (expected == given), expected
@@ -231,17 +246,24 @@ def test_dlpack_gets_each_type_by_its_code(given: str) -> None:
 def test_arrays_of_numpy_and_ml_dtypes_are_taken_for_what_they_are(ffi: mblob.Module) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     arrays = [np.zeros(2, n) for n in CODES if hasattr(np, n) and n != "bool"] + [np.zeros(2, bool)]
-    arrays += [mblob.array(np.zeros(2, getattr(ml_dtypes, n))) for n in CODES if n.startswith("float8_")]
+    arrays += [
+        mblob.array(np.zeros(2, getattr(ml_dtypes, n))) for n in CODES if n.startswith("float8_")
+    ]
     assert len(arrays) == 22
     for array in arrays:
         for expected, code in CODES.items():
-            assert accepted(ffi["takes"], array, code) is (expected == str(array.dtype)), (expected, array.dtype)
+            assert accepted(ffi["takes"], array, code) is (expected == str(array.dtype)), (
+                expected,
+                array.dtype,
+            )
         if isinstance(array, mblob.Tensor):
             assert str(array.numpy().dtype) == array.dtype
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_a_python_function_sees_the_type_that_the_kernel_has_and_gives_it_back(ffi: mblob.Module, name: str) -> None:
+def test_a_python_function_sees_the_type_that_the_kernel_has_and_gives_it_back(
+    ffi: mblob.Module, name: str
+) -> None:
     seen = []
 
     def echo(tensor: mblob.Tensor) -> mblob.Tensor:
@@ -253,7 +275,9 @@ def test_a_python_function_sees_the_type_that_the_kernel_has_and_gives_it_back(f
 
 
 @pytest.mark.parametrize("given", [*OF_TVM, *SAME])
-def test_a_type_that_has_two_names_comes_back_as_the_one_that_the_kernel_knows(ffi: mblob.Module, given: str) -> None:
+def test_a_type_that_has_two_names_comes_back_as_the_one_that_the_kernel_knows(
+    ffi: mblob.Module, given: str
+) -> None:
     made = mblob.empty((2,), given)
     ffi["sends"](lambda _: made, *CODES[SAME[given]], 1)
     with pytest.raises(mblob.KernelError, match="another type"):
@@ -261,7 +285,9 @@ def test_a_type_that_has_two_names_comes_back_as_the_one_that_the_kernel_knows(f
 
 
 @pytest.mark.parametrize("to", ["ffi", "classic"])
-def test_a_converted_library_takes_the_types_that_it_took(folder: Path, to: str, tmp_path: Path) -> None:
+def test_a_converted_library_takes_the_types_that_it_took(
+    folder: Path, to: str, tmp_path: Path
+) -> None:
     source, codes = ("classic.so", CODES_OF_CLASSIC) if to == "ffi" else ("ffi.so", CODES)
     mblob.convert(folder / source, tmp_path / "converted.so", dialect=to)
     lib = mblob.load_module(tmp_path / "converted.so")
@@ -275,13 +301,18 @@ def test_a_converted_library_takes_the_types_that_it_took(folder: Path, to: str,
             assert accepted(lib["takes"], mblob.empty((2,), given), code) is same, (given, expected)
 
 
-def test_a_converted_function_returns_its_own_tensor_or_refuses(folder: Path, tmp_path: Path) -> None:
+def test_a_converted_function_returns_its_own_tensor_or_refuses(
+    folder: Path, tmp_path: Path
+) -> None:
     """A translated copy of the tensor would end with the call."""
     mblob.convert(folder / "ffi.so", tmp_path / "converted.so", dialect="classic")
     lib = mblob.load_module(tmp_path / "converted.so")
     for name, code in CODES.items():
         if name in ("bool", "float8_e3m4", "float8_e4m3fn", "float8_e5m2"):
-            with pytest.raises(mblob.KernelError, match=rf"lends: .* DLTensor \* with element type code {code[0]}, "):
+            with pytest.raises(
+                mblob.KernelError,
+                match=rf"lends: .* DLTensor \* with element type code {code[0]}, ",
+            ):
                 lib["lends"](*code)
         else:
             assert lib["lends"](*code).dtype == name
@@ -290,9 +321,15 @@ def test_a_converted_function_returns_its_own_tensor_or_refuses(folder: Path, tm
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 def test_a_plain_c_function_takes_bools_for_bools_only(tmp_path: Path, dialect: str) -> None:
     text = "#include <stdbool.h>\nvoid invert(bool *a) { a[0] = !a[0]; }"
-    mblob.csource_module(text, functions=["void invert(bool *a)"]).export_library(tmp_path / "b.so", dialect=dialect)
+    mblob.csource_module(text, functions=["void invert(bool *a)"]).export_library(
+        tmp_path / "b.so", dialect=dialect
+    )
     lib = mblob.load_module(tmp_path / "b.so")
-    for flag in (mblob.array(np.zeros(1, bool)), np.zeros(1, bool), mblob.array(np.zeros(1, "u1")).view("uint1")):
+    for flag in (
+        mblob.array(np.zeros(1, bool)),
+        np.zeros(1, bool),
+        mblob.array(np.zeros(1, "u1")).view("uint1"),
+    ):
         lib["invert"](flag)
         assert np.asarray(flag).tolist() == [True]
     for name in CODES:
@@ -301,7 +338,7 @@ def test_a_plain_c_function_takes_bools_for_bools_only(tmp_path: Path, dialect: 
                 lib["invert"](mblob.empty((1,), name))
 
 
-# -- strides -----------------------------------------------------------------------------------------------
+# -- strides ---------------------------------------------------------------------------------------
 
 
 def placed(shape: tuple[int, ...], offset: int) -> np.ndarray[Any, Any]:
@@ -321,7 +358,9 @@ VIEWS: dict[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("offset", range(64))
-def test_a_strided_array_reaches_a_kernel_that_takes_strides_wherever_it_lies(ffi: mblob.Module, offset: int) -> None:
+def test_a_strided_array_reaches_a_kernel_that_takes_strides_wherever_it_lies(
+    ffi: mblob.Module, offset: int
+) -> None:
     for view in VIEWS.values():
         a, expected = placed((4, 6), offset), placed((4, 6), 0)
         ffi["strided"](view(a))
@@ -341,9 +380,16 @@ def test_what_takes_no_strides_refuses_them_wherever_the_array_lies(
         a = view(placed((4, 6), offset))
         with pytest.raises(mblob.KernelError, match="Mismatched strides"):
             ffi["compact"](a)
-        with pytest.raises(ValueError, match=r"argument 0: the array is not contiguous; pass numpy.ascontiguousarray"):
+        with pytest.raises(
+            ValueError,
+            match=r"argument 0: the array is not contiguous; pass numpy.ascontiguousarray",
+        ):
             classic["compact"](a)
-    for same in (placed((4, 6), offset), placed((4, 6), offset)[:1], placed((4, 6), offset)[:0, ::2]):
+    for same in (
+        placed((4, 6), offset),
+        placed((4, 6), offset)[:1],
+        placed((4, 6), offset)[:0, ::2],
+    ):
         ffi["compact"](same) if len(same) else ffi["strided"](same)
         classic["compact"](same)
 
@@ -377,7 +423,8 @@ def test_broadcast_and_read_only_views_are_never_written(ffi: mblob.Module) -> N
     for offset in (0, 4, 60):
         a = placed((1, 6), offset)
         wide = np.broadcast_to(a, (4, 6))
-        with pytest.raises(ValueError, match=r"read-only|not contiguous"):  # which is seen first, depends on numpy
+        # which is seen first, depends on numpy
+        with pytest.raises(ValueError, match=r"read-only|not contiguous"):
             ffi["strided"](wide)
         np.testing.assert_array_equal(a, placed((1, 6), 0))
 
@@ -385,14 +432,18 @@ def test_broadcast_and_read_only_views_are_never_written(ffi: mblob.Module) -> N
 @pytest.mark.parametrize("offset", [0, 4])
 def test_strides_that_dlpack_cannot_say_are_refused_by_name(ffi: mblob.Module, offset: int) -> None:
     fields = np.zeros(64 + 7 * 6, "u1")
-    odd = np.ndarray((4, 1), "f4", buffer=fields, offset=-fields.ctypes.data % 64 + offset, strides=(6, 4))
+    odd = np.ndarray(
+        (4, 1), "f4", buffer=fields, offset=-fields.ctypes.data % 64 + offset, strides=(6, 4)
+    )
     for given in (odd, odd[::-1]):
         with pytest.raises(ValueError, match="strided: argument 0: the array is not contiguous"):
             ffi["strided"](given)
 
 
 def test_a_strided_tensor_of_dlpack_is_refused_with_the_remedy() -> None:
-    with pytest.raises(ValueError, match=r"from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray"):
+    with pytest.raises(
+        ValueError, match=r"from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray"
+    ):
         mblob.from_dlpack(placed((4, 6), 0)[:, ::2])
     np.testing.assert_array_equal(mblob.array(placed((4, 6), 4).T).numpy(), placed((4, 6), 0).T)
 
@@ -414,10 +465,21 @@ int main(void) {
 """
 
 
-def test_an_element_type_has_one_name_in_c_in_python_and_in_packed_functions(tmp_path: Path, installed: Path) -> None:
-    text = packed_forms([]) + "\nconst char *mb_dtype_text(DLDataType dtype, char text[32]);\n" + NAMES
+def test_an_element_type_has_one_name_in_c_in_python_and_in_packed_functions(
+    tmp_path: Path, installed: Path
+) -> None:
+    text = (
+        packed_forms([]) + "\nconst char *mb_dtype_text(DLDataType dtype, char text[32]);\n" + NAMES
+    )
     (tmp_path / "names.c").write_text("#include <stdio.h>\n" + text)
-    command = ["cc", "-w", f"-I{installed / 'include'}", "-DMBLOB_KERNEL", "names.c", installed / "lib" / "libmblob.a"]
+    command = [
+        "cc",
+        "-w",
+        f"-I{installed / 'include'}",
+        "-DMBLOB_KERNEL",
+        "names.c",
+        installed / "lib" / "libmblob.a",
+    ]
     subprocess.run([*command, "-pthread", "-ldl", "-lm", "-o", "names"], cwd=tmp_path, check=True)
     said = subprocess.run([tmp_path / "names"], capture_output=True, text=True, check=True).stdout
     wrong = []
@@ -429,7 +491,9 @@ def test_an_element_type_has_one_name_in_c_in_python_and_in_packed_functions(tmp
     assert wrong == []
 
 
-@pytest.mark.parametrize("element", [(1, 1, 1), (1, 1, 4), (0, 8, 4), (10, 8, 1), (128, 8, 2), (2, 32, 1)])
+@pytest.mark.parametrize(
+    "element", [(1, 1, 1), (1, 1, 4), (0, 8, 4), (10, 8, 1), (128, 8, 2), (2, 32, 1)]
+)
 def test_a_tensor_tells_its_element_type_as_python_names_it(element: tuple[int, int, int]) -> None:
     dtype = DataType(*element)
     assert str(mblob.empty((2,), str(dtype)).dtype) == str(dtype)
@@ -443,14 +507,24 @@ def test_c_and_python_name_the_element_type_of_a_wrong_array_alike(
     source = mblob.csource_module("void f(float *x) {}", functions=["void f(float x[3])"])
     source.export_library(tmp_path / "f.so", dialect=dialect)
     (tmp_path / "host.c").write_text(
-        '#include <mblob.h>\n#include <stdio.h>\nint main(void) { char x[3] = {0}; mblob_module *m;\n'
+        "#include <mblob.h>\n#include <stdio.h>\nint main(void) { char x[3] = {0}; mblob_module *m;\n"
         'return mblob_open("f.so", NULL, &m) || mblob_call(m, "f", "float8_e3m4[3]", x) '
         "? puts(mblob_last_error()), 0 : 1; }"
     )
-    command = ["cc", "-w", f"-I{installed / 'include'}", "host.c", installed / "lib" / "libmblob.so", "-o", "host"]
+    command = [
+        "cc",
+        "-w",
+        f"-I{installed / 'include'}",
+        "host.c",
+        installed / "lib" / "libmblob.so",
+        "-o",
+        "host",
+    ]
     subprocess.run(command, cwd=tmp_path, check=True)
     env = {**os.environ, "LD_LIBRARY_PATH": str(installed / "lib")}
-    said = subprocess.run(["./host"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["./host"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    ).stdout
     assert "found float8_e3m4" in said
     with pytest.raises(TypeError, match="found float8_e3m4"):
         mblob.load_module(tmp_path / "f.so")["f"](mblob.empty((3,), "float8_e3m4"))

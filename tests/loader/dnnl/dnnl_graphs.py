@@ -36,7 +36,10 @@ def attributes(**values: Any) -> dict[str, Any]:
     def text(v: Any) -> str:
         return str(int(v)) if isinstance(v, bool) else str(v)
 
-    return {k: [[text(i) for i in v] if isinstance(v, (list, tuple)) else [text(v)]] for k, v in values.items()}
+    return {
+        k: [[text(i) for i in v] if isinstance(v, (list, tuple)) else [text(v)]]
+        for k, v in values.items()
+    }
 
 
 @dataclass
@@ -53,14 +56,22 @@ class Graph:
     atol: float = 1e-5
     json_symbol: bool = True
 
-    def _add(self, op: str, name: str, shapes: Sequence[Sequence[int]], dtype: str, **more: Any) -> Entry:
-        attrs = {"shape": [[list(s) for s in shapes]], "dtype": [[dtype] * len(shapes)], **more.pop("attrs", {})}
+    def _add(
+        self, op: str, name: str, shapes: Sequence[Sequence[int]], dtype: str, **more: Any
+    ) -> Entry:
+        attrs = {
+            "shape": [[list(s) for s in shapes]],
+            "dtype": [[dtype] * len(shapes)],
+            **more.pop("attrs", {}),
+        }
         self.nodes.append({"op": op, "name": name, "attrs": attrs, **more})
         return [len(self.nodes) - 1, 0, 0]
 
     def input(self, value: Array) -> Entry:
         self.inputs.append(value)
-        return self._add("input", f"{self.symbol}_i{len(self.inputs)}", [value.shape], str(value.dtype))
+        return self._add(
+            "input", f"{self.symbol}_i{len(self.inputs)}", [value.shape], str(value.dtype)
+        )
 
     def const(self, value: Any) -> Entry:
         array = np.asarray(value)
@@ -69,9 +80,18 @@ class Graph:
         return self._add("const", name, [array.shape], str(array.dtype))
 
     def kernel(
-        self, name: str, inputs: list[Entry], *shapes: Sequence[int], dtype: str = "float32", **attrs: Any
+        self,
+        name: str,
+        inputs: list[Entry],
+        *shapes: Sequence[int],
+        dtype: str = "float32",
+        **attrs: Any,
     ) -> Entry:
-        written = {"num_inputs": str(len(inputs)), "num_outputs": str(len(shapes)), **attributes(**attrs)}
+        written = {
+            "num_inputs": str(len(inputs)),
+            "num_outputs": str(len(shapes)),
+            **attributes(**attrs),
+        }
         return self._add("kernel", name, shapes, dtype, inputs=inputs, attrs=written)
 
     def result(self, entry: Entry, value: Array) -> Graph:
@@ -90,11 +110,19 @@ class Graph:
         }
         return json.dumps({**whole, **changes})
 
-    def module(self, text: str | None = None, constants: Mapping[str, Array] | None = None) -> mblob.Module:
+    def module(
+        self, text: str | None = None, constants: Mapping[str, Array] | None = None
+    ) -> mblob.Module:
         """const_loader over dnnl_json, as TVM exports it."""
         given = self.constants if constants is None else constants
-        loader = mblob.blob_module("const_loader", payloads.const_loader(given, {self.symbol: list(given)}))
-        payload = payloads.text(self.symbol) + payloads.text(text or self.text()) + payloads.texts(self.constants)
+        loader = mblob.blob_module(
+            "const_loader", payloads.const_loader(given, {self.symbol: list(given)})
+        )
+        payload = (
+            payloads.text(self.symbol)
+            + payloads.text(text or self.text())
+            + payloads.texts(self.constants)
+        )
         loader.import_module(
             mblob.blob_module("dnnl_json", payload)
         )  # json_module() would refuse some of the tests' lies
@@ -137,7 +165,12 @@ def export(modules: Sequence[mblob.Module], folder: Path) -> mblob.Module:
 
 
 def convolve(
-    x: Array, w: Array, strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int = 1
+    x: Array,
+    w: Array,
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int = 1,
 ) -> Array:
     axes = len(strides)
     x, w = x.astype("float64"), w.astype("float64")
@@ -148,7 +181,11 @@ def convolve(
     outs, ins = w.shape[0] // groups, w.shape[1]
     for at in itertools.product(*(range(k) for k in w.shape[2:])):
         part = tuple(
-            slice(at[i] * dilation[i], at[i] * dilation[i] + (extents[i] - 1) * strides[i] + 1, strides[i])
+            slice(
+                at[i] * dilation[i],
+                at[i] * dilation[i] + (extents[i] - 1) * strides[i] + 1,
+                strides[i],
+            )
             for i in range(axes)
         )
         for g in range(groups):
@@ -176,7 +213,11 @@ def transposed(
     out = np.zeros((x.shape[0], outs * groups, *whole))
     for at in itertools.product(*(range(k) for k in w.shape[2:])):
         part = tuple(
-            slice(at[i] * dilation[i], at[i] * dilation[i] + (x.shape[2 + i] - 1) * strides[i] + 1, strides[i])
+            slice(
+                at[i] * dilation[i],
+                at[i] * dilation[i] + (x.shape[2 + i] - 1) * strides[i] + 1,
+                strides[i],
+            )
             for i in range(axes)
         )
         for g in range(groups):
@@ -207,7 +248,9 @@ def pool(
         picked = x.astype("float64")
         for i in range(axes):
             begin = at[i] * strides[i] - padding[i]
-            inside = [p for p in range(begin, begin + reach[i], dilation[i]) if 0 <= p < x.shape[2 + i]]
+            inside = [
+                p for p in range(begin, begin + reach[i], dilation[i]) if 0 <= p < x.shape[2 + i]
+            ]
             picked = picked.take(inside, axis=2 + i)
         over = tuple(range(2, 2 + axes))
         if kind == "max":
@@ -238,7 +281,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def arrange(value: Array, letters: str, layout: str) -> Array:
-    """An array with axes `letters` in a layout such as NHWC or NCHW16c; blocks are filled with zeros."""
+    """An array with axes `letters` in a layout such as NHWC or NCHW16c; blocks are filled with
+    zeros."""
     outer = "".join(c for c in layout if c.isupper())
     blocks: list[tuple[int, str]] = []
     digits = ""

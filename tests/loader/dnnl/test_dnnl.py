@@ -1,4 +1,5 @@
-"""dnnl_json modules: the protocol, models that TVM compiled, calls from threads and after a fork."""
+"""dnnl_json modules: the protocol, models that TVM compiled, calls from threads and after a
+fork."""
 
 from __future__ import annotations
 
@@ -23,16 +24,26 @@ GOLDEN = ROOT.parent / "shared" / "golden"
 
 
 def chain(symbol: str, length: int) -> Graph:
-    """Convolutions one after another with a sum across each, so that values stay where oneDNN put them."""
+    """Convolutions one after another with a sum across each, so that values stay where oneDNN put
+    them."""
     g = Graph(symbol)
     x = floats(1, 16, 8, 8)
     value, entry = x.astype("float64"), g.input(x)
     for _ in range(length):
         w, b = floats(16, 16, 3, 3) * np.float32(0.1), floats(16)
-        first = g.kernel("dnnl.conv2d_bias_relu", [entry, g.const(w), g.const(b)], x.shape, **CONVOLUTION)
+        first = g.kernel(
+            "dnnl.conv2d_bias_relu", [entry, g.const(w), g.const(b)], x.shape, **CONVOLUTION
+        )
         inner = np.maximum(ref.convolve(value, w, [1, 1], [1] * 4, [1, 1]) + b.reshape(-1, 1, 1), 0)
-        entry = g.kernel("dnnl.conv2d_bias_sum_relu", [first, g.const(w), g.const(b), entry], x.shape, **CONVOLUTION)
-        value = np.maximum(ref.convolve(inner, w, [1, 1], [1] * 4, [1, 1]) + b.reshape(-1, 1, 1) + value, 0)
+        entry = g.kernel(
+            "dnnl.conv2d_bias_sum_relu",
+            [first, g.const(w), g.const(b), entry],
+            x.shape,
+            **CONVOLUTION,
+        )
+        value = np.maximum(
+            ref.convolve(inner, w, [1, 1], [1] * 4, [1, 1]) + b.reshape(-1, 1, 1) + value, 0
+        )
     g.atol = 1e-5
     return g.result(entry, value.astype("float32"))
 
@@ -78,7 +89,8 @@ def test_protocol(tmp_path: Path) -> None:
 
 
 def test_new_constants(tmp_path: Path) -> None:
-    """Another __init_ replaces the constants; one that fails leaves them; calls that run keep theirs."""
+    """Another __init_ replaces the constants; one that fails leaves them; calls that run keep
+    theirs."""
     g = chain("net", 2)
     lib = ref.export([mblob.json_module("dnnl_json", "net", g.text(), list(g.constants))], tmp_path)
     initialize = lib.imported_modules[0]["__init_net"]
@@ -158,7 +170,8 @@ def test_calls_from_threads(tmp_path: Path) -> None:
 
 
 def test_a_network_of_our_own(tmp_path: Path) -> None:
-    """Its layers on oneDNN, as our partitioner gives them to it, against the same layers in plain C."""
+    """Its layers on oneDNN, as our partitioner gives them to it, against the same layers in plain
+    C."""
     sys.path.insert(0, str(ROOT / "examples" / "convnet"))
     try:
         import convnet
@@ -168,7 +181,9 @@ def test_a_network_of_our_own(tmp_path: Path) -> None:
     answers = []
     for dnnl in (False, True):
         convnet.model(dnnl).export_library(tmp_path / f"{dnnl}.so")
-        model = mblob.graph_executor.GraphModule(mblob.load_module(tmp_path / f"{dnnl}.so")["default"](mblob.cpu(0)))
+        model = mblob.graph_executor.GraphModule(
+            mblob.load_module(tmp_path / f"{dnnl}.so")["default"](mblob.cpu(0))
+        )
         model.set_input("image", image)
         model.run()
         answers.append(model.get_output(0).numpy().copy())

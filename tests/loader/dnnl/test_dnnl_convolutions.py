@@ -1,4 +1,5 @@
-"""Convolutions and transposed ones with what TVM's DNNL code generator fuses behind them, on oneDNN, against numpy."""
+"""Convolutions and transposed ones with what TVM's DNNL code generator fuses behind them, on
+oneDNN, against numpy."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def convolution(
     activation: str = "",
     weights: str = "const",
 ) -> None:
-    """A case: `bias` is its shape, `total` adds another tensor, `activation` follows. Tuples are for each axis."""
+    """A case: `bias` is its shape, `total` adds another tensor, `activation` follows. Tuples are
+    for each axis."""
     letters, wletters = ref.DATA[axes], ref.KERNEL[axes]
     layout = layout or letters
     padding, dilated = each(pad[0], axes) + each(pad[1], axes), each(dilation, axes)
@@ -48,9 +50,14 @@ def convolution(
     x = floats(*data, *each(extent, axes))
     w = floats(outputs, data[1] // groups, *each(kernel, axes))
     grouped = w.reshape(groups, outputs // groups, *w.shape[1:]) if "G" in kernel_layout else w
-    written = arrange(grouped, ("G" if "G" in kernel_layout else "") + wletters, kernel_layout or wletters)
+    written = arrange(
+        grouped, ("G" if "G" in kernel_layout else "") + wletters, kernel_layout or wletters
+    )
     y = ref.convolve(x, w, [stride] * axes, padding, dilated, groups)
-    inputs = [g.input(arrange(x, letters, layout)), g.const(written) if weights == "const" else g.input(written)]
+    inputs = [
+        g.input(arrange(x, letters, layout)),
+        g.const(written) if weights == "const" else g.input(written),
+    ]
     attrs: dict[str, Any] = {}
     if bias:
         b = floats(outputs)
@@ -65,7 +72,11 @@ def convolution(
     if activation:
         y = ref.ACTIVATIONS[activation](y)
     y = arrange(y.astype("float32"), letters, out_layout or layout)
-    suffix = ("_bias" if bias else "") + ("_sum" if total else "") + (f"_{activation}" if activation else "")
+    suffix = (
+        ("_bias" if bias else "")
+        + ("_sum" if total else "")
+        + (f"_{activation}" if activation else "")
+    )
     entry = g.kernel(
         name or (f"dnnl.conv{axes}d{suffix}" if suffix else f"nn.conv{axes}d"),
         inputs,
@@ -99,7 +110,14 @@ for n in (1, 2, 3):
 convolution("conv2d_bias_sum", bias=(16, 1, 1), total=True)
 convolution("conv2d_bias_sum_relu", bias=(1, 16, 1, 1), total=True, activation="relu")
 convolution("conv2d_nhwc", layout="NHWC", kernel_layout="HWIO", bias=(16,))
-convolution("conv2d_nhwc_sum", layout="NHWC", kernel_layout="HWIO", bias=(16,), total=True, activation="relu")
+convolution(
+    "conv2d_nhwc_sum",
+    layout="NHWC",
+    kernel_layout="HWIO",
+    bias=(16,),
+    total=True,
+    activation="relu",
+)
 convolution("conv2d_nhwc_groups", layout="NHWC", kernel_layout="HWIO", groups=2)
 convolution("conv2d_out_layout", layout="NCHW", out_layout="NHWC", bias=(16,))
 convolution("conv2d_ohwi", layout="NHWC", kernel_layout="OHWI")
@@ -114,20 +132,49 @@ convolution(
     activation="relu",
 )
 convolution(
-    "conv2d_blocked8", data=(1, 16), outputs=16, layout="NCHW8c", kernel_layout="OIHW8i8o", total=True, bias=(16,)
+    "conv2d_blocked8",
+    data=(1, 16),
+    outputs=16,
+    layout="NCHW8c",
+    kernel_layout="OIHW8i8o",
+    total=True,
+    bias=(16,),
 )
-convolution("conv2d_blocked_first", data=(1, 3), outputs=16, layout="NCHW", out_layout="NCHW8c", kernel_layout="OHWI8o")
+convolution(
+    "conv2d_blocked_first",
+    data=(1, 3),
+    outputs=16,
+    layout="NCHW",
+    out_layout="NCHW8c",
+    kernel_layout="OHWI8o",
+)
 convolution("conv2d_rounded", data=(1, 16), outputs=20, out_layout="NCHW", kernel_layout="OHWI16o")
 convolution("conv2d_rounded_both", data=(1, 3), outputs=20, kernel_layout="OIHW16i16o")
-convolution("conv2d_depthwise_blocked", data=(1, 16), outputs=16, groups=16, kernel_layout="GOIHW8g", layout="NCHW8c")
+convolution(
+    "conv2d_depthwise_blocked",
+    data=(1, 16),
+    outputs=16,
+    groups=16,
+    kernel_layout="GOIHW8g",
+    layout="NCHW8c",
+)
 convolution("conv3d_ndhwc", 3, layout="NDHWC", kernel_layout="DHWIO", extent=5)
 convolution("conv1d_nwc", 1, layout="NWC", kernel_layout="WIO")
 
-# Sums where a window has no data under it: oneDNN 2.6.3 ends the process or computes them wrong when they are fused.
+# Sums where a window has no data under it: oneDNN 2.6.3 ends the process or computes them wrong
+# when they are fused.
 for form in ((), (16,)):
     for act in ("", *ref.ACTIVATIONS):
         named = f"{act}_{len(form)}"
-        convolution(f"empty_row_{named}", data=(2, 16), extent=8, kernel=(1, 3), bias=form, total=True, activation=act)
+        convolution(
+            f"empty_row_{named}",
+            data=(2, 16),
+            extent=8,
+            kernel=(1, 3),
+            bias=form,
+            total=True,
+            activation=act,
+        )
         convolution(
             f"empty_plane_{named}",
             3,
@@ -141,7 +188,9 @@ for form in ((), (16,)):
         )
 convolution("empty_at_the_end", kernel=1, pad=(0, (2, 0)), total=True, activation="relu")
 convolution("empty_by_stride", kernel=2, stride=3, pad=((3, 0), 1), total=True, activation="tanh")
-convolution("empty_between", extent=(2, 8), dilation=(4, 1), kernel=(2, 3), pad=((4, 1), (4, 1)), total=True)
+convolution(
+    "empty_between", extent=(2, 8), dilation=(4, 1), kernel=(2, 3), pad=((4, 1), (4, 1)), total=True
+)
 convolution("empty_1d", 1, kernel=1, total=True, activation="relu")
 convolution("empty_groups", groups=4, kernel=1, bias=(16,), total=True, activation="relu")
 convolution(
@@ -154,7 +203,15 @@ convolution(
     total=True,
     activation="clip",
 )
-convolution("empty_nhwc", layout="NHWC", kernel_layout="HWIO", kernel=1, bias=(16,), total=True, activation="relu")
+convolution(
+    "empty_nhwc",
+    layout="NHWC",
+    kernel_layout="HWIO",
+    kernel=1,
+    bias=(16,),
+    total=True,
+    activation="relu",
+)
 
 
 def transposed(

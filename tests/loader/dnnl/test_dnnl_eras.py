@@ -1,4 +1,5 @@
-"""JSON as each release of TVM wrote it for oneDNN, with what it left out and what it named otherwise."""
+"""JSON as each release of TVM wrote it for oneDNN, with what it left out and what it named
+otherwise."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def relu(x: Any) -> Any:
 
 
 def of_0_7() -> Graph:
-    """conv2d alone and fused twice, depthwise, batch_norm of three outputs, add, dense: all that 0.7 had."""
+    """conv2d alone and fused twice, depthwise, batch_norm of three outputs, add, dense: all that
+    0.7 had."""
     g = Graph("ccompiler_0", json_symbol=False)
     x, w1, w2, b = floats(1, 4, 6, 6), floats(8, 4, 3, 3), floats(8, 1, 3, 3), floats(8, 1, 1)
     y = relu(conv(x, w1))
@@ -45,15 +47,25 @@ def of_0_7() -> Graph:
     y = relu(conv(y, w2, 8) + b)
     inputs = [entry, g.const(w2), g.const(b)]
     entry = g.kernel("dnnl.conv2d_bias_relu", inputs, y.shape, **{**CONV_2D, "groups": 8})
-    gamma, beta, mean, variance = floats(8), floats(8), floats(8), np.abs(floats(8)) + np.float32(0.5)
+    gamma, beta, mean, variance = (
+        floats(8),
+        floats(8),
+        floats(8),
+        np.abs(floats(8)) + np.float32(0.5),
+    )
     z = (y - mean.reshape(-1, 1, 1)) / np.sqrt(variance.reshape(-1, 1, 1) + 1e-5)
     z = z * gamma.reshape(-1, 1, 1) + beta.reshape(-1, 1, 1)
     inputs = [entry, *(g.const(v) for v in (gamma, beta, mean, variance))]
-    normal = g.kernel("nn.batch_norm", inputs, y.shape, (8,), (8,), axis=1, epsilon=1e-5, center=1, scale=1)
+    normal = g.kernel(
+        "nn.batch_norm", inputs, y.shape, (8,), (8,), axis=1, epsilon=1e-5, center=1, scale=1
+    )
     total = g.kernel("add", [normal, entry], y.shape)
     g.result(g.kernel("nn.relu", [total], y.shape), relu(z + y).astype("float32"))
     x2, w3 = floats(3, 10), floats(5, 10)
-    return g.result(g.kernel("nn.dense", [g.input(x2), g.const(w3)], (3, 5), units=5, out_dtype="float32"), x2 @ w3.T)
+    return g.result(
+        g.kernel("nn.dense", [g.input(x2), g.const(w3)], (3, 5), units=5, out_dtype="float32"),
+        x2 @ w3.T,
+    )
 
 
 def of_0_8() -> Graph:
@@ -62,7 +74,10 @@ def of_0_8() -> Graph:
     x, w, b = floats(2, 4, 6, 6), floats(8, 4, 3, 3), floats(8, 1, 1)
     y = conv(x, w) + b
     image, weights, bias = g.input(x), g.const(w), g.const(b)
-    g.result(g.kernel("dnnl.conv2d_bias", [image, weights, bias], y.shape, **CONV_2D), y.astype("float32"))
+    g.result(
+        g.kernel("dnnl.conv2d_bias", [image, weights, bias], y.shape, **CONV_2D),
+        y.astype("float32"),
+    )
     sigmoid = g.kernel("dnnl.conv2d_bias_sigmoid", [image, weights, bias], y.shape, **CONV_2D)
     g.result(sigmoid, ref.sigmoid(y).astype("float32"))
     x2, w2, b2 = floats(3, 10), floats(5, 10), floats(5)
@@ -72,13 +87,21 @@ def of_0_8() -> Graph:
 
 
 def of_0_9() -> Graph:
-    """Pooling without dilation, transposed convolutions whose layout is called OIHW, element-wise operators."""
+    """Pooling without dilation, transposed convolutions whose layout is called OIHW, element-wise
+    operators."""
     g = Graph("tvmgen_default_dnnl_main_9", json_symbol=False)
     x = floats(1, 4, 6, 6)
     pooled = ref.pool(x, "avg", [2, 2], [2, 2], [0] * 4, [1, 1])
-    attrs: dict[str, Any] = {"pool_size": [2, 2], "strides": [2, 2], "padding": [0] * 4, "layout": "NCHW"}
+    attrs: dict[str, Any] = {
+        "pool_size": [2, 2],
+        "strides": [2, 2],
+        "padding": [0] * 4,
+        "layout": "NCHW",
+    }
     image = g.input(x)
-    entry = g.kernel("nn.avg_pool2d", [image], pooled.shape, **attrs, ceil_mode=0, count_include_pad=0)
+    entry = g.kernel(
+        "nn.avg_pool2d", [image], pooled.shape, **attrs, ceil_mode=0, count_include_pad=0
+    )
     w, b = floats(4, 6, 3, 3), floats(6, 1, 1)
     y = np.tanh(ref.transposed(pooled, w, [2, 2], [1] * 4, [1, 1]) + b)
     written = {**CONV_2D, "strides": [2, 2], "output_padding": [0, 0], "channels": 6}
@@ -95,8 +118,18 @@ def of_0_11() -> Graph:
     y = conv(x, w) + b.reshape(-1, 1, 1) + x
     blocked = ref.arrange(x, "NCHW", "NCHW8c")
     image = g.input(blocked)
-    inputs = [image, g.const(ref.arrange(w, "OIHW", "OIHW8i8o")), g.const(b.reshape(1, 2, 1, 1, 8)), image]
-    layouts = {"data_layout": "NCHW8c", "kernel_layout": "OIHW8i8o", "out_layout": "NCHW8c", "channels": 16}
+    inputs = [
+        image,
+        g.const(ref.arrange(w, "OIHW", "OIHW8i8o")),
+        g.const(b.reshape(1, 2, 1, 1, 8)),
+        image,
+    ]
+    layouts = {
+        "data_layout": "NCHW8c",
+        "kernel_layout": "OIHW8i8o",
+        "out_layout": "NCHW8c",
+        "channels": 16,
+    }
     entry = g.kernel("dnnl.conv2d_bias_sum_relu", inputs, blocked.shape, **{**CONV_2D, **layouts})
     entry = g.kernel("nn.softmax", [entry], blocked.shape, axis=-1)
     e = np.exp(ref.arrange(relu(y), "NCHW", "NCHW8c"))

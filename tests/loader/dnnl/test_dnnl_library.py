@@ -23,13 +23,16 @@ def test_a_library_that_is_named_and_absent() -> None:
 
 
 def test_python_tells_its_prefix() -> None:
-    """`lib` of it is where wheels put libdnnl, and where the plug-in looks when the linker knows none."""
+    """`lib` of it is where wheels put libdnnl, and where the plug-in looks when the linker knows
+    none."""
     assert mblob.get_global_func("mblob.python_prefix")() == sys.prefix
 
 
 def fake(folder: Path, source: str) -> str:
     (folder / "fake.c").write_text(source)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "fake.so", folder / "fake.c"], check=True)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-o", folder / "fake.so", folder / "fake.c"], check=True
+    )
     return str(folder / "fake.so")
 
 
@@ -42,7 +45,10 @@ def fake(folder: Path, source: str) -> str:
             "is oneDNN 2.5.1, and dnnl_json runs on 2.6, 2.7 and 3",
         ),
         ("static int v[8] = {4, 0, 0}; int *dnnl_version(void) { return v; }", "is oneDNN 4.0.0"),
-        ("static int v[8] = {3, 9, 9}; int *dnnl_version(void) { return v; }", "has no dnnl_engine_create"),
+        (
+            "static int v[8] = {3, 9, 9}; int *dnnl_version(void) { return v; }",
+            "has no dnnl_engine_create",
+        ),
     ],
 )
 def test_libraries_that_do_not_fit(source: str, text: str, tmp_path: Path) -> None:
@@ -65,7 +71,16 @@ def test_the_other_version(onednn: str) -> None:
         pytest.skip(f"{wanted} is not installed")
     files = [
         f"tests/loader/dnnl/test_dnnl{part}.py"
-        for part in ("_convolutions", "_operators", "_errors", "_shapes", "_types", "_eras", "_random", "")
+        for part in (
+            "_convolutions",
+            "_operators",
+            "_errors",
+            "_shapes",
+            "_types",
+            "_eras",
+            "_random",
+            "",
+        )
     ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *files],

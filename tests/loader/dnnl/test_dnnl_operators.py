@@ -1,4 +1,5 @@
-"""What TVM's DNNL code generator writes, all but convolutions (test_dnnl_convolutions.py), on oneDNN, against numpy."""
+"""What TVM's DNNL code generator writes, all but convolutions (test_dnnl_convolutions.py), on
+oneDNN, against numpy."""
 
 from __future__ import annotations
 
@@ -46,13 +47,19 @@ def dense(
         y = y + other
     if activation:
         y = ref.ACTIVATIONS[activation](y)
-    suffix = ("_bias" if bias else "") + ("_sum" if total else "") + (f"_{activation}" if activation else "")
+    suffix = (
+        ("_bias" if bias else "")
+        + ("_sum" if total else "")
+        + (f"_{activation}" if activation else "")
+    )
     attrs: dict[str, Any] = {"a_min": -0.5, "a_max": 1.5} if activation == "clip" else {}
     plain = "nn.contrib_dense_pack" if packed else "nn.dense"
     fused = f"dnnl.{'packed' if packed else ''}dense{suffix}"
     if packed:
         attrs["weight_layout"] = packed
-    entry = g.kernel(fused if suffix else plain, inputs, y.shape, units=units, out_dtype="float32", **attrs)
+    entry = g.kernel(
+        fused if suffix else plain, inputs, y.shape, units=units, out_dtype="float32", **attrs
+    )
     g.atol = 1e-5
     CASES.add(g.result(entry, y.astype("float32")))
 
@@ -78,7 +85,14 @@ for ta in (False, True):
             ]
             CASES.add(
                 graph.result(
-                    graph.kernel("nn.batch_matmul", args, (3, 4, 6), out_dtype="", transpose_a=ta, transpose_b=tb),
+                    graph.kernel(
+                        "nn.batch_matmul",
+                        args,
+                        (3, 4, 6),
+                        out_dtype="",
+                        transpose_a=ta,
+                        transpose_b=tb,
+                    ),
                     a @ b,
                 )
             )
@@ -112,7 +126,9 @@ def pooling(
         y = ref.pool(x, kind, [size] * axes, [size] * axes, [0] * 2 * axes, [1] * axes)
         attrs = {"output_size": [8 // size] * axes}
     else:
-        y = ref.pool(x, kind, [size] * axes, [stride] * axes, padding, [dilation] * axes, bool(include), up)
+        y = ref.pool(
+            x, kind, [size] * axes, [stride] * axes, padding, [dilation] * axes, bool(include), up
+        )
         attrs = {
             "pool_size": [size] * axes,
             "strides": [stride] * axes,
@@ -146,7 +162,9 @@ for n in (1, 2, 3):
     for kind in ("max", "avg"):
         pooling(f"global_{kind}_pool{n}d", f"nn.global_{kind}_pool{n}d", n)
         for to in (1, 2):
-            pooling(f"adaptive_{kind}_pool{n}d_{to}", f"nn.adaptive_{kind}_pool{n}d", n, size=8 // to)
+            pooling(
+                f"adaptive_{kind}_pool{n}d_{to}", f"nn.adaptive_{kind}_pool{n}d", n, size=8 // to
+            )
 pooling("global_avg_pool2d_nhwc", "nn.global_avg_pool2d", layout="NHWC")
 
 # ---- operators of one shape ----
@@ -156,7 +174,8 @@ def simple(name: str, value: Any, compute: Any, symbol: str = "", **attrs: Any) 
     g = Graph(symbol or "one_" + name.replace(".", "_"))
     CASES.add(
         g.result(
-            g.kernel(name, [g.input(value)], value.shape, **attrs), compute(value.astype("float64")).astype("float32")
+            g.kernel(name, [g.input(value)], value.shape, **attrs),
+            compute(value.astype("float64")).astype("float32"),
         )
     )
 
@@ -193,13 +212,28 @@ simple("nn.log_softmax", X, lambda x: np.log(softmax(x, -1)), axis=-1)
 def batch_norm(symbol: str, axis: int, scale: bool = True, center: bool = True) -> None:
     g = Graph(symbol)
     c = X.shape[axis]
-    gamma, beta, mean, variance = floats(c), floats(c), floats(c), np.abs(floats(c)) + np.float32(0.5)
+    gamma, beta, mean, variance = (
+        floats(c),
+        floats(c),
+        floats(c),
+        np.abs(floats(c)) + np.float32(0.5),
+    )
     spread = [-1 if i == axis % 4 else 1 for i in range(4)]
     y = (X - mean.reshape(spread)) / np.sqrt(variance.reshape(spread) + 1e-5)
     y = y * gamma.reshape(spread) if scale else y
     y = y + beta.reshape(spread) if center else y
     inputs = [g.input(X), *(g.const(v) for v in (gamma, beta, mean, variance))]
-    entry = g.kernel("nn.batch_norm", inputs, X.shape, (c,), (c,), axis=axis, epsilon=1e-5, center=center, scale=scale)
+    entry = g.kernel(
+        "nn.batch_norm",
+        inputs,
+        X.shape,
+        (c,),
+        (c,),
+        axis=axis,
+        epsilon=1e-5,
+        center=center,
+        scale=scale,
+    )
     CASES.add(g.result(entry, y.astype("float32")))
 
 
@@ -247,21 +281,39 @@ for operator, function in FUNCTIONS.items():
         graph = Graph(f"{operator}_{pair}")
         a, b = np.asarray(floats(*one)), np.asarray(floats(*two) if two else np.float32(2.5))
         value = function(a, b)
-        CASES.add(graph.result(graph.kernel(operator, [graph.input(a), graph.const(b)], value.shape), value))
+        CASES.add(
+            graph.result(
+                graph.kernel(operator, [graph.input(a), graph.const(b)], value.shape), value
+            )
+        )
 
 # ---- quantized ----
 
 
-def quantized(symbol: str, kind: str, *, per_channel: bool, total: bool, out: str = "uint8") -> None:
-    """activation((op + bias) * o_scl) * act_scl + sum * sum_scl + dst_zp, rounded and cut to the type."""
+def quantized(
+    symbol: str, kind: str, *, per_channel: bool, total: bool, out: str = "uint8"
+) -> None:
+    """activation((op + bias) * o_scl) * act_scl + sum * sum_scl + dst_zp, rounded and cut to the
+    type."""
     g = Graph(symbol, atol=1.01, rtol=0)
-    w = RANDOM_INTS.integers(-20, 20, (16, 8, 3, 3) if kind == "conv2d" else (16, 24)).astype("int8")
+    w = RANDOM_INTS.integers(-20, 20, (16, 8, 3, 3) if kind == "conv2d" else (16, 24)).astype(
+        "int8"
+    )
     x = RANDOM_INTS.integers(0, 60, (1, 8, 6, 6) if kind == "conv2d" else (4, 24)).astype("uint8")
     shape = (1, -1, 1, 1) if kind == "conv2d" else (1, -1)
-    y = ref.convolve(x, w, [1, 1], [1] * 4, [1, 1]) if kind == "conv2d" else x.astype("float64") @ w.T
+    y = (
+        ref.convolve(x, w, [1, 1], [1] * 4, [1, 1])
+        if kind == "conv2d"
+        else x.astype("float64") @ w.T
+    )
     bias = (floats(16) * 100).astype("float32")
     scale = (np.abs(floats(16)) * 0.05 if per_channel else np.array(0.02)).astype("float32")
-    y = np.clip((y + bias.reshape(shape)) * (scale.reshape(shape) if per_channel else scale), 0, 255) * 0.5
+    y = (
+        np.clip(
+            (y + bias.reshape(shape)) * (scale.reshape(shape) if per_channel else scale), 0, 255
+        )
+        * 0.5
+    )
     inputs = [g.input(x), g.const(w), g.const(bias.reshape(-1, 1, 1) if kind == "conv2d" else bias)]
     attrs = {"bias_idx": 2, "o_scl_idx": 3, "dst_zp_idx": 4, "activation": ["clip", 5, 6, 7]}
     inputs.append(g.const(scale.reshape(-1, 1, 1) if per_channel and kind == "conv2d" else scale))

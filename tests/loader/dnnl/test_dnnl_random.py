@@ -35,11 +35,14 @@ def shuffled(random: Random, letters: str) -> str:
 
 
 def channels(random: Random, groups: int) -> int:
-    return groups * int(random.choice([1, 2, 3, 5, 16] if groups > 1 else [1, 2, 3, 4, 5, 16, 17, 32]))
+    return groups * int(
+        random.choice([1, 2, 3, 5, 16] if groups > 1 else [1, 2, 3, 4, 5, 16, 17, 32])
+    )
 
 
 def convolution(random: Random, g: Graph) -> None:
-    """Also with windows that lie in the padding alone, and deconvolutions that cut all that one point reaches."""
+    """Also with windows that lie in the padding alone, and deconvolutions that cut all that one
+    point reaches."""
     axes = int(random.integers(1, 4))
     deconv = random.random() < 0.4
     groups, strides = int(random.choice([1, 1, 2, 3])), pick(random, 1, 3, axes)
@@ -57,7 +60,9 @@ def convolution(random: Random, g: Graph) -> None:
     extra = [int(random.integers(0, s)) for s in strides]
     if deconv:
         w = some(random, ins, outs // groups, *kernel)
-        whole = [(e - 1) * s + (k - 1) * d + 1 for e, s, k, d in zip(extents, strides, kernel, dilation)]
+        whole = [
+            (e - 1) * s + (k - 1) * d + 1 for e, s, k, d in zip(extents, strides, kernel, dilation)
+        ]
         padding = [p if f > padding[i % axes] + padding[i % axes + axes] else 0
                    for i, (p, f) in enumerate(zip(padding, whole * 2))]  # fmt: skip
         y = ref.transposed(x, w, strides, padding, dilation, groups, extra)
@@ -83,9 +88,17 @@ def convolution(random: Random, g: Graph) -> None:
 
 
 def fuse(
-    random: Random, g: Graph, y: Any, sent: list[Any], channels: tuple[int, ...], count: int, letters: str, layout: str
+    random: Random,
+    g: Graph,
+    y: Any,
+    sent: list[Any],
+    channels: tuple[int, ...],
+    count: int,
+    letters: str,
+    layout: str,
 ) -> tuple[Any, str, dict[str, Any]]:
-    """Bias, sum and an activation behind the result `y`, or some of them; the result in its layout."""
+    """Bias, sum and an activation behind the result `y`, or some of them; the result in its
+    layout."""
     suffix, attrs = "", {}
     if random.random() < 0.6:
         bias = some(random, count)
@@ -110,7 +123,9 @@ def dense(random: Random, g: Graph) -> None:
     weights = g.const(w) if random.random() < 0.7 else g.input(w)
     sent = [g.input(x), weights]
     y, suffix, attrs = fuse(random, g, x.astype("float64") @ w.T, sent, (1, -1), units, "NC", "NC")
-    entry = g.kernel(f"dnnl.dense{suffix}" if suffix else "nn.dense", sent, y.shape, units=units, **attrs)
+    entry = g.kernel(
+        f"dnnl.dense{suffix}" if suffix else "nn.dense", sent, y.shape, units=units, **attrs
+    )
     g.result(entry, y)
 
 
@@ -118,23 +133,38 @@ def batch_matmul(random: Random, g: Graph) -> None:
     batch, m, k, n = pick(random, 1, 20, 4)
     a, b = some(random, batch if random.random() < 0.7 else 1, m, k), some(random, batch, k, n)
     flags = [bool(random.integers(0, 2)) for _ in range(2)]
-    sent = [np.ascontiguousarray(v.transpose(0, 2, 1)) if flag else v for v, flag in zip((a, b), flags)]
+    sent = [
+        np.ascontiguousarray(v.transpose(0, 2, 1)) if flag else v for v, flag in zip((a, b), flags)
+    ]
     y = a.astype("float64") @ b
     second = g.const(sent[1]) if random.random() < 0.5 else None
     entries = [g.input(sent[0]), second or g.input(sent[1])]
-    entry = g.kernel("nn.batch_matmul", entries, y.shape, transpose_a=flags[0], transpose_b=flags[1], out_dtype="")
+    entry = g.kernel(
+        "nn.batch_matmul",
+        entries,
+        y.shape,
+        transpose_a=flags[0],
+        transpose_b=flags[1],
+        out_dtype="",
+    )
     g.result(entry, y.astype("float32"))
 
 
 def pooling(random: Random, g: Graph) -> None:
     axes = int(random.integers(1, 4))
-    kind, up, include = str(random.choice(["max", "avg"])), bool(random.integers(0, 2)), bool(random.integers(0, 2))
+    kind, up, include = (
+        str(random.choice(["max", "avg"])),
+        bool(random.integers(0, 2)),
+        bool(random.integers(0, 2)),
+    )
     size, strides = pick(random, 2, 3, axes), pick(random, 1, 3, axes)
     padding, layout = pick(random, 0, 1, 2 * axes), shuffled(random, DATA[axes])
     dilation = pick(random, 1, 2, axes) if kind == "max" else [1] * axes
     x = some(random, *pick(random, 1, 9, 2), *pick(random, 7, 10, axes))
     if kind == "avg" or max(strides) > 2 or max(padding):
-        up = False  # what a window counts that ends outside is not the same everywhere, nor is one that begins there
+        # what a window counts that ends outside is not the same everywhere, nor is one that begins
+        # there
+        up = False
     y = ref.pool(x, kind, size, strides, padding, dilation, include, up)
     attrs = {"count_include_pad": include} if kind == "avg" else {}
     entry = g.kernel(
@@ -152,12 +182,16 @@ def normalization(random: Random, g: Graph) -> None:
     axis = int(random.integers(0, rank)) if batch or rank < 6 else rank - 1
     shape = [-1 if i == axis else 1 for i in range(rank)]
     scale, center = bool(random.random() < 0.8), bool(random.random() < 0.8)
-    vectors = [np.abs(some(random, x.shape[axis])) + np.float32(0.3) for _ in range(4 if batch else 2)]
+    vectors = [
+        np.abs(some(random, x.shape[axis])) + np.float32(0.3) for _ in range(4 if batch else 2)
+    ]
     wide = x.astype("float64")
     mean = vectors[2].reshape(shape) if batch else wide.mean(axis, keepdims=True)
     variance = vectors[3].reshape(shape) if batch else wide.var(axis, keepdims=True)
     y = (wide - mean) / np.sqrt(variance + 1e-3)
-    y = y * (vectors[0].reshape(shape) if scale else 1) + (vectors[1].reshape(shape) if center else 0)
+    y = y * (vectors[0].reshape(shape) if scale else 1) + (
+        vectors[1].reshape(shape) if center else 0
+    )
     entry = g.kernel(
         "nn.batch_norm" if batch else "nn.layer_norm", [g.input(x), *(g.const(v) for v in vectors)], x.shape,
         axis=axis if random.random() < 0.5 else axis - rank, epsilon=1e-3, scale=scale, center=center,
@@ -168,7 +202,10 @@ def normalization(random: Random, g: Graph) -> None:
 
 def softmax(random: Random, g: Graph) -> None:
     rank = int(random.integers(1, 6))
-    x, axis = some(random, *pick(random, 1, 8, rank)) * np.float32(9), int(random.integers(-rank, rank))
+    x, axis = (
+        some(random, *pick(random, 1, 8, rank)) * np.float32(9),
+        int(random.integers(-rank, rank)),
+    )
     wide = x.astype("float64")
     log = wide - np.log(np.exp(wide - wide.max()).sum(axis, keepdims=True)) - wide.max()
     name = str(random.choice(["nn.softmax", "nn.log_softmax"]))
@@ -183,16 +220,20 @@ def binary(random: Random, g: Graph) -> None:
     shapes[int(random.integers(0, 2))] = whole
     cut = int(random.integers(0, rank))
     a, b = some(random, *shapes[0]), some(random, *shapes[1][cut:])
-    name, function = [("add", np.add), ("multiply", np.multiply), ("subtract", np.subtract), ("maximum", np.maximum)][
-        int(random.integers(0, 4))
-    ]
+    name, function = [
+        ("add", np.add),
+        ("multiply", np.multiply),
+        ("subtract", np.subtract),
+        ("maximum", np.maximum),
+    ][int(random.integers(0, 4))]
     y = function(a, b)
     second = g.const(b) if random.random() < 0.5 else None
     g.result(g.kernel(name, [g.input(a), second or g.input(b)], y.shape), y)
 
 
 def quantized(random: Random, g: Graph) -> None:
-    """activation((op + bias) * o_scl) * act_scl + sum * sum_scl + dst_zp, rounded and cut to the type."""
+    """activation((op + bias) * o_scl) * act_scl + sum * sum_scl + dst_zp, rounded and cut to the
+    type."""
     kind = str(random.choice(["conv2d", "dense"]))
     types = [str(random.choice(["uint8", "int8"])) for _ in range(3)]  # data, result, summand
     ins, outs = pick(random, 1, 20, 2)
@@ -233,11 +274,14 @@ def quantized(random: Random, g: Graph) -> None:
         attrs |= {"strides": [1, 1], "padding": [1] * 4, "dilation": [1, 1], "groups": 1, "data_layout": "NCHW",
                   "kernel_layout": "OIHW", "out_layout": ""}  # fmt: skip
     g.rtol, g.atol = 0, 1.01 / max(1.0, float(abs(y.astype("int64")).max()))
-    g.result(g.kernel(f"dnnl.qnn.{kind}", sent, y.shape, dtype=types[1], out_dtype="int32", **attrs), y)
+    g.result(
+        g.kernel(f"dnnl.qnn.{kind}", sent, y.shape, dtype=types[1], out_dtype="int32", **attrs), y
+    )
 
 
 def block(random: Random, g: Graph) -> None:
-    """Convolutions, sums across them, a pool and a dense layer, so that values stay in oneDNN's own formats."""
+    """Convolutions, sums across them, a pool and a dense layer, so that values stay in oneDNN's own
+    formats."""
     channels = int(random.choice([3, 8, 16]))
     x = some(random, 1, channels, 8, 8)
     value, entry = x.astype("float64"), g.input(x)
@@ -258,7 +302,9 @@ def block(random: Random, g: Graph) -> None:
     if random.random() < 0.5:
         entry = g.kernel("add", [entry, g.const(np.float32(1.5))], x.shape)
         value = value + 1.5
-    entry = g.kernel("nn.global_avg_pool2d", [entry], (1, channels, 1, 1), layout="NCHW", out_layout="")
+    entry = g.kernel(
+        "nn.global_avg_pool2d", [entry], (1, channels, 1, 1), layout="NCHW", out_layout=""
+    )
     value = value.mean((2, 3), keepdims=True)
     entry = g.kernel("nn.batch_flatten", [entry], (1, channels))
     w = some(random, 5, channels)
@@ -267,7 +313,18 @@ def block(random: Random, g: Graph) -> None:
 
 
 DRAWN: dict[str, Callable[[Random, Graph], None]] = {
-    f.__name__: f for f in (convolution, dense, batch_matmul, pooling, normalization, softmax, binary, quantized, block)
+    f.__name__: f
+    for f in (
+        convolution,
+        dense,
+        batch_matmul,
+        pooling,
+        normalization,
+        softmax,
+        binary,
+        quantized,
+        block,
+    )
 }
 
 

@@ -1,4 +1,5 @@
-"""What computes nothing in oneDNN's regions: reshapes, transpositions, concatenations; views where they can be."""
+"""What computes nothing in oneDNN's regions: reshapes, transpositions, concatenations; views where
+they can be."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ for name, (shape, attrs) in RESHAPES.items():
         g.result(entry, value.astype("float32"))
 
 g = case("dropout")
-entry = g.kernel("nn.dropout", [g.kernel("nn.relu", [g.input(X)], X.shape)], X.shape, X.shape, rate=0.5)
+entry = g.kernel(
+    "nn.dropout", [g.kernel("nn.relu", [g.input(X)], X.shape)], X.shape, X.shape, rate=0.5
+)
 g.result(g.kernel("tanh", [entry], X.shape), np.tanh(np.maximum(X, 0)))
 
 g = case("reshapes_of_one_value")  # each of them an output, and the value itself
@@ -72,7 +75,8 @@ for entry, to in ((flat, (192,)), (again, (192, 1)), (relu, X.shape), (again, (1
 
 
 def summed(symbol: str, later: bool) -> None:
-    """A convolution is added to a copy of a value; where that is read `later`, it must not be added in place."""
+    """A convolution is added to a copy of a value; where that is read `later`, it must not be added
+    in place."""
     g = case(symbol)
     x = floats(1, 16, 6, 6)
     entry, value = convolved(g, g.input(x), x)
@@ -93,14 +97,20 @@ summed("sum_with_copy_read_later", True)
 
 for axes in ([0, 2, 3, 1], [3, 1, 0, 2], [-1, 0, 1, 2], None, []):
     for kind in ("input", "const", "middle", "last"):
-        g = case(f"transpose_{'_'.join(map(str, axes)) if axes else axes is None}_{kind}".replace("-", "m"))
+        g = case(
+            f"transpose_{'_'.join(map(str, axes)) if axes else axes is None}_{kind}".replace(
+                "-", "m"
+            )
+        )
         data = floats(2, 16, 5, 6)
         entry, value = (g.const(data) if kind == "const" else g.input(data)), data.astype("float64")
         if kind in ("middle", "last"):
             entry, value = convolved(g, entry, value)
         value = value.transpose(axes or None)
         written = {"axes": "" if axes is None else axes}
-        entry = g.kernel("permute_dims" if kind == "last" else "transpose", [entry], value.shape, **written)
+        entry = g.kernel(
+            "permute_dims" if kind == "last" else "transpose", [entry], value.shape, **written
+        )
         if kind == "middle":
             entry, value = g.kernel("exp", [entry], value.shape), np.exp(value)
             entry = g.kernel("nn.batch_flatten", [entry], (len(value), value[0].size))
@@ -117,7 +127,9 @@ g.result(g.kernel("nn.dense", [g.input(data), turned], (5, 7), units=7, out_dtyp
 for axis in (0, 1, 2, -1):
     for count in (1, 2, 5, 40):
         g = case(f"concatenate_{axis % 9}_{count}")
-        parts = [floats(*[2 + (i % 3) if k == axis % 3 else 4 for k in range(3)]) for i in range(count)]
+        parts = [
+            floats(*[2 + (i % 3) if k == axis % 3 else 4 for k in range(3)]) for i in range(count)
+        ]
         entries = [g.const(p) if i % 2 else g.input(p) for i, p in enumerate(parts)]
         value = np.concatenate(parts, axis)
         named = "concat" if count == 5 else "concatenate"
@@ -157,7 +169,9 @@ def test_shape(symbol: str, lib: mblob.Module) -> None:
 # ---- errors ----
 
 
-def lie(name: str, shape: tuple[int, ...], *others: tuple[int, ...], **attrs: Any) -> Callable[[str], Graph]:
+def lie(
+    name: str, shape: tuple[int, ...], *others: tuple[int, ...], **attrs: Any
+) -> Callable[[str], Graph]:
     def make(symbol: str) -> Graph:
         g = Graph(symbol)
         inputs = [g.input(floats(2, 3, 4)), *(g.input(floats(*o)) for o in others)]
@@ -167,17 +181,44 @@ def lie(name: str, shape: tuple[int, ...], *others: tuple[int, ...], **attrs: An
 
 
 LIES: dict[str, tuple[Callable[[str], Graph], str]] = {
-    "size": (lie("reshape", (5, 5)), r"the data is float32\[2, 3, 4\], which cannot be looked at as float32\[5, 5\]"),
-    "axes": (lie("transpose", (4, 3, 2), axes=[0, 0, 1]), "the attribute axes does not name each of 3 axes once"),
-    "axes_high": (lie("transpose", (4, 3, 2), axes=[0, 1, 3]), "the attribute axes does not name each"),
-    "axes_few": (lie("transpose", (4, 3, 2), axes=[0, 1]), "the attribute axes has 2 values, expected 3"),
+    "size": (
+        lie("reshape", (5, 5)),
+        r"the data is float32\[2, 3, 4\], which cannot be looked at as float32\[5, 5\]",
+    ),
+    "axes": (
+        lie("transpose", (4, 3, 2), axes=[0, 0, 1]),
+        "the attribute axes does not name each of 3 axes once",
+    ),
+    "axes_high": (
+        lie("transpose", (4, 3, 2), axes=[0, 1, 3]),
+        "the attribute axes does not name each",
+    ),
+    "axes_few": (
+        lie("transpose", (4, 3, 2), axes=[0, 1]),
+        "the attribute axes has 2 values, expected 3",
+    ),
     "order": (lie("transpose", (2, 3, 4)), r"do not make float32\[2, 3, 4\]"),
-    "axis": (lie("concatenate", (4, 3, 4), (2, 3, 4), axis=3), "the attribute axis is 3, and the data has 3 axes"),
+    "axis": (
+        lie("concatenate", (4, 3, 4), (2, 3, 4), axis=3),
+        "the attribute axis is 3, and the data has 3 axes",
+    ),
     "no_axis": (lie("concatenate", (4, 3, 4), (2, 3, 4)), "the attribute axis is missing"),
-    "long": (lie("concatenate", (5, 3, 4), (2, 3, 4), axis=0), r"input 1 is float32\[2, 3, 4\], which does not fit"),
-    "short": (lie("concatenate", (3, 3, 4), (2, 3, 4), axis=0), "input 1 is .*, which does not fit axis 0"),
-    "other": (lie("concatenate", (4, 3, 4), (2, 3, 5), axis=0), r"input 1 is float32\[2, 3, 5\], which does not fit"),
-    "many": (lie("concatenate", (2050, 3, 4), *[(2, 3, 4)] * 1024, axis=0), "it has 1025 inputs, expected 1 to 1024"),
+    "long": (
+        lie("concatenate", (5, 3, 4), (2, 3, 4), axis=0),
+        r"input 1 is float32\[2, 3, 4\], which does not fit",
+    ),
+    "short": (
+        lie("concatenate", (3, 3, 4), (2, 3, 4), axis=0),
+        "input 1 is .*, which does not fit axis 0",
+    ),
+    "other": (
+        lie("concatenate", (4, 3, 4), (2, 3, 5), axis=0),
+        r"input 1 is float32\[2, 3, 5\], which does not fit",
+    ),
+    "many": (
+        lie("concatenate", (2050, 3, 4), *[(2, 3, 4)] * 1024, axis=0),
+        "it has 1025 inputs, expected 1 to 1024",
+    ),
     "mask": (
         lambda s: (g := Graph(s)).result(
             [g.kernel("nn.dropout", [g.input(X)], X.shape, X.shape, rate=0.5)[0], 1, 0], X
@@ -186,7 +227,13 @@ LIES: dict[str, tuple[Callable[[str], Graph], str]] = {
     ),
     "windows": (
         lambda s: (g := Graph(s)).result(
-            g.kernel("nn.adaptive_avg_pool1d", [g.input(floats(1, 2, 7))], (1, 2, 3), output_size=[3], layout="NCW"),
+            g.kernel(
+                "nn.adaptive_avg_pool1d",
+                [g.input(floats(1, 2, 7))],
+                (1, 2, 3),
+                output_size=[3],
+                layout="NCW",
+            ),
             floats(1, 2, 3),
         ),
         "spatial axis 0 goes from 7 to 3: oneDNN has windows of one size only",

@@ -1,4 +1,5 @@
-"""oneDNN in half floats: values against numpy where this processor has them, else an error that names them."""
+"""oneDNN in half floats: values against numpy where this processor has them, else an error that
+names them."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def wide(value: Any) -> Any:
 
 def convolution(g: Graph, kind: str, entry: Any, x: Any) -> tuple[Any, Any]:
     w, b = half(floats(16, x.shape[1], 3, 3) * np.float32(0.1), kind), half(floats(16), kind)
-    y = np.maximum(ref.convolve(wide(x), wide(w), [1, 1], [1] * 4, [1, 1]) + wide(b).reshape(-1, 1, 1), 0)
+    y = np.maximum(
+        ref.convolve(wide(x), wide(w), [1, 1], [1] * 4, [1, 1]) + wide(b).reshape(-1, 1, 1), 0
+    )
     inputs = [entry, g.const(w), g.const(b)]
     return g.kernel("dnnl.conv2d_bias_relu", inputs, y.shape, dtype=kind, **CONVOLUTION), y
 
@@ -73,7 +76,13 @@ def graph_of(operator: str, kind: str, vectors: str = "") -> Graph:
         y, attrs = y @ wide(w).T, {"units": 5}
     elif operator == "pool":
         y = ref.pool(y, "avg", [2, 2], [2, 2], [0] * 4, [1, 1])
-        attrs = {"pool_size": [2, 2], "strides": [2, 2], "padding": [0] * 4, "layout": "NCHW", "count_include_pad": 0}
+        attrs = {
+            "pool_size": [2, 2],
+            "strides": [2, 2],
+            "padding": [0] * 4,
+            "layout": "NCHW",
+            "count_include_pad": 0,
+        }
     elif operator == "softmax":
         y, attrs = np.exp(y) / np.exp(y).sum(1, keepdims=True), {"axis": 1}
     elif operator == "eltwise":
@@ -96,7 +105,9 @@ def graph_of(operator: str, kind: str, vectors: str = "") -> Graph:
         count = 8 if batch else 6
         some = [np.abs(floats(count)) + np.float32(0.5) for _ in range(4 if batch else 2)]
         given = [v.astype(TYPES.get(vectors, np.float32)) for v in some]
-        gamma, beta, *stats = [wide(v).reshape(-1, 1, 1) for v in given] if batch else [wide(v) for v in given]
+        gamma, beta, *stats = (
+            [wide(v).reshape(-1, 1, 1) for v in given] if batch else [wide(v) for v in given]
+        )
         mean, variance = stats if batch else (y.mean(-1, keepdims=True), y.var(-1, keepdims=True))
         y = (y - mean) / np.sqrt(variance + 1e-5) * gamma + beta
         inputs += [g.const(v) for v in given]
@@ -107,7 +118,8 @@ def graph_of(operator: str, kind: str, vectors: str = "") -> Graph:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_half_floats(operator: str, kind: str, onednn: str, tmp_path: Path) -> None:
-    """Whether oneDNN has them is its own matter; that it is told which, and that nothing is computed then, is ours."""
+    """Whether oneDNN has them is its own matter; that it is told which, and that nothing is
+    computed then, is ours."""
     for vectors in (kind, "float32") if "norm" in operator else ("",):
         g = graph_of(operator, kind, vectors)
         lib = ref.export([g.module()], tmp_path)
@@ -115,6 +127,9 @@ def test_half_floats(operator: str, kind: str, onednn: str, tmp_path: Path) -> N
             g.check(lib)
         except mblob.MblobError as e:
             text = str(e)
-            assert "on this processor does not do this" in text or "cannot bring a tensor into the format" in text
+            assert (
+                "on this processor does not do this" in text
+                or "cannot bring a tensor into the format" in text
+            )
             assert f"dnnl_json {g.symbol}, node" in text
             assert kind in text

@@ -13,8 +13,8 @@ import pytest
 import mblob
 from tests.loader import payloads
 
-# What TVM's compiler writes for y = x * w + k with memory planned at compile time: one pool of constants (k), one
-# workspace pool. METADATA and the sizes can be replaced by flags.
+# What TVM's compiler writes for y = x * w + k with memory planned at compile time: one pool of
+# constants (k), one workspace pool. METADATA and the sizes can be replaced by flags.
 MODEL = r"""
 struct tensor_info { const char *name; const int64_t *shape; int64_t ndim; DLDataType dtype; };
 struct constant_info { const char *name; int64_t offset, size; const void *record; };
@@ -74,13 +74,21 @@ W, K = np.array([2, 3, 4, 5], "float32"), np.array([1, 2, 3, 4], "float32")
 
 
 @pytest.fixture
-def model(build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path) -> Any:
+def model(
+    build: Callable[..., Path],
+    packed_blob: Callable[..., bytes],
+    kernel_source: str,
+    tmp_path: Path,
+) -> Any:
     def make(*flags: str, params: Any = None) -> mblob.Module:
         factory = payloads.aot_factory({"w_0": W, "other": W} if params is None else params, "m")
         blob = packed_blob(
-            [("AotExecutorFactory", factory), ("metadata_module", b""), ("library", None)], [[1], [2], []]
+            [("AotExecutorFactory", factory), ("metadata_module", b""), ("library", None)],
+            [[1], [2], []],
         )
-        return mblob.load_module(build(tmp_path / "aot.so", kernel_source + MODEL, *flags, blob=blob))
+        return mblob.load_module(
+            build(tmp_path / "aot.so", kernel_source + MODEL, *flags, blob=blob)
+        )
 
     return make
 
@@ -97,7 +105,8 @@ def test_parameters_constants_and_pools_reach_the_entry_function(model: Any) -> 
     executor = model()["m"](mblob.cpu(0))
     assert executor.type_key == "AotExecutor"
     assert (executor["get_num_inputs"](), executor["get_num_outputs"]()) == (2, 1)
-    assert [executor["get_input_index"](n) for n in ("x", "w_0", "w.0")] == [0, 1, 1]  # TVM sanitizes names
+    # TVM sanitizes names
+    assert [executor["get_input_index"](n) for n in ("x", "w_0", "w.0")] == [0, 1, 1]
     assert executor["get_input_name"](1) == "w_0"
     np.testing.assert_array_equal(executor["get_input"]("w_0").numpy(), W)
     for x in (np.arange(4, dtype="float32"), np.ones(4, "float32")):
@@ -152,11 +161,20 @@ def test_a_factory_without_parameters_has_none(model: Any) -> None:
 
 
 def test_kernels_are_found_beside_other_modules(
-    build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path
+    build: Callable[..., Path],
+    packed_blob: Callable[..., bytes],
+    kernel_source: str,
+    tmp_path: Path,
 ) -> None:
-    entries = [("AotExecutorFactory", payloads.aot_factory({"w_0": W}, "m")), ("note", b"hi"), ("library", None)]
+    entries = [
+        ("AotExecutorFactory", payloads.aot_factory({"w_0": W}, "m")),
+        ("note", b"hi"),
+        ("library", None),
+    ]
     blob = packed_blob(entries, [[1, 2], [], []])
-    factory = mblob.load_module(build(tmp_path / "aot.so", kernel_source + MODEL, blob=blob), missing="stub")
+    factory = mblob.load_module(
+        build(tmp_path / "aot.so", kernel_source + MODEL, blob=blob), missing="stub"
+    )
     for executor in (factory["m"](mblob.cpu(0)), factory["remove_params"]()["m"](mblob.cpu(0))):
         executor["set_input"]("w_0", W)
         executor["set_input"]("x", np.ones(4, "float32"))
@@ -177,7 +195,9 @@ def test_kernels_are_found_beside_other_modules(
         (("x",), "expected 2 arguments, found 1"),
     ],
 )
-def test_a_wrong_input_is_named_and_the_executor_goes_on(model: Any, arguments: Any, message: str) -> None:
+def test_a_wrong_input_is_named_and_the_executor_goes_on(
+    model: Any, arguments: Any, message: str
+) -> None:
     executor = model()["m"](mblob.cpu(0))
     with pytest.raises((ValueError, TypeError, mblob.MblobError), match=message):
         executor["set_input"](*arguments)
@@ -276,11 +296,17 @@ def test_time_is_told_as_far_as_it_is_seen(model: Any) -> None:
 
 
 def test_calls_through_the_runtime_have_times_of_their_own(
-    build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path
+    build: Callable[..., Path],
+    packed_blob: Callable[..., bytes],
+    kernel_source: str,
+    tmp_path: Path,
 ) -> None:
-    """The entry function calls one function of the process once and another twice, the first one again inside."""
+    """The entry function calls one function of the process once and another twice, the first one
+    again inside."""
     first_calls, second_calls = [], []
-    first = mblob.register_func("aot_test_first", override=True)(lambda *args: first_calls.append(len(args)))
+    first = mblob.register_func("aot_test_first", override=True)(
+        lambda *args: first_calls.append(len(args))
+    )
 
     @mblob.register_func("aot_test_second", override=True)
     def second(*args: Any) -> None:
@@ -290,7 +316,9 @@ def test_calls_through_the_runtime_have_times_of_their_own(
     entry = "KERNEL(tvmgen_m___tvm_main__) {"
     call = "if (outer(args, codes, n, ret, ret_code, self)) return -1;"
     source = MODEL.replace(entry, CALLS_THE_RUNTIME + entry + call)
-    blob = packed_blob([("AotExecutorFactory", payloads.aot_factory({}, "m")), ("library", None)], [[1], []])
+    blob = packed_blob(
+        [("AotExecutorFactory", payloads.aot_factory({}, "m")), ("library", None)], [[1], []]
+    )
     factory = mblob.load_module(build(tmp_path / "aot.so", kernel_source + source, blob=blob))
     executor = mblob.aot_executor.AotModule(factory["m"](mblob.cpu(0)))
     rows = executor.profile(2, x=np.ones(4, "float32"))

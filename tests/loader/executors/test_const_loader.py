@@ -1,4 +1,5 @@
-"""Modules of the keys const_loader and metadata: constants reach `__init_<symbol>` once, before the symbol runs."""
+"""Modules of the keys const_loader and metadata: constants reach `__init_<symbol>` once, before the
+symbol runs."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ import pytest
 import mblob
 from tests.loader import payloads
 
-# A module as BYOC writes it: it keeps the arrays that its __init_ got in an Array, and frees its references to them, so
-# they live because const_loader keeps them.
+# A module as BYOC writes it: it keeps the arrays that its __init_ got in an Array, and frees its
+# references to them, so they live because const_loader keeps them.
 EXTERNAL = r"""
 extern void *__tvm_module_ctx;
 int TVMArrayFree(DLTensor *);
@@ -74,7 +75,12 @@ SYMBOLS = {"scale": ["factor", "bias"], "plain": [], "seven": ["unused"]}
 
 
 @pytest.fixture
-def make(build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path) -> Any:
+def make(
+    build: Callable[..., Path],
+    packed_blob: Callable[..., bytes],
+    kernel_source: str,
+    tmp_path: Path,
+) -> Any:
     def library(payload: bytes, key: str = "const_loader", name: str = "c.so") -> Path:
         blob = packed_blob([(key, payload), ("library", None)], [[1], []])
         return build(tmp_path / name, kernel_source + EXTERNAL, blob=blob)
@@ -134,7 +140,9 @@ def test_two_threads_initialise_once(make: Any) -> None:
     assert mod["init_count"]() == 1
 
 
-def test_constants_reach_a_module_that_python_loads(tree_library: Callable[..., Path], tmp_path: Path) -> None:
+def test_constants_reach_a_module_that_python_loads(
+    tree_library: Callable[..., Path], tmp_path: Path
+) -> None:
     """External graphs (dnnl_json and its kind) are loaders' modules beside the library."""
     entries = [
         ("const_loader", payloads.const_loader(CONSTANTS, {"graph0": ["bias", "factor"]})),
@@ -213,7 +221,11 @@ def test_an_array_that_c_plus_plus_keeps(tmp_path: Path, mapped: Callable[[Path]
 
 
 def test_arrays_outlive_the_library(tree_library: Callable[..., Path], tmp_path: Path) -> None:
-    entries = [("const_loader", payloads.const_loader(CONSTANTS, {"g": ["bias"]})), ("my_json", b""), ("library", None)]
+    entries = [
+        ("const_loader", payloads.const_loader(CONSTANTS, {"g": ["bias"]})),
+        ("my_json", b""),
+        ("library", None),
+    ]
     path = tree_library(tmp_path / "j.so", entries, [[1, 2], [], []])
     kept: list[Any] = []
 
@@ -231,7 +243,10 @@ def test_arrays_outlive_the_library(tree_library: Callable[..., Path], tmp_path:
     [
         (payloads.const_loader(CONSTANTS, {"scale": ["none"]}), "needs constant 'none'"),
         (
-            payloads.texts(["a", "a"]) + payloads.u64(2) + 2 * payloads.array(1.0) + 2 * payloads.u64(0),
+            payloads.texts(["a", "a"])
+            + payloads.u64(2)
+            + 2 * payloads.array(1.0)
+            + 2 * payloads.u64(0),
             "two are called",
         ),
     ],
@@ -242,7 +257,9 @@ def test_constants_that_lie_are_refused(make: Any, payload: bytes, message: str)
         mod["scale"]
 
 
-def test_the_library_closes_when_nothing_holds_it(make: Any, mapped: Callable[[Path], bool]) -> None:
+def test_the_library_closes_when_nothing_holds_it(
+    make: Any, mapped: Callable[[Path], bool]
+) -> None:
     path = make(payloads.const_loader(CONSTANTS, SYMBOLS))
     mod = mblob.load_module(path)
     mod["scale"](np.ones(4, "float32"), np.zeros(4, "float32"))

@@ -1,5 +1,5 @@
-"""Graphs that lie in any place, and parameters that do not fit: a named error or right results, and an executor that
-can be used after."""
+"""Graphs that lie in any place, and parameters that do not fit: a named error or right results, and
+an executor that can be used after."""
 
 from __future__ import annotations
 
@@ -16,8 +16,40 @@ import mblob
 from mblob import graph_executor
 
 LIES = (
-    *(0, 1, 3, 7, -1, 2**31, 2**32, 2**63 - 1, 2**64, 1.5, 1e300, True, None, "", "0", "null", "tvm_op", "__nop"),
-    *("__copy", "float32", "float32x4", "int8", "handle", "nodes", "p0", "list_int", [], [[]], {}, "\n\x1b[2J"),
+    *(
+        0,
+        1,
+        3,
+        7,
+        -1,
+        2**31,
+        2**32,
+        2**63 - 1,
+        2**64,
+        1.5,
+        1e300,
+        True,
+        None,
+        "",
+        "0",
+        "null",
+        "tvm_op",
+        "__nop",
+    ),
+    *(
+        "__copy",
+        "float32",
+        "float32x4",
+        "int8",
+        "handle",
+        "nodes",
+        "p0",
+        "list_int",
+        [],
+        [[]],
+        {},
+        "\n\x1b[2J",
+    ),
 )
 # Values that say which bytes are used: another one can be a right graph of another meaning.
 MEANING = {"inputs", "heads", "storage_id", "func_name", "arg_nodes", "op", "name"}
@@ -29,14 +61,26 @@ def mlp(golden: Path) -> Any:
     factory = mblob.load_module(golden / "mlp_llvm.so")
     with np.load(golden / "mlp_llvm.npz") as known:
         data, out = known["data"], known["out"]
-    return factory, json.loads(factory["get_graph_json"]()), factory["get_graph_params"](), data, out
+    return (
+        factory,
+        json.loads(factory["get_graph_json"]()),
+        factory["get_graph_params"](),
+        data,
+        out,
+    )
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Where values are in a tree of JSON: the lists and objects themselves, too."""
     if path:
         yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         yield from places(item, (*path, key))
 
@@ -110,7 +154,10 @@ def test_parameters_that_do_not_fit_are_named_and_the_model_works_after(mlp: Any
     model = model_of(mlp)
     shape = model.get_input("p1").shape
     for value, text in (
-        (np.zeros((*shape, 2), "float32"), rf"input 'p1': expected shape \[{','.join(map(str, shape))}\], found"),
+        (
+            np.zeros((*shape, 2), "float32"),
+            rf"input 'p1': expected shape \[{','.join(map(str, shape))}\], found",
+        ),
         (np.zeros(shape, "float64"), "input 'p1': expected float32, found float64"),
         (np.zeros(shape, "int32"), "input 'p1': expected float32, found int32"),
     ):
@@ -121,13 +168,22 @@ def test_parameters_that_do_not_fit_are_named_and_the_model_works_after(mlp: Any
     with pytest.raises(ValueError, match="input 'p1'"):  # all of a dictionary, or nothing
         model.load_params(mblob.save_param_dict({"p0": kept + 1, "p1": np.zeros(3, "float32")}))
     np.testing.assert_array_equal(model.get_input("p0").numpy(), kept)
-    model.load_params(mblob.save_param_dict({"of another model": np.zeros(3, "float32")}))  # as TVM: passed over
+    # as TVM: passed over
+    model.load_params(mblob.save_param_dict({"of another model": np.zeros(3, "float32")}))
     works(model, mlp)
 
 
 def test_damaged_parameters_are_refused_and_the_model_works_after(mlp: Any) -> None:
     model, params = model_of(mlp), bytes(mlp[2])
-    for damaged in (b"", b"nothing", params[:8], params[:-1], b"\0" + params[1:], params + b"\0", params[:100]):
+    for damaged in (
+        b"",
+        b"nothing",
+        params[:8],
+        params[:-1],
+        b"\0" + params[1:],
+        params + b"\0",
+        params[:100],
+    ):
         for call in (model.load_params, lambda data: model.share_params(model_of(mlp), data)):
             with pytest.raises(mblob.MblobError):
                 call(damaged)
@@ -152,7 +208,9 @@ def test_parameters_of_a_wrong_model_are_not_shared(mlp: Any) -> None:
         node["name"] = node["name"].replace("p1", "q1")
     with pytest.raises(ValueError, match="the other executor has no input 'p1'"):
         model.share_params(graph_executor.create(renamed, factory.imported_modules[0]), params)
-    with pytest.raises(ValueError, match="argument 0: expected a graph executor, found a module 'library'"):
+    with pytest.raises(
+        ValueError, match="argument 0: expected a graph executor, found a module 'library'"
+    ):
         model.module["share_params"](factory.imported_modules[0], bytes(params))
     with pytest.raises((ValueError, TypeError), match="argument 0: expected a module"):
         model.module["share_params"](3, bytes(params))
@@ -166,8 +224,18 @@ def test_parameters_of_a_wrong_model_are_not_shared(mlp: Any) -> None:
 def test_parameters_of_other_shapes_are_not_shared(tmp_path: Path) -> None:
     def one(shape: list[int]) -> Any:
         nodes = [{"op": "null", "name": "w", "inputs": []}]
-        attrs = {"dltype": ["list_str", ["float32"]], "storage_id": ["list_int", [0]], "shape": ["list_shape", [shape]]}
-        text = {"nodes": nodes, "arg_nodes": [0], "heads": [[0, 0, 0]], "node_row_ptr": [0, 1], "attrs": attrs}
+        attrs = {
+            "dltype": ["list_str", ["float32"]],
+            "storage_id": ["list_int", [0]],
+            "shape": ["list_shape", [shape]],
+        }
+        text = {
+            "nodes": nodes,
+            "arg_nodes": [0],
+            "heads": [[0, 0, 0]],
+            "node_row_ptr": [0, 1],
+            "attrs": attrs,
+        }
         return graph_executor.create(text, mblob.Module("none", functions={}))
 
     params = mblob.save_param_dict({"w": np.zeros(2, "float32")})

@@ -32,14 +32,28 @@ B = np.full((2, 3), 0.5, "f")
 
 
 def operator(name: str, function: str, *inputs: int) -> dict[str, Any]:
-    attributes = {"func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0"}
-    return {"op": "tvm_op", "name": name, "attrs": attributes, "inputs": [[i, 0, 0] for i in inputs]}
+    attributes = {
+        "func_name": function,
+        "num_inputs": str(len(inputs)),
+        "num_outputs": "1",
+        "flatten_data": "0",
+    }
+    return {
+        "op": "tvm_op",
+        "name": name,
+        "attrs": attributes,
+        "inputs": [[i, 0, 0] for i in inputs],
+    }
 
 
 def graph() -> dict[str, Any]:
     """(x * w + b), and that reshaped to 6."""
     nodes = [{"op": "null", "name": name, "inputs": []} for name in ("x", "w", "b")]
-    nodes += [operator("scaled", "scale", 0, 1), operator("sum", "plus", 3, 2), operator("flat", "__nop", 4)]
+    nodes += [
+        operator("scaled", "scale", 0, 1),
+        operator("sum", "plus", 3, 2),
+        operator("flat", "__nop", 4),
+    ]
     return {
         "nodes": nodes,
         "arg_nodes": [0, 1, 2],
@@ -70,7 +84,9 @@ def model(library: Path) -> Any:
 
 @pytest.mark.parametrize("name", ["mlp_llvm", "mlp_c"])
 @pytest.mark.parametrize("parallel", [None, 0, 3])
-def test_models_that_tvm_exported_give_its_numbers(golden: Path, name: str, parallel: int | None) -> None:
+def test_models_that_tvm_exported_give_its_numbers(
+    golden: Path, name: str, parallel: int | None
+) -> None:
     known = np.load(golden / f"{name}.npz")
     gm = GraphModule(mblob.load_module(golden / f"{name}.so")["default"](mblob.cpu(0)))
     gm.run(data=known["data"], parallel=parallel)
@@ -129,7 +145,10 @@ def test_a_model_packed_here_runs(model: Any) -> None:
     np.testing.assert_array_equal(model.get_output("flat:1").numpy(), (W * W + B).ravel())
     assert (model.get_num_inputs(), model.get_num_outputs()) == (3, 2)
     assert [model.get_input_index(name) for name in ("b", "nope")] == [2, -1]
-    assert model.get_output_info() == ({"sum:0": (2, 3), "flat:1": (6,)}, {"sum:0": "float32", "flat:1": "float32"})
+    assert model.get_output_info() == (
+        {"sum:0": (2, 3), "flat:1": (6,)},
+        {"sum:0": "float32", "flat:1": "float32"},
+    )
     copied = np.zeros((2, 3), "f")
     model.get_output(0, copied)
     np.testing.assert_array_equal(copied, W * W + B)
@@ -198,7 +217,9 @@ def test_wrong_names_are_named(library: Path, model: Any) -> None:
         model.run(y=W)
     with pytest.raises(ValueError, match="no output 7; there are 2: sum, flat"):
         model.get_output(7)
-    with pytest.raises(mblob.IncompatibleError, match=r"create: graph: no runtime for device type 7 \(vulkan\)"):
+    with pytest.raises(
+        mblob.IncompatibleError, match=r"create: graph: no runtime for device type 7 \(vulkan\)"
+    ):
         mblob.load_module(library)["default"](mblob.device("vulkan"))
     lib = mblob.load_module(library).imported_modules[0]
     lying = graph()
@@ -207,7 +228,9 @@ def test_wrong_names_are_named(library: Path, model: Any) -> None:
         graph_executor.create(lying, lib)
     lying = graph()
     lying["nodes"][4]["attrs"]["func_name"] = "minus"
-    with pytest.raises(mblob.KernelError, match=r"node 4 'sum': .* has no function 'minus'; it has: scale, plus"):
+    with pytest.raises(
+        mblob.KernelError, match=r"node 4 'sum': .* has no function 'minus'; it has: scale, plus"
+    ):
         graph_executor.create(lying, lib)
 
 
@@ -231,7 +254,9 @@ def test_a_kernel_written_in_python_can_fail(tmp_path: Path) -> None:
     def scale(x: mblob.Tensor, w: mblob.Tensor, y: mblob.Tensor) -> None:
         y.numpy()[:] = x.numpy() * w.numpy()
 
-    gm = graph_executor.create(graph(), mblob.Module("python", functions={"plus": plus, "scale": scale}))
+    gm = graph_executor.create(
+        graph(), mblob.Module("python", functions={"plus": plus, "scale": scale})
+    )
     gm.set_input(x=W, w=W, b=B)
     with pytest.raises(RuntimeError, match="not the first time"):
         gm.run()
@@ -261,7 +286,10 @@ def test_a_debug_model_shows_what_is_inside(library: Path) -> None:
         with pytest.raises(ValueError, match="expected at least 1"):
             gm.run_individual_node(3, **wrong)
     rows = gm.profile(5, x=W)
-    assert [(r.node, r.name, r.function) for r in rows] == [(3, "scaled", "scale"), (4, "sum", "plus")]
+    assert [(r.node, r.name, r.function) for r in rows] == [
+        (3, "scaled", "scale"),
+        (4, "sum", "plus"),
+    ]
     assert all(0 < r.seconds < 1 for r in rows)
     with pytest.raises(ValueError, match="no node 'nope'"):
         gm.execute_node("nope")
@@ -295,11 +323,15 @@ def test_linked_parameters_are_parameters_aligned_or_not(tmp_path: Path) -> None
     model = graph_executor.create(graph(), lib)
     assert model.get_input_info() == ({"x": (2, 3)}, {"x": "float32"})
     model.run(x=W)
-    np.testing.assert_array_equal(model.get_output(0).numpy(), W * np.arange(1, 7).reshape(2, 3) + 0.5)
+    np.testing.assert_array_equal(
+        model.get_output(0).numpy(), W * np.arange(1, 7).reshape(2, 3) + 0.5
+    )
     model.get_input("w").numpy()[:] = 0  # the executor's own copy
     model.run()
     np.testing.assert_array_equal(model.get_output(0).numpy(), np.full((2, 3), 0.5))
-    np.testing.assert_array_equal(graph_executor.create(graph(), lib).get_input("w").numpy().ravel(), range(1, 7))
+    np.testing.assert_array_equal(
+        graph_executor.create(graph(), lib).get_input("w").numpy().ravel(), range(1, 7)
+    )
 
 
 def test_a_function_of_the_caller_looks_parameters_up(library: Path) -> None:
@@ -312,7 +344,11 @@ def test_a_function_of_the_caller_looks_parameters_up(library: Path) -> None:
     mblob.register_func("test.graph.lookup", override=True)(lookup)
     kernels = mblob.load_module(library).imported_modules[0]
     create = mblob.get_global_func("tvm.graph_executor.create")
-    model = GraphModule(create(json.dumps(graph()), kernels, mblob.get_global_func("test.graph.lookup"), mblob.cpu(0)))
+    model = GraphModule(
+        create(
+            json.dumps(graph()), kernels, mblob.get_global_func("test.graph.lookup"), mblob.cpu(0)
+        )
+    )
     assert asked == [("library", i, (2, 3), mblob.cpu(0)) for i in range(3)]
     model.run(x=W)
     np.testing.assert_array_equal(model.get_output(0).numpy(), W * W + B)
@@ -321,9 +357,14 @@ def test_a_function_of_the_caller_looks_parameters_up(library: Path) -> None:
 
 def test_what_is_no_array_is_named_with_its_input(model: Any) -> None:
     for wrong in (None, "text", object()):
-        with pytest.raises(TypeError, match=f"set_input: input 'x': expected an array, found {type(wrong).__name__}"):
+        with pytest.raises(
+            TypeError,
+            match=f"set_input: input 'x': expected an array, found {type(wrong).__name__}",
+        ):
             model.set_input("x", wrong)
-    with pytest.raises(ValueError, match="set_output_zero_copy: output 0: the array is not contiguous"):
+    with pytest.raises(
+        ValueError, match="set_output_zero_copy: output 0: the array is not contiguous"
+    ):
         model.set_output_zero_copy(0, np.zeros((3, 2), "f").T)
 
 
@@ -334,7 +375,9 @@ def test_a_benchmark_has_the_shape_of_tvms(model: Any) -> None:
     assert result.min <= result.mean <= result.max
     assert result.std >= 0
     assert "mean (ms)" in str(result)
-    rested = model.benchmark(mblob.cpu(0), "run", repeat=2, number=1, parallel=2, cooldown_interval_ms=1)
+    rested = model.benchmark(
+        mblob.cpu(0), "run", repeat=2, number=1, parallel=2, cooldown_interval_ms=1
+    )
     assert len(rested.results) == 2
     with pytest.raises(ValueError, match="expected func_name 'run', found 'main'"):
         model.benchmark(func_name="main")
@@ -363,7 +406,9 @@ def test_a_value_too_large_for_any_machine_is_named(library: Path) -> None:
     lying["attrs"]["shape"][1][3] = [2**46]
     lying["attrs"]["shape"][1][4] = [2**46]
     lying["attrs"]["shape"][1][5] = [2**46]
-    with pytest.raises(MemoryError, match=r"memory of .*'scaled'.*: out of memory: 281474976710656 bytes"):
+    with pytest.raises(
+        MemoryError, match=r"memory of .*'scaled'.*: out of memory: 281474976710656 bytes"
+    ):
         graph_executor.create(lying, mblob.load_module(library).imported_modules[0])
 
 
@@ -373,7 +418,7 @@ def test_numbers_of_threads_that_are_none(model: Any) -> None:
             model.run(parallel=threads)
 
 
-# -- types that numpy does not have -------------------------------------------------------------------------
+# -- types that numpy does not have ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -402,7 +447,9 @@ def test_small_floats_go_in_and_out(tmp_path: Path, dtype: str, other: str, give
         "  memcpy(to->data, from->data, 6);\n  return memcmp(&from->dtype, &to->dtype, 4);\n}\n"
     )
     mblob.csource_module(source).export_library(tmp_path / "k.so")
-    model = graph_executor.create(json.dumps(text), mblob.load_module(tmp_path / "k.so"), mblob.cpu(0))
+    model = graph_executor.create(
+        json.dumps(text), mblob.load_module(tmp_path / "k.so"), mblob.cpu(0)
+    )
     x = np.array([[0.5, 1, 2], [4, 8, 0.25]]).astype(given)
     own = mblob.array(x).view(other)  # aligned, and of the other name
     for value in (x, x.view("uint8"), mblob.array(x), own):
@@ -421,4 +468,3 @@ def test_small_floats_go_in_and_out(tmp_path: Path, dtype: str, other: str, give
     for wrong in (np.ones((2, 3), bool), np.ones((2, 3), "int8")):
         with pytest.raises(ValueError, match=f"input 'x': expected {dtype}, found {wrong.dtype}"):
             model.set_input("x", wrong)
-

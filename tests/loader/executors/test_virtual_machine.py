@@ -1,4 +1,5 @@
-"""Programs of the Relay virtual machine: what they compute, and what machines do with inputs, results and time."""
+"""Programs of the Relay virtual machine: what they compute, and what machines do with inputs,
+results and time."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from tests.loader.executors import vm_programs
 from tests.loader.executors.vm_programs import Function, Program, plain
 
 X, Y, W = np.ones(4, "float32"), np.array([1, 2, 3, 4], "float32"), np.arange(4, dtype="float32")
+
 
 def test_a_program_of_tvm_gives_tvms_numbers(golden: Path) -> None:
     known = np.load(golden / "mlp_llvm.npz")
@@ -37,7 +39,9 @@ def test_inputs_by_name_and_index_and_all_ways_to_outputs(machine: Any) -> None:
     vm["set_outputs"]("main", out)
     vm["invoke"]("main")
     np.testing.assert_array_equal(out.numpy(), (X + W) * Y)
-    np.testing.assert_array_equal(vm["invoke_return_to_device"]("main", 1, 0, 2 * X, Y).numpy(), (2 * X + W) * Y)
+    np.testing.assert_array_equal(
+        vm["invoke_return_to_device"]("main", 1, 0, 2 * X, Y).numpy(), (2 * X + W) * Y
+    )
     assert [vm["get_input_index"](n, "main") for n in ("x", "y", "z")] == [0, 1, -1]
 
 
@@ -59,20 +63,31 @@ def test_conditions_of_every_width(machine: Any, dtype: str) -> None:
     vm = machine(Program({"main": Function(["c"], 3, code)}))
     assert vm["invoke"]("main", np.array(1, dtype)).numpy().tolist() == [10]
     assert vm["invoke"]("main", np.array(0, dtype)).numpy() == 0
-    wrong = r"instruction 1 \(If of input 'c' \(float32\[\]\)\): register 0 has float32 of shape \[\]"
+    wrong = (
+        r"instruction 1 \(If of input 'c' \(float32\[\]\)\): register 0 has float32 of shape \[\]"
+    )
     with pytest.raises(ValueError, match=wrong):
         vm["invoke"]("main", np.array(1, "float32"))
 
 
 def test_tuples_go_in_too(machine: Any) -> None:
-    vm = machine(Program({"main": Function(["t"], 3, [("GetField", 0, 1, 1), ("GetField", 1, 0, 2), ("Ret", 2)])}))
+    vm = machine(
+        Program(
+            {"main": Function(["t"], 3, [("GetField", 0, 1, 1), ("GetField", 1, 0, 2), ("Ret", 2)])}
+        )
+    )
     pair, adt = mblob.get_global_func("runtime.Tuple"), mblob.get_global_func("runtime.ADT")
     np.testing.assert_array_equal(vm["invoke"]("main", pair(X, adt(4, Y))).numpy(), Y)
-    with pytest.raises(ValueError, match=r"\(GetField of input 't' \(a tuple\)\): .* a tuple of 1 fields, no field 1"):
+    with pytest.raises(
+        ValueError,
+        match=r"\(GetField of input 't' \(a tuple\)\): .* a tuple of 1 fields, no field 1",
+    ):
         vm["invoke"]("main", pair(X))
     with pytest.raises(ValueError, match="has an array, expected a tuple"):
         vm["invoke"]("main", X)
-    with pytest.raises(ValueError, match=r"\(GetField of input 't' \(float32\[4\]\)\): .* expected a tuple"):
+    with pytest.raises(
+        ValueError, match=r"\(GetField of input 't' \(float32\[4\]\)\): .* expected a tuple"
+    ):
         vm["invoke"]("main", pair(X, X))  # what is inside of an input is the caller's, too
 
 
@@ -96,14 +111,19 @@ def test_shapes_at_run_time(machine: Any) -> None:
     np.testing.assert_array_equal(flipped, -x.reshape(3, 1, 2))
     assert shape.tolist() == [2, 3]
     for wrong, message in (
-        ([4], r"of input 'x' \(float32\[2,3\]\), input 's' \(int64\[1\]\)\): shape \[2,3\] cannot become \[4\]"),
+        (
+            [4],
+            r"of input 'x' \(float32\[2,3\]\), input 's' \(int64\[1\]\)\): shape \[2,3\] cannot become \[4\]",
+        ),
         ([-6], r"shape\[0\] is -6, expected at least 0"),
         ([1] * 65, "expected a shape of at most 64 dimensions"),
     ):
         with pytest.raises((mblob.MblobError, ValueError), match=message):
             vm["invoke"]("main", x, np.array(wrong))
     big = np.zeros((9, 8), "float32")
-    with pytest.raises(ValueError, match="a tensor of 288 bytes at 0 is outside of its storage of 256 bytes"):
+    with pytest.raises(
+        ValueError, match="a tensor of 288 bytes at 0 is outside of its storage of 256 bytes"
+    ):
         vm["invoke"]("main", big, np.array([72]))
     np.testing.assert_array_equal(plain(vm["invoke"]("main", x, np.array([6])))[1][0], x.ravel())
 
@@ -195,7 +215,9 @@ def test_one_call_at_a_time(load: Any) -> None:
         thread.join()
         raise caught[0]
 
-    program = Program({"main": Function(["x"], 1, [("InvokePacked", 0, 1, 0, 0), ("Ret", 0)])}, (), ["again"])
+    program = Program(
+        {"main": Function(["x"], 1, [("InvokePacked", 0, 1, 0, 0), ("Ret", 0)])}, (), ["again"]
+    )
     make = mblob.get_global_func("runtime.Load_Executable")
     executable = make(program.code(), mblob.Module("made_here", functions={"again": again}))
     vm = executable["vm_load_executable"]()

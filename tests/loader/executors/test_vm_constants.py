@@ -28,7 +28,9 @@ def executable(module: Any) -> mblob.vm.Executable:
 
 
 @pytest.mark.parametrize("release", [r for r in vm_programs.RELEASES if int(r.split(".")[1]) >= 9])
-def test_moved_constants_are_in_the_file_and_not_in_the_code(load: Any, tmp_path: Path, release: str) -> None:
+def test_moved_constants_are_in_the_file_and_not_in_the_code(
+    load: Any, tmp_path: Path, release: str
+) -> None:
     exe = executable(load(vm_programs.arithmetic(), release))
     whole, lib = exe.save()
     machine = mblob.vm.VirtualMachine(exe, CPU)
@@ -40,7 +42,8 @@ def test_moved_constants_are_in_the_file_and_not_in_the_code(load: Any, tmp_path
     assert W.tobytes() in whole
     assert W.tobytes() not in code
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith("consts")] == ["consts"]
-    np.testing.assert_array_equal(machine.run(X, Y).numpy(), EXPECTED)  # the program itself has lost nothing
+    # the program itself has lost nothing
+    np.testing.assert_array_equal(machine.run(X, Y).numpy(), EXPECTED)
     other = mblob.vm.Executable.load_exec(code, lib)
     with pytest.raises(ValueError, match="constant 'const_0' is kept in a file of its own"):
         mblob.vm.VirtualMachine(other, CPU).run(X, Y)
@@ -129,7 +132,9 @@ def move(library: Path, place: Path, limit: int = 0, **environment: str) -> int:
     return subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_no_file(golden: Path, tmp_path: Path) -> None:
+def test_a_process_that_is_killed_while_it_writes_leaves_no_file(
+    golden: Path, tmp_path: Path
+) -> None:
     place = tmp_path / "weights"
     assert move(golden / "vm_mlp.so", place, 4096) == -signal.SIGXFSZ
     assert list(tmp_path.iterdir()) == []
@@ -169,7 +174,10 @@ def test_many_writers_of_one_place_leave_one_whole_file(load: Any, tmp_path: Pat
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=write, args=(executable(load(vm_programs.arithmetic())),)) for _ in range(4)]
+    threads = [
+        threading.Thread(target=write, args=(executable(load(vm_programs.arithmetic())),))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -181,7 +189,9 @@ def test_many_writers_of_one_place_leave_one_whole_file(load: Any, tmp_path: Pat
 @pytest.mark.parametrize("release", ["0.7.0", "0.8.0"])
 def test_bytecode_that_has_no_names_for_constants(load: Any, release: str) -> None:
     exe = executable(load(vm_programs.arithmetic(), release))
-    with pytest.raises(mblob.IncompatibleError, match=r"bytecode of 0\.\d .*has no constants that are bound late"):
+    with pytest.raises(
+        mblob.IncompatibleError, match=r"bytecode of 0\.\d .*has no constants that are bound late"
+    ):
         exe.get_late_bound_consts(0)
 
 

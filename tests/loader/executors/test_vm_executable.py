@@ -16,6 +16,7 @@ from tests.loader.executors.vm_programs import Function, Late, Program, plain
 
 X, Y, W = np.ones(4, "float32"), np.array([1, 2, 3, 4], "float32"), np.arange(4, dtype="float32")
 
+
 def test_what_an_executable_tells_of_itself(load: Any) -> None:
     executable = load(vm_programs.arithmetic())
     assert executable.type_key == "VMExecutable"
@@ -27,7 +28,10 @@ def test_what_an_executable_tells_of_itself(load: Any) -> None:
     assert "AllocTensor $4 $5 float32 -> $6 [4]" in executable["get_bytecode"]()
     assert executable["get_constants"]().splitlines()[0] == "VM Const[0]: float32[4]"
     assert executable["get_virtual_devices"]() == "VM VirtualDevice[0]: device type 1, id 0\n"
-    assert executable["get_primitives"]().splitlines() == ["VM PackedFunc[0]: vm_add", "VM PackedFunc[1]: vm_mul"]
+    assert executable["get_primitives"]().splitlines() == [
+        "VM PackedFunc[0]: vm_add",
+        "VM PackedFunc[1]: vm_mul",
+    ]
     assert executable["save"]() == vm_programs.arithmetic().code()
     assert executable["get_lib"]().type_key == "library"
     for ask in (
@@ -46,7 +50,10 @@ def test_constants_of_a_file_of_their_own(load: Any, tmp_path: Path) -> None:
     executable = load(program)
     vm = executable["vm_load_executable"]()
     for _ in range(2):
-        with pytest.raises(ValueError, match="constant 'w' is kept in a file of its own: call load_late_bound_consts"):
+        with pytest.raises(
+            ValueError,
+            match="constant 'w' is kept in a file of its own: call load_late_bound_consts",
+        ):
             vm["invoke"]("main", X, Y)
     path = tmp_path / "consts"
     path.write_bytes(b"nothing")
@@ -69,7 +76,9 @@ def test_constants_of_a_file_of_their_own(load: Any, tmp_path: Path) -> None:
 
 
 def test_a_missing_primitive_is_named(load: Any) -> None:
-    program = Program({"main": Function([], 1, [("LoadConsti", 0, 0), ("Ret", 0)])}, (), ["vm_none"])
+    program = Program(
+        {"main": Function([], 1, [("LoadConsti", 0, 0), ("Ret", 0)])}, (), ["vm_none"]
+    )
     with pytest.raises(mblob.MblobError, match="no primitive function 'vm_none'"):
         load(program)["vm_load_executable"]()
 
@@ -77,7 +86,9 @@ def test_a_missing_primitive_is_named(load: Any) -> None:
 def test_a_program_for_another_device_is_refused(machine: Any) -> None:
     program = vm_programs.arithmetic()
     program.devices = (1, 2)
-    with pytest.raises(mblob.IncompatibleError, match=r"device cuda\(0\) \(type 2\).* needs: cpu\(0\), cuda\(0\)"):
+    with pytest.raises(
+        mblob.IncompatibleError, match=r"device cuda\(0\) \(type 2\).* needs: cpu\(0\), cuda\(0\)"
+    ):
         machine(program)
 
 
@@ -89,7 +100,11 @@ def test_wrong_devices_are_refused(machine: Any, arguments: tuple[int, ...]) -> 
 
 
 def test_the_library_stays_as_long_as_results_and_closes_then(
-    build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path, mapped: Any
+    build: Callable[..., Path],
+    packed_blob: Callable[..., bytes],
+    kernel_source: str,
+    tmp_path: Path,
+    mapped: Any,
 ) -> None:
     program = vm_programs.choice()
     blob = packed_blob([("VMExecutable", program.payload()), ("library", None)], [[1], []])
@@ -106,10 +121,17 @@ def test_the_library_stays_as_long_as_results_and_closes_then(
 
 
 def test_a_payload_in_a_library_runs(
-    build: Callable[..., Path], packed_blob: Callable[..., bytes], kernel_source: str, tmp_path: Path
+    build: Callable[..., Path],
+    packed_blob: Callable[..., bytes],
+    kernel_source: str,
+    tmp_path: Path,
 ) -> None:
-    blob = packed_blob([("VMExecutable", vm_programs.arithmetic().payload()), ("library", None)], [[1], []])
-    mod = mblob.load_module(build(tmp_path / "vm.so", kernel_source + vm_programs.PRIMITIVES, blob=blob))
+    blob = packed_blob(
+        [("VMExecutable", vm_programs.arithmetic().payload()), ("library", None)], [[1], []]
+    )
+    mod = mblob.load_module(
+        build(tmp_path / "vm.so", kernel_source + vm_programs.PRIMITIVES, blob=blob)
+    )
     assert mod.type_key == "VMExecutable"
     vm = mod["vm_load_executable"]()
     del mod

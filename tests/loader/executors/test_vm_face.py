@@ -19,7 +19,9 @@ CPU = mblob.cpu(0)
 @pytest.fixture
 def load(primitives: Path) -> Any:
     """`load(program)`: its executable."""
-    return lambda program: mblob.vm.Executable.load_exec(program.code(), mblob.load_module(primitives))
+    return lambda program: mblob.vm.Executable.load_exec(
+        program.code(), mblob.load_module(primitives)
+    )
 
 
 def test_a_program_of_tvm(golden: Path) -> None:
@@ -45,7 +47,10 @@ def test_inputs_by_position_and_by_name(load: Any) -> None:
     machine.set_one_input("main", y=Y)
     np.testing.assert_array_equal(machine.run().numpy(), (2 * X + W) * Y)
     assert (machine.get_input_index("y"), machine.get_input_index("z")) == (1, -1)
-    for wrong, of in (({"y": Y}, r"\['x'\]"), ({"x": X, "z": Y}, r"\['y'\]; it has no parameter 'z'")):
+    for wrong, of in (
+        ({"y": Y}, r"\['x'\]"),
+        ({"x": X, "z": Y}, r"\['y'\]; it has no parameter 'z'"),
+    ):
         with pytest.raises(TypeError, match=rf"main\(x, y\): 0 arguments for {of}$"):
             machine.run(**wrong)
     with pytest.raises(ValueError, match="function 'main' takes 2 arguments, found 1"):
@@ -113,10 +118,17 @@ def test_what_an_executable_tells_of_itself(load: Any) -> None:
     assert executable.primitive_ops == ["vm_add", "vm_mul"]
     assert executable.get_function_params("main") == ["x", "y"]
     assert "Primitive ops (#2): [vm_add, vm_mul]" in executable.stats
-    assert executable.primitives and executable.constants and executable.virtual_devices and executable.bytecode
+    assert (
+        executable.primitives
+        and executable.constants
+        and executable.virtual_devices
+        and executable.bytecode
+    )
     code, lib = executable.save()
     again = mblob.vm.Executable.load_exec(code, lib)
-    np.testing.assert_array_equal(mblob.vm.VirtualMachine(again, CPU).run(X, Y).numpy(), (X + W) * Y)
+    np.testing.assert_array_equal(
+        mblob.vm.VirtualMachine(again, CPU).run(X, Y).numpy(), (X + W) * Y
+    )
 
 
 def test_limits(load: Any) -> None:
@@ -127,7 +139,9 @@ def test_limits(load: Any) -> None:
 
 
 def test_wrong_uses_are_told(load: Any, primitives: Path) -> None:
-    with pytest.raises(TypeError, match="expected a module of the key 'VMExecutable', found 'library'"):
+    with pytest.raises(
+        TypeError, match="expected a module of the key 'VMExecutable', found 'library'"
+    ):
         mblob.vm.VirtualMachine(mblob.load_module(primitives), CPU)
     with pytest.raises(ValueError, match="expected 'naive' or 'pooled', found 'best'"):
         mblob.vm.VirtualMachine(load(vm_programs.arithmetic()), CPU, "best")
@@ -136,7 +150,11 @@ def test_wrong_uses_are_told(load: Any, primitives: Path) -> None:
 def test_inputs_of_one_call_are_not_those_of_the_next(load: Any) -> None:
     machine = mblob.vm.VirtualMachine(load(vm_programs.arithmetic()), CPU)
     np.testing.assert_array_equal(machine.run(X, Y).numpy(), (X + W) * Y)
-    for call in (machine.run, lambda: machine.invoke_stateful("main"), lambda: machine.module["invoke"]("main")):
+    for call in (
+        machine.run,
+        lambda: machine.invoke_stateful("main"),
+        lambda: machine.module["invoke"]("main"),
+    ):
         with pytest.raises(ValueError, match="input 'x' of function 'main' has not been set"):
             call()
     machine.set_input("main", x=2 * X, y=Y)
@@ -151,7 +169,9 @@ def test_a_device_that_is_not_here_is_refused_with_what_the_program_needs(load: 
     executable = load(vm_programs.arithmetic())
     for devices in (mblob.cuda(0), [CPU, mblob.opencl(1)]):
         name = r"cuda\(0\)" if devices == mblob.cuda(0) else r"opencl\(1\)"
-        text = rf"device {name} .*: virtual machines run on the cpu only; the program needs: cpu\(0\)$"
+        text = (
+            rf"device {name} .*: virtual machines run on the cpu only; the program needs: cpu\(0\)$"
+        )
         with pytest.raises(mblob.IncompatibleError, match=text):
             mblob.vm.VirtualMachine(executable, devices)
 
@@ -205,7 +225,9 @@ def test_a_benchmark_calls_as_often_as_it_says(load: Any) -> None:
     def again(x: Any) -> None:
         calls.append(x.shape)
 
-    program = Program({"main": Function(["x"], 1, [("InvokePacked", 0, 1, 0, 0), ("Ret", 0)])}, (), ["again"])
+    program = Program(
+        {"main": Function(["x"], 1, [("InvokePacked", 0, 1, 0, 0), ("Ret", 0)])}, (), ["again"]
+    )
     make = mblob.get_global_func("runtime.Load_Executable")
     executable = make(program.code(), mblob.Module("made_here", functions={"again": again}))
     machine = mblob.vm.VirtualMachine(executable, CPU)
@@ -219,8 +241,11 @@ def test_a_benchmark_calls_as_often_as_it_says(load: Any) -> None:
         machine.benchmark(repeat=0)
 
 
-def test_an_input_that_only_a_kernel_refuses_names_instruction_kernel_and_argument(golden: Path) -> None:
-    """Programs do not record what main takes: what reshapes to the kernel's shape is right, and runs."""
+def test_an_input_that_only_a_kernel_refuses_names_instruction_kernel_and_argument(
+    golden: Path,
+) -> None:
+    """Programs do not record what main takes: what reshapes to the kernel's shape is right, and
+    runs."""
     known = np.load(golden / "mlp_llvm.npz")
     machine = mblob.vm.VirtualMachine(mblob.load_module(golden / "vm_mlp.so"), CPU)
     flat = machine.run(known["data"].reshape(1, 8, 8))
@@ -257,7 +282,13 @@ def test_late_constants_from_arrays(load: Any) -> None:
     given = W.copy()
     executable.load_late_bound_consts_from_map({"other": X, "w": given, "zero": np.int64(0)})
     given[:] = -1  # they are copied
-    np.testing.assert_array_equal(mblob.vm.VirtualMachine(executable, CPU).run(X, Y).numpy(), (X + W) * Y)
+    np.testing.assert_array_equal(
+        mblob.vm.VirtualMachine(executable, CPU).run(X, Y).numpy(), (X + W) * Y
+    )
     again = load(program)
-    again.mod["load_late_bound_consts_from_map"](mblob.save_param_dict({"w": W, "zero": np.int64(0)}))
-    np.testing.assert_array_equal(mblob.vm.VirtualMachine(again, CPU).run(X, Y).numpy(), (X + W) * Y)
+    again.mod["load_late_bound_consts_from_map"](
+        mblob.save_param_dict({"w": W, "zero": np.int64(0)})
+    )
+    np.testing.assert_array_equal(
+        mblob.vm.VirtualMachine(again, CPU).run(X, Y).numpy(), (X + W) * Y
+    )

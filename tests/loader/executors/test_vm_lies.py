@@ -40,8 +40,12 @@ LIES: list[tuple[str, Sequence[Any], str]] = [  # what, code of main() with 3 re
 ]
 
 
-@pytest.mark.parametrize(("code", "message"), [lie[1:] for lie in LIES], ids=[lie[0] for lie in LIES])
-def test_code_that_lies_is_refused_before_it_runs(load: Any, code: Sequence[Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "message"), [lie[1:] for lie in LIES], ids=[lie[0] for lie in LIES]
+)
+def test_code_that_lies_is_refused_before_it_runs(
+    load: Any, code: Sequence[Any], message: str
+) -> None:
     with pytest.raises(mblob.FormatError, match=message):
         load(Program({"main": Function([], 3, code)}, [np.int64(1)]))
 
@@ -50,17 +54,25 @@ def test_a_host_that_is_no_device_of_the_program_is_refused(load: Any) -> None:
     program = Program({"main": Function([], 1, RET)}, [np.int64(1)], devices=(1, 1), host=1)
     load(program)
     program.host = 2
-    with pytest.raises(mblob.FormatError, match="the index of the host device is outside of the devices"):
+    with pytest.raises(
+        mblob.FormatError, match="the index of the host device is outside of the devices"
+    ):
         load(program)
 
 
 def test_values_that_lie_are_errors_when_they_run(machine: Any) -> None:
     def run(*code: Any, registers: int = 4) -> None:
         functions = {"main": Function([], registers, code), "two": Function(["a", "b"], 2, RET)}
-        vm = machine(Program(functions, [np.int64(-1), np.float32(1), np.int64(8), np.int64(2**61)], ["vm_add"]))
+        vm = machine(
+            Program(
+                functions, [np.int64(-1), np.float32(1), np.int64(8), np.int64(2**61)], ["vm_add"]
+            )
+        )
         with pytest.raises((mblob.FormatError, ValueError, MemoryError)) as caught:
             vm["invoke"]("main")
-        assert "function 'main', instruction" in str(caught.value) or "out of memory" in str(caught.value)
+        assert "function 'main', instruction" in str(caught.value) or "out of memory" in str(
+            caught.value
+        )
 
     run(("GetTag", 0, 1), ("Ret", 1))
     run(("ShapeOf", 0, 1), ("Ret", 1))
@@ -94,7 +106,9 @@ def test_every_cut_and_many_changes_of_a_program_are_errors_or_programs(load: An
             if rng.random() < 0.5:
                 data[at] ^= 1 << int(rng.integers(8))
             else:
-                data[at : at + 8] = int(rng.choice(np.array(values, "uint64"))).to_bytes(8, "little")
+                data[at : at + 8] = int(rng.choice(np.array(values, "uint64"))).to_bytes(
+                    8, "little"
+                )
             try:
                 load(bytes(data))
             except (mblob.FormatError, MemoryError):

@@ -1,4 +1,5 @@
-"""Bytecode of the Relay virtual machine as each release of TVM writes it (src/runtime/vm/executable.cc)."""
+"""Bytecode of the Relay virtual machine as each release of TVM writes it
+(src/runtime/vm/executable.cc)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from tests.loader.payloads import numbers
 
 X, Y, W = np.ones(4, "float32"), np.array([1, 2, 3, 4], "float32"), np.arange(4, dtype="float32")
 
-# Fields of each instruction behind its hash and opcode, from the first release with that list on. "*n": as many as the
-# field n says.
+# Fields of each instruction behind its hash and opcode, from the first release with that list on.
+# "*n": as many as the field n says.
 FIELDS = {
     "Move": {7: "from dst"},
     "Ret": {7: "result"},
@@ -57,7 +58,8 @@ def fields_of(name: str, version: str) -> list[str]:
 
 
 def instructions(code: bytes) -> list[tuple[str, list[int], int]]:
-    """What looks like an instruction in code: its name, its fields, where it starts. The hash tells."""
+    """What looks like an instruction in code: its name, its fields, where it starts. The hash
+    tells."""
     found, at = [], 0
     while at + 24 <= len(code):
         count, _, opcode = struct.unpack_from("<QqQ", code, at)
@@ -100,11 +102,16 @@ def test_bytecode_of_each_release_runs(load: Any, machine: Any, version: str) ->
     assert plain(vm["invoke"]("main", np.array(3)))[1][1][1][0].tolist() == 2
     vm = machine(programs["shapes"], version)
     x = np.arange(6, dtype="float32").reshape(2, 3)
-    np.testing.assert_array_equal(plain(vm["invoke"]("main", x, np.array([3, 2])))[1][2], -x.reshape(3, 2))
+    np.testing.assert_array_equal(
+        plain(vm["invoke"]("main", x, np.array([3, 2])))[1][2], -x.reshape(3, 2)
+    )
     vm = machine(programs["endless"], version)
     with pytest.raises(mblob.KernelError, match="fatal error"):
         vm["invoke"]("fatal")
-    assert f"Written by TVM {version}, bytecode of " in load(programs["shapes"], version)["get_stats"]()
+    assert (
+        f"Written by TVM {version}, bytecode of "
+        in load(programs["shapes"], version)["get_stats"]()
+    )
 
 
 @pytest.mark.parametrize("layout", RELEASES)
@@ -131,7 +138,11 @@ def test_a_field_too_few_or_too_many_is_refused_in_each_release(load: Any, versi
                 continue
             if len(fields) in known or (name == "AllocStorage" and len(fields) in (7, 8)):
                 continue
-            changed = code[:at] + vm_programs.instruction(OPCODES[name], *fields) + code[at + 24 + 8 * len(old) :]
+            changed = (
+                code[:at]
+                + vm_programs.instruction(OPCODES[name], *fields)
+                + code[at + 24 + 8 * len(old) :]
+            )
             with pytest.raises(mblob.FormatError, match="a wrong number of fields for its opcode"):
                 load(changed)
 
@@ -158,6 +169,13 @@ def test_an_instruction_whose_hash_is_of_other_fields_is_refused(load: Any, vers
 def test_storage_of_a_shape_needs_no_size(machine: Any, version: str) -> None:
     """From 0.14 on the shape stands in the instruction; the register of the size may be any."""
     storage = ("AllocStorage", -1, 64, *F32, 1, 2, 2)
-    body = [storage, ("LoadConsti", 0, 2), ("AllocTensor", 1, 2, *F32, 1, 3, 4), ("InvokePacked", 0, 3, 1, 0, 0, 3)]
-    vm = machine(Program({"main": Function(["x"], 4, [*body, ("Ret", 3)])}, (), ["vm_add"]), version)
+    body = [
+        storage,
+        ("LoadConsti", 0, 2),
+        ("AllocTensor", 1, 2, *F32, 1, 3, 4),
+        ("InvokePacked", 0, 3, 1, 0, 0, 3),
+    ]
+    vm = machine(
+        Program({"main": Function(["x"], 4, [*body, ("Ret", 3)])}, (), ["vm_add"]), version
+    )
     np.testing.assert_array_equal(vm["invoke"]("main", Y).numpy(), 2 * Y)

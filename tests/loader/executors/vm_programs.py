@@ -1,7 +1,8 @@
-"""Programs of the Relay virtual machine as TVM writes them, in the form of each release (docs/format.md,
-section 3): an assembler, and the programs that the tests run.
+"""Programs of the Relay virtual machine as TVM writes them, in the form of each release
+(docs/format.md, section 3): an assembler, and the programs that the tests run.
 
-`python -m tests.loader.executors.vm_programs tests/c/exec/vm_programs.bin` writes them for the C tests.
+`python -m tests.loader.executors.vm_programs tests/c/exec/vm_programs.bin` writes them for the C
+tests.
 """
 
 from __future__ import annotations
@@ -85,14 +86,17 @@ class Function:
 
 @dataclass
 class Program:
-    """`functions` by name; instructions are (name, fields...) in the latest form but for what a release lacks."""
+    """`functions` by name; instructions are (name, fields...) in the latest form but for what a
+    release lacks."""
 
     functions: Mapping[str, Function]
     constants: Sequence[Any] = ()
     primitives: Sequence[str] = ()
     devices: Sequence[int] = (1,)
     host: int = 0
-    attributes: Mapping[int, Mapping[str, str]] = field(default_factory=lambda: {0: {"hash": "12ab"}})
+    attributes: Mapping[int, Mapping[str, str]] = field(
+        default_factory=lambda: {0: {"hash": "12ab"}}
+    )
 
     def code(self, version: str = "0.14.0", layout: str | None = None) -> bytes:
         """The bytes; `layout`: of another release than the version says."""
@@ -101,7 +105,11 @@ class Program:
         out = u64(MAGIC) + text(version)
         if minor >= 9:
             scope = text("global") if minor >= 14 else b""
-            out += u64(len(self.devices)) + b"".join(u32(d) + u32(0) + scope for d in self.devices) + u32(self.host)
+            out += (
+                u64(len(self.devices))
+                + b"".join(u32(d) + u32(0) + scope for d in self.devices)
+                + u32(self.host)
+            )
         out += texts(self.functions) + u64(len(self.constants))
         for c in self.constants:
             tag = u32(isinstance(c, Late)) if minor >= 9 else b""
@@ -111,7 +119,11 @@ class Program:
         if minor >= 8:
             out += u64(len(self.attributes))
             for index, pairs in self.attributes.items():
-                out += u64(index) + u64(len(pairs)) + b"".join(text(k) + text(v) for k, v in pairs.items())
+                out += (
+                    u64(index)
+                    + u64(len(pairs))
+                    + b"".join(text(k) + text(v) for k, v in pairs.items())
+                )
         out += u64(len(self.functions))
         for name, f in self.functions.items():
             out += texts([name, str(f.registers), str(len(f.code))]) + texts(f.params)
@@ -120,14 +132,17 @@ class Program:
         return out
 
     def of(self, version: str) -> Program:
-        """The same program without what a release does not have: registers are not killed before 0.9."""
+        """The same program without what a release does not have: registers are not killed before
+        0.9."""
         if int(version.split(".")[1]) >= 9:
             return self
         functions = {
             name: Function(f.params, f.registers, [i for i in f.code if i[0] != "KillRegister"])
             for name, f in self.functions.items()
         }
-        return Program(functions, self.constants, self.primitives, self.devices, self.host, self.attributes)
+        return Program(
+            functions, self.constants, self.primitives, self.devices, self.host, self.attributes
+        )
 
     def payload(self, version: str = "0.14.0") -> bytes:
         code = self.code(version)
@@ -145,7 +160,8 @@ class Program:
 
 
 def binary(primitive: int, a: int, b: int, out: int, const: int) -> list[tuple[Any, ...]]:
-    """out = primitive(a, b), float32[4] in storage of its own; constants `const` are its size and 0."""
+    """out = primitive(a, b), float32[4] in storage of its own; constants `const` are its size and
+    0."""
     return [
         ("LoadConst", const, out - 3),
         ("AllocStorage", out - 3, 64, *F32, out - 2),
@@ -165,7 +181,8 @@ def arithmetic() -> Program:
 
 
 def choice() -> Program:
-    """main(n, x) = x if n == 7, else a tuple (n, (x, 5)) of tag 3; via If, Goto, GetTag and GetField."""
+    """main(n, x) = x if n == 7, else a tuple (n, (x, 5)) of tag 3; via If, Goto, GetTag and
+    GetField."""
     code: list[tuple[Any, ...]] = [
         ("LoadConsti", 7, 2),
         ("If", 0, 2, 1, 3),
@@ -184,7 +201,8 @@ def choice() -> Program:
 
 
 def calls() -> Program:
-    """main(n) counts n down to 0 by calling itself through a closure that captured a list of all before it."""
+    """main(n) counts n down to 0 by calling itself through a closure that captured a list of all
+    before it."""
     step = np.int64(-1)
     count: list[tuple[Any, ...]] = [  # count(list, n)
         ("LoadConsti", 0, 2),
@@ -206,8 +224,8 @@ def calls() -> Program:
 
 
 def shapes() -> Program:
-    """main(x, s) = (x in shape s, shape of x, a new float32 tensor of shape s filled by a primitive that takes
-    a tuple (x, s))."""
+    """main(x, s) = (x in shape s, shape of x, a new float32 tensor of shape s filled by a primitive
+    that takes a tuple (x, s))."""
     code: list[tuple[Any, ...]] = [
         ("ReshapeTensor", 0, 1, 2),
         ("ShapeOf", 0, 3),
@@ -225,7 +243,8 @@ def shapes() -> Program:
 
 
 def endless() -> Program:
-    """main() jumps for ever, deep() calls itself for ever, fatal() ends in Fatal, constant() returns one."""
+    """main() jumps for ever, deep() calls itself for ever, fatal() ends in Fatal, constant()
+    returns one."""
     functions = {
         "main": Function([], 1, [("LoadConsti", 0, 0), ("Goto", -1)]),
         "deep": Function([], 1, [("Invoke", 1, 0, 0), ("Ret", 0)]),
@@ -240,17 +259,29 @@ def endless() -> Program:
 def plain(value: Any) -> Any:
     """A result of a machine as numpy arrays in (tag, fields)."""
     if hasattr(value, "type_key"):
-        return value["get_tag"](), [plain(value["get_field"](i)) for i in range(value["get_size"]())]
+        return value["get_tag"](), [
+            plain(value["get_field"](i)) for i in range(value["get_size"]())
+        ]
     return value.numpy()
 
 
-PROGRAMS = {"arithmetic": arithmetic, "choice": choice, "calls": calls, "shapes": shapes, "endless": endless}
+PROGRAMS = {
+    "arithmetic": arithmetic,
+    "choice": choice,
+    "calls": calls,
+    "shapes": shapes,
+    "endless": endless,
+}
 
 
 def seeds() -> bytes:
     """All programs as payloads, one behind the other: what tests/c/exec/vm_programs.bin holds."""
     releases = {"arithmetic": ("0.7.0", "0.8.0", "0.9.0", "0.14.0")}  # one of each form
-    return b"".join(make().payload(v) for name, make in PROGRAMS.items() for v in releases.get(name, ("0.14.0",)))
+    return b"".join(
+        make().payload(v)
+        for name, make in PROGRAMS.items()
+        for v in releases.get(name, ("0.14.0",))
+    )
 
 
 if __name__ == "__main__":

@@ -50,14 +50,19 @@ def packed(path: Path, kernels: mblob.Module, **options: Any) -> Path:
 
 @pytest.fixture
 def pack_opencl(tmp_path: Path) -> Pack:
-    """`pack_opencl(source, *functions)`: the opencl module of a library that was packed and opened again."""
+    """`pack_opencl(source, *functions)`: the opencl module of a library that was packed and opened
+    again."""
     count = 0
 
     def make(source: Any, *functions: Any, payload: bytes | None = None) -> mblob.Module:
         nonlocal count
         count += 1
         given = payload is not None
-        kernels = mblob.blob_module("opencl", payload) if given else mblob.device_module("opencl", source, functions)
+        kernels = (
+            mblob.blob_module("opencl", payload)
+            if given
+            else mblob.device_module("opencl", source, functions)
+        )
         return mblob.load_module(packed(tmp_path / f"lib{count}.so", kernels)).imported_modules[0]
 
     return make

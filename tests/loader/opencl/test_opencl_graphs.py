@@ -1,6 +1,7 @@
-"""Graphs of which some operators run on an OpenCL device and the others on the host, with copies between: the answers
-are those of the host alone, however the graph is split. The host code is what TVM writes: kernels looked up in the
-environment, the device set before the launch, device memory for what lies between two kernels."""
+"""Graphs of which some operators run on an OpenCL device and the others on the host, with copies
+between: the answers are those of the host alone, however the graph is split. The host code is what
+TVM writes: kernels looked up in the environment, the device set before the launch, device memory
+for what lies between two kernels."""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
 
 
 class Split:
-    """A graph that is written operator by operator, with a copy wherever a value is needed elsewhere."""
+    """A graph that is written operator by operator, with a copy wherever a value is needed
+    elsewhere."""
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
@@ -105,9 +107,17 @@ class Split:
         return self._node({"op": "null", "name": name, "inputs": []}, 1)
 
     def call(self, function: str, inputs: list[int], device_type: int) -> int:
-        attrs = {"func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0"}
+        attrs = {
+            "func_name": function,
+            "num_inputs": str(len(inputs)),
+            "num_outputs": "1",
+            "flatten_data": "0",
+        }
         ends = [[i, 0, 0] for i in inputs]
-        return self._node({"op": "tvm_op", "name": f"n{len(self.nodes)}", "attrs": attrs, "inputs": ends}, device_type)
+        return self._node(
+            {"op": "tvm_op", "name": f"n{len(self.nodes)}", "attrs": attrs, "inputs": ends},
+            device_type,
+        )
 
     def on(self, value: int, device_type: int) -> int:
         if self.types[value] == device_type:
@@ -146,15 +156,21 @@ def network(split: random.Random | None, shape: random.Random) -> dict[str, Any]
         chosen = [shape.choice(values[-4:]) for _ in range(count)]
         there = split is not None and split.random() < 0.5
         inputs = [graph.on(value, 4 if there else 1) for value in chosen]
-        values.append(graph.call(f"{name}_{'there' if there else 'here'}", inputs, 4 if there else 1))
+        values.append(
+            graph.call(f"{name}_{'there' if there else 'here'}", inputs, 4 if there else 1)
+        )
     return graph.graph(graph.on(values[-1], 1))
 
 
-def run(library: mblob.Module, graph: dict[str, Any], devices: list[mblob.Device]) -> np.ndarray[Any, Any]:
+def run(
+    library: mblob.Module, graph: dict[str, Any], devices: list[mblob.Device]
+) -> np.ndarray[Any, Any]:
     model = mblob.graph_executor.create(graph, library, devices)
     rng = np.random.default_rng(3)
     for _ in range(2):  # memory of both devices is used again
-        model.set_input(x=rng.uniform(-1, 1, SHAPE).astype("f"), y=rng.uniform(-1, 1, SHAPE).astype("f"))
+        model.set_input(
+            x=rng.uniform(-1, 1, SHAPE).astype("f"), y=rng.uniform(-1, 1, SHAPE).astype("f")
+        )
         model.run()
     return model.get_output(0).numpy()
 
@@ -176,5 +192,7 @@ def test_without_the_device_its_operators_are_told_what_they_got(
 ) -> None:
     """As in TVM, values of a device that is not given lie on the first one."""
     split = network(random.Random(1), random.Random(1))
-    with pytest.raises((ValueError, mblob.MblobError), match=r"_kernel': argument 0: .* is no memory of an Op"):
+    with pytest.raises(
+        (ValueError, mblob.MblobError), match=r"_kernel': argument 0: .* is no memory of an Op"
+    ):
         run(library, split, [mblob.cpu(0)])

@@ -1,4 +1,5 @@
-"""OpenCL over processes: programs that are kept, several devices, machines without it, forks, the end."""
+"""OpenCL over processes: programs that are kept, several devices, machines without it, forks, the
+end."""
 
 from __future__ import annotations
 
@@ -74,7 +75,11 @@ def test_several_devices(scale_path: str) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
-        ("MBLOB_OPENCL_LIBRARY", "/nowhere/libOpenCL.so", "/nowhere/libOpenCL.so: cannot open shared object file"),
+        (
+            "MBLOB_OPENCL_LIBRARY",
+            "/nowhere/libOpenCL.so",
+            "/nowhere/libOpenCL.so: cannot open shared object file",
+        ),
         ("OCL_ICD_VENDORS", "/nowhere/", "CL_PLATFORM_NOT_FOUND_KHR"),
         ("MBLOB_OPENCL_PLATFORM", "no such platform", "no device is left"),
     ],
@@ -134,7 +139,9 @@ def test_what_is_alive_at_the_end_does_not_disturb_it(scale_path: str, tmp_path:
 @pytest.mark.parametrize("first", ["carries", "memory", "plain"])
 def test_copies_of_the_plugin_work_together(scale_path: str, tmp_path: Path, first: str) -> None:
     carries = tmp_path / "carries.so"
-    packed(carries, mblob.device_module("opencl", SCALE, [("scale", SCALE_TYPES, X)]), carry=["opencl"])
+    packed(
+        carries, mblob.device_module("opencl", SCALE, [("scale", SCALE_TYPES, X)]), carry=["opencl"]
+    )
     script = f"""
     paths = {{"carries": {str(carries)!r}, "plain": {scale_path!r}}}
     order = ["plain", "carries"] if {first!r} == "plain" else ["carries", "plain"]

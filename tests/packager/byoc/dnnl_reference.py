@@ -1,4 +1,5 @@
-"""What dnnl_json modules compute, in numpy: a second reading of the JSON, against which generated ones are checked."""
+"""What dnnl_json modules compute, in numpy: a second reading of the JSON, against which generated
+ones are checked."""
 
 from __future__ import annotations
 
@@ -12,7 +13,11 @@ import numpy as np
 import mblob
 from mblob.bytes.wire import Cursor
 
-ELEMENTWISE = {"relu": lambda v: np.maximum(v, 0), "tanh": np.tanh, "sigmoid": lambda v: 1 / (1 + np.exp(-v))}
+ELEMENTWISE = {
+    "relu": lambda v: np.maximum(v, 0),
+    "tanh": np.tanh,
+    "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+}
 
 
 def windows(x: Any, size: tuple[int, int], a: dict[str, Any], fill: float) -> Any:
@@ -39,7 +44,9 @@ def conv2d(a: dict[str, Any], x: Any, w: Any) -> Any:
     assert ints(a, "channels") == (w.shape[0],)
     assert ints(a, "kernel_size") == w.shape[2:]
     parts = zip(np.split(windows(x, w.shape[2:], a, 0), groups, 1), np.split(w, groups))
-    y = np.concatenate([np.einsum("ncrsij,kcij->nkrs", part, weights) for part, weights in parts], 1)
+    y = np.concatenate(
+        [np.einsum("ncrsij,kcij->nkrs", part, weights) for part, weights in parts], 1
+    )
     return y.transpose(0, 2, 3, 1) if last else y
 
 
@@ -58,14 +65,20 @@ def pool(kind: str, a: dict[str, Any], x: Any) -> Any:
 
 def run_kernel(name: str, a: dict[str, Any], inputs: list[Any]) -> Any:
     """One node."""
-    kind, *fused = re.sub("^(nn|dnnl)[.]", "", name).split("_") if name.startswith("dnnl.") else (name[3:],)
+    kind, *fused = (
+        re.sub("^(nn|dnnl)[.]", "", name).split("_") if name.startswith("dnnl.") else (name[3:],)
+    )
     if kind in ("conv2d", "dense"):
         x, w, *more = inputs
         y = conv2d(a, x, w) if kind == "conv2d" else x @ w.T
         for part in fused:
             if part == "bias":
                 bias = more.pop(0)
-                y = y + (bias[:, None, None] if kind == "conv2d" and a["data_layout"] == [["NCHW"]] else bias)
+                y = y + (
+                    bias[:, None, None]
+                    if kind == "conv2d" and a["data_layout"] == [["NCHW"]]
+                    else bias
+                )
             elif part == "sum":
                 y = y + more.pop(0)
             else:
@@ -86,7 +99,9 @@ def run_kernel(name: str, a: dict[str, Any], inputs: list[Any]) -> Any:
     assert kind == "batch_norm", name
     (axis,) = ints(a, "axis")
     shape = [-1 if i == axis % inputs[0].ndim else 1 for i in range(inputs[0].ndim)]
-    x, gamma, beta, mean, variance = (v if i == 0 else v.reshape(shape) for i, v in enumerate(inputs))
+    x, gamma, beta, mean, variance = (
+        v if i == 0 else v.reshape(shape) for i, v in enumerate(inputs)
+    )
     y = (x - mean) / np.sqrt(variance + float(a["epsilon"][0][0]))
     y = y * gamma if a["scale"] == [["1"]] else y
     return y + beta if a["center"] == [["1"]] else y
@@ -120,4 +135,6 @@ def load(payload: memoryview, ctx: Any) -> mblob.Module:
         for array, (n, o, _) in zip(arrays[-len(graph["heads"]) :], graph["heads"]):
             array.numpy()[...] = values[n][o]
 
-    return mblob.Module(ctx.type_key, functions={symbol: run, f"__init_{symbol}": init}, payload=payload)
+    return mblob.Module(
+        ctx.type_key, functions={symbol: run, f"__init_{symbol}": init}, payload=payload
+    )

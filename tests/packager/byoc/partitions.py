@@ -42,13 +42,17 @@ def reference(graph: Graph, inputs: Mapping[str, Any]) -> list[Any]:
             if node["op"] == "null":
                 values[i, 0] = inputs[node["name"]]
                 continue
-            made = graphs.PYTHON[node["attrs"]["func_name"]](*(values[n, o] for n, o, _ in node["inputs"]))
+            made = graphs.PYTHON[node["attrs"]["func_name"]](
+                *(values[n, o] for n, o, _ in node["inputs"])
+            )
             for k, value in enumerate(made if isinstance(made, tuple) else (made,)):
                 values[i, k] = value
     return [values[n, o] for n, o, _ in graph["heads"]]
 
 
-def check(graph: Graph, module: mblob.Module, path: Path, inputs: Mapping[str, Any], runs: int = 1) -> list[str]:
+def check(
+    graph: Graph, module: mblob.Module, path: Path, inputs: Mapping[str, Any], runs: int = 1
+) -> list[str]:
     """A model gives the numbers of a graph; the regions that ran."""
     left = {n["name"] for n in json.loads(module.get_source() or "")["nodes"] if n["op"] == "null"}
     log: list[str] = []
@@ -61,7 +65,8 @@ def check(graph: Graph, module: mblob.Module, path: Path, inputs: Mapping[str, A
 
 
 def check_storage(graph: Graph) -> None:
-    """No value is overwritten before its last use; inputs and results never; reshapes stay in place."""
+    """No value is overwritten before its last use; inputs and results never; reshapes stay in
+    place."""
     storage = graph["attrs"]["storage_id"][1]
     rows = graph["node_row_ptr"]
     last: dict[int, int] = {}

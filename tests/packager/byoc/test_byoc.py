@@ -15,18 +15,27 @@ from mblob import byoc
 from mblob.packager.byoc.build import as_records
 from mblob.packager.errors import BuildError
 from tests.packager import graphs
-from tests.packager.byoc.partitions import GENERATORS, array, check, check_storage, names, regions_of
+from tests.packager.byoc.partitions import (
+    GENERATORS,
+    array,
+    check,
+    check_storage,
+    names,
+    regions_of,
+)
 from tests.packager.graphs import Builder, run_model, takes
 
 # Their operators are plain C functions, which mblob's executor can call.
 pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
 
-# -- any graph ------------------------------------------------------------------------------------------
+# -- any graph -------------------------------------------------------------------------------------
 
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(24))
-def test_random_graphs_give_the_same_numbers(seed: int, host: Callable[[], mblob.Module], tmp_path: Path) -> None:
+def test_random_graphs_give_the_same_numbers(
+    seed: int, host: Callable[[], mblob.Module], tmp_path: Path
+) -> None:
     graph, inputs = graphs.random_graph(seed, 4 + 3 * seed)
 
     def hashed(operator: byoc.Operator) -> int:
@@ -35,13 +44,16 @@ def test_random_graphs_give_the_same_numbers(seed: int, host: Callable[[], mblob
     targets = {"one": lambda o: hashed(o) < 2, "two": lambda o: hashed(o) < (3 + seed % 3)}
     data = {name: array(i) for i, name in enumerate(inputs)}
     params = {name: data[name] for name in inputs[1:]} if seed % 2 else {}
-    module = mblob.partition_graph(graph, params, host(), targets, codegens=GENERATORS, min_size=1 + seed % 2)
+    module = mblob.partition_graph(
+        graph, params, host(), targets, codegens=GENERATORS, min_size=1 + seed % 2
+    )
     check(graph, module, tmp_path / "x.so", data, runs=2)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_every_random_partition_is_sound(seed: int) -> None:
-    """Regions are connected, convex and of one key; memory is shared by what never lives at the same time."""
+    """Regions are connected, convex and of one key; memory is shared by what never lives at the
+    same time."""
     graph, _ = graphs.random_graph(1000 + seed, 40)
     read = byoc.read_graph(graph)
     keys = byoc.annotate(read, {"one": lambda o: zlib.crc32(f"{seed}{o.name}".encode()) % 4})
@@ -55,27 +67,33 @@ def test_every_random_partition_is_sound(seed: int) -> None:
         inside = set(region)
         for i in range(len(before)):
             if i not in inside:
-                assert not (above[i] & inside and any(i in above[j] for j in inside)), "a path leaves and comes back"
+                assert not (above[i] & inside and any(i in above[j] for j in inside)), (
+                    "a path leaves and comes back"
+                )
     again = byoc.merge(read, keys)
     assert again == regions
     check_storage(json.loads(byoc.partition(read, regions, keys).graph_json))
 
 
-
-# -- shapes of graphs -----------------------------------------------------------------------------------
+# -- shapes of graphs ------------------------------------------------------------------------------
 
 
 def test_a_chain_is_one_region_and_the_whole_graph(tmp_path: Path) -> None:
     b = Builder()
     x = b.input("x")
     graph = b.json(b.call("turn", b.call("mix", x, x)))
-    module = mblob.partition_graph(graph, None, None, {"one": takes("mix", "turn")}, codegens=GENERATORS)
+    module = mblob.partition_graph(
+        graph, None, None, {"one": takes("mix", "turn")}, codegens=GENERATORS
+    )
     assert check(graph, module, tmp_path / "x.so", {"x": array(1)}) == ["tvmgen_default_one_main_0"]
     assert [m.type_key for m in module.imported_modules[0].imported_modules] == ["c", "one"]
 
 
-def test_a_diamond_around_an_unsupported_operator_is_cut(host: Callable[[], mblob.Module], tmp_path: Path) -> None:
-    """a -> (b, c) -> d with b elsewhere: a and d in one region would wait for b, which waits for them."""
+def test_a_diamond_around_an_unsupported_operator_is_cut(
+    host: Callable[[], mblob.Module], tmp_path: Path
+) -> None:
+    """a -> (b, c) -> d with b elsewhere: a and d in one region would wait for b, which waits for
+    them."""
     b = Builder()
     x = b.input("x")
     a = b.call("turn", x)
@@ -117,18 +135,24 @@ def test_control_dependencies_count(host: Callable[[], mblob.Module], tmp_path: 
     check(graph, module, tmp_path / "x.so", {"x": array(2)})
 
 
-def test_who_waits_for_a_constant_that_goes_with_its_region(host: Callable[[], mblob.Module], tmp_path: Path) -> None:
+def test_who_waits_for_a_constant_that_goes_with_its_region(
+    host: Callable[[], mblob.Module], tmp_path: Path
+) -> None:
     b = Builder()
     x, w = b.input("x"), b.input("w")
     made = b.call("bump", b.call("add", x, w))
     b.nodes[made[0]]["control_deps"] = [w[0]]
     graph, data = b.json(made), {"x": array(1), "w": array(2)}
-    module = mblob.partition_graph(graph, {"w": data["w"]}, host(), {"one": takes("add")}, codegens=GENERATORS)
+    module = mblob.partition_graph(
+        graph, {"w": data["w"]}, host(), {"one": takes("add")}, codegens=GENERATORS
+    )
     assert [n.get("control_deps") for n in json.loads(module.get_source())["nodes"]] == [None] * 3
     check(graph, module, tmp_path / "x.so", data)
 
 
-def test_several_outputs_some_of_them_unused(host: Callable[[], mblob.Module], tmp_path: Path) -> None:
+def test_several_outputs_some_of_them_unused(
+    host: Callable[[], mblob.Module], tmp_path: Path
+) -> None:
     b = Builder()
     x = b.input("x")
     low, high = b.call("split", b.call("turn", x))
@@ -156,12 +180,16 @@ def test_what_stays_with_the_graph_needs_a_host() -> None:
     x = b.input("x")
     b.call("mix", x, x)
     graph = b.json(b.call("turn", x))
-    with pytest.raises(BuildError, match=r"host is None, and node '\w+' stays .* the module that has mix"):
+    with pytest.raises(
+        BuildError, match=r"host is None, and node '\w+' stays .* the module that has mix"
+    ):
         mblob.partition_graph(graph, None, None, {"one": takes("mix", "turn")}, codegens=GENERATORS)
     b = Builder()
     x = b.input("x")
     graph = b.json(b.call("add", x, x))
-    with pytest.raises(BuildError, match=r"host is None, and node '\w+' .* the module that has add"):
+    with pytest.raises(
+        BuildError, match=r"host is None, and node '\w+' .* the module that has add"
+    ):
         mblob.partition_graph(graph, None, None, {"one": takes("turn")}, codegens=GENERATORS)
 
 
@@ -169,7 +197,9 @@ def test_nobody_takes_anything(host: Callable[[], mblob.Module], tmp_path: Path)
     b = Builder()
     x = b.input("x")
     graph = b.json(b.call("turn", x))
-    module = mblob.partition_graph(graph, None, host(), {"one": lambda _: False}, codegens=GENERATORS)
+    module = mblob.partition_graph(
+        graph, None, host(), {"one": lambda _: False}, codegens=GENERATORS
+    )
     assert [m.type_key for m in module.walk()] == ["GraphExecutorFactory", "static_library"]
     assert check(graph, module, tmp_path / "x.so", {"x": array(5)}) == []
 
@@ -179,7 +209,9 @@ def test_names_that_are_taken(host: Callable[[], mblob.Module], tmp_path: Path) 
     b = Builder()
     x = b.input("tvmgen_default_one_main_0")
     one = b.call("turn", x, name="same")
-    graph = b.json(b.call("turn", b.call("bump", one, name="same"), name="tvmgen_default_one_main_1"))
+    graph = b.json(
+        b.call("turn", b.call("bump", one, name="same"), name="tvmgen_default_one_main_1")
+    )
     module = mblob.partition_graph(graph, None, host(), {"one": takes("turn")}, codegens=GENERATORS)
     log = check(graph, module, tmp_path / "x.so", {"tvmgen_default_one_main_0": array(6)})
     assert log == ["tvmgen_default_one_main_0_", "tvmgen_default_one_main_1_"]
@@ -214,10 +246,14 @@ def test_reshapes_stay_outside_unless_they_connect() -> None:
     check_storage(json.loads(parts.graph_json))
     only = Builder()
     x = only.input("x")
-    assert names(regions_of(only.json(only.call("__nop", x, share=x)), {"one": lambda _: True})) == []
+    assert (
+        names(regions_of(only.json(only.call("__nop", x, share=x)), {"one": lambda _: True})) == []
+    )
 
 
-def test_what_writes_in_place_stays_and_keeps_its_order(host: Callable[[], mblob.Module], tmp_path: Path) -> None:
+def test_what_writes_in_place_stays_and_keeps_its_order(
+    host: Callable[[], mblob.Module], tmp_path: Path
+) -> None:
     """A counter that lives in an input: read before and behind the write, run three times."""
     b = Builder()
     count = b.input("count")
@@ -250,7 +286,11 @@ def test_two_keys_and_the_first_that_agrees() -> None:
     x = b.input("x")
     graph = b.json(b.call("turn", b.call("mix", b.call("turn", x), x)))
     parts = regions_of(graph, {"one": takes("mix"), "two": lambda _: True})
-    assert [(r.key, len(r.operators)) for r in parts.regions] == [("two", 1), ("one", 1), ("two", 1)]
+    assert [(r.key, len(r.operators)) for r in parts.regions] == [
+        ("two", 1),
+        ("one", 1),
+        ("two", 1),
+    ]
 
 
 def test_a_dead_operator_is_nobodys() -> None:

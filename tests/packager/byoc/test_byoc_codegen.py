@@ -21,7 +21,7 @@ from tests.packager.graphs import Builder, interpret_codegen, takes
 # Their operators are plain C functions, which mblob's executor can call.
 pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
 
-# -- constants ------------------------------------------------------------------------------------------
+# -- constants -------------------------------------------------------------------------------------
 
 
 def test_constants_go_with_their_regions(host: Callable[[], mblob.Module], tmp_path: Path) -> None:
@@ -32,7 +32,9 @@ def test_constants_go_with_their_regions(host: Callable[[], mblob.Module], tmp_p
     between = b.call("mix", b.call("mix", first, w4), w3)
     graph = b.json(b.call("add", between, w2))
     params = {name: array(i) for i, name in enumerate(("w1", "w2", "w3", "w4"))}
-    module = mblob.partition_graph(graph, params, host(), {"one": takes("add")}, codegens=GENERATORS)
+    module = mblob.partition_graph(
+        graph, params, host(), {"one": takes("add")}, codegens=GENERATORS
+    )
     check(graph, module, tmp_path / "x.so", {"x": array(9), **params})
     made = json.loads(module.get_source() or "")
     assert [n["name"] for n in made["nodes"] if n["op"] == "null"] == ["x", "w3", "w4"]
@@ -69,7 +71,9 @@ def test_a_region_of_constants_alone(tmp_path: Path) -> None:
     w = b.input("w")
     graph = b.json(b.call("turn", w))
     value = array(2)
-    module = mblob.partition_graph(graph, {"w": value}, None, {"one": takes("turn")}, codegens=GENERATORS)
+    module = mblob.partition_graph(
+        graph, {"w": value}, None, {"one": takes("turn")}, codegens=GENERATORS
+    )
     check(graph, module, tmp_path / "x.so", {"w": value})
 
 
@@ -80,26 +84,34 @@ def test_params_as_bytes_and_what_does_not_fit() -> None:
     data = mblob.save_param_dict({"w": array(1)})
     module = mblob.partition_graph(graph, data, None, {"one": takes("add")}, codegens=GENERATORS)
     assert "w" not in [n["name"] for n in json.loads(module.get_source() or "")["nodes"]]
-    with pytest.raises(BuildError, match="params: the graph has no input 'other', 'W'; it has x, w"):
-        mblob.partition_graph(graph, {"other": array(1), "w": array(1), "W": array(1)}, None, {}, codegens=GENERATORS)
+    with pytest.raises(
+        BuildError, match="params: the graph has no input 'other', 'W'; it has x, w"
+    ):
+        mblob.partition_graph(
+            graph, {"other": array(1), "w": array(1), "W": array(1)}, None, {}, codegens=GENERATORS
+        )
     for wrong, message in (
         (np.zeros(4, "float32"), r"params: 'w' is float32\[4\], the graph has int32\[4\]"),
         (np.zeros(5, "int32"), r"params: 'w' is int32\[5\], the graph has int32\[4\]"),
         ("text", r"params\['w'\]: expected an array"),
     ):
         with pytest.raises(BuildError, match=message):
-            mblob.partition_graph(graph, {"w": wrong}, None, {"one": takes("add")}, codegens=GENERATORS)
+            mblob.partition_graph(
+                graph, {"w": wrong}, None, {"one": takes("add")}, codegens=GENERATORS
+            )
 
 
-
-# -- generators -----------------------------------------------------------------------------------------
+# -- generators ------------------------------------------------------------------------------------
 
 
 def test_registered_generators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mblob.packager.byoc.codegens._registered", {})
     b = Builder()
     graph = b.json(b.call("turn", b.input("x")))
-    with pytest.raises(BuildError, match=r"no code generator is registered for 'mine' \(there are: dnnl, dnnl_json\)"):
+    with pytest.raises(
+        BuildError,
+        match=r"no code generator is registered for 'mine' \(there are: dnnl, dnnl_json\)",
+    ):
         mblob.partition_graph(graph, None, None, {"mine": takes("turn")})
     seen: list[byoc.Region] = []
 
@@ -110,7 +122,10 @@ def test_registered_generators(monkeypatch: pytest.MonkeyPatch) -> None:
 
     mblob.partition_graph(graph, None, None, {"mine": takes("turn")})
     assert seen[0].key == "mine"
-    with pytest.raises(BuildError, match="the code generator of 'mine' gave NoneType for tvmgen_default_mine_main_0"):
+    with pytest.raises(
+        BuildError,
+        match="the code generator of 'mine' gave NoneType for tvmgen_default_mine_main_0",
+    ):
         mblob.partition_graph(graph, None, None, {"mine": takes("turn")})
     mblob.register_codegen("mine")(mine)
     with pytest.raises(BuildError, match="'mine' has a generator"):
@@ -137,12 +152,20 @@ def test_a_generator_that_fails_is_named() -> None:
 
     with pytest.raises(BuildError, match=at + "ZeroDivisionError: by nought") as caught:
         mblob.partition_graph(
-            graph, None, None, {"one": takes("turn")}, codegens={"one": fails(ZeroDivisionError("by nought"))}
+            graph,
+            None,
+            None,
+            {"one": takes("turn")},
+            codegens={"one": fails(ZeroDivisionError("by nought"))},
         )
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     error = mblob.ToolchainError("no compiler", command=["x"])
-    with pytest.raises(mblob.ToolchainError, match=r"'one', for tvmgen_default_one_main_0: no compiler") as failed:
-        mblob.partition_graph(graph, None, None, {"one": takes("turn")}, codegens={"one": fails(error)})
+    with pytest.raises(
+        mblob.ToolchainError, match=r"'one', for tvmgen_default_one_main_0: no compiler"
+    ) as failed:
+        mblob.partition_graph(
+            graph, None, None, {"one": takes("turn")}, codegens={"one": fails(error)}
+        )
     assert failed.value is error
 
 
@@ -167,8 +190,13 @@ def test_a_module_without_the_regions_function_is_refused(tmp_path: Path) -> Non
         mblob.csource_module(tmp_path / "other.c"),
         mblob.static_library(tmp_path / "other.o", functions=[prototype.format("other")]),
     ):
-        with pytest.raises(BuildError, match=rf"'one' gave a module \({wrong.type_key}\) without a function {symbol}"):
-            mblob.partition_graph(graph, None, None, {"one": takes("turn")}, codegens={"one": lambda _, m=wrong: m})
+        with pytest.raises(
+            BuildError,
+            match=rf"'one' gave a module \({wrong.type_key}\) without a function {symbol}",
+        ):
+            mblob.partition_graph(
+                graph, None, None, {"one": takes("turn")}, codegens={"one": lambda _, m=wrong: m}
+            )
     for possible in (
         above,
         mblob.blob_module("one", b"", data=False),
@@ -178,11 +206,14 @@ def test_a_module_without_the_regions_function_is_refused(tmp_path: Path) -> Non
         mblob.static_library(tmp_path / "other.o"),
         mblob.static_library(tmp_path / f"{symbol}.o", functions=[prototype.format("other")]),
     ):
-        mblob.partition_graph(graph, None, None, {"one": takes("turn")}, codegens={"one": lambda _, m=possible: m})
+        mblob.partition_graph(
+            graph, None, None, {"one": takes("turn")}, codegens={"one": lambda _, m=possible: m}
+        )
 
 
 def test_a_generator_of_c_is_linked(host: Callable[[], mblob.Module], tmp_path: Path) -> None:
-    """As TVM's `ccompiler`: the region is a packed function in C, its constants come through `__init_`."""
+    """As TVM's `ccompiler`: the region is a packed function in C, its constants come through
+    `__init_`."""
     b = Builder()
     x, w = b.input("x"), b.input("w")
     graph = b.json(b.call("add", b.call("bump", x), w))
@@ -201,7 +232,7 @@ def test_a_generator_of_c_is_linked(host: Callable[[], mblob.Module], tmp_path: 
             "  void *get;\n"
             "  TVMValue given[2] = {a[0], {.v_int64 = 0}}, item;\n"
             "  int codes[2] = {kTVMObjectHandle, kTVMArgInt}, code;\n"
-            "  if (n != 1 || TVMBackendGetFuncFromEnv(__tvm_module_ctx, \"runtime.ArrayGetItem\", &get)) return -1;\n"
+            '  if (n != 1 || TVMBackendGetFuncFromEnv(__tvm_module_ctx, "runtime.ArrayGetItem", &get)) return -1;\n'
             "  if (TVMFuncCall(get, given, codes, 2, &item, &code)) return -1;\n"
             "  memcpy(w, at(item), sizeof(w));\n"
             "  return 0;\n}\n"
@@ -213,12 +244,13 @@ def test_a_generator_of_c_is_linked(host: Callable[[], mblob.Module], tmp_path: 
         )
 
     params = {"w": array(1)}
-    module = mblob.partition_graph(graph, params, host(), {"ccompiler": takes("add")}, codegens={"ccompiler": codegen})
+    module = mblob.partition_graph(
+        graph, params, host(), {"ccompiler": takes("add")}, codegens={"ccompiler": codegen}
+    )
     check(graph, module, tmp_path / "x.so", {"x": array(2), **params})
 
 
-
-# -- what a generator is told ---------------------------------------------------------------------------
+# -- what a generator is told ----------------------------------------------------------------------
 
 
 def test_attributes_of_operators() -> None:
@@ -240,7 +272,10 @@ def test_attributes_of_operators() -> None:
     assert "num_inputs" not in o.attrs
     assert o.inputs[0].dtype == "int32"
     for ask, message in (
-        (lambda: o.ints("text"), r"graph: node 't' \(nn.conv2d\): text: expected whole numbers, found 'a,b'"),
+        (
+            lambda: o.ints("text"),
+            r"graph: node 't' \(nn.conv2d\): text: expected whole numbers, found 'a,b'",
+        ),
         (lambda: o.ints("strides", count=3), "strides: expected 3 numbers, found"),
         (lambda: o.text("absent"), "no attribute 'absent'"),
         (lambda: o.flag("text"), "text: expected true or false"),
@@ -300,16 +335,24 @@ def test_a_predicate_that_fails_is_named_with_the_node() -> None:
     def divides(operator: byoc.Operator) -> bool:
         return bool(1 // 0)
 
-    with pytest.raises(BuildError, match=r"^the predicate of 'one', for node 'turn1' \(turn\), failed: Zero") as caught:
+    with pytest.raises(
+        BuildError, match=r"^the predicate of 'one', for node 'turn1' \(turn\), failed: Zero"
+    ) as caught:
         mblob.partition_graph(graph, None, None, {"one": divides}, codegens=GENERATORS)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    with pytest.raises(BuildError, match=r"^the predicate of 'one', for node 'turn1' \(turn\): .*no attribute 'axis'"):
-        mblob.partition_graph(graph, None, None, {"one": lambda o: o.integer("axis")}, codegens=GENERATORS)
+    with pytest.raises(
+        BuildError,
+        match=r"^the predicate of 'one', for node 'turn1' \(turn\): .*no attribute 'axis'",
+    ):
+        mblob.partition_graph(
+            graph, None, None, {"one": lambda o: o.integer("axis")}, codegens=GENERATORS
+        )
 
 
 @pytest.mark.slow
 def test_large_graphs_take_steps_in_proportion() -> None:
-    """What is counted are steps of searches, not seconds: twice the graph is about twice the work."""
+    """What is counted are steps of searches, not seconds: twice the graph is about twice the
+    work."""
     counts = [_steps_of_merge(n) for n in (400, 800)]
     assert counts[1] < 2.5 * counts[0]
 

@@ -1,4 +1,5 @@
-"""The code generator of oneDNN: what it takes, fuses and writes, against numpy and against a network in C."""
+"""The code generator of oneDNN: what it takes, fuses and writes, against numpy and against a
+network in C."""
 
 from __future__ import annotations
 
@@ -33,11 +34,18 @@ class Layers:
         self.nodes.append({"op": "null", "name": name, "inputs": []})
         self.shapes.append(shape)
         if constant:
-            self.params[name] = np.random.default_rng(len(self.nodes)).random(shape, dtype="float32") + 0.1
+            self.params[name] = (
+                np.random.default_rng(len(self.nodes)).random(shape, dtype="float32") + 0.1
+            )
         return len(self.nodes) - 1
 
     def op(self, name: str, inputs: list[int], *shape: int, **attrs: str) -> int:
-        call = {"func_name": "none", "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0"}
+        call = {
+            "func_name": "none",
+            "num_inputs": str(len(inputs)),
+            "num_outputs": "1",
+            "flatten_data": "0",
+        }
         self.nodes.append({"op": "tvm_op", "name": f"n{len(self.nodes)}", "attrs": {**call, "op": name, **attrs},
                            "inputs": [[i, 0, 0] for i in inputs]})  # fmt: skip
         self.shapes.append(shape)
@@ -55,7 +63,9 @@ class Layers:
 
 def kernels(layers: Layers, *heads: int) -> list[tuple[str, int]]:
     """Names and numbers of inputs of the kernels of the one region that a graph is."""
-    module = mblob.partition_graph(layers.graph(*heads), layers.params, None, {"dnnl": byoc.dnnl.supported})
+    module = mblob.partition_graph(
+        layers.graph(*heads), layers.params, None, {"dnnl": byoc.dnnl.supported}
+    )
     loader = module.imported_modules[0]
     (region,) = [m for m in loader.imported_modules if m.type_key == "dnnl_json"]
     left = json.loads(module.get_source() or "")["nodes"]
@@ -66,7 +76,9 @@ def kernels(layers: Layers, *heads: int) -> list[tuple[str, int]]:
 
 def run(layers: Layers, path: Path, inputs: dict[str, Any], *heads: int) -> list[Any]:
     """The results of the graph, by the numpy runtime."""
-    module = mblob.partition_graph(layers.graph(*heads), layers.params, None, {"dnnl": byoc.dnnl.supported})
+    module = mblob.partition_graph(
+        layers.graph(*heads), layers.params, None, {"dnnl": byoc.dnnl.supported}
+    )
     module.export_library(path)
     opened = mblob.load_module(path, loaders={"dnnl_json": dnnl_reference.load})
     model = mblob.graph_executor.GraphModule(opened["default"](mblob.cpu(0)))
@@ -79,14 +91,16 @@ def conv(layers: Layers, x: int, out: int, size: int = 3, **attrs: str) -> int:
     """A convolution that keeps rows and columns."""
     _, channels, rows, columns = layers.shapes[x]
     w = layers.input(f"w{len(layers.nodes)}", out, channels, size, size, constant=True)
-    return layers.op("nn.conv2d", [x, w], 1, out, rows, columns, padding=f"[{size // 2}, {size // 2}]", **attrs)
+    return layers.op(
+        "nn.conv2d", [x, w], 1, out, rows, columns, padding=f"[{size // 2}, {size // 2}]", **attrs
+    )
 
 
 def vector(layers: Layers, size: int) -> int:
     return layers.input(f"v{len(layers.nodes)}", size, constant=True)
 
 
-# -- fusing ---------------------------------------------------------------------------------------------
+# -- fusing ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -106,7 +120,9 @@ def vector(layers: Layers, size: int) -> int:
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_what_follows_a_convolution(chain: str, expected: list[tuple[str, int]], tmp_path: Path) -> None:
+def test_what_follows_a_convolution(
+    chain: str, expected: list[tuple[str, int]], tmp_path: Path
+) -> None:
     layers = Layers()
     x = layers.input("x", 1, 4, 6, 5)
     value, want = conv(layers, x, 4), None
@@ -129,7 +145,9 @@ def test_what_follows_a_convolution(chain: str, expected: list[tuple[str, int]],
         if letter == "b":
             want = want + layers.params["v3"][:, None, None]
         else:
-            want = {"s": lambda v: v + data, "r": lambda v: np.maximum(v, 0), "t": np.tanh}[letter](want)
+            want = {"s": lambda v: v + data, "r": lambda v: np.maximum(v, 0), "t": np.tanh}[letter](
+                want
+            )
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
@@ -187,7 +205,9 @@ def test_kernels_that_are_fused_already() -> None:
 def test_pools_and_batch_norm(op: str, include: str, tmp_path: Path) -> None:
     layers = Layers()
     x = layers.input("x", 1, 3, 8, 8)
-    n = layers.op("nn.batch_norm", [x, *(vector(layers, 3) for _ in range(4))], 1, 3, 8, 8, epsilon="0.01")
+    n = layers.op(
+        "nn.batch_norm", [x, *(vector(layers, 3) for _ in range(4))], 1, 3, 8, 8, epsilon="0.01"
+    )
     more = {"count_include_pad": include} if op == "avg_pool2d" else {}
     p = layers.op(f"nn.{op}", [n], 1, 3, 4, 4, pool_size="[3, 3]", strides="2", padding="1", **more)
     g = layers.op("nn.global_avg_pool2d", [p], 1, 3, 1, 1)
@@ -202,7 +222,9 @@ def test_pools_and_batch_norm(op: str, include: str, tmp_path: Path) -> None:
             if op == "max_pool2d":
                 want[:, :, r, c] = part.max((2, 3))
             else:
-                want[:, :, r, c] = part.sum((2, 3)) / (9 if include == "1" else part.shape[2] * part.shape[3])
+                want[:, :, r, c] = part.sum((2, 3)) / (
+                    9 if include == "1" else part.shape[2] * part.shape[3]
+                )
     np.testing.assert_allclose(pooled, want, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(mean[..., 0, 0], pooled.mean((2, 3)), rtol=1e-5, atol=1e-6)
 
@@ -221,12 +243,16 @@ def test_strides_groups_dilation_and_other_layouts(tmp_path: Path) -> None:
     for r in range(4):
         for s in range(3):
             for k in range(6):
-                part = padded[0, 2 * r : 2 * r + 3, 2 * s : 2 * s + 5 : 2, 2 * (k // 3) : 2 * (k // 3) + 2]
-                want[0, r, s, k] = (part * layers.params["w"][:, :, :, k]).sum() + layers.params["v2"][k]
+                part = padded[
+                    0, 2 * r : 2 * r + 3, 2 * s : 2 * s + 5 : 2, 2 * (k // 3) : 2 * (k // 3) + 2
+                ]
+                want[0, r, s, k] = (part * layers.params["w"][:, :, :, k]).sum() + layers.params[
+                    "v2"
+                ][k]
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-# -- what is not taken ----------------------------------------------------------------------------------
+# -- what is not taken -----------------------------------------------------------------------------
 
 
 def taken(layers: Layers, head: int, dtype: str = "float32") -> list[str]:
@@ -237,7 +263,12 @@ def taken(layers: Layers, head: int, dtype: str = "float32") -> list[str]:
 
 def test_what_stays_with_the_host() -> None:
     def alone(
-        op: str, shape: Shape, *others: Shape, out: Shape | None = None, dtype: str = "float32", **attrs: str
+        op: str,
+        shape: Shape,
+        *others: Shape,
+        out: Shape | None = None,
+        dtype: str = "float32",
+        **attrs: str,
     ) -> bool:
         layers = Layers()
         inputs = [layers.input(f"i{i}", *s) for i, s in enumerate((shape, *others))]
@@ -264,7 +295,9 @@ def test_attributes_that_are_wrong_are_named() -> None:
     layers = Layers()
     x = layers.input("x", 1, 3, 4, 4)
     bad = layers.op("nn.max_pool2d", [x], 1, 3, 2, 2, pool_size="[2, 2]", padding="[1, 2, 3]")
-    with pytest.raises(BuildError, match=r"graph: node 'n1' \(nn.max_pool2d\): padding: expected 1, 2 or 4 numbers"):
+    with pytest.raises(
+        BuildError, match=r"graph: node 'n1' \(nn.max_pool2d\): padding: expected 1, 2 or 4 numbers"
+    ):
         kernels(layers, bad)
     layers = Layers()
     x = layers.input("x", 1, 3, 4, 4)
@@ -277,11 +310,15 @@ def test_a_bias_whose_convolution_is_elsewhere_is_named() -> None:
     layers = Layers()
     c = conv(layers, layers.input("x", 1, 3, 4, 4), 3)
     b = layers.op("nn.bias_add", [c, vector(layers, 3)], 1, 3, 4, 4)
-    with pytest.raises(BuildError, match=r"'n4' \(nn.bias_add\) stands alone in .*: its 'n2' is made outside"):
-        mblob.partition_graph(layers.graph(b), layers.params, None, {"dnnl": lambda o: o.op == "nn.bias_add"})
+    with pytest.raises(
+        BuildError, match=r"'n4' \(nn.bias_add\) stands alone in .*: its 'n2' is made outside"
+    ):
+        mblob.partition_graph(
+            layers.graph(b), layers.params, None, {"dnnl": lambda o: o.op == "nn.bias_add"}
+        )
 
 
-# -- a network ------------------------------------------------------------------------------------------
+# -- a network -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")

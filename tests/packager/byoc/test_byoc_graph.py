@@ -18,7 +18,7 @@ from mblob.packager.errors import BuildError
 from tests.packager.byoc.partitions import GENERATORS, check_storage
 from tests.packager.graphs import Builder, takes
 
-# -- reading and writing --------------------------------------------------------------------------------
+# -- reading and writing ---------------------------------------------------------------------------
 
 
 def test_what_is_read_is_written(root: Path) -> None:
@@ -37,7 +37,10 @@ def test_devices_scopes_and_metadata_stay() -> None:
     x = b.input("x")
     graph = b.json(b.call("turn", b.call("turn", b.call("turn", x))), metadata={"a": [1]})
     graph["attrs"]["device_index"] = ["list_int", [1, 2, 1, 2]]
-    graph["attrs"]["storage_scope"] = ["list_str", ["global", "global.texture", "global", "global.texture"]]
+    graph["attrs"]["storage_scope"] = [
+        "list_str",
+        ["global", "global.texture", "global", "global.texture"],
+    ]
     read = byoc.read_graph(graph)
     made = json.loads(write_graph(read, plan_storage(read)))
     assert list(made)[-1] == "metadata"
@@ -88,18 +91,45 @@ CASES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda g: g.update(nodes={}), "graph: nodes: expected a list, found {}"),
     (lambda g: g["nodes"].__setitem__(1, 3), "graph: node 1: expected an object, found 3"),
     (lambda g: g["nodes"][1].pop("name"), "graph: node 1: no name"),
-    (lambda g: g["nodes"][1].update(op="call"), "graph: node 1 'mix1': op 'call', expected 'null' or 'tvm_op'"),
+    (
+        lambda g: g["nodes"][1].update(op="call"),
+        "graph: node 1 'mix1': op 'call', expected 'null' or 'tvm_op'",
+    ),
     (lambda g: g["nodes"][1]["attrs"].pop("num_inputs"), "node 1 'mix1': attrs: no num_inputs"),
-    (lambda g: g["nodes"][1]["attrs"].update(num_inputs="3"), "node 1 'mix1': num_inputs is 3, and it has 2 inputs"),
-    (lambda g: g["nodes"][1]["attrs"].update(num_outputs="x"), "node 1 'mix1': num_outputs: expected a number"),
-    (lambda g: g["nodes"][1]["attrs"].update(num_outputs="9" * 19), "num_outputs: 9999999999999999999, expected less"),
+    (
+        lambda g: g["nodes"][1]["attrs"].update(num_inputs="3"),
+        "node 1 'mix1': num_inputs is 3, and it has 2 inputs",
+    ),
+    (
+        lambda g: g["nodes"][1]["attrs"].update(num_outputs="x"),
+        "node 1 'mix1': num_outputs: expected a number",
+    ),
+    (
+        lambda g: g["nodes"][1]["attrs"].update(num_outputs="9" * 19),
+        "num_outputs: 9999999999999999999, expected less",
+    ),
     (lambda g: g["nodes"][1]["attrs"].update(func_name=""), "node 1 'mix1': func_name is empty"),
     (lambda g: g["nodes"][1].update(attrs=[]), "node 1 'mix1': attrs: expected an object"),
-    (lambda g: g["nodes"][1]["inputs"].__setitem__(0, [2, 0, 0]), "node 1 'mix1': a node: 2, expected less than 1"),
-    (lambda g: g["nodes"][1]["inputs"].__setitem__(0, [0, 1, 0]), "an output of 'x': 1, expected less than 1"),
-    (lambda g: g["nodes"][1]["inputs"].__setitem__(0, [-1, 0]), "node 1 'mix1': a node: expected a number, found -1"),
-    (lambda g: g["nodes"][1]["inputs"].__setitem__(0, [0]), r"expected \[node, output, version\], found \[0\]"),
-    (lambda g: g["nodes"][2].update(control_deps=[2]), "node 2 'turn2': control_deps: 2, expected less than 2"),
+    (
+        lambda g: g["nodes"][1]["inputs"].__setitem__(0, [2, 0, 0]),
+        "node 1 'mix1': a node: 2, expected less than 1",
+    ),
+    (
+        lambda g: g["nodes"][1]["inputs"].__setitem__(0, [0, 1, 0]),
+        "an output of 'x': 1, expected less than 1",
+    ),
+    (
+        lambda g: g["nodes"][1]["inputs"].__setitem__(0, [-1, 0]),
+        "node 1 'mix1': a node: expected a number, found -1",
+    ),
+    (
+        lambda g: g["nodes"][1]["inputs"].__setitem__(0, [0]),
+        r"expected \[node, output, version\], found \[0\]",
+    ),
+    (
+        lambda g: g["nodes"][2].update(control_deps=[2]),
+        "node 2 'turn2': control_deps: 2, expected less than 2",
+    ),
     (lambda g: g.update(arg_nodes=[1]), "arg_nodes: 'mix1' is no input"),
     (lambda g: g.update(arg_nodes=[]), "arg_nodes: the input 'x' is not listed"),
     (lambda g: g.update(arg_nodes=[0, 0]), "arg_nodes: a node is listed twice"),
@@ -109,17 +139,31 @@ CASES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda g: g.update(attrs=1), "graph: attrs: expected an object, found 1"),
     (lambda g: g["attrs"].pop("shape"), "attrs: no 'shape'"),
     (lambda g: g["attrs"]["shape"][1].pop(), "attrs: shape: 2 items, the nodes have 3 values"),
-    (lambda g: g["attrs"].update(shape=[]), r"attrs: shape: \[type, items\]: items: expected a list"),
-    (lambda g: g["attrs"]["shape"][1].__setitem__(1, [-1]), "node 'mix1', output 0: shape: expected a number"),
+    (
+        lambda g: g["attrs"].update(shape=[]),
+        r"attrs: shape: \[type, items\]: items: expected a list",
+    ),
+    (
+        lambda g: g["attrs"]["shape"][1].__setitem__(1, [-1]),
+        "node 'mix1', output 0: shape: expected a number",
+    ),
     (lambda g: g["attrs"]["shape"][1].__setitem__(1, [1 << 60, 4]), r"has more than 2\^62 bytes"),
-    (lambda g: g["attrs"]["dltype"][1].__setitem__(1, "real"), "node 'mix1', output 0: dltype 'real' is no element"),
+    (
+        lambda g: g["attrs"]["dltype"][1].__setitem__(1, "real"),
+        "node 'mix1', output 0: dltype 'real' is no element",
+    ),
     (lambda g: g["attrs"]["dltype"][1].__setitem__(1, 3), "dltype 3 is no element type"),
-    (lambda g: g["attrs"]["storage_id"][1].__setitem__(1, True), "storage_id: expected a number, found True"),
+    (
+        lambda g: g["attrs"]["storage_id"][1].__setitem__(1, True),
+        "storage_id: expected a number, found True",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("change", "message"), CASES, ids=[message[:40] for _, message in CASES])
-def test_a_graph_that_lies_is_named(change: Callable[[dict[str, Any]], object], message: str) -> None:
+def test_a_graph_that_lies_is_named(
+    change: Callable[[dict[str, Any]], object], message: str
+) -> None:
     with pytest.raises(BuildError, match=message):
         byoc.read_graph(broken(change))
 
@@ -163,5 +207,7 @@ def test_small_element_types_have_sizes() -> None:
 def test_the_constant_loader_names_what_is_missing() -> None:
     with pytest.raises(BuildError, match="'f' needs 'w', which is none of the constants"):
         mblob.const_loader_module({}, {"f": ["w"]})
-    with pytest.raises(BuildError, match=r"const_loader_module: constants\['w'\]: expected an array"):
+    with pytest.raises(
+        BuildError, match=r"const_loader_module: constants\['w'\]: expected an array"
+    ):
         mblob.const_loader_module({"w": 3}, {"f": ["w"]})

@@ -9,8 +9,14 @@ import pytest
 import mblob
 
 ODD = {
-    "the compiler writes nothing": ('for a in "$@"; do [ "$a" = -c ] && exit 0; done', "wrote nothing to"),
-    "the linker writes nothing": ('for a in "$@"; do [ "$a" = -shared ] && exit 0; done', "wrote nothing to"),
+    "the compiler writes nothing": (
+        'for a in "$@"; do [ "$a" = -c ] && exit 0; done',
+        "wrote nothing to",
+    ),
+    "the linker writes nothing": (
+        'for a in "$@"; do [ "$a" = -shared ] && exit 0; done',
+        "wrote nothing to",
+    ),
     "the linker writes something else": (
         'for a in "$@"; do [ "$a" = -shared ] && odd=1; [ "$last" = -o ] && out="$a"; last="$a"; done\n'
         '[ "$odd" ] && { echo hello > "$out"; exit 0; }',

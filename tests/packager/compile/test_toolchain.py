@@ -61,18 +61,46 @@ def test_the_cxx_compiler_is_the_c_compilers_sibling(cc: tuple[str, ...], cxx: s
     assert " ".join(toolchain.cxx_siblings(cc)[0]) == cxx
 
 
-def test_the_cxx_compiler_of_the_environment_goes_with_the_default_c_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cxx_compiler_of_the_environment_goes_with_the_default_c_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("CXX", "my-c++ -x")
     assert toolchain.cxx_siblings(("cc",))[0] == ("my-c++", "-x")
 
 
 def test_compilations_get_no_options_of_the_link() -> None:
-    given = ["-O3", "-lm", "-Wl,-z,now", "-L/lib", "-DX", "-Xlinker", "-x", "foo.o", "-I", "inc", "-fuse-ld=gold"]
+    given = [
+        "-O3",
+        "-lm",
+        "-Wl,-z,now",
+        "-L/lib",
+        "-DX",
+        "-Xlinker",
+        "-x",
+        "foo.o",
+        "-I",
+        "inc",
+        "-fuse-ld=gold",
+    ]
     assert compile_options(given) == ["-O3", "-DX", "-I", "inc"]
 
 
 def test_behind_the_preprocessor_its_options_are_gone() -> None:
-    given = ["-O3", "-Dx", "-D", "X=a.o", "-I", "inc", "-Iinc", "-include", "a.h", "-march=native", "-MF", "d", "-MD"]
+    given = [
+        "-O3",
+        "-Dx",
+        "-D",
+        "X=a.o",
+        "-I",
+        "inc",
+        "-Iinc",
+        "-include",
+        "a.h",
+        "-march=native",
+        "-MF",
+        "d",
+        "-MD",
+    ]
     assert options_behind_preprocessor([*given, "-DX=a.o", "-g"]) == ["-O3", "-march=native", "-g"]
 
 
@@ -125,7 +153,13 @@ def test_path_and_text_are_told_apart(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_language_of_a_file_is_its_suffix(tmp_path: Path) -> None:
-    for suffix, kind in ((".c", "c"), (".cc", "c++"), (".cpp", "c++"), (".cxx", "c++"), (".cu", "cuda")):
+    for suffix, kind in (
+        (".c", "c"),
+        (".cc", "c++"),
+        (".cpp", "c++"),
+        (".cxx", "c++"),
+        (".cu", "cuda"),
+    ):
         path = tmp_path / f"k{suffix}"
         path.write_text("int f;\n")
         node = mblob.csource_module(path)._node
@@ -143,33 +177,50 @@ def test_a_launcher_before_the_compiler_runs_every_compilation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     launcher = tmp_path / "ccache"
-    launcher.write_text(f'#!/bin/sh\necho "$CCACHE_BASEDIR $PWD $CCACHE_NOHASHDIR $*" >> {tmp_path}/log\nexec "$@"\n')
+    launcher.write_text(
+        f'#!/bin/sh\necho "$CCACHE_BASEDIR $PWD $CCACHE_NOHASHDIR $*" >> {tmp_path}/log\nexec "$@"\n'
+    )
     launcher.chmod(0o755)
     monkeypatch.setenv("CC", f"{launcher} cc" if how == "$CC" else "no-such-compiler")
     module = mblob.csource_module(KERNEL, functions=["int f(int x)"])
     module.export_library(tmp_path / "o.so", cc=f"{launcher} cc" if how == "cc=" else None)
-    compiled = [line.split() for line in (tmp_path / "log").read_text().splitlines() if " -c " in line]
+    compiled = [
+        line.split() for line in (tmp_path / "log").read_text().splitlines() if " -c " in line
+    ]
     sources = {Path(word).name for words in compiled for word in words if word.endswith(".c")}
     assert {"lib0.c", "mblob_functions.c"} <= sources
-    # For ccache our temporary folder, which has another name each time, is no part of what is compiled.
+    # For ccache our temporary folder, which has another name each time, is no part of what is
+    # compiled.
     assert all(base == folder and flag == "1" for base, folder, flag, *_ in compiled)
 
 
 @pytest.mark.parametrize(("compiler", "fmt"), [("gcc", "c"), ("g++", "cc"), ("clang", "c")])
 def test_ccache_finds_every_object_the_second_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], str], compiler: str, fmt: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    require: Callable[[str], str],
+    compiler: str,
+    fmt: str,
 ) -> None:
     require(compiler)
     ccache = require("ccache")
-    for name, value in {"DIR": tmp_path / "kept", "LOGFILE": tmp_path / "log", "CONFIGPATH": os.devnull}.items():
+    for name, value in {
+        "DIR": tmp_path / "kept",
+        "LOGFILE": tmp_path / "log",
+        "CONFIGPATH": os.devnull,
+    }.items():
         monkeypatch.setenv(f"CCACHE_{name}", str(value))
     text = 'extern "C" ' + KERNEL.splitlines()[1] if fmt == "cc" else KERNEL
     results = []
     for output in (tmp_path / "first.so", tmp_path / "again.so"):
         (tmp_path / "log").write_text("")
-        mblob.csource_module(text, fmt, functions=["int f(int x)"]).export_library(output, cc=f"{ccache} {compiler}")
+        mblob.csource_module(text, fmt, functions=["int f(int x)"]).export_library(
+            output, cc=f"{ccache} {compiler}"
+        )
         found = re.findall(r"Result: (.*)", (tmp_path / "log").read_text())
-        results.append({word for word in found if word.endswith("hit") or word.endswith("miss")} & MAIN_RESULTS)
+        results.append(
+            {word for word in found if word.endswith("hit") or word.endswith("miss")} & MAIN_RESULTS
+        )
     assert results[0] == {"cache_miss"}
     assert results[1] == {"direct_cache_hit"}
     assert (tmp_path / "first.so").read_bytes() == (tmp_path / "again.so").read_bytes()

@@ -1,4 +1,5 @@
-"""Libraries whose relocations Android's linkers packed, as lld does for it: swap and convert read them."""
+"""Libraries whose relocations Android's linkers packed, as lld does for it: swap and convert read
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`mblob.convert`: the tree stays, payloads change their grammar, functions their convention; nothing else is lost."""
+"""`mblob.convert`: the tree stays, payloads change their grammar, functions their convention;
+nothing else is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def payloads_of(path: Path) -> list[bytes]:
 def data_tree() -> mblob.Module:
     """A tree without functions: a diamond, weights, kernels, constants."""
     header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
-    weights = mblob.safetensors_module(struct.pack("<Q", len(header)) + header + struct.pack("<2f", 1, 2))
+    weights = mblob.safetensors_module(
+        struct.pack("<Q", len(header)) + header + struct.pack("<2f", 1, 2)
+    )
     kernel = ("k", ["handle", "bool"], ["blockIdx.x", "tir.use_dyn_shared_memory"])
     cuda = mblob.device_module("cuda", "//PTX", functions=[kernel])
     shared = mblob.blob_module("my.kind", b"shared")
@@ -102,7 +105,9 @@ def test_an_ffi_tar_of_ours_runs_as_a_classic_library(tmp_path: Path) -> None:
     assert lib["greet"]("somebody else") == "hello somebody else"
     assert lib["echo"]("abc") == "abc"
     assert lib["scale"](2.5, 3) == 7.5
-    with pytest.raises(mblob.KernelError, match=r"ValueError: Invalid k on argument #1 when calling:\n  `scale\("):
+    with pytest.raises(
+        mblob.KernelError, match=r"ValueError: Invalid k on argument #1 when calling:\n  `scale\("
+    ):
         lib["scale"](2.5, 300)
     with pytest.raises(mblob.KernelError, match=r"ValueError: Mismatched b.shape"):
         lib["vadd"](x, x[:2].copy(), y, 4)
@@ -113,7 +118,9 @@ def test_archives_and_sources_are_inputs_too(tmp_path: Path) -> None:
     source.write_text(PACKED)
     mblob.csource_module(source).export_library(tmp_path / "packed.tar", index=False)
     with tarfile.open(tmp_path / "packed.tar") as tar:
-        tar.extractall(tmp_path / "files", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        tar.extractall(
+            tmp_path / "files", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
+        )
     (made,) = (tmp_path / "files").iterdir()
     subprocess.run(["ar", "rcs", tmp_path / "packed.a", made], check=True)
     for name in (tmp_path / "packed.a", made):
@@ -136,10 +143,15 @@ def test_the_packed_modules_as_c_text_are_read(tmp_path: Path) -> None:
 
 
 def test_a_tree_without_a_library_gets_one(tmp_path: Path) -> None:
-    mblob.const_loader_module({"c": np.ones(3, "int8")}, {"s": ["c"]}).export_library(tmp_path / "c.so")
+    mblob.const_loader_module({"c": np.ones(3, "int8")}, {"s": ["c"]}).export_library(
+        tmp_path / "c.so"
+    )
     assert [row[0] for row in tree_of(tmp_path / "c.so")] == ["const_loader"]
     mblob.convert(tmp_path / "c.so", tmp_path / "x.so", dialect="ffi")
-    assert [row[:2] for row in tree_of(tmp_path / "x.so")] == [("const_loader", (1,)), ("library", ())]
+    assert [row[:2] for row in tree_of(tmp_path / "x.so")] == [
+        ("const_loader", (1,)),
+        ("library", ()),
+    ]
 
 
 def test_what_cannot_be_converted_is_refused_by_name(tmp_path: Path, golden: Path) -> None:
@@ -157,9 +169,15 @@ def test_what_cannot_be_converted_is_refused_by_name(tmp_path: Path, golden: Pat
         (tmp_path / "text", "ffi", FormatError, "neither a shared library nor objects"),
         (tmp_path / "cut.tar", "ffi", FormatError, "cut.tar: a damaged tar"),
         (tmp_path / "none", "ffi", FileNotFoundError, "none"),
-        (golden / "mlp_llvm.so", "ffi", BuildError, "'GraphExecutorFactory' is not a kind of the ffi dialect"),
+        (
+            golden / "mlp_llvm.so",
+            "ffi",
+            BuildError,
+            "'GraphExecutorFactory' is not a kind of the ffi dialect",
+        ),
         (golden / "ffi/relax_c.so", "classic", BuildError, "is not a kind of the classic dialect"),
-        (golden / "ffi/ctx_llvm.so", "ffi", BuildError, "of the ffi dialect already"),  # without packed modules
+        # without packed modules
+        (golden / "ffi/ctx_llvm.so", "ffi", BuildError, "of the ffi dialect already"),
         (golden / "host_c.so", "classic", BuildError, "of the classic dialect already"),
     ]
     out = tmp_path / "out.so"
@@ -182,7 +200,9 @@ def test_a_library_for_another_machine_needs_its_compiler(tmp_path: Path) -> Non
     data = bytearray((tmp_path / "d.so").read_bytes())
     data[18:20] = struct.pack("<H", 183)
     (tmp_path / "arm.so").write_bytes(data)
-    with pytest.raises(IncompatibleError, match=r"is for aarch64 \(64-bit\), the compiler .* links for x86_64"):
+    with pytest.raises(
+        IncompatibleError, match=r"is for aarch64 \(64-bit\), the compiler .* links for x86_64"
+    ):
         mblob.convert(tmp_path / "arm.so", tmp_path / "x.so", dialect="ffi")
 
 
@@ -205,8 +225,12 @@ def test_compressed_tars_are_read_within_bounds(tmp_path: Path) -> None:
 
 
 def test_functions_that_cannot_be_seen_are_told_of(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="compiled with -flto, so its functions cannot be seen") as found:
-        mblob.csource_module(PACKED).export_library(tmp_path / "x.so", dialect="ffi", options=["-flto"])
+    with pytest.warns(
+        UserWarning, match="compiled with -flto, so its functions cannot be seen"
+    ) as found:
+        mblob.csource_module(PACKED).export_library(
+            tmp_path / "x.so", dialect="ffi", options=["-flto"]
+        )
     assert [w.filename for w in found] == [__file__]
 
 

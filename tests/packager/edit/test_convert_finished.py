@@ -1,4 +1,5 @@
-"""`mblob.convert` of a finished library with functions: its code stays where it is, adapters join it."""
+"""`mblob.convert` of a finished library with functions: its code stays where it is, adapters join
+it."""
 
 from __future__ import annotations
 
@@ -106,7 +107,9 @@ def test_there_and_back_and_there_again(
         with mblob.open(made, verify="full") as lib:
             assert lib.dialect == dialect
             assert set(lib.functions) - {"main"} == {"addone", "calls", "fails", "same", "twice"}
-            assert not [name for name in lib.undefined if name.startswith("TVM") and dialect == "classic"]
+            assert not [
+                name for name in lib.undefined if name.startswith("TVM") and dialect == "classic"
+            ]
         calls(made)
         assert section(made, ".text") == section(first, ".text")
 
@@ -144,21 +147,35 @@ def test_plain_functions_modules_and_the_table_come_along(tmp_path: Path, embed:
         lib["vadd"](x, x, y, 5)
 
 
-@pytest.mark.parametrize("name", ["host_llvm", "host_c", "host_parallel", "opencl_llvm", "dag", "dnnl_c_lib"])
-def test_what_tvm_0_14_exported_becomes_a_library_of_today(tmp_path: Path, golden: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["host_llvm", "host_c", "host_parallel", "opencl_llvm", "dag", "dnnl_c_lib"]
+)
+def test_what_tvm_0_14_exported_becomes_a_library_of_today(
+    tmp_path: Path, golden: Path, name: str
+) -> None:
     mblob.convert(golden / f"{name}.so", tmp_path / "x.so", dialect="ffi")
-    with mblob.open(golden / f"{name}.so") as old, mblob.open(tmp_path / "x.so", verify="full") as new:
+    with (
+        mblob.open(golden / f"{name}.so") as old,
+        mblob.open(tmp_path / "x.so", verify="full") as new,
+    ):
         assert set(old.functions) <= set(new.functions)
         kinds = [e.type_key for e in old.entries] or ["library"]
         assert [e.type_key for e in new.entries] == kinds
     assert section(tmp_path / "x.so", ".text") == section(golden / f"{name}.so", ".text")
     if name in ("host_llvm", "host_c"):
         lib = mblob.load_module(tmp_path / "x.so")
-        a, b, c = np.arange(1024, dtype="float32"), np.ones(1024, "float32"), np.zeros(1024, "float32")
+        a, b, c = (
+            np.arange(1024, dtype="float32"),
+            np.ones(1024, "float32"),
+            np.zeros(1024, "float32"),
+        )
         lib["vadd"](a, b, c)
         assert (c == a + b).all()
     if name == "host_parallel":
-        reference, lib = mblob.load_module(golden / "host_parallel.so"), mblob.load_module(tmp_path / "x.so")
+        reference, lib = (
+            mblob.load_module(golden / "host_parallel.so"),
+            mblob.load_module(tmp_path / "x.so"),
+        )
         with pytest.raises(mblob.KernelError) as wanted:
             reference["par_matmul"](1)
         with pytest.raises(mblob.KernelError) as found:
@@ -168,14 +185,17 @@ def test_what_tvm_0_14_exported_becomes_a_library_of_today(tmp_path: Path, golde
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    "command", [["objcopy", "--strip-debug"], ["strip"], ["objcopy", "--strip-all"], ["patchelf"], ["swap"]]
+    "command",
+    [["objcopy", "--strip-debug"], ["strip"], ["objcopy", "--strip-all"], ["patchelf"], ["swap"]],
 )
 def test_tools_take_the_result(tmp_path: Path, command: list[str]) -> None:
     root = mblob.csource_module(PACKED)
     root.import_module(mblob.blob_module("my.kind", b"hello"))
     root.export_library(tmp_path / "a.so")
     mblob.convert(tmp_path / "a.so", tmp_path / "b.so", dialect="ffi")
-    noted = subprocess.run(["readelf", "-aW", tmp_path / "b.so"], capture_output=True, text=True, check=True)
+    noted = subprocess.run(
+        ["readelf", "-aW", tmp_path / "b.so"], capture_output=True, text=True, check=True
+    )
     assert not noted.stderr
     edited = tmp_path / "c.so"
     if command == ["swap"]:
@@ -184,9 +204,14 @@ def test_tools_take_the_result(tmp_path: Path, command: list[str]) -> None:
             assert bytes(lib.entries[1].view()) == b"a longer payload" * 1000
     elif command == ["patchelf"]:
         edited.write_bytes((tmp_path / "b.so").read_bytes())
-        subprocess.run(["patchelf", "--set-rpath", "/a/long/path/that/is/nowhere", edited], check=True)
+        subprocess.run(
+            ["patchelf", "--set-rpath", "/a/long/path/that/is/nowhere", edited], check=True
+        )
     else:
-        subprocess.run([*command, tmp_path / "b.so", *(["-o"] if command[0] == "strip" else []), edited], check=True)
+        subprocess.run(
+            [*command, tmp_path / "b.so", *(["-o"] if command[0] == "strip" else []), edited],
+            check=True,
+        )
     calls_of_kernels(edited)
 
 
@@ -215,10 +240,13 @@ int count(value *args, int *codes, int n, value *ret, int *code, void *resource)
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    "initial", ["int counter = 40", "char lead = 1; static __thread int counter = 40", "int counter"]
+    "initial",
+    ["int counter = 40", "char lead = 1; static __thread int counter = 40", "int counter"],
 )
 @pytest.mark.parametrize("command", [[], ["objcopy", "--strip-debug"], ["objcopy", "--strip-all"]])
-def test_variables_of_threads_are_one_block(tmp_path: Path, initial: str, command: list[str]) -> None:
+def test_variables_of_threads_are_one_block(
+    tmp_path: Path, initial: str, command: list[str]
+) -> None:
     """Tools make PT_TLS anew from the sections that they find one behind the other."""
     mblob.csource_module(THREAD.replace("INITIAL", initial)).export_library(tmp_path / "a.so")
     mblob.convert(tmp_path / "a.so", tmp_path / "b.so", dialect="ffi")
@@ -280,13 +308,18 @@ def test_a_blob_that_was_copied_before_the_link(
 
 
 def test_code_that_calls_the_runtime_by_name_finds_it(tmp_path: Path) -> None:
-    """As TVM's C code does that was compiled against TVM's own headers: undefined, and bound by the library itself."""
+    """As TVM's C code does that was compiled against TVM's own headers: undefined, and bound by the
+    library itself."""
     source = tmp_path / "k.c"
     source.write_text(BY_NAME)
     subprocess.run(["cc", "-shared", "-fPIC", source, "-o", tmp_path / "a.so"], check=True)
     mblob.convert(tmp_path / "a.so", tmp_path / "b.so", dialect="ffi")
     with mblob.open(tmp_path / "b.so") as lib:
-        assert not [name for name in lib.undefined if name.startswith("TVM") and not name.startswith("TVMFFI")]
+        assert not [
+            name
+            for name in lib.undefined
+            if name.startswith("TVM") and not name.startswith("TVMFFI")
+        ]
     lib = mblob.load_module(tmp_path / "b.so")
     mblob.register_func("my.callback", lambda x: x + 1, override=True)
     assert lib["sum"](10) == 46

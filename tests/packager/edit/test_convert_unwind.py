@@ -1,4 +1,5 @@
-"""Exceptions pass through adapters that joined a finished library: one table of unwind information names all code."""
+"""Exceptions pass through adapters that joined a finished library: one table of unwind information
+names all code."""
 
 from __future__ import annotations
 
@@ -61,15 +62,28 @@ def elf_of(path: Path) -> ElfFile:
 @pytest.fixture
 def program(require: Callable[[str], str], tmp_path: Path) -> Path:
     (tmp_path / "p.cc").write_text(PROGRAM)
-    subprocess.run([require("c++"), "-O1", tmp_path / "p.cc", "-o", tmp_path / "p", "-ldl"], check=True)
+    subprocess.run(
+        [require("c++"), "-O1", tmp_path / "p.cc", "-o", tmp_path / "p", "-ldl"], check=True
+    )
     return tmp_path / "p"
 
 
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
-def test_exceptions_pass_through(require: Callable[[str], str], program: Path, tmp_path: Path, linker: str) -> None:
+def test_exceptions_pass_through(
+    require: Callable[[str], str], program: Path, tmp_path: Path, linker: str
+) -> None:
     require({"lld": "ld.lld"}.get(linker, "mold" if linker == "mold" else f"ld.{linker}"))
     (tmp_path / "k.cc").write_text(LIBRARY)
-    command = ["c++", "-O1", "-shared", "-fPIC", f"-fuse-ld={linker}", tmp_path / "k.cc", "-o", tmp_path / "0.so"]
+    command = [
+        "c++",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        f"-fuse-ld={linker}",
+        tmp_path / "k.cc",
+        "-o",
+        tmp_path / "0.so",
+    ]
     subprocess.run(command, check=True)
     for i, dialect in enumerate(("ffi", "classic")):
         made, stripped = tmp_path / f"{i + 1}.so", tmp_path / "stripped.so"
@@ -85,7 +99,9 @@ def test_exceptions_pass_through(require: Callable[[str], str], program: Path, t
 
 def test_the_table_is_sorted_and_has_both(tmp_path: Path) -> None:
     (tmp_path / "k.cc").write_text(LIBRARY)
-    subprocess.run(["c++", "-shared", "-fPIC", tmp_path / "k.cc", "-o", tmp_path / "a.so"], check=True)
+    subprocess.run(
+        ["c++", "-shared", "-fPIC", tmp_path / "k.cc", "-o", tmp_path / "a.so"], check=True
+    )
     mblob.convert(tmp_path / "a.so", tmp_path / "b.so", dialect="ffi")
     old, new = (unwind_table._read(elf_of(tmp_path / name)) for name in ("a.so", "b.so"))
     assert old is not None and new is not None
@@ -94,10 +110,14 @@ def test_the_table_is_sorted_and_has_both(tmp_path: Path) -> None:
     assert adapter.st_value in [start for start, _ in new[1]]
 
 
-@pytest.mark.parametrize("form", [b"\x02\x1b\x03\x3b", b"\x01\x1b\x03\x3b" + b"\0" * 4 + b"\xff" * 4])
+@pytest.mark.parametrize(
+    "form", [b"\x02\x1b\x03\x3b", b"\x01\x1b\x03\x3b" + b"\0" * 4 + b"\xff" * 4]
+)
 def test_a_table_of_another_form_stays(tmp_path: Path, form: bytes) -> None:
     (tmp_path / "k.cc").write_text(LIBRARY)
-    subprocess.run(["c++", "-shared", "-fPIC", tmp_path / "k.cc", "-o", tmp_path / "a.so"], check=True)
+    subprocess.run(
+        ["c++", "-shared", "-fPIC", tmp_path / "k.cc", "-o", tmp_path / "a.so"], check=True
+    )
     (table,) = (s for s in elf_of(tmp_path / "a.so").segments if s.p_type == PT_GNU_EH_FRAME)
     data = bytearray((tmp_path / "a.so").read_bytes())
     data[table.p_offset : table.p_offset + len(form)] = form
@@ -108,7 +128,9 @@ def test_a_table_of_another_form_stays(tmp_path: Path, form: bytes) -> None:
 
 def test_what_is_too_far_away_stays(tmp_path: Path) -> None:
     (tmp_path / "k.cc").write_text(LIBRARY)
-    subprocess.run(["c++", "-shared", "-fPIC", tmp_path / "k.cc", "-o", tmp_path / "a.so"], check=True)
+    subprocess.run(
+        ["c++", "-shared", "-fPIC", tmp_path / "k.cc", "-o", tmp_path / "a.so"], check=True
+    )
     elf = elf_of(tmp_path / "a.so")
     near, far = (unwind_table.joined(elf, elf, at, at) for at in (1 << 20, 1 << 31))
     rows = len(unwind_table._read(elf)[1])  # type: ignore[index]

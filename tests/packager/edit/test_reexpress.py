@@ -25,10 +25,13 @@ MODULES: dict[str, Any] = {
     "metal": lambda: mblob.device_module("metal", {"a": "one", "b": "two"}, functions=KERNELS),
     "metallib": lambda: mblob.device_module("metal", b"MTLB code", functions=KERNELS),
     "webgpu": lambda: mblob.device_module("webgpu", {"a": "one", "b": "two"}, functions=KERNELS),
-    "vulkan": lambda: mblob.device_module("vulkan", {"a": (1, SPIRV), "b": SPIRV}, functions=KERNELS),
+    "vulkan": lambda: mblob.device_module(
+        "vulkan", {"a": (1, SPIRV), "b": SPIRV}, functions=KERNELS
+    ),
     "dnnl_json": lambda: mblob.json_module("dnnl_json", "s", {"nodes": []}, ["x"]),
     "const_loader": lambda: mblob.const_loader_module(
-        {"b": np.ones((2, 3), "bool"), "f": np.arange(3, dtype="float32")}, {"s": ["f", "b"], "t": []}
+        {"b": np.ones((2, 3), "bool"), "f": np.arange(3, dtype="float32")},
+        {"s": ["f", "b"], "t": []},
     ),
 }
 
@@ -51,17 +54,22 @@ def test_there_and_back_nothing_is_lost(name: str) -> None:
             ("a", ("tirx.use_dyn_shared_memory",)), ("b", ())
         ]  # fmt: skip
         assert [str(t) for t in kernels["a"].arg_types] == ["handle", "bool", "float8_e4m3fn"]
-        assert b"\x03\x40\1\0" b"\x06\x08\1\0" b"\x0a\x08\1\0" in ffi
+        assert b"\x03\x40\1\0\x06\x08\1\0\x0a\x08\1\0" in ffi
         assert kernels["a"].arg_extra_tags == (() if name == "webgpu" else (0, 0, 0))
 
 
 def test_float8_e3m4_has_its_number_in_the_ffi_dialect_and_none_in_the_other() -> None:
-    module = mblob.device_module("cuda", "//PTX", functions=[("k", ["float8_e3m4", "e5m2_float8"], TAGS[:1])])
+    module = mblob.device_module(
+        "cuda", "//PTX", functions=[("k", ["float8_e3m4", "e5m2_float8"], TAGS[:1])]
+    )
     ffi = joined(reexpress("cuda", module.payload, "classic", "ffi"))
-    assert b"\x07\x08\1\0" b"\x0c\x08\1\0" in ffi
+    assert b"\x07\x08\1\0\x0c\x08\1\0" in ffi
     (kernel,) = decode_payload("cuda", memoryview(ffi), GRAMMARS)["functions"].values()
     assert [str(t) for t in kernel.arg_types] == ["float8_e3m4", "float8_e5m2"]
-    with pytest.raises(BuildError, match="kernel 'k': the classic dialect has no type float8_e3m4; use dialect='ffi'"):
+    with pytest.raises(
+        BuildError,
+        match="kernel 'k': the classic dialect has no type float8_e3m4; use dialect='ffi'",
+    ):
         reexpress("cuda", memoryview(ffi), "ffi", "classic")
 
 
@@ -92,18 +100,28 @@ def test_classic_payloads_of_tvm_come_back_byte_for_byte(golden: Path, name: str
         for e in entries:
             ffi = joined(reexpress(e.type_key, e.view(), "classic", "ffi"))
             decode_payload(e.type_key, memoryview(ffi), GRAMMARS)
-            assert joined(reexpress(e.type_key, memoryview(ffi), "ffi", "classic")) == bytes(e.view())
+            assert joined(reexpress(e.type_key, memoryview(ffi), "ffi", "classic")) == bytes(
+                e.view()
+            )
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: mblob.graph_executor_factory({"nodes": []}), "'GraphExecutorFactory' is not a kind of the ffi"),
-        (lambda: mblob.device_module("opencl", SPIRV, functions=KERNELS), "opencl: SPIR-V, for which the ffi dialect"),
+        (
+            lambda: mblob.graph_executor_factory({"nodes": []}),
+            "'GraphExecutorFactory' is not a kind of the ffi",
+        ),
+        (
+            lambda: mblob.device_module("opencl", SPIRV, functions=KERNELS),
+            "opencl: SPIR-V, for which the ffi dialect",
+        ),
         (lambda: mblob.blob_module("my", b""), r"module 1 \('my'\) has an empty payload"),
     ],
 )
-def test_what_the_ffi_dialect_cannot_say_is_an_error(tmp_path: Path, make: Any, message: str) -> None:
+def test_what_the_ffi_dialect_cannot_say_is_an_error(
+    tmp_path: Path, make: Any, message: str
+) -> None:
     host = mblob.csource_module("")
     host.import_module(make())
     with pytest.raises(BuildError, match=message):
@@ -114,13 +132,29 @@ def test_what_the_ffi_dialect_cannot_say_is_an_error(tmp_path: Path, make: Any, 
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        ({"arg_extra_tags": [1, 0]}, "'k': argument 0 is a tensor map, which the classic dialect cannot say"),
-        ({"launch_param_tags": ["clusterCtaIdx.x"]}, "the classic dialect has no launch tag 'clusterCtaIdx.x'"),
-        ({"launch_param_tags": ["tirx.use_cooperative_launch"]}, "has no launch tag 'tirx.use_cooperative_launch'"),
+        (
+            {"arg_extra_tags": [1, 0]},
+            "'k': argument 0 is a tensor map, which the classic dialect cannot say",
+        ),
+        (
+            {"launch_param_tags": ["clusterCtaIdx.x"]},
+            "the classic dialect has no launch tag 'clusterCtaIdx.x'",
+        ),
+        (
+            {"launch_param_tags": ["tirx.use_cooperative_launch"]},
+            "has no launch tag 'tirx.use_cooperative_launch'",
+        ),
     ],
 )
-def test_what_the_classic_dialect_cannot_say_is_an_error(tmp_path: Path, kernel: Any, message: str) -> None:
-    given = {"name": "k", "arg_types": ["handle", "int32"], "launch_param_tags": ["blockIdx.x"], **kernel}
+def test_what_the_classic_dialect_cannot_say_is_an_error(
+    tmp_path: Path, kernel: Any, message: str
+) -> None:
+    given = {
+        "name": "k",
+        "arg_types": ["handle", "int32"],
+        "launch_param_tags": ["blockIdx.x"],
+        **kernel,
+    }
     host = mblob.csource_module("")
     host.import_module(mblob.device_module("cuda", "//PTX", functions=[given]))
     with pytest.raises(BuildError, match=message):
@@ -144,4 +178,8 @@ def test_blobs_pass_as_they_are_whatever_their_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("extra", [[1], [1, 2], [0, 0, 0]])
 def test_extra_tags_are_checked(extra: list[int]) -> None:
     with pytest.raises(BuildError, match="arg_extra_tags has"):
-        mblob.device_module("cuda", "//PTX", [{"name": "k", "arg_types": ["handle", "int32"], "arg_extra_tags": extra}])
+        mblob.device_module(
+            "cuda",
+            "//PTX",
+            [{"name": "k", "arg_types": ["handle", "int32"], "arg_extra_tags": extra}],
+        )

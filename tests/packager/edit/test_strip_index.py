@@ -20,7 +20,9 @@ def model(path: Path, **options: object) -> Path:
     """A library of modules that TVM has loaders for."""
     root = mblob.graph_executor_factory(GRAPH, {"w": np.arange(5, dtype="float32")})
     host = mblob.csource_module(KERNEL, functions=["void k(float x[1])"])
-    host.import_module(mblob.device_module("opencl", "__kernel void f() {}", functions=[("f", ["handle"])]))
+    host.import_module(
+        mblob.device_module("opencl", "__kernel void f() {}", functions=[("f", ["handle"])])
+    )
     root.import_module(host)
     root.export_library(path, **options)
     return path
@@ -29,7 +31,9 @@ def model(path: Path, **options: object) -> Path:
 def blob_of(path: Path) -> bytes:
     with mblob.open(path) as library:
         assert library.blob is not None
-        return bytes(library.elf.data[library.blob_offset : library.blob_offset + library.blob.size])
+        return bytes(
+            library.elf.data[library.blob_offset : library.blob_offset + library.blob.size]
+        )
 
 
 @pytest.mark.parametrize("embed", ["grow", "append", "object"])
@@ -48,7 +52,9 @@ def test_the_blob_is_the_one_that_is_written_without_an_index(tmp_path: Path, em
     mblob.verify(tmp_path / "d.so")
     with mblob.open(tmp_path / "d.so") as library, mblob.open(with_index) as first:
         assert [e.digest for e in library.entries] == [e.digest for e in first.entries]
-        assert [bytes(e.view()) for e in library.entries] == [bytes(e.view()) for e in first.entries]
+        assert [bytes(e.view()) for e in library.entries] == [
+            bytes(e.view()) for e in first.entries
+        ]
 
 
 def test_a_library_alone_keeps_an_empty_blob(tmp_path: Path) -> None:
@@ -60,7 +66,9 @@ def test_a_library_alone_keeps_an_empty_blob(tmp_path: Path) -> None:
     assert x[0] == 2
 
 
-def test_every_library_of_tvm_gets_an_index_and_loses_it_again(golden: Path, tmp_path: Path) -> None:
+def test_every_library_of_tvm_gets_an_index_and_loses_it_again(
+    golden: Path, tmp_path: Path
+) -> None:
     count = 0
     for source in sorted(golden.glob("*.so")):
         with mblob.open(source) as library:
@@ -83,7 +91,9 @@ def test_every_library_of_tvm_gets_an_index_and_loses_it_again(golden: Path, tmp
 def test_what_only_the_index_can_tell_is_not_stripped(tmp_path: Path) -> None:
     mblob.blob_module("mine", b"bytes").export_library(tmp_path / "m.so")
     before = (tmp_path / "m.so").read_bytes()
-    with pytest.raises(mblob.MblobError, match=r"entry 0 \(mine\): only the index says where its payload ends"):
+    with pytest.raises(
+        mblob.MblobError, match=r"entry 0 \(mine\): only the index says where its payload ends"
+    ):
         mblob.strip_index(tmp_path / "m.so")
     assert (tmp_path / "m.so").read_bytes() == before
     mblob.strip_index(tmp_path / "m.so", tmp_path / "f.so", force=True)

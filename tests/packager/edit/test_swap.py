@@ -1,4 +1,5 @@
-"""`mblob.swap`: new payloads in finished libraries. The code stays, byte for byte, and still runs."""
+"""`mblob.swap`: new payloads in finished libraries. The code stays, byte for byte, and still
+runs."""
 
 from __future__ import annotations
 
@@ -41,11 +42,18 @@ def code_of(path: Path) -> bytes:
     elf = ElfFile(map_file(path))
     sections = [s for s in elf.sections if s.sh_flags & 4]
     assert sections
-    return b"".join(bytes(elf.contents(s)) for s in sections) + repr([s.name for s in elf.dynsym]).encode()
+    return (
+        b"".join(bytes(elf.contents(s)) for s in sections)
+        + repr([s.name for s in elf.dynsym]).encode()
+    )
 
 
 def build_id(path: Path) -> bytes:
-    return next(desc for owner, kind, desc, _ in ElfFile(map_file(path)).notes() if owner == b"GNU" and kind == 3)
+    return next(
+        desc
+        for owner, kind, desc, _ in ElfFile(map_file(path)).notes()
+        if owner == b"GNU" and kind == 3
+    )
 
 
 def outside(path: Path) -> bytes:
@@ -122,7 +130,10 @@ def test_digests_of_all_kinds_follow_and_damage_stays_visible(tmp_path: Path, di
     library.write_bytes(data)
     mblob.swap(library, {"one": b"n" * 400_000}, tmp_path / "b.so")
     with mblob.open(tmp_path / "b.so") as opened:
-        assert opened.blob is not None and opened.blob.algorithm == {"none": 0, "crc32": 1, "sha256": 2}[digest]
+        assert (
+            opened.blob is not None
+            and opened.blob.algorithm == {"none": 0, "crc32": 1, "sha256": 2}[digest]
+        )
     if digest == "none":
         mblob.verify(tmp_path / "b.so")
         return
@@ -150,7 +161,9 @@ def test_weights_by_name(tmp_path: Path) -> None:
     mblob.graph_executor_factory(GRAPH, params).export_library(tmp_path / "g.so")
     new = np.arange(6, dtype="float32").reshape(2, 3)
     np.save(tmp_path / "b.npy", np.arange(3, dtype="int8"))
-    mblob.swap(tmp_path / "g.so", output=tmp_path / "h.so", weights={"w": new, "b": tmp_path / "b.npy"})
+    mblob.swap(
+        tmp_path / "g.so", output=tmp_path / "h.so", weights={"w": new, "b": tmp_path / "b.npy"}
+    )
     with mblob.open(tmp_path / "h.so") as library:
         found = {t.name: bytes(t.data) for t in library.entries[0].tensors}
     assert found == {"w": new.tobytes(), "b": bytes(range(3))}
@@ -160,7 +173,10 @@ def test_weights_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        ({"w": np.zeros((3, 2), "float32")}, r"float32 of shape \(2, 3\), the new one float32 of shape \(3, 2\)"),
+        (
+            {"w": np.zeros((3, 2), "float32")},
+            r"float32 of shape \(2, 3\), the new one float32 of shape \(3, 2\)",
+        ),
         ({"w": np.zeros((2, 3))}, "the new one float64"),
         ({"v": np.zeros(1)}, "no tensor 'v'"),
         ({"w": "gone.npy"}, "gone.npy"),
@@ -171,7 +187,9 @@ def test_weights_by_name(tmp_path: Path) -> None:
     ids=["shape", "dtype", "name", "file", "object", "none", "number"],
 )
 def test_wrong_weights_are_refused_by_name(tmp_path: Path, weights: object, words: str) -> None:
-    mblob.graph_executor_factory(GRAPH, {"w": np.zeros((2, 3), "float32")}).export_library(tmp_path / "g.so")
+    mblob.graph_executor_factory(GRAPH, {"w": np.zeros((2, 3), "float32")}).export_library(
+        tmp_path / "g.so"
+    )
     before = (tmp_path / "g.so").read_bytes()
     with pytest.raises((mblob.MblobError, OSError), match=words):
         mblob.swap(tmp_path / "g.so", weights=weights)  # type: ignore[arg-type]
@@ -187,7 +205,11 @@ def weights_file(path: Path, tensors: dict[str, np.ndarray]) -> Path:
     for name, array in tensors.items():
         raw = array.tobytes()
         offsets = [len(data), len(data) + len(raw)]
-        head[name] = {"dtype": names[str(array.dtype)], "shape": list(array.shape), "data_offsets": offsets}
+        head[name] = {
+            "dtype": names[str(array.dtype)],
+            "shape": list(array.shape),
+            "data_offsets": offsets,
+        }
         data += raw
     text = json.dumps(head).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
@@ -197,7 +219,9 @@ def weights_file(path: Path, tensors: dict[str, np.ndarray]) -> Path:
 def test_safetensors_whole_and_by_tensor(tmp_path: Path) -> None:
     bf16 = np.arange(4).astype(ml_dtypes.bfloat16)
     first = weights_file(tmp_path / "1.safetensors", {"a": np.zeros(4, "float32"), "h": bf16})
-    second = weights_file(tmp_path / "2.safetensors", {"a": np.ones(4000, "float32"), "longer name": bf16})
+    second = weights_file(
+        tmp_path / "2.safetensors", {"a": np.ones(4000, "float32"), "longer name": bf16}
+    )
     host = mblob.csource_module(DOUBLE, functions=["void twice(float x[n], long n)"])
     host.import_module(mblob.safetensors_module(first))
     host.export_library(tmp_path / "w.so")
@@ -207,7 +231,9 @@ def test_safetensors_whole_and_by_tensor(tmp_path: Path) -> None:
         assert bytes(entry.view()) == second.read_bytes()
         assert entry.alignment == 64 and entry.offset is not None
         assert (entry.offset + entry.tensors[0].offset - library.blob_offset) % 64 == 0
-    mblob.swap(tmp_path / "v.so", output=tmp_path / "v.so", weights={"longer name": bf16[::-1].copy()})
+    mblob.swap(
+        tmp_path / "v.so", output=tmp_path / "v.so", weights={"longer name": bf16[::-1].copy()}
+    )
     with mblob.open(tmp_path / "v.so") as library:
         found = {t.name: bytes(t.data) for t in library.entries[1].tensors}
     assert found == {"a": np.ones(4000, "float32").tobytes(), "longer name": bf16[::-1].tobytes()}
@@ -218,11 +244,15 @@ def test_safetensors_whole_and_by_tensor(tmp_path: Path) -> None:
 def test_modules_are_payloads_too(tmp_path: Path) -> None:
     first = mblob.device_module("opencl", "__kernel void k() {}", functions=[("k", [])])
     first.export_library(tmp_path / "k.so")
-    second = mblob.device_module("opencl", "__kernel void k() { /* faster */ }", functions=[("k", [])])
+    second = mblob.device_module(
+        "opencl", "__kernel void k() { /* faster */ }", functions=[("k", [])]
+    )
     mblob.swap(tmp_path / "k.so", {"opencl": second})
     with mblob.open(tmp_path / "k.so") as library:
         assert "faster" in library.entries[0].source()
-    with pytest.raises(mblob.MblobError, match="expected a payload of this key, found a module 'other'"):
+    with pytest.raises(
+        mblob.MblobError, match="expected a payload of this key, found a module 'other'"
+    ):
         mblob.swap(tmp_path / "k.so", {0: mblob.blob_module("other", b"x")})
 
 
@@ -258,7 +288,9 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     script += "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
     script += "try: mblob.swap(sys.argv[1], {1: bytes(1 << 20).replace(b'\\0', b'x')})\n"
     script += "except OSError as e: print(e.filename, e.strerror)\n"
-    done = subprocess.run([sys.executable, "-c", script, str(library)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(library)], capture_output=True, text=True, check=True
+    )
     assert "cannot be written" in done.stdout and str(library) in done.stdout, done
     assert library.read_bytes() == before and files_in(tmp_path) == ["a.so"]
 
@@ -270,19 +302,24 @@ def test_the_ffi_dialect(golden: Path, tmp_path: Path, name: str) -> None:
         entry = next(e for e in library.entries if e.offset is not None)
         payload, tree = bytes(entry.view()), library.tree()
     if name == "relax_c":
-        mblob.swap(source, output=tmp_path / "b.so", weights={"constant 6": np.full((2, 3), 7, "float32")})
+        mblob.swap(
+            source, output=tmp_path / "b.so", weights={"constant 6": np.full((2, 3), 7, "float32")}
+        )
         with mblob.open(tmp_path / "b.so") as library:
             (tensor,) = library.entries[0].tensors
             assert bytes(tensor.data) == np.full((2, 3), 7, "float32").tobytes()
         return
     mblob.swap(source, {entry.index: payload}, tmp_path / "same.so")
     assert (tmp_path / "same.so").read_bytes() == source.read_bytes()
-    # The last field is a text behind its length (metal, webgpu: of the one kernel): a longer one moves the blob.
+    # The last field is a text behind its length (metal, webgpu: of the one kernel): a longer one
+    # moves the blob.
     with mblob.open(source) as library:
         (code,) = library.entries[entry.index].fields()["sources"].values()
         code = bytes(code)
     assert payload.endswith(code)
-    longer_one = payload[: -len(code) - 8] + struct.pack("<Q", len(code) + 9999) + code + b"\n" * 9999
+    longer_one = (
+        payload[: -len(code) - 8] + struct.pack("<Q", len(code) + 9999) + code + b"\n" * 9999
+    )
     mblob.swap(source, {entry.index: longer_one}, tmp_path / "b.so")
     assert code_of(tmp_path / "b.so") == code_of(source)
     with mblob.open(tmp_path / "b.so", verify="full") as library:
@@ -293,10 +330,14 @@ def test_the_ffi_dialect(golden: Path, tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["s.o", "s.a", "s.tar"])
-def test_files_that_are_no_shared_libraries_are_looked_at_and_not_changed(tmp_path: Path, name: str) -> None:
+def test_files_that_are_no_shared_libraries_are_looked_at_and_not_changed(
+    tmp_path: Path, name: str
+) -> None:
     host = mblob.csource_module(DOUBLE, functions=["void twice(float x[n], long n)"])
     host.import_module(mblob.const_loader_module({"w": np.arange(3, dtype="float32")}, {}))
-    host.export_library(tmp_path / name, **({} if name == "s.tar" else {"system_lib": True, "prefix": "p_"}))
+    host.export_library(
+        tmp_path / name, **({} if name == "s.tar" else {"system_lib": True, "prefix": "p_"})
+    )
     path = tmp_path / name
     before = path.read_bytes()
     assert all(e.compared for e in mblob.verify(path).entries)
@@ -305,7 +346,10 @@ def test_files_that_are_no_shared_libraries_are_looked_at_and_not_changed(tmp_pa
     assert mblob.diff(path, path).same
     with pytest.raises(mblob.MblobError, match="no ELF shared library, so no dynamic linker"):
         mblob.verify(path, against=[])
-    for change in (lambda: mblob.swap(path, weights={"w": np.zeros(3, "float32")}), lambda: mblob.strip_index(path)):
+    for change in (
+        lambda: mblob.swap(path, weights={"w": np.zeros(3, "float32")}),
+        lambda: mblob.strip_index(path),
+    ):
         with pytest.raises(mblob.MblobError, match="no ELF shared library, and only their blobs"):
             change()
     assert path.read_bytes() == before

@@ -1,4 +1,5 @@
-"""`mblob.swap` of blobs that have to move: what still runs, what tools say, and what keeps a blob where it is."""
+"""`mblob.swap` of blobs that have to move: what still runs, what tools say, and what keeps a blob
+where it is."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def longer(payload: bytes, by: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["mlp_llvm", "mlp_c"])
-def test_models_that_tvm_exported_still_run_when_their_blob_has_moved(golden: Path, tmp_path: Path, name: str) -> None:
+def test_models_that_tvm_exported_still_run_when_their_blob_has_moved(
+    golden: Path, tmp_path: Path, name: str
+) -> None:
     source, output = golden / f"{name}.so", tmp_path / "moved.so"
     (old,) = contents(source).values()
     mblob.swap(source, {0: longer(old, 100_000)}, output)
@@ -55,23 +58,33 @@ def test_readelf_finds_nothing_wrong(golden: Path, tmp_path: Path, require) -> N
     require("readelf")
     for name in ("mlp_llvm", "dag", "dnnl_c_lib"):
         with mblob.open(golden / f"{name}.so") as library:
-            entry = next(e for e in library.entries if e.type_key in ("dnnl_json", "GraphExecutorFactory"))
+            entry = next(
+                e for e in library.entries if e.type_key in ("dnnl_json", "GraphExecutorFactory")
+            )
             payload = bytes(entry.view())
         mblob.swap(golden / f"{name}.so", {entry.index: longer(payload, 99_999)}, tmp_path / "b.so")
-        done = subprocess.run(["readelf", "-aW", tmp_path / "b.so"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["readelf", "-aW", tmp_path / "b.so"], capture_output=True, text=True, check=True
+        )
         assert done.stderr == ""
         assert ".tvm_mblob" in done.stdout
         mblob.verify(tmp_path / "b.so")
 
 
-@pytest.mark.parametrize("command", [["strip"], ["objcopy", "--strip-debug"], ["patchelf", "--set-rpath", "$ORIGIN/x"]])
-def test_a_library_whose_blob_has_moved_may_be_edited(golden: Path, tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize(
+    "command", [["strip"], ["objcopy", "--strip-debug"], ["patchelf", "--set-rpath", "$ORIGIN/x"]]
+)
+def test_a_library_whose_blob_has_moved_may_be_edited(
+    golden: Path, tmp_path: Path, command: list[str]
+) -> None:
     with mblob.open(golden / "mlp_llvm.so") as library:
         old = bytes(library.entries[0].view())
     mblob.swap(golden / "mlp_llvm.so", {0: longer(old, 100_000)}, tmp_path / "b.so")
     subprocess.run([*command, tmp_path / "b.so"], check=True, capture_output=True)
     mblob.verify(tmp_path / "b.so")
-    model = mblob.graph_executor.GraphModule(mblob.load_module(tmp_path / "b.so")["default"](mblob.cpu(0)))
+    model = mblob.graph_executor.GraphModule(
+        mblob.load_module(tmp_path / "b.so")["default"](mblob.cpu(0))
+    )
     wanted = np.load(golden / "mlp_llvm.npz")
     model.set_input("data", wanted["data"])
     model.run()
@@ -119,18 +132,32 @@ extern const char hidden[SIZE] __attribute__((alias("__tvm_dev_mblob"), visibili
     [
         (HIDDEN + "const char *f(void) { return hidden + 8; }", "code at"),
         (HIDDEN + "const char *where = hidden;", "data at"),
-        ('extern const char inside[SIZE] __attribute__((alias("__tvm_dev_mblob")));', "the symbol inside"),
-        ("const char *f(void) { return __tvm_dev_mblob; } const char *where = __tvm_dev_mblob;", ""),
+        (
+            'extern const char inside[SIZE] __attribute__((alias("__tvm_dev_mblob")));',
+            "the symbol inside",
+        ),
+        (
+            "const char *f(void) { return __tvm_dev_mblob; } const char *where = __tvm_dev_mblob;",
+            "",
+        ),
     ],
     ids=["code", "data", "alias", "by name"],
 )
-@pytest.mark.parametrize("flags", [(), ("-O2",), ("-Wl,-z,pack-relative-relocs",)], ids=lambda f: "".join(f) or "plain")
+@pytest.mark.parametrize(
+    "flags", [(), ("-O2",), ("-Wl,-z,pack-relative-relocs",)], ids=lambda f: "".join(f) or "plain"
+)
 def test_a_blob_that_something_refers_to_does_not_move(
     cc, tmp_path: Path, source: str, words: str, flags: tuple[str, ...]
 ) -> None:
     """By its address, that is: what asks the dynamic linker for the name gets the new place."""
     item = struct.pack("<Q", 6) + b"opencl" + opencl_payload(b"")
-    stream = struct.pack("<Q", 2) + item + struct.pack("<Q", 12) + b"_import_tree" + struct.pack("<4Q", 2, 0, 0, 0)
+    stream = (
+        struct.pack("<Q", 2)
+        + item
+        + struct.pack("<Q", 12)
+        + b"_import_tree"
+        + struct.pack("<4Q", 2, 0, 0, 0)
+    )
     blob = struct.pack("<Q", len(stream)) + stream
     text = f"const char __tvm_dev_mblob[{len(blob)}] = {{{','.join(map(str, blob))}}};\n"
     library = cc(text + source.replace("SIZE", str(len(blob))), tmp_path / "r.so", *flags)

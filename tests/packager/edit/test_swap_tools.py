@@ -1,4 +1,5 @@
-"""What `swap` and `add_index` made goes through `strip`, `objcopy` and `patchelf`, and still loads."""
+"""What `swap` and `add_index` made goes through `strip`, `objcopy` and `patchelf`, and still
+loads."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ TOOLS = {
 def blob_text(folder: Path) -> str:
     """A small blob without an index, as an initializer."""
     path = folder / "blob.so"
-    mblob.const_loader_module({"w": np.arange(4, dtype="float32")}, {}).export_library(path, index=False)
+    mblob.const_loader_module({"w": np.arange(4, dtype="float32")}, {}).export_library(
+        path, index=False
+    )
     with mblob.open(path) as library:
         return ", ".join(map(str, library.blob_bytes()))
 
@@ -65,7 +68,9 @@ def change(path: Path, output: Path, size: int | None) -> None:
         mblob.add_index(path, output)
         return
     (key,) = (e.type_key for e in mblob.open(path).entries if e.offset is not None)
-    mblob.swap(path, {key: mblob.const_loader_module({"w": np.zeros(size // 4, "float32")}, {})}, output)
+    mblob.swap(
+        path, {key: mblob.const_loader_module({"w": np.zeros(size // 4, "float32")}, {})}, output
+    )
 
 
 def elf_of(path: Path) -> ElfFile:
@@ -75,7 +80,9 @@ def elf_of(path: Path) -> ElfFile:
 def loaded(path: Path) -> list[tuple[int, int, int, int]]:
     elf = elf_of(path)
     elf.check_loading()
-    return [(s.p_vaddr, s.p_filesz, s.p_memsz, s.p_flags) for s in elf.segments if s.p_type == PT_LOAD]
+    return [
+        (s.p_vaddr, s.p_filesz, s.p_memsz, s.p_flags) for s in elf.segments if s.p_type == PT_LOAD
+    ]
 
 
 def code_of(path: Path) -> list[bytes]:
@@ -126,7 +133,9 @@ def check_tools(path: Path, tools: dict[str, list[str]], *runner: object) -> Non
 def installed(require: Callable[[str], str], prefix: str = "") -> dict[str, list[str]]:
     """The tools, with the names that they have for another machine."""
     binutils = ("strip", "objcopy")
-    tools = {name: [prefix + c[0] if c[0] in binutils else c[0], *c[1:]] for name, c in TOOLS.items()}
+    tools = {
+        name: [prefix + c[0] if c[0] in binutils else c[0], *c[1:]] for name, c in TOOLS.items()
+    }
     for command in tools.values():
         require(command[0])
     return tools
@@ -151,7 +160,13 @@ def test_a_payload_of_tvm_grew(golden: Path, tmp_path: Path, require, size: int)
         old = bytes(entry.view())
     at = 8 + struct.unpack_from("<Q", old)[0]
     end = at + 8 + struct.unpack_from("<Q", old, at)[0]
-    new = old[:at] + struct.pack("<Q", end - at - 8 + size) + old[at + 8 : end] + b" " * size + old[end:]
+    new = (
+        old[:at]
+        + struct.pack("<Q", end - at - 8 + size)
+        + old[at + 8 : end]
+        + b" " * size
+        + old[end:]
+    )
     mblob.swap(golden / "dnnl_c_lib.so", {entry.index: new}, tmp_path / "a.so")
     check_tools(tmp_path / "a.so", installed(require))
 
@@ -173,21 +188,29 @@ def test_libraries_of_each_linker(tmp_path: Path, require, linker: str, size: in
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("option", ["-Wl,--build-id=none", "-Wl,--hash-style=sysv", "-Wl,--hash-style=both", "-s"])
+@pytest.mark.parametrize(
+    "option", ["-Wl,--build-id=none", "-Wl,--hash-style=sysv", "-Wl,--hash-style=both", "-s"]
+)
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
 def test_other_things_in_front(tmp_path: Path, require, linker: str, option: str) -> None:
     require(f"ld.{linker}")
     first = linked(tmp_path, "cc", f"-fuse-ld={linker}", option, "-fcf-protection=none")
     change(first, tmp_path / "a.so", 5000)
-    noted = subprocess.run(["readelf", "-aW", tmp_path / "a.so"], capture_output=True, text=True, check=True)
+    noted = subprocess.run(
+        ["readelf", "-aW", tmp_path / "a.so"], capture_output=True, text=True, check=True
+    )
     assert not noted.stderr
     assert code_of(tmp_path / "a.so") == code_of(first)
     check_tools(tmp_path / "a.so", installed(require))
 
 
-@pytest.mark.parametrize("machine, triplet", [("aarch64", "aarch64-linux-gnu"), ("s390x", "s390x-linux-gnu")])
+@pytest.mark.parametrize(
+    "machine, triplet", [("aarch64", "aarch64-linux-gnu"), ("s390x", "s390x-linux-gnu")]
+)
 @pytest.mark.parametrize("size", [None, 5000])
-def test_other_machines(tmp_path: Path, require, machine: str, triplet: str, size: int | None) -> None:
+def test_other_machines(
+    tmp_path: Path, require, machine: str, triplet: str, size: int | None
+) -> None:
     compiler = require(f"{triplet}-gcc")
     runner = [require(f"qemu-{machine}"), "-L", f"/usr/{triplet}", tmp_path / "run"]
     (tmp_path / "run.c").write_text(RUNNER)
@@ -201,7 +224,8 @@ def test_other_machines(tmp_path: Path, require, machine: str, triplet: str, siz
 
 @pytest.mark.slow
 def test_32_bits(tmp_path: Path, require) -> None:
-    """Code of arm is not read, so that only what ends the last segment grows there; headers are as anywhere."""
+    """Code of arm is not read, so that only what ends the last segment grows there; headers are as
+    anywhere."""
     compiler = require("arm-linux-gnueabihf-gcc")
     runner = [require("qemu-arm"), "-L", "/usr/arm-linux-gnueabihf", tmp_path / "run"]
     (tmp_path / "run.c").write_text(RUNNER)
@@ -236,7 +260,8 @@ def test_without_section_headers(tmp_path: Path, require, linker: str) -> None:
 
 
 def test_a_layout_without_room(tmp_path: Path, require) -> None:
-    """Something that cannot move follows the program headers: these go behind, and the library loads."""
+    """Something that cannot move follows the program headers: these go behind, and the library
+    loads."""
     require("ld.bfd")
     first = linked(tmp_path, "cc", "-fuse-ld=bfd", "-Wl,--build-id", "-fcf-protection=none")
     data = bytearray(first.read_bytes())
@@ -265,7 +290,7 @@ def test_numbers_of_sections_that_objcopy_left_old(tmp_path: Path) -> None:
     assert section.sh_addr + section.sh_size == symbol.st_value + symbol.st_size
 
 
-# -- damage -----------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -279,7 +304,13 @@ def test_numbers_of_sections_that_objcopy_left_old(tmp_path: Path) -> None:
     ],
 )
 def test_segments_that_cannot_be_loaded(
-    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], field: int, value: int, culprit: int, words: str
+    golden: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    field: int,
+    value: int,
+    culprit: int,
+    words: str,
 ) -> None:
     path = tmp_path / "a.so"
     mblob.add_index(golden / "dag.so", path)
@@ -310,7 +341,8 @@ def test_what_moves_is_known_before_anything_is_written(golden: Path) -> None:
 
 
 def test_numbers_that_nothing_can_follow(tmp_path: Path) -> None:
-    """A section that is not loaded, behind the blob by its header, and so far that it cannot be further."""
+    """A section that is not loaded, behind the blob by its header, and so far that it cannot be
+    further."""
     root = mblob.csource_module("int f(void) { return 1; }")
     root.import_module(mblob.blob_module("my.kind", b"hello"))
     root.export_library(tmp_path / "a.so")
@@ -318,8 +350,11 @@ def test_numbers_that_nothing_can_follow(tmp_path: Path) -> None:
     number = next(i for i, s in enumerate(elf.sections) if s.name == ".comment")
     data = bytearray((tmp_path / "a.so").read_bytes())
     row = elf.e_shoff + number * elf.e_shentsize
-    struct.pack_into("<IQQQ", data, row + 4, SHT_NOBITS, 0, 0, (1 << 64) - 8)  # sh_type, _flags, _addr, _offset
+    # sh_type, _flags, _addr, _offset
+    struct.pack_into("<IQQQ", data, row + 4, SHT_NOBITS, 0, 0, (1 << 64) - 8)
     (tmp_path / "bad.so").write_bytes(data)
-    with pytest.raises(mblob.FormatError, match="damaged headers: numbers that nothing can follow") as error:
+    with pytest.raises(
+        mblob.FormatError, match="damaged headers: numbers that nothing can follow"
+    ) as error:
         mblob.swap(tmp_path / "bad.so", {"my.kind": b"x" * 1000})
     assert error.value.code == "elf_header" and (tmp_path / "bad.so").read_bytes() == data

@@ -1,4 +1,5 @@
-"""`export_library` in TVM's call shape: fcompile, fpack_imports, addons, workspace_dir, options, tar."""
+"""`export_library` in TVM's call shape: fcompile, fpack_imports, addons, workspace_dir, options,
+tar."""
 
 from __future__ import annotations
 
@@ -31,18 +32,24 @@ def test_fcompile_is_called_as_tvm_calls_it(tmp_path: Path, tree: mblob.Module) 
     compiler = Compiler()
     (tmp_path / "addon.c").write_text("int addon;\n")
     addons, options = [str(tmp_path / "addon.c")], ["-O3"]
-    result = tree.export_library(tmp_path / "x.so", compiler, None, addons, options=options, answer=42)
+    result = tree.export_library(
+        tmp_path / "x.so", compiler, None, addons, options=options, answer=42
+    )
     assert result == "what fcompile returned"
     ((name, files, kwargs),) = compiler.calls
     assert Path(name).name == "x.so"
     assert [Path(f).name for f in files] == ["addon.c", "lib0.c", "mblob_functions.c", "devc.o"]
     assert kwargs["answer"] == 42
     assert kwargs["options"][0] == "-O3"
-    assert (addons, options) == ([str(tmp_path / "addon.c")], ["-O3"]), "the caller's lists are not modified"
+    assert (addons, options) == ([str(tmp_path / "addon.c")], ["-O3"]), (
+        "the caller's lists are not modified"
+    )
     check(tmp_path / "x.so")
 
 
-def test_fcompile_without_imports_and_index_gets_no_blob(tmp_path: Path, vadd: mblob.Module) -> None:
+def test_fcompile_without_imports_and_index_gets_no_blob(
+    tmp_path: Path, vadd: mblob.Module
+) -> None:
     compiler = Compiler()
     vadd.export_library(tmp_path / "x.so", compiler, index=False)
     assert [Path(f).name for f in compiler.calls[0][1]] == ["lib0.c", "mblob_functions.c"]
@@ -104,7 +111,10 @@ def test_a_workspace_of_the_caller_is_kept(tmp_path: Path, tree: mblob.Module) -
 def test_addons_are_compiled_and_linked(tmp_path: Path, tree: mblob.Module) -> None:
     (tmp_path / "a.c").write_text("int from_source(void) { return 1; }\n")
     subprocess.run(
-        "echo 'int from_object(void){return 2;}' | gcc -fPIC -c -xc - -o b.o", shell=True, cwd=tmp_path, check=True
+        "echo 'int from_object(void){return 2;}' | gcc -fPIC -c -xc - -o b.o",
+        shell=True,
+        cwd=tmp_path,
+        check=True,
     )
     tree.export_library(tmp_path / "x.so", addons=[tmp_path / "a.c", str(tmp_path / "b.o")])
     opened = ctypes.CDLL(str(tmp_path / "x.so"))
@@ -137,7 +147,9 @@ def test_options_reach_compilation_and_link(tmp_path: Path) -> None:
     host = mblob.csource_module("int f(void) { return ANSWER; }\n")
     host.export_library(tmp_path / "x.so", options="-DANSWER=5 -Wl,-soname,given.so")
     assert ctypes.CDLL(str(tmp_path / "x.so")).f() == 5
-    text = subprocess.run(["readelf", "-d", tmp_path / "x.so"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["readelf", "-d", tmp_path / "x.so"], capture_output=True, text=True, check=True
+    ).stdout
     assert "given.so" in text
 
 
@@ -146,7 +158,9 @@ def test_a_module_of_an_opened_library_is_copied(tmp_path: Path, tree: mblob.Mod
         """A module as a loader gives it: a key and bytes, no constructor of ours."""
 
     root = mblob.csource_module(";")
-    root.import_module(Opened("cuda", payload=mblob.device_module("cuda", "x", functions=["k"]).payload))
+    root.import_module(
+        Opened("cuda", payload=mblob.device_module("cuda", "x", functions=["k"]).payload)
+    )
     root.export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so", verify="full") as lib:
         assert [e.type_key for e in lib.entries] == ["library", "cuda"]

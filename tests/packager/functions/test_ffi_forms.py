@@ -1,4 +1,5 @@
-"""Packed forms of the ffi dialect, called by hand after a plain dlopen: no runtime is there to help."""
+"""Packed forms of the ffi dialect, called by hand after a plain dlopen: no runtime is there to
+help."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ class AnyValue(ctypes.Structure):
     """TVMFFIAny."""
 
     class Value(ctypes.Union):
-        _fields_ = (("i", ctypes.c_int64), ("f", ctypes.c_double), ("p", ctypes.c_void_p), ("c", ctypes.c_char * 8))
+        _fields_ = (
+            ("i", ctypes.c_int64),
+            ("f", ctypes.c_double),
+            ("p", ctypes.c_void_p),
+            ("c", ctypes.c_char * 8),
+        )
 
     _fields_ = (("index", ctypes.c_int32), ("size", ctypes.c_uint32), ("value", Value))
 
@@ -83,7 +89,9 @@ def test_errors_have_a_kind_and_a_text(library: ctypes.CDLL) -> None:
     status, _, text = call(library, "vadd", *[(TENSOR, ctypes.addressof(a.c))] * 3, (INT, 3))
     assert status == -1
     assert text.startswith("ValueError: Mismatched a.device_type on argument #0")
-    assert call(library, "vadd", (HANDLE, ctypes.addressof(a.c)), *[(INT, 1)] * 3)[2].endswith("found handle")
+    assert call(library, "vadd", (HANDLE, ctypes.addressof(a.c)), *[(INT, 1)] * 3)[2].endswith(
+        "found handle"
+    )
     assert call(library, "vadd", (TENSOR, 0), *[(INT, 1)] * 3)[2].endswith("found Tensor")
 
 

@@ -44,7 +44,9 @@ def test_a_plain_function_of_an_object_is_not_called_as_a_packed_one(
     with pytest.raises(AttributeError, match="'vadd' is a plain C function"):
         library["vadd"]
     library["sum"](1)
-    assert table(tmp_path / "n.so") == [("vadd", "plain", "const float *, const float *, float *, int64_t")]
+    assert table(tmp_path / "n.so") == [
+        ("vadd", "plain", "const float *, const float *, float *, int64_t")
+    ]
 
 
 def test_members_of_an_archive_are_asked_too(tmp_path: Path) -> None:
@@ -74,14 +76,19 @@ def test_objects_that_another_links_are_asked_too(tmp_path: Path) -> None:
 
 def test_a_plain_function_of_a_system_library_is_announced_as_such(tmp_path: Path) -> None:
     made = compiled(tmp_path, "p", VADD_C, "-g")
-    mblob.static_library(made).export_library(tmp_path / "x.tar", system_lib=True, prefix="p_", workspace_dir=tmp_path)
+    mblob.static_library(made).export_library(
+        tmp_path / "x.tar", system_lib=True, prefix="p_", workspace_dir=tmp_path
+    )
     assert "p_vadd__plain" in (tmp_path / "mblob_system_lib.c").read_text()
 
 
 def test_a_packed_form_takes_the_name_of_an_objects_function(tmp_path: Path) -> None:
     made = compiled(tmp_path, "p", VADD_C + "int other(int x) { return x; }\n", "-g")
     mblob.static_library(made, functions=[VADD], packed="name").export_library(tmp_path / "x.so")
-    assert [(name, abi) for name, abi, _ in table(tmp_path / "x.so")] == [("vadd", "packed"), ("other", "plain")]
+    assert [(name, abi) for name, abi, _ in table(tmp_path / "x.so")] == [
+        ("vadd", "packed"),
+        ("other", "plain"),
+    ]
 
 
 def test_an_object_without_debug_information_takes_prototypes(tmp_path: Path) -> None:
@@ -92,16 +99,29 @@ def test_an_object_without_debug_information_takes_prototypes(tmp_path: Path) ->
 
 def test_a_prototype_that_contradicts_an_object(tmp_path: Path) -> None:
     made = compiled(tmp_path, "p", VADD_C, "-g")
-    with pytest.raises(BuildError, match=r"vadd: the prototype parameter 0 \(a\) is 'const double \*'"):
-        mblob.static_library(made, functions=[VADD.replace("float", "double")]).export_library(tmp_path / "x.so")
+    with pytest.raises(
+        BuildError, match=r"vadd: the prototype parameter 0 \(a\) is 'const double \*'"
+    ):
+        mblob.static_library(made, functions=[VADD.replace("float", "double")]).export_library(
+            tmp_path / "x.so"
+        )
 
 
 @pytest.mark.parametrize(
     "flags",
-    ["-gdwarf-2", "-gdwarf-4", "-gdwarf-5", "-g -gz=zlib", "-gdwarf-5 -gdwarf64", "-g -ffunction-sections"],
+    [
+        "-gdwarf-2",
+        "-gdwarf-4",
+        "-gdwarf-5",
+        "-g -gz=zlib",
+        "-gdwarf-5 -gdwarf64",
+        "-g -ffunction-sections",
+    ],
 )
 def test_forms_of_debug_information(tmp_path: Path, flags: str) -> None:
-    asked = subprocess.run(["cc", *flags.split(), "-E", "-x", "c", "/dev/null"], capture_output=True)
+    asked = subprocess.run(
+        ["cc", *flags.split(), "-E", "-x", "c", "/dev/null"], capture_output=True
+    )
     if asked.returncode:
         pytest.skip(f"a compiler that takes {flags} is not installed")
     text = "__thread int counter;\n" + VADD_C + "int next(void) { return ++counter; }\n"
@@ -116,12 +136,16 @@ def test_forms_of_debug_information(tmp_path: Path, flags: str) -> None:
     assert [f.types for f in found if f.name == "next"] == ["void"]
 
 
-@pytest.mark.parametrize("target", ["aarch64", "arm", "i386", "mips64", "powerpc64le", "riscv64", "s390x", "x86_64"])
+@pytest.mark.parametrize(
+    "target", ["aarch64", "arm", "i386", "mips64", "powerpc64le", "riscv64", "s390x", "x86_64"]
+)
 def test_every_machine(tmp_path: Path, require: Callable[[str], str], target: str) -> None:
     flags = ["-g", f"--target={target}-linux-gnu", "-fintegrated-as", "-ffreestanding"]
     made = compiled(tmp_path, "p", "__thread int t;\nfloat f(float *a, int n) { return a[n + t]; }\n", *flags,
                     cc=require("clang"))  # fmt: skip
-    assert [(f.name, f.types) for f in functions(memoryview(made.read_bytes()))] == [("f", "float *, int")]
+    assert [(f.name, f.types) for f in functions(memoryview(made.read_bytes()))] == [
+        ("f", "float *, int")
+    ]
 
 
 def test_the_symbol_counts_not_the_name_in_the_source(tmp_path: Path) -> None:
@@ -134,7 +158,9 @@ def test_functions_that_tvm_compiled_are_packed_whatever_their_types(tmp_path: P
     # TVM's LLVM writes debug information: producer "TVM", pointers to int8 for void *.
     made = compiled(tmp_path, "f", "int f(char *a, int *b, int n) { return 0; }\n", "-g", "-S")
     assembly = made.read_text()
-    producer = next(line for line in assembly.splitlines() if '"GNU C' in line or "clang version" in line)
+    producer = next(
+        line for line in assembly.splitlines() if '"GNU C' in line or "clang version" in line
+    )
     (tmp_path / "tvm.s").write_text(assembly.replace(producer, '\t.string "TVM"'))
     subprocess.run(["cc", "-c", "tvm.s", "-o", "tvm.o"], cwd=tmp_path, check=True)
     mblob.static_library(tmp_path / "tvm.o").export_library(tmp_path / "x.so")
@@ -152,7 +178,7 @@ def test_damaged_debug_information_raises_nothing(tmp_path: Path) -> None:
             functions(memoryview(bytes(damaged)))
 
 
-# -- functions that debug information does not name -----------------------------------------------------
+# -- functions that debug information does not name ------------------------------------------------
 
 SCALE = "void scale(float *x, long n) { for (long i = 0; i < n; ++i) x[i] *= 2; }\n"
 STATIC = SCALE.replace("void scale(", "static void one(")
@@ -160,7 +186,8 @@ VIEWS = {
     "alias": SCALE + 'extern __typeof(scale) other __attribute__((alias("scale")));',
     "weak alias": SCALE + 'extern __typeof(scale) other __attribute__((weak, alias("scale")));',
     "pragma weak": SCALE + "extern void other(float *, long);\n#pragma weak other = scale",
-    "alias of a static function": STATIC + 'void other(float *, long) __attribute__((alias("one")));',
+    "alias of a static function": STATIC
+    + 'void other(float *, long) __attribute__((alias("one")));',
     "ifunc": STATIC + "static void (*choose(void))(float *, long) { return one; }\n"
     'void other(float *, long) __attribute__((ifunc("choose")));',
     "ifunc with a named type": STATIC + "typedef void kernel(float *, long);\n"
@@ -172,7 +199,8 @@ UNKNOWN = {
     "assembler text alone": '__asm__(".globl other\\n.type other, %function\\nother: .byte 0");',
     "ifunc of void *": STATIC + "static void *choose(void) { return one; }\n"
     'void other(float *, long) __attribute__((ifunc("choose")));',
-    "alias of assembler text": SCALE + '__asm__(".globl it, other\\n.type it, %function\\nit: .byte 0\\n'
+    "alias of assembler text": SCALE
+    + '__asm__(".globl it, other\\n.type it, %function\\nit: .byte 0\\n'
     '.set other, it");',
 }
 COMPILERS = [pytest.param("gcc"), pytest.param("clang", marks=pytest.mark.slow)]
@@ -195,12 +223,16 @@ def test_a_function_that_debug_information_does_not_name_is_not_called_as_a_pack
 @pytest.mark.parametrize("options", ["", "-g", "-g1", "-flto", "-ffunction-sections"])
 def test_an_alias_is_known_with_any_option(tmp_path: Path, options: str) -> None:
     mblob.csource_module(VIEWS["alias"]).export_library(tmp_path / "x.so", options=options)
-    assert table(tmp_path / "x.so") == [(n, "plain", "float *, long int") for n in ("other", "scale")]
+    assert table(tmp_path / "x.so") == [
+        (n, "plain", "float *, long int") for n in ("other", "scale")
+    ]
 
 
 def test_an_alias_gets_no_adapter_to_the_ffi_dialect(tmp_path: Path) -> None:
     mblob.csource_module(VIEWS["alias"]).export_library(tmp_path / "x.so", dialect="ffi")
-    assert table(tmp_path / "x.so") == [(n, "plain", "float *, long int") for n in ("other", "scale")]
+    assert table(tmp_path / "x.so") == [
+        (n, "plain", "float *, long int") for n in ("other", "scale")
+    ]
 
 
 def test_an_alias_in_a_given_object_and_in_cpp_is_known(tmp_path: Path) -> None:
@@ -220,14 +252,18 @@ def test_versions_for_processors_are_no_packed_functions(
 ) -> None:
     text = SCALE.replace("void", '__attribute__((target_clones("avx2", "default"))) void', 1)
     (tmp_path / "k.c").write_text(text)
-    done = subprocess.run([require(cc), "-c", "k.c", "-o", "k.o"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [require(cc), "-c", "k.c", "-o", "k.o"], cwd=tmp_path, capture_output=True, text=True
+    )
     if done.returncode:
         assert "target" in done.stderr, done.stderr  # of the attribute, and of nothing else
         pytest.skip("a compiler for x86-64 that knows target_clones is not installed")
     mblob.csource_module(text).export_library(tmp_path / "x.so", cc=cc)
     with mblob.open(tmp_path / "x.so") as library:
         assert {f.abi for f in library.host_functions} == {"plain"}
-        types = {f.name: (f.types or "").replace("long int", "long") for f in library.host_functions}
+        types = {
+            f.name: (f.types or "").replace("long int", "long") for f in library.host_functions
+        }
     assert types.pop("scale.resolver") == "?"
     assert set(types.values()) == {"float *, long"}
 
@@ -244,10 +280,14 @@ PACKED_IFUNC = PACKED_C.replace("int sum(", "static int one(") + (
     [
         PACKED_C + 'extern __typeof(sum) other __attribute__((alias("sum")));',
         PACKED_IFUNC.replace("%s", "static void *"),
-        PACKED_IFUNC.replace("%s", "typedef int f(void *, int *, int, void *, int *, void *);\nstatic f *"),
+        PACKED_IFUNC.replace(
+            "%s", "typedef int f(void *, int *, int, void *, int *, void *);\nstatic f *"
+        ),
     ],
 )
-def test_a_packed_function_that_debug_information_does_not_name_stays_one(tmp_path: Path, text: str) -> None:
+def test_a_packed_function_that_debug_information_does_not_name_stays_one(
+    tmp_path: Path, text: str
+) -> None:
     mblob.csource_module(text).export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as library:
         assert {f.name: f.abi for f in library.host_functions} == dict.fromkeys(
@@ -264,17 +304,24 @@ def test_an_object_linked_with_one_that_tells_no_types_says_nothing_of_its_funct
     note = '.section .note.GNU-stack,"",%progbits\n'
     (tmp_path / "q.s").write_text(f'.file "q"\n.text\n.globl q\n.type q, %function\nq: nop\n{note}')
     subprocess.run(["cc", flags, "-c", "q.s"], cwd=tmp_path, check=True)
-    subprocess.run(["cc", "-r", "-nostdlib", "p.o", "q.o", "-o", "both.o"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["cc", "-r", "-nostdlib", "p.o", "q.o", "-o", "both.o"], cwd=tmp_path, check=True
+    )
     assert [f.name for f in functions(memoryview((tmp_path / "both.o").read_bytes()))] == ["vadd"]
 
 
-@pytest.mark.parametrize(("cc", "flag"), [("gcc", "-g1"), ("clang", "-g1"), ("clang", "-gline-tables-only")])
+@pytest.mark.parametrize(
+    ("cc", "flag"), [("gcc", "-g1"), ("clang", "-g1"), ("clang", "-gline-tables-only")]
+)
 def test_an_object_whose_debug_information_has_no_types_is_taken_as_one_without(
     tmp_path: Path, require: Callable[[str], str], cc: str, flag: str
 ) -> None:
     inlined = "static inline __attribute__((always_inline)) int next(int n) { volatile int m = n + 1; return m; }\n"
     text = inlined + PACKED_C.replace("return 0", "return next(count) - next(count)")
-    text += PACKED_C.replace("sum", "alone") + 'extern __typeof(sum) other __attribute__((alias("sum")));'
+    text += (
+        PACKED_C.replace("sum", "alone")
+        + 'extern __typeof(sum) other __attribute__((alias("sum")));'
+    )
     made = compiled(tmp_path, "p", text, flag, cc=require(cc))
     assert functions(memoryview(made.read_bytes())) == []
     mblob.static_library(made).export_library(tmp_path / "x.so", cc=cc)
@@ -289,7 +336,9 @@ def test_functions_of_one_name_in_an_object_linked_of_several_tell_an_alias_only
     for name, kind in (("p", "float"), ("q", "double")):
         alias = f'void {name}({kind} *) __attribute__((alias("same")));'
         compiled(tmp_path, name, f"static void same({kind} *x) {{ *x = 0; }}\n{alias}", "-g")
-    subprocess.run(["cc", "-r", "-nostdlib", "p.o", "q.o", "-o", "both.o"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["cc", "-r", "-nostdlib", "p.o", "q.o", "-o", "both.o"], cwd=tmp_path, check=True
+    )
     found = functions(memoryview((tmp_path / "both.o").read_bytes()))
     assert [(f.name, f.types) for f in found] == [("p", "?"), ("q", "?")]
 
@@ -320,7 +369,10 @@ def test_an_object_for_link_time_optimization_tells_types_too(
 def test_other_names_in_an_object_for_link_time_optimization_are_plain_too(
     tmp_path: Path, require: Callable[[str], str]
 ) -> None:
-    text = VIEWS["alias"] + "int data[3]; extern int far(void); int near(void) { return far() + data[0]; }\n"
+    text = (
+        VIEWS["alias"]
+        + "int data[3]; extern int far(void); int near(void) { return far() + data[0]; }\n"
+    )
     text += "int far(void) { return 1; }\n"
     text += '__attribute__((visibility("hidden"))) extern __typeof(scale) inside __attribute__((alias("scale")));'
     compiled(tmp_path, "p", text, "-g", "-flto", cc=require("gcc"))

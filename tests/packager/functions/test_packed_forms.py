@@ -1,4 +1,5 @@
-"""Packed forms of plain functions: results, and one clear line for everything that can be wrong in a call."""
+"""Packed forms of plain functions: results, and one clear line for everything that can be wrong in
+a call."""
 
 from __future__ import annotations
 
@@ -30,17 +31,27 @@ def call_vadd(lib: PackedLibrary, b: Any, n: Any = 3) -> str:
 
 def test_both_forms_compute(vadd_lib: PackedLibrary) -> None:
     c = floats(0, 0, 0)
-    assert vadd_lib.call("vadd__packed", Tensor(floats(1, 2, 3)), Tensor(floats(4, 5, 6)), Tensor(c), 3)[0] == 0
+    assert (
+        vadd_lib.call(
+            "vadd__packed", Tensor(floats(1, 2, 3)), Tensor(floats(4, 5, 6)), Tensor(c), 3
+        )[0]
+        == 0
+    )
     assert list(c) == [5, 7, 9]
     vadd_lib.lib.vadd(c, c, c, ctypes.c_int64(3))
     assert list(c) == [10, 14, 18]
 
 
 def test_the_table_lists_both_forms(vadd_lib: PackedLibrary) -> None:
-    text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(vadd_lib.lib, "__mblob_functions")))
+    text = ctypes.string_at(
+        ctypes.addressof(ctypes.c_char.in_dll(vadd_lib.lib, "__mblob_functions"))
+    )
     rows = [(r.name, r.symbol, r.abi, r.alignment, r.types) for r in decode(text + b"\0")]
     types = "const float *, const float *, float *, int64_t"
-    assert rows == [("vadd", "vadd", "plain", 0, types), ("vadd", "vadd__packed", "packed", 0, types)]
+    assert rows == [
+        ("vadd", "vadd", "plain", 0, types),
+        ("vadd", "vadd__packed", "packed", 0, types),
+    ]
 
 
 @pytest.mark.sample(6)
@@ -72,12 +83,16 @@ def test_a_wrong_tensor_is_named(vadd_lib: PackedLibrary, b: Any, message: str) 
 def test_less_than_the_elements_own_alignment_is_refused(vadd_lib: PackedLibrary) -> None:
     data = floats(*range(8))
     text = call_vadd(vadd_lib, Tensor(data, (3,), offset=2))
-    assert text.startswith("vadd: argument 1 (b): expected data aligned to 4 bytes, found address 0x")
+    assert text.startswith(
+        "vadd: argument 1 (b): expected data aligned to 4 bytes, found address 0x"
+    )
 
 
 @pytest.mark.parametrize("count", [0, 3, 5])
 def test_a_wrong_count_is_named(vadd_lib: PackedLibrary, count: int) -> None:
-    assert vadd_lib.error("vadd__packed", *[1] * count) == f"vadd: expected 4 arguments, found {count}"
+    assert (
+        vadd_lib.error("vadd__packed", *[1] * count) == f"vadd: expected 4 arguments, found {count}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +111,9 @@ def test_every_layout_of_the_same_data_is_taken(vadd_lib: PackedLibrary, tensor:
         kept = Tensor(floats(4, 5, 6))
         tensor = Typed(13, ctypes.addressof(kept.c))
     c = floats(0, 0, 0)
-    status, text, _, _ = vadd_lib.call("vadd__packed", Tensor(floats(1, 2, 3)), tensor, Tensor(c), 3)
+    status, text, _, _ = vadd_lib.call(
+        "vadd__packed", Tensor(floats(1, 2, 3)), tensor, Tensor(c), 3
+    )
     assert (status, text) == (0, "")
     assert list(c) == [5, 7, 9]
 
@@ -119,7 +136,9 @@ def test_empty_tensors_may_have_no_data(vadd_lib: PackedLibrary) -> None:
         ("bool", (0, 1, True), (-1, 2)),
     ],
 )
-def test_integers_must_fit_their_parameter(packed: Packed, type_name: str, good: Any, bad: Any) -> None:
+def test_integers_must_fit_their_parameter(
+    packed: Packed, type_name: str, good: Any, bad: Any
+) -> None:
     lib = packed(f"int64_t f({type_name} x) {{ return (int64_t)x; }}", f"int64_t f({type_name} x)")
     for value in good:
         status, text, code, result = lib.call("f__packed", value)
@@ -139,7 +158,9 @@ def test_floats_take_integers_and_integers_take_no_floats(packed: Packed) -> Non
 
 
 @pytest.mark.parametrize(("type_name", "bad"), [("float", (1e300, -1e39)), ("double", ())])
-def test_floats_must_fit_their_parameter(packed: Packed, type_name: str, bad: tuple[float, ...]) -> None:
+def test_floats_must_fit_their_parameter(
+    packed: Packed, type_name: str, bad: tuple[float, ...]
+) -> None:
     lib = packed(f"double f({type_name} x) {{ return x; }}", f"double f({type_name} x)")
     for value in (3.4028234663852886e38, float("inf"), -float("inf")):
         assert lib.call("f__packed", value)[3].f == value
@@ -163,7 +184,9 @@ def test_untyped_pointers_take_tensors_handles_and_nothing(packed: Packed) -> No
     assert (code, result.p) == (3, ctypes.addressof(data) + 4)
     assert lib.call("f__packed", Typed(3, 4096))[3].p == 4096
     assert lib.call("f__packed", None)[3].p is None
-    assert lib.error("f__packed", 1) == "f: argument 0 (p): expected a tensor or a handle, found int"
+    assert (
+        lib.error("f__packed", 1) == "f: argument 0 (p): expected a tensor or a handle, found int"
+    )
 
 
 def test_a_text_result_arrives_as_a_string(packed: Packed) -> None:
@@ -181,7 +204,9 @@ def test_whose_text_a_mutable_one_is_nobody_knows(packed: Packed) -> None:
 def test_an_unsigned_result_does_not_become_negative(packed: Packed) -> None:
     lib = packed("uint64_t f(int n) { return n ? UINT64_MAX : INT64_MAX; }", "uint64_t f(int n)")
     assert lib.call("f__packed", 0)[3].i == 2**63 - 1
-    expected = f"f: its result {2**64 - 1} does not fit the packed form's int64; call the plain C function"
+    expected = (
+        f"f: its result {2**64 - 1} does not fit the packed form's int64; call the plain C function"
+    )
     assert lib.error("f__packed", 1) == expected
 
 
@@ -191,7 +216,9 @@ def test_a_void_function_leaves_the_result_alone(vadd_lib: PackedLibrary) -> Non
 
 
 def test_one_dimension_checks_the_number_of_elements(packed: Packed) -> None:
-    lib = packed("void f(const float *a, int n) { (void)a; (void)n; }", "void f(const float a[n * 2], int n)")
+    lib = packed(
+        "void f(const float *a, int n) { (void)a; (void)n; }", "void f(const float a[n * 2], int n)"
+    )
     assert lib.call("f__packed", Tensor(floats(*range(6)), (2, 3)), 3)[0] == 0
     text = lib.error("f__packed", Tensor(floats(*range(6))), 4)
     assert text == "f: argument 0 (a): expected 8 elements (n * 2), found 6"
@@ -200,7 +227,10 @@ def test_one_dimension_checks_the_number_of_elements(packed: Packed) -> None:
 def test_at_least_is_at_least(packed: Packed) -> None:
     lib = packed("void f(float *a) { (void)a; }", "void f(float a[static 4])")
     assert lib.call("f__packed", Tensor(floats(*range(5))))[0] == 0
-    assert lib.error("f__packed", Tensor(floats(1))) == "f: argument 0 (a): expected at least 4 elements (4), found 1"
+    assert (
+        lib.error("f__packed", Tensor(floats(1)))
+        == "f: argument 0 (a): expected at least 4 elements (4), found 1"
+    )
 
 
 def test_several_dimensions_check_the_shape(packed: Packed) -> None:
@@ -209,18 +239,26 @@ def test_several_dimensions_check_the_shape(packed: Packed) -> None:
     assert lib.error("f__packed", Tensor(floats(*range(6)), (3, 2)), 2) == (
         "f: argument 0 (a): expected shape (2, 3), found (3, 2)"
     )
-    assert lib.error("f__packed", Tensor(floats(*range(6))), 2).endswith("expected shape (2, 3), found (6,)")
-    assert lib.error("f__packed", Tensor(floats(1), ()), 2).endswith("expected shape (2, 3), found ()")
+    assert lib.error("f__packed", Tensor(floats(*range(6))), 2).endswith(
+        "expected shape (2, 3), found (6,)"
+    )
+    assert lib.error("f__packed", Tensor(floats(1), ()), 2).endswith(
+        "expected shape (2, 3), found ()"
+    )
 
 
 def test_an_open_dimension_takes_any_size(packed: Packed) -> None:
     lib = packed("void f(float (*a)[3]) { (void)a; }", "void f(float a[][3])")
     assert lib.call("f__packed", Tensor(floats(*range(6)), (2, 3)))[0] == 0
-    assert lib.error("f__packed", Tensor(floats(*range(4)), (2, 2))).endswith("expected shape (*, 3), found (2, 2)")
+    assert lib.error("f__packed", Tensor(floats(*range(4)), (2, 2))).endswith(
+        "expected shape (*, 3), found (2, 2)"
+    )
 
 
 def test_dimensions_that_overflow_are_refused(packed: Packed) -> None:
-    lib = packed("void f(float *a, int64_t n) { (void)a; (void)n; }", "void f(float a[n * n], int64_t n)")
+    lib = packed(
+        "void f(float *a, int64_t n) { (void)a; (void)n; }", "void f(float a[n * n], int64_t n)"
+    )
     assert "overflows" in lib.error("f__packed", Tensor(floats(1)), 2**62)
 
 
@@ -232,7 +270,9 @@ def test_a_very_long_shape_is_cut(packed: Packed) -> None:
 
 
 def test_bools_and_bytes_are_different_elements(packed: Packed) -> None:
-    lib = packed("void f(const bool *a, uint8_t *b) { b[0] = a[0]; }", "void f(const bool *a, uint8_t *b)")
+    lib = packed(
+        "void f(const bool *a, uint8_t *b) { b[0] = a[0]; }", "void f(const bool *a, uint8_t *b)"
+    )
     a, b = (ctypes.c_bool * 1)(True), (ctypes.c_uint8 * 1)()
     assert lib.call("f__packed", Tensor(a, code=1, bits=1), Tensor(b, code=1, bits=8))[0] == 0
     assert b[0] == 1
@@ -242,11 +282,16 @@ def test_bools_and_bytes_are_different_elements(packed: Packed) -> None:
 
 
 def test_half_precision_pointers_need_no_half_support_of_the_compiler(packed: Packed) -> None:
-    lib = packed("void f(uint16_t *a, uint16_t *b) { *b = *a; }", "void f(const _Float16 *a, __bf16 *b)")
+    lib = packed(
+        "void f(uint16_t *a, uint16_t *b) { *b = *a; }", "void f(const _Float16 *a, __bf16 *b)"
+    )
     data = (ctypes.c_uint16 * 1)(7)
     half, brain = Tensor(data, code=2, bits=16), Tensor(data, code=4, bits=16)
     assert lib.call("f__packed", half, brain)[0] == 0
-    assert lib.error("f__packed", brain, brain) == "f: argument 0 (a): expected float16, found bfloat16"
+    assert (
+        lib.error("f__packed", brain, brain)
+        == "f: argument 0 (a): expected float16, found bfloat16"
+    )
 
 
 def test_functions_named_like_those_of_headers_are_no_problem(packed: Packed) -> None:
@@ -255,7 +300,10 @@ def test_functions_named_like_those_of_headers_are_no_problem(packed: Packed) ->
 
 
 def test_packed_name_gives_the_packed_form_the_bare_name(tmp_path: Path) -> None:
-    source = VADD_C + "float sum(const float *a, const float *b) { float c; vadd(a, b, &c, 1); return c; }\n"
+    source = (
+        VADD_C
+        + "float sum(const float *a, const float *b) { float c; vadd(a, b, &c, 1); return c; }\n"
+    )
     host = mblob.csource_module(source, functions=[VADD], packed="name")
     host.export_library(tmp_path / "x.so")
     lib = PackedLibrary(tmp_path / "x.so")
@@ -263,16 +311,20 @@ def test_packed_name_gives_the_packed_form_the_bare_name(tmp_path: Path) -> None
     assert lib.call("vadd", Tensor(floats(1)), Tensor(floats(2)), Tensor(c), 1)[0] == 0
     assert c[0] == 3
     lib.lib.sum.restype = ctypes.c_float
-    assert lib.lib.sum(floats(1), floats(2)) == 3, "callers inside the source still reach the C function"
-    names = subprocess.run(["nm", "-D", tmp_path / "x.so"], capture_output=True, text=True, check=True).stdout
+    assert lib.lib.sum(floats(1), floats(2)) == 3, (
+        "callers inside the source still reach the C function"
+    )
+    names = subprocess.run(
+        ["nm", "-D", tmp_path / "x.so"], capture_output=True, text=True, check=True
+    ).stdout
     assert "vadd__" not in names
 
 
 def test_packed_may_name_one_function_of_several(tmp_path: Path) -> None:
     source = "int f(int x) { return x; }\nint g(int x) { return x; }\n"
-    mblob.csource_module(source, functions=["int f(int x)", "int g(int x)"], packed="f").export_library(
-        tmp_path / "x.so"
-    )
+    mblob.csource_module(
+        source, functions=["int f(int x)", "int g(int x)"], packed="f"
+    ).export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as lib:
         assert [(r.name, r.symbol, r.abi) for r in lib.function_table] == [
             ("f", "f", "packed"), ("g", "g", "plain"), ("g", "g__packed", "packed"),
@@ -283,7 +335,9 @@ def test_packed_works_on_an_object_and_leaves_the_file_alone(tmp_path: Path) -> 
     (tmp_path / "f.c").write_text("int f(int x) { return x + 1; }\n")
     subprocess.run(["gcc", "-fPIC", "-c", "f.c", "-o", "f.o"], cwd=tmp_path, check=True)
     before = (tmp_path / "f.o").read_bytes()
-    mblob.static_library(tmp_path / "f.o", functions="int f(int x)", packed="name").export_library(tmp_path / "x.so")
+    mblob.static_library(tmp_path / "f.o", functions="int f(int x)", packed="name").export_library(
+        tmp_path / "x.so"
+    )
     assert PackedLibrary(tmp_path / "x.so").call("f", 1)[3].i == 2
     assert (tmp_path / "f.o").read_bytes() == before
 
@@ -302,8 +356,12 @@ def test_helpers_of_ours_are_not_exported(tmp_path: Path, vadd: mblob.Module) ->
     }
 
 
-@pytest.mark.parametrize("flags", [["-O2"], ["-O0", "-fsanitize=undefined"], ["-Og", "-std=c99", "-D_GNU_SOURCE"]])
-def test_generated_code_compiles_without_a_warning(tmp_path: Path, root: Path, flags: list[str]) -> None:
+@pytest.mark.parametrize(
+    "flags", [["-O2"], ["-O0", "-fsanitize=undefined"], ["-Og", "-std=c99", "-D_GNU_SOURCE"]]
+)
+def test_generated_code_compiles_without_a_warning(
+    tmp_path: Path, root: Path, flags: list[str]
+) -> None:
     prototypes = parse(
         [VADD, "int f(float a[64][64], const double x[n][k], int n, int k, unsigned long long u, bool b)",
          "float g(void)", "void h(float a[static 4], const char *s, void *p, char c, unsigned char const *d)",
@@ -312,7 +370,17 @@ def test_generated_code_compiles_without_a_warning(tmp_path: Path, root: Path, f
     wrapped = [Wrapped(p, p.name == "g") for p in prototypes]
     (tmp_path / "x.c").write_text(packed_forms(wrapped) + table(rows_of(wrapped)))
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
-    command = ["gcc", *flags, *warnings, "-fPIC", f"-I{root}/csrc/include", "-c", "x.c", "-o", "x.o"]
+    command = [
+        "gcc",
+        *flags,
+        *warnings,
+        "-fPIC",
+        f"-I{root}/csrc/include",
+        "-c",
+        "x.c",
+        "-o",
+        "x.o",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -320,18 +388,30 @@ def test_generated_code_compiles_without_a_warning(tmp_path: Path, root: Path, f
 @pytest.mark.parametrize(
     ("source", "prototype", "message"),
     [
-        ("int g(int x) { return x; }", "int f(int x)", "f is declared, but no kernel or object defines it"),
-        ("static int f(int x) { return x; }\nint g(void) { return f(1); }", "int f(int)", "that it is not static"),
+        (
+            "int g(int x) { return x; }",
+            "int f(int x)",
+            "f is declared, but no kernel or object defines it",
+        ),
+        (
+            "static int f(int x) { return x; }\nint g(void) { return f(1); }",
+            "int f(int)",
+            "that it is not static",
+        ),
     ],
 )
-def test_a_prototype_without_a_function_is_refused(tmp_path: Path, source: str, prototype: str, message: str) -> None:
+def test_a_prototype_without_a_function_is_refused(
+    tmp_path: Path, source: str, prototype: str, message: str
+) -> None:
     with pytest.raises(mblob.MblobError, match=message):
         mblob.csource_module(source, functions=[prototype]).export_library(tmp_path / "x.so")
 
 
 def test_a_mangled_function_is_explained(tmp_path: Path, require: Callable[[str], str]) -> None:
     require("g++")
-    host = mblob.csource_module("int f(int x) { return x; }\n", fmt="cc", functions=["int f(int x)"])
+    host = mblob.csource_module(
+        "int f(int x) { return x; }\n", fmt="cc", functions=["int f(int x)"]
+    )
     with pytest.raises(mblob.MblobError, match='extern "C"'):
         host.export_library(tmp_path / "x.so")
 

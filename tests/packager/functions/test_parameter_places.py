@@ -24,7 +24,9 @@ void scale(const float *x, const float *w, float *y) { (void)x; memcpy(y, &w, si
 TEXT = json.dumps(graph())
 
 
-def packed(path: Path, params: dict[str, Any], text: str = TEXT, kernels: str = KERNELS, **options: Any) -> Path:
+def packed(
+    path: Path, params: dict[str, Any], text: str = TEXT, kernels: str = KERNELS, **options: Any
+) -> Path:
     factory = mblob.graph_executor_factory(text, params)
     functions = FUNCTIONS if kernels == KERNELS else FUNCTIONS[:1]
     factory.import_module(mblob.csource_module(kernels, functions=functions))
@@ -43,12 +45,16 @@ def places(path: Path) -> dict[str, int]:
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("blanks", range(0, 64, 7))
 @pytest.mark.parametrize("name", ["w", "a name of another length"])
-def test_a_parameter_is_aligned_whatever_stands_before_it(tmp_path: Path, blanks: int, name: str) -> None:
+def test_a_parameter_is_aligned_whatever_stands_before_it(
+    tmp_path: Path, blanks: int, name: str
+) -> None:
     text = TEXT[:1] + " " * blanks + TEXT[1:]
     assert places(packed(tmp_path / "m.so", {name: np.zeros(5)}, text)) == {name: 0}
 
 
-@pytest.mark.parametrize("options", [{"embed": "object"}, {"embed": "append"}, {"index": False}, {"digest": "none"}])
+@pytest.mark.parametrize(
+    "options", [{"embed": "object"}, {"embed": "append"}, {"index": False}, {"digest": "none"}]
+)
 def test_it_is_used_where_it_is(tmp_path: Path, options: dict[str, Any]) -> None:
     text = graph()
     text["nodes"][4]["attrs"]["func_name"] = "__nop"
@@ -60,7 +66,9 @@ def test_it_is_used_where_it_is(tmp_path: Path, options: dict[str, Any]) -> None
     model.run(x=W)
     (address,) = struct.unpack("P", model.get_output(0).numpy().tobytes()[: struct.calcsize("P")])
     rows = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
-    (found,) = [row for row in rows if address in range(*(int(end, 16) for end in row[0].split("-")))]
+    (found,) = [
+        row for row in rows if address in range(*(int(end, 16) for end in row[0].split("-")))
+    ]
     assert found[5:] == [str(path)]
 
 
@@ -77,7 +85,9 @@ def test_the_most_bytes_are_aligned_where_not_all_can_be(tmp_path: Path) -> None
 
 def test_the_graph_comes_back_as_it_was(tmp_path: Path) -> None:
     for blanks in range(5):
-        lib = mblob.load_module(packed(tmp_path / f"{blanks}.so", {"w": W, "b": B}, TEXT[:-1] + "\n" * blanks + "}"))
+        lib = mblob.load_module(
+            packed(tmp_path / f"{blanks}.so", {"w": W, "b": B}, TEXT[:-1] + "\n" * blanks + "}")
+        )
         assert lib["get_graph_json"]() == lib.get_source("json") == TEXT[:-1] + "\n" * blanks + "}"
         np.testing.assert_array_equal(lib["get_graph_params"]("w").numpy(), W)
 
@@ -85,7 +95,10 @@ def test_the_graph_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_without_parameters_nothing_is_added(tmp_path: Path) -> None:
     with mblob.open(packed(tmp_path / "m.so", {})) as library:
         payload = bytes(library.entries[0].view())
-    assert bytes(decode_payload("GraphExecutorFactory", memoryview(payload))["graph_json"]).decode() == TEXT
+    assert (
+        bytes(decode_payload("GraphExecutorFactory", memoryview(payload))["graph_json"]).decode()
+        == TEXT
+    )
 
 
 def test_a_factory_packed_twice_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -94,4 +107,6 @@ def test_a_factory_packed_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one.so", "two.so"):
         factory.export_library(tmp_path / name)
     with mblob.open(tmp_path / "one.so") as one, mblob.open(tmp_path / "two.so") as two:
-        assert [bytes(e.view()) for e in one.entries[:1]] == [bytes(e.view()) for e in two.entries[:1]]
+        assert [bytes(e.view()) for e in one.entries[:1]] == [
+            bytes(e.view()) for e in two.entries[:1]
+        ]

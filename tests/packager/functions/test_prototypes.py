@@ -61,7 +61,11 @@ def test_restrict_is_accepted_however_compilers_spell_it(spelling: str) -> None:
      "float", "double", "_Float16", "__bf16", "intptr_t", "uint_fast16_t"],
 )  # fmt: skip
 def test_all_arithmetic_types_are_known(type_name: str) -> None:
-    assert kinds(f"void f({type_name} x, {type_name} *p, const {type_name} p2[3])") == ["scalar", "tensor", "tensor"]
+    assert kinds(f"void f({type_name} x, {type_name} *p, const {type_name} p2[3])") == [
+        "scalar",
+        "tensor",
+        "tensor",
+    ]
 
 
 def test_several_prototypes_may_share_a_string() -> None:

@@ -1,4 +1,5 @@
-"""What the compiler tells about the functions of a source: plain ones are listed, wrong prototypes refused."""
+"""What the compiler tells about the functions of a source: plain ones are listed, wrong prototypes
+refused."""
 
 from __future__ import annotations
 
@@ -52,7 +53,10 @@ def test_c_functions_without_a_prototype_are_listed_as_plain(
 ) -> None:
     mblob.csource_module(SOURCE).export_library(tmp_path / "x.so", cc=require(cc))
     found = table(tmp_path / "x.so")
-    spelled = {row.name: row.types.replace("unsigned long long", "long long unsigned int") for row in found.values()}
+    spelled = {
+        row.name: row.types.replace("unsigned long long", "long long unsigned int")
+        for row in found.values()
+    }
     assert spelled == PLAIN
     assert {row.abi for row in found.values()} == {"plain"}
     with mblob.open(tmp_path / "x.so") as lib:
@@ -66,7 +70,9 @@ def test_a_plain_function_is_never_called_as_a_packed_one(tmp_path: Path) -> Non
 
 
 def test_thread_local_variables_do_not_hide_the_functions(tmp_path: Path) -> None:
-    mblob.csource_module("__thread int t;\nint next(void) { return ++t; }\n").export_library(tmp_path / "x.so")
+    mblob.csource_module("__thread int t;\nint next(void) { return ++t; }\n").export_library(
+        tmp_path / "x.so"
+    )
     assert list(table(tmp_path / "x.so")) == ["next plain"]
 
 
@@ -77,7 +83,9 @@ def test_listed_and_other_functions_share_a_table(tmp_path: Path) -> None:
     assert list(table(tmp_path / "x.so")) == ["vadd plain", "vadd packed", "one plain", "two plain"]
 
 
-def test_cxx_functions_with_c_linkage_are_listed(tmp_path: Path, require: Callable[[str], str]) -> None:
+def test_cxx_functions_with_c_linkage_are_listed(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
     require("g++")
     source = """
     #include <vector>
@@ -92,9 +100,15 @@ def test_cxx_functions_with_c_linkage_are_listed(tmp_path: Path, require: Callab
 
 
 def test_a_library_without_plain_functions_has_no_table(tmp_path: Path) -> None:
-    mblob.csource_module("int f(void *a, int *b, int c) { return 0; }\n").export_library(tmp_path / "x.so")
+    mblob.csource_module("int f(void *a, int *b, int c) { return 0; }\n").export_library(
+        tmp_path / "x.so"
+    )
     with mblob.open(tmp_path / "x.so") as lib:
-        assert (lib.functions, lib.function_table, lib.elf.find("__mblob_functions")) == (["f"], [], None)
+        assert (lib.functions, lib.function_table, lib.elf.find("__mblob_functions")) == (
+            ["f"],
+            [],
+            None,
+        )
 
 
 @pytest.mark.sample(1)
@@ -105,9 +119,13 @@ def test_the_debug_information_of_ours_is_not_linked(
     require(f"ld.{linker}")
     root = mblob.csource_module(VADD_C, functions=[VADD])
     root.export_library(tmp_path / "x.so", options=f"-fuse-ld={linker}", embed="object")
-    text = subprocess.run(["readelf", "-SW", tmp_path / "x.so"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["readelf", "-SW", tmp_path / "x.so"], capture_output=True, text=True, check=True
+    ).stdout
     assert "debug_" not in text
-    done = subprocess.run(["readelf", "-aW", tmp_path / "x.so"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["readelf", "-aW", tmp_path / "x.so"], capture_output=True, text=True, check=True
+    )
     assert "arning" not in done.stderr
     one, c = Tensor(floats(1)), floats(0)
     assert PackedLibrary(tmp_path / "x.so").call("vadd__packed", one, one, Tensor(c), 1)[0] == 0
@@ -116,7 +134,9 @@ def test_the_debug_information_of_ours_is_not_linked(
 
 def test_what_tells_the_functions_leaves_no_trace_in_the_library(tmp_path: Path) -> None:
     for name, options in (("x.so", ""), ("y.so", "-g0")):
-        mblob.csource_module(VADD_C, functions=[VADD]).export_library(tmp_path / name, options=options)
+        mblob.csource_module(VADD_C, functions=[VADD]).export_library(
+            tmp_path / name, options=options
+        )
     assert (tmp_path / "x.so").read_bytes() == (tmp_path / "y.so").read_bytes()
 
 
@@ -126,7 +146,9 @@ def test_the_callers_debug_information_is_kept(tmp_path: Path) -> None:
     mblob.static_library(tmp_path / "g.o").export_library(tmp_path / "object.so")
     mblob.csource_module(VADD_C).export_library(tmp_path / "source.so", options="-g")
     for name in ("object.so", "source.so"):
-        text = subprocess.run(["readelf", "-SW", tmp_path / name], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(
+            ["readelf", "-SW", tmp_path / name], capture_output=True, text=True, check=True
+        ).stdout
         assert ".debug_info" in text
 
 
@@ -145,32 +167,64 @@ def test_an_object_that_tells_nothing_has_no_functions(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("options", ["-flto", "-g0"])
-def test_without_debug_information_a_library_is_packed_all_the_same(tmp_path: Path, options: str) -> None:
-    mblob.csource_module(VADD_C, functions=[VADD]).export_library(tmp_path / "x.so", options=options)
+def test_without_debug_information_a_library_is_packed_all_the_same(
+    tmp_path: Path, options: str
+) -> None:
+    mblob.csource_module(VADD_C, functions=[VADD]).export_library(
+        tmp_path / "x.so", options=options
+    )
     assert list(table(tmp_path / "x.so")) == ["vadd plain", "vadd packed"]
 
 
-# -- prototypes -----------------------------------------------------------------------------------------
+# -- prototypes ------------------------------------------------------------------------------------
 
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("source", "prototype", "message"),
     [
-        ("void f(float *a, int n) {}", "void f(double *a, int n)", r"parameter 0 \(a\) is 'double \*', .* 'float \*'"),
-        ("void f(float *a, int n) {}", "void f(float *a, int64_t n)", r"parameter 1 \(n\) is 'int64_t', .* 'int'"),
-        ("void f(float *a, int n) {}", "void f(float *a)", r"has 1 parameters, the source's has 2: \(float \*, int\)"),
-        ("void f(float a) {}", "void f(float *a)", r"parameter 0 \(a\) is 'float \*', the source has 'float'"),
-        ("void f(float *a) {}", "void f(float a)", r"parameter 0 \(a\) is 'float', the source has 'float \*'"),
+        (
+            "void f(float *a, int n) {}",
+            "void f(double *a, int n)",
+            r"parameter 0 \(a\) is 'double \*', .* 'float \*'",
+        ),
+        (
+            "void f(float *a, int n) {}",
+            "void f(float *a, int64_t n)",
+            r"parameter 1 \(n\) is 'int64_t', .* 'int'",
+        ),
+        (
+            "void f(float *a, int n) {}",
+            "void f(float *a)",
+            r"has 1 parameters, the source's has 2: \(float \*, int\)",
+        ),
+        (
+            "void f(float a) {}",
+            "void f(float *a)",
+            r"parameter 0 \(a\) is 'float \*', the source has 'float'",
+        ),
+        (
+            "void f(float *a) {}",
+            "void f(float a)",
+            r"parameter 0 \(a\) is 'float', the source has 'float \*'",
+        ),
         ("void f(float **a) {}", "void f(float *a)", r"the source has 'float \*\*'"),
         ("void f(unsigned n) {}", "void f(int n)", "the source has 'unsigned int'"),
         ("void f(long n) {}", "void f(int n)", "the source has 'long int'"),
         ("void f(float x) {}", "void f(double x)", "the source has 'float'"),
         ("void f(_Bool x) {}", "void f(int x)", "the source has '_Bool'"),
         ("void f(int *x) {}", "void f(const char *x)", r"'const char \*', the source has 'int \*'"),
-        ("struct s { int a; }; void f(struct s x) {}", "void f(int x)", "the source has 'struct s'"),
+        (
+            "struct s { int a; }; void f(struct s x) {}",
+            "void f(int x)",
+            "the source has 'struct s'",
+        ),
         ("int f(int (*g)(int)) { return 0; }", "int f(float *x)", None),
-        ("double f(void) { return 1; }", "float f(void)", "returns 'float', the source's returns 'double'"),
+        (
+            "double f(void) { return 1; }",
+            "float f(void)",
+            "returns 'float', the source's returns 'double'",
+        ),
         ("void f(void) {}", "int f(void)", "returns 'int', the source's returns 'void'"),
         ("int f(int n, ...) { return n; }", "int f(int n)", r"\(int, \.\.\.\)"),
     ],
@@ -200,7 +254,10 @@ def test_a_prototype_that_contradicts_the_source(
         ("void f(long long a, unsigned long b)", "void f(int64_t a, size_t b)"),
         ("void f(struct s *a, v4 *b, void *c)", "void f(float *a, float *b, float *c)"),
         ("void f(float *a)", "void f(void *a)"),
-        ("void f(uint8_t *a, uint16_t *b, signed char *c)", "void f(bool *a, _Float16 *b, char *c)"),
+        (
+            "void f(uint8_t *a, uint16_t *b, signed char *c)",
+            "void f(bool *a, _Float16 *b, char *c)",
+        ),
         ("void f(int_fast16_t a, uint_least8_t *b)", "void f(int_fast16_t a, uint_least8_t *b)"),
         ("void f(enum e a, bool b)", "void f(int a, _Bool b)"),
         ("void f(char *a)", "void f(const char *a)"),
@@ -222,9 +279,13 @@ def test_a_prototype_may_spell_the_same_types_otherwise(
 
 
 def test_a_listed_function_that_the_options_hide(tmp_path: Path, vadd: mblob.Module) -> None:
-    with pytest.raises(BuildError, match="vadd is listed, but the library does not export it: -fvisibility=hidden"):
+    with pytest.raises(
+        BuildError, match="vadd is listed, but the library does not export it: -fvisibility=hidden"
+    ):
         vadd.export_library(tmp_path / "x.so", options="-fvisibility=hidden")
     (tmp_path / "v.map").write_text("{ global: __*; local: *; };\n")
     with pytest.raises(BuildError, match="vadd is listed, but"):
-        vadd.export_library(tmp_path / "x.so", options=[f"-Wl,--version-script={tmp_path / 'v.map'}"])
+        vadd.export_library(
+            tmp_path / "x.so", options=[f"-Wl,--version-script={tmp_path / 'v.map'}"]
+        )
     assert not (tmp_path / "x.so").exists()

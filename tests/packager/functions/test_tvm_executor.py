@@ -1,4 +1,5 @@
-"""What TVM's executors cannot run is refused, mended or told when it is packed, and told of finished libraries."""
+"""What TVM's executors cannot run is refused, mended or told when it is packed, and told of
+finished libraries."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def graph(storage: list[int] | None = None, function: str = "twice", **keys: Any
 
 def model(text: Any = None, packed: Any = None, **options: Any) -> mblob.Module:
     factory = mblob.graph_executor_factory(graph() if text is None else text)
-    factory.import_module(mblob.csource_module(KERNEL, functions=[PROTOTYPE], packed=packed, **options))
+    factory.import_module(
+        mblob.csource_module(KERNEL, functions=[PROTOTYPE], packed=packed, **options)
+    )
     return factory
 
 
@@ -70,7 +73,7 @@ def codes(library: Path) -> set[str]:
         return {d["code"] for d in lib.diagnostics} & {"plain_operators", "tvm_graph"}
 
 
-# -- plain functions ------------------------------------------------------------------------------------
+# -- plain functions -------------------------------------------------------------------------------
 
 
 def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) -> None:
@@ -97,7 +100,10 @@ def test_of_many_plain_operators_four_are_named() -> None:
     names = [f"f{i}" for i in range(6)]
     said = crash(names, names[:5])
     assert said is not None
-    assert "it calls 'f0', 'f1', 'f2', 'f3', ... as packed functions, but they are plain C functions. mblob" in said
+    assert (
+        "it calls 'f0', 'f1', 'f2', 'f3', ... as packed functions, but they are plain C functions. mblob"
+        in said
+    )
     assert crash(names, ["g"]) is None
 
 
@@ -129,7 +135,9 @@ def test_other_executors_call_by_name_too(tmp_path: Path) -> None:
     for name, told in (("default___tvm_main__", 1), ("other", 0)):
         factory = mblob.blob_module("AotExecutorFactory", payload)
         source = KERNEL.replace("twice", name)
-        factory.import_module(mblob.csource_module(source, functions=[PROTOTYPE.replace("twice", name)]))
+        factory.import_module(
+            mblob.csource_module(source, functions=[PROTOTYPE.replace("twice", name)])
+        )
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             factory.export_library(tmp_path / "m.so")
@@ -140,7 +148,15 @@ def test_other_executors_call_by_name_too(tmp_path: Path) -> None:
 def test_build_says_it_in_one_line_unless_quiet(tmp_path: Path) -> None:
     (tmp_path / "k.c").write_text(KERNEL)
     (tmp_path / "g.json").write_text(json.dumps(graph([0, 1, 5])))
-    words = ["build", "--kernel", tmp_path / "k.c", "--function", PROTOTYPE, "--graph", tmp_path / "g.json"]
+    words = [
+        "build",
+        "--kernel",
+        tmp_path / "k.c",
+        "--function",
+        PROTOTYPE,
+        "--graph",
+        tmp_path / "g.json",
+    ]
     done = pack_verb(*words, "-o", tmp_path / "m.so")
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
@@ -160,12 +176,14 @@ def test_the_demo_is_packed_for_tvm_too(tmp_path: Path, root: Path) -> None:
     assert codes(tmp_path / "digits.so") == set()
 
 
-# -- graphs ---------------------------------------------------------------------------------------------
+# -- graphs ----------------------------------------------------------------------------------------
 
 
 def test_storage_ids_that_skip_numbers_are_numbered_anew(tmp_path: Path) -> None:
     assert dense_ids([7, 0, 7, 3, 2]) == [3, 0, 3, 2, 1]
-    with pytest.warns(mblob.PortabilityWarning, match="storage_id, which skipped 1, was numbered anew"):
+    with pytest.warns(
+        mblob.PortabilityWarning, match="storage_id, which skipped 1, was numbered anew"
+    ):
         module = model(json.dumps(graph([0, 2, 9])), packed="name")
     module.export_library(tmp_path / "m.so")
     stored = json.loads(mblob.load_module(tmp_path / "m.so")["get_graph_json"]())
@@ -182,7 +200,9 @@ def test_a_sound_graph_stays_as_it_was_written(tmp_path: Path) -> None:
 def test_escapes_and_the_place_of_metadata_are_mended() -> None:
     odd = graph(function="größe")
     odd = {"metadata": {}, **odd}
-    with pytest.warns(mblob.PortabilityWarning, match=r"escape \\u .*and the key 'metadata' became the last"):
+    with pytest.warns(
+        mblob.PortabilityWarning, match=r"escape \\u .*and the key 'metadata' became the last"
+    ):
         source = mblob.graph_executor_factory(json.dumps(odd)).get_source()
     assert "größe" in source
     assert list(json.loads(source))[-1] == "metadata"
@@ -238,7 +258,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("path", "value", "message"), WRONG)
-def test_a_graph_that_tvm_stops_at_or_reads_wrongly_is_refused_by_name(path: str, value: Any, message: str) -> None:
+def test_a_graph_that_tvm_stops_at_or_reads_wrongly_is_refused_by_name(
+    path: str, value: Any, message: str
+) -> None:
     wrong = copy.deepcopy(graph())
     put(path, value)(wrong)
     for given in (wrong, json.dumps(wrong)):
@@ -255,7 +277,13 @@ def inputs_only(names: list[str]) -> dict[str, Any]:
         "shape": ["list_shape", [[4]] * count],
     }  # fmt: skip
     places = list(range(count))
-    return {"nodes": nodes, "arg_nodes": places, "heads": [], "node_row_ptr": [*places, count], "attrs": values}
+    return {
+        "nodes": nodes,
+        "arg_nodes": places,
+        "heads": [],
+        "node_row_ptr": [*places, count],
+        "attrs": values,
+    }
 
 
 class Name(str):
@@ -284,7 +312,9 @@ def test_a_name_that_is_there_twice_is_found_in_linear_time(
     assert calls(400) < 2.2 * calls(200)
 
 
-def test_of_a_long_name_only_what_is_shown_is_read(peak_memory: Callable[[Callable[[], object]], int]) -> None:
+def test_of_a_long_name_only_what_is_shown_is_read(
+    peak_memory: Callable[[Callable[[], object]], int],
+) -> None:
     found = inputs_only(["n" * 1_000_000])
     assert peak_memory(lambda: check_graph(found)) < 100_000
 
@@ -292,7 +322,9 @@ def test_of_a_long_name_only_what_is_shown_is_read(peak_memory: Callable[[Callab
 def test_one_storage_is_on_one_device() -> None:
     wrong = graph([0, 1, 1])
     wrong["attrs"]["device_index"] = ["list_int", [1, 1, 2]]
-    with pytest.raises(mblob.MblobError, match="'b', output 0: storage 1 is on device type 1, and here on 2"):
+    with pytest.raises(
+        mblob.MblobError, match="'b', output 0: storage 1 is on device type 1, and here on 2"
+    ):
         mblob.graph_executor_factory(wrong)
 
 

@@ -1,5 +1,6 @@
-"""Libraries around and past 2 and 4 GiB, with each linker. Payloads are sparse files, and stay sparse: what counts here
-are offsets, sizes and addresses, and every byte of a hole is a zero of the payload like any other."""
+"""Libraries around and past 2 and 4 GiB, with each linker. Payloads are sparse files, and stay
+sparse: what counts here are offsets, sizes and addresses, and every byte of a hole is a zero of the
+payload like any other."""
 
 from __future__ import annotations
 
@@ -36,14 +37,18 @@ RESULT = 5 + 2 + 1 + 2  # of f(1)
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("kernel") / "f.o"
-    subprocess.run(["cc", "-O2", "-fPIC", "-c", "-x", "c", "-", "-o", path], input=KERNEL.encode(), check=True)
+    subprocess.run(
+        ["cc", "-O2", "-fPIC", "-c", "-x", "c", "-", "-o", path], input=KERNEL.encode(), check=True
+    )
     return path
 
 
 def sparse(path: Path, size: int) -> dict[int, bytes]:
     """A payload with a mark at both ends, across 2 GiB and across 4 GiB; offset -> mark."""
     marks = {0: b"the start", size - 7: b"the end"}
-    marks.update({at: b"crossing" for at in ((2 << 30) - 300_004, (4 << 30) - 300_004) if at < size - 100})
+    marks.update(
+        {at: b"crossing" for at in ((2 << 30) - 300_004, (4 << 30) - 300_004) if at < size - 100}
+    )
     with path.open("wb") as file:
         file.truncate(size)
         for at, mark in marks.items():
@@ -53,7 +58,8 @@ def sparse(path: Path, size: int) -> dict[int, bytes]:
 
 
 def compare(path: Path, size: int, marks: dict[int, bytes]) -> None:
-    """Open in Python and in C's loader; every byte that the file holds is a mark or 0, and what it leaves out is 0."""
+    """Open in Python and in C's loader; every byte that the file holds is a mark or 0, and what it
+    leaves out is 0."""
     with mblob.open(path) as lib:
         entry = lib.to_json()["entries"][1]
         assert entry["size"] == size
@@ -116,9 +122,21 @@ def test_other_digests_past_4_gib(tmp_path: Path, kernel: Path, digest: str) -> 
 @pytest.mark.parametrize(
     ("linker", "machine", "message"),
     [
-        (Linker("mold", "1.10.1"), X86_64, r"^mold 1.10.1 cannot link .*unwind tables that wrap around.*-fuse-ld=bfd"),
-        (Linker("lld", "14.0.6"), X86_64, r"^lld 14.0.6 cannot link .*do not reach each other.*-fuse-ld=bfd or gold"),
-        (Linker("bfd", "2.40"), AARCH64, r"^bfd 2.40 cannot link .*has no section for them on aarch64.*leave embed"),
+        (
+            Linker("mold", "1.10.1"),
+            X86_64,
+            r"^mold 1.10.1 cannot link .*unwind tables that wrap around.*-fuse-ld=bfd",
+        ),
+        (
+            Linker("lld", "14.0.6"),
+            X86_64,
+            r"^lld 14.0.6 cannot link .*do not reach each other.*-fuse-ld=bfd or gold",
+        ),
+        (
+            Linker("bfd", "2.40"),
+            AARCH64,
+            r"^bfd 2.40 cannot link .*has no section for them on aarch64.*leave embed",
+        ),
     ],
 )
 def test_a_linker_that_cannot_place_the_blob_is_refused_by_name(
@@ -129,7 +147,13 @@ def test_a_linker_that_cannot_place_the_blob_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    "linker", [Linker("bfd", "2.40"), Linker("gold", "1.16"), Linker("lld", "19.1.7"), Linker("mold", "2.30.0")]
+    "linker",
+    [
+        Linker("bfd", "2.40"),
+        Linker("gold", "1.16"),
+        Linker("lld", "19.1.7"),
+        Linker("mold", "2.30.0"),
+    ],
 )
 def test_linkers_that_may_try(linker: Linker) -> None:
     large_blob_limits.check_linker(3 << 30, X86_64, linker)
@@ -148,7 +172,10 @@ def test_embedding_as_an_object_is_refused_before_anything_large_is_written(
     root.import_module(mblob.blob_module("raw", tmp_path / "p"))
     with pytest.raises(ToolchainError, match=f"^{linker} {found.version} cannot link"):
         root.export_library(
-            tmp_path / "x.so", embed="object", options=[f"-fuse-ld={linker}"], workspace_dir=tmp_path / "work"
+            tmp_path / "x.so",
+            embed="object",
+            options=[f"-fuse-ld={linker}"],
+            workspace_dir=tmp_path / "work",
         )
     assert not (tmp_path / "work" / "devc.o").exists()
 
@@ -165,14 +192,18 @@ def test_an_iterable_is_measured_when_it_is_written(
         root.export_library(tmp_path / "x.so", options=["-fuse-ld=mold"])
 
 
-def test_unwind_tables_out_of_reach_are_noticed(tmp_path: Path, kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwind_tables_out_of_reach_are_noticed(
+    tmp_path: Path, kernel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What mold 1.x writes at 3 GiB: the blob between tables and code, and no word about it."""
     root = mblob.static_library(kernel)
     root.import_module(mblob.blob_module("raw", b"x"))
     root.export_library(tmp_path / "x.so")
     large_blob_limits.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
     monkeypatch.setattr(large_blob_limits.ElfFile, "segments", _far(tmp_path / "x.so"))
-    with pytest.raises(ToolchainError, match=r"mold 3.0 put the packed modules between code and its unwind tables"):
+    with pytest.raises(
+        ToolchainError, match=r"mold 3.0 put the packed modules between code and its unwind tables"
+    ):
         large_blob_limits.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
 
 
@@ -182,7 +213,9 @@ def _far(path: Path) -> list[Segment]:
 
 
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
-def test_linkers_say_who_they_are(tmp_path: Path, require: Callable[[str], str], linker: str) -> None:
+def test_linkers_say_who_they_are(
+    tmp_path: Path, require: Callable[[str], str], linker: str
+) -> None:
     require(f"ld.{linker}")
     for cc in ("gcc", "clang"):
         require(cc)

@@ -29,7 +29,9 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("result", "cancel"):
         real = getattr(BackgroundCopy, name)
 
-        def noted(self: BackgroundCopy, name: str = name, real: Callable[[BackgroundCopy], Any] = real) -> Any:
+        def noted(
+            self: BackgroundCopy, name: str = name, real: Callable[[BackgroundCopy], Any] = real
+        ) -> Any:
             events.append(name)
             return real(self)
 
@@ -44,7 +46,9 @@ def test_an_early_blob(
 ) -> None:
     require(f"ld.{linker}")
     (tmp_path / "p").write_bytes(DATA)
-    library(tmp_path / "p").export_library(tmp_path / "x.so", options=[f"-fuse-ld={linker}"], digest=digest)
+    library(tmp_path / "p").export_library(
+        tmp_path / "x.so", options=[f"-fuse-ld={linker}"], digest=digest
+    )
     assert always == ([] if linker == "mold" else ["result"])
     assert payload_of(tmp_path / "x.so") == DATA
     assert ctypes.CDLL(str(tmp_path / "x.so")).f(4) == 5
@@ -58,7 +62,9 @@ def test_tools_take_a_library_whose_blob_came_early(
 ) -> None:
     require(tool[0])
     library(DATA).export_library(tmp_path / "x.so")
-    said = subprocess.run(["readelf", "-aW", tmp_path / "x.so"], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["readelf", "-aW", tmp_path / "x.so"], capture_output=True, text=True, check=True
+    )
     assert "warning" not in (said.stdout + said.stderr).lower()
     subprocess.run([*tool, tmp_path / "x.so"], check=True)
     assert payload_of(tmp_path / "x.so") == DATA
@@ -86,7 +92,8 @@ def test_a_linker_that_cannot_grow_gets_the_blob_anew(
     tmp_path: Path, always: list[str], require: Callable[[str], str]
 ) -> None:
     require("mold")
-    (tmp_path / "cc").write_text('#!/bin/sh\nexec gcc -fuse-ld=mold "$@"\n')  # nobody says so in options=
+    # nobody says so in options=
+    (tmp_path / "cc").write_text('#!/bin/sh\nexec gcc -fuse-ld=mold "$@"\n')
     (tmp_path / "cc").chmod(0o755)
     library(DATA).export_library(tmp_path / "x.so", cc=str(tmp_path / "cc"))
     assert always == ["cancel"]
@@ -107,7 +114,17 @@ def test_a_copy_starts_before_what_compiles_and_links_is_there(tmp_path: Path) -
             started(*args)
         background_copy.BackgroundCopy.__init__ = starting
         main(sys.argv[1:])"""
-    words = ["build", "--kernel", "k.c", "--function", "int f(int x)", "--blob", "raw=p", "-o", "x.so"]
+    words = [
+        "build",
+        "--kernel",
+        "k.c",
+        "--function",
+        "int f(int x)",
+        "--blob",
+        "raw=p",
+        "-o",
+        "x.so",
+    ]
     command = [sys.executable, "-c", program, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     there = set(done.stdout.split())
@@ -126,7 +143,9 @@ def test_a_failure_beside_an_early_blob(tmp_path: Path, always: list[str], what:
         root.import_module(mblob.csource_module("int g( {\n"))
     else:
         root.import_module(mblob.blob_module("more", DATA))
-    with pytest.raises(mblob.ToolchainError if what == "compile" else OSError, match=r"lib\d\.c|/proc/self/mem"):
+    with pytest.raises(
+        mblob.ToolchainError if what == "compile" else OSError, match=r"lib\d\.c|/proc/self/mem"
+    ):
         root.export_library(tmp_path / "x.so")
     assert (tmp_path / "x.so").read_bytes() == b"old"
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]

@@ -1,4 +1,5 @@
-"""Blobs on their way into a file: by reference and otherwise, inputs that change meanwhile, build-ids."""
+"""Blobs on their way into a file: by reference and otherwise, inputs that change meanwhile,
+build-ids."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def payload_of(path: Path) -> bytes:
 
 
 def weights(path: Path, size: int = 2 << 20) -> Path:
-    """A safetensors file whose data starts at a multiple of 64 bytes, so that it may lie at whole pages."""
+    """A safetensors file whose data starts at a multiple of 64 bytes, so that it may lie at whole
+    pages."""
     header = b'{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
     header += b" " * (-(8 + len(header)) % 64)
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(range(256)) * (size // 256))
@@ -55,7 +57,7 @@ def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-# -- copy_file_range --------------------------------------------------------------------------------------
+# -- copy_file_range -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -88,7 +90,9 @@ def test_large_weights_are_copied_by_reference(tmp_path: Path, taken: list[int])
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM])
+@pytest.mark.parametrize(
+    "code", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM]
+)
 def test_without_copy_file_range_it_is_read_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, loop: str
 ) -> None:
@@ -107,15 +111,21 @@ def test_without_copy_file_range_it_is_read_and_written(
 
 
 @pytest.mark.parametrize("most", [1, 5000, 70_000, 1 << 20])
-def test_copies_that_are_shorter_than_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(os, "copy_file_range", lambda src, dst, count, at: REAL_COPY(src, dst, min(count, most), at))
+def test_copies_that_are_shorter_than_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(
+        os, "copy_file_range", lambda src, dst, count, at: REAL_COPY(src, dst, min(count, most), at)
+    )
     root = mblob.csource_module("int f;")
     root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
     root.export_library(tmp_path / "x.so", digest="none")
     assert payload_of(tmp_path / "x.so") == (tmp_path / "w.safetensors").read_bytes()
 
 
-def test_a_file_system_whose_copy_file_range_copies_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_whose_copy_file_range_copies_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "copy_file_range", lambda *_: 0)
     root = mblob.csource_module("int f;")
     root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
@@ -140,7 +150,12 @@ def test_no_room_is_an_error_of_the_output(
     (tmp_path / "x.so").write_bytes(b"old")
     root = mblob.csource_module("int f;")
     root.import_module(mblob.safetensors_module(weights(tmp_path / "w.safetensors")))
-    how = {"copy_file_range": {"digest": "none"}, "write": {"digest": "sha256"}, "copy": {}, "reserve": {}}[call]
+    how = {
+        "copy_file_range": {"digest": "none"},
+        "write": {"digest": "sha256"},
+        "copy": {},
+        "reserve": {},
+    }[call]
     monkeypatch.setattr(os if hasattr(os, call) else native_copy, call, full)
     with pytest.raises(OSError, match="the output cannot be written") as caught:
         root.export_library(tmp_path / "x.so", **how)
@@ -151,7 +166,9 @@ def test_no_room_is_an_error_of_the_output(
 
 
 def test_a_payload_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"the payload cannot be read: Input/output error.*/proc/self/mem"):
+    with pytest.raises(
+        OSError, match=r"the payload cannot be read: Input/output error.*/proc/self/mem"
+    ):
         library("/proc/self/mem").export_library(tmp_path / "x.so")
 
 
@@ -166,7 +183,10 @@ def test_a_file_that_may_not_grow_so_far_is_an_error_of_the_output(tmp_path: Pat
         "root.export_library(sys.argv[2])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "p", tmp_path / "x.so"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, tmp_path / "p", tmp_path / "x.so"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "the output cannot be written" in done.stderr
     assert done.returncode == 1
@@ -180,7 +200,10 @@ def test_a_sink_refers_to_whole_pages_only(tmp_path: Path, taken: list[int], loo
         file.seek(PAGE)
         sink = FileSink(file.fileno())
         assert sink.take(source.fileno(), PAGE, 100, None, 1) == 100
-        found = [sink.take(source.fileno(), 2 * PAGE, 100, None, 1), sink.take(source.fileno(), 1, 50, None, 1)]
+        found = [
+            sink.take(source.fileno(), 2 * PAGE, 100, None, 1),
+            sink.take(source.fileno(), 1, 50, None, 1),
+        ]
         assert found == ([100, 50] if loop == "compiled" else [0, 0])
         sink.skip(PAGE - sink.size)
         crc = Crc32()
@@ -195,7 +218,9 @@ def test_a_sink_refers_to_whole_pages_only(tmp_path: Path, taken: list[int], loo
     assert (tmp_path / "out").read_bytes() == wanted
 
 
-def test_writes_are_short_and_end_at_whole_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_are_short_and_end_at_whole_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lengths: list[int] = []
     real = os.write
 
@@ -213,7 +238,7 @@ def test_writes_are_short_and_end_at_whole_steps(tmp_path: Path, monkeypatch: py
     assert lengths[0] == STEP - 41
 
 
-# -- inputs that change -----------------------------------------------------------------------------------
+# -- inputs that change ----------------------------------------------------------------------------
 
 
 @pytest.mark.sample(6)
@@ -259,12 +284,14 @@ def test_a_payload_that_changes_meanwhile(
         monkeypatch.undo()
         assert payload_of(tmp_path / "x.so") == DATA
         return
-    with pytest.raises(mblob.MblobError, match=r"/p: changed while it was read: .*pack again when nobody does"):
+    with pytest.raises(
+        mblob.MblobError, match=r"/p: changed while it was read: .*pack again when nobody does"
+    ):
         library(path).export_library(tmp_path / "x.so", digest=digest)
     assert (tmp_path / "x.so").read_bytes() == b"old"
 
 
-# -- build-ids --------------------------------------------------------------------------------------------
+# -- build-ids -------------------------------------------------------------------------------------
 
 
 def build_id(path: Path) -> bytes:
@@ -276,7 +303,9 @@ def build_id(path: Path) -> bytes:
 @pytest.mark.parametrize("index", [True, False])
 @pytest.mark.parametrize("digest", ["crc32", "sha256", "none"])
 @pytest.mark.parametrize("at", [0, 1_234_567, len(DATA) - 1])
-def test_a_byte_of_the_payload_changes_the_build_id(tmp_path: Path, at: int, digest: str, index: bool) -> None:
+def test_a_byte_of_the_payload_changes_the_build_id(
+    tmp_path: Path, at: int, digest: str, index: bool
+) -> None:
     found = set()
     for flip in (0, 1, 0):
         data = bytearray(DATA)
@@ -284,7 +313,9 @@ def test_a_byte_of_the_payload_changes_the_build_id(tmp_path: Path, at: int, dig
         root = mblob.csource_module("int f;")
         root.import_module(mblob.device_module("opencl", "__kernel void k() {}"))
         root.import_module(mblob.const_loader_module({"c": memoryview(data)}, {}))
-        root.export_library(tmp_path / "x.so", digest=digest, index=index, options=["-Wl,--build-id=sha1"])
+        root.export_library(
+            tmp_path / "x.so", digest=digest, index=index, options=["-Wl,--build-id=sha1"]
+        )
         found.add(build_id(tmp_path / "x.so"))
     assert len(found) == 2
 
@@ -298,13 +329,16 @@ def test_of_a_large_blob_without_digests_a_changed_mib_is_seen(
         data = bytearray(size)
         if at is not None:
             data[at : at + (1 << 20)] = b"x" * (1 << 20)
-        library(data).export_library(tmp_path / "x.so", digest="none", options=["-Wl,--build-id=sha1"])
+        library(data).export_library(
+            tmp_path / "x.so", digest="none", options=["-Wl,--build-id=sha1"]
+        )
         found.add(build_id(tmp_path / "x.so"))
     assert len(found) == 5
 
 
 def test_the_place_of_a_blob_follows_the_rules_of_segments(tmp_path: Path) -> None:
-    """Offset and address agree modulo the alignment that the segment asks for, or no loader maps it."""
+    """Offset and address agree modulo the alignment that the segment asks for, or no loader maps
+    it."""
     library(DATA).export_library(tmp_path / "x.so")
     elf = ElfFile(memoryview((tmp_path / "x.so").read_bytes()), "x.so")
     for s in elf.segments:

@@ -62,13 +62,18 @@ def test_what_must_not_be_replaced_is_an_error_that_names_it(place: Path, what: 
         file.write_text("library")
     info = file.stat()
     kept = (info.st_dev, info.st_ino) if what == "kept" else None
-    with FolderWriter(place, kept) as folder, pytest.raises(OSError, match="cannot be written") as caught:
+    with (
+        FolderWriter(place, kept) as folder,
+        pytest.raises(OSError, match="cannot be written") as caught,
+    ):
         folder.write("file", PIECES)
     assert caught.value.filename == str(file)
     assert [p.name for p in place.iterdir()] == ["file"]
 
 
-def test_a_failure_in_the_middle_leaves_what_was_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_in_the_middle_leaves_what_was_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (place / "a").write_text("old")
     real = os.write
 
@@ -83,7 +88,9 @@ def test_a_failure_in_the_middle_leaves_what_was_there(place: Path, monkeypatch:
     assert [(p.name, p.read_text()) for p in place.iterdir()] == [("a", "old")]
 
 
-def test_a_signal_between_creating_and_renaming_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_between_creating_and_renaming_leaves_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -93,7 +100,9 @@ def test_a_signal_between_creating_and_renaming_leaves_nothing(place: Path, monk
     assert list(place.iterdir()) == []
 
 
-def test_an_interrupt_while_the_folder_is_closed_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_the_folder_is_closed_leaves_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -123,7 +132,9 @@ def test_files_are_written_where_proc_is_not_mounted(place: Path) -> None:
         with FolderWriter(Path(sys.argv[1])) as folder:
             folder.write("a", (memoryview(b"a"),))
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), place], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), place], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert [p.read_bytes() for p in place.iterdir()] == [b"a"]
 

@@ -1,4 +1,5 @@
-"""Packing that is interrupted: signals at every step leave the old file or the new, and nothing that runs."""
+"""Packing that is interrupted: signals at every step leave the old file or the new, and nothing
+that runs."""
 
 from __future__ import annotations
 
@@ -60,8 +61,9 @@ SCRIPT = textwrap.dedent(
 def test_a_signal_at_every_step_leaves_nothing(
     tmp_path: Path, root: Path, number: signal.Signals, stride: int, more: str
 ) -> None:
-    """The signal comes at each call that makes, moves or removes a file: one build for each, or for every few. It
-    comes alone, or with others at all such calls from there on, those of the clean-up too."""
+    """The signal comes at each call that makes, moves or removes a file: one build for each, or for
+    every few. It comes alone, or with others at all such calls from there on, those of the clean-up
+    too."""
     (tmp_path / "out").mkdir()
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(tmp_path / "tmp")}
@@ -170,8 +172,12 @@ def test_signals_while_something_is_held_raise_once_at_its_end() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_while_a_class_is_made_ends_the_command_as_any_other(number: int, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_while_a_class_is_made_ends_the_command_as_any_other(
+    number: int, code: int
+) -> None:
     """Python up to 3.11 raises a RuntimeError then."""
     script = textwrap.dedent(
         """
@@ -191,7 +197,9 @@ def test_a_signal_while_a_class_is_made_ends_the_command_as_any_other(number: in
         main.main()
         """
     )
-    done = subprocess.run([sys.executable, "-c", script, str(int(number))], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(int(number))], capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr == ("mblob-pack: interrupted\n" if number == signal.SIGINT else "")
 
@@ -224,7 +232,9 @@ def test_an_interrupted_build_waits_for_threads_that_have_not_begun(tmp_path: Pa
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
 
 
-def test_a_file_that_an_ended_compiler_still_writes_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_an_ended_compiler_still_writes_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mblob.packager import output
 
     calls = []
@@ -243,9 +253,13 @@ def test_a_file_that_an_ended_compiler_still_writes_goes_too(tmp_path: Path, mon
     assert len(calls) == 2
 
 
-def test_what_a_compiler_started_ends_with_it(tmp_path: Path, processes_with: Callable[[str], list[str]]) -> None:
+def test_what_a_compiler_started_ends_with_it(
+    tmp_path: Path, processes_with: Callable[[str], list[str]]
+) -> None:
     mark = tmp_path / "started"
-    (tmp_path / "cc").write_text(f"#!/bin/sh\n(trap '' TERM; echo > {mark}; sleep 300; sleep 300) &\nwait\n")
+    (tmp_path / "cc").write_text(
+        f"#!/bin/sh\n(trap '' TERM; echo > {mark}; sleep 300; sleep 300) &\nwait\n"
+    )
     (tmp_path / "cc").chmod(0o755)
     running = processes.Processes()
     real = subprocess.Popen.communicate

@@ -36,7 +36,9 @@ def local(tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         if not temporary._is_local(fd):
-            pytest.skip(f"{tmp_path} may be on several machines (9p, virtiofs, NFS), where left folders stay")
+            pytest.skip(
+                f"{tmp_path} may be on several machines (9p, virtiofs, NFS), where left folders stay"
+            )
     finally:
         os.close(fd)
 
@@ -57,21 +59,33 @@ def run(place: Path) -> None:
         pass
 
 
-def python(code: str, *arguments: object, **environment: object) -> subprocess.CompletedProcess[str]:
+def python(
+    code: str, *arguments: object, **environment: object
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
     env = {**os.environ, **{k: str(v) for k, v in environment.items()}}
     return subprocess.run(command, capture_output=True, text=True, env=env)
 
 
 @pytest.mark.usefixtures("local")
-def test_what_builds_killed_at_any_step_left_the_next_build_removes(tmp_path: Path, root: Path) -> None:
+def test_what_builds_killed_at_any_step_left_the_next_build_removes(
+    tmp_path: Path, root: Path
+) -> None:
     out, tmp = tmp_path / "out", tmp_path / "tmp"
     out.mkdir()
     tmp.mkdir()
     folders = set()
     for at in (1, 2, 3, 5, 9, 1000):
         environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(tmp)}
-        command = [sys.executable, "-c", SCRIPT, str(int(signal.SIGKILL)), str(at), str(out), "alone"]
+        command = [
+            sys.executable,
+            "-c",
+            SCRIPT,
+            str(int(signal.SIGKILL)),
+            str(at),
+            str(out),
+            "alone",
+        ]
         done = subprocess.run(command, env=environment, capture_output=True)
         assert done.returncode == (0 if at == 1000 else -signal.SIGKILL), done.stderr
         here = {p for place in (out, tmp) for p in place.iterdir()} - {out / "x.so"}
@@ -230,4 +244,7 @@ def test_a_build_lists_each_folder_once(tmp_path: Path, monkeypatch: pytest.Monk
     root = mblob.csource_module("int f;")
     root.import_module(mblob.blob_module("raw", b"x"))
     root.export_library(tmp_path / "out" / "x.so")
-    assert sorted(p for p in listed if tmp_path in p.parents) == [tmp_path / "out", tmp_path / "tmp"]
+    assert sorted(p for p in listed if tmp_path in p.parents) == [
+        tmp_path / "out",
+        tmp_path / "tmp",
+    ]

@@ -1,6 +1,7 @@
 """Packing over a library that is there: what stays the same is shared with the old file.
 
-The kernel's part is played by a function that copies what the kernel would share, and refuses what it refuses.
+The kernel's part is played by a function that copies what the kernel would share, and refuses what
+it refuses.
 """
 
 from __future__ import annotations
@@ -78,8 +79,12 @@ def overwrite(path: Path, at: int, data: bytes) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("how", [{}, {"digest": "sha256"}, {"digest": "none"}, {"embed": "append"}], ids=str)
-def test_the_bytes_are_those_of_a_fresh_pack(tmp_path: Path, sharing: FileSystem, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "how", [{}, {"digest": "sha256"}, {"digest": "none"}, {"embed": "append"}], ids=str
+)
+def test_the_bytes_are_those_of_a_fresh_pack(
+    tmp_path: Path, sharing: FileSystem, how: dict[str, Any]
+) -> None:
     files = payloads(tmp_path)
     pack(tmp_path / "o.so", files, **how)
     overwrite(files[1], 1_000_000, b"changed")
@@ -115,7 +120,8 @@ def test_whole_blocks_more_share_what_moved(tmp_path: Path, sharing: FileSystem)
     with files[0].open("ab") as file:
         file.write(os.urandom(2 * BLOCK))
     again = pack(tmp_path / "o.so", files)
-    assert sharing.total > 3 * SIZE - (256 << 10) - 16 * BLOCK  # the step in which the old payload ends is written
+    # the step in which the old payload ends is written
+    assert sharing.total > 3 * SIZE - (256 << 10) - 16 * BLOCK
     assert again == pack(tmp_path / "fresh.so", files)
 
 
@@ -129,7 +135,9 @@ def test_payloads_that_change_places_are_found(tmp_path: Path, sharing: FileSyst
     with mblob.open(tmp_path / "o.so", verify="full") as lib:
         found = {entry.type_key: bytes(entry.view()) for entry in lib.entries}
     expected = {"k0": a, "k1": b, "k2": c, "new": a}
-    assert {key: found[key] for key in expected} == {key: file.read_bytes() for key, file in expected.items()}
+    assert {key: found[key] for key in expected} == {
+        key: file.read_bytes() for key, file in expected.items()
+    }
 
 
 def test_holes_and_buffers_and_iterables(tmp_path: Path, sharing: FileSystem) -> None:
@@ -213,12 +221,18 @@ def test_an_old_file_that_changes_meanwhile_is_an_error(
         return real(fd, number, raw)
 
     monkeypatch.setattr(reuse.fcntl, "ioctl", changes)
-    with pytest.raises(ChangedError, match=r"o\.so: somebody wrote to it while it was packed again"):
+    with pytest.raises(
+        ChangedError, match=r"o\.so: somebody wrote to it while it was packed again"
+    ):
         pack(tmp_path / "o.so", files)
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * (2 << 20), b"\x7fELF" + bytes(2 << 20)], ids=["0", "text", "ELF"])
-def test_what_is_no_library_is_replaced(tmp_path: Path, sharing: FileSystem, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"x" * (2 << 20), b"\x7fELF" + bytes(2 << 20)], ids=["0", "text", "ELF"]
+)
+def test_what_is_no_library_is_replaced(
+    tmp_path: Path, sharing: FileSystem, content: bytes
+) -> None:
     (tmp_path / "o.so").write_bytes(content)
     pack(tmp_path / "o.so", payloads(tmp_path, 1))
     assert sharing.shared == []

@@ -1,7 +1,8 @@
-/* c_api.h - what compiled kernels of the ffi dialect (TVM 0.22 and later) are written against: values, tensors, calls,
- * errors. Names, numbers and layouts are those of tvm-ffi 0.1.
+/* c_api.h - what compiled kernels of the ffi dialect (TVM 0.22 and later) are written against:
+ * values, tensors, calls, errors. Names, numbers and layouts are those of tvm-ffi 0.1.
  *
- * In kernel mode (c_runtime_api.h) nothing stays undefined in the linked library: see tvm/ffi/kernel_slots.h. */
+ * In kernel mode (c_runtime_api.h) nothing stays undefined in the linked library: see
+ * tvm/ffi/kernel_slots.h. */
 #ifndef TVM_FFI_C_API_H_
 #define TVM_FFI_C_API_H_
 
@@ -18,17 +19,17 @@ extern "C" {
 typedef enum {
   kTVMFFIAny = -1,
   kTVMFFINone = 0,
-  kTVMFFIInt = 1,  /* v_int64 */
-  kTVMFFIBool = 2, /* v_int64 */
+  kTVMFFIInt = 1,   /* v_int64 */
+  kTVMFFIBool = 2,  /* v_int64 */
   kTVMFFIFloat = 3, /* v_float64 */
   kTVMFFIOpaquePtr = 4,
   kTVMFFIDataType = 5,
   kTVMFFIDevice = 6,
-  kTVMFFIDLTensorPtr = 7,    /* DLTensor *, borrowed */
-  kTVMFFIRawStr = 8,         /* const char *, borrowed */
-  kTVMFFIByteArrayPtr = 9,   /* TVMFFIByteArray *, borrowed */
+  kTVMFFIDLTensorPtr = 7,  /* DLTensor *, borrowed */
+  kTVMFFIRawStr = 8,       /* const char *, borrowed */
+  kTVMFFIByteArrayPtr = 9, /* TVMFFIByteArray *, borrowed */
   kTVMFFIObjectRValueRef = 10,
-  kTVMFFISmallStr = 11,      /* up to 7 bytes in v_bytes, so many as small_str_len says */
+  kTVMFFISmallStr = 11, /* up to 7 bytes in v_bytes, so many as small_str_len says */
   kTVMFFISmallBytes = 12,
   kTVMFFIStaticObjectBegin = 64,
   kTVMFFIObject = 64,
@@ -82,8 +83,10 @@ typedef struct {
   size_t size;
 } TVMFFIByteArray;
 
-/* How every function of a library is called: 0, or -1 with an error set. The result's type is kTVMFFINone before. */
-typedef int (*TVMFFISafeCallType)(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result);
+/* How every function of a library is called: 0, or -1 with an error set. The result's type is
+ * kTVMFFINone before. */
+typedef int (*TVMFFISafeCallType)(void *handle, const TVMFFIAny *args, int32_t num_args,
+                                  TVMFFIAny *result);
 
 static inline DLTensor *TVMFFITensorGetDLTensorPtr(TVMFFIObjectHandle obj) {
   return (DLTensor *)(void *)((char *)obj + sizeof(TVMFFIObject));
@@ -96,9 +99,11 @@ static inline TVMFFIByteArray *TVMFFIBytesGetByteArrayPtr(TVMFFIObjectHandle obj
 #if MBLOB_KERNEL_MODE
 #include <tvm/ffi/kernel_slots.h>
 #else
-TVM_DLL int TVMFFIFunctionCall(TVMFFIObjectHandle func, TVMFFIAny *args, int32_t num_args, TVMFFIAny *result);
+TVM_DLL int TVMFFIFunctionCall(TVMFFIObjectHandle func, TVMFFIAny *args, int32_t num_args,
+                               TVMFFIAny *result);
 TVM_DLL void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message);
-TVM_DLL void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **message_parts, int32_t num_parts);
+TVM_DLL void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **message_parts,
+                                               int32_t num_parts);
 TVM_DLL int TVMFFIEnvModLookupFromImports(TVMFFIObjectHandle library_ctx, const char *func_name,
                                           TVMFFIObjectHandle *out);
 TVM_DLL int TVMFFIHandleInitOnce(void **handle_addr, int (*init_func)(void **result));

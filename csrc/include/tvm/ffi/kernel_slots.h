@@ -1,9 +1,10 @@
 /* kernel_slots.h - how code of the ffi dialect reaches the runtime without linking it.
  *
- * Included by c_api.h in kernel mode, inside extern "C". A loader that knows the variable `__NAME` stores the address of
- * its function there; TVM's does for those of libtvm_runtime. tvm_ffi alone fills none, but has its functions in the
- * global scope, where they are looked for next. Where there is neither (a plain dlopen()), errors stay per thread (read
- * them through the exported `__mblob_last_error`), and calls into the environment fail. */
+ * Included by c_api.h in kernel mode, inside extern "C". A loader that knows the variable
+ * `__NAME` stores the address of its function there; TVM's does for those of libtvm_runtime.
+ * tvm_ffi alone fills none, but has its functions in the global scope, where they are looked for
+ * next. Where there is neither (a plain dlopen()), errors stay per thread (read them through the
+ * exported `__mblob_last_error`), and calls into the environment fail. */
 #ifndef TVM_FFI_KERNEL_SLOTS_H_
 #define TVM_FFI_KERNEL_SLOTS_H_
 
@@ -11,15 +12,20 @@
 #error "include tvm/ffi/c_api.h"
 #endif
 
-/* <dlfcn.h> shows RTLD_DEFAULT only to those who asked before their first header; here it is 0 wherever there is ELF. */
+/* <dlfcn.h> shows RTLD_DEFAULT only to those who asked before their first header; here it is 0
+ * wherever there is ELF. */
 void *dlsym(void *handle, const char *name);
 
-/* The address of a function of the process, 0 if nobody has it. Looked for each time: who has it may come later. */
-static inline uintptr_t mblob_global_function(const char *name) { return (uintptr_t)dlsym((void *)0, name); }
+/* The address of a function of the process, 0 if nobody has it. Looked for each time: who has it
+ * may come later. */
+static inline uintptr_t mblob_global_function(const char *name) {
+  return (uintptr_t)dlsym((void *)0, name);
+}
 
 MBLOB_SLOT(int, TVMFFIFunctionCall, (TVMFFIObjectHandle, TVMFFIAny *, int32_t, TVMFFIAny *));
 MBLOB_SLOT(void, TVMFFIErrorSetRaisedFromCStr, (const char *, const char *));
-MBLOB_SLOT(int, TVMFFIEnvModLookupFromImports, (TVMFFIObjectHandle, const char *, TVMFFIObjectHandle *));
+MBLOB_SLOT(int, TVMFFIEnvModLookupFromImports,
+           (TVMFFIObjectHandle, const char *, TVMFFIObjectHandle *));
 MBLOB_SLOT(int, TVMFFIHandleInitOnce, (void **, int (*)(void **)));
 
 /* What is done while the slot is empty: mblob_alone_<function>. */
@@ -52,9 +58,9 @@ static inline void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *me
 }
 
 /* Parts that are NULL are left out. */
-static inline void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **message_parts,
-                                                     int32_t num_parts)
-    __asm__("mblob_kernel_TVMFFIErrorSetRaisedFromCStrParts");
+static inline void TVMFFIErrorSetRaisedFromCStrParts(
+    const char *kind, const char **message_parts,
+    int32_t num_parts) __asm__("mblob_kernel_TVMFFIErrorSetRaisedFromCStrParts");
 static inline void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **message_parts,
                                                      int32_t num_parts) {
   size_t size = 1;
@@ -77,15 +83,17 @@ static inline void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const cha
 }
 
 static inline int mblob_ffi_no_runtime(const char *name) {
-  const char *parts[] = {name, ": no runtime has opened this library; open it with mblob, TVM or tvm_ffi"};
+  const char *parts[] = {
+      name, ": no runtime has opened this library; open it with mblob, TVM or tvm_ffi"};
   TVMFFIErrorSetRaisedFromCStrParts("RuntimeError", parts, 2);
   return -1;
 }
 
-static inline int mblob_alone_TVMFFIFunctionCall(TVMFFIObjectHandle func, TVMFFIAny *args, int32_t num_args,
-                                                 TVMFFIAny *result) {
+static inline int mblob_alone_TVMFFIFunctionCall(TVMFFIObjectHandle func, TVMFFIAny *args,
+                                                 int32_t num_args, TVMFFIAny *result) {
   int (*call)(TVMFFIObjectHandle, TVMFFIAny *, int32_t, TVMFFIAny *) =
-      (int (*)(TVMFFIObjectHandle, TVMFFIAny *, int32_t, TVMFFIAny *))mblob_global_function("TVMFFIFunctionCall");
+      (int (*)(TVMFFIObjectHandle, TVMFFIAny *, int32_t, TVMFFIAny *))mblob_global_function(
+          "TVMFFIFunctionCall");
   return call ? call(func, args, num_args, result) : mblob_ffi_no_runtime("TVMFFIFunctionCall");
 }
 
@@ -97,7 +105,8 @@ static inline int TVMFFIFunctionCall(TVMFFIObjectHandle func, TVMFFIAny *args, i
 }
 
 /* tvm_ffi follows the context unseen: it must not get that of a library which no loader opened. */
-static inline int mblob_alone_TVMFFIEnvModLookupFromImports(TVMFFIObjectHandle library_ctx, const char *func_name,
+static inline int mblob_alone_TVMFFIEnvModLookupFromImports(TVMFFIObjectHandle library_ctx,
+                                                            const char *func_name,
                                                             TVMFFIObjectHandle *out) {
   int (*look)(TVMFFIObjectHandle, const char *, TVMFFIObjectHandle *) =
       (int (*)(TVMFFIObjectHandle, const char *, TVMFFIObjectHandle *))mblob_global_function(
@@ -105,15 +114,18 @@ static inline int mblob_alone_TVMFFIEnvModLookupFromImports(TVMFFIObjectHandle l
   return look && library_ctx ? look(library_ctx, func_name, out) : mblob_ffi_no_runtime(func_name);
 }
 
-static inline int TVMFFIEnvModLookupFromImports(TVMFFIObjectHandle library_ctx, const char *func_name,
-                                                TVMFFIObjectHandle *out) {
+static inline int TVMFFIEnvModLookupFromImports(TVMFFIObjectHandle library_ctx,
+                                                const char *func_name, TVMFFIObjectHandle *out) {
   MBLOB_DEFINE_SLOT(__TVMFFIEnvModLookupFromImports);
-  if (__TVMFFIEnvModLookupFromImports) return __TVMFFIEnvModLookupFromImports(library_ctx, func_name, out);
+  if (__TVMFFIEnvModLookupFromImports)
+    return __TVMFFIEnvModLookupFromImports(library_ctx, func_name, out);
   return mblob_alone_TVMFFIEnvModLookupFromImports(library_ctx, func_name, out);
 }
 
-/* Without a runtime that has it: threads that race may each make a handle, and one of them stays. */
-static inline int mblob_alone_TVMFFIHandleInitOnce(void **handle_addr, int (*init_func)(void **result)) {
+/* Without a runtime that has it: threads that race may each make a handle, and one of them
+ * stays. */
+static inline int mblob_alone_TVMFFIHandleInitOnce(void **handle_addr,
+                                                   int (*init_func)(void **result)) {
   int (*once)(void **, int (*)(void **)) =
       (int (*)(void **, int (*)(void **)))mblob_global_function("TVMFFIHandleInitOnce");
   if (once) return once(handle_addr, init_func);

@@ -1,4 +1,5 @@
-/* base.h - what C that TVM 0.22 and later write includes for its macros; c_runtime_api.h has them. */
+/* base.h - what C that TVM 0.22 and later write includes for its macros; c_runtime_api.h has
+ * them. */
 #ifndef TVM_RUNTIME_BASE_H_
 #define TVM_RUNTIME_BASE_H_
 

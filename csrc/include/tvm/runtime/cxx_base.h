@@ -1,12 +1,13 @@
 /* cxx_base.h - what the C++ headers of this folder stand on.
  *
- * They are TVM's C++ face for hosts (names and meaning of TVM 0.7 - 0.19), written over TVM's C API alone:
- * header-only, C++17, nothing to link but libmblob. Objects are handles of that API, and every reference that
- * an object holds is one reference of it.
+ * They are TVM's C++ face for hosts (names and meaning of TVM 0.7 - 0.19), written over TVM's C
+ * API alone: header-only, C++17, nothing to link but libmblob. Objects are handles of that API,
+ * and every reference that an object holds is one reference of it.
  *
- * The two modes of c_runtime_api.h hold here too: everything is a host, which links libmblob (or is opened by
- * it), but for kernels, which the packager compiles with MBLOB_KERNEL. The classes live in an inline namespace of their own, so that neither the two modes nor a real
- * TVM in the process are taken for one another by the linker. */
+ * The two modes of c_runtime_api.h hold here too: everything is a host, which links libmblob (or
+ * is opened by it), but for kernels, which the packager compiles with MBLOB_KERNEL. The classes
+ * live in an inline namespace of their own, so that neither the two modes nor a real TVM in the
+ * process are taken for one another by the linker. */
 #ifndef TVM_RUNTIME_CXX_BASE_H_
 #define TVM_RUNTIME_CXX_BASE_H_
 

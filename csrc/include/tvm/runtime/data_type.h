@@ -1,4 +1,5 @@
-/* data_type.h - DataType: a DLDataType with names, and its text form ("float32", "int8x4", "bool", "handle").
+/* data_type.h - DataType: a DLDataType with names, and its text form ("float32", "int8x4",
+ * "bool", "handle").
  */
 #ifndef TVM_RUNTIME_DATA_TYPE_H_
 #define TVM_RUNTIME_DATA_TYPE_H_
@@ -26,7 +27,8 @@ class DataType {
   DataType() : type_{kDLOpaqueHandle, 0, 0} {}
   DataType(DLDataType type) : type_(type) {} /* NOLINT: TVM converts freely */
   DataType(int code, int bits, int lanes)
-      : type_{static_cast<uint8_t>(code), static_cast<uint8_t>(bits), static_cast<uint16_t>(lanes)} {}
+      : type_{static_cast<uint8_t>(code), static_cast<uint8_t>(bits),
+              static_cast<uint16_t>(lanes)} {}
   operator DLDataType() const { return type_; } /* NOLINT */
 
   int code() const { return type_.code; }
@@ -90,11 +92,23 @@ struct DataTypeName {
 /* A name that begins another one stands behind it. */
 inline constexpr DataTypeName kDataTypeNames[] = {
     {"float8_e3m4", 128, 8}, /* MBLOB_FLOAT8_E3M4 of mblob.h */
-    {"float8_e4m3b11fnuz", 9, 8}, {"float8_e4m3fnuz", 11, 8}, {"float8_e4m3fn", 10, 8}, {"float8_e4m3", 8, 8},
-    {"float8_e5m2fnuz", 13, 8}, {"float8_e5m2", 12, 8}, {"float8_e8m0fnu", 14, 8}, {"float6_e2m3fn", 15, 6},
-    {"float6_e3m2fn", 16, 6}, {"float4_e2m1fn", 17, 4}, {"e4m3_float8", DataType::kE4M3Float, 8},
-    {"e5m2_float8", DataType::kE5M2Float, 8}, {"int", kDLInt, 0}, {"uint", kDLUInt, 0}, {"float", kDLFloat, 0},
-    {"bfloat", kDLBfloat, 0}, {"complex", kDLComplex, 0}};
+    {"float8_e4m3b11fnuz", 9, 8},
+    {"float8_e4m3fnuz", 11, 8},
+    {"float8_e4m3fn", 10, 8},
+    {"float8_e4m3", 8, 8},
+    {"float8_e5m2fnuz", 13, 8},
+    {"float8_e5m2", 12, 8},
+    {"float8_e8m0fnu", 14, 8},
+    {"float6_e2m3fn", 15, 6},
+    {"float6_e3m2fn", 16, 6},
+    {"float4_e2m1fn", 17, 4},
+    {"e4m3_float8", DataType::kE4M3Float, 8},
+    {"e5m2_float8", DataType::kE5M2Float, 8},
+    {"int", kDLInt, 0},
+    {"uint", kDLUInt, 0},
+    {"float", kDLFloat, 0},
+    {"bfloat", kDLBfloat, 0},
+    {"complex", kDLComplex, 0}};
 
 /* The decimal number of 1 to `limit` at text[at]; moves behind it. 0 if there is none. */
 inline unsigned ParseNumber(const std::string &text, std::size_t &at, unsigned limit) {
@@ -108,8 +122,8 @@ inline unsigned ParseNumber(const std::string &text, std::size_t &at, unsigned l
 
 }  // namespace detail
 
-/* The type that `text` names; "" is void. A name without a width means 32 bits, "handle" 64. Throws on
- * others. */
+/* The type that `text` names; "" is void. A name without a width means 32 bits, "handle" 64.
+ * Throws on others. */
 inline DLDataType String2DLDataType(const std::string &text) {
   if (text.empty() || text == "void") return DataType::Void();
   if (text == "bool") return DataType::Bool();
@@ -119,7 +133,8 @@ inline DLDataType String2DLDataType(const std::string &text) {
     if (text.compare(0, name.size(), name) != 0) continue;
     std::size_t at = name.size();
     unsigned bits = known.bits ? known.bits : 32, lanes = 1;
-    if (!known.bits && at < text.size() && text[at] != 'x') bits = detail::ParseNumber(text, at, UINT8_MAX);
+    if (!known.bits && at < text.size() && text[at] != 'x')
+      bits = detail::ParseNumber(text, at, UINT8_MAX);
     if (at < text.size() && text[at] == 'x') lanes = detail::ParseNumber(text, ++at, UINT16_MAX);
     if (!bits || !lanes || at != text.size()) break;
     return {known.code, static_cast<uint8_t>(bits), static_cast<uint16_t>(lanes)};

@@ -1,4 +1,5 @@
-/* device_api.h - DeviceAPI: memory, copies and streams of a device, the host or one that a plug-in brings. */
+/* device_api.h - DeviceAPI: memory, copies and streams of a device, the host or one that a
+ * plug-in brings. */
 #ifndef TVM_RUNTIME_DEVICE_API_H_
 #define TVM_RUNTIME_DEVICE_API_H_
 
@@ -8,7 +9,8 @@
 
 MBLOB_FACE_BEGIN
 
-/* Bytes: what tensors are aligned to at least; what CopyDataFromTo and kernels of TVM 0.10 and later assume.
+/* Bytes: what tensors are aligned to at least; what CopyDataFromTo and kernels of TVM 0.10 and
+ * later assume.
  */
 inline constexpr int kAllocAlignment = 64;
 inline constexpr int kTempAllocaAlignment = 64;
@@ -94,18 +96,20 @@ class DeviceAPI {
   }
 
   void SetDevice(Device device) {
-    detail::RuntimeFunction("__tvm_set_device")(static_cast<int>(device.device_type), device.device_id);
+    detail::RuntimeFunction("__tvm_set_device")(static_cast<int>(device.device_type),
+                                                device.device_id);
   }
   static bool NeedSetDevice(int device_type) { return device_type != kDLCPU; }
   /* Nothing where the device does not tell it, or is not there (kExist: 0). */
   void GetAttr(Device device, DeviceAttrKind kind, TVMRetValue *rv) {
-    *rv = detail::RuntimeFunction("runtime.GetDeviceAttr")(static_cast<int>(device.device_type), device.device_id,
-                                                           static_cast<int>(kind));
+    *rv = detail::RuntimeFunction("runtime.GetDeviceAttr")(
+        static_cast<int>(device.device_type), device.device_id, static_cast<int>(kind));
   }
   std::size_t GetDataSize(const DLTensor &tensor, const Optional<String> & = NullOpt) {
     return runtime::GetDataSize(tensor);
   }
-  void *AllocDataSpace(Device device, std::size_t nbytes, std::size_t alignment, DLDataType type_hint) {
+  void *AllocDataSpace(Device device, std::size_t nbytes, std::size_t alignment,
+                       DLDataType type_hint) {
     void *data = nullptr;
     detail::CheckCall(TVMDeviceAllocDataSpace(device, nbytes, alignment, type_hint, &data));
     return data;
@@ -114,21 +118,24 @@ class DeviceAPI {
   void *AllocDataSpace(Device device, int ndim, const int64_t *shape, DLDataType dtype,
                        const Optional<String> &mem_scope = NullOpt) {
     void *data = nullptr;
-    detail::CheckCall(TVMDeviceAllocDataSpaceWithScope(device, ndim, shape, dtype,
-                                                       mem_scope.defined() ? mem_scope.value().c_str() : nullptr,
-                                                       &data));
+    detail::CheckCall(TVMDeviceAllocDataSpaceWithScope(
+        device, ndim, shape, dtype, mem_scope.defined() ? mem_scope.value().c_str() : nullptr,
+        &data));
     return data;
   }
   /* Scratch memory, kept for the next call of this thread, which gives it back too. */
   void *AllocWorkspace(Device device, std::size_t nbytes, DLDataType type_hint = {}) {
-    void *data = TVMBackendAllocWorkspace(device.device_type, device.device_id, nbytes, type_hint.code, type_hint.bits);
+    void *data = TVMBackendAllocWorkspace(device.device_type, device.device_id, nbytes,
+                                          type_hint.code, type_hint.bits);
     if (!data) detail::ThrowLastError();
     return data;
   }
   void FreeWorkspace(Device device, void *data) {
     detail::CheckCall(TVMBackendFreeWorkspace(device.device_type, device.device_id, data));
   }
-  void FreeDataSpace(Device device, void *data) { detail::CheckCall(TVMDeviceFreeDataSpace(device, data)); }
+  void FreeDataSpace(Device device, void *data) {
+    detail::CheckCall(TVMDeviceFreeDataSpace(device, data));
+  }
   void CopyDataFromTo(DLTensor *from, DLTensor *to, TVMStreamHandle stream) {
     detail::CheckCall(TVMDeviceCopyDataFromTo(from, to, stream));
   }
@@ -144,7 +151,8 @@ class DeviceAPI {
     detail::CheckCall(TVMSetStream(device.device_type, device.device_id, stream));
   }
   void SyncStreamFromTo(Device device, TVMStreamHandle before, TVMStreamHandle after) {
-    detail::CheckCall(TVMStreamStreamSynchronize(device.device_type, device.device_id, before, after));
+    detail::CheckCall(
+        TVMStreamStreamSynchronize(device.device_type, device.device_id, before, after));
   }
   void StreamSync(Device device, TVMStreamHandle stream) {
     detail::CheckCall(TVMSynchronize(device.device_type, device.device_id, stream));

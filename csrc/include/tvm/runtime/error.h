@@ -1,9 +1,9 @@
 /* error.h - errors as exceptions, in both directions.
  *
- * A call of the C API that fails throws InternalError with the text of TVMGetLastError(). An exception that
- * leaves a C++ function which the runtime called becomes the error of that call, with what() as its text. If
- * the caller at the other end is C++ too and the text arrived unchanged on the same thread, it gets the very
- * exception that was thrown. */
+ * A call of the C API that fails throws InternalError with the text of TVMGetLastError(). An
+ * exception that leaves a C++ function which the runtime called becomes the error of that call,
+ * with what() as its text. If the caller at the other end is C++ too and the text arrived
+ * unchanged on the same thread, it gets the very exception that was thrown. */
 #ifndef TVM_RUNTIME_ERROR_H_
 #define TVM_RUNTIME_ERROR_H_
 

@@ -1,11 +1,12 @@
 /* kernel_slots.h - how code in a shared library reaches the runtime without linking it.
  *
- * Included by c_runtime_api.h in kernel mode, inside extern "C". The seven functions that TVM's LLVM output
- * calls through weak pointer variables (`__TVMFuncCall`, ...; TVM src/runtime/library_module.cc, unchanged in
- * 0.5 - 0.19) are inline wrappers over the same variables here. A loader, ours or TVM's, stores the addresses
- * of its functions there. While a slot is empty, because the library was opened with a plain dlopen(), the
- * wrapper does what it can alone: workspaces from the heap, parallel loops in one thread, errors per thread
- * (read them through the exported `__mblob_last_error`); calls into the environment fail. */
+ * Included by c_runtime_api.h in kernel mode, inside extern "C". The seven functions that TVM's
+ * LLVM output calls through weak pointer variables (`__TVMFuncCall`, ...; TVM
+ * src/runtime/library_module.cc, unchanged in 0.5 - 0.19) are inline wrappers over the same
+ * variables here. A loader, ours or TVM's, stores the addresses of its functions there. While a
+ * slot is empty, because the library was opened with a plain dlopen(), the wrapper does what it
+ * can alone: workspaces from the heap, parallel loops in one thread, errors per thread (read
+ * them through the exported `__mblob_last_error`); calls into the environment fail. */
 #ifndef TVM_RUNTIME_KERNEL_SLOTS_H_
 #define TVM_RUNTIME_KERNEL_SLOTS_H_
 
@@ -34,8 +35,9 @@ typedef struct {
 
 typedef int (*FTVMParallelLambda)(int task_id, TVMParallelGroupEnv *penv, void *cdata);
 
-/* C has no variable that exists only where it is used, and C++'s inline variables are STB_GNU_UNIQUE, which
- * all libraries of a process would share. So the wrapper itself carries the definition, once per file. */
+/* C has no variable that exists only where it is used, and C++'s inline variables are
+ * STB_GNU_UNIQUE, which all libraries of a process would share. So the wrapper itself carries
+ * the definition, once per file. */
 #define MBLOB_STR2(x) #x
 #define MBLOB_STR(x) MBLOB_STR2(x)
 #define MBLOB_WORD MBLOB_STR(__SIZEOF_POINTER__)
@@ -46,9 +48,10 @@ typedef int (*FTVMParallelLambda)(int task_id, TVMParallelGroupEnv *penv, void *
           ":\n.zero " MBLOB_WORD "\n.popsection\n.endif")
 #endif
 
-/* The variable, and its wrapper, whose assembler name is not the function's: mblob_adopt_runtime means that one. */
-#define MBLOB_SLOT(ret, name, params)     \
-  extern TVM_DLL ret(*__##name) params;   \
+/* The variable, and its wrapper, whose assembler name is not the function's: mblob_adopt_runtime
+ * means that one. */
+#define MBLOB_SLOT(ret, name, params)   \
+  extern TVM_DLL ret(*__##name) params; \
   static inline ret name params __asm__("mblob_kernel_" #name)
 
 MBLOB_SLOT(int, TVMFuncCall, (void *, TVMValue *, int *, int, TVMValue *, int *));
@@ -59,12 +62,13 @@ MBLOB_SLOT(int, TVMBackendFreeWorkspace, (int, int, void *));
 MBLOB_SLOT(int, TVMBackendParallelLaunch, (FTVMParallelLambda, void *, int));
 MBLOB_SLOT(int, TVMBackendParallelBarrier, (int, TVMParallelGroupEnv *));
 
-/* ---- errors without a runtime ------------------------------------------------------------------ */
+/* ---- errors without a runtime ---------------------------------------------------------------- */
 
 #define MBLOB_KERNEL_ERROR_SIZE 512 /* bytes, terminator included; longer texts are cut */
 
 /* One buffer per thread for the whole library, whichever of its objects fails. */
-extern __attribute__((visibility("hidden"))) __thread char __mblob_error_text[MBLOB_KERNEL_ERROR_SIZE];
+extern
+    __attribute__((visibility("hidden"))) __thread char __mblob_error_text[MBLOB_KERNEL_ERROR_SIZE];
 
 /* Kept as a function of exactly this name, because `__mblob_last_error` is an alias of it. */
 #if defined(__clang__)
@@ -81,7 +85,8 @@ MBLOB_KEEP_FUNCTION static char *mblob_kernel_error_text(void) {
           ".zero " MBLOB_STR(MBLOB_KERNEL_ERROR_SIZE) "\n.popsection\n.endif\n"
           ".ifndef __mblob_last_error\n.weak __mblob_last_error\n.type __mblob_last_error, %function\n"
           ".set __mblob_last_error, __mblob_kernel_error_text\n.endif");
-  /* The alias calls this from outside: a compiler that knew the result would return nothing here. */
+  /* The alias calls this from outside: a compiler that knew the result would return nothing
+   * here. */
   char *text = __mblob_error_text;
   __asm__("" : "+r"(text));
   return text;
@@ -119,24 +124,27 @@ static inline const char *TVMGetLastError(void) {
   return mblob_kernel_error_text();
 }
 
-/* ---- the slot functions ------------------------------------------------------------------------ */
+/* ---- the slot functions ---------------------------------------------------------------------- */
 
-static inline int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, int num_args,
-                              TVMValue *ret_val, int *ret_type_code) {
+static inline int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes,
+                              int num_args, TVMValue *ret_val, int *ret_type_code) {
   MBLOB_DEFINE_SLOT(__TVMFuncCall);
-  if (__TVMFuncCall) return __TVMFuncCall(func, arg_values, type_codes, num_args, ret_val, ret_type_code);
+  if (__TVMFuncCall)
+    return __TVMFuncCall(func, arg_values, type_codes, num_args, ret_val, ret_type_code);
   return mblob_kernel_no_runtime("TVMFuncCall");
 }
 
-static inline int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name, TVMFunctionHandle *out) {
+static inline int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name,
+                                           TVMFunctionHandle *out) {
   MBLOB_DEFINE_SLOT(__TVMBackendGetFuncFromEnv);
   if (__TVMBackendGetFuncFromEnv) return __TVMBackendGetFuncFromEnv(mod_node, func_name, out);
   return mblob_kernel_no_runtime(func_name ? func_name : "TVMBackendGetFuncFromEnv");
 }
 
 /* What can be done without a runtime: mblob_alone_<function>. */
-static inline void *mblob_alone_TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes,
-                                                         int dtype_code_hint, int dtype_bits_hint) {
+static inline void *mblob_alone_TVMBackendAllocWorkspace(int device_type, int device_id,
+                                                         uint64_t nbytes, int dtype_code_hint,
+                                                         int dtype_bits_hint) {
   (void)device_id;
   (void)dtype_code_hint;
   (void)dtype_bits_hint;
@@ -150,8 +158,10 @@ static inline void *TVMBackendAllocWorkspace(int device_type, int device_id, uin
                                              int dtype_code_hint, int dtype_bits_hint) {
   MBLOB_DEFINE_SLOT(__TVMBackendAllocWorkspace);
   if (__TVMBackendAllocWorkspace)
-    return __TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint, dtype_bits_hint);
-  return mblob_alone_TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint, dtype_bits_hint);
+    return __TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint,
+                                      dtype_bits_hint);
+  return mblob_alone_TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint,
+                                              dtype_bits_hint);
 }
 
 static inline int mblob_alone_TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {
@@ -167,8 +177,10 @@ static inline int TVMBackendFreeWorkspace(int device_type, int device_id, void *
   return mblob_alone_TVMBackendFreeWorkspace(device_type, device_id, ptr);
 }
 
-static inline int mblob_alone_TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_task) {
-  /* One task, however many were asked for: tasks that meet at a barrier cannot run one after the other. */
+static inline int mblob_alone_TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata,
+                                                       int num_task) {
+  /* One task, however many were asked for: tasks that meet at a barrier cannot run one after the
+   * other. */
   int32_t counter[16] = {0};
   TVMParallelGroupEnv env;
   (void)num_task;
@@ -195,15 +207,15 @@ static inline int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *pe
   return mblob_alone_TVMBackendParallelBarrier(task_id, penv);
 }
 
-/* ---- a program that was compiled like a kernel -------------------------------------------------- */
+/* ---- a program that was compiled like a kernel ----------------------------------------------- */
 
-#define MBLOB_ADOPT(ret, name, params)                                           \
-  static ret mblob_weak_##name params __attribute__((weakref(#name)));           \
-  static inline void mblob_adopt_##name(void) {                                  \
-    ret(*linked) params = mblob_weak_##name;                                     \
-    MBLOB_DEFINE_SLOT(__##name);                                                 \
-    if (!__atomic_load_n(&__##name, __ATOMIC_RELAXED) && linked)                 \
-      __atomic_store_n(&__##name, linked, __ATOMIC_RELAXED);                     \
+#define MBLOB_ADOPT(ret, name, params)                                 \
+  static ret mblob_weak_##name params __attribute__((weakref(#name))); \
+  static inline void mblob_adopt_##name(void) {                        \
+    ret(*linked) params = mblob_weak_##name;                           \
+    MBLOB_DEFINE_SLOT(__##name);                                       \
+    if (!__atomic_load_n(&__##name, __ATOMIC_RELAXED) && linked)       \
+      __atomic_store_n(&__##name, linked, __ATOMIC_RELAXED);           \
   }
 MBLOB_ADOPT(int, TVMFuncCall, (void *, TVMValue *, int *, int, TVMValue *, int *))
 MBLOB_ADOPT(void, TVMAPISetLastError, (const char *))
@@ -213,7 +225,8 @@ MBLOB_ADOPT(int, TVMBackendFreeWorkspace, (int, int, void *))
 MBLOB_ADOPT(int, TVMBackendParallelLaunch, (FTVMParallelLambda, void *, int))
 MBLOB_ADOPT(int, TVMBackendParallelBarrier, (int, TVMParallelGroupEnv *))
 
-/* Fill the slots that no loader has filled with the functions of the runtime that is linked, if one is. */
+/* Fill the slots that no loader has filled with the functions of the runtime that is linked, if
+ * one is. */
 static inline void mblob_adopt_runtime(void) {
   mblob_adopt_TVMFuncCall();
   mblob_adopt_TVMAPISetLastError();

@@ -21,7 +21,8 @@
 MBLOB_FACE_BEGIN
 namespace detail {
 
-/* Swallows a stream where an expression of type void is due: binds looser than <<, tighter than ?:. */
+/* Swallows a stream where an expression of type void is due: binds looser than <<, tighter than
+ * ?:. */
 struct Voidify {
   void operator&(std::ostream &) const {}
 };
@@ -69,7 +70,9 @@ class LogMessage {
 };
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wsign-compare" /* between the user's types, as the user wrote it */
+#pragma GCC diagnostic ignored \
+    "-Wsign-compare" /* between the user's types, as the user wrote it \
+                                                 */
 #define MBLOB_DEFINE_CHECK(name, op)                                                       \
   template <typename X, typename Y>                                                        \
   std::optional<std::string> Check##name(const X &x, const Y &y, const char *expression) { \
@@ -111,11 +114,14 @@ MBLOB_FACE_END
 #define MBLOB_CHECK_NOTNULL(x) ::tvm::runtime::detail::CheckNotNull(__FILE__, __LINE__, #x, (x))
 #define MBLOB_LOG_DEBUG ::tvm::runtime::detail::LogMessage(__FILE__, __LINE__, "Debug: ").stream()
 #define MBLOB_LOG_INFO ::tvm::runtime::detail::LogMessage(__FILE__, __LINE__, "").stream()
-#define MBLOB_LOG_WARNING ::tvm::runtime::detail::LogMessage(__FILE__, __LINE__, "Warning: ").stream()
+#define MBLOB_LOG_WARNING \
+  ::tvm::runtime::detail::LogMessage(__FILE__, __LINE__, "Warning: ").stream()
 #define MBLOB_LOG_ERROR ::tvm::runtime::detail::LogMessage(__FILE__, __LINE__, "Error: ").stream()
 #define MBLOB_LOG_FATAL ::tvm::runtime::detail::LogFatal(__FILE__, __LINE__).stream()
-/* The stream is made only if the condition holds; with `true` it is never made and costs nothing. */
-#define MBLOB_STREAM_UNLESS(silent, stream) (silent) ? (void)0 : ::tvm::runtime::detail::Voidify() & stream
+/* The stream is made only if the condition holds; with `true` it is never made and costs
+ * nothing. */
+#define MBLOB_STREAM_UNLESS(silent, stream) \
+  (silent) ? (void)0 : ::tvm::runtime::detail::Voidify() & stream
 
 #ifndef LOG
 #define LOG(severity) MBLOB_LOG_##severity

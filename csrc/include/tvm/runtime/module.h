@@ -51,12 +51,16 @@ class Module : public ObjectRef {
     detail::CheckCall(TVMModLoadFromFile(file_name.c_str(), format.c_str(), &handle));
     return Module(detail::Owned{handle});
   }
-  /* The function of that name; null if there is none. With `query_imports` the imports are asked too. */
+  /* The function of that name; null if there is none. With `query_imports` the imports are asked
+   * too. */
   PackedFunc GetFunction(const std::string &name, bool query_imports = false) const;
-  void Import(const Module &other) const { detail::CheckCall(TVMModImport(Defined(), other.Defined())); }
+  void Import(const Module &other) const {
+    detail::CheckCall(TVMModImport(Defined(), other.Defined()));
+  }
   /* `module->type_key()` and so on. */
   ModuleView operator->() const;
-  /* The node that the module was made of, if it is a `Node`; else null. It lives as long as the module. */
+  /* The node that the module was made of, if it is a `Node`; else null. It lives as long as the
+   * module. */
   template <typename Node>
   Node *as() const;
 
@@ -82,8 +86,8 @@ class ModuleView {
   std::vector<Module> imports() const;
   void Import(const Module &other) const { module_.Import(other); }
 
-  /* What the node says that the module was made of. Of others: no source, and an error from SaveToFile, as TVM has
-   * it for compiled code. */
+  /* What the node says that the module was made of. Of others: no source, and an error from
+   * SaveToFile, as TVM has it for compiled code. */
   String GetSource(const String &format = "") const;
   String GetFormat() const;
   void SaveToFile(const String &file_name, const String &format) const;
@@ -109,8 +113,9 @@ inline ModuleView Module::operator->() const { return ModuleView(*this); }
  *   };
  *   Module module(make_object<Doubler>());
  *
- * What GetFunction gave for a name is kept, and it is not asked for that name again. A function that uses the node
- * keeps `sptr_to_self`. Functions may be asked for, and called, on any thread. */
+ * What GetFunction gave for a name is kept, and it is not asked for that name again. A function
+ * that uses the node keeps `sptr_to_self`. Functions may be asked for, and called, on any
+ * thread. */
 class ModuleNode : public Object {
  public:
   virtual const char *type_key() const = 0;
@@ -120,7 +125,8 @@ class ModuleNode : public Object {
   /* Whether it has a function that GetFunction does not give. */
   virtual bool ImplementsFunction(const String &, bool = false) { return false; }
 
-  /* For programs that export modules themselves; here nothing asks but they. Of a pair one is overridden, as above. */
+  /* For programs that export modules themselves; here nothing asks but they. Of a pair one is
+   * overridden, as above. */
   virtual void SaveToFile(const String &file_name, const String &format);
   virtual void SaveToFile(const std::string &file_name, const std::string &format);
   virtual void SaveToBinary(dmlc::Stream *stream);
@@ -129,7 +135,9 @@ class ModuleNode : public Object {
   virtual String GetFormat() { return ""; }
   virtual int GetPropertyMask() const { return 0; }
   virtual bool IsDSOExportable() const { return (GetPropertyMask() & kDSOExportable) != 0; }
-  virtual bool IsBinarySerializable() const { return (GetPropertyMask() & kBinarySerializable) != 0; }
+  virtual bool IsBinarySerializable() const {
+    return (GetPropertyMask() & kBinarySerializable) != 0;
+  }
 };
 
 inline std::ostream &operator<<(std::ostream &os, const Module &module) {
@@ -147,12 +155,12 @@ MBLOB_FACE_END
  *   TVM_MODULE_VTABLE_ENTRY("twice", &Doubler::Twice);
  *   TVM_MODULE_VTABLE_ENTRY_PACKED("any", &Doubler::Any);       void Any(TVMArgs args, TVMRetValue *rv)
  *   TVM_MODULE_VTABLE_END();                                    or _END_WITH_DEFAULT(&Doubler::Other) */
-#define TVM_MODULE_VTABLE_BEGIN(TypeKey)                                                                   \
-  const char *type_key() const final { return TypeKey; }                                                   \
-  ::tvm::runtime::PackedFunc GetFunction(const ::tvm::runtime::String &_name,                              \
-                                         const ::tvm::runtime::ObjectPtr<::tvm::runtime::Object> &_self)   \
-      override {                                                                                           \
-  (void)_self
+#define TVM_MODULE_VTABLE_BEGIN(TypeKey)                                         \
+  const char *type_key() const final { return TypeKey; }                         \
+  ::tvm::runtime::PackedFunc GetFunction(                                        \
+      const ::tvm::runtime::String &_name,                                       \
+      const ::tvm::runtime::ObjectPtr<::tvm::runtime::Object> &_self) override { \
+    (void)_self
 #define TVM_MODULE_VTABLE_ENTRY(Name, MemFunc) \
   if (_name == Name) return ::tvm::runtime::detail::MemberFunction(_self, this, MemFunc, Name)
 #define TVM_MODULE_VTABLE_ENTRY_PACKED(Name, MemFunc) \

@@ -30,7 +30,8 @@ inline std::size_t GetDataSize(const DLTensor &t) {
   return size;
 }
 
-inline constexpr std::size_t kArrayAlignment = 64; /* bytes; what kernels of TVM 0.10 and later assume */
+inline constexpr std::size_t kArrayAlignment =
+    64; /* bytes; what kernels of TVM 0.10 and later assume */
 
 class NDArray : public ObjectRef {
  public:
@@ -42,7 +43,9 @@ class NDArray : public ObjectRef {
 
   /* The tensor; null for a null array. It may be passed on as DLTensor * while this array lives. */
   const DLTensor *operator->() const { return tensor(); }
-  ShapeTuple Shape() const { return ShapeTuple(Defined()->shape, Defined()->shape + Defined()->ndim); }
+  ShapeTuple Shape() const {
+    return ShapeTuple(Defined()->shape, Defined()->shape + Defined()->ndim);
+  }
   runtime::DataType DataType() const { return runtime::DataType(Defined()->dtype); }
   bool IsContiguous() const { return runtime::IsContiguous(*Defined()); }
   void reset() { *this = NDArray(); }
@@ -75,10 +78,11 @@ class NDArray : public ObjectRef {
                        const Optional<String> &mem_scope = NullOpt) {
     TVMArrayHandle handle = nullptr;
     if (mem_scope.defined() && !mem_scope.value().empty() && mem_scope.value() != "global")
-      throw InternalError("NDArray::Empty: the host has no memory scope '" + std::string(mem_scope.value()) +
-                          "'; it has: global");
-    detail::CheckCall(TVMArrayAlloc(shape.data(), static_cast<int>(shape.size()), dtype.code, dtype.bits,
-                                    dtype.lanes, device.device_type, device.device_id, &handle));
+      throw InternalError("NDArray::Empty: the host has no memory scope '" +
+                          std::string(mem_scope.value()) + "'; it has: global");
+    detail::CheckCall(TVMArrayAlloc(shape.data(), static_cast<int>(shape.size()), dtype.code,
+                                    dtype.bits, dtype.lanes, device.device_type, device.device_id,
+                                    &handle));
     return NDArray(detail::Owned{handle});
   }
   /* The tensor becomes the array's when this succeeds. */
@@ -90,18 +94,21 @@ class NDArray : public ObjectRef {
   /* Memory that stays somebody else's and outlives the array. */
   static NDArray FromExternalDLTensor(const DLTensor &tensor);
   static NDArray NewFromDLTensor(const DLTensor *tensor, const Device &device) {
-    NDArray copy = Empty(ShapeTuple(tensor->shape, tensor->shape + tensor->ndim), tensor->dtype, device);
+    NDArray copy =
+        Empty(ShapeTuple(tensor->shape, tensor->shape + tensor->ndim), tensor->dtype, device);
     copy.CopyFrom(tensor);
     return copy;
   }
-  /* Whether FromExternalDLTensor serves: the memory is that device's, and as aligned as kernels assume. */
+  /* Whether FromExternalDLTensor serves: the memory is that device's, and as aligned as kernels
+   * assume. */
   static bool AbilityOfZeroCopyForDLTensor(const DLTensor *tensor, const Device &device) {
     const auto address = reinterpret_cast<uintptr_t>(tensor->data) + tensor->byte_offset;
-    return tensor->device.device_type == device.device_type && tensor->device.device_id == device.device_id &&
-           address % kArrayAlignment == 0;
+    return tensor->device.device_type == device.device_type &&
+           tensor->device.device_id == device.device_id && address % kArrayAlignment == 0;
   }
 
-  /* In the form of parameter files (array_stream.h). `Stream` is a dmlc::Stream or has its Read and Write. */
+  /* In the form of parameter files (array_stream.h). `Stream` is a dmlc::Stream or has its Read
+   * and Write. */
   template <typename Stream>
   void Save(Stream *stream) const;
   /* The array becomes what the stream has next. Throws if that is no array, or ends too early. */
@@ -150,25 +157,28 @@ inline NDArray NDArray::Adopt(std::unique_ptr<Managed> managed) {
   return array;
 }
 
-inline NDArray NDArray::CreateView(ShapeTuple shape, DLDataType dtype, uint64_t relative_byte_offset) const {
+inline NDArray NDArray::CreateView(ShapeTuple shape, DLDataType dtype,
+                                   uint64_t relative_byte_offset) const {
   if (!IsContiguous()) throw InternalError("NDArray::CreateView: the array is not contiguous");
   auto managed = std::make_unique<Managed>(*Defined(), std::move(shape), *this);
   DLTensor &view = managed->tensor.dl_tensor;
   view.dtype = dtype;
   view.byte_offset += relative_byte_offset;
   for (int64_t extent : managed->shape)
-    if (extent < 0) throw InternalError("NDArray::CreateView: an extent is " + std::to_string(extent));
+    if (extent < 0)
+      throw InternalError("NDArray::CreateView: an extent is " + std::to_string(extent));
   const std::size_t have = GetDataSize(*Defined()), want = GetDataSize(view);
   if (relative_byte_offset > have || want > have - relative_byte_offset)
-    throw InternalError("NDArray::CreateView: the view needs " + std::to_string(want) + " bytes from byte " +
-                        std::to_string(relative_byte_offset) + " on, the array has " + std::to_string(have));
+    throw InternalError("NDArray::CreateView: the view needs " + std::to_string(want) +
+                        " bytes from byte " + std::to_string(relative_byte_offset) +
+                        " on, the array has " + std::to_string(have));
   return Adopt(std::move(managed));
 }
 
 inline NDArray NDArray::FromExternalDLTensor(const DLTensor &tensor) {
   if (!runtime::IsContiguous(tensor)) throw InternalError("NDArray: the tensor is not contiguous");
-  return Adopt(
-      std::make_unique<Managed>(tensor, ShapeTuple(tensor.shape, tensor.shape + tensor.ndim), NDArray()));
+  return Adopt(std::make_unique<Managed>(
+      tensor, ShapeTuple(tensor.shape, tensor.shape + tensor.ndim), NDArray()));
 }
 
 MBLOB_FACE_END

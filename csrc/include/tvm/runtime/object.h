@@ -1,5 +1,6 @@
-/* object.h - ObjectRef: one reference to something that the runtime counts. Module, PackedFunc and NDArray
- * are ObjectRefs; a copy is another reference to the same thing, as with std::shared_ptr. */
+/* object.h - ObjectRef: one reference to something that the runtime counts. Module, PackedFunc
+ * and NDArray are ObjectRefs; a copy is another reference to the same thing, as with
+ * std::shared_ptr. */
 #ifndef TVM_RUNTIME_OBJECT_H_
 #define TVM_RUNTIME_OBJECT_H_
 
@@ -23,7 +24,8 @@ using ObjectPtr = std::shared_ptr<T>;
 
 template <typename T, typename... Args>
 ObjectPtr<T> make_object(Args &&...args) {
-  static_assert(std::is_base_of_v<Object, T>, "make_object makes classes that derive from tvm::runtime::Object");
+  static_assert(std::is_base_of_v<Object, T>,
+                "make_object makes classes that derive from tvm::runtime::Object");
   return std::make_shared<T>(std::forward<Args>(args)...);
 }
 
@@ -70,13 +72,15 @@ class ObjectRef {
   /* Objects of one's own are not values of this runtime: it could not tell what they are. */
   template <typename T, typename = std::enable_if_t<std::is_base_of_v<Object, T>>>
   explicit ObjectRef(const ObjectPtr<T> &) {
-    static_assert(!std::is_base_of_v<Object, T>,
-                  "mblob: an ObjectRef cannot hold an object of one's own; only a Module can be made of a node, "
-                  "which derives from ModuleNode (docs/tvm_hosts.md)");
+    static_assert(
+        !std::is_base_of_v<Object, T>,
+        "mblob: an ObjectRef cannot hold an object of one's own; only a Module can be made of a node, "
+        "which derives from ModuleNode (docs/tvm_hosts.md)");
   }
 
-  /* The same object as a `T`, which is a class of references (NDArray, Array<..>, ADT, String, ...); nothing if it is
-   * something else. Of StringObj a pointer to the text, null if it is no String, which lives as long as the object. */
+  /* The same object as a `T`, which is a class of references (NDArray, Array<..>, ADT, String,
+   * ...); nothing if it is something else. Of StringObj a pointer to the text, null if it is no
+   * String, which lives as long as the object. */
   template <typename T>
   auto as() const;
 
@@ -152,10 +156,11 @@ T Downcast(ObjectRef ref) {
   } else {
     const int code = ref.type_code();
     if (code != T::kTypeCode)
-      throw InternalError("Downcast: the object has type code " + std::to_string(code) + ", expected " +
-                          std::to_string(T::kTypeCode));
+      throw InternalError("Downcast: the object has type code " + std::to_string(code) +
+                          ", expected " + std::to_string(T::kTypeCode));
     if (!detail::IsA<T>(ref.handle(), code))
-      throw InternalError("Downcast: the object of type code " + std::to_string(code) + " is of another class");
+      throw InternalError("Downcast: the object of type code " + std::to_string(code) +
+                          " is of another class");
     return T(detail::Owned{ref.release()});
   }
 }

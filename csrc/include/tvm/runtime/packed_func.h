@@ -33,7 +33,8 @@ class TVMArgs {
   }
 };
 
-/* A function over the runtime's handle; copies share it. Calls may come from any number of threads. */
+/* A function over the runtime's handle; copies share it. Calls may come from any number of
+ * threads. */
 class PackedFunc : public ObjectRef {
  public:
   static constexpr int kTypeCode = kTVMPackedFuncHandle;
@@ -43,9 +44,9 @@ class PackedFunc : public ObjectRef {
   PackedFunc(std::nullptr_t) {} /* NOLINT */
   explicit PackedFunc(detail::Owned function) : ObjectRef(function, kTypeCode) {}
   /* A callable of the form of FType. What it throws is the error of the call. */
-  template <typename F,
-            typename = std::enable_if_t<std::is_invocable_v<std::decay_t<F> &, TVMArgs, TVMRetValue *> &&
-                                        !std::is_base_of_v<PackedFunc, std::decay_t<F>>>>
+  template <typename F, typename = std::enable_if_t<
+                            std::is_invocable_v<std::decay_t<F> &, TVMArgs, TVMRetValue *> &&
+                            !std::is_base_of_v<PackedFunc, std::decay_t<F>>>>
   explicit PackedFunc(F &&body) : PackedFunc(Create(FType(std::forward<F>(body)))) {}
 
   template <typename... Args>
@@ -56,7 +57,8 @@ class PackedFunc : public ObjectRef {
     TVMValue value;
     int code = kTVMNullptr;
     detail::CheckCall(TVMFuncCall(handle(), const_cast<TVMValue *>(args.values),
-                                  const_cast<int *>(args.type_codes), args.num_args, &value, &code));
+                                  const_cast<int *>(args.type_codes), args.num_args, &value,
+                                  &code));
     TVMRetValue result = TVMRetValue::MoveFromCHost(value, code);
     if (rv) *rv = std::move(result);
   }
@@ -69,7 +71,8 @@ class PackedFunc : public ObjectRef {
     (void)resource.release(); /* the function's now */
     return {handle};
   }
-  static int Call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) noexcept {
+  static int Call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                  void *resource) noexcept {
     try {
       TVMRetValue rv;
       (*static_cast<FType *>(resource))(TVMArgs(args, codes, count), &rv);
@@ -82,7 +85,8 @@ class PackedFunc : public ObjectRef {
   static void Delete(void *resource) { delete static_cast<FType *>(resource); }
 };
 
-/* Fills the arrays of a call. What a text or an object points to must live until the call has returned. */
+/* Fills the arrays of a call. What a text or an object points to must live until the call has
+ * returned. */
 class TVMArgsSetter {
  public:
   TVMArgsSetter(TVMValue *values, int *type_codes) : values_(values), type_codes_(type_codes) {}
@@ -98,7 +102,9 @@ class TVMArgsSetter {
   }
   void operator()(std::size_t i, std::nullptr_t) const { SetHandle(i, kTVMNullptr, nullptr); }
   void operator()(std::size_t i, void *handle) const { SetHandle(i, kTVMOpaqueHandle, handle); }
-  void operator()(std::size_t i, DLTensor *tensor) const { SetHandle(i, kTVMDLTensorHandle, tensor); }
+  void operator()(std::size_t i, DLTensor *tensor) const {
+    SetHandle(i, kTVMDLTensorHandle, tensor);
+  }
   void operator()(std::size_t i, DLDevice device) const {
     values_[i].v_device = device;
     type_codes_[i] = kDLDevice;
@@ -107,7 +113,9 @@ class TVMArgsSetter {
     values_[i].v_type = type;
     type_codes_[i] = kTVMDataType;
   }
-  void operator()(std::size_t i, const DataType &type) const { (*this)(i, static_cast<DLDataType>(type)); }
+  void operator()(std::size_t i, const DataType &type) const {
+    (*this)(i, static_cast<DLDataType>(type));
+  }
   void operator()(std::size_t i, const char *text) const {
     values_[i].v_str = text;
     type_codes_[i] = kTVMStr;
@@ -176,7 +184,8 @@ inline PackedFunc Module::GetFunction(const std::string &name, bool query_import
   return PackedFunc(detail::Owned{handle});
 }
 
-inline PackedFunc ModuleView::GetFunction(const std::string &name, const ObjectPtr<Object> &) const {
+inline PackedFunc ModuleView::GetFunction(const std::string &name,
+                                          const ObjectPtr<Object> &) const {
   return module_.GetFunction(name);
 }
 
@@ -199,7 +208,8 @@ namespace detail {
 /* The type key of a module; lives as long as the module. */
 inline const char *ModuleTypeKey(void *handle) {
   const Module module(Owned{ObjectRef::Share(handle, kTVMModuleHandle)});
-  return static_cast<const char *>(RuntimeFunction("mblob.ModuleTypeKeyText")(module).operator void *());
+  return static_cast<const char *>(
+      RuntimeFunction("mblob.ModuleTypeKeyText")(module).operator void *());
 }
 
 /* What a runtime function gives for `count` arguments, which `fill` sets. */
@@ -208,10 +218,12 @@ ObjectRef CallWithList(const char *name, std::size_t count, const Fill &fill) {
   std::vector<TVMValue> values(count + 1);
   std::vector<int> codes(count + 1);
   if (count > static_cast<std::size_t>(std::numeric_limits<int>::max()) - 1)
-    throw InternalError(std::string(name) + ": " + std::to_string(count) + " arguments are too many");
+    throw InternalError(std::string(name) + ": " + std::to_string(count) +
+                        " arguments are too many");
   fill(TVMArgsSetter(values.data(), codes.data()));
   TVMRetValue rv;
-  RuntimeFunction(name).CallPacked(TVMArgs(values.data(), codes.data(), static_cast<int>(count)), &rv);
+  RuntimeFunction(name).CallPacked(TVMArgs(values.data(), codes.data(), static_cast<int>(count)),
+                                   &rv);
   return rv;
 }
 
@@ -222,10 +234,12 @@ inline constexpr const char *kNodeName = "mblob.cxx_node.1";
 
 template <typename Node>
 Node *Module::as() const {
-  static_assert(std::is_base_of_v<ModuleNode, Node>, "Module::as gives classes that derive from ModuleNode");
+  static_assert(std::is_base_of_v<ModuleNode, Node>,
+                "Module::as gives classes that derive from ModuleNode");
   if (!defined()) return nullptr;
   TVMFunctionHandle handle = nullptr;
-  if (TVMModGetFunction(this->handle(), detail::kNodeName, 0, &handle) != 0 || !handle) return nullptr;
+  if (TVMModGetFunction(this->handle(), detail::kNodeName, 0, &handle) != 0 || !handle)
+    return nullptr;
   const PackedFunc get(detail::Owned{handle});
   return dynamic_cast<Node *>(static_cast<ModuleNode *>(get().operator void *()));
 }
@@ -250,11 +264,14 @@ inline std::vector<Module> ModuleView::imports() const {
   return imports;
 }
 
-inline PackedFunc ModuleNode::GetFunction(const String &name, const ObjectPtr<Object> &sptr_to_self) {
+inline PackedFunc ModuleNode::GetFunction(const String &name,
+                                          const ObjectPtr<Object> &sptr_to_self) {
   return GetFunction(std::string(name), sptr_to_self);
 }
 
-inline PackedFunc ModuleNode::GetFunction(const std::string &, const ObjectPtr<Object> &) { return nullptr; }
+inline PackedFunc ModuleNode::GetFunction(const std::string &, const ObjectPtr<Object> &) {
+  return nullptr;
+}
 
 inline void ModuleNode::SaveToFile(const String &file_name, const String &format) {
   SaveToFile(std::string(file_name), std::string(format));
@@ -310,7 +327,8 @@ inline Module::Module(ObjectPtr<ModuleNode> node) {
   const PackedFunc find([node](TVMArgs args, TVMRetValue *rv) {
     const String name = args[0];
     if (name == detail::kNodeName)
-      *rv = PackedFunc([raw = node.get()](TVMArgs, TVMRetValue *out) { *out = static_cast<void *>(raw); });
+      *rv = PackedFunc(
+          [raw = node.get()](TVMArgs, TVMRetValue *out) { *out = static_cast<void *>(raw); });
     else
       *rv = node->GetFunction(name, node);
   });
@@ -324,7 +342,9 @@ inline bool RuntimeEnabled(const std::string &target) {
 
 /* ---- String as an object ---- */
 
-inline String::operator ObjectRef() const { return detail::RuntimeFunction("runtime.String")(*this); }
+inline String::operator ObjectRef() const {
+  return detail::RuntimeFunction("runtime.String")(*this);
+}
 
 namespace detail {
 inline const StringObj *StringOf(const ObjectRef &ref) {
@@ -332,7 +352,8 @@ inline const StringObj *StringOf(const ObjectRef &ref) {
   if (!ref.defined() || ref.type_code() != kTVMObjectHandle) return nullptr;
   CheckCall(TVMObjectGetTypeIndex(ref.handle(), &index));
   if (index != kStringIndex) return nullptr;
-  return static_cast<const StringObj *>(RuntimeFunction("mblob.StringBytes")(ref).operator void *());
+  return static_cast<const StringObj *>(
+      RuntimeFunction("mblob.StringBytes")(ref).operator void *());
 }
 }  // namespace detail
 
@@ -340,9 +361,10 @@ inline const StringObj *StringOf(const ObjectRef &ref) {
 
 inline const ObjectRef &ShapeTuple::object() const {
   std::call_once(shared_->once, [this] {
-    shared_->object = detail::CallWithList("runtime.ShapeTuple", size(), [this](const TVMArgsSetter &set) {
-      for (std::size_t i = 0; i < size(); ++i) set(i, (*this)[i]);
-    });
+    shared_->object =
+        detail::CallWithList("runtime.ShapeTuple", size(), [this](const TVMArgsSetter &set) {
+          for (std::size_t i = 0; i < size(); ++i) set(i, (*this)[i]);
+        });
   });
   return shared_->object;
 }
@@ -352,13 +374,15 @@ inline TVMPODValue_::operator ShapeTuple() const {
   (void)Expect(kTVMObjectHandle);
   const ObjectRef object = *this;
   const PackedFunc get = detail::RuntimeFunction("runtime.GetShapeTupleElem");
-  std::vector<int64_t> extents(
-      static_cast<std::size_t>(detail::RuntimeFunction("runtime.GetShapeTupleSize")(object).operator int64_t()));
+  std::vector<int64_t> extents(static_cast<std::size_t>(
+      detail::RuntimeFunction("runtime.GetShapeTupleSize")(object).operator int64_t()));
   for (std::size_t i = 0; i < extents.size(); ++i) extents[i] = get(object, i);
   return ShapeTuple(std::move(extents));
 }
 
-inline TVMRetValue &TVMRetValue::operator=(const ShapeTuple &shape) { return *this = shape.object(); }
+inline TVMRetValue &TVMRetValue::operator=(const ShapeTuple &shape) {
+  return *this = shape.object();
+}
 
 template <typename T>
 TVMRetValue &TVMRetValue::operator=(const Optional<T> &value) {

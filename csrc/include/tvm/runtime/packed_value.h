@@ -50,8 +50,8 @@ inline const char *ArgTypeCode2Str(int type_code) {
 namespace detail {
 /* Whether values of that code are references. */
 inline bool IsCounted(int type_code) {
-  return type_code == kTVMModuleHandle || type_code == kTVMPackedFuncHandle || type_code == kTVMNDArrayHandle ||
-         type_code == kTVMObjectHandle;
+  return type_code == kTVMModuleHandle || type_code == kTVMPackedFuncHandle ||
+         type_code == kTVMNDArrayHandle || type_code == kTVMObjectHandle;
 }
 
 /* An integer or enum as functions take it. */
@@ -64,8 +64,9 @@ int64_t PackInteger(T value) {
 }
 }  // namespace detail
 
-/* A value and its code, borrowed. Conversions throw InternalError, "expected int, found str", when the value
- * is something else. Integers become floats and bools, nothing becomes a null pointer. */
+/* A value and its code, borrowed. Conversions throw InternalError, "expected int, found str",
+ * when the value is something else. Integers become floats and bools, nothing becomes a null
+ * pointer. */
 class TVMPODValue_ {
  public:
   operator double() const {
@@ -115,7 +116,8 @@ class TVMPODValue_ {
     return ObjectRef(detail::Owned{ObjectRef::Share(value_.v_handle, type_code_)}, type_code_);
   }
   /* Array<T>, Map<K, V>, ADT: references to objects that headers of their own define. */
-  template <typename T, typename = std::enable_if_t<detail::HasTypeIndex<T>::value || detail::HasIsInstance<T>::value>>
+  template <typename T, typename = std::enable_if_t<detail::HasTypeIndex<T>::value ||
+                                                    detail::HasIsInstance<T>::value>>
   operator T() const {
     return Shared<T>();
   }
@@ -131,7 +133,7 @@ class TVMPODValue_ {
       return IsText() || Text();
     else
       return IsCounted() && (std::is_same_v<T, ObjectRef> || type_code_ == T::kTypeCode) &&
-           detail::IsA<T>(value_.v_handle, type_code_);
+             detail::IsA<T>(value_.v_handle, type_code_);
   }
   template <typename T>
   T AsObjectRef() const {
@@ -157,13 +159,14 @@ class TVMPODValue_ {
   /* Of a String that is an object; else null. */
   const StringObj *Text() const {
     if (type_code_ != kTVMObjectHandle || !value_.v_handle) return nullptr;
-    return detail::StringOf(ObjectRef(detail::Owned{ObjectRef::Share(value_.v_handle, type_code_)}, type_code_));
+    return detail::StringOf(
+        ObjectRef(detail::Owned{ObjectRef::Share(value_.v_handle, type_code_)}, type_code_));
   }
   bool IsCounted() const { return detail::IsCounted(type_code_); }
   const TVMValue &Expect(int type_code, const char *name = nullptr) const {
     if (type_code_ != type_code)
-      throw InternalError(std::string("expected ") + (name ? name : ArgTypeCode2Str(type_code)) + ", found " +
-                          ArgTypeCode2Str(type_code_));
+      throw InternalError(std::string("expected ") + (name ? name : ArgTypeCode2Str(type_code)) +
+                          ", found " + ArgTypeCode2Str(type_code_));
     return value_;
   }
   template <typename T>
@@ -178,7 +181,8 @@ class TVMPODValue_ {
     if (type_code_ == kTVMNullptr) return T();
     void *handle = Expect(T::kTypeCode).v_handle;
     if (!detail::IsA<T>(handle, T::kTypeCode))
-      throw InternalError(std::string("expected another class of ") + ArgTypeCode2Str(type_code_) + " than this is");
+      throw InternalError(std::string("expected another class of ") + ArgTypeCode2Str(type_code_) +
+                          " than this is");
     return T(detail::Owned{ObjectRef::Share(handle, T::kTypeCode)});
   }
 
@@ -234,7 +238,9 @@ class TVMRetValue : public TVMPODValue_ {
     v.v_type = type;
     return Set(kTVMDataType, v);
   }
-  TVMRetValue &operator=(const runtime::DataType &type) { return *this = static_cast<DLDataType>(type); }
+  TVMRetValue &operator=(const runtime::DataType &type) {
+    return *this = static_cast<DLDataType>(type);
+  }
   TVMRetValue &operator=(const char *text) { return SetText(kTVMStr, text); }
   TVMRetValue &operator=(std::string text) { return SetText(kTVMStr, std::move(text)); }
   TVMRetValue &operator=(const TVMByteArray &bytes) {
@@ -267,7 +273,8 @@ class TVMRetValue : public TVMPODValue_ {
       result.Set(type_code, value);
     return result;
   }
-  /* Hand it over with its reference. Texts stay with the thread until the next one is handed over. */
+  /* Hand it over with its reference. Texts stay with the thread until the next one is handed
+   * over. */
   void MoveToCHost(TVMValue *value, int *type_code) {
     if (!IsText()) {
       *value = value_;
@@ -282,7 +289,8 @@ class TVMRetValue : public TVMPODValue_ {
   }
   /* Set it as the result of a TVMPackedCFunc, which makes a copy. */
   void CopyToReturn(TVMRetValueHandle ret) {
-    if (type_code_ != kTVMNullptr) detail::CheckCall(TVMCFuncSetReturn(ret, &value_, &type_code_, 1));
+    if (type_code_ != kTVMNullptr)
+      detail::CheckCall(TVMCFuncSetReturn(ret, &value_, &type_code_, 1));
   }
 
  private:

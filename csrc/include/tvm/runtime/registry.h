@@ -1,7 +1,7 @@
 /* registry.h - functions of the process by name: Registry and TVM_REGISTER_GLOBAL.
  *
- * A shared library that registers functions must stay in memory as long as somebody may call them: g++ sees
- * to it, with other compilers link it with -Wl,-z,nodelete. */
+ * A shared library that registers functions must stay in memory as long as somebody may call
+ * them: g++ sees to it, with other compilers link it with -Wl,-z,nodelete. */
 #ifndef TVM_RUNTIME_REGISTRY_H_
 #define TVM_RUNTIME_REGISTRY_H_
 
@@ -15,13 +15,14 @@
 
 MBLOB_FACE_BEGIN
 
-/* Whether Python wants a signal to be handled: this runtime has no such hook, and so does TVM's where none is
- * registered. */
+/* Whether Python wants a signal to be handled: this runtime has no such hook, and so does TVM's
+ * where none is registered. */
 inline void EnvCheckSignals() {}
 
 class Registry {
  public:
-  /* Claims a name; the function is given with set_body. Throws if the name is taken, unless `can_override`.
+  /* Claims a name; the function is given with set_body. Throws if the name is taken, unless
+   * `can_override`.
    */
   static Registry &Register(const std::string &name, bool can_override = false) {
     const PackedFunc taken =
@@ -49,16 +50,22 @@ class Registry {
     return set_body(Typed(std::move(f), name_).packed());
   }
 
-  /* A member function, of a class of references (Module, NDArray) that is the first argument of the function. */
+  /* A member function, of a class of references (Module, NDArray) that is the first argument of
+   * the function. */
   template <typename T, typename R, typename... Args>
   Registry &set_body_method(R (T::*method)(Args...)) {
-    return set_body_typed([method](T self, Args... args) -> R { return (self.*method)(std::forward<Args>(args)...); });
+    return set_body_typed([method](T self, Args... args) -> R {
+      return (self.*method)(std::forward<Args>(args)...);
+    });
   }
   template <typename T, typename R, typename... Args>
   Registry &set_body_method(R (T::*method)(Args...) const) {
-    return set_body_typed([method](T self, Args... args) -> R { return (self.*method)(std::forward<Args>(args)...); });
+    return set_body_typed([method](T self, Args... args) -> R {
+      return (self.*method)(std::forward<Args>(args)...);
+    });
   }
-  /* A member function of the node that a module was made of: set_body_method<Module>(&Doubler::Half). */
+  /* A member function of the node that a module was made of:
+   * set_body_method<Module>(&Doubler::Half). */
   template <typename Ref, typename Node, typename R, typename... Args,
             typename = std::enable_if_t<std::is_base_of_v<ModuleNode, Node>>>
   Registry &set_body_method(R (Node::*method)(Args...)) {

@@ -1,4 +1,5 @@
-/* threading_backend.h - the runtime's thread pool for C++ programs: how many threads it has, and loops on it. */
+/* threading_backend.h - the runtime's thread pool for C++ programs: how many threads it has, and
+ * loops on it. */
 #ifndef TVM_RUNTIME_THREADING_BACKEND_H_
 #define TVM_RUNTIME_THREADING_BACKEND_H_
 
@@ -28,11 +29,14 @@ inline void Yield() { std::this_thread::yield(); }
 /* Tasks of a loop that asks for no number; both names of TVM. */
 inline int NumThreads() { return detail::RuntimeFunction("runtime.NumThreads")(); }
 inline int MaxConcurrency() { return NumThreads(); }
-/* `nthreads` 0: what the environment says. The mode and the processors are not followed: threads are the scheduler's. */
-inline void Configure(ThreadGroup::AffinityMode mode, int nthreads, const std::vector<unsigned> & = {}, int = 0) {
+/* `nthreads` 0: what the environment says. The mode and the processors are not followed: threads
+ * are the scheduler's. */
+inline void Configure(ThreadGroup::AffinityMode mode, int nthreads,
+                      const std::vector<unsigned> & = {}, int = 0) {
   (void)detail::RuntimeFunction("runtime.config_threadpool")(static_cast<int>(mode), nthreads);
 }
-/* Threads that are idle cost nothing, and those of a parent are not used after a fork: there is nothing to do. */
+/* Threads that are idle cost nothing, and those of a parent are not used after a fork: there is
+ * nothing to do. */
 inline void ResetThreadPool() {}
 
 }  // namespace threading
@@ -40,7 +44,8 @@ inline void ResetThreadPool() {}
 /* f(task_id, num_task) in every task of one loop. What a task throws is the error of the loop. */
 template <typename F>
 void parallel_launch_with_threading_backend(F f) {
-  const FTVMParallelLambda task = [](int task_id, TVMParallelGroupEnv *env, void *data) noexcept -> int {
+  const FTVMParallelLambda task = [](int task_id, TVMParallelGroupEnv *env,
+                                     void *data) noexcept -> int {
     try {
       (*static_cast<F *>(data))(task_id, static_cast<int>(env->num_task));
       return 0;

@@ -1,5 +1,5 @@
-/* typed_packed_func.h - TypedPackedFunc: a PackedFunc with the types of its arguments and its result, and the
- * macros that export C++ functions from a library. A part of packed_func.h. */
+/* typed_packed_func.h - TypedPackedFunc: a PackedFunc with the types of its arguments and its
+ * result, and the macros that export C++ functions from a library. A part of packed_func.h. */
 #ifndef TVM_RUNTIME_TYPED_PACKED_FUNC_H_
 #define TVM_RUNTIME_TYPED_PACKED_FUNC_H_
 
@@ -65,7 +65,8 @@ T Argument(const TVMArgs &args, std::size_t i, const char *name) {
   try {
     return FromPacked<T>(args[static_cast<int>(i)]);
   } catch (const InternalError &error) {
-    throw InternalError(std::string(name) + ": argument " + std::to_string(i) + ": " + error.what());
+    throw InternalError(std::string(name) + ": argument " + std::to_string(i) + ": " +
+                        error.what());
   }
 }
 
@@ -102,17 +103,20 @@ class TypedPackedFunc<R(Args...)> {
   TypedPackedFunc(PackedFunc packed) : packed_(std::move(packed)) {}                   /* NOLINT */
   TypedPackedFunc(const TVMPODValue_ &value) : packed_(value.operator PackedFunc()) {} /* NOLINT */
   /* A callable with that signature; `name` stands in its errors. */
-  template <typename F, typename = std::enable_if_t<std::is_convertible_v<F, std::function<R(Args...)>> &&
-                                                    !std::is_base_of_v<TVMPODValue_, std::decay_t<F>>>>
+  template <typename F,
+            typename = std::enable_if_t<std::is_convertible_v<F, std::function<R(Args...)>> &&
+                                        !std::is_base_of_v<TVMPODValue_, std::decay_t<F>>>>
   TypedPackedFunc(F f, std::string name) {
-    packed_ = PackedFunc([f = std::move(f), name = std::move(name)](TVMArgs args, TVMRetValue *rv) mutable {
-      detail::Unpacker<R(Args...)>::Call(f, name.c_str(), args, rv);
-    });
+    packed_ = PackedFunc(
+        [f = std::move(f), name = std::move(name)](TVMArgs args, TVMRetValue *rv) mutable {
+          detail::Unpacker<R(Args...)>::Call(f, name.c_str(), args, rv);
+        });
   }
-  template <typename F, typename = std::enable_if_t<std::is_convertible_v<F, std::function<R(Args...)>> &&
-                                                    !std::is_same_v<std::decay_t<F>, PackedFunc> &&
-                                                    !std::is_same_v<std::decay_t<F>, TypedPackedFunc> &&
-                                                    !std::is_base_of_v<TVMPODValue_, std::decay_t<F>>>>
+  template <typename F,
+            typename = std::enable_if_t<std::is_convertible_v<F, std::function<R(Args...)>> &&
+                                        !std::is_same_v<std::decay_t<F>, PackedFunc> &&
+                                        !std::is_same_v<std::decay_t<F>, TypedPackedFunc> &&
+                                        !std::is_base_of_v<TVMPODValue_, std::decay_t<F>>>>
   TypedPackedFunc(F f) : TypedPackedFunc(std::move(f), "C++ function") {} /* NOLINT */
 
   R operator()(Args... args) const {
@@ -146,22 +150,29 @@ namespace detail {
 
 /* A member function of a node, with the reference to the node that keeps it. */
 template <typename Node, typename T, typename R, typename... Args>
-PackedFunc MemberFunction(const ObjectPtr<Object> &self, Node *node, R (T::*method)(Args...), std::string name) {
+PackedFunc MemberFunction(const ObjectPtr<Object> &self, Node *node, R (T::*method)(Args...),
+                          std::string name) {
   return TypedPackedFunc<R(Args...)>(
-             [self, node, method](Args... args) -> R { return (node->*method)(std::forward<Args>(args)...); },
+             [self, node, method](Args... args) -> R {
+               return (node->*method)(std::forward<Args>(args)...);
+             },
              std::move(name))
       .packed();
 }
 template <typename Node, typename T, typename R, typename... Args>
-PackedFunc MemberFunction(const ObjectPtr<Object> &self, Node *node, R (T::*method)(Args...) const, std::string name) {
+PackedFunc MemberFunction(const ObjectPtr<Object> &self, Node *node, R (T::*method)(Args...) const,
+                          std::string name) {
   return TypedPackedFunc<R(Args...)>(
-             [self, node, method](Args... args) -> R { return (node->*method)(std::forward<Args>(args)...); },
+             [self, node, method](Args... args) -> R {
+               return (node->*method)(std::forward<Args>(args)...);
+             },
              std::move(name))
       .packed();
 }
 template <typename Node, typename Method>
 PackedFunc PackedMember(const ObjectPtr<Object> &self, Node *node, Method method) {
-  return PackedFunc([self, node, method](TVMArgs args, TVMRetValue *rv) { (node->*method)(args, rv); });
+  return PackedFunc(
+      [self, node, method](TVMArgs args, TVMRetValue *rv) { (node->*method)(args, rv); });
 }
 
 }  // namespace detail
@@ -172,31 +183,33 @@ namespace tvm {
 using runtime::TypedPackedFunc;
 }
 
-/* Export a function from a library under the name `export_name`, in the convention of compiled kernels.
- * `function` is a function or a lambda of any signature; the PACKED form takes (TVMArgs, TVMRetValue *). */
-#define TVM_DLL_EXPORT_PACKED_FUNC(export_name, function)                                                 \
-  extern "C" {                                                                                            \
-  TVM_DLL int export_name(TVMValue *args, int *type_codes, int num_args, TVMValue *out_value,             \
-                          int *out_type_code, void *resource_handle);                                     \
-  int export_name(TVMValue *args, int *type_codes, int num_args, TVMValue *out_value, int *out_type_code, \
-                  void *) {                                                                               \
-    try {                                                                                                 \
-      ::tvm::runtime::TVMRetValue rv;                                                                     \
-      function(::tvm::runtime::TVMArgs(args, type_codes, num_args), &rv);                                 \
-      rv.MoveToCHost(out_value, out_type_code);                                                           \
-      return 0;                                                                                           \
-    } catch (...) {                                                                                       \
-      return ::tvm::runtime::detail::ReportException();                                                   \
-    }                                                                                                     \
-  }                                                                                                       \
+/* Export a function from a library under the name `export_name`, in the convention of compiled
+ * kernels. `function` is a function or a lambda of any signature; the PACKED form takes
+ * (TVMArgs, TVMRetValue *). */
+#define TVM_DLL_EXPORT_PACKED_FUNC(export_name, function)                                     \
+  extern "C" {                                                                                \
+  TVM_DLL int export_name(TVMValue *args, int *type_codes, int num_args, TVMValue *out_value, \
+                          int *out_type_code, void *resource_handle);                         \
+  int export_name(TVMValue *args, int *type_codes, int num_args, TVMValue *out_value,         \
+                  int *out_type_code, void *) {                                               \
+    try {                                                                                     \
+      ::tvm::runtime::TVMRetValue rv;                                                         \
+      function(::tvm::runtime::TVMArgs(args, type_codes, num_args), &rv);                     \
+      rv.MoveToCHost(out_value, out_type_code);                                               \
+      return 0;                                                                               \
+    } catch (...) {                                                                           \
+      return ::tvm::runtime::detail::ReportException();                                       \
+    }                                                                                         \
+  }                                                                                           \
   }
 
-#define TVM_DLL_EXPORT_TYPED_FUNC(export_name, function)                                                  \
-  static void mblob_unpack_##export_name(::tvm::runtime::TVMArgs args, ::tvm::runtime::TVMRetValue *rv) { \
-    auto f = function;                                                                                    \
-    ::tvm::runtime::detail::Unpacker<::tvm::runtime::detail::SignatureOf<decltype(f)>::type>::Call(       \
-        f, #export_name, args, rv);                                                                       \
-  }                                                                                                       \
+#define TVM_DLL_EXPORT_TYPED_FUNC(export_name, function)                                          \
+  static void mblob_unpack_##export_name(::tvm::runtime::TVMArgs args,                            \
+                                         ::tvm::runtime::TVMRetValue *rv) {                       \
+    auto f = function;                                                                            \
+    ::tvm::runtime::detail::Unpacker<                                                             \
+        ::tvm::runtime::detail::SignatureOf<decltype(f)>::type>::Call(f, #export_name, args, rv); \
+  }                                                                                               \
   TVM_DLL_EXPORT_PACKED_FUNC(export_name, mblob_unpack_##export_name)
 
 #endif /* TVM_RUNTIME_TYPED_PACKED_FUNC_H_ */

@@ -1,13 +1,15 @@
 /* vector_types.h - the OpenCL-like vectors that TVM's C generator writes, as C++17 classes.
  *
- * `float4(a, b, c, d)`, `(float4)(x, x, x, x)` (a comma expression: every lane is x), `v.s0`, arithmetic, and
- * `*(float4*)p` on data that is aligned like one element. Included by c_backend_api.h in C++; define
- * MBLOB_NO_VECTOR_TYPES where these names mean something else. Sources that mblob itself packs do not need it:
- * they are rewritten, with all widths and operators (docs/vectors.md).
+ * `float4(a, b, c, d)`, `(float4)(x, x, x, x)` (a comma expression: every lane is x), `v.s0`,
+ * arithmetic, and `*(float4*)p` on data that is aligned like one element. Included by
+ * c_backend_api.h in C++; define MBLOB_NO_VECTOR_TYPES where these names mean something else.
+ * Sources that mblob itself packs do not need it: they are rewritten, with all widths and
+ * operators (docs/vectors.md).
  *
- * Minimum and maximum arrive as `(a) < (b) ? (a) : (b)` over named vectors, meant lane by lane. C++ can only
- * pick one operand, so the comparison stores the lane-wise choice in `a`, answers "a", and puts the old value
- * back at the end of the full expression. Other selections between vectors do not compile. */
+ * Minimum and maximum arrive as `(a) < (b) ? (a) : (b)` over named vectors, meant lane by lane.
+ * C++ can only pick one operand, so the comparison stores the lane-wise choice in `a`, answers
+ * "a", and puts the old value back at the end of the full expression. Other selections between
+ * vectors do not compile. */
 #ifndef TVM_RUNTIME_VECTOR_TYPES_H_
 #define TVM_RUNTIME_VECTOR_TYPES_H_
 
@@ -67,7 +69,8 @@ namespace mblob_vec __attribute__((visibility("hidden"))) {
       const T values[N] = {static_cast<T>(each)...};
       for (int i = 0; i < N; ++i) this->lane[i] = values[i];
     }
-    /* Not trivial, so that an operand is read when it is evaluated and not when the operator runs. */
+    /* Not trivial, so that an operand is read when it is evaluated and not when the operator
+     * runs. */
     MBLOB_VEC_INLINE vec(const vec &o) { assign(o); }
     MBLOB_VEC_INLINE vec &operator=(const vec &o) {
       assign(o);
@@ -131,8 +134,8 @@ namespace mblob_vec __attribute__((visibility("hidden"))) {
     return a;
   }
 
-  /* A vector that holds a choice until the end of the full expression. One expression can hold several
-   * choices that share a named vector, so comparisons look up what its value was before. */
+  /* A vector that holds a choice until the end of the full expression. One expression can hold
+   * several choices that share a named vector, so comparisons look up what its value was before. */
   struct choice_link {
     const void *target;
     const void *before; /* the value of *target when this choice was made */

@@ -43,7 +43,8 @@ bool mb_array_is_view(const DLTensor *handle) {
 
 /* ---- making and freeing ---------------------------------------------------------------------- */
 
-static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device, struct array **out) {
+static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device,
+                     struct array **out) {
   int status = mb_shape_check(shape, ndim);
   if (status) return status;
   struct array *array = calloc(1, sizeof(*array) + (size_t)ndim * sizeof(int64_t));
@@ -61,10 +62,12 @@ static int alloc_data(struct array *array) {
   return status ? status : mb_device_allocate(array->view.device, size, 0, &array->view.data);
 }
 
-int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
+int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dtype,
+                 DLTensor **out) {
   struct array *array = NULL;
   *out = NULL;
-  int status = mb_dtype_check(dtype.code, dtype.bits, dtype.lanes) ? mb_device_check(device) : MBLOB_E_ARGUMENT;
+  int status = mb_dtype_check(dtype.code, dtype.bits, dtype.lanes) ? mb_device_check(device)
+                                                                   : MBLOB_E_ARGUMENT;
   if (!status) status = new_array(shape, ndim, dtype, device, &array);
   if (!status) status = alloc_data(array);
   if (status)
@@ -74,7 +77,8 @@ int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dty
   return status;
 }
 
-int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out) {
+int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner),
+                  DLTensor **out) {
   struct array *array = NULL;
   *out = NULL;
   int status = new_array(tensor->shape, tensor->ndim, tensor->dtype, tensor->device, &array);
@@ -89,20 +93,24 @@ int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *own
 
 int mb_tensor_check(const DLTensor *t, size_t *size) {
   int status = mb_device_check(t->device);
-  if (!status && !mb_dtype_check(t->dtype.code, t->dtype.bits, t->dtype.lanes)) status = MBLOB_E_ARGUMENT;
+  if (!status && !mb_dtype_check(t->dtype.code, t->dtype.bits, t->dtype.lanes))
+    status = MBLOB_E_ARGUMENT;
   if (!status) status = mb_tensor_size(t, size);
   if (status || !*size) return status;
-  if (!mb_is_compact(t)) return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
+  if (!mb_is_compact(t))
+    return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
   return t->data ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "data is NULL, expected %zu bytes", *size);
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */
 
-int mb_array_copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to, void *stream) {
+int mb_array_copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to,
+                        void *stream) {
   size_t size = 0;
   int status = mb_tensor_check(t, &size);
   if (status) return status;
-  if (size != nbytes) return mb_fail(MBLOB_E_ARGUMENT, "the array has %zu bytes, the copy %zu", size, nbytes);
+  if (size != nbytes)
+    return mb_fail(MBLOB_E_ARGUMENT, "the array has %zu bytes, the copy %zu", size, nbytes);
   return mb_device_copy_tensor(from, to, size, stream);
 }
 

@@ -14,15 +14,19 @@ size_t mb_array_references(const DLTensor *array);
 /* Whether its memory is another's: one that mb_array_view made. */
 bool mb_array_is_view(const DLTensor *array);
 /* A counted view of memory that is another's: compact elements of `tensor`, whose shape is copied.
- * `release(owner)` is called when the last reference goes; on failure the owner stays the caller's. */
-int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner), DLTensor **out);
+ * `release(owner)` is called when the last reference goes; on failure the owner stays the
+ * caller's. */
+int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner),
+                  DLTensor **out);
 
-/* MBLOB_OK for a tensor that is on a device that is there, has elements that can be, is compact, and has data unless it is
- * empty; `size` becomes that of mb_tensor_size. */
+/* MBLOB_OK for a tensor that is on a device that is there, has elements that can be, is compact,
+ * and has data unless it is empty; `size` becomes that of mb_tensor_size. */
 int mb_tensor_check(const DLTensor *t, size_t *size);
 
-/* Between `t`, of just `nbytes` bytes, and memory of the host; the one is `from`, the other `to`. */
-int mb_array_copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to, void *stream);
+/* Between `t`, of just `nbytes` bytes, and memory of the host; the one is `from`, the other
+ * `to`. */
+int mb_array_copy_bytes(const DLTensor *t, size_t nbytes, const DLTensor *from, const DLTensor *to,
+                        void *stream);
 /* Copy all elements, from any device to any; both are compact and of the same number of bytes. */
 int mb_array_copy(const DLTensor *from, const DLTensor *to, void *stream);
 

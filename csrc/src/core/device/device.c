@@ -18,11 +18,12 @@ static _Atomic(const mblob_device_api *) apis[KINDS]; /* by device type */
 /* ---- which there are ------------------------------------------------------------------------- */
 
 int mb_device_register(const mblob_device_api *api) {
-  if (api->device_type <= kDLCPU || api->device_type >= KINDS || !api->name || !api->count || !api->allocate ||
-      !api->free || !api->copy)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "device type %d: a table needs a type from 2 to %d, a name, count, allocate, free and copy",
-                   api->device_type, KINDS - 1);
+  if (api->device_type <= kDLCPU || api->device_type >= KINDS || !api->name || !api->count ||
+      !api->allocate || !api->free || !api->copy)
+    return mb_fail(
+        MBLOB_E_ARGUMENT,
+        "device type %d: a table needs a type from 2 to %d, a name, count, allocate, free and copy",
+        api->device_type, KINDS - 1);
   const mblob_device_api *none = NULL;
   (void)atomic_compare_exchange_strong(&apis[api->device_type], &none, api);
   return MBLOB_OK;
@@ -45,10 +46,11 @@ static int unknown(int device_type) {
   char known[128];
   const char *name = mb_device_name(device_type);
   list_known(known, sizeof(known));
-  return mb_fail(MBLOB_E_INCOMPATIBLE,
-                 "no runtime for device type %d (%s) is in this process; there is: %s; plug-ins are looked for in "
-                 "libraries, on MBLOB_PLUGIN_PATH and beside libmblob",
-                 device_type, name ? name : "unknown", known);
+  return mb_fail(
+      MBLOB_E_INCOMPATIBLE,
+      "no runtime for device type %d (%s) is in this process; there is: %s; plug-ins are looked for in "
+      "libraries, on MBLOB_PLUGIN_PATH and beside libmblob",
+      device_type, name ? name : "unknown", known);
 }
 
 int mb_device_api(int device_type, const mblob_device_api **out) {
@@ -67,13 +69,15 @@ static int check_id(const mblob_device_api *api, int device_id) {
   uint64_t before = mb_error_serial();
   int status = api->count(&count);
   if (status) {
-    if (mb_error_serial() == before) status = mb_fail(status, "%s: cannot tell how many devices there are", api->name);
+    if (mb_error_serial() == before)
+      status = mb_fail(status, "%s: cannot tell how many devices there are", api->name);
     return status;
   }
   if (device_id >= 0 && device_id < count) return MBLOB_OK;
-  return count ? mb_fail(MBLOB_E_INCOMPATIBLE, "%s: no device %d; there are %d, counted from 0", api->name, device_id,
-                         count)
-               : mb_fail(MBLOB_E_INCOMPATIBLE, "%s: there is no such device on this machine", api->name);
+  return count ? mb_fail(MBLOB_E_INCOMPATIBLE, "%s: no device %d; there are %d, counted from 0",
+                         api->name, device_id, count)
+               : mb_fail(MBLOB_E_INCOMPATIBLE, "%s: there is no such device on this machine",
+                         api->name);
 }
 
 /* The functions of a device that is there; NULL for memory of the host that nobody manages. */
@@ -109,7 +113,8 @@ int mb_device_check(DLDevice device) {
 
 static int allocate_host(uint64_t size, uint64_t alignment, void **out) {
   if (alignment < MB_TENSOR_ALIGNMENT) alignment = MB_TENSOR_ALIGNMENT;
-  if ((alignment & (alignment - 1)) || alignment > PTRDIFF_MAX || size > (uint64_t)PTRDIFF_MAX - alignment)
+  if ((alignment & (alignment - 1)) || alignment > PTRDIFF_MAX ||
+      size > (uint64_t)PTRDIFF_MAX - alignment)
     return mb_fail(MBLOB_E_ARGUMENT, "%llu bytes aligned to %llu are impossible",
                    (unsigned long long)size, (unsigned long long)alignment);
   *out = aligned_alloc((size_t)alignment, (size_t)((size + alignment) / alignment * alignment));
@@ -132,9 +137,11 @@ int mb_device_allocate(DLDevice device, uint64_t size, uint64_t alignment, void 
   if (!api) return allocate_host(size, alignment, out);
   if (size > (uint64_t)PTRDIFF_MAX) return mb_fail_memory((size_t)size);
   uint64_t before = mb_error_serial();
-  status = told(api->allocate(device.device_id, size, alignment, out), before, api, "allocating memory");
+  status =
+      told(api->allocate(device.device_id, size, alignment, out), before, api, "allocating memory");
   if (status || *out) return status;
-  return mb_fail(MBLOB_E_MEMORY, "%s: no %llu bytes of memory", api->name, (unsigned long long)size);
+  return mb_fail(MBLOB_E_MEMORY, "%s: no %llu bytes of memory", api->name,
+                 (unsigned long long)size);
 }
 
 int mb_device_free(DLDevice device, void *data) {
@@ -163,7 +170,8 @@ static int copy_with(const mblob_device_api *api, const mblob_copy *c) {
 }
 
 /* Between two kinds, of which neither is the host. */
-static int copy_through_host(const mblob_device_api *from, const mblob_device_api *to, const mblob_copy *c) {
+static int copy_through_host(const mblob_device_api *from, const mblob_device_api *to,
+                             const mblob_copy *c) {
   void *between = malloc((size_t)c->size);
   const DLDevice host = {kDLCPU, 0};
   if (!between) return mb_fail_memory((size_t)c->size);
@@ -188,27 +196,33 @@ int mb_device_copy(const mblob_copy *c) {
   if (!status) status = find_copier(c->to_device, &to);
   if (status || !c->size) return status;
   if (!c->from || !c->to)
-    return mb_fail(MBLOB_E_ARGUMENT, "copy: the %s has no data", c->from ? "destination" : "source");
+    return mb_fail(MBLOB_E_ARGUMENT, "copy: the %s has no data",
+                   c->from ? "destination" : "source");
   if (!from && !to) return copy_host(c);
   return from && to && from != to ? copy_through_host(from, to, c) : copy_with(from ? from : to, c);
 }
 
 int mb_device_copy_tensor(const DLTensor *from, const DLTensor *to, uint64_t size, void *stream) {
-  const mblob_copy copy = {.from = from->data, .from_offset = from->byte_offset, .from_device = from->device,
-                           .to = to->data, .to_offset = to->byte_offset, .to_device = to->device,
-                           .size = size, .stream = stream};
+  const mblob_copy copy = {.from = from->data,
+                           .from_offset = from->byte_offset,
+                           .from_device = from->device,
+                           .to = to->data,
+                           .to_offset = to->byte_offset,
+                           .to_device = to->device,
+                           .size = size,
+                           .stream = stream};
   return mb_device_copy(&copy);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
 /* Call a member of the table that may be absent: then there is nothing to do. */
-#define CALL(device, member, what, ...)                                    \
-  do {                                                                     \
-    const mblob_device_api *api = NULL;                                    \
-    int status = find(device, &api);                                       \
-    if (status || !api || !api->member) return status;                     \
-    uint64_t before = mb_error_serial();                                   \
+#define CALL(device, member, what, ...)                                         \
+  do {                                                                          \
+    const mblob_device_api *api = NULL;                                         \
+    int status = find(device, &api);                                            \
+    if (status || !api || !api->member) return status;                          \
+    uint64_t before = mb_error_serial();                                        \
     return told(api->member(device.device_id, __VA_ARGS__), before, api, what); \
   } while (0)
 
@@ -217,11 +231,17 @@ int mb_device_stream_create(DLDevice device, void **out) {
   CALL(device, stream_create, "making a stream", out);
 }
 
-int mb_device_stream_free(DLDevice device, void *stream) { CALL(device, stream_free, "freeing a stream", stream); }
+int mb_device_stream_free(DLDevice device, void *stream) {
+  CALL(device, stream_free, "freeing a stream", stream);
+}
 
-int mb_device_set_stream(DLDevice device, void *stream) { CALL(device, set_stream, "setting the stream", stream); }
+int mb_device_set_stream(DLDevice device, void *stream) {
+  CALL(device, set_stream, "setting the stream", stream);
+}
 
-int mb_device_synchronize(DLDevice device, void *stream) { CALL(device, synchronize, "waiting", stream); }
+int mb_device_synchronize(DLDevice device, void *stream) {
+  CALL(device, synchronize, "waiting", stream);
+}
 
 int mb_device_stream_wait(DLDevice device, void *stream, void *other) {
   CALL(device, stream_wait, "waiting for a stream", stream, other);
@@ -248,5 +268,6 @@ int mb_device_attribute(DLDevice device, int kind, int64_t *number, char *text, 
   if (!api || !api->attribute)
     return mb_fail(MBLOB_E_NOT_FOUND, "the device does not tell attribute %d", kind);
   uint64_t before = mb_error_serial();
-  return told(api->attribute(device.device_id, kind, number, text, size), before, api, "asking for an attribute");
+  return told(api->attribute(device.device_id, kind, number, text, size), before, api,
+              "asking for an attribute");
 }

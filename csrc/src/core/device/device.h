@@ -1,5 +1,6 @@
-/* device.h - kinds of devices: which are known, and their memory and streams. The host is always there; others
- * come from plug-ins (mblob/plugin.h), which are looked for when a device of their kind is first asked for. */
+/* device.h - kinds of devices: which are known, and their memory and streams. The host is always
+ * there; others come from plug-ins (mblob/plugin.h), which are looked for when a device of their
+ * kind is first asked for. */
 #ifndef MB_DEVICE_H
 #define MB_DEVICE_H
 
@@ -22,14 +23,16 @@ bool mb_device_is_target(const char *target);
 
 /* MBLOB_OK if the device is there, else MBLOB_E_INCOMPATIBLE with what there is. */
 int mb_device_check(DLDevice device);
-/* The functions of that kind of device: MBLOB_E_INCOMPATIBLE where nothing provides them. They stay for good. */
+/* The functions of that kind of device: MBLOB_E_INCOMPATIBLE where nothing provides them. They
+ * stay for good. */
 int mb_device_api(int device_type, const mblob_device_api **out);
 /* Add a kind; the one that was registered first counts. The table stays. */
 int mb_device_register(const mblob_device_api *api);
 /* The registered table of the type, NULL if there is none; nothing is looked for. */
 const mblob_device_api *mb_device_registered(int device_type);
 
-/* Memory of any device; `alignment` 0 means that of tensors. A size of 0 gives an address as well. */
+/* Memory of any device; `alignment` 0 means that of tensors. A size of 0 gives an address as
+ * well. */
 int mb_device_allocate(DLDevice device, uint64_t size, uint64_t alignment, void **out);
 int mb_device_free(DLDevice device, void *data);
 /* Bytes between any two devices; between two kinds other than the host they pass through it. */
@@ -37,7 +40,8 @@ int mb_device_copy(const mblob_copy *copy);
 /* The bytes of one compact tensor to another of as many (byte_offset counts). */
 int mb_device_copy_tensor(const DLTensor *from, const DLTensor *to, uint64_t size, void *stream);
 
-/* Streams, as the kind has them; the host, and kinds without, have the empty one only. NULL: the calling thread's. */
+/* Streams, as the kind has them; the host, and kinds without, have the empty one only. NULL: the
+ * calling thread's. */
 int mb_device_stream_create(DLDevice device, void **out);
 int mb_device_stream_free(DLDevice device, void *stream);
 int mb_device_set_stream(DLDevice device, void *stream);

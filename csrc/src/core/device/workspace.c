@@ -1,4 +1,5 @@
-/* Blocks are kept for the next call of the thread: kernels ask for the same sizes again and again. */
+/* Blocks are kept for the next call of the thread: kernels ask for the same sizes again and
+ * again. */
 #include "core/device/workspace.h"
 
 #include <stdbool.h>
@@ -7,7 +8,8 @@
 #include "base/base.h"
 #include "core/device/device.h"
 
-#define PAGE 4096 /* sizes are rounded up to this, as TVM does, so that similar sizes share a block */
+#define PAGE \
+  4096 /* sizes are rounded up to this, as TVM does, so that similar sizes share a block */
 
 struct block {
   void *data;
@@ -28,14 +30,18 @@ struct pool {
 
 static __thread struct pool host_pool; /* first of the thread's list */
 
-static bool is_host(const struct pool *pool) { return mb_device_is_host((int)pool->device.device_type); }
+static bool is_host(const struct pool *pool) {
+  return mb_device_is_host((int)pool->device.device_type);
+}
 
 static void *take_memory(const struct pool *pool, size_t size) {
   void *data = NULL;
   return mb_device_allocate(pool->device, size, MB_TENSOR_ALIGNMENT, &data) ? NULL : data;
 }
 
-static void give_memory(const struct pool *pool, void *data) { (void)mb_device_free(pool->device, data); }
+static void give_memory(const struct pool *pool, void *data) {
+  (void)mb_device_free(pool->device, data);
+}
 
 static void release(const struct pool *pool, struct blocks *list) {
   for (size_t i = 0; i < list->count; ++i) give_memory(pool, list->items[i].data);
@@ -55,8 +61,8 @@ static void thread_exit(void *first) {
 
 static struct mb_thread_end at_end = MB_THREAD_END(thread_exit);
 
-/* Of the thread that unloads this, or ends the process. Drivers may be gone by now: what is on their devices goes
- * with the process. */
+/* Of the thread that unloads this, or ends the process. Drivers may be gone by now: what is on
+ * their devices goes with the process. */
 __attribute__((destructor)) static void process_exit(void) {
   struct pool *others = host_pool.next;
   host_pool.next = NULL;
@@ -79,7 +85,9 @@ static struct pool *pool_of(DLDevice device, bool make) {
   }
   struct pool *pool = &host_pool, *last = pool;
   for (; pool; last = pool, pool = pool->next)
-    if (pool->device.device_type == device.device_type && pool->device.device_id == device.device_id) return pool;
+    if (pool->device.device_type == device.device_type &&
+        pool->device.device_id == device.device_id)
+      return pool;
   if (!make || mb_device_check(device)) return NULL;
   pool = calloc(1, sizeof(*pool));
   if (!pool) {
@@ -119,7 +127,8 @@ static size_t first_fit(const struct blocks *list, size_t size) {
 
 void *mb_workspace_alloc(DLDevice device, uint64_t size) {
   if (size > (uint64_t)PTRDIFF_MAX - PAGE) {
-    mb_fail(MBLOB_E_MEMORY, "workspace: %llu bytes are more than there can be", (unsigned long long)size);
+    mb_fail(MBLOB_E_MEMORY, "workspace: %llu bytes are more than there can be",
+            (unsigned long long)size);
     return NULL;
   }
   size_t rounded = size ? ((size_t)size + PAGE - 1) / PAGE * PAGE : PAGE;
@@ -146,9 +155,11 @@ int mb_workspace_free(DLDevice device, void *data) {
   for (size_t i = pool ? pool->used.count : 0; i-- > 0;) {
     if (pool->used.items[i].data != data) continue;
     struct block block = take(&pool->used, i);
-    if (!insert(&pool->free, first_fit(&pool->free, block.size), block)) give_memory(pool, block.data);
+    if (!insert(&pool->free, first_fit(&pool->free, block.size), block))
+      give_memory(pool, block.data);
     return 0;
   }
-  mb_fail(MBLOB_E_KERNEL, "workspace: %p was not allocated by this thread, or is freed already", data);
+  mb_fail(MBLOB_E_KERNEL, "workspace: %p was not allocated by this thread, or is freed already",
+          data);
   return -1;
 }

@@ -1,4 +1,5 @@
-/* workspace.h - scratch memory of kernels: TVM's contract (TVMBackendAllocWorkspace), a pool per thread and device. */
+/* workspace.h - scratch memory of kernels: TVM's contract (TVMBackendAllocWorkspace), a pool per
+ * thread and device. */
 #ifndef MB_WORKSPACE_H
 #define MB_WORKSPACE_H
 
@@ -6,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* At least `size` bytes of this thread's pool for the device, MB_TENSOR_ALIGNMENT aligned; NULL (with an error) if there
- * are none. */
+/* At least `size` bytes of this thread's pool for the device, MB_TENSOR_ALIGNMENT aligned; NULL
+ * (with an error) if there are none. */
 void *mb_workspace_alloc(DLDevice device, uint64_t size);
-/* Give a block back to the pool of the thread that took it. 0, or -1 with an error for a pointer not from
- * there. */
+/* Give a block back to the pool of the thread that took it. 0, or -1 with an error for a pointer
+ * not from there. */
 int mb_workspace_free(DLDevice device, void *block);
 
 #endif

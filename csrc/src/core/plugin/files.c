@@ -1,5 +1,6 @@
-/* Plug-ins in shared objects: those on MBLOB_PLUGIN_PATH, then those beside libmblob. A file is read to see what it has, and
- * loaded when something of it is needed; it stays in memory then, because memory of its devices may be anywhere. */
+/* Plug-ins in shared objects: those on MBLOB_PLUGIN_PATH, then those beside libmblob. A file is
+ * read to see what it has, and loaded when something of it is needed; it stays in memory then,
+ * because memory of its devices may be anywhere. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -60,9 +61,12 @@ static void read_tables(struct file *file) {
     if (!status) status = mb_plugin_symbols(&elf, add_entry, file);
     mb_source_close(&source);
   }
-  const char *said = status ? mblob_last_error() : !file->entries && strstr(file->path, "/" PREFIX) ? "it is no plug-in" : "";
+  const char *said = status                                             ? mblob_last_error()
+                     : !file->entries && strstr(file->path, "/" PREFIX) ? "it is no plug-in"
+                                                                        : "";
   size_t size = strlen(file->path);
-  if (strncmp(said, file->path, size) == 0 && said[size] == ':') said += size + 2; /* it is shown beside the path */
+  if (strncmp(said, file->path, size) == 0 && said[size] == ':')
+    said += size + 2; /* it is shown beside the path */
   (void)snprintf(file->none.problem, sizeof(file->none.problem), "%s", said);
 }
 
@@ -108,8 +112,8 @@ static int beside_runtime(const struct dirent *e) {
   return strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0 && in_any_folder(e);
 }
 
-static int visit_folder(const char *folder, int (*filter)(const struct dirent *), int place, file_visitor visit,
-                        void *context) {
+static int visit_folder(const char *folder, int (*filter)(const struct dirent *), int place,
+                        file_visitor visit, void *context) {
   struct dirent **names = NULL;
   int count = scandir(folder, &names, filter, alphasort), result = 0;
   for (int i = 0; i < count; i++) {
@@ -133,7 +137,8 @@ static int visit_path(const char *path, int place, file_visitor visit, void *con
   return file ? visit(context, file, place) : 0;
 }
 
-/* The folder of the file that this code is in: of libmblob, or of the program that it is linked into. */
+/* The folder of the file that this code is in: of libmblob, or of the program that it is linked
+ * into. */
 static char *own_folder(void) {
   Dl_info info;
   union {
@@ -191,49 +196,57 @@ static int start(const struct file *file, struct entry *entry, const mblob_plugi
   void *handle = dlopen(file->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!handle) {
     const char *said = dlerror();
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s': %s", entry->head.name, said ? said : file->path);
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s': %s", entry->head.name,
+                   said ? said : file->path);
   }
   const mblob_plugin *table = dlsym(handle, entry->symbol);
   (void)dlclose(handle);
   if (!table)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s' (%s): there is no %s", entry->head.name, file->path, entry->symbol);
+    return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s' (%s): there is no %s", entry->head.name,
+                   file->path, entry->symbol);
   int status = mb_plugin_start(table, file->path);
   if (!status) entry->started = *out = table;
   return status;
 }
 
 /* Whether a plug-in in memory has it, too. */
-static bool wanted_of(const mblob_plugin *plugin, bool (*wanted)(const struct mb_plugin_head *, const void *),
+static bool wanted_of(const mblob_plugin *plugin,
+                      bool (*wanted)(const struct mb_plugin_head *, const void *),
                       const void *what) {
   struct mb_plugin_head head;
-  mb_plugin_read_head((struct mb_slice){(const uint8_t *)plugin, sizeof(*plugin)}, MBLOB_PLUGIN_SYMBOL, &head);
+  mb_plugin_read_head((struct mb_slice){(const uint8_t *)plugin, sizeof(*plugin)},
+                      MBLOB_PLUGIN_SYMBOL, &head);
   return wanted(&head, what);
 }
 
-static enum mb_found find_locked(bool (*wanted)(const struct mb_plugin_head *, const void *), const void *what,
-                                 const char *label, const mblob_plugin **out) {
+static enum mb_found find_locked(bool (*wanted)(const struct mb_plugin_head *, const void *),
+                                 const void *what, const char *label, const mblob_plugin **out) {
   struct search s = {.wanted = wanted, .what = what};
   (void)visit_files(search_file, &s);
   if (!s.entry) return MB_ABSENT;
   if (s.other) {
-    (void)mb_fail(MBLOB_E_LOADER, "two plug-ins serve %s: %s and %s; name one of them in MBLOB_PLUGIN_PATH", label,
+    (void)mb_fail(MBLOB_E_LOADER,
+                  "two plug-ins serve %s: %s and %s; name one of them in MBLOB_PLUGIN_PATH", label,
                   s.file->path, s.other->path);
     return MB_BROKEN;
   }
   if (!out) return MB_PRESENT;
   *out = mb_plugin_first(s.entry->head.name);
-  return (*out && wanted_of(*out, wanted, what)) || !start(s.file, s.entry, out) ? MB_PRESENT : MB_BROKEN;
+  return (*out && wanted_of(*out, wanted, what)) || !start(s.file, s.entry, out) ? MB_PRESENT
+                                                                                 : MB_BROKEN;
 }
 
-static enum mb_found find(bool (*wanted)(const struct mb_plugin_head *, const void *), const void *what,
-                          const char *label, const mblob_plugin **out) {
+static enum mb_found find(bool (*wanted)(const struct mb_plugin_head *, const void *),
+                          const void *what, const char *label, const mblob_plugin **out) {
   mb_lock(&files_lock);
   enum mb_found found = find_locked(wanted, what, label, out);
   mb_unlock(&files_lock);
   return found;
 }
 
-static bool has_key(const struct mb_plugin_head *head, const void *key) { return mb_list_has(head->type_keys, key); }
+static bool has_key(const struct mb_plugin_head *head, const void *key) {
+  return mb_list_has(head->type_keys, key);
+}
 
 static bool has_device(const struct mb_plugin_head *head, const void *type) {
   return mb_plugin_lists_number(head->devices, *(const int *)type);
@@ -252,7 +265,9 @@ int mb_plugin_device_in_files(int device_type) {
   const mblob_plugin *plugin = NULL;
   char label[32];
   (void)snprintf(label, sizeof(label), "device type %d", device_type);
-  return find(has_device, &device_type, label, &plugin) == MB_BROKEN ? mblob_last_error_info()->status : MBLOB_OK;
+  return find(has_device, &device_type, label, &plugin) == MB_BROKEN
+             ? mblob_last_error_info()->status
+             : MBLOB_OK;
 }
 
 /* ---- listing --------------------------------------------------------------------------------- */
@@ -280,7 +295,9 @@ int mb_plugin_files_visit(mb_plugin_visitor visit, void *context) {
   return result;
 }
 
-static bool has_name(const struct mb_plugin_head *head, const void *name) { return strcmp(head->name, name) == 0; }
+static bool has_name(const struct mb_plugin_head *head, const void *name) {
+  return strcmp(head->name, name) == 0;
+}
 
 enum mb_found mb_plugin_named_in_files(const char *name, const mblob_plugin **out) {
   return find(has_name, name, name, out);

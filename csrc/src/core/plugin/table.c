@@ -1,5 +1,5 @@
-/* Tables of plug-ins: their texts are read from a file, because no code of it may run before it is needed; all of
- * them is checked when it is in memory. */
+/* Tables of plug-ins: their texts are read from a file, because no code of it may run before it
+ * is needed; all of them is checked when it is in memory. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@ static bool take(char *to, const uint8_t *bytes, size_t offset, size_t size) {
   return ends;
 }
 
-#define TAKE(member) take(out->member, bytes.data, offsetof(mblob_plugin, member), sizeof(out->member))
+#define TAKE(member) \
+  take(out->member, bytes.data, offsetof(mblob_plugin, member), sizeof(out->member))
 
 void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_plugin_head *out) {
   *out = (struct mb_plugin_head){.name = ""};
@@ -28,13 +29,15 @@ void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_pl
     memcpy(&size, bytes.data + 4, 4);
   }
   if (abi != MBLOB_PLUGIN_ABI) {
-    (void)snprintf(out->problem, sizeof(out->problem), "it is built for version %u of the plug-in interface, here is %d", abi,
+    (void)snprintf(out->problem, sizeof(out->problem),
+                   "it is built for version %u of the plug-in interface, here is %d", abi,
                    MBLOB_PLUGIN_ABI);
     return;
   }
   const size_t least = offsetof(mblob_plugin, convention); /* tables of before end there */
   if (bytes.size < least || size < least) {
-    (void)snprintf(out->problem, sizeof(out->problem), "its table has %llu bytes, expected at least %zu",
+    (void)snprintf(out->problem, sizeof(out->problem),
+                   "its table has %llu bytes, expected at least %zu",
                    (unsigned long long)(bytes.size < size ? bytes.size : size), least);
     return;
   }
@@ -45,10 +48,11 @@ void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_pl
   texts = TAKE(devices) && texts;
   texts = TAKE(needs) && texts;
   if (*name) memcpy(out->name, name, sizeof(name));
-  if (!texts) (void)snprintf(out->problem, sizeof(out->problem), "a text in its table does not end");
+  if (!texts)
+    (void)snprintf(out->problem, sizeof(out->problem), "a text in its table does not end");
 }
 
-/* ---- lists --------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 bool mb_plugin_lists_number(const char *list, int number) {
   char text[16];
@@ -56,16 +60,18 @@ bool mb_plugin_lists_number(const char *list, int number) {
   return mb_list_has(list, text);
 }
 
-/* ---- in files ---------------------------------------------------------------------------------- */
+/* ---- in files -------------------------------------------------------------------------------- */
 
 int mb_plugin_symbols(const struct mb_elf *elf,
-                      int (*visit)(void *context, const char *symbol, struct mb_slice bytes), void *context) {
+                      int (*visit)(void *context, const char *symbol, struct mb_slice bytes),
+                      void *context) {
   int result = 0;
   for (uint64_t i = 1; !result && i < elf->symbol_count; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     const char *name = mb_elf_symbol_name(elf, &symbol);
     struct mb_slice bytes;
-    if (!mb_elf_is_exported(&symbol) || strncmp(name, MBLOB_PLUGIN_SYMBOL, strlen(MBLOB_PLUGIN_SYMBOL)) != 0)
+    if (!mb_elf_is_exported(&symbol) ||
+        strncmp(name, MBLOB_PLUGIN_SYMBOL, strlen(MBLOB_PLUGIN_SYMBOL)) != 0)
       continue;
     if (mb_elf_object(elf, &symbol, name, &bytes)) bytes = (struct mb_slice){NULL, 0};
     result = visit(context, name, bytes);
@@ -89,19 +95,23 @@ static size_t count_items(const char *list) {
 static int check_tables(const mblob_plugin *plugin, const char *origin) {
   char text[128];
   if (!*plugin->name) return broken(plugin, origin, "it has no name");
-  if ((plugin->runtime_count && !plugin->runtimes) || (plugin->device_api_count && !plugin->device_apis))
+  if ((plugin->runtime_count && !plugin->runtimes) ||
+      (plugin->device_api_count && !plugin->device_apis))
     return broken(plugin, origin, "a table is NULL");
-  if (count_items(plugin->type_keys) != plugin->runtime_count || count_items(plugin->devices) != plugin->device_api_count)
+  if (count_items(plugin->type_keys) != plugin->runtime_count ||
+      count_items(plugin->devices) != plugin->device_api_count)
     return broken(plugin, origin, "its texts list other keys or devices than its tables");
   for (uint32_t i = 0; i < plugin->runtime_count; i++) {
     const mblob_runtime *r = &plugin->runtimes[i];
     if (!r->type_key || !r->open || !r->function || !r->call) {
-      (void)snprintf(text, sizeof(text), "the runtime of '%.60s' has no type key, open, function or call",
+      (void)snprintf(text, sizeof(text),
+                     "the runtime of '%.60s' has no type key, open, function or call",
                      r->type_key ? r->type_key : "?");
       return broken(plugin, origin, text);
     }
     if (!mb_list_has(plugin->type_keys, r->type_key)) {
-      (void)snprintf(text, sizeof(text), "its text does not list the key '%.60s' of its table", r->type_key);
+      (void)snprintf(text, sizeof(text), "its text does not list the key '%.60s' of its table",
+                     r->type_key);
       return broken(plugin, origin, text);
     }
   }
@@ -111,7 +121,7 @@ static int check_tables(const mblob_plugin *plugin, const char *origin) {
   return MBLOB_OK;
 }
 
-/* ---- copies ------------------------------------------------------------------------------------ */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Plug-ins with devices that were started: for good, as the memory of their devices. */
 struct started {
@@ -144,7 +154,8 @@ const mblob_plugin *mb_plugin_first(const char *name) {
 
 int mb_plugin_start(const mblob_plugin *plugin, const char *origin) {
   struct mb_plugin_head head;
-  mb_plugin_read_head((struct mb_slice){(const uint8_t *)plugin, sizeof(*plugin)}, MBLOB_PLUGIN_SYMBOL, &head);
+  mb_plugin_read_head((struct mb_slice){(const uint8_t *)plugin, sizeof(*plugin)},
+                      MBLOB_PLUGIN_SYMBOL, &head);
   /* Of whatever version it is, its name is likely to be where this one has it. */
   if (*head.problem) return broken(plugin, origin, head.problem);
   int status = check_tables(plugin, origin);
@@ -170,7 +181,8 @@ const mblob_runtime *mb_plugin_own_runtime(const mblob_plugin *plugin, const cha
   return NULL;
 }
 
-/* Each copy of a plug-in knows only its own memory, and that of a device comes from the copy that was first. */
+/* Each copy of a plug-in knows only its own memory, and that of a device comes from the copy
+ * that was first. */
 const mblob_runtime *mb_plugin_runtime(const mblob_plugin *plugin, const char *type_key) {
   const mblob_runtime *runtime = mb_plugin_own_runtime(mb_plugin_first(plugin->name), type_key);
   return runtime ? runtime : mb_plugin_own_runtime(plugin, type_key);

@@ -6,8 +6,9 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Waking a thread costs some microseconds on both sides: to spin for about as long never costs more than twice the
- * better choice. The time is read from the clock, since one pause takes 4 to 140 cycles, by processor. */
+/* Waking a thread costs some microseconds on both sides: to spin for about as long never costs
+ * more than twice the better choice. The time is read from the clock, since one pause takes 4 to
+ * 140 cycles, by processor. */
 #define MB_SPIN_TIME 15000 /* nanoseconds */
 
 enum { MB_SPIN_BATCH = 32 }; /* pauses between two looks at the clock */

@@ -1,6 +1,6 @@
-/* A launch takes workers that are idle now and never waits for busy ones, so launches from several threads
- * run side by side and cannot block each other. Workers spin for some microseconds before they sleep: kernels
- * launch one loop right after the other. */
+/* A launch takes workers that are idle now and never waits for busy ones, so launches from
+ * several threads run side by side and cannot block each other. Workers spin for some
+ * microseconds before they sleep: kernels launch one loop right after the other. */
 #define _GNU_SOURCE
 #include "core/threads/thread_pool.h"
 
@@ -49,11 +49,12 @@ static __thread unsigned forks_before; /* mb_forks() when the task of this threa
 /* Until `*flag` is `wanted`, or for as long as spinning is worth it. */
 static void spin_until(const atomic_bool *flag, bool wanted) {
   struct mb_spin spin = {0};
-  while (atomic_load_explicit(flag, memory_order_acquire) != wanted && mb_spin_more(&spin, MB_SPIN_TIME)) {
+  while (atomic_load_explicit(flag, memory_order_acquire) != wanted &&
+         mb_spin_more(&spin, MB_SPIN_TIME)) {
   }
 }
 
-/* ---- workers ----------------------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 static void run_task(struct job *job, int task_id) {
   uint64_t before = mb_error_serial();
@@ -88,8 +89,8 @@ static void *worker_main(void *argument) {
   }
 }
 
-/* A child of fork() has none of the threads. Their structures may be in any state and are never touched
- * again; they stay reachable, so that leak checkers do not report them. */
+/* A child of fork() has none of the threads. Their structures may be in any state and are never
+ * touched again; they stay reachable, so that leak checkers do not report them. */
 static struct worker *left_by_fork;
 
 static void lock_pool(void) {
@@ -126,7 +127,8 @@ static struct worker *start_worker(void) {
   return w;
 }
 
-/* Up to `wanted` workers as a list linked by next_idle; `grow`: start threads where too few are idle. */
+/* Up to `wanted` workers as a list linked by next_idle; `grow`: start threads where too few are
+ * idle. */
 static struct worker *take_workers(int wanted, bool grow, int *taken) {
   struct worker *list = NULL;
   lock_pool();
@@ -195,11 +197,9 @@ __attribute__((destructor)) static void stop_idle_workers(void) {
   mb_unlock(&pool_lock);
 }
 
-/* ---- launch ------------------------------------------------------------------------------------ */
+/* ---- launch ---------------------------------------------------------------------------------- */
 
-static bool was_forked_since(unsigned before) {
-  return mb_forks() != before;
-}
+static bool was_forked_since(unsigned before) { return mb_forks() != before; }
 
 static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers, int tasks) {
   size_t counters_size = (size_t)tasks * COUNTER_STRIDE * sizeof(atomic_int);
@@ -220,9 +220,11 @@ static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers,
   run_task(&job, 0);
   int rc = -1;
   if (workers && was_forked_since(before)) {
-    /* This is the child of a fork in task 0, and the threads of the other tasks are the parent's. */
+    /* This is the child of a fork in task 0, and the threads of the other tasks are the
+     * parent's. */
     mb_fail(MBLOB_E_KERNEL,
-            "parallel loop: the process was forked inside, and the child has but one of %d tasks", tasks);
+            "parallel loop: the process was forked inside, and the child has but one of %d tasks",
+            tasks);
   } else {
     for (struct worker *w = workers; w; w = w->next_idle) wait_for(w);
     rc = mb_task_errors_report(errors, tasks);
@@ -240,8 +242,9 @@ int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
       nested || wanted > MB_WORKER_LIMIT ? NULL : take_workers(wanted - 1, num_task > 0, &taken);
   if (!nested && num_task > 0 && taken < num_task - 1) {
     give_back(workers);
-    mb_fail(MBLOB_E_KERNEL, "parallel launch: no threads for %d tasks at the same time, the limit is %d",
-            num_task, MB_WORKER_LIMIT);
+    mb_fail(MBLOB_E_KERNEL,
+            "parallel launch: no threads for %d tasks at the same time, the limit is %d", num_task,
+            MB_WORKER_LIMIT);
     return -1;
   }
   unsigned before = mb_forks();

@@ -1,14 +1,15 @@
-/* thread_pool.h - parallel loops of kernels: TVM's contract (TVMBackendParallelLaunch, c_backend_api.h) on
- * one set of threads for the whole process. */
+/* thread_pool.h - parallel loops of kernels: TVM's contract (TVMBackendParallelLaunch,
+ * c_backend_api.h) on one set of threads for the whole process. */
 #ifndef MB_THREAD_POOL_H
 #define MB_THREAD_POOL_H
 
 #include <tvm/runtime/c_backend_api.h>
 
 /* Run task(0..n-1, env, cdata) at the same time, task 0 on the calling thread, and wait for all.
- * `num_task` 0: as many as there are idle workers, at most mb_parallel_width(). Above 0: exactly so many.
- * Inside a task: one task, on the calling thread. Returns 0, or -1 with a line "Task <i> error: <text>" for
- * each task that failed; together they have some 64 KiB, and long texts are cut. */
+ * `num_task` 0: as many as there are idle workers, at most mb_parallel_width(). Above 0: exactly
+ * so many. Inside a task: one task, on the calling thread. Returns 0, or -1 with a line "Task
+ * <i> error: <text>" for each task that failed; together they have some 64 KiB, and long texts
+ * are cut. */
 int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task);
 
 /* Wait until all tasks of the launch have come here, or have ended. */

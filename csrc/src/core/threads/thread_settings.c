@@ -26,7 +26,9 @@ static int from_environment(const char *name) {
 
 static atomic_int width; /* 0: not known yet */
 
-void mb_set_parallel_width(int threads) { atomic_store_explicit(&width, threads, memory_order_relaxed); }
+void mb_set_parallel_width(int threads) {
+  atomic_store_explicit(&width, threads, memory_order_relaxed);
+}
 
 int mb_parallel_width(void) {
   int n = atomic_load_explicit(&width, memory_order_relaxed);
@@ -39,9 +41,9 @@ int mb_parallel_width(void) {
   return n;
 }
 
-/* TVM_BIND_THREADS=1: each worker stays on a processor of its own. TVM binds unless it is told not to, and
- * the calling thread as well; here nothing is bound unasked, because programs that share a machine would all
- * be bound to its first processors. */
+/* TVM_BIND_THREADS=1: each worker stays on a processor of its own. TVM binds unless it is told
+ * not to, and the calling thread as well; here nothing is bound unasked, because programs that
+ * share a machine would all be bound to its first processors. */
 static bool binds_threads(void) {
   const char *text = getenv("TVM_BIND_THREADS");
   return text && strtol(text, NULL, 10) == 1;
@@ -49,7 +51,8 @@ static bool binds_threads(void) {
 
 void mb_thread_bind(pthread_attr_t *attributes, int number) {
   cpu_set_t usable, one;
-  if (!binds_threads() || sched_getaffinity(0, sizeof(usable), &usable) != 0 || !CPU_COUNT(&usable)) return;
+  if (!binds_threads() || sched_getaffinity(0, sizeof(usable), &usable) != 0 || !CPU_COUNT(&usable))
+    return;
   number %= CPU_COUNT(&usable);
   for (size_t i = 0; i < CPU_SETSIZE; i++) {
     if (!CPU_ISSET(i, &usable) || number-- > 0) continue;

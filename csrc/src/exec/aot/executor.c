@@ -11,8 +11,8 @@
 #include "exec/common/common.h"
 #include "format/format.h"
 
-/* The entry function takes inputs, outputs and, if the model plans its memory itself, one pool of constants
- * and its workspace pools: all tensors, in this order. */
+/* The entry function takes inputs, outputs and, if the model plans its memory itself, one pool
+ * of constants and its workspace pools: all tensors, in this order. */
 struct aot_executor {
   mblob_module *factory; /* counted: keeps the code, the metadata and the entry function */
   mblob_function *entry;
@@ -45,7 +45,8 @@ static void put(struct aot_executor *e, size_t i, DLTensor *array) {
   e->codes[i] = kTVMDLTensorHandle;
 }
 
-static int add_tensor(struct aot_executor *e, int64_t ndim, const int64_t *shape, DLDataType dtype) {
+static int add_tensor(struct aot_executor *e, int64_t ndim, const int64_t *shape,
+                      DLDataType dtype) {
   DLTensor *array = NULL;
   int status = mb_array_new((DLDevice){kDLCPU, 0}, (int)ndim, shape, dtype, &array);
   if (!status) put(e, e->count++, array);
@@ -105,8 +106,9 @@ static int add_pools(struct aot_executor *e) {
   int status = add_constant_pool(e);
   for (int64_t i = 0; !status && i < m->workspace_pool_count; i++) {
     const struct mb_aot_tensor *pool = &m->workspace_pools[i];
-    DLTensor t = {
-        .ndim = (int32_t)pool->ndim, .dtype = pool->dtype, .shape = (int64_t *)(uintptr_t)pool->shape};
+    DLTensor t = {.ndim = (int32_t)pool->ndim,
+                  .dtype = pool->dtype,
+                  .shape = (int64_t *)(uintptr_t)pool->shape};
     size_t size = 0;
     status = mb_tensor_size(&t, &size);
     if (!status) status = add_bytes(e, (int64_t)size);
@@ -119,10 +121,12 @@ static int fill(struct aot_executor *e) {
   size_t inputs = (size_t)m->input_count, outputs = (size_t)m->output_count;
   e->capacity = inputs + outputs + 1 + (size_t)m->workspace_pool_count;
   e->arrays = calloc(e->capacity, sizeof(*e->arrays));
-  e->args = calloc(e->capacity + 1, sizeof(*e->args)); /* kernels may use one slot behind the last argument */
+  e->args = calloc(e->capacity + 1,
+                   sizeof(*e->args)); /* kernels may use one slot behind the last argument */
   e->codes = calloc(e->capacity + 1, sizeof(*e->codes));
   e->names = calloc(inputs + outputs + 1, sizeof(*e->names));
-  if (!e->arrays || !e->args || !e->codes || !e->names) return mb_fail_memory(e->capacity * sizeof(*e->args));
+  if (!e->arrays || !e->args || !e->codes || !e->names)
+    return mb_fail_memory(e->capacity * sizeof(*e->args));
   for (size_t i = 0; i < inputs; i++) e->names[i] = m->inputs[i].name;
   for (size_t i = 0; i < outputs; i++) e->names[inputs + i] = m->outputs[i].name;
   e->inputs = (struct mb_names){"input", e->names, inputs};
@@ -155,7 +159,8 @@ static const char *label_of(const struct mb_names *names, size_t i, char label[L
 static int assign_input(struct aot_executor *e, size_t i, const DLTensor *from) {
   DLTensor *to = e->arrays[i], *own = NULL;
   char label[LABEL];
-  int status = mb_array_is_view(to) ? mb_array_new(to->device, to->ndim, to->shape, to->dtype, &own) : MBLOB_OK;
+  int status = mb_array_is_view(to) ? mb_array_new(to->device, to->ndim, to->shape, to->dtype, &own)
+                                    : MBLOB_OK;
   if (!status) status = mb_tensor_assign(label_of(&e->inputs, i, label), own ? own : to, from);
   if (!own) return status;
   mb_array_release(status ? own : to);
@@ -202,7 +207,8 @@ static int set_output_zero_copy(void *object, struct mb_call *call) {
 }
 
 /* The array itself, or with a second argument: copy it there. */
-static int get(struct aot_executor *e, const struct mb_names *names, size_t first, struct mb_call *call) {
+static int get(struct aot_executor *e, const struct mb_names *names, size_t first,
+               struct mb_call *call) {
   DLTensor *to = NULL;
   size_t i = 0;
   int status = mb_call_expect(call, 1, 2);
@@ -324,7 +330,8 @@ static const struct mb_method methods[] = {{"set_input", set_input},
 static const struct mb_class executor_class = {
     .type_key = "AotExecutor", .methods = methods, .close = close_executor};
 
-int mb_aot_executor_create(mblob_module *factory, const struct mb_stored_arrays *params, mblob_module **out) {
+int mb_aot_executor_create(mblob_module *factory, const struct mb_stored_arrays *params,
+                           mblob_module **out) {
   struct aot_executor *e = calloc(1, sizeof(*e));
   *out = NULL;
   if (!e) return mb_fail_memory(sizeof(*e));

@@ -1,4 +1,5 @@
-/* Modules of the key AotExecutorFactory: parameters, and a function of the model's name that makes executors.
+/* Modules of the key AotExecutorFactory: parameters, and a function of the model's name that
+ * makes executors.
  */
 #define _GNU_SOURCE
 #include "exec/aot/aot.h"
@@ -17,12 +18,15 @@ struct factory {
 static bool read_payload(struct mb_cursor *c, struct factory *factory) {
   uint64_t start = c->pos, count = 0;
   struct mb_slice name;
-  if (!mb_read_u64(c, &count, "params.count") || !mb_stored_arrays_names(c, &factory->params)) return false;
+  if (!mb_read_u64(c, &count, "params.count") || !mb_stored_arrays_names(c, &factory->params))
+    return false;
   if (count != factory->params.count) {
-    (void)mb_fail_format("payload", (int64_t)start, c->entry, "params: counts of arrays and of names differ");
+    (void)mb_fail_format("payload", (int64_t)start, c->entry,
+                         "params: counts of arrays and of names differ");
     return false;
   }
-  if (!mb_stored_arrays_data(c, &factory->params) || !mb_read_string(c, &name, "module_name")) return false;
+  if (!mb_stored_arrays_data(c, &factory->params) || !mb_read_string(c, &name, "module_name"))
+    return false;
   if (mb_left(c)) {
     (void)mb_fail_format("payload", (int64_t)c->pos, c->entry, "bytes follow the module name");
     return false;
@@ -54,8 +58,9 @@ static int open_factory(const mblob_module_info *info, void **object) {
 }
 
 static int check_imports(const struct factory *factory) {
-  return factory->module->import_count ? MBLOB_OK
-                                       : mb_fail(MBLOB_E_FORMAT, "the factory imports no library of kernels");
+  return factory->module->import_count
+             ? MBLOB_OK
+             : mb_fail(MBLOB_E_FORMAT, "the factory imports no library of kernels");
 }
 
 static int create_executor(void *object, struct mb_call *call) {
@@ -65,9 +70,9 @@ static int create_executor(void *object, struct mb_call *call) {
   size_t count = 0;
   int status = mb_call_devices(call, 0, &device, 1, &count);
   if (!status && (device.device_type != kDLCPU || device.device_id != 0))
-    status =
-        mb_fail(MBLOB_E_INCOMPATIBLE, "device (%d, %d): models compiled ahead of time run on cpu(0) here",
-                (int)device.device_type, device.device_id);
+    status = mb_fail(MBLOB_E_INCOMPATIBLE,
+                     "device (%d, %d): models compiled ahead of time run on cpu(0) here",
+                     (int)device.device_type, device.device_id);
   if (!status) status = check_imports(factory);
   if (!status) status = mb_aot_executor_create(factory->module, &factory->params, &executor);
   if (!status) mb_call_return_module(call, executor);

@@ -19,13 +19,14 @@ _Static_assert(sizeof(void *) != 8 ||
 
 static int bad(const char *what) { return mb_fail(MBLOB_E_FORMAT, GETTER ": %s", what); }
 
-/* Whether `size` bytes at `p` are memory of the library. One that is no file (system library, made in code)
- * cannot be asked. */
+/* Whether `size` bytes at `p` are memory of the library. One that is no file (system library,
+ * made in code) cannot be asked. */
 static bool is_aligned(const void *p, size_t alignment) { return (uintptr_t)p % alignment == 0; }
 
 static bool is_inside(const struct mb_library *library, const void *p, size_t size) {
   if (!p) return false;
-  return !library->handle || mb_elf_is_loaded(&library->elf, (uintptr_t)p - library->base, size, PF_R);
+  return !library->handle ||
+         mb_elf_is_loaded(&library->elf, (uintptr_t)p - library->base, size, PF_R);
 }
 
 static bool is_text(const struct mb_library *library, const char *text) {
@@ -40,18 +41,22 @@ static int check_tensor(const struct mb_library *library, const struct mb_aot_te
   size_t ignored = 0;
   if (!is_text(library, t->name)) return bad("a tensor has no name");
   if (t->ndim < 0 || t->ndim > MB_NDIM_LIMIT) return bad("a tensor has too many dimensions");
-  if (t->ndim && !(is_aligned(t->shape, _Alignof(int64_t)) && is_inside(library, t->shape, (size_t)t->ndim * sizeof(int64_t))))
+  if (t->ndim && !(is_aligned(t->shape, _Alignof(int64_t)) &&
+                   is_inside(library, t->shape, (size_t)t->ndim * sizeof(int64_t))))
     return bad("the shape of a tensor is outside of the library");
-  DLTensor tensor = {.ndim = (int32_t)t->ndim, .dtype = t->dtype, .shape = (int64_t *)(uintptr_t)t->shape};
+  DLTensor tensor = {
+      .ndim = (int32_t)t->ndim, .dtype = t->dtype, .shape = (int64_t *)(uintptr_t)t->shape};
   int status = mb_tensor_size(&tensor, &ignored);
   if (status) mb_error_prefix(t->name);
   return status;
 }
 
-static int check_tensors(const struct mb_library *library, const struct mb_aot_tensor *list, int64_t count) {
+static int check_tensors(const struct mb_library *library, const struct mb_aot_tensor *list,
+                         int64_t count) {
   int status = MBLOB_OK;
   if (count < 0 || count > COUNT_LIMIT) return bad("an impossible number of tensors");
-  if (count && !(is_aligned(list, _Alignof(struct mb_aot_tensor)) && is_inside(library, list, (size_t)count * sizeof(*list))))
+  if (count && !(is_aligned(list, _Alignof(struct mb_aot_tensor)) &&
+                 is_inside(library, list, (size_t)count * sizeof(*list))))
     return bad("a list of tensors is outside of the library");
   for (int64_t i = 0; !status && i < count; i++) status = check_tensor(library, &list[i]);
   return status;
@@ -62,7 +67,8 @@ static int check_constants(const struct mb_library *library, const struct mb_aot
     return bad("an impossible number of constants");
   if (m->constant_pool_count &&
       !(is_aligned(m->constant_pools, _Alignof(struct mb_aot_constant)) &&
-        is_inside(library, m->constant_pools, (size_t)m->constant_pool_count * sizeof(*m->constant_pools))))
+        is_inside(library, m->constant_pools,
+                  (size_t)m->constant_pool_count * sizeof(*m->constant_pools))))
     return bad("the list of constants is outside of the library");
   for (int64_t i = 0; i < m->constant_pool_count; i++) {
     const struct mb_aot_constant *c = &m->constant_pools[i];
@@ -73,7 +79,8 @@ static int check_constants(const struct mb_library *library, const struct mb_aot
 }
 
 static int check(const struct mb_library *library, const struct mb_aot_metadata *m) {
-  if (!is_aligned(m, _Alignof(struct mb_aot_metadata)) || !is_inside(library, m, sizeof(*m))) return bad("returned no structure of the library");
+  if (!is_aligned(m, _Alignof(struct mb_aot_metadata)) || !is_inside(library, m, sizeof(*m)))
+    return bad("returned no structure of the library");
   if (m->version != VERSION)
     return mb_fail(MBLOB_E_INCOMPATIBLE, GETTER ": version %lld of the structure, expected %d",
                    (long long)m->version, VERSION);
@@ -90,13 +97,14 @@ static int find_entry(mblob_module *module, const char *model, mblob_function **
   if (asprintf(&name, "%s___tvm_main__", model) < 0) return mb_fail_memory(NAME_LIMIT);
   int status = mb_module_find(module, name, MB_IMPORTS_ONLY, out);
   if (!status && !*out)
-    status =
-        mb_fail(MBLOB_E_NOT_FOUND, "the library has no entry function '%s' of the model '%s'", name, model);
+    status = mb_fail(MBLOB_E_NOT_FOUND, "the library has no entry function '%s' of the model '%s'",
+                     name, model);
   free(name);
   return status;
 }
 
-int mb_aot_metadata_get(mblob_module *module, const struct mb_aot_metadata **out, mblob_function **entry) {
+int mb_aot_metadata_get(mblob_module *module, const struct mb_aot_metadata **out,
+                        mblob_function **entry) {
   mblob_function *getter = NULL;
   TVMValue value = {.v_handle = NULL};
   int code = kTVMNullptr;

@@ -1,5 +1,6 @@
-/* metadata.h - what a library compiled ahead of time says about its entry function: the structure that its
- * function `get_c_metadata` returns (include/tvm/runtime/metadata_types.h of TVM 0.9 to 0.19). */
+/* metadata.h - what a library compiled ahead of time says about its entry function: the
+ * structure that its function `get_c_metadata` returns (include/tvm/runtime/metadata_types.h of
+ * TVM 0.9 to 0.19). */
 #ifndef MB_AOT_METADATA_H
 #define MB_AOT_METADATA_H
 
@@ -33,8 +34,9 @@ struct mb_aot_metadata {
   const char *name; /* of the model: the entry function is <name>___tvm_main__ */
 };
 
-/* Ask the imports of `module`, and check that all of it is in the library's memory and makes sense. `*entry`
- * is borrowed: it lives as long as the module. A mblob_status. */
-int mb_aot_metadata_get(mblob_module *module, const struct mb_aot_metadata **out, mblob_function **entry);
+/* Ask the imports of `module`, and check that all of it is in the library's memory and makes
+ * sense. `*entry` is borrowed: it lives as long as the module. A mblob_status. */
+int mb_aot_metadata_get(mblob_module *module, const struct mb_aot_metadata **out,
+                        mblob_function **entry);
 
 #endif

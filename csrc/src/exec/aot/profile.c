@@ -41,7 +41,8 @@ static int add(struct rows *rows, const char *function, double seconds) {
 
 static void seen(void *context, const mblob_function *function, double seconds) {
   struct rows *rows = context;
-  if (!rows->status) rows->status = add(rows, function->name ? function->name : "a function", seconds);
+  if (!rows->status)
+    rows->status = add(rows, function->name ? function->name : "a function", seconds);
 }
 
 static int return_rows(const struct rows *rows, int64_t repeat, struct mb_call *call) {
@@ -53,15 +54,16 @@ static int return_rows(const struct rows *rows, int64_t repeat, struct mb_call *
   for (size_t i = 0; i < rows->count; i++) {
     (void)fprintf(out, "%s{\"function\": ", i ? ", " : "");
     mb_json_put_text(out, rows->items[i].function);
-    (void)fprintf(out, ", \"count\": %llu, \"seconds\": %.9g}", (unsigned long long)rows->items[i].count,
+    (void)fprintf(out, ", \"count\": %llu, \"seconds\": %.9g}",
+                  (unsigned long long)rows->items[i].count,
                   rows->items[i].seconds / (double)repeat);
   }
   (void)fputc(']', out);
   return mb_call_return_stream(call, out, &text, &size);
 }
 
-int mb_aot_profile(mblob_function *entry, const TVMValue *args, const int *codes, int count, int64_t repeat,
-                   struct mb_call *call) {
+int mb_aot_profile(mblob_function *entry, const TVMValue *args, const int *codes, int count,
+                   int64_t repeat, struct mb_call *call) {
   struct rows rows = {0};
   const struct mb_call_watch watch = {seen, &rows};
   int status = add(&rows, entry->name, 0);

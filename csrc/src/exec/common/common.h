@@ -1,4 +1,5 @@
-/* common.h - what executors share: names of inputs, arrays in payloads, copies of tensors; and modules of constants. */
+/* common.h - what executors share: names of inputs, arrays in payloads, copies of tensors; and
+ * modules of constants. */
 #ifndef MB_EXEC_COMMON_H
 #define MB_EXEC_COMMON_H
 

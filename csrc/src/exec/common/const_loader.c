@@ -1,12 +1,13 @@
-/* Modules of the keys const_loader and metadata (TVM 0.7 and 0.8, the same bytes): constants of external
- * modules.
+/* Modules of the keys const_loader and metadata (TVM 0.7 and 0.8, the same bytes): constants of
+ * external modules.
  *
- * Before the first function of a symbol is handed out, `__init_<symbol>` of the import that has one is called
- * with the symbol's constants in the order of the file, as TVM does: one Array of NDArrays. They live as long as this
- * module and beyond it, in memory of their own: compiled code of the library keeps them in static variables, and a view
- * of the library's memory would keep the library open for ever. Plug-ins get one argument (kTVMNDArrayHandle) per
- * constant instead, a view that keeps the library open while it is retained. What `__init_` returns, if anything,
- * must be 0. */
+ * Before the first function of a symbol is handed out, `__init_<symbol>` of the import that has
+ * one is called with the symbol's constants in the order of the file, as TVM does: one Array of
+ * NDArrays. They live as long as this module and beyond it, in memory of their own: compiled
+ * code of the library keeps them in static variables, and a view of the library's memory would
+ * keep the library open for ever. Plug-ins get one argument (kTVMNDArrayHandle) per constant
+ * instead, a view that keeps the library open while it is retained. What `__init_` returns, if
+ * anything, must be 0. */
 #define _GNU_SOURCE
 #include "exec/common/const_loader.h"
 
@@ -28,7 +29,7 @@ struct symbol {
   size_t *constants; /* indices into the arrays */
   size_t count;
   enum state state; /* guarded by the lock */
-  size_t runner; /* while RUNNING: an mb_thread_id() */
+  size_t runner;    /* while RUNNING: an mb_thread_id() */
 };
 
 struct const_loader {
@@ -68,7 +69,8 @@ static bool read_symbols(struct mb_cursor *c, struct const_loader *loader) {
   return true;
 }
 
-static bool read_constants_of(struct mb_cursor *c, struct const_loader *loader, struct symbol *symbol) {
+static bool read_constants_of(struct mb_cursor *c, struct const_loader *loader,
+                              struct symbol *symbol) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "symbols.constants")) return false;
   symbol->constants = malloc(count ? count * sizeof(size_t) : 1);
@@ -96,7 +98,8 @@ static bool read_constants_of(struct mb_cursor *c, struct const_loader *loader, 
 
 static bool read_payload(struct mb_cursor *c, struct const_loader *loader) {
   uint64_t count = 0;
-  if (!mb_stored_arrays_names(c, &loader->arrays) || !mb_read_u64(c, &count, "constants.count")) return false;
+  if (!mb_stored_arrays_names(c, &loader->arrays) || !mb_read_u64(c, &count, "constants.count"))
+    return false;
   bool agree = count == loader->arrays.count;
   if (agree) {
     if (!mb_stored_arrays_data(c, &loader->arrays) || !read_symbols(c, loader) ||
@@ -141,7 +144,8 @@ static int open_loader(const mblob_module_info *info, void **object) {
   if (read_payload(&c, loader)) {
     const bool of_ffi = strcmp(info->dialect, "ffi") == 0;
     for (size_t i = 0; of_ffi && i < loader->arrays.count; i++)
-      loader->arrays.items[i].view.dtype = mb_dtype_stored_in_ffi(loader->arrays.items[i].view.dtype);
+      loader->arrays.items[i].view.dtype =
+          mb_dtype_stored_in_ffi(loader->arrays.items[i].view.dtype);
     *object = loader;
     return MBLOB_OK;
   }
@@ -153,12 +157,15 @@ static int open_loader(const mblob_module_info *info, void **object) {
 /* ---- initialising ---------------------------------------------------------------------------- */
 
 /* The function `name` of the first direct import that has one. */
-static int find_in_imports(const struct const_loader *loader, const char *name, mblob_function **out) {
+static int find_in_imports(const struct const_loader *loader, const char *name,
+                           mblob_function **out) {
   int status = MBLOB_OK;
   *out = NULL;
   for (size_t i = 0; !*out && i < mblob_module_import_count(loader->module); i++) {
-    /* One that cannot be opened does not hide the ones behind it; who needs that very module is told later. */
-    status = mb_module_find_if_open(mblob_module_import_at(loader->module, i), name, MB_ITSELF, out);
+    /* One that cannot be opened does not hide the ones behind it; who needs that very module is
+     * told later. */
+    status =
+        mb_module_find_if_open(mblob_module_import_at(loader->module, i), name, MB_ITSELF, out);
     if (status) return status;
   }
   return MBLOB_OK;
@@ -181,7 +188,8 @@ static int copy_constant(struct const_loader *loader, size_t i, DLTensor **out) 
   DLTensor **copy = loader->copies ? &loader->copies[i] : NULL;
   if (!copy)
     status = mb_fail_memory(loader->arrays.count * sizeof(*copy));
-  else if (!*copy && !(status = mb_array_new(from->device, from->ndim, from->shape, from->dtype, copy)))
+  else if (!*copy &&
+           !(status = mb_array_new(from->device, from->ndim, from->shape, from->dtype, copy)))
     status = mb_array_copy(from, *copy, NULL); /* does not fail: both are the host's, and alike */
   if (!status) mb_array_retain(*out = *copy);
   mb_unlock(&loader->lock);
@@ -189,8 +197,8 @@ static int copy_constant(struct const_loader *loader, size_t i, DLTensor **out) 
 }
 
 /* `args` are the constants, one each. */
-static int call_with_array(mblob_function *init, const TVMValue *args, const int *codes, int count, TVMValue *value,
-                           int *code) {
+static int call_with_array(mblob_function *init, const TVMValue *args, const int *codes, int count,
+                           TVMValue *value, int *code) {
   struct mb_return array = MB_RETURN_NOTHING;
   struct mb_call make = {"runtime.Array", args, codes, count, &array};
   int status = mb_object_make_array(NULL, &make);
@@ -199,7 +207,8 @@ static int call_with_array(mblob_function *init, const TVMValue *args, const int
   return status;
 }
 
-static int call_init(struct const_loader *loader, const struct symbol *symbol, const char *name, mblob_function *init) {
+static int call_init(struct const_loader *loader, const struct symbol *symbol, const char *name,
+                     mblob_function *init) {
   TVMValue *args = calloc(symbol->count + 1, sizeof(*args)), value = {.v_int64 = 0};
   int *codes = calloc(symbol->count + 1, sizeof(*codes)), code = kTVMNullptr;
   int status = args && codes ? MBLOB_OK : mb_fail_memory(symbol->count * sizeof(*args));
@@ -216,7 +225,8 @@ static int call_init(struct const_loader *loader, const struct symbol *symbol, c
   if (!status && symbol->count > INT32_MAX)
     status = mb_fail(MBLOB_E_ARGUMENT, "%s: %zu constants are too many", name, symbol->count);
   if (!status)
-    status = (one_each ? mblob_function_call : call_with_array)(init, args, codes, (int)symbol->count, &value, &code);
+    status = (one_each ? mblob_function_call : call_with_array)(init, args, codes,
+                                                                (int)symbol->count, &value, &code);
   if (!status) status = check_result(name, value, code);
   while (made) mb_array_release(args[--made].v_handle);
   free(args);
@@ -232,15 +242,17 @@ static int run_init(struct const_loader *loader, const struct symbol *symbol) {
   if (!status && init) status = call_init(loader, symbol, name, init);
   if (status) mb_error_prefix(name);
   free(name);
-  /* A library that the runtime of the symbol needs is not there. MBLOB_E_LOADER would say that this module cannot be
-   * opened, and who searches module by module would go on, to the very function that was not initialised. */
+  /* A library that the runtime of the symbol needs is not there. MBLOB_E_LOADER would say that
+   * this module cannot be opened, and who searches module by module would go on, to the very
+   * function that was not initialised. */
   return status == MBLOB_E_LOADER ? mb_error_restatus(MBLOB_E_INCOMPATIBLE) : status;
 }
 
 /* Once per symbol; other threads wait for it. What failed is tried again at the next lookup. */
 static int initialise(struct const_loader *loader, struct symbol *symbol) {
   mb_lock(&loader->lock);
-  while (symbol->state == RUNNING && symbol->runner != mb_thread_id() && !mb_thread_is_gone(symbol->runner))
+  while (symbol->state == RUNNING && symbol->runner != mb_thread_id() &&
+         !mb_thread_is_gone(symbol->runner))
     mb_wait(&loader->changed, &loader->lock);
   /* Still RUNNING by this thread: it looks itself up while it is initialised. */
   const bool left = symbol->state == RUNNING && mb_thread_is_gone(symbol->runner);
@@ -273,7 +285,8 @@ static int get_const_var_ndarray(void *object, struct mb_call *call) {
   return mb_parameters_return(&loader->arrays, "constant", call);
 }
 
-static const struct mb_method methods[] = {{"get_const_var_ndarray", get_const_var_ndarray}, {"", NULL}};
+static const struct mb_method methods[] = {{"get_const_var_ndarray", get_const_var_ndarray},
+                                           {"", NULL}};
 static const struct mb_method no_methods[] = {{"", NULL}};
 
 const struct mb_class mb_const_loader_class = {.type_key = MB_KEY_CONST_LOADER,

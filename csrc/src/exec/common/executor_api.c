@@ -1,4 +1,5 @@
-/* mblob_executor_*: what every program does with a model, over the functions that executors have. */
+/* mblob_executor_*: what every program does with a model, over the functions that executors
+ * have. */
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,7 +9,8 @@
 #include "base/base.h"
 #include "core/core.h"
 
-/* A type that describes exactly one argument and takes nothing else from the arguments of mblob_call. */
+/* A type that describes exactly one argument and takes nothing else from the arguments of
+ * mblob_call. */
 static int check_type(const char *who, const char *type) {
   int depth = 0;
   for (const char *p = type; *p; p++) {
@@ -17,7 +19,8 @@ static int check_type(const char *who, const char *type) {
       return mb_fail(MBLOB_E_ARGUMENT, "%s: type \"%s\": expected one type, without *", who, type);
   }
   if (strcmp(type, "tensor") != 0 && !strchr(type, '['))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: type \"%s\": expected DTYPE[dimensions] or tensor", who, type);
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: type \"%s\": expected DTYPE[dimensions] or tensor", who,
+                   type);
   return MBLOB_OK;
 }
 
@@ -28,7 +31,7 @@ static int join_types(const char *who, const char *first, const char *type, char
   return status;
 }
 
-/* ---- kinds of executors ------------------------------------------------------------------------------ */
+/* ---- kinds of executors ---------------------------------------------------------------------- */
 
 /* Relay's virtual machine has several functions, each with its inputs; a model is "main". */
 static bool is_machine(const mblob_module *module) {
@@ -36,7 +39,8 @@ static bool is_machine(const mblob_module *module) {
 }
 
 /* Call a function that gives a module. */
-static int make_module(mblob_module *from, const char *name, TVMValue *args, int count, mblob_module **out) {
+static int make_module(mblob_module *from, const char *name, TVMValue *args, int count,
+                       mblob_module **out) {
   const int codes[2] = {kTVMArgInt, kTVMArgInt};
   mblob_function *make = NULL;
   TVMValue made = {.v_handle = NULL};
@@ -51,11 +55,12 @@ static int make_module(mblob_module *from, const char *name, TVMValue *args, int
   }
   mb_value_release(made, code);
   return mb_fail(MBLOB_E_ARGUMENT,
-                 "mblob_executor_create: '%s' of module '%s' makes no executor (type code %d)", name,
-                 mblob_module_type_key(from), code);
+                 "mblob_executor_create: '%s' of module '%s' makes no executor (type code %d)",
+                 name, mblob_module_type_key(from), code);
 }
 
-static int make_machine(mblob_module *executable, int device_type, int device_id, mblob_module **out) {
+static int make_machine(mblob_module *executable, int device_type, int device_id,
+                        mblob_module **out) {
   enum { POOLED = 2 }; /* memory is used again */
   int status = make_module(executable, "vm_load_executable", NULL, 0, out);
   if (!status)
@@ -67,20 +72,22 @@ static int make_machine(mblob_module *executable, int device_type, int device_id
   return status;
 }
 
-/* ---- the public functions ------------------------------------------------------------------------------------------ */
+/* ---- the public functions -------------------------------------------------------------------- */
 
 int mblob_executor_create(mblob_module *factory, const char *name, int device_type, int device_id,
                           mblob_module **out) {
   if (out) *out = NULL;
   if (!factory || !out)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_create: %s is NULL", factory ? "out" : "factory");
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_create: %s is NULL",
+                   factory ? "out" : "factory");
   if (strcmp(mblob_module_type_key(factory), MB_KEY_RELAY_EXECUTABLE) == 0)
     return make_machine(factory, device_type, device_id, out);
   TVMValue args[2] = {{.v_int64 = device_type}, {.v_int64 = device_id}};
   return make_module(factory, name ? name : "default", args, 2, out);
 }
 
-int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type, const void *data) {
+int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
+                             const void *data) {
   char *types = NULL;
   if (!executor || !name || !type || !data)
     return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_set_input: an argument is NULL");

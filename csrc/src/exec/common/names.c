@@ -25,7 +25,8 @@ static bool is_spelled(const char *name, const char *given) {
 
 int mb_name_argument(const struct mb_call *call, int i, struct mb_name *out) {
   *out = (struct mb_name){NULL, -1};
-  return mb_call_is_text(call, i) ? mb_call_text(call, i, &out->text) : mb_call_int(call, i, &out->index);
+  return mb_call_is_text(call, i) ? mb_call_text(call, i, &out->text)
+                                  : mb_call_int(call, i, &out->index);
 }
 
 int mb_names_unknown(const struct mb_names *names, const struct mb_name *given) {
@@ -42,7 +43,8 @@ int mb_names_unknown(const struct mb_names *names, const struct mb_name *given) 
     (void)fprintf(text, "%s%s", i ? ", " : ": ", names->names[i]);
   if (names->count > SHOWN) (void)fputs(", ...", text);
   (void)fclose(text);
-  int status = list ? mb_fail(MBLOB_E_ARGUMENT, "no %s %s", names->kind, list) : mb_fail_memory(size);
+  int status =
+      list ? mb_fail(MBLOB_E_ARGUMENT, "no %s %s", names->kind, list) : mb_fail_memory(size);
   free(list);
   return status;
 }
@@ -55,12 +57,14 @@ static int64_t find_spelled(const struct mb_names *names, const char *given) {
   return -1;
 }
 
-int mb_names_argument(const struct mb_names *names, const struct mb_call *call, int i, size_t *out) {
+int mb_names_argument(const struct mb_names *names, const struct mb_call *call, int i,
+                      size_t *out) {
   struct mb_name given;
   int status = mb_name_argument(call, i, &given);
   if (status) return status;
   if (given.text) given.index = find_spelled(names, given.text);
-  if (given.index < 0 || (uint64_t)given.index >= names->count) return mb_names_unknown(names, &given);
+  if (given.index < 0 || (uint64_t)given.index >= names->count)
+    return mb_names_unknown(names, &given);
   *out = (size_t)given.index;
   return MBLOB_OK;
 }

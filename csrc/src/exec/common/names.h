@@ -1,5 +1,5 @@
-/* names.h - inputs, outputs and functions of executors by name or index, as callers give them, and what they
- * are as JSON text. */
+/* names.h - inputs, outputs and functions of executors by name or index, as callers give them,
+ * and what they are as JSON text. */
 #ifndef MB_EXECUTOR_NAMES_H
 #define MB_EXECUTOR_NAMES_H
 
@@ -21,8 +21,8 @@ struct mb_name {
 int mb_name_argument(const struct mb_call *call, int i, struct mb_name *out);
 /* MBLOB_E_ARGUMENT: `no input 'y'; there are 3: x, w, b`. */
 int mb_names_unknown(const struct mb_names *names, const struct mb_name *given);
-/* Position of argument `i` of a call. A name is found as it is, else as TVM would spell it in C (each
- * character that is no letter or digit as '_'). */
+/* Position of argument `i` of a call. A name is found as it is, else as TVM would spell it in C
+ * (each character that is no letter or digit as '_'). */
 int mb_names_argument(const struct mb_names *names, const struct mb_call *call, int i, size_t *out);
 
 /* A tensor and what it is called. */
@@ -31,8 +31,8 @@ struct mb_named_tensor {
   const DLTensor *tensor; /* its data is not looked at */
 };
 
-/* {"shape": {NAME: [..], ...}, "dtype": {NAME: "float32", ...}} as the call's result. TVM gives maps, which
- * this runtime has not. */
+/* {"shape": {NAME: [..], ...}, "dtype": {NAME: "float32", ...}} as the call's result. TVM gives
+ * maps, which this runtime has not. */
 int mb_names_return_info(const struct mb_named_tensor *items, size_t count, struct mb_call *call);
 
 #endif

@@ -65,14 +65,16 @@ static int unknown(const struct mb_stored_arrays *arrays, const char *what, cons
   return status;
 }
 
-static int return_one(const struct mb_stored_arrays *arrays, const char *what, struct mb_call *call) {
+static int return_one(const struct mb_stored_arrays *arrays, const char *what,
+                      struct mb_call *call) {
   const char *name = NULL;
   DLTensor *array = NULL;
   int status = mb_call_text(call, 0, &name);
   if (status) return status;
   const struct mb_stored_array *stored = mb_stored_arrays_find(arrays, name);
   if (!stored) return unknown(arrays, what, name);
-  status = mb_array_new((DLDevice){kDLCPU, 0}, stored->view.ndim, stored->view.shape, stored->view.dtype, &array);
+  status = mb_array_new((DLDevice){kDLCPU, 0}, stored->view.ndim, stored->view.shape,
+                        stored->view.dtype, &array);
   if (status) return status;
   status = mb_tensor_assign(name, array, &stored->view);
   if (status)
@@ -82,7 +84,8 @@ static int return_one(const struct mb_stored_arrays *arrays, const char *what, s
   return status;
 }
 
-int mb_parameters_return(const struct mb_stored_arrays *arrays, const char *what, struct mb_call *call) {
+int mb_parameters_return(const struct mb_stored_arrays *arrays, const char *what,
+                         struct mb_call *call) {
   int status = mb_call_expect(call, 0, 1);
   if (status || call->count) return status ? status : return_one(arrays, what, call);
   TVMByteArray bytes = {NULL, 0};

@@ -24,7 +24,8 @@ bool mb_stored_array_read(struct mb_cursor *c, struct mb_stored_array *out) {
   size_t size = 0;
   if (!mb_array_read(c, &out->view)) return false;
   if (mb_tensor_size(&out->view, &size)) return false;
-  return (uintptr_t)out->view.data % MB_DEFAULT_ALIGNMENT == 0 || !copy_data(out, out->view.data, size);
+  return (uintptr_t)out->view.data % MB_DEFAULT_ALIGNMENT == 0 ||
+         !copy_data(out, out->view.data, size);
 }
 
 int mb_stored_array_copy(const DLTensor *from, struct mb_stored_array *out) {
@@ -47,7 +48,8 @@ void mb_stored_array_clear(struct mb_stored_array *array) {
 
 static void release_module(void *module) { mblob_module_release(module); }
 
-int mb_stored_array_share(const struct mb_stored_array *array, mblob_module *module, DLTensor **out) {
+int mb_stored_array_share(const struct mb_stored_array *array, mblob_module *module,
+                          DLTensor **out) {
   int status = mb_array_view(&array->view, module, release_module, out);
   if (!status) (void)mblob_module_retain(module);
   return status;
@@ -75,7 +77,8 @@ bool mb_stored_arrays_names(struct mb_cursor *c, struct mb_stored_arrays *out) {
     }
     out->count++;
     if (mb_map_get(&out->by_name, item->name)) {
-      (void)mb_fail_format("payload", (int64_t)start, c->entry, "arrays: two are called '%.64s'", item->name);
+      (void)mb_fail_format("payload", (int64_t)start, c->entry, "arrays: two are called '%.64s'",
+                           item->name);
       return false;
     }
     if (!mb_map_put(&out->by_name, item->name, item)) return false;
@@ -89,7 +92,8 @@ bool mb_stored_arrays_data(struct mb_cursor *c, struct mb_stored_arrays *out) {
   return true;
 }
 
-struct mb_stored_array *mb_stored_arrays_find(const struct mb_stored_arrays *arrays, const char *name) {
+struct mb_stored_array *mb_stored_arrays_find(const struct mb_stored_arrays *arrays,
+                                              const char *name) {
   return mb_map_get(&arrays->by_name, name);
 }
 

@@ -12,23 +12,28 @@ int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given) {
   char want[MB_DEVICE_TEXT], have[MB_DEVICE_TEXT];
   bool host = mb_device_is_host((int)device.device_type);
   if (host && mb_device_is_host((int)given->device.device_type)) return MBLOB_OK;
-  if (device.device_type != given->device.device_type || device.device_id != given->device.device_id)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "%s: the tensor is on device %s (type %d), expected %s (type %d)", what,
-                   mb_device_text(given->device, have), (int)given->device.device_type, mb_device_text(device, want),
-                   (int)device.device_type);
+  if (device.device_type != given->device.device_type ||
+      device.device_id != given->device.device_id)
+    return mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "%s: the tensor is on device %s (type %d), expected %s (type %d)", what,
+                   mb_device_text(given->device, have), (int)given->device.device_type,
+                   mb_device_text(device, want), (int)device.device_type);
   if (given->byte_offset)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: memory of %s is used from its beginning, found byte_offset %llu", what,
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "%s: memory of %s is used from its beginning, found byte_offset %llu", what,
                    mb_device_text(device, want), (unsigned long long)given->byte_offset);
   return MBLOB_OK;
 }
 
 int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given) {
-  char want[MB_DTYPE_TEXT], have[MB_DTYPE_TEXT], want_shape[MB_SHAPE_TEXT], have_shape[MB_SHAPE_TEXT];
+  char want[MB_DTYPE_TEXT], have[MB_DTYPE_TEXT], want_shape[MB_SHAPE_TEXT],
+      have_shape[MB_SHAPE_TEXT];
   if (!mb_dtype_takes(expected->dtype, given->dtype))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected %s, found %s", what, mb_dtype_text(expected->dtype, want),
-                   mb_dtype_text(given->dtype, have));
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected %s, found %s", what,
+                   mb_dtype_text(expected->dtype, want), mb_dtype_text(given->dtype, have));
   if (expected->ndim != given->ndim ||
-      (given->ndim && memcmp(expected->shape, given->shape, (size_t)given->ndim * sizeof(int64_t)) != 0))
+      (given->ndim &&
+       memcmp(expected->shape, given->shape, (size_t)given->ndim * sizeof(int64_t)) != 0))
     return mb_fail(MBLOB_E_ARGUMENT, "%s: expected shape %s, found %s", what,
                    mb_shape_text(expected, want_shape), mb_shape_text(given, have_shape));
   return MBLOB_OK;
@@ -59,7 +64,8 @@ int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from) {
 static void release_array(void *array) { mb_array_release(array); }
 static void release_nothing(void *nothing) { (void)nothing; }
 
-int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array, DLTensor **out) {
+int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array,
+                     DLTensor **out) {
   size_t size = 0;
   int status = mb_tensor_check(given, &size);
   if (status) {
@@ -75,8 +81,9 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
   if (host) view.data = (char *)given->data + given->byte_offset;
   view.byte_offset = 0;
   if (host && size && (uintptr_t)view.data % MB_DEFAULT_ALIGNMENT)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: its data is not aligned to %d bytes, as use without a copy needs",
-                   what, MB_DEFAULT_ALIGNMENT);
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "%s: its data is not aligned to %d bytes, as use without a copy needs", what,
+                   MB_DEFAULT_ALIGNMENT);
   status = mb_array_view(&view, given, is_array ? release_array : release_nothing, out);
   if (!status && is_array) mb_array_retain(given);
   return status;
@@ -86,7 +93,8 @@ const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
   static const char names[][8] = {"int", "uint", "float", "handle", "bfloat", "complex"};
   const char *small = mb_dtype_small_float(dtype);
   if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
-  if (dtype.code == kDLOpaqueHandle && (dtype.lanes == 1 || !dtype.bits)) return dtype.bits ? "handle" : "void";
+  if (dtype.code == kDLOpaqueHandle && (dtype.lanes == 1 || !dtype.bits))
+    return dtype.bits ? "handle" : "void";
   int used;
   if (small)
     used = snprintf(text, MB_DTYPE_TEXT, "%s", small);
@@ -94,7 +102,8 @@ const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
     used = snprintf(text, MB_DTYPE_TEXT, "%s%d", names[dtype.code], dtype.bits);
   else
     used = snprintf(text, MB_DTYPE_TEXT, "custom[%d]%d", dtype.code, dtype.bits);
-  if (dtype.lanes != 1) (void)snprintf(text + used, MB_DTYPE_TEXT - (size_t)used, "x%d", dtype.lanes);
+  if (dtype.lanes != 1)
+    (void)snprintf(text + used, MB_DTYPE_TEXT - (size_t)used, "x%d", dtype.lanes);
   return text;
 }
 
@@ -106,8 +115,8 @@ const char *mb_shape_text(const DLTensor *t, char text[MB_SHAPE_TEXT]) {
       used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, ",...");
       break;
     }
-    used +=
-        (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, "%s%lld", i ? "," : "", (long long)t->shape[i]);
+    used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, "%s%lld", i ? "," : "",
+                             (long long)t->shape[i]);
   }
   (void)snprintf(text + used, MB_SHAPE_TEXT - used, "]");
   return text;

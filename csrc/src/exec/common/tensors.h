@@ -15,9 +15,11 @@ int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *
 int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from);
 /* The same where `to` is the caller's, and `from` what is expected. */
 int mb_tensor_assign_output(const char *what, DLTensor *to, const DLTensor *from);
-/* A counted view of `given`, which must fit `like` and be as aligned as kernels assume. With `is_array` it is
- * an array and kept, otherwise its memory must outlive the view. A mblob_status. */
-int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array, DLTensor **out);
+/* A counted view of `given`, which must fit `like` and be as aligned as kernels assume. With
+ * `is_array` it is an array and kept, otherwise its memory must outlive the view. A
+ * mblob_status. */
+int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array,
+                     DLTensor **out);
 
 /* "float32", "bool", "int8x4". */
 #define MB_DTYPE_TEXT 32

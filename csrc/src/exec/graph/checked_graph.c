@@ -21,12 +21,14 @@ struct check {
 
 static unsigned long long ull(uint64_t n) { return n; }
 
-static const char *node_name(const struct check *c, size_t node) { return c->text->nodes[node].name; }
+static const char *node_name(const struct check *c, size_t node) {
+  return c->text->nodes[node].name;
+}
 
 /* ---- memory ---- */
 
-/* All lists have at least one item, so that NULL means that memory is out. The sizes are those of lists that
- * were read. */
+/* All lists have at least one item, so that NULL means that memory is out. The sizes are those
+ * of lists that were read. */
 static void *list_of(size_t count, size_t size) { return calloc(count ? count : 1, size); }
 
 static int allocate(struct check *c, const char *json, size_t size) {
@@ -46,8 +48,8 @@ static int allocate(struct check *c, const char *json, size_t size) {
   g->storage_ids = list_of(entries, sizeof(*g->storage_ids));
   g->links = list_of(t->links.count / 2 + t->controls.count, sizeof(*g->links));
   g->extents = list_of(t->extents.count, sizeof(*g->extents));
-  if (!g->json || !g->nodes || !g->texts || !g->entries || !g->inputs || !g->outputs || !g->storage_devices ||
-      !g->storage_ids || !g->links || !g->extents)
+  if (!g->json || !g->nodes || !g->texts || !g->entries || !g->inputs || !g->outputs ||
+      !g->storage_devices || !g->storage_ids || !g->links || !g->extents)
     return mb_fail_memory(size);
   if (size) memcpy(g->json, json, size);
   g->json[size] = 0;
@@ -81,11 +83,12 @@ static enum mb_graph_op op_of(const struct mb_text_node *node) {
 /* The entry that [node, output] means; `before`: only nodes before this one may be meant. */
 static int find_entry(const struct check *c, const uint64_t *pair, size_t before, uint32_t *out) {
   if (pair[0] >= before)
-    return WRONG_HERE("entry [%llu, %llu]: expected a node below %zu", ull(pair[0]), ull(pair[1]), before);
+    return WRONG_HERE("entry [%llu, %llu]: expected a node below %zu", ull(pair[0]), ull(pair[1]),
+                      before);
   const struct mb_graph_node *node = &c->graph->nodes[pair[0]];
   if (pair[1] >= node->entry_count)
-    return WRONG_HERE("entry [%llu, %llu]: node '%s' has %u outputs", ull(pair[0]), ull(pair[1]), node->name,
-                      node->entry_count);
+    return WRONG_HERE("entry [%llu, %llu]: node '%s' has %u outputs", ull(pair[0]), ull(pair[1]),
+                      node->name, node->entry_count);
   *out = node->first_entry + (uint32_t)pair[1];
   return MBLOB_OK;
 }
@@ -93,12 +96,13 @@ static int find_entry(const struct check *c, const uint64_t *pair, size_t before
 static int check_counts(const struct mb_text_node *from, uint64_t row, uint64_t next) {
   uint64_t outputs = from->is_input ? 1 : from->output_count;
   if (next < row || next - row != outputs)
-    return WRONG_HERE("node_row_ptr goes from %llu to %llu, the node has %llu outputs", ull(row), ull(next),
-                      ull(outputs));
+    return WRONG_HERE("node_row_ptr goes from %llu to %llu, the node has %llu outputs", ull(row),
+                      ull(next), ull(outputs));
   if (from->is_input && from->inputs.count)
     return WRONG_HERE("it is an input of the graph and has inputs itself");
   if (!from->is_input && from->input_count != from->inputs.count / 2)
-    return WRONG_HERE("num_inputs is %llu, inputs has %zu", ull(from->input_count), from->inputs.count / 2);
+    return WRONG_HERE("num_inputs is %llu, inputs has %zu", ull(from->input_count),
+                      from->inputs.count / 2);
   return MBLOB_OK;
 }
 
@@ -109,11 +113,13 @@ static int link_node(struct check *c, size_t i, size_t *at) {
   int status = MBLOB_OK;
   node->inputs = c->graph->links + *at;
   for (size_t k = 0; !status && k < from->inputs.count; k += 2, node->input_count++)
-    status = find_entry(c, c->text->links.items + from->inputs.start + k, i, &c->graph->links[(*at)++]);
+    status =
+        find_entry(c, c->text->links.items + from->inputs.start + k, i, &c->graph->links[(*at)++]);
   node->after = c->graph->links + *at;
   for (size_t k = 0; !status && k < from->after.count; k++, node->after_count++) {
     uint64_t other = c->text->controls.items[from->after.start + k];
-    if (other >= i) return WRONG_HERE("control_deps has %llu, expected a node before it", ull(other));
+    if (other >= i)
+      return WRONG_HERE("control_deps has %llu, expected a node before it", ull(other));
     c->graph->links[(*at)++] = (uint32_t)other;
   }
   return status;
@@ -147,8 +153,8 @@ static int fill_nodes(struct check *c, struct mb_graph_text *text) {
   size_t at = 0, entries = text->storages.count;
   int status = MBLOB_OK;
   if (text->rows.count != text->node_count + 1)
-    return WRONG("node_row_ptr has %zu numbers, expected %zu, one more than nodes", text->rows.count,
-                 text->node_count + 1);
+    return WRONG("node_row_ptr has %zu numbers, expected %zu, one more than nodes",
+                 text->rows.count, text->node_count + 1);
   if (text->rows.items[0] != 0)
     return WRONG("node_row_ptr starts with %llu, expected 0", ull(text->rows.items[0]));
   if (text->rows.items[text->node_count] != entries)
@@ -177,8 +183,8 @@ static int fill_nodes(struct check *c, struct mb_graph_text *text) {
 
 static int fail_entry(const struct mb_graph *g, uint32_t entry, const char *what) {
   const struct mb_graph_node *node = &g->nodes[g->entries[entry].node];
-  return WRONG("node %u '%s', output %u: %s", g->entries[entry].node, node->name, entry - node->first_entry,
-               what);
+  return WRONG("node %u '%s', output %u: %s", g->entries[entry].node, node->name,
+               entry - node->first_entry, what);
 }
 
 static int fill_entry(struct check *c, uint32_t i) {
@@ -215,7 +221,8 @@ static int fill_storages(struct check *c) {
     if (i == 0 || ids[i] != ids[i - 1]) ids[g->storage_count++] = ids[i];
   int status = MBLOB_OK;
   for (uint32_t i = 0; !status && i < g->entry_count; i++) {
-    const uint64_t *id = bsearch(&t->storages.items[i], ids, g->storage_count, sizeof(*ids), by_value);
+    const uint64_t *id =
+        bsearch(&t->storages.items[i], ids, g->storage_count, sizeof(*ids), by_value);
     g->entries[i].storage = (uint32_t)(id - ids);
     int32_t *device = &g->storage_devices[id - ids];
     uint64_t wanted = t->devices.count ? t->devices.items[i] : 0;
@@ -241,8 +248,8 @@ static int find_roots(const struct check *c) {
     struct mb_graph_entry *to = &g->entries[node->first_entry];
     const struct mb_graph_entry *from = &g->entries[node->inputs[0]];
     if (to->size != from->size)
-      return WRONG("node %u '%s': %s from %zu bytes to %zu", i, node->name, node->function, from->size,
-                   to->size);
+      return WRONG("node %u '%s': %s from %zu bytes to %zu", i, node->name, node->function,
+                   from->size, to->size);
     if (node->op == MB_GRAPH_COPY) continue;
     if (to->storage != from->storage)
       return WRONG("node %u '%s': __nop, but the storage of its output is not that of its input", i,
@@ -257,7 +264,8 @@ static int fill_entries(struct check *c) {
   struct mb_graph *g = c->graph;
   const size_t count = t->storages.count;
   if (t->dtypes.count != count || t->shape_ends.count != count ||
-      (t->devices.count && t->devices.count != count) || (t->scopes.count && t->scopes.count != count))
+      (t->devices.count && t->devices.count != count) ||
+      (t->scopes.count && t->scopes.count != count))
     return WRONG(
         "attrs: %zu storage ids, %zu types, %zu shapes, %zu devices, %zu storage scopes; expected one of each per value",
         count, t->dtypes.count, t->shape_ends.count, t->devices.count, t->scopes.count);
@@ -279,13 +287,15 @@ static int fill_inputs(struct check *c) {
       return WRONG("arg_nodes[%u] is %llu, which is no input node", g->input_count, ull(node));
     g->inputs[g->input_count] = g->nodes[node].first_entry;
     if (mb_map_get(&g->input_names, g->nodes[node].name))
-      return WRONG("arg_nodes[%u] is node %llu '%.64s', which stands there before", g->input_count, ull(node),
-                   g->nodes[node].name);
-    if (!mb_map_put(&g->input_names, g->nodes[node].name, &g->inputs[g->input_count])) return MBLOB_E_MEMORY;
+      return WRONG("arg_nodes[%u] is node %llu '%.64s', which stands there before", g->input_count,
+                   ull(node), g->nodes[node].name);
+    if (!mb_map_put(&g->input_names, g->nodes[node].name, &g->inputs[g->input_count]))
+      return MBLOB_E_MEMORY;
   }
   for (uint32_t i = 0; i < g->node_count; i++) /* nobody could ever set it */
     if (g->nodes[i].op == MB_GRAPH_INPUT && !mb_map_get(&g->input_names, g->nodes[i].name))
-      return WRONG("node %u '%.64s' is an input of the graph, and arg_nodes lacks it", i, g->nodes[i].name);
+      return WRONG("node %u '%.64s' is an input of the graph, and arg_nodes lacks it", i,
+                   g->nodes[i].name);
   return MBLOB_OK;
 }
 
@@ -312,7 +322,8 @@ static int check_names(const struct mb_graph *g) {
   for (uint32_t i = 0; !status && i < g->node_count; i++) {
     struct mb_graph_node *other = mb_map_get(&seen, g->nodes[i].name);
     if (other)
-      status = WRONG("nodes %u and %u have one name, '%.64s'", (uint32_t)(other - g->nodes), i, other->name);
+      status = WRONG("nodes %u and %u have one name, '%.64s'", (uint32_t)(other - g->nodes), i,
+                     other->name);
     else if (!mb_map_put(&seen, g->nodes[i].name, &g->nodes[i]))
       status = MBLOB_E_MEMORY;
   }

@@ -1,5 +1,5 @@
-/* checked_graph.h - a graph that was checked: every index is in range, every list has its length, operators use only
- * what stands before them. */
+/* checked_graph.h - a graph that was checked: every index is in range, every list has its
+ * length, operators use only what stands before them. */
 #ifndef MB_CHECKED_GRAPH_H
 #define MB_CHECKED_GRAPH_H
 
@@ -16,7 +16,8 @@ struct mb_graph_entry {
   size_t size;      /* bytes */
   uint32_t node;    /* whose it is */
   uint32_t storage; /* entries with the same one share their memory; numbered from 0 without gaps */
-  /* The entry whose bytes these are: of a `__nop` (a reshape), the root of what it reshapes; else itself. */
+  /* The entry whose bytes these are: of a `__nop` (a reshape), the root of what it reshapes;
+   * else itself. */
   uint32_t root;
 };
 
@@ -30,7 +31,7 @@ struct mb_graph_node {
   const uint32_t *inputs; /* entries */
   uint32_t input_count;
   uint32_t first_entry, entry_count; /* what it makes */
-  const uint32_t *after;             /* nodes that must have run before, beside those of the inputs */
+  const uint32_t *after; /* nodes that must have run before, beside those of the inputs */
   uint32_t after_count;
 };
 
@@ -54,14 +55,15 @@ struct mb_graph {
   char **texts;
 };
 
-/* Read and check graph JSON. MBLOB_E_FORMAT names the node. `out` is to be freed only after MBLOB_OK. */
+/* Read and check graph JSON. MBLOB_E_FORMAT names the node. `out` is to be freed only after
+ * MBLOB_OK. */
 int mb_graph_read(const char *json, size_t size, struct mb_graph *out);
 void mb_graph_free(struct mb_graph *graph);
 
 /* A tensor of the entry's type and shape, without data. */
 DLTensor mb_graph_tensor(const struct mb_graph *graph, uint32_t entry);
-/* Position of the input / output of that name, -1 if there is none. An output is called `NODE:POSITION`, and
- * NODE where that is the first. */
+/* Position of the input / output of that name, -1 if there is none. An output is called
+ * `NODE:POSITION`, and NODE where that is the first. */
 int64_t mb_graph_find_input(const struct mb_graph *graph, const char *name);
 int64_t mb_graph_find_output(const struct mb_graph *graph, const char *name);
 

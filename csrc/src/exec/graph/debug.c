@@ -24,7 +24,8 @@ static int find_node(const struct mb_graph *g, const struct mb_call *call, int i
   int status = mb_call_int(call, i, &at);
   if (status) return status;
   if (at < 0 || at >= g->node_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "no node %lld, the graph has %u", (long long)at, g->node_count);
+    return mb_fail(MBLOB_E_ARGUMENT, "no node %lld, the graph has %u", (long long)at,
+                   g->node_count);
   *out = (uint32_t)at;
   return MBLOB_OK;
 }
@@ -80,7 +81,8 @@ MB_GRAPH_METHOD(debug_get_output) {
 
 /* ---- time ---- */
 
-/* Seconds of one run of a step: at least `number` runs, and runs that take `least` seconds together. */
+/* Seconds of one run of a step: at least `number` runs, and runs that take `least` seconds
+ * together. */
 static int time_step(struct mb_graph_executor *x, uint32_t step, int64_t number, double least,
                      double *seconds) {
   for (;;) {
@@ -98,7 +100,8 @@ static int time_step(struct mb_graph_executor *x, uint32_t step, int64_t number,
   }
 }
 
-/* How nodes are timed alone: the arguments that TVM's functions for it have in common, in their order. */
+/* How nodes are timed alone: the arguments that TVM's functions for it have in common, in their
+ * order. */
 struct timing {
   int64_t number, repeat, least_ms;
   int64_t zero_limit; /* TVM repeats what took no time; this clock has nanoseconds */
@@ -107,27 +110,33 @@ struct timing {
 
 static int read_timing(const struct mb_call *call, int first, struct timing *out) {
   *out = (struct timing){1, 1, 0, 100, 0, 1};
-  int64_t *const values[] = {&out->number, &out->repeat, &out->least_ms, &out->zero_limit, &out->cooldown_ms, &out->cooldown_every};
+  int64_t *const values[] = {&out->number,     &out->repeat,      &out->least_ms,
+                             &out->zero_limit, &out->cooldown_ms, &out->cooldown_every};
   int status = mb_call_expect(call, first + 1, first + 6);
-  for (int i = first; !status && i < call->count; i++) status = mb_call_int(call, i, values[i - first]);
+  for (int i = first; !status && i < call->count; i++)
+    status = mb_call_int(call, i, values[i - first]);
   if (status) return status;
-  if (out->number < 1 || out->repeat < 1 || out->repeat > 1 << 20 || out->least_ms < 0 || out->cooldown_ms < 0 ||
-      out->cooldown_every < 1)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "number %lld, repeat %lld, min_repeat_ms %lld, cooldown_interval_ms %lld, repeats_to_cooldown %lld: "
-                   "expected at least 1, 1 (at most 2^20), 0, 0 and 1",
-                   (long long)out->number, (long long)out->repeat, (long long)out->least_ms, (long long)out->cooldown_ms,
-                   (long long)out->cooldown_every);
+  if (out->number < 1 || out->repeat < 1 || out->repeat > 1 << 20 || out->least_ms < 0 ||
+      out->cooldown_ms < 0 || out->cooldown_every < 1)
+    return mb_fail(
+        MBLOB_E_ARGUMENT,
+        "number %lld, repeat %lld, min_repeat_ms %lld, cooldown_interval_ms %lld, repeats_to_cooldown %lld: "
+        "expected at least 1, 1 (at most 2^20), 0, 0 and 1",
+        (long long)out->number, (long long)out->repeat, (long long)out->least_ms,
+        (long long)out->cooldown_ms, (long long)out->cooldown_every);
   return MBLOB_OK;
 }
 
 /* `repeat` measurements of a step. */
-static int time_alone(struct mb_graph_executor *x, uint32_t step, const struct timing *timing, double *seconds) {
+static int time_alone(struct mb_graph_executor *x, uint32_t step, const struct timing *timing,
+                      double *seconds) {
   int status = MBLOB_OK;
   for (int64_t k = 0; !status && k < timing->repeat; k++) {
     status = time_step(x, step, timing->number, 1e-3 * (double)timing->least_ms, &seconds[k]);
     if (timing->cooldown_ms && k % timing->cooldown_every == 0)
-      (void)nanosleep(&(struct timespec){timing->cooldown_ms / 1000, timing->cooldown_ms % 1000 * 1000000}, NULL);
+      (void)nanosleep(
+          &(struct timespec){timing->cooldown_ms / 1000, timing->cooldown_ms % 1000 * 1000000},
+          NULL);
   }
   return status;
 }
@@ -137,8 +146,9 @@ static int return_bytes(struct mb_call *call, void *bytes, size_t size) {
   return mb_return_set(call->result, (TVMValue){.v_handle = &result}, kTVMBytes);
 }
 
-/* (number, repeat = 1, min_repeat_ms = 0, ...): each operator alone, in order. As TVM 0.11 and later: bytes,
- * an int64 count of nodes, then `repeat` doubles of seconds for each; 0 for nodes that run nothing. */
+/* (number, repeat = 1, min_repeat_ms = 0, ...): each operator alone, in order. As TVM 0.11 and
+ * later: bytes, an int64 count of nodes, then `repeat` doubles of seconds for each; 0 for nodes
+ * that run nothing. */
 MB_GRAPH_METHOD(run_individual) {
   struct timing timing;
   int status = read_timing(call, 0, &timing);
@@ -151,13 +161,15 @@ MB_GRAPH_METHOD(run_individual) {
   if (!seconds) return mb_fail_memory(count * sizeof(*seconds));
   memcpy(seconds, &(int64_t){x->graph.node_count}, sizeof(int64_t));
   for (uint32_t i = 0; !status && i < x->step_count; i++)
-    status = time_alone(x, i, &timing, seconds + 1 + (size_t)x->steps[i].node * (size_t)timing.repeat);
+    status =
+        time_alone(x, i, &timing, seconds + 1 + (size_t)x->steps[i].node * (size_t)timing.repeat);
   if (!status) status = return_bytes(call, seconds, (count + 1) * sizeof(*seconds));
   free(seconds);
   return status;
 }
 
-/* (node, number, repeat = 1, ...): the same of one node, on what was there before it: `repeat` doubles. */
+/* (node, number, repeat = 1, ...): the same of one node, on what was there before it: `repeat`
+ * doubles. */
 MB_GRAPH_METHOD(run_individual_node) {
   struct timing timing;
   uint32_t node = 0, step = 0;
@@ -191,14 +203,15 @@ static int write_profile(struct mb_graph_executor *x, struct mb_call *call, cons
   return mb_call_return_stream(call, out, &text, &size);
 }
 
-/* (repeat = 1): whole runs; JSON text, [{"node", "name", "function", "seconds"}] with the mean of each
- * operator. */
+/* (repeat = 1): whole runs; JSON text, [{"node", "name", "function", "seconds"}] with the mean
+ * of each operator. */
 MB_GRAPH_METHOD(profile) {
   int64_t repeat = 1;
   int status = mb_call_expect(call, 0, 1);
   if (!status && call->count) status = mb_call_int(call, 0, &repeat);
   if (status) return status;
-  if (repeat < 1) return mb_fail(MBLOB_E_ARGUMENT, "repeat %lld, expected at least 1", (long long)repeat);
+  if (repeat < 1)
+    return mb_fail(MBLOB_E_ARGUMENT, "repeat %lld, expected at least 1", (long long)repeat);
   double *seconds = calloc((size_t)x->step_count + 1, sizeof(*seconds));
   if (!seconds) return mb_fail_memory(x->step_count * sizeof(*seconds));
   for (int64_t k = 0; !status && k < repeat; k++)

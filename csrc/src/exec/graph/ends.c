@@ -30,14 +30,15 @@ static int unknown(const struct mb_graph *g, enum mb_graph_end end, const struct
   return status;
 }
 
-int mb_graph_end_argument(const struct mb_graph *g, const struct mb_call *call, enum mb_graph_end end,
-                          uint32_t *out) {
+int mb_graph_end_argument(const struct mb_graph *g, const struct mb_call *call,
+                          enum mb_graph_end end, uint32_t *out) {
   struct mb_name given;
   int status = mb_name_argument(call, 0, &given);
   if (status) return status;
   int64_t at = given.index;
   if (given.text)
-    at = end == MB_OUTPUTS ? mb_graph_find_output(g, given.text) : mb_graph_find_input(g, given.text);
+    at = end == MB_OUTPUTS ? mb_graph_find_output(g, given.text)
+                           : mb_graph_find_input(g, given.text);
   if (at < 0 || at >= count_of(g, end)) return unknown(g, end, &given);
   *out = (uint32_t)at;
   return MBLOB_OK;
@@ -51,7 +52,8 @@ static char *output_name(const struct mb_graph *g, uint32_t i) {
   return asprintf(&name, "%s:%u", name_of(g, MB_OUTPUTS, i), i) < 0 ? NULL : name;
 }
 
-int mb_graph_return_info(const struct mb_graph_executor *x, enum mb_graph_end end, struct mb_call *call) {
+int mb_graph_return_info(const struct mb_graph_executor *x, enum mb_graph_end end,
+                         struct mb_call *call) {
   const struct mb_graph *g = &x->graph;
   uint32_t count = count_of(g, end);
   size_t shown = 0;

@@ -20,7 +20,8 @@ void mb_graph_set_frames(const struct mb_graph_frame *to) { frames = to; }
 int mb_graph_enter(struct mb_graph_executor *x, struct mb_graph_frame *frame) {
   for (const struct mb_graph_frame *f = frames; f; f = f->outer)
     if (f->executor == x)
-      return mb_fail(MBLOB_E_ARGUMENT, "graph: a function that the executor runs calls this executor");
+      return mb_fail(MBLOB_E_ARGUMENT,
+                     "graph: a function that the executor runs calls this executor");
   mb_lock(&x->lock);
   *frame = (struct mb_graph_frame){x, frames};
   frames = frame;
@@ -49,7 +50,8 @@ static int allocate(struct mb_graph_executor *x) {
     if (width > widest) widest = width;
     flatten |= node->flatten;
   }
-  if (widest > INT32_MAX) return mb_fail(MBLOB_E_FORMAT, "graph: a function with %zu arguments", widest);
+  if (widest > INT32_MAX)
+    return mb_fail(MBLOB_E_FORMAT, "graph: a function with %zu arguments", widest);
   x->views = list_of(g->entry_count, sizeof(*x->views));
   x->flat = flatten ? list_of(g->entry_count, sizeof(*x->flat)) : NULL;
   x->flat_extents = list_of(flatten ? g->entry_count : 0, sizeof(*x->flat_extents));
@@ -61,8 +63,8 @@ static int allocate(struct mb_graph_executor *x) {
   x->steps = list_of(steps, sizeof(*x->steps));
   x->values = list_of(values, sizeof(*x->values));
   x->codes = list_of(widest, sizeof(*x->codes));
-  if (!x->views || (flatten && !x->flat) || !x->flat_extents || !x->next || !x->memory || !x->pools ||
-      !x->pool_sizes || !x->is_parameter || !x->steps || !x->values || !x->codes)
+  if (!x->views || (flatten && !x->flat) || !x->flat_extents || !x->next || !x->memory ||
+      !x->pools || !x->pool_sizes || !x->is_parameter || !x->steps || !x->values || !x->codes)
     return mb_fail_memory(values * sizeof(*x->values));
   for (size_t i = 0; i < widest; i++) x->codes[i] = kTVMDLTensorHandle;
   return MBLOB_OK;
@@ -84,7 +86,8 @@ static void add_value(struct mb_graph_executor *x, struct mb_graph_step *step, u
   step->values[step->count++].v_handle = &views[entry];
 }
 
-static int make_step(struct mb_graph_executor *x, uint32_t i, enum mb_scope scope, TVMValue **values) {
+static int make_step(struct mb_graph_executor *x, uint32_t i, enum mb_scope scope,
+                     TVMValue **values) {
   const struct mb_graph_node *node = &x->graph.nodes[i];
   if (node->op != MB_GRAPH_COPY && node->op != MB_GRAPH_CALL) return MBLOB_OK;
   struct mb_graph_step *step = &x->steps[x->step_count++];
@@ -114,8 +117,8 @@ static int storage_device(const struct mb_graph_source *source, int32_t type, DL
 static void note_device(struct mb_graph_executor *x, DLDevice device) {
   size_t i = 0;
   if (mb_device_is_host((int)device.device_type)) return;
-  while (i < x->device_count &&
-         (x->devices[i].device_type != device.device_type || x->devices[i].device_id != device.device_id))
+  while (i < x->device_count && (x->devices[i].device_type != device.device_type ||
+                                 x->devices[i].device_id != device.device_id))
     i++;
   if (i == x->device_count) x->devices[x->device_count++] = device;
 }
@@ -138,8 +141,10 @@ static int make_views(struct mb_graph_executor *x, const struct mb_graph_source 
     if (e->size > x->pool_sizes[e->storage]) x->pool_sizes[e->storage] = e->size;
     if (!x->flat) continue;
     x->flat_extents[i] = 1;
-    for (int32_t k = 0; k < e->ndim; k++) /* only what has no bytes can have too many elements: then there are none */
-      if (__builtin_mul_overflow(x->flat_extents[i], e->shape[k], &x->flat_extents[i])) x->flat_extents[i] = 0;
+    for (int32_t k = 0; k < e->ndim;
+         k++) /* only what has no bytes can have too many elements: then there are none */
+      if (__builtin_mul_overflow(x->flat_extents[i], e->shape[k], &x->flat_extents[i]))
+        x->flat_extents[i] = 0;
     x->flat[i] = x->views[i];
     x->flat[i].ndim = 1;
     x->flat[i].shape = &x->flat_extents[i];
@@ -159,7 +164,8 @@ int mb_graph_executor_new(const struct mb_graph_source *source, struct mb_graph_
   if (!status) status = allocate(x);
   if (!status) status = make_views(x, source);
   TVMValue *values = x->values;
-  for (uint32_t i = 0; !status && i < x->graph.node_count; i++) status = make_step(x, i, source->kernels_scope, &values);
+  for (uint32_t i = 0; !status && i < x->graph.node_count; i++)
+    status = make_step(x, i, source->kernels_scope, &values);
   if (!status) status = mb_graph_memory_new(x, source);
   if (status)
     mb_graph_executor_free(x);

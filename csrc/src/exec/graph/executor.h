@@ -1,12 +1,12 @@
 /* executor.h - a graph with memory and functions, ready to run: TVM's graph executor.
  *
- * Values of the graph live in pools, one per storage of the graph; each value is a view of its pool. The
- * bytes of a value can instead be others': parameters where the file has them, or memory of the caller ("zero
- * copy"). The values made of one value by `__nop` move with it, so everything here is about roots (checked_graph.h).
+ * Values of the graph live in pools, one per storage of the graph; each value is a view of its
+ * pool. The bytes of a value can instead be others': parameters where the file has them, or
+ * memory of the caller ("zero copy"). The values made of one value by `__nop` move with it, so
+ * everything here is about roots (checked_graph.h).
  */
 #ifndef MB_GRAPH_EXECUTOR_H
 #define MB_GRAPH_EXECUTOR_H
-
 
 #include "core/core.h"
 #include "exec/common/common.h"
@@ -74,8 +74,8 @@ struct mb_graph_source {
 int mb_graph_executor_new(const struct mb_graph_source *source, struct mb_graph_executor **out);
 void mb_graph_executor_free(void *executor);
 
-/* One call at a time: other threads wait; a function of the graph that calls its own executor is refused.
- * Every enter that returned MBLOB_OK has its leave, with the same `frame`. */
+/* One call at a time: other threads wait; a function of the graph that calls its own executor is
+ * refused. Every enter that returned MBLOB_OK has its leave, with the same `frame`. */
 struct mb_graph_frame {
   const struct mb_graph_executor *executor;
   const struct mb_graph_frame *outer;
@@ -91,12 +91,15 @@ void mb_graph_set_frames(const struct mb_graph_frame *frames);
 /* Give every root its bytes: parameters and linked ones in place, pools for the rest. */
 int mb_graph_memory_new(struct mb_graph_executor *executor, const struct mb_graph_source *source);
 /* Whether a tensor can be copied into an input. */
-int mb_graph_check_input(const struct mb_graph_executor *executor, uint32_t input, const DLTensor *value);
+int mb_graph_check_input(const struct mb_graph_executor *executor, uint32_t input,
+                         const DLTensor *value);
 /* Copy into an input; it is in the executor's own memory then. */
 int mb_graph_set_input(struct mb_graph_executor *executor, uint32_t input, const DLTensor *value);
-/* Use the caller's memory. `is_counted`: `value` is an array, a reference is kept; else the caller keeps it.
+/* Use the caller's memory. `is_counted`: `value` is an array, a reference is kept; else the
+ * caller keeps it.
  */
-int mb_graph_bind_input(struct mb_graph_executor *executor, uint32_t input, DLTensor *value, bool is_counted);
+int mb_graph_bind_input(struct mb_graph_executor *executor, uint32_t input, DLTensor *value,
+                        bool is_counted);
 int mb_graph_bind_output(struct mb_graph_executor *executor, uint32_t output, DLTensor *value,
                          bool is_counted);
 /* Copy an entry to the caller's tensor; `what` is its name in errors. */
@@ -105,8 +108,8 @@ int mb_graph_copy_out(const struct mb_graph_executor *executor, const char *what
 /* A counted view of an entry, writable. */
 int mb_graph_expose(struct mb_graph_executor *executor, uint32_t entry, DLTensor **out);
 /* Use the bytes of a parameter of another executor, read-only in both from now on. */
-int mb_graph_share_input(struct mb_graph_executor *executor, uint32_t input, struct mb_graph_executor *other,
-                         uint32_t other_input);
+int mb_graph_share_input(struct mb_graph_executor *executor, uint32_t input,
+                         struct mb_graph_executor *other, uint32_t other_input);
 /* `input 'data'`, for errors. */
 #define MB_GRAPH_LABEL 96
 const char *mb_graph_label(const struct mb_graph *graph, const char *what, uint32_t entry,
@@ -116,8 +119,8 @@ const char *mb_graph_label(const struct mb_graph *graph, const char *what, uint3
 
 int mb_graph_step_run(struct mb_graph_executor *executor, uint32_t step);
 int mb_graph_run(struct mb_graph_executor *executor);
-/* With `threads` threads (0: as many as kernels get); results are those of mb_graph_run, bit for bit. A graph that uses
- * devices runs in its order: their queues belong to threads. */
+/* With `threads` threads (0: as many as kernels get); results are those of mb_graph_run, bit for
+ * bit. A graph that uses devices runs in its order: their queues belong to threads. */
 int mb_graph_run_parallel(struct mb_graph_executor *executor, int threads);
 void mb_schedule_free(struct mb_schedule *schedule);
 /* Wait for what the calling thread gave to devices. */

@@ -1,5 +1,6 @@
-/* Factories of graph executors: graph, parameters and a name in a payload, the kernels in what it imports.
- * The payload: string graph_json; u64 n; vector<string> names; n NDArray records; string module_name. */
+/* Factories of graph executors: graph, parameters and a name in a payload, the kernels in what
+ * it imports. The payload: string graph_json; u64 n; vector<string> names; n NDArray records;
+ * string module_name. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -32,18 +33,23 @@ static bool read_payload(struct mb_cursor *c, struct factory *f) {
   uint64_t count = 0, start;
   if (!mb_read_string(c, &json, "graph_json")) return false;
   start = c->pos;
-  if (!mb_read_u64(c, &count, "parameter count") || !mb_stored_arrays_names(c, &f->parameters)) return false;
+  if (!mb_read_u64(c, &count, "parameter count") || !mb_stored_arrays_names(c, &f->parameters))
+    return false;
   if (count != f->parameters.count) {
-    (void)mb_fail_format("payload", (int64_t)start, c->entry, "factory: %llu parameters, but %zu names",
-                         (unsigned long long)count, f->parameters.count);
+    (void)mb_fail_format("payload", (int64_t)start, c->entry,
+                         "factory: %llu parameters, but %zu names", (unsigned long long)count,
+                         f->parameters.count);
     return false;
   }
-  if (!mb_stored_arrays_data(c, &f->parameters) || !mb_read_string(c, &name, "module_name")) return false;
+  if (!mb_stored_arrays_data(c, &f->parameters) || !mb_read_string(c, &name, "module_name"))
+    return false;
   if (mb_left(c)) {
-    (void)mb_fail_format("payload", (int64_t)c->pos, c->entry, "factory: bytes follow the module name");
+    (void)mb_fail_format("payload", (int64_t)c->pos, c->entry,
+                         "factory: bytes follow the module name");
     return false;
   }
-  while (json.size && json.data[json.size - 1] == ' ') json.size--; /* put there to align the parameters */
+  while (json.size && json.data[json.size - 1] == ' ')
+    json.size--; /* put there to align the parameters */
   f->json = (const char *)json.data;
   f->json_size = (size_t)json.size;
   f->name = strndup((const char *)name.data, (size_t)name.size);
@@ -68,7 +74,8 @@ static int open_factory(const mblob_module_info *info, void **object) {
 
 static int check_imports(const struct factory *f) {
   if (f->module->import_count) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT, "the factory imports no module; its kernels are looked for in its imports");
+  return mb_fail(MBLOB_E_ARGUMENT,
+                 "the factory imports no module; its kernels are looked for in its imports");
 }
 
 static int make(struct factory *f, struct mb_call *call, int first_device, bool debug) {
@@ -100,7 +107,8 @@ static int cuda_graph_create(void *object, struct mb_call *call) {
   const struct factory *f = object;
   (void)call;
   return mb_fail(MBLOB_E_INCOMPATIBLE,
-                 "no runtime for CUDA is in this process; '%s' makes an executor for the cpu", f->name);
+                 "no runtime for CUDA is in this process; '%s' makes an executor for the cpu",
+                 f->name);
 }
 
 /* ---- what it holds ---- */

@@ -10,6 +10,7 @@ extern const struct mb_class mb_graph_runtime_factory_class; /* key GraphRuntime
 /* Global functions tvm.graph_executor.create and tvm.graph_executor_debug.create:
  * (graph JSON, module with the kernels, [lookup function,] devices...) -> executor. */
 int mb_graph_create(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource);
-int mb_graph_debug_create(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource);
+int mb_graph_debug_create(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                          void *resource);
 
 #endif

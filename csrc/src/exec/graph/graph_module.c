@@ -66,7 +66,8 @@ int mb_graph_create(TVMValue *args, int *codes, int count, TVMRetValueHandle ret
   return create(&call, false);
 }
 
-int mb_graph_debug_create(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+int mb_graph_debug_create(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                          void *resource) {
   struct mb_call call = {"graph_executor_debug.create", args, codes, count, ret};
   (void)resource;
   return create(&call, true);

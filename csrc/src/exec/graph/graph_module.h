@@ -1,5 +1,5 @@
-/* graph_module.h - executors and their factories as modules: the functions that TVM's have, under their
- * names. */
+/* graph_module.h - executors and their factories as modules: the functions that TVM's have,
+ * under their names. */
 #ifndef MB_GRAPH_MODULE_H
 #define MB_GRAPH_MODULE_H
 
@@ -23,9 +23,11 @@ int mb_graph_create_for(struct mb_call *call, int i, struct mb_graph_source *sou
 typedef int (*mb_graph_body)(struct mb_graph_executor *executor, struct mb_call *call);
 int mb_graph_locked(void *executor, struct mb_call *call, mb_graph_body body);
 /* Declares the method `name` of an executor; what follows is its body, with the lock. */
-#define MB_GRAPH_METHOD(name)                                                                                \
-  static int name##_body(struct mb_graph_executor *x, struct mb_call *call);                                 \
-  static int name(void *object, struct mb_call *call) { return mb_graph_locked(object, call, name##_body); } \
+#define MB_GRAPH_METHOD(name)                                                \
+  static int name##_body(struct mb_graph_executor *x, struct mb_call *call); \
+  static int name(void *object, struct mb_call *call) {                      \
+    return mb_graph_locked(object, call, name##_body);                       \
+  }                                                                          \
   static int name##_body(struct mb_graph_executor *x, struct mb_call *call)
 
 #endif

@@ -21,7 +21,8 @@ struct reader {
 /* An error of the JSON with a part of the text, such as a key. */
 static bool wrong(struct reader *r, const char *format, struct mb_slice part) {
   int size = part.size < 48 ? (int)part.size : 48;
-  if (!r->j.error) (void)snprintf(r->problem, sizeof(r->problem), format, size, (const char *)part.data);
+  if (!r->j.error)
+    (void)snprintf(r->problem, sizeof(r->problem), format, size, (const char *)part.data);
   r->place.has_found = true;
   return mb_json_fail(&r->j, r->problem);
 }
@@ -95,7 +96,8 @@ static bool read_entry(struct reader *r, struct mb_numbers *list) {
   size_t count = 0;
   if (!mb_json_begin_array(&r->j)) return false;
   while (mb_json_next_element(&r->j)) {
-    if (count == 3) return mb_json_fail(&r->j, "an entry is [node, output, version], found a fourth number");
+    if (count == 3)
+      return mb_json_fail(&r->j, "an entry is [node, output, version], found a fourth number");
     if (!mb_json_uint(&r->j, &parts[count++])) return false;
   }
   if (r->j.error) return false;
@@ -107,7 +109,8 @@ static bool read_shape(struct reader *r, struct mb_numbers *ends) {
   struct mb_numbers *extents = &r->text->extents;
   size_t start = extents->count;
   if (!read_list(r, extents, read_number)) return false;
-  if (extents->count - start > MB_NDIM_LIMIT) return mb_json_fail(&r->j, "a shape of more than 64 dimensions");
+  if (extents->count - start > MB_NDIM_LIMIT)
+    return mb_json_fail(&r->j, "a shape of more than 64 dimensions");
   return add(r, ends, extents->count);
 }
 
@@ -117,7 +120,8 @@ static bool read_dtype(struct reader *r, struct mb_numbers *list) {
   if (!mb_json_string(&r->j, &text)) return false;
   if (!mb_dtype_parse_stored((const char *)text.data, (size_t)text.size, &dtype))
     return wrong(r, "an element type that is not known: '%.*s'", text);
-  return add(r, list, (uint64_t)dtype.code | (uint64_t)dtype.bits << 8 | (uint64_t)dtype.lanes << 16);
+  return add(r, list,
+             (uint64_t)dtype.code | (uint64_t)dtype.bits << 8 | (uint64_t)dtype.lanes << 16);
 }
 
 /* Only plain memory: "", "global" and what begins so, except textures of GPUs. */
@@ -156,7 +160,8 @@ static bool read_quoted(struct reader *r, uint64_t *out) {
 static bool read_node_attributes(struct reader *r, struct mb_text_node *node) {
   static const char keys[][16] = {"func_name", "num_inputs", "num_outputs", "flatten_data"};
   enum { KEYS = sizeof(keys) / sizeof(*keys), ALL = (1 << KEYS) - 1 };
-  uint64_t flatten = 0, *const numbers[KEYS] = {NULL, &node->input_count, &node->output_count, &flatten};
+  uint64_t flatten = 0, *const numbers[KEYS] = {NULL, &node->input_count, &node->output_count,
+                                                &flatten};
   unsigned found = 0;
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
@@ -175,7 +180,8 @@ static bool read_node_attributes(struct reader *r, struct mb_text_node *node) {
   }
   node->flatten = flatten != 0;
   if (r->j.error || node->is_input || found == ALL) return !r->j.error;
-  return mb_json_fail(&r->j, "an operator needs func_name, num_inputs, num_outputs and flatten_data");
+  return mb_json_fail(&r->j,
+                      "an operator needs func_name, num_inputs, num_outputs and flatten_data");
 }
 
 static bool read_op(struct reader *r, struct mb_text_node *node, bool *known) {
@@ -187,14 +193,16 @@ static bool read_op(struct reader *r, struct mb_text_node *node, bool *known) {
          wrong(r, "expected \"null\" or \"tvm_op\", found '%.*s'", op);
 }
 
-static bool read_links(struct reader *r, struct mb_numbers *list, item_reader item, struct mb_span *out) {
+static bool read_links(struct reader *r, struct mb_numbers *list, item_reader item,
+                       struct mb_span *out) {
   out->start = list->count;
   if (!read_list(r, list, item)) return false;
   out->count = list->count - out->start;
   return true;
 }
 
-/* Attributes may come before the op, which says whether they must be complete: they are read last. */
+/* Attributes may come before the op, which says whether they must be complete: they are read
+ * last. */
 static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
   struct mb_json attributes = {0};
   bool has_op = false, has_inputs = false, has_controls = false, has_attributes = false;
@@ -219,12 +227,14 @@ static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
       ok = has_attributes ? wrong_key(r, "the key '%.*s' twice", key) : mb_json_skip(&r->j);
       has_attributes = true;
     } else {
-      ok = wrong_key(r, "unknown key '%.*s'; nodes have op, name, inputs, attrs, control_deps", key);
+      ok =
+          wrong_key(r, "unknown key '%.*s'; nodes have op, name, inputs, attrs, control_deps", key);
     }
     if (!ok) return false;
   }
   if (r->j.error) return false;
-  if (!has_op || !node->name || !has_inputs) return mb_json_fail(&r->j, "a node needs op, name and inputs");
+  if (!has_op || !node->name || !has_inputs)
+    return mb_json_fail(&r->j, "a node needs op, name and inputs");
   if (!has_attributes) return node->is_input || mb_json_fail(&r->j, "an operator without attrs");
   struct mb_json behind = r->j;
   r->j = attributes;
@@ -238,7 +248,8 @@ static bool read_node(struct reader *r, struct mb_numbers *ignored) {
   struct mb_graph_text *text = r->text;
   void *items = text->nodes;
   (void)ignored;
-  if (!make_room(r, &items, text->node_count, &text->node_capacity, sizeof(*text->nodes))) return false;
+  if (!make_room(r, &items, text->node_count, &text->node_capacity, sizeof(*text->nodes)))
+    return false;
   text->nodes = items;
   text->nodes[text->node_count] = (struct mb_text_node){0};
   const struct mb_text_place outer = r->place;
@@ -279,7 +290,8 @@ static bool read_typed_list(struct reader *r, const struct part *part) {
     return wrong(r, format, type);
   }
   if (!read_list(r, part->list, part->item)) return false;
-  if (mb_json_next_element(&r->j)) return mb_json_fail(&r->j, "a list of the graph has a third part");
+  if (mb_json_next_element(&r->j))
+    return mb_json_fail(&r->j, "a list of the graph has a third part");
   return !r->j.error;
 }
 
@@ -289,7 +301,8 @@ static bool read_part(struct reader *r, struct part *part) {
   return part->type ? read_typed_list(r, part) : read_list(r, part->list, part->item);
 }
 
-static bool all_found(struct reader *r, const struct part *parts, size_t count, const char *format) {
+static bool all_found(struct reader *r, const struct part *parts, size_t count,
+                      const char *format) {
   for (size_t i = 0; i < count; i++)
     if (parts[i].required && !parts[i].found) return wrong_key(r, format, slice(parts[i].key));
   return true;
@@ -303,8 +316,8 @@ static bool read_attributes(struct reader *r, struct part *parts, size_t count) 
     struct part *part = find_part(parts, count, key);
     if (!(part ? read_part(r, part) : mb_json_skip(&r->j))) return false;
   }
-  return !r->j.error && all_found(r, parts, count,
-                                  "lack '%.*s'; a graph needs dltype, storage_id and shape");
+  return !r->j.error &&
+         all_found(r, parts, count, "lack '%.*s'; a graph needs dltype, storage_id and shape");
 }
 
 static bool read_graph_attributes(struct reader *r) {
@@ -341,12 +354,15 @@ static bool read_graph(struct reader *r) {
     } else if (mb_json_is(key, "metadata")) {
       ok = mb_json_skip(&r->j);
     } else {
-      ok = wrong_key(r,
-                     "unknown key '%.*s'; graphs have nodes, arg_nodes, heads, node_row_ptr, attrs, metadata", key);
+      ok = wrong_key(
+          r,
+          "unknown key '%.*s'; graphs have nodes, arg_nodes, heads, node_row_ptr, attrs, metadata",
+          key);
     }
     if (!ok) return false;
   }
-  static const char lacks[] = "the graph lacks '%.*s'; it needs nodes, arg_nodes, heads, node_row_ptr, attrs";
+  static const char lacks[] =
+      "the graph lacks '%.*s'; it needs nodes, arg_nodes, heads, node_row_ptr, attrs";
   if (r->j.error || !all_found(r, parts, count, lacks) ||
       !(has_attributes || wrong_key(r, lacks, slice("attrs"))) || !mb_json_end(&r->j))
     return false;
@@ -371,9 +387,9 @@ void mb_graph_text_free(struct mb_graph_text *t) {
     free(t->nodes[i].name);
     free(t->nodes[i].function);
   }
-  struct mb_numbers *lists[] = {&t->links,  &t->controls, &t->inputs,  &t->outputs,    &t->rows,
-                                &t->dtypes, &t->storages, &t->devices, &t->scopes,     &t->shape_ends,
-                                &t->extents};
+  struct mb_numbers *lists[] = {&t->links,  &t->controls,   &t->inputs,   &t->outputs,
+                                &t->rows,   &t->dtypes,     &t->storages, &t->devices,
+                                &t->scopes, &t->shape_ends, &t->extents};
   for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) free(lists[i]->items);
   free(t->nodes);
   *t = (struct mb_graph_text){0};

@@ -1,5 +1,5 @@
-/* graph_text.h - graph JSON as it is written: every list, no meaning yet. The layout is that of TVM's graph
- * executor (and of its predecessor, the graph runtime). */
+/* graph_text.h - graph JSON as it is written: every list, no meaning yet. The layout is that of
+ * TVM's graph executor (and of its predecessor, the graph runtime). */
 #ifndef MB_GRAPH_TEXT_H
 #define MB_GRAPH_TEXT_H
 
@@ -44,8 +44,8 @@ struct mb_graph_text {
   struct mb_numbers extents;
 };
 
-/* Read `size` characters. MBLOB_E_FORMAT says what is wrong and at which byte. `out` is to be freed only
- * after MBLOB_OK. */
+/* Read `size` characters. MBLOB_E_FORMAT says what is wrong and at which byte. `out` is to be
+ * freed only after MBLOB_OK. */
 int mb_graph_text_read(const char *json, size_t size, struct mb_graph_text *out);
 void mb_graph_text_free(struct mb_graph_text *text);
 

@@ -27,7 +27,8 @@ static bool is_input(const struct mb_graph_executor *x, uint32_t root) {
 
 /* ---- moving a root ---- */
 
-/* Let all views with this root point to `data`; the reference in `array` (may be NULL) is taken over. */
+/* Let all views with this root point to `data`; the reference in `array` (may be NULL) is taken
+ * over. */
 static void move(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind kind, void *data,
                  DLTensor *array) {
   struct mb_graph_memory *memory = &x->memory[root];
@@ -52,8 +53,8 @@ static int told(const struct mb_graph_executor *x, const char *what, uint32_t en
   return status;
 }
 
-static int copy_of(const struct mb_graph_executor *x, const char *what, uint32_t entry, const DLTensor *from,
-                   const DLTensor *to) {
+static int copy_of(const struct mb_graph_executor *x, const char *what, uint32_t entry,
+                   const DLTensor *from, const DLTensor *to) {
   return told(x, what, entry, mb_device_copy_tensor(from, to, x->graph.entries[entry].size, NULL));
 }
 
@@ -65,12 +66,14 @@ static int make_own(struct mb_graph_executor *x, uint32_t root, bool keep) {
   const DLDevice device = x->views[root].device;
   int status = *pool ? MBLOB_OK : mb_graph_pool_new(device, x->pool_sizes[e->storage], pool);
   if (status) return told(x, "graph: memory of", root, status);
-  if (keep && x->views[root].data) status = mb_device_copy_tensor(&x->views[root], *pool, e->size, NULL);
+  if (keep && x->views[root].data)
+    status = mb_device_copy_tensor(&x->views[root], *pool, e->size, NULL);
   if (!status) move(x, root, MB_OWN, (*pool)->data, NULL);
   return status;
 }
 
-/* Where the elements of a tensor begin; what devices allocate has no addresses, and is used from its beginning. */
+/* Where the elements of a tensor begin; what devices allocate has no addresses, and is used from
+ * its beginning. */
 static void *start_of(const DLTensor *t) {
   return mb_device_is_host((int)t->device.device_type) ? (char *)t->data + t->byte_offset : t->data;
 }
@@ -85,13 +88,15 @@ static bool is_aligned(const struct mb_graph_executor *x, uint32_t root, const v
 static bool is_there(const struct mb_graph_executor *x, uint32_t root, const DLTensor *array) {
   DLDevice wanted = x->views[root].device, found = array->device;
   if (mb_device_is_host((int)wanted.device_type)) return mb_device_is_host((int)found.device_type);
-  return wanted.device_type == found.device_type && wanted.device_id == found.device_id && !array->byte_offset;
+  return wanted.device_type == found.device_type && wanted.device_id == found.device_id &&
+         !array->byte_offset;
 }
 
 /* Use `array` read-only if that is possible, else copy it. The reference is taken over. */
 static int place_parameter(struct mb_graph_executor *x, uint32_t root, DLTensor *array) {
   void *data = start_of(array);
-  if (is_input(x, root) && x->memory[root].is_alone && is_there(x, root, array) && is_aligned(x, root, data)) {
+  if (is_input(x, root) && x->memory[root].is_alone && is_there(x, root, array) &&
+      is_aligned(x, root, data)) {
     move(x, root, MB_SHARED, data, array);
     return MBLOB_OK;
   }
@@ -123,14 +128,17 @@ static int place_parameters(struct mb_graph_executor *x, const struct mb_graph_s
 
 static void release_module(void *module) { mblob_module_release(module); }
 
-/* What `_lookup_linked_param(storage id)` gave: data in the library, or nothing. `*is_found`: it gave something. */
-static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup, bool *is_found) {
+/* What `_lookup_linked_param(storage id)` gave: data in the library, or nothing. `*is_found`: it
+ * gave something. */
+static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup,
+                        bool *is_found) {
   TVMValue id = {.v_int64 = (int64_t)x->graph.storage_ids[x->graph.entries[entry].storage]}, found;
   int code = kTVMArgInt, found_code = kTVMNullptr;
   int status = mblob_function_call(lookup, &id, &code, 1, &found, &found_code);
   if (status || found_code == kTVMNullptr || !found.v_handle) return status;
   if (found_code != kTVMOpaqueHandle)
-    return mb_fail(MBLOB_E_KERNEL, "_lookup_linked_param: expected a handle, found type code %d", found_code);
+    return mb_fail(MBLOB_E_KERNEL, "_lookup_linked_param: expected a handle, found type code %d",
+                   found_code);
   DLTensor view = x->views[entry], *array = NULL;
   view.data = found.v_handle;
   view.device = (DLDevice){kDLCPU, 0};
@@ -142,7 +150,8 @@ static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_funct
 }
 
 /* The caller's lookup: (module, storage id, tensor of that shape, device) -> array, or nothing. */
-static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup, bool *is_found) {
+static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup,
+                           bool *is_found) {
   uint64_t id = x->graph.storage_ids[x->graph.entries[entry].storage];
   TVMValue args[] = {{.v_handle = x->kernels},
                      {.v_int64 = (int64_t)id},
@@ -156,23 +165,26 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   if (status || found_code == kTVMNullptr || !found.v_handle) return status;
   if (found_code != kTVMNDArrayHandle) {
     mb_value_release(found, found_code);
-    return mb_fail(MBLOB_E_ARGUMENT, "graph: the lookup function: expected an array, found type code %d",
-                   found_code);
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "graph: the lookup function: expected an array, found type code %d", found_code);
   }
   size_t size = 0;
   status = mb_tensor_check(found.v_handle, &size);
   if (!status)
-    status = mb_tensor_match(mb_graph_label(&x->graph, "graph: parameter", entry, label), &x->views[entry],
-                             found.v_handle);
+    status = mb_tensor_match(mb_graph_label(&x->graph, "graph: parameter", entry, label),
+                             &x->views[entry], found.v_handle);
   *is_found = !status;
   if (!status) return place_parameter(x, entry, found.v_handle);
   mb_array_release(found.v_handle);
   return status;
 }
 
-static int place_linked_parameters(struct mb_graph_executor *x, const struct mb_graph_source *source) {
+static int place_linked_parameters(struct mb_graph_executor *x,
+                                   const struct mb_graph_source *source) {
   mblob_function *own = NULL;
-  int status = source->lookup ? MBLOB_OK : mb_module_find_if_open(x->kernels, "_lookup_linked_param", source->kernels_scope, &own);
+  int status = source->lookup ? MBLOB_OK
+                              : mb_module_find_if_open(x->kernels, "_lookup_linked_param",
+                                                       source->kernels_scope, &own);
   for (uint32_t i = 0; !status && (own || source->lookup) && i < x->graph.input_count; i++) {
     uint32_t entry = x->graph.inputs[i];
     if (x->is_parameter[i]) continue;
@@ -186,7 +198,8 @@ int mb_graph_memory_new(struct mb_graph_executor *x, const struct mb_graph_sourc
   const struct mb_graph *g = &x->graph;
   uint32_t *roots = calloc(g->storage_count ? g->storage_count : 1, sizeof(*roots));
   if (!roots) return mb_fail_memory(g->storage_count * sizeof(*roots));
-  for (uint32_t i = 0; i < g->entry_count; i++) roots[g->entries[i].storage] += g->entries[i].root == i;
+  for (uint32_t i = 0; i < g->entry_count; i++)
+    roots[g->entries[i].storage] += g->entries[i].root == i;
   for (uint32_t i = 0; i < g->entry_count; i++) {
     x->memory[i].output = -1;
     x->memory[i].is_alone = roots[g->entries[i].storage] == 1;
@@ -195,7 +208,8 @@ int mb_graph_memory_new(struct mb_graph_executor *x, const struct mb_graph_sourc
   int status = place_parameters(x, source);
   if (!status) status = place_linked_parameters(x, source);
   for (uint32_t i = 0; !status && i < g->entry_count; i++)
-    if (g->entries[i].root == i) status = x->memory[i].kind == MB_OWN ? make_own(x, i, false) : MBLOB_OK;
+    if (g->entries[i].root == i)
+      status = x->memory[i].kind == MB_OWN ? make_own(x, i, false) : MBLOB_OK;
   return status;
 }
 
@@ -227,7 +241,8 @@ int mb_graph_set_input(struct mb_graph_executor *x, uint32_t input, const DLTens
   return status ? status : copy_of(x, "graph: input", entry, value, &x->views[entry]);
 }
 
-int mb_graph_copy_out(const struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *to) {
+int mb_graph_copy_out(const struct mb_graph_executor *x, const char *what, uint32_t entry,
+                      DLTensor *to) {
   size_t size = 0;
   int status = check_value(x, what, entry, to, &size);
   return status ? status : copy_of(x, what, entry, &x->views[entry], to);
@@ -239,34 +254,40 @@ static int bind(struct mb_graph_executor *x, const char *what, uint32_t entry, D
   size_t size = 0;
   char label[MB_GRAPH_LABEL];
   int status = check_value(x, what, entry, value, &size);
-  if (!status) status = mb_tensor_is_on(mb_graph_label(&x->graph, what, entry, label), x->views[entry].device, value);
+  if (!status)
+    status = mb_tensor_is_on(mb_graph_label(&x->graph, what, entry, label), x->views[entry].device,
+                             value);
   if (status) return status;
   void *data = start_of(value);
   if (size && !is_aligned(x, root, data))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: its data is at %p, expected an address aligned to %u bytes",
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "%s: its data is at %p, expected an address aligned to %u bytes",
                    mb_graph_label(&x->graph, what, entry, label), data, x->memory[root].alignment);
   if (is_counted) mb_array_retain(value);
   move(x, root, MB_BOUND, data, is_counted ? value : NULL);
   return MBLOB_OK;
 }
 
-int mb_graph_bind_input(struct mb_graph_executor *x, uint32_t input, DLTensor *value, bool is_counted) {
+int mb_graph_bind_input(struct mb_graph_executor *x, uint32_t input, DLTensor *value,
+                        bool is_counted) {
   return bind(x, "input", x->graph.inputs[input], value, is_counted);
 }
 
-int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor *value, bool is_counted) {
+int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor *value,
+                         bool is_counted) {
   uint32_t entry = x->graph.outputs[output], root = root_of(x, entry);
   const struct mb_graph_memory *memory = &x->memory[root];
   char label[MB_GRAPH_LABEL];
   (void)mb_graph_label(&x->graph, "output", entry, label);
   if (is_input(x, root))
     return mb_fail(MBLOB_E_ARGUMENT,
-                   "%s is input '%s': no function writes it; bind it with set_input_zero_copy", label,
-                   x->graph.nodes[x->graph.entries[root].node].name);
+                   "%s is input '%s': no function writes it; bind it with set_input_zero_copy",
+                   label, x->graph.nodes[x->graph.entries[root].node].name);
   if (memory->kind == MB_BOUND && memory->output != (int64_t)output &&
       x->views[root].data != start_of(value))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s has the same bytes as output %lld, which is bound to other memory",
-                   label, (long long)memory->output);
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "%s has the same bytes as output %lld, which is bound to other memory", label,
+                   (long long)memory->output);
   int status = bind(x, "output", entry, value, is_counted);
   if (!status) x->memory[root].output = (int64_t)output;
   return status;
@@ -280,22 +301,24 @@ int mb_graph_expose(struct mb_graph_executor *x, uint32_t entry, DLTensor **out)
   const struct mb_graph_memory *memory = &x->memory[root];
   int status = memory->kind == MB_SHARED ? make_own(x, root, true) : MBLOB_OK;
   if (status) return status;
-  DLTensor *keeper = memory->kind == MB_OWN ? x->pools[x->graph.entries[root].storage] : memory->array;
+  DLTensor *keeper =
+      memory->kind == MB_OWN ? x->pools[x->graph.entries[root].storage] : memory->array;
   status = mb_array_view(&x->views[entry], keeper, keeper ? release_array : keep_nothing, out);
   if (!status && keeper) mb_array_retain(keeper);
   return status;
 }
 
-int mb_graph_share_input(struct mb_graph_executor *x, uint32_t input, struct mb_graph_executor *other,
-                         uint32_t other_input) {
+int mb_graph_share_input(struct mb_graph_executor *x, uint32_t input,
+                         struct mb_graph_executor *other, uint32_t other_input) {
   uint32_t entry = x->graph.inputs[input], from = other->graph.inputs[other_input];
   struct mb_graph_memory *memory = &other->memory[from];
   DLTensor **pool = &other->pools[other->graph.entries[from].storage];
   char label[MB_GRAPH_LABEL];
-  int status = mb_tensor_match(mb_graph_label(&x->graph, "parameter", entry, label), &x->views[entry],
-                               &other->views[from]);
+  int status = mb_tensor_match(mb_graph_label(&x->graph, "parameter", entry, label),
+                               &x->views[entry], &other->views[from]);
   if (status) return status;
-  if (memory->kind == MB_BOUND || !memory->is_alone) return mb_graph_set_input(x, input, &other->views[from]);
+  if (memory->kind == MB_BOUND || !memory->is_alone)
+    return mb_graph_set_input(x, input, &other->views[from]);
   if (memory->kind == MB_OWN) { /* the pool is from now on what both share */
     DLTensor *array = *pool;
     *pool = NULL;

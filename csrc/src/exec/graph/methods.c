@@ -21,14 +21,16 @@ int mb_graph_locked(void *executor, struct mb_call *call, mb_graph_body body) {
 }
 
 /* Arguments (input or output, tensor). */
-static int two_arguments(const struct mb_graph *g, const struct mb_call *call, enum mb_graph_end end,
-                         uint32_t *at, DLTensor **value) {
+static int two_arguments(const struct mb_graph *g, const struct mb_call *call,
+                         enum mb_graph_end end, uint32_t *at, DLTensor **value) {
   int status = mb_call_expect(call, 2, 2);
   if (!status) status = mb_graph_end_argument(g, call, end, at);
   return status ? status : mb_call_tensor(call, 1, value);
 }
 
-static bool is_counted(const struct mb_call *call, int i) { return call->codes[i] == kTVMNDArrayHandle; }
+static bool is_counted(const struct mb_call *call, int i) {
+  return call->codes[i] == kTVMNDArrayHandle;
+}
 
 /* ---- inputs ---- */
 
@@ -123,7 +125,8 @@ MB_GRAPH_METHOD(run) {
   if (status || !call->count) return status ? status : mb_graph_run(x);
   status = mb_call_int(call, 0, &threads);
   if (!status && (threads < 0 || threads > INT32_MAX))
-    return mb_fail(MBLOB_E_ARGUMENT, "%lld threads, expected 0 to %d", (long long)threads, INT32_MAX);
+    return mb_fail(MBLOB_E_ARGUMENT, "%lld threads, expected 0 to %d", (long long)threads,
+                   INT32_MAX);
   return status ? status : mb_graph_run_parallel(x, (int)threads);
 }
 
@@ -146,9 +149,11 @@ static void free_results(void *resource) {
   free(r);
 }
 
-static int get_result(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
+static int get_result(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                      void *resource) {
   const struct results *r = resource;
-  struct mb_call call = {.method = "result", .args = args, .codes = codes, .count = count, .result = ret};
+  struct mb_call call = {
+      .method = "result", .args = args, .codes = codes, .count = count, .result = ret};
   int64_t at = 0;
   if (count == 0) {
     mb_call_return_int(&call, (int64_t)r->count);
@@ -157,7 +162,8 @@ static int get_result(TVMValue *args, int *codes, int count, TVMRetValueHandle r
   int status = mb_call_int(&call, 0, &at);
   if (status) return status;
   if (at < 0 || (uint64_t)at >= r->count)
-    return mb_fail(MBLOB_E_ARGUMENT, "result: no output %lld, there are %zu", (long long)at, r->count);
+    return mb_fail(MBLOB_E_ARGUMENT, "result: no output %lld, there are %zu", (long long)at,
+                   r->count);
   mb_array_retain(r->arrays[at]);
   mb_call_return_array(&call, r->arrays[at]);
   return MBLOB_OK;
@@ -184,8 +190,9 @@ static int return_results(const struct mb_graph_executor *x, struct mb_call *cal
   return status;
 }
 
-/* (device, name or position, tensor, ...): sets inputs, runs, copies the outputs. TVM gives a list of arrays;
- * there are none here, so the result is a function: result() is the number of outputs, result(i) is output i.
+/* (device, name or position, tensor, ...): sets inputs, runs, copies the outputs. TVM gives a
+ * list of arrays; there are none here, so the result is a function: result() is the number of
+ * outputs, result(i) is output i.
  */
 MB_GRAPH_METHOD(run_from_inputs) {
   int first = call->count && call->codes[0] == kDLDevice ? 1 : 2, status = MBLOB_OK;
@@ -194,7 +201,8 @@ MB_GRAPH_METHOD(run_from_inputs) {
   struct mb_call head = *call;
   if (call->count < first || (call->count - first) % 2)
     return mb_fail(MBLOB_E_ARGUMENT,
-                   "expected a device, then pairs of an input and a tensor; found %d arguments", call->count);
+                   "expected a device, then pairs of an input and a tensor; found %d arguments",
+                   call->count);
   head.count = first;
   status = mb_call_devices(&head, 0, &device, 1, &devices);
   for (int i = first; !status && i < call->count; i += 2) {
@@ -218,7 +226,8 @@ static int read_parameters(const struct mb_call *call, int i, struct mb_tensors 
 }
 
 /* What is no input is skipped, as by TVM since 0.7. `only_check`: whether the others fit. */
-static int put_parameters(struct mb_graph_executor *x, const struct mb_tensors *tensors, bool only_check) {
+static int put_parameters(struct mb_graph_executor *x, const struct mb_tensors *tensors,
+                          bool only_check) {
   int status = MBLOB_OK;
   for (size_t i = 0; !status && i < tensors->count; i++) {
     int64_t at = mb_graph_find_input(&x->graph, tensors->items[i].name);
@@ -248,7 +257,8 @@ static int share(struct mb_graph_executor *x, struct mb_graph_executor *other,
     int64_t from = mb_graph_find_input(&other->graph, names->items[i].name);
     if (at < 0) continue;
     if (from < 0)
-      return mb_fail(MBLOB_E_ARGUMENT, "the other executor has no input '%s'", names->items[i].name);
+      return mb_fail(MBLOB_E_ARGUMENT, "the other executor has no input '%s'",
+                     names->items[i].name);
     int status = mb_graph_share_input(x, (uint32_t)at, other, (uint32_t)from);
     if (status) return status;
     x->is_parameter[at] = true;
@@ -256,8 +266,8 @@ static int share(struct mb_graph_executor *x, struct mb_graph_executor *other,
   return MBLOB_OK;
 }
 
-/* (executor, bytes of save_param_dict): of the dictionary only the names are used. Takes two locks, always in
- * the order of addresses. */
+/* (executor, bytes of save_param_dict): of the dictionary only the names are used. Takes two
+ * locks, always in the order of addresses. */
 static int share_params(void *object, struct mb_call *call) {
   struct mb_graph_executor *x = object, *other = NULL;
   struct mb_graph_frame frames[2];

@@ -16,7 +16,7 @@ struct run {
   atomic_uint *waits;                  /* of each step: edges that are still open */
   struct mb_lock lock;
   struct mb_condition changed;
-  unsigned forks; /* when the run began */
+  unsigned forks;   /* when the run began */
   uint32_t *ready;  /* steps that may run; each step is put here at most once */
   uint32_t taken;   /* guarded by the lock */
   atomic_uint put;  /* guarded; may be read without */
@@ -48,11 +48,13 @@ static uint32_t take(struct run *r) {
   unsigned seen = atomic_load(&r->put);
   mb_lock(&r->lock);
   /* In the child of a fork inside a step, steps of other threads never end. */
-  for (bool has_spun = false; !atomic_load(&r->stop) && r->taken == atomic_load(&r->put) && r->forks == mb_forks();) {
+  for (bool has_spun = false;
+       !atomic_load(&r->stop) && r->taken == atomic_load(&r->put) && r->forks == mb_forks();) {
     if (!has_spun) {
       struct mb_spin spin = {0};
       mb_unlock(&r->lock);
-      while (!atomic_load(&r->stop) && seen == atomic_load(&r->put) && mb_spin_more(&spin, MB_SPIN_TIME)) {
+      while (!atomic_load(&r->stop) && seen == atomic_load(&r->put) &&
+             mb_spin_more(&spin, MB_SPIN_TIME)) {
       }
       mb_lock(&r->lock);
       has_spun = true;
@@ -76,7 +78,8 @@ static void fail(struct run *r, uint32_t step) {
   stop(r);
 }
 
-/* Run a step and tell those that wait for it. One that may run now is returned, others are offered. */
+/* Run a step and tell those that wait for it. One that may run now is returned, others are
+ * offered. */
 static uint32_t run_step(struct run *r, uint32_t step) {
   const struct mb_schedule *s = r->schedule;
   uint32_t next = NO_STEP;
@@ -126,7 +129,11 @@ static int prepare(struct run *r) {
 }
 
 static int run(struct mb_graph_executor *x, int threads) {
-  struct run r = {.x = x, .schedule = x->schedule, .frames = mb_graph_frames(), .failed = NO_STEP, .forks = mb_forks()};
+  struct run r = {.x = x,
+                  .schedule = x->schedule,
+                  .frames = mb_graph_frames(),
+                  .failed = NO_STEP,
+                  .forks = mb_forks()};
   int status = prepare(&r);
   if (!status) {
     mb_lock_init(&r.lock);
@@ -145,7 +152,8 @@ static int run(struct mb_graph_executor *x, int threads) {
 }
 
 int mb_graph_run_parallel(struct mb_graph_executor *x, int threads) {
-  if (threads < 0) return mb_fail(MBLOB_E_ARGUMENT, "graph: %d threads, expected 0 or more", threads);
+  if (threads < 0)
+    return mb_fail(MBLOB_E_ARGUMENT, "graph: %d threads, expected 0 or more", threads);
   if (threads == 0) threads = mb_parallel_width();
   if ((uint32_t)threads > x->step_count) threads = (int)x->step_count;
   if (threads < 2 || x->device_count) return mb_graph_run(x);

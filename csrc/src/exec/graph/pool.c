@@ -28,7 +28,8 @@ static int new_mapped(int64_t size, DLTensor **out) {
   struct mapping *mapping = malloc(sizeof(*mapping));
   if (!mapping) return mb_fail_memory(sizeof(*mapping));
   mapping->size = (size_t)size;
-  mapping->start = mmap(NULL, mapping->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mapping->start =
+      mmap(NULL, mapping->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping->start == MAP_FAILED) {
     free(mapping);
     return mb_fail_memory((size_t)size);
@@ -42,7 +43,8 @@ static int new_mapped(int64_t size, DLTensor **out) {
 
 int mb_graph_pool_new(DLDevice device, size_t size, DLTensor **out) {
   int64_t extent = (int64_t)size;
-  if (!mb_device_is_host((int)device.device_type)) return mb_array_new(device, 1, &extent, byte_type, out);
+  if (!mb_device_is_host((int)device.device_type))
+    return mb_array_new(device, 1, &extent, byte_type, out);
   if (size >= MAPPED_FROM) return new_mapped(extent, out);
   int status = mb_array_new(device, 1, &extent, byte_type, out);
   if (!status && size) memset((*out)->data, 0, size);

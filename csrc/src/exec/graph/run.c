@@ -14,7 +14,8 @@ static int copy(const struct mb_graph_executor *x, const struct mb_graph_step *s
   return mb_device_copy_tensor(from, to, x->graph.entries[node->first_entry].size, NULL);
 }
 
-static int fail_step(const struct mb_graph_executor *x, const struct mb_graph_step *step, int status) {
+static int fail_step(const struct mb_graph_executor *x, const struct mb_graph_step *step,
+                     int status) {
   char context[128];
   (void)snprintf(context, sizeof(context), "graph: node %u '%.64s'", step->node,
                  x->graph.nodes[step->node].name);
@@ -24,9 +25,9 @@ static int fail_step(const struct mb_graph_executor *x, const struct mb_graph_st
 
 int mb_graph_step_run(struct mb_graph_executor *x, uint32_t i) {
   const struct mb_graph_step *step = &x->steps[i];
-  int status = step->function
-                   ? mblob_function_call(step->function, step->values, x->codes, step->count, NULL, NULL)
-                   : copy(x, step);
+  int status = step->function ? mblob_function_call(step->function, step->values, x->codes,
+                                                    step->count, NULL, NULL)
+                              : copy(x, step);
   return status ? fail_step(x, step, status) : MBLOB_OK;
 }
 
@@ -39,7 +40,8 @@ int mb_graph_run(struct mb_graph_executor *x) {
 
 int mb_graph_run_to(struct mb_graph_executor *x, uint32_t node) {
   int status = MBLOB_OK;
-  if (x->executed && x->steps[x->executed - 1].node > node) x->executed = 0; /* from the beginning */
+  if (x->executed && x->steps[x->executed - 1].node > node)
+    x->executed = 0; /* from the beginning */
   while (!status && x->executed < x->step_count && x->steps[x->executed].node <= node) {
     status = mb_graph_step_run(x, x->executed);
     if (!status) x->executed++;
@@ -49,6 +51,7 @@ int mb_graph_run_to(struct mb_graph_executor *x, uint32_t node) {
 
 int mb_graph_wait(const struct mb_graph_executor *x) {
   int status = MBLOB_OK;
-  for (size_t i = 0; !status && i < x->device_count; i++) status = mb_device_synchronize(x->devices[i], NULL);
+  for (size_t i = 0; !status && i < x->device_count; i++)
+    status = mb_device_synchronize(x->devices[i], NULL);
   return status;
 }

@@ -103,20 +103,23 @@ static int pack(const struct build *b, struct mb_schedule *s) {
   s->waits = calloc((size_t)s->step_count + 1, sizeof(*s->waits));
   s->first = calloc((size_t)s->step_count + 2, sizeof(*s->first));
   s->followers = malloc(b->edge_count * sizeof(*s->followers) + 1);
-  if (!s->waits || !s->first || !s->followers) return mb_fail_memory(b->edge_count * sizeof(*s->followers));
+  if (!s->waits || !s->first || !s->followers)
+    return mb_fail_memory(b->edge_count * sizeof(*s->followers));
   for (size_t i = 0; i < b->edge_count; i++) {
     s->waits[b->edges[i].to]++;
     s->first[b->edges[i].from + 2]++;
   }
   for (uint32_t i = 2; i < s->step_count + 2; i++) s->first[i] += s->first[i - 1];
-  for (size_t i = 0; i < b->edge_count; i++) s->followers[s->first[b->edges[i].from + 1]++] = b->edges[i].to;
+  for (size_t i = 0; i < b->edge_count; i++)
+    s->followers[s->first[b->edges[i].from + 1]++] = b->edges[i].to;
   return MBLOB_OK;
 }
 
 static int build(struct build *b, struct mb_schedule *s) {
   const struct mb_graph *g = &b->x->graph;
   size_t reads = 0;
-  for (uint32_t i = 0; i < b->x->step_count; i++) reads += g->nodes[b->x->steps[i].node].input_count;
+  for (uint32_t i = 0; i < b->x->step_count; i++)
+    reads += g->nodes[b->x->steps[i].node].input_count;
   b->cell = malloc((size_t)g->entry_count * sizeof(*b->cell) + 1);
   b->writer = malloc((size_t)g->entry_count * sizeof(*b->writer) + 1);
   b->reader = malloc((size_t)g->entry_count * sizeof(*b->reader) + 1);

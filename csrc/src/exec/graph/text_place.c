@@ -7,7 +7,8 @@
 
 #include "base/base.h"
 
-/* The name of the node that is being read, if it can be: it may stand behind what is wrong. On the heap. */
+/* The name of the node that is being read, if it can be: it may stand behind what is wrong. On
+ * the heap. */
 static char *name_of_node(const char *node, const char *end) {
   struct mb_json j;
   struct mb_slice key, name;
@@ -21,7 +22,8 @@ static char *name_of_node(const char *node, const char *end) {
 }
 
 /* "node 2 'add': " */
-static void write_node(const struct mb_json *j, const struct mb_graph_text *t, const char *node, FILE *out) {
+static void write_node(const struct mb_json *j, const struct mb_graph_text *t, const char *node,
+                       FILE *out) {
   char *name = name_of_node(node, j->end);
   (void)fprintf(out, name ? "node %zu '%.64s': " : "node %zu: ", t->node_count - 1, name);
   free(name);
@@ -33,7 +35,8 @@ static void write_value(const struct mb_graph_text *t, uint64_t left, FILE *out)
     const struct mb_text_node *node = &t->nodes[i];
     uint64_t outputs = node->is_input ? 1 : node->output_count;
     if (left < outputs) {
-      (void)fprintf(out, "node %zu '%.64s', output %llu: ", i, node->name, (unsigned long long)left);
+      (void)fprintf(out, "node %zu '%.64s', output %llu: ", i, node->name,
+                    (unsigned long long)left);
       return;
     }
     left -= outputs;
@@ -53,11 +56,14 @@ static void write_place(const struct mb_text_place *p, FILE *out) {
 static void write_found(const struct mb_json *j, FILE *out) {
   size_t left = (size_t)(j->end - j->pos), size = 0;
   if (strncmp(j->error, "expected", 8) != 0) return;
-  while (size < left && size < 24 && (unsigned char)j->pos[size] > ' ' && (!size || !strchr(",]}", j->pos[size]))) size++;
+  while (size < left && size < 24 && (unsigned char)j->pos[size] > ' ' &&
+         (!size || !strchr(",]}", j->pos[size])))
+    size++;
   (void)fprintf(out, size ? ", found '%.*s'" : ", found the end", (int)size, j->pos);
 }
 
-int mb_graph_text_fail(const struct mb_json *j, const struct mb_graph_text *text, const struct mb_text_place *place) {
+int mb_graph_text_fail(const struct mb_json *j, const struct mb_graph_text *text,
+                       const struct mb_text_place *place) {
   char *message = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&message, &size);

@@ -48,7 +48,8 @@ static int return_array(DLTensor *array, const struct vm_executable *exec, struc
   return status;
 }
 
-static int return_adt(struct vm_value value, const struct vm_executable *exec, struct mb_call *call) {
+static int return_adt(struct vm_value value, const struct vm_executable *exec,
+                      struct mb_call *call) {
   mblob_module *module = NULL;
   struct adt *adt = malloc(sizeof(*adt));
   if (!adt) return mb_fail_memory(sizeof(*adt));
@@ -72,7 +73,8 @@ int vm_value_return(struct vm_value value, const struct vm_executable *exec, str
 /* ---- in -------------------------------------------------------------------------------------- */
 
 static bool is_usable(const DLTensor *t) {
-  return mb_device_is_host((int)t->device.device_type) && !t->strides && !t->byte_offset && (uintptr_t)t->data % MB_DEFAULT_ALIGNMENT == 0;
+  return mb_device_is_host((int)t->device.device_type) && !t->strides && !t->byte_offset &&
+         (uintptr_t)t->data % MB_DEFAULT_ALIGNMENT == 0;
 }
 
 static int tensor_argument(const struct mb_call *call, int i, struct vm_value *out) {
@@ -144,7 +146,8 @@ static int get_field(void *object, struct mb_call *call) {
 static const struct mb_method methods[] = {
     {"get_tag", get_tag}, {"get_size", get_size}, {"get_field", get_field}, {"", NULL}};
 
-static const struct mb_class adt_class = {.type_key = "runtime.ADT", .methods = methods, .close = close_adt};
+static const struct mb_class adt_class = {
+    .type_key = "runtime.ADT", .methods = methods, .close = close_adt};
 
 /* ---- made by callers ------------------------------------------------------------------------- */
 

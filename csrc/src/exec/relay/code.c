@@ -21,8 +21,8 @@ static bool bad(const struct place *p, const char *text) {
   const char *name = p->function->name;
   int64_t at = (int64_t)p->cursor->pos, entry = p->cursor->entry;
   if (name && p->function->code)
-    (void)mb_fail_format("payload", at, entry, "bytecode: function '%.64s', instruction %zu: %s", name, p->pc,
-                         text);
+    (void)mb_fail_format("payload", at, entry, "bytecode: function '%.64s', instruction %zu: %s",
+                         name, p->pc, text);
   else if (name)
     (void)mb_fail_format("payload", at, entry, "bytecode: function '%.64s': %s", name, text);
   else
@@ -71,7 +71,8 @@ static bool read_header(struct place *p, bool param_devices) {
   if (!mb_read_count(c, &devices, 8, "function.devices")) return false;
   if (devices != f->param_count) return bad(p, "counts of parameters and of their devices differ");
   for (uint64_t i = 0; i < devices; i++)
-    if (!mb_read_u64(c, &device, "function.devices") || !vm_device_check(c, p->exec, (int64_t)device))
+    if (!mb_read_u64(c, &device, "function.devices") ||
+        !vm_device_check(c, p->exec, (int64_t)device))
       return false;
   return true;
 }
@@ -96,17 +97,18 @@ static const char *form_of(enum vm_opcode opcode, const int64_t *numbers, size_t
     if (i && !*forms[i]) continue;
     size_t size = vm_form_size(forms[i]);
     if (count < size) continue;
-    if (vm_form_has_list(forms[i]) ? numbers[vm_form_place(forms[i], VM_COUNT)] == (int64_t)(count - size)
-                                   : count == size)
+    if (vm_form_has_list(forms[i])
+            ? numbers[vm_form_place(forms[i], VM_COUNT)] == (int64_t)(count - size)
+            : count == size)
       return forms[i];
   }
   return NULL;
 }
 
-/* Add the numbers of an instruction to the fields of the function, in the latest form. Forms differ by fields
- * that are left out, never by their order. */
-static void add_fields(struct vm_function *f, enum vm_opcode opcode, const char *form, const int64_t *numbers,
-                       size_t count) {
+/* Add the numbers of an instruction to the fields of the function, in the latest form. Forms
+ * differ by fields that are left out, never by their order. */
+static void add_fields(struct vm_function *f, enum vm_opcode opcode, const char *form,
+                       const int64_t *numbers, size_t count) {
   const char *latest = vm_opcodes[opcode].fields;
   size_t taken = 0;
   for (; *latest && *latest != VM_REGISTERS && *latest != VM_SHAPE; latest++) {
@@ -167,7 +169,8 @@ static bool read_function(struct place *p, bool param_devices) {
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 static bool check_dtype(const struct place *p, const int64_t *t) {
-  bool ok = t[0] >= 0 && t[0] <= UINT8_MAX && t[1] > 0 && t[1] <= UINT8_MAX && t[2] > 0 && t[2] <= UINT16_MAX;
+  bool ok = t[0] >= 0 && t[0] <= UINT8_MAX && t[1] > 0 && t[1] <= UINT8_MAX && t[2] > 0 &&
+            t[2] <= UINT16_MAX;
   return ok || bad(p, "an impossible data type");
 }
 
@@ -184,7 +187,8 @@ static bool check_field(const struct place *p, enum vm_field kind, const int64_t
     case VM_DEVICE: return vm_device_check(p->cursor, p->exec, *value);
     case VM_JUMP:
       /* 0 would stay for ever. */
-      return (*value && *value >= -(int64_t)p->pc && *value < (int64_t)(p->function->code_count - p->pc)) ||
+      return (*value && *value >= -(int64_t)p->pc &&
+              *value < (int64_t)(p->function->code_count - p->pc)) ||
              bad(p, "a jump to outside of the function, or to itself");
     case VM_INDEX: return *value >= 0 || bad(p, "a negative index");
     case VM_ALIGNMENT:
@@ -200,7 +204,8 @@ static bool check_field(const struct place *p, enum vm_field kind, const int64_t
   return true;
 }
 
-static bool check_list(const struct place *p, enum vm_field kind, const int64_t *list, int64_t count) {
+static bool check_list(const struct place *p, enum vm_field kind, const int64_t *list,
+                       int64_t count) {
   if (kind == VM_SHAPE && count > MB_NDIM_LIMIT) return bad(p, "too many dimensions");
   for (int64_t i = 0; i < count; i++) {
     if (kind == VM_REGISTERS && !check_field(p, VM_REGISTER, &list[i])) return false;
@@ -213,9 +218,11 @@ static bool check_list(const struct place *p, enum vm_field kind, const int64_t 
 static bool check_call(const struct place *p, enum vm_opcode opcode, const int64_t *f) {
   switch (opcode) {
     case VM_INVOKE:
-      return (size_t)f[1] == p->exec->functions[f[0]].param_count || bad(p, "a wrong number of arguments");
+      return (size_t)f[1] == p->exec->functions[f[0]].param_count ||
+             bad(p, "a wrong number of arguments");
     case VM_ALLOC_CLOSURE:
-      return (size_t)f[1] <= p->exec->functions[f[0]].param_count || bad(p, "more captures than parameters");
+      return (size_t)f[1] <= p->exec->functions[f[0]].param_count ||
+             bad(p, "more captures than parameters");
     case VM_ALLOC_STORAGE: return f[6] > 0 || check_field(p, VM_REGISTER, &f[0]);
     case VM_INVOKE_PACKED: return f[2] <= f[1] || bad(p, "more outputs than arguments");
     default: return true;
@@ -262,7 +269,8 @@ static bool place_functions(struct mb_cursor *c, struct vm_executable *exec) {
   if (!ok) {
     free(placed);
     mb_map_free(&exec->by_name);
-    (void)mb_fail_format("payload", (int64_t)c->pos, c->entry, "bytecode: functions and globals differ");
+    (void)mb_fail_format("payload", (int64_t)c->pos, c->entry,
+                         "bytecode: functions and globals differ");
     return false;
   }
   free(exec->functions);

@@ -1,4 +1,5 @@
-/* Modules of the key VMExecutable: a program of the Relay virtual machine, and machines that run it. */
+/* Modules of the key VMExecutable: a program of the Relay virtual machine, and machines that run
+ * it. */
 #define _GNU_SOURCE
 #include "exec/relay/executable.h"
 #include "exec/relay/relay.h"
@@ -12,7 +13,8 @@
 
 const struct vm_function *vm_function_find(const struct vm_executable *exec, const char *name) {
   const struct vm_function *found = mb_map_get(&exec->by_name, name);
-  const struct mb_names names = {"function", (const char *const *)exec->globals.names, exec->globals.count};
+  const struct mb_names names = {"function", (const char *const *)exec->globals.names,
+                                 exec->globals.count};
   if (!found) (void)mb_names_unknown(&names, &(struct mb_name){name, -1});
   return found;
 }
@@ -29,7 +31,8 @@ static void close_executable(void *object) {
   free(exec);
 }
 
-static int read_executable(const void *code, uint64_t size, int64_t entry, struct vm_executable **out) {
+static int read_executable(const void *code, uint64_t size, int64_t entry,
+                           struct vm_executable **out) {
   *out = calloc(1, sizeof(**out));
   if (!*out) return mb_fail_memory(sizeof(**out));
   mb_lock_init(&(*out)->lock);
@@ -87,9 +90,13 @@ static int load_executable(const struct mb_call *call, mblob_module **out) {
   return status;
 }
 
-int mb_vm_load_executable(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
-  struct mb_call call = {
-      .method = "runtime.Load_Executable", .args = args, .codes = codes, .count = count, .result = ret};
+int mb_vm_load_executable(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                          void *resource) {
+  struct mb_call call = {.method = "runtime.Load_Executable",
+                         .args = args,
+                         .codes = codes,
+                         .count = count,
+                         .result = ret};
   mblob_module *module = NULL;
   (void)resource;
   int status = load_executable(&call, &module);
@@ -153,8 +160,8 @@ static int get_function_param_name(void *object, struct mb_call *call) {
   if (!status) status = mb_call_int(call, 1, &i);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= function->param_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "function '%s' has no parameter %lld; it has %zu", function->name,
-                   (long long)i, function->param_count);
+    return mb_fail(MBLOB_E_ARGUMENT, "function '%s' has no parameter %lld; it has %zu",
+                   function->name, (long long)i, function->param_count);
   return mb_call_return_text(call, function->params[i]);
 }
 
@@ -168,7 +175,9 @@ static int return_list(struct mb_call *call, char *text) {
 static int get_bytecode(void *object, struct mb_call *call) {
   return return_list(call, vm_list_bytecode(object));
 }
-static int get_stats(void *object, struct mb_call *call) { return return_list(call, vm_list_stats(object)); }
+static int get_stats(void *object, struct mb_call *call) {
+  return return_list(call, vm_list_stats(object));
+}
 static int get_constants(void *object, struct mb_call *call) {
   return return_list(call, vm_list_constants(object));
 }
@@ -185,7 +194,8 @@ static int return_names(const struct vm_names *names, struct mb_call *call) {
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   if (!out) return mb_fail_memory(0);
-  for (size_t i = 0; i < names->count; i++) (void)fprintf(out, "%s%s", i ? "\n" : "", names->names[i]);
+  for (size_t i = 0; i < names->count; i++)
+    (void)fprintf(out, "%s%s", i ? "\n" : "", names->names[i]);
   return mb_call_return_stream(call, out, &text, &size);
 }
 
@@ -197,23 +207,26 @@ static int get_primitive_names(void *object, struct mb_call *call) {
   return return_names(&((struct vm_executable *)object)->primitives, call);
 }
 
-static const struct mb_method methods[] = {{"vm_load_executable", vm_load_executable},
-                                           {"load_late_bound_consts", vm_load_late_bound_consts},
-                                           {"load_late_bound_consts_from_map", vm_load_late_bound_consts_from_map},
-                                           {"move_late_bound_consts", vm_move_late_bound_consts},
-                                           {"get_late_bound_consts", vm_get_late_bound_consts},
-                                           {"get_lib", get_lib},
-                                           {"save", save},
-                                           {"get_function_arity", get_function_arity},
-                                           {"get_function_param_name", get_function_param_name},
-                                           {"get_bytecode", get_bytecode},
-                                           {"get_stats", get_stats},
-                                           {"get_constants", get_constants},
-                                           {"get_primitives", get_primitives},
-                                           {"get_virtual_devices", get_virtual_devices},
-                                           {"get_function_names", get_function_names},
-                                           {"get_primitive_names", get_primitive_names},
-                                           {"", NULL}};
+static const struct mb_method methods[] = {
+    {"vm_load_executable", vm_load_executable},
+    {"load_late_bound_consts", vm_load_late_bound_consts},
+    {"load_late_bound_consts_from_map", vm_load_late_bound_consts_from_map},
+    {"move_late_bound_consts", vm_move_late_bound_consts},
+    {"get_late_bound_consts", vm_get_late_bound_consts},
+    {"get_lib", get_lib},
+    {"save", save},
+    {"get_function_arity", get_function_arity},
+    {"get_function_param_name", get_function_param_name},
+    {"get_bytecode", get_bytecode},
+    {"get_stats", get_stats},
+    {"get_constants", get_constants},
+    {"get_primitives", get_primitives},
+    {"get_virtual_devices", get_virtual_devices},
+    {"get_function_names", get_function_names},
+    {"get_primitive_names", get_primitive_names},
+    {"", NULL}};
 
-const struct mb_class mb_vm_executable_class = {
-    .type_key = MB_KEY_RELAY_EXECUTABLE, .methods = methods, .open = open_executable, .close = close_executable};
+const struct mb_class mb_vm_executable_class = {.type_key = MB_KEY_RELAY_EXECUTABLE,
+                                                .methods = methods,
+                                                .open = open_executable,
+                                                .close = close_executable};

@@ -28,7 +28,8 @@ void vm_slots_clear(struct vm_slots *slots, size_t param_count) {
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-int vm_function_argument(const struct vm_machine *m, const struct mb_call *call, int i, size_t *out) {
+int vm_function_argument(const struct vm_machine *m, const struct mb_call *call, int i,
+                         size_t *out) {
   const char *name = NULL;
   int status = mb_call_text(call, i, &name);
   if (status) return status;
@@ -54,8 +55,8 @@ static int read_values(const struct vm_function *f, const struct mb_call *call, 
                        struct vm_value **out) {
   *out = NULL;
   if (call->count < first || (size_t)(call->count - first) != f->param_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "function '%s' takes %zu arguments, found %d", f->name, f->param_count,
-                   call->count - first);
+    return mb_fail(MBLOB_E_ARGUMENT, "function '%s' takes %zu arguments, found %d", f->name,
+                   f->param_count, call->count - first);
   struct vm_value *values = calloc(f->param_count + 1, sizeof(*values));
   if (!values) return mb_fail_memory(f->param_count * sizeof(*values));
   int status = MBLOB_OK;
@@ -78,8 +79,8 @@ int vm_inputs_set(struct vm_machine *m, size_t function, const struct mb_call *c
   return MBLOB_OK;
 }
 
-int vm_inputs_set_one(struct vm_machine *m, size_t function, size_t param, const struct mb_call *call,
-                      int i) {
+int vm_inputs_set_one(struct vm_machine *m, size_t function, size_t param,
+                      const struct mb_call *call, int i) {
   const struct vm_function *f = &m->exec->functions[function];
   struct vm_slots *slots = &m->slots[function];
   struct vm_value value = {.kind = VM_NOTHING};
@@ -95,7 +96,8 @@ static int check_inputs(const struct vm_machine *m, size_t function) {
   const struct vm_value *values = m->slots[function].values;
   for (size_t i = 0; i < f->param_count; i++)
     if (!values || values[i].kind == VM_NOTHING)
-      return mb_fail(MBLOB_E_ARGUMENT, "input '%s' of function '%s' has not been set", f->params[i], f->name);
+      return mb_fail(MBLOB_E_ARGUMENT, "input '%s' of function '%s' has not been set", f->params[i],
+                     f->name);
   return MBLOB_OK;
 }
 
@@ -133,13 +135,14 @@ struct vm_value vm_result_at(const struct vm_machine *m, size_t i) {
 static int copy_outputs(const struct vm_machine *m, const struct vm_slots *slots) {
   int status = MBLOB_OK;
   if (slots->output_count != vm_result_count(m))
-    return mb_fail(MBLOB_E_ARGUMENT, "%zu outputs were set, the function returned %zu", slots->output_count,
-                   vm_result_count(m));
+    return mb_fail(MBLOB_E_ARGUMENT, "%zu outputs were set, the function returned %zu",
+                   slots->output_count, vm_result_count(m));
   for (size_t i = 0; !status && i < slots->output_count; i++) {
     struct vm_value value = vm_result_at(m, i);
-    status = value.kind == VM_ARRAY ? mb_tensor_assign_output("output", slots->outputs[i], value.u.array)
-                                    : mb_fail(MBLOB_E_ARGUMENT, "output %zu is %s, expected an array", i,
-                                              vm_kind_name(value.kind));
+    status = value.kind == VM_ARRAY
+                 ? mb_tensor_assign_output("output", slots->outputs[i], value.u.array)
+                 : mb_fail(MBLOB_E_ARGUMENT, "output %zu is %s, expected an array", i,
+                           vm_kind_name(value.kind));
   }
   return status;
 }

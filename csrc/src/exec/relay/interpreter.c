@@ -1,5 +1,5 @@
-/* The loop of the virtual machine: calls and jumps. Calls of the program are frames on the heap, not C
- * recursion. */
+/* The loop of the virtual machine: calls and jumps. Calls of the program are frames on the heap,
+ * not C recursion. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 
@@ -10,13 +10,16 @@
 
 static struct vm_frame *top(struct vm_machine *m) { return &m->frames[m->frame_count - 1]; }
 
-static struct vm_value *registers_of(struct vm_machine *m) { return m->registers + top(m)->registers; }
+static struct vm_value *registers_of(struct vm_machine *m) {
+  return m->registers + top(m)->registers;
+}
 
 static int reserve_registers(struct vm_machine *m, size_t count) {
   if (count > VM_REGISTER_TOTAL_LIMIT - m->register_count)
     return mb_fail(MBLOB_E_MEMORY, "more than %u registers: the program calls itself too deeply",
                    VM_REGISTER_TOTAL_LIMIT);
-  size_t needed = m->register_count + count, capacity = m->register_capacity ? m->register_capacity : 64;
+  size_t needed = m->register_count + count,
+         capacity = m->register_capacity ? m->register_capacity : 64;
   while (capacity < needed) capacity *= 2;
   if (capacity == m->register_capacity) return MBLOB_OK;
   struct vm_value *grown = realloc(m->registers, capacity * sizeof(*grown));
@@ -77,7 +80,8 @@ static int invoke_closure(struct vm_machine *m, const int64_t *f) {
     return mb_fail(MBLOB_E_FORMAT, "register %lld has %s, expected a closure", (long long)f[0],
                    vm_kind_name(value.kind));
   const struct vm_compound *closure = value.u.compound; /* the caller's register keeps it */
-  size_t given = closure->count + (size_t)f[1], expected = m->exec->functions[closure->tag].param_count;
+  size_t given = closure->count + (size_t)f[1],
+         expected = m->exec->functions[closure->tag].param_count;
   if (given != expected)
     return mb_fail(MBLOB_E_FORMAT, "closure of '%s': %zu arguments, expected %zu",
                    m->exec->functions[closure->tag].name, given, expected);
@@ -125,7 +129,8 @@ static int step(struct vm_machine *m) {
     case VM_RET: ret(m, fields); return MBLOB_OK;
     case VM_IF: return branch(m, fields);
     case VM_GOTO: frame->pc += (size_t)fields[0]; return MBLOB_OK;
-    case VM_FATAL: return mb_fail(MBLOB_E_KERNEL, "the program reports a fatal error (no case matched)");
+    case VM_FATAL:
+      return mb_fail(MBLOB_E_KERNEL, "the program reports a fatal error (no case matched)");
     default: status = vm_operations[instruction->opcode](m, registers_of(m), fields);
   }
   if (!status) frame->pc++;

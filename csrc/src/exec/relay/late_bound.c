@@ -69,7 +69,8 @@ static const DLTensor *find_tensor(const struct source *source, const char *name
 
 static int bind_bytes(struct vm_executable *exec, const void *bytes, size_t size) {
   struct mb_tensors tensors = {0};
-  if (!mb_params_is(bytes, size)) return mb_fail(MBLOB_E_FORMAT, "it is no dictionary of parameters");
+  if (!mb_params_is(bytes, size))
+    return mb_fail(MBLOB_E_FORMAT, "it is no dictionary of parameters");
   int status = mb_params_read(bytes, size, MB_UNKNOWN, &tensors);
   if (!status) status = bind(exec, &(struct source){.find = find_tensor, .tensors = &tensors});
   mb_tensors_free(&tensors);
@@ -115,8 +116,10 @@ static const DLTensor *find_pair(const struct source *source, const char *name) 
 static int check_pairs(const struct mb_call *call) {
   int status = MBLOB_OK;
   if (call->count % 2)
-    return mb_fail(MBLOB_E_ARGUMENT, "expected the bytes of a dictionary, or pairs of a name and a tensor; "
-                   "found %d arguments", call->count);
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "expected the bytes of a dictionary, or pairs of a name and a tensor; "
+                   "found %d arguments",
+                   call->count);
   for (int i = 0; !status && i < call->count; i += 2) {
     const char *name = NULL;
     DLTensor *tensor = NULL;
@@ -133,8 +136,8 @@ static int check_pairs(const struct mb_call *call) {
   return status;
 }
 
-/* TVM passes a map, which this runtime has not: here it is (bytes of save_param_dict), or (name, tensor,
- * name, tensor, ...). The tensors are copied. */
+/* TVM passes a map, which this runtime has not: here it is (bytes of save_param_dict), or (name,
+ * tensor, name, tensor, ...). The tensors are copied. */
 int vm_load_late_bound_consts_from_map(void *executable, struct mb_call *call) {
   const void *bytes = NULL;
   size_t size = 0;
@@ -155,6 +158,6 @@ int vm_late_bound_check(struct vm_executable *exec) {
   mb_unlock(&exec->lock);
   if (!missing) return MBLOB_OK;
   return mb_fail(MBLOB_E_ARGUMENT,
-                 "constant '%s' is kept in a file of its own: call load_late_bound_consts first", missing);
+                 "constant '%s' is kept in a file of its own: call load_late_bound_consts first",
+                 missing);
 }
-

@@ -13,7 +13,8 @@ static char *finish(FILE *out, char **text, size_t size) {
   return *text;
 }
 
-static void write_field(FILE *out, const struct vm_executable *exec, enum vm_field kind, const int64_t *f) {
+static void write_field(FILE *out, const struct vm_executable *exec, enum vm_field kind,
+                        const int64_t *f) {
   char dtype[MB_DTYPE_TEXT];
   switch (kind) {
     case VM_REGISTER: (void)fprintf(out, " $%lld", (long long)*f); break;
@@ -24,8 +25,9 @@ static void write_field(FILE *out, const struct vm_executable *exec, enum vm_fie
     case VM_DEVICE: (void)fprintf(out, " device %lld", (long long)*f); break;
     case VM_JUMP: (void)fprintf(out, " %+lld", (long long)*f); break;
     case VM_DTYPE:
-      (void)fprintf(out, " %s",
-                    mb_dtype_text((DLDataType){(uint8_t)f[0], (uint8_t)f[1], (uint16_t)f[2]}, dtype));
+      (void)fprintf(
+          out, " %s",
+          mb_dtype_text((DLDataType){(uint8_t)f[0], (uint8_t)f[1], (uint16_t)f[2]}, dtype));
       break;
     case VM_INDEX:
     case VM_NUMBER:
@@ -37,7 +39,8 @@ static void write_field(FILE *out, const struct vm_executable *exec, enum vm_fie
   }
 }
 
-static void write_instruction(FILE *out, const struct vm_executable *exec, const struct vm_function *function,
+static void write_instruction(FILE *out, const struct vm_executable *exec,
+                              const struct vm_function *function,
                               const struct vm_instruction *instruction) {
   const char *form = vm_opcodes[instruction->opcode].fields;
   const int64_t *fields = function->fields + instruction->fields, *next = fields;
@@ -51,7 +54,8 @@ static void write_instruction(FILE *out, const struct vm_executable *exec, const
   if (*form) {
     (void)fputs(*form == VM_SHAPE ? " [" : " (", out);
     for (int64_t i = 0; i < fields[count_place]; i++)
-      (void)fprintf(out, *form == VM_SHAPE ? "%s%lld" : "%s$%lld", i ? ", " : "", (long long)next[i]);
+      (void)fprintf(out, *form == VM_SHAPE ? "%s%lld" : "%s$%lld", i ? ", " : "",
+                    (long long)next[i]);
     (void)fputs(*form == VM_SHAPE ? "]" : ")", out);
   }
   (void)fputc('\n', out);
@@ -65,7 +69,8 @@ char *vm_list_bytecode(const struct vm_executable *exec) {
   for (size_t i = 0; i < exec->function_count; i++) {
     const struct vm_function *f = &exec->functions[i];
     (void)fprintf(out, "%sVM Function[%zu]: %s(", i ? "\n" : "", i, f->name);
-    for (size_t p = 0; p < f->param_count; p++) (void)fprintf(out, "%s%s", p ? ", " : "", f->params[p]);
+    for (size_t p = 0; p < f->param_count; p++)
+      (void)fprintf(out, "%s%s", p ? ", " : "", f->params[p]);
     (void)fprintf(out, ")\n# reg file size = %zu\n# instruction count = %zu\n", f->register_count,
                   f->code_count);
     for (size_t pc = 0; pc < f->code_count; pc++) {
@@ -78,7 +83,8 @@ char *vm_list_bytecode(const struct vm_executable *exec) {
 
 static void write_names(FILE *out, const char *title, const struct vm_names *names) {
   (void)fprintf(out, "  %s (#%zu): [", title, names->count);
-  for (size_t i = 0; i < names->count; i++) (void)fprintf(out, "%s%s", i ? ", " : "", names->names[i]);
+  for (size_t i = 0; i < names->count; i++)
+    (void)fprintf(out, "%s%s", i ? ", " : "", names->names[i]);
   (void)fputs("]\n", out);
 }
 
@@ -87,8 +93,8 @@ char *vm_list_stats(const struct vm_executable *exec) {
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   if (!out) return (void)mb_fail_memory(0), NULL;
-  (void)fprintf(out, "Relay VM executable statistics:\n  Written by TVM %s, bytecode of %s\n", exec->version,
-                exec->written_as);
+  (void)fprintf(out, "Relay VM executable statistics:\n  Written by TVM %s, bytecode of %s\n",
+                exec->version, exec->written_as);
   (void)fprintf(out, "  Constant shapes (#%zu): [", exec->constant_count);
   for (size_t i = 0; i < exec->constant_count; i++) {
     const struct mb_stored_array *c = &exec->constants[i];
@@ -113,7 +119,8 @@ char *vm_list_constants(const struct vm_executable *exec) {
     (void)fprintf(out, "VM Const[%zu]: ", i);
     if (c->name) (void)fprintf(out, "late bound '%s'%s", c->name, c->view.data ? ", " : "\n");
     if (c->view.data || !c->name)
-      (void)fprintf(out, "%s%s\n", mb_dtype_text(c->view.dtype, dtype), mb_shape_text(&c->view, shape));
+      (void)fprintf(out, "%s%s\n", mb_dtype_text(c->view.dtype, dtype),
+                    mb_shape_text(&c->view, shape));
   }
   return finish(out, &text, size);
 }
@@ -124,8 +131,8 @@ char *vm_list_devices(const struct vm_executable *exec) {
   FILE *out = open_memstream(&text, &size);
   if (!out) return (void)mb_fail_memory(0), NULL;
   for (size_t i = 0; i < exec->device_count; i++)
-    (void)fprintf(out, "VM VirtualDevice[%zu]: device type %d, id %d\n", i, (int)exec->devices[i].device_type,
-                  exec->devices[i].device_id);
+    (void)fprintf(out, "VM VirtualDevice[%zu]: device type %d, id %d\n", i,
+                  (int)exec->devices[i].device_type, exec->devices[i].device_id);
   return finish(out, &text, size);
 }
 

@@ -30,9 +30,10 @@ int vm_machine_check_device(const struct vm_executable *exec, DLDevice device) {
   if (!out) return mb_fail_memory(0);
   put_needed(out, exec);
   (void)fclose(out);
-  int status = mb_fail(MBLOB_E_INCOMPATIBLE,
-                       "device %s (type %d): virtual machines run on the cpu only; the program needs: %s",
-                       mb_device_text(device, name), (int)device.device_type, needed ? needed : "");
+  int status =
+      mb_fail(MBLOB_E_INCOMPATIBLE,
+              "device %s (type %d): virtual machines run on the cpu only; the program needs: %s",
+              mb_device_text(device, name), (int)device.device_type, needed ? needed : "");
   free(needed);
   return status;
 }
@@ -66,7 +67,8 @@ static void close_machine(void *object) {
   free(m);
 }
 
-static int find_primitive(const struct vm_executable *exec, const char *name, mblob_function **out) {
+static int find_primitive(const struct vm_executable *exec, const char *name,
+                          mblob_function **out) {
   int status = MBLOB_OK, first = MBLOB_OK;
   struct mb_saved_error error = {0};
   *out = NULL;
@@ -78,9 +80,9 @@ static int find_primitive(const struct vm_executable *exec, const char *name, mb
     }
   }
   if (!*out)
-    status = first
-                 ? mb_error_restore(&error)
-                 : mb_fail(MBLOB_E_NOT_FOUND, "no primitive function '%s' in what the program imports", name);
+    status = first ? mb_error_restore(&error)
+                   : mb_fail(MBLOB_E_NOT_FOUND,
+                             "no primitive function '%s' in what the program imports", name);
   if (first) mb_saved_error_free(&error);
   return *out ? MBLOB_OK : status;
 }
@@ -101,7 +103,8 @@ static int fill(struct vm_machine *m) {
 int vm_machine_alone(void *machine, struct mb_call *call, vm_machine_body body) {
   struct vm_machine *m = machine;
   if (atomic_flag_test_and_set_explicit(&m->busy, memory_order_acquire))
-    return mb_fail(MBLOB_E_ARGUMENT, "the machine is in another call; use one VirtualMachine per thread");
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "the machine is in another call; use one VirtualMachine per thread");
   int status = body(m, call);
   atomic_flag_clear_explicit(&m->busy, memory_order_release);
   return status;

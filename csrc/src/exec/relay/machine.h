@@ -1,4 +1,5 @@
-/* machine.h - the interpreter of the Relay virtual machine, and modules of the key VirtualMachine around it.
+/* machine.h - the interpreter of the Relay virtual machine, and modules of the key
+ * VirtualMachine around it.
  */
 #ifndef MB_VM_MACHINE_H
 #define MB_VM_MACHINE_H
@@ -28,7 +29,7 @@ struct vm_slots {          /* per function */
 struct vm_machine {
   mblob_module *module; /* of the executable, counted */
   struct vm_executable *exec;
-  bool complete; /* no constant is missing, and none ever will be */
+  bool complete;               /* no constant is missing, and none ever will be */
   mblob_function **primitives; /* borrowed of the module's imports */
   DLTensor **constants;        /* counted; NULL until they are first used */
   struct vm_pool *pool;
@@ -46,14 +47,16 @@ struct vm_machine {
   atomic_flag busy;
 };
 
-/* Run function `index` with its `param_count` arguments (borrowed) into `m->result`. Whatever fails, the
- * machine can be used again. A mblob_status. */
+/* Run function `index` with its `param_count` arguments (borrowed) into `m->result`. Whatever
+ * fails, the machine can be used again. A mblob_status. */
 int vm_machine_run(struct vm_machine *m, size_t index, const struct vm_value *args);
 
 /* ---- between interpreter.c and operations.c -------------------------------------------------- */
 
-typedef int (*vm_operation)(struct vm_machine *m, struct vm_value *registers, const int64_t *fields);
-/* Instructions that only read and write registers; NULL for those that change the flow of control. */
+typedef int (*vm_operation)(struct vm_machine *m, struct vm_value *registers,
+                            const int64_t *fields);
+/* Instructions that only read and write registers; NULL for those that change the flow of
+ * control. */
 extern const vm_operation vm_operations[VM_OPCODE_COUNT];
 /* Put a value (the reference is taken over) into a register. */
 void vm_register_set(struct vm_value *place, struct vm_value value);
@@ -62,13 +65,15 @@ int vm_register_scalar(const struct vm_value *registers, int64_t i, int64_t *out
 
 /* ---- locate.c -------------------------------------------------------------------------------- */
 
-/* Put in front of an error of the instruction that runs where it is, and which of the `args` of the function `called` it
- * reads. The status: a wrong kind of value that came from there is MBLOB_E_ARGUMENT. */
+/* Put in front of an error of the instruction that runs where it is, and which of the `args` of
+ * the function `called` it reads. The status: a wrong kind of value that came from there is
+ * MBLOB_E_ARGUMENT. */
 int vm_locate(const struct vm_machine *m, size_t called, const struct vm_value *args, int status);
 
 /* ---- machine.c ------------------------------------------------------------------------------- */
 
-/* A module that runs `exec`, whose primitives are found. Constants that are bound late may come later. */
+/* A module that runs `exec`, whose primitives are found. Constants that are bound late may come
+ * later. */
 int vm_machine_create(struct vm_executable *exec, mblob_module **out);
 /* MBLOB_E_INCOMPATIBLE if the program needs a device that is no host memory. */
 int vm_machine_check_devices(const struct vm_executable *exec);
@@ -79,9 +84,11 @@ int vm_machine_check_device(const struct vm_executable *exec, DLDevice device);
 typedef int (*vm_machine_body)(struct vm_machine *m, struct mb_call *call);
 int vm_machine_alone(void *machine, struct mb_call *call, vm_machine_body body);
 /* Declares the method `name` of a machine; what follows is its body, alone. */
-#define VM_METHOD(name)                                                                                      \
-  static int name##_body(struct vm_machine *m, struct mb_call *call);                                        \
-  static int name(void *object, struct mb_call *call) { return vm_machine_alone(object, call, name##_body); } \
+#define VM_METHOD(name)                                               \
+  static int name##_body(struct vm_machine *m, struct mb_call *call); \
+  static int name(void *object, struct mb_call *call) {               \
+    return vm_machine_alone(object, call, name##_body);               \
+  }                                                                   \
   static int name##_body(struct vm_machine *m, struct mb_call *call)
 
 /* methods.c: what machines can be asked, under TVM's names; ends with one without a call. */
@@ -90,11 +97,14 @@ extern const struct mb_method vm_machine_methods[];
 /* ---- inputs.c -------------------------------------------------------------------------------- */
 
 /* Argument `i` of a call as index of a function. */
-int vm_function_argument(const struct vm_machine *m, const struct mb_call *call, int i, size_t *out);
-/* All parameters of a function, from argument `first` of a call on: its inputs of all calls from now on. */
+int vm_function_argument(const struct vm_machine *m, const struct mb_call *call, int i,
+                         size_t *out);
+/* All parameters of a function, from argument `first` of a call on: its inputs of all calls from
+ * now on. */
 int vm_inputs_set(struct vm_machine *m, size_t function, const struct mb_call *call, int first);
 /* Argument `i` of a call as the input `param`. */
-int vm_inputs_set_one(struct vm_machine *m, size_t function, size_t param, const struct mb_call *call, int i);
+int vm_inputs_set_one(struct vm_machine *m, size_t function, size_t param,
+                      const struct mb_call *call, int i);
 /* Arrays from argument 1 of a call on, which the results of the next call of a function go to. */
 int vm_outputs_set(struct vm_machine *m, size_t function, const struct mb_call *call);
 /* What is kept of the slots of a function. */

@@ -20,7 +20,8 @@ static int init_device(const struct vm_machine *m, const struct mb_call *call, i
     return mb_fail(MBLOB_E_ARGUMENT, "allocator %lld, expected 1 (naive) or 2 (pooled)",
                    (long long)device[2]);
   if (device[0] < 1 || device[0] > INT16_MAX || device[1] < 0 || device[1] > INT32_MAX)
-    return mb_fail(MBLOB_E_ARGUMENT, "(%lld, %lld) is no device", (long long)device[0], (long long)device[1]);
+    return mb_fail(MBLOB_E_ARGUMENT, "(%lld, %lld) is no device", (long long)device[0],
+                   (long long)device[1]);
   if (device[0] == kDLCPU) {
     *host = true;
     *pooled = device[2] == POOLED;
@@ -33,12 +34,15 @@ VM_METHOD(init) {
   bool host = false, pooled = false;
   int status = MBLOB_OK;
   if (!call->count || call->count % 3)
-    return mb_fail(MBLOB_E_ARGUMENT, "expected triples (device type, device id, allocator), found %d values",
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "expected triples (device type, device id, allocator), found %d values",
                    call->count);
-  for (int i = 0; !status && i < call->count; i += 3) status = init_device(m, call, i, &host, &pooled);
+  for (int i = 0; !status && i < call->count; i += 3)
+    status = init_device(m, call, i, &host, &pooled);
   if (!status) status = vm_machine_check_devices(m->exec);
   if (!status && !host)
-    status = mb_fail(MBLOB_E_INCOMPATIBLE, "none of the devices is the cpu, which runs the program");
+    status =
+        mb_fail(MBLOB_E_INCOMPATIBLE, "none of the devices is the cpu, which runs the program");
   if (!status) vm_pool_keep(m->pool, pooled);
   return status;
 }
@@ -111,8 +115,9 @@ VM_METHOD(invoke_return_to_device) {
   int status = vm_function_argument(m, call, 0, &function);
   if (!status) status = mb_call_int(call, 1, &device);
   if (!status && device != kDLCPU)
-    status = mb_fail(MBLOB_E_INCOMPATIBLE, "results on a device of type %lld: only the cpu (1) is here",
-                     (long long)device);
+    status =
+        mb_fail(MBLOB_E_INCOMPATIBLE, "results on a device of type %lld: only the cpu (1) is here",
+                (long long)device);
   if (!status) status = vm_run_given(m, function, call, 3);
   return status ? status : vm_value_return(m->result, m->exec, call);
 }
@@ -125,7 +130,8 @@ VM_METHOD(profile) {
   if (!status) status = vm_function_argument(m, call, 0, &function);
   if (!status && call->count > 1) status = mb_call_int(call, 1, &repeat);
   if (status) return status;
-  if (repeat < 1) return mb_fail(MBLOB_E_ARGUMENT, "repeat %lld, expected at least 1", (long long)repeat);
+  if (repeat < 1)
+    return mb_fail(MBLOB_E_ARGUMENT, "repeat %lld, expected at least 1", (long long)repeat);
   return vm_profile_run(m, function, repeat, call);
 }
 
@@ -162,18 +168,21 @@ VM_METHOD(get_output) {
   if (!status) status = need_result(m);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= vm_result_count(m))
-    return mb_fail(MBLOB_E_ARGUMENT, "no output %lld; there are %zu", (long long)i, vm_result_count(m));
+    return mb_fail(MBLOB_E_ARGUMENT, "no output %lld; there are %zu", (long long)i,
+                   vm_result_count(m));
   status = vm_value_return(vm_result_at(m, (size_t)i), m->exec, call);
   return status || call->count == 1 ? status : copy_result(call);
 }
 
-/* Instructions that a call may execute, bytes of storage that may be in use at once; 0: no limit. */
+/* Instructions that a call may execute, bytes of storage that may be in use at once; 0: no
+ * limit. */
 VM_METHOD(set_limits) {
   int64_t instructions = 0, bytes = 0;
   int status = mb_call_expect(call, 2, 2);
   if (!status) status = mb_call_int(call, 0, &instructions);
   if (!status) status = mb_call_int(call, 1, &bytes);
-  if (!status && (instructions < 0 || bytes < 0)) status = mb_fail(MBLOB_E_ARGUMENT, "a limit is negative");
+  if (!status && (instructions < 0 || bytes < 0))
+    status = mb_fail(MBLOB_E_ARGUMENT, "a limit is negative");
   if (status) return status;
   m->instruction_limit = (uint64_t)instructions;
   vm_pool_limit(m->pool, (size_t)bytes);

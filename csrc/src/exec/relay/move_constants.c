@@ -1,5 +1,5 @@
-/* Constants that leave the code of a program: their data goes to a dictionary, and what `save` gives only names them.
- * The program itself keeps them, so that its machines run on. */
+/* Constants that leave the code of a program: their data goes to a dictionary, and what `save`
+ * gives only names them. The program itself keeps them, so that its machines run on. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static int make_dictionary(const struct vm_executable *exec, int64_t limit, stru
   if (!m->gone.items) return mb_fail_memory(exec->constant_count * sizeof(*m->gone.items));
   for (size_t i = 0; !status && i < exec->constant_count; i++)
     if (is_leaving(&exec->constants[i], limit)) status = add(m, &exec->constants[i], i);
-  if (!status && !(m->bytes = mb_parameter_bytes(&m->gone, &m->byte_count))) status = mb_fail_memory(m->byte_count);
+  if (!status && !(m->bytes = mb_parameter_bytes(&m->gone, &m->byte_count)))
+    status = mb_fail_memory(m->byte_count);
   return status;
 }
 
@@ -100,9 +101,11 @@ static int write_file(const struct move *m, const char *path) {
 /* `path` NULL: the bytes are the result of the call. */
 static int move(struct vm_executable *exec, struct mb_call *call, int64_t limit, const char *path) {
   struct move m = {.bytes = NULL};
-  if (limit < 0) return mb_fail(MBLOB_E_ARGUMENT, "byte_limit %lld, expected at least 0", (long long)limit);
+  if (limit < 0)
+    return mb_fail(MBLOB_E_ARGUMENT, "byte_limit %lld, expected at least 0", (long long)limit);
   if (!exec->has_devices)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "bytecode of %s has no constants that are bound late; 0.9 is the first that has",
+    return mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "bytecode of %s has no constants that are bound late; 0.9 is the first that has",
                    exec->written_as);
   int status = vm_late_bound_check(exec);
   mb_lock(&exec->lock);
@@ -110,7 +113,8 @@ static int move(struct vm_executable *exec, struct mb_call *call, int64_t limit,
   if (!status) status = make_code(exec, limit, &m);
   TVMByteArray bytes = {m.bytes, m.byte_count};
   if (!status)
-    status = path ? write_file(&m, path) : mb_return_set(call->result, (TVMValue){.v_handle = &bytes}, kTVMBytes);
+    status = path ? write_file(&m, path)
+                  : mb_return_set(call->result, (TVMValue){.v_handle = &bytes}, kTVMBytes);
   if (!status) take_code(exec, &m);
   mb_unlock(&exec->lock);
   end(&m);

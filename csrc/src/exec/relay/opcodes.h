@@ -1,5 +1,5 @@
-/* opcodes.h - the instructions of the Relay virtual machine (include/tvm/runtime/vm/bytecode.h of TVM 0.7 to
- * 0.19), as data: reader, checks, listing and interpreter all go by this table. */
+/* opcodes.h - the instructions of the Relay virtual machine (include/tvm/runtime/vm/bytecode.h
+ * of TVM 0.7 to 0.19), as data: reader, checks, listing and interpreter all go by this table. */
 #ifndef MB_VM_OPCODES_H
 #define MB_VM_OPCODES_H
 
@@ -34,16 +34,16 @@ enum vm_opcode {
 
 /* What a field means; an instruction's fields are a string of these. */
 enum vm_field {
-  VM_REGISTER = 'r',  /* read */
-  VM_SIZE = 's',      /* register that is read, unless the list (a shape) says the size: then anything */
+  VM_REGISTER = 'r', /* read */
+  VM_SIZE = 's', /* register that is read, unless the list (a shape) says the size: then anything */
   VM_TARGET = 'd',    /* register that is written */
   VM_FUNCTION = 'f',  /* index */
   VM_PRIMITIVE = 'p', /* index */
   VM_CONSTANT = 'k',  /* index */
-  VM_DEVICE = 'v',    /* index into the devices; in bytecode without a list of them a DLDeviceType */
-  VM_JUMP = 'j',      /* instructions, relative to this one */
-  VM_INDEX = 'x',     /* at least 0 */
-  VM_NUMBER = 'i',    /* anything */
+  VM_DEVICE = 'v', /* index into the devices; in bytecode without a list of them a DLDeviceType */
+  VM_JUMP = 'j',   /* instructions, relative to this one */
+  VM_INDEX = 'x',  /* at least 0 */
+  VM_NUMBER = 'i', /* anything */
   VM_ALIGNMENT = 'a', /* bytes, a power of two */
   VM_DTYPE = 't',     /* three numbers: code, bits, lanes */
   VM_COUNT = 'n',     /* of the list at the end */
@@ -54,7 +54,8 @@ enum vm_field {
 struct vm_opcode_info {
   char name[16];
   char fields[8];   /* of the latest form, in which the interpreter gets them */
-  char older[2][6]; /* earlier forms, told apart by their number of fields; a field that a form lacks is 0 */
+  char older[2][6]; /* earlier forms, told apart by their number of fields; a field that a form
+                       lacks is 0 */
 };
 
 extern const struct vm_opcode_info vm_opcodes[VM_OPCODE_COUNT];
@@ -62,7 +63,8 @@ extern const struct vm_opcode_info vm_opcodes[VM_OPCODE_COUNT];
 /* Numbers in the fields of a form, its list not counted. */
 size_t vm_form_size(const char *form);
 bool vm_form_has_list(const char *form);
-/* Position of the first field of that kind among the numbers of `form`; SIZE_MAX if there is none. */
+/* Position of the first field of that kind among the numbers of `form`; SIZE_MAX if there is
+ * none. */
 size_t vm_form_place(const char *form, enum vm_field kind);
 
 #endif

@@ -50,25 +50,29 @@ int vm_register_scalar(const struct vm_value *registers, int64_t i, int64_t *out
       default: break;
     }
   char dtype[MB_DTYPE_TEXT], shape[MB_SHAPE_TEXT];
-  return mb_fail(MBLOB_E_FORMAT, "register %lld has %s of shape %s, expected an integer", (long long)i,
-                 mb_dtype_text(t->dtype, dtype), mb_shape_text(t, shape));
+  return mb_fail(MBLOB_E_FORMAT, "register %lld has %s of shape %s, expected an integer",
+                 (long long)i, mb_dtype_text(t->dtype, dtype), mb_shape_text(t, shape));
 }
 
 /* A shape: the elements of a 1-dimensional array of integers. */
-static int read_shape(const struct vm_value *registers, int64_t i, int64_t shape[MB_NDIM_LIMIT], int *ndim) {
+static int read_shape(const struct vm_value *registers, int64_t i, int64_t shape[MB_NDIM_LIMIT],
+                      int *ndim) {
   DLTensor *t = NULL;
   int status = vm_register_array(registers, i, &t);
   if (status) return status;
-  bool is_shape = t->dtype.code == kDLInt && (t->dtype.bits == 32 || t->dtype.bits == 64) &&
-                  t->dtype.lanes == 1 &&
-                  (t->ndim == 0 || (t->ndim == 1 && t->shape[0] >= 0 && t->shape[0] <= MB_NDIM_LIMIT));
+  bool is_shape =
+      t->dtype.code == kDLInt && (t->dtype.bits == 32 || t->dtype.bits == 64) &&
+      t->dtype.lanes == 1 &&
+      (t->ndim == 0 || (t->ndim == 1 && t->shape[0] >= 0 && t->shape[0] <= MB_NDIM_LIMIT));
   if (!is_shape) {
     char dtype[MB_DTYPE_TEXT], text[MB_SHAPE_TEXT];
     return mb_fail(MBLOB_E_FORMAT,
                    "register %lld has %s of shape %s, expected a shape of at most %d dimensions",
-                   (long long)i, mb_dtype_text(t->dtype, dtype), mb_shape_text(t, text), MB_NDIM_LIMIT);
+                   (long long)i, mb_dtype_text(t->dtype, dtype), mb_shape_text(t, text),
+                   MB_NDIM_LIMIT);
   }
-  *ndim = t->ndim ? (int)t->shape[0] : 1; /* TVM's shape functions return a scalar for one dimension */
+  *ndim =
+      t->ndim ? (int)t->shape[0] : 1; /* TVM's shape functions return a scalar for one dimension */
   const char *data = (const char *)t->data + t->byte_offset;
   for (int d = 0; d < *ndim; d++)
     shape[d] = t->dtype.bits == 64 ? ((const int64_t *)(const void *)data)[d]
@@ -158,8 +162,8 @@ static int get_field(struct vm_machine *m, struct vm_value *r, const int64_t *f)
   if (status) return status;
   const struct vm_compound *compound = r[f[0]].u.compound;
   if ((uint64_t)f[1] >= compound->count)
-    return mb_fail(MBLOB_E_FORMAT, "register %lld has a tuple of %zu fields, no field %lld", (long long)f[0],
-                   compound->count, (long long)f[1]);
+    return mb_fail(MBLOB_E_FORMAT, "register %lld has a tuple of %zu fields, no field %lld",
+                   (long long)f[0], compound->count, (long long)f[1]);
   struct vm_value field = compound->fields[f[1]];
   vm_value_retain(field);
   vm_register_set(&r[f[2]], field);
@@ -183,29 +187,34 @@ static DLDataType dtype_of(const int64_t *f) {
   return (DLDataType){(uint8_t)f[0], (uint8_t)f[1], (uint16_t)f[2]};
 }
 
-/* Fields: size, alignment, dtype, device, ndim, target, shape. With a shape, the size follows from it. */
+/* Fields: size, alignment, dtype, device, ndim, target, shape. With a shape, the size follows
+ * from it. */
 static int alloc_storage(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   struct vm_storage *storage = NULL;
   int64_t size = 0;
   size_t bytes = 0;
   int status = MBLOB_OK;
   if (f[6] > 0) {
-    DLTensor t = {.ndim = (int32_t)f[6], .dtype = dtype_of(f + 2), .shape = (int64_t *)(uintptr_t)(f + 8)};
+    DLTensor t = {
+        .ndim = (int32_t)f[6], .dtype = dtype_of(f + 2), .shape = (int64_t *)(uintptr_t)(f + 8)};
     status = mb_tensor_size(&t, &bytes);
   } else {
     status = vm_register_scalar(r, f[0], &size);
-    if (!status && size < 0) status = mb_fail(MBLOB_E_FORMAT, "storage of %lld bytes", (long long)size);
+    if (!status && size < 0)
+      status = mb_fail(MBLOB_E_FORMAT, "storage of %lld bytes", (long long)size);
     bytes = (size_t)size;
   }
   if (!status) status = vm_storage_new(m->pool, bytes, (size_t)f[1], &storage);
-  if (!status) vm_register_set(&r[f[7]], (struct vm_value){.kind = VM_STORAGE, .u.storage = storage});
+  if (!status)
+    vm_register_set(&r[f[7]], (struct vm_value){.kind = VM_STORAGE, .u.storage = storage});
   return status;
 }
 
 static void release_storage(void *storage) { vm_storage_release(storage); }
 
 /* An array in the storage of register `from`, at the offset in register `at`. */
-static int place_tensor(struct vm_value *r, int64_t from, int64_t at, DLTensor *t, struct vm_value *target) {
+static int place_tensor(struct vm_value *r, int64_t from, int64_t at, DLTensor *t,
+                        struct vm_value *target) {
   DLTensor *array = NULL;
   int64_t offset = 0;
   size_t size = 0;
@@ -215,11 +224,12 @@ static int place_tensor(struct vm_value *r, int64_t from, int64_t at, DLTensor *
   if (status) return status;
   struct vm_storage *storage = r[from].u.storage;
   if (offset < 0 || (uint64_t)offset > storage->size || size > storage->size - (size_t)offset)
-    return mb_fail(MBLOB_E_FORMAT, "a tensor of %zu bytes at %lld is outside of its storage of %zu bytes",
-                   size, (long long)offset, storage->size);
+    return mb_fail(MBLOB_E_FORMAT,
+                   "a tensor of %zu bytes at %lld is outside of its storage of %zu bytes", size,
+                   (long long)offset, storage->size);
   if (offset % MB_DEFAULT_ALIGNMENT)
-    return mb_fail(MBLOB_E_FORMAT, "a tensor at offset %lld, expected a multiple of %d", (long long)offset,
-                   MB_DEFAULT_ALIGNMENT);
+    return mb_fail(MBLOB_E_FORMAT, "a tensor at offset %lld, expected a multiple of %d",
+                   (long long)offset, MB_DEFAULT_ALIGNMENT);
   t->data = storage->data + offset;
   t->device = (DLDevice){kDLCPU, 0};
   status = mb_array_view(t, storage, release_storage, &array);
@@ -231,7 +241,8 @@ static int place_tensor(struct vm_value *r, int64_t from, int64_t at, DLTensor *
 
 /* Fields: storage, offset, dtype, ndim, target, shape. */
 static int alloc_tensor(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
-  DLTensor t = {.ndim = (int32_t)f[5], .dtype = dtype_of(f + 2), .shape = (int64_t *)(uintptr_t)(f + 7)};
+  DLTensor t = {
+      .ndim = (int32_t)f[5], .dtype = dtype_of(f + 2), .shape = (int64_t *)(uintptr_t)(f + 7)};
   (void)m;
   return place_tensor(r, f[0], f[1], &t, &r[f[6]]);
 }
@@ -276,12 +287,14 @@ static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_
   return MBLOB_OK;
 }
 
-/* All devices are host memory here; the copy is one nevertheless, as the program may write to it. */
+/* All devices are host memory here; the copy is one nevertheless, as the program may write to
+ * it. */
 static int device_copy(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   DLTensor *from = NULL, *to = NULL;
   (void)m;
   int status = vm_register_array(r, f[0], &from);
-  if (!status) status = mb_array_new((DLDevice){kDLCPU, 0}, from->ndim, from->shape, from->dtype, &to);
+  if (!status)
+    status = mb_array_new((DLDevice){kDLCPU, 0}, from->ndim, from->shape, from->dtype, &to);
   if (!status) status = mb_tensor_assign("copy", to, from);
   if (status && to) mb_array_release(to);
   if (!status) set_array(&r[f[3]], to);
@@ -292,7 +305,8 @@ static int device_copy(struct vm_machine *m, struct vm_value *r, const int64_t *
 
 static int add_argument(struct vm_machine *m, size_t *count, struct vm_value value) {
   if (value.kind != VM_ARRAY)
-    return mb_fail(MBLOB_E_FORMAT, "argument %zu is %s, expected an array", *count, vm_kind_name(value.kind));
+    return mb_fail(MBLOB_E_FORMAT, "argument %zu is %s, expected an array", *count,
+                   vm_kind_name(value.kind));
   if (*count + 1 >= m->arg_capacity) { /* kernels may use one slot behind the last */
     size_t capacity = m->arg_capacity ? 2 * m->arg_capacity : 16;
     TVMValue *args = realloc(m->args, capacity * sizeof(*args));
@@ -313,8 +327,8 @@ static bool is_empty(const DLTensor *t) {
   return false;
 }
 
-/* Fields: primitive, arguments, outputs among them, registers. Tuples are passed as their fields. A call
- * whose only output is empty is not made. */
+/* Fields: primitive, arguments, outputs among them, registers. Tuples are passed as their
+ * fields. A call whose only output is empty is not made. */
 static int invoke_packed(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   size_t count = 0;
   int status = MBLOB_OK;

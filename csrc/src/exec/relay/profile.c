@@ -35,8 +35,8 @@ int vm_profile_step(struct vm_machine *m, int (*step)(struct vm_machine *m)) {
   return status;
 }
 
-static void put_row(FILE *out, const struct vm_executable *exec, const struct vm_function *f, size_t pc,
-                    const struct vm_timing *timing, int64_t repeat) {
+static void put_row(FILE *out, const struct vm_executable *exec, const struct vm_function *f,
+                    size_t pc, const struct vm_timing *timing, int64_t repeat) {
   const struct vm_instruction *instruction = &f->code[pc];
   (void)fputs("{\"function\": ", out);
   mb_json_put_text(out, f->name);
@@ -51,10 +51,11 @@ static void put_row(FILE *out, const struct vm_executable *exec, const struct vm
                 timing->seconds / (double)repeat);
 }
 
-/* [{"function", "instruction", "opcode", "kernel" (or null), "count" (executions in all runs), "seconds" (of
- * one run, mean)}], of all instructions that were executed, in order of the program. */
-static int return_rows(const struct vm_executable *exec, const struct vm_profile *profile, int64_t repeat,
-                       struct mb_call *call) {
+/* [{"function", "instruction", "opcode", "kernel" (or null), "count" (executions in all runs),
+ * "seconds" (of one run, mean)}], of all instructions that were executed, in order of the
+ * program. */
+static int return_rows(const struct vm_executable *exec, const struct vm_profile *profile,
+                       int64_t repeat, struct mb_call *call) {
   char *text = NULL;
   size_t size = 0;
   const char *comma = "";

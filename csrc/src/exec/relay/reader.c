@@ -1,10 +1,10 @@
-/* Sections of a program: header, devices, globals, constants, primitives, functions (classic TVM, 0.7 to
- * 0.19).
+/* Sections of a program: header, devices, globals, constants, primitives, functions (classic
+ * TVM, 0.7 to 0.19).
  *
- * TVM writes its version into the header and refuses every other. What differs between releases is how the
- * sections are laid out, so all known layouts are tried, the one of the version first: builds between
- * releases carry the next version and the layout of the last. A wrong layout does not read to the end without
- * an error. */
+ * TVM writes its version into the header and refuses every other. What differs between releases
+ * is how the sections are laid out, so all known layouts are tried, the one of the version
+ * first: builds between releases carry the next version and the layout of the last. A wrong
+ * layout does not read to the end without an error. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +91,8 @@ bool vm_device_check(struct mb_cursor *c, struct vm_executable *exec, int64_t de
     return (device >= 0 && (uint64_t)device < exec->device_count) ||
            bad(c, c->pos, "no device of that index");
   if (device < 0 || device > INT16_MAX) return bad(c, c->pos, "a device has an impossible type");
-  if (device && !is_host(device) && !exec->foreign_device) exec->foreign_device = (DLDeviceType)device;
+  if (device && !is_host(device) && !exec->foreign_device)
+    exec->foreign_device = (DLDeviceType)device;
   return true;
 }
 
@@ -107,7 +108,8 @@ static bool read_constant(struct mb_cursor *c, struct mb_stored_array *out, bool
   return out->name || no_memory(name.size);
 }
 
-static bool read_constants(struct mb_cursor *c, struct vm_executable *exec, const struct layout *layout) {
+static bool read_constants(struct mb_cursor *c, struct vm_executable *exec,
+                           const struct layout *layout) {
   uint64_t count = 0, devices = 0, device = 0;
   if (!mb_read_count(c, &count, layout->tags ? 12 : 40, "constants")) return false;
   exec->constants = calloc(count ? count : 1, sizeof(*exec->constants));
@@ -121,7 +123,8 @@ static bool read_constants(struct mb_cursor *c, struct vm_executable *exec, cons
   }
   if (!layout->const_devices) return true;
   if (!mb_read_count(c, &devices, 8, "constants.devices")) return false;
-  if (devices != count) return bad(c, c->pos - 8, "counts of constants and of their devices differ");
+  if (devices != count)
+    return bad(c, c->pos - 8, "counts of constants and of their devices differ");
   for (uint64_t i = 0; i < devices; i++)
     if (!mb_read_u64(c, &device, "constants.devices") || !vm_device_check(c, exec, (int64_t)device))
       return false;
@@ -141,12 +144,13 @@ static bool skip_attributes(struct mb_cursor *c) {
   return true;
 }
 
-static bool read_sections(struct mb_cursor *c, struct vm_executable *exec, const struct layout *layout) {
+static bool read_sections(struct mb_cursor *c, struct vm_executable *exec,
+                          const struct layout *layout) {
   exec->written_as = layout->release;
   if ((layout->devices && !read_devices(c, exec, layout->scopes)) ||
       !vm_names_read(c, &exec->globals, "globals") || !read_constants(c, exec, layout) ||
-      !vm_names_read(c, &exec->primitives, "primitives") || (layout->attributes && !skip_attributes(c)) ||
-      !vm_code_read(c, exec, layout->param_devices))
+      !vm_names_read(c, &exec->primitives, "primitives") ||
+      (layout->attributes && !skip_attributes(c)) || !vm_code_read(c, exec, layout->param_devices))
     return false;
   return !mb_left(c) || bad(c, c->pos, "bytes follow the last function");
 }
@@ -167,7 +171,8 @@ static bool read_header(struct mb_cursor *c, struct vm_executable *exec) {
   uint64_t magic = 0;
   struct mb_slice version;
   if (!mb_read_u64(c, &magic, "bytecode.magic")) return false;
-  if (magic != MAGIC) return bad(c, c->pos - 8, "it does not start as a program of the virtual machine");
+  if (magic != MAGIC)
+    return bad(c, c->pos - 8, "it does not start as a program of the virtual machine");
   if (!mb_read_string(c, &version, "bytecode.version")) return false;
   exec->version = strndup((const char *)version.data, version.size);
   return exec->version || no_memory(version.size);

@@ -7,7 +7,8 @@
 
 #define BUCKETS 64
 #define UNIT \
-  4096 /* bytes; sizes are rounded up to it when they are that large, so that blocks fit more often */
+  4096 /* bytes; sizes are rounded up to it when they are that large, so that blocks fit more \
+          often */
 
 struct vm_pool {
   struct mb_lock lock;
@@ -92,7 +93,8 @@ static struct vm_storage *make(size_t size, size_t alignment) {
     free(storage);
     return NULL;
   }
-  memset(data, 0, size); /* a program that reads before it writes must not see what others left there */
+  memset(data, 0,
+         size); /* a program that reads before it writes must not see what others left there */
   *storage = (struct vm_storage){.data = data, .size = size, .alignment = alignment};
   return storage;
 }
@@ -100,7 +102,8 @@ static struct vm_storage *make(size_t size, size_t alignment) {
 /* Count `size` bytes as used. */
 static int reserve(struct vm_pool *pool, size_t size) {
   if (pool->limit && (size > pool->limit || pool->used > pool->limit - size))
-    return mb_fail(MBLOB_E_MEMORY, "storage of %zu bytes beside %zu in use is over the limit of %zu", size,
+    return mb_fail(MBLOB_E_MEMORY,
+                   "storage of %zu bytes beside %zu in use is over the limit of %zu", size,
                    pool->used, pool->limit);
   pool->used += size;
   if (pool->used > pool->most) pool->most = pool->used;
@@ -134,7 +137,8 @@ void vm_storage_release(struct vm_storage *storage) {
   struct vm_pool *pool = storage->pool;
   mb_lock(&pool->lock);
   pool->used -= storage->size;
-  bool keeps = pool->keep && storage->size <= pool->most && pool->waiting <= pool->most - storage->size;
+  bool keeps =
+      pool->keep && storage->size <= pool->most && pool->waiting <= pool->most - storage->size;
   if (keeps) {
     struct vm_storage **bucket = bucket_of(pool, storage->size);
     storage->next = *bucket;

@@ -11,7 +11,9 @@ void vm_value_retain(struct vm_value value) {
     case VM_ARRAY: mb_array_retain(value.u.array); break;
     case VM_STORAGE: vm_storage_retain(value.u.storage); break;
     case VM_ADT:
-    case VM_CLOSURE: atomic_fetch_add_explicit(&value.u.compound->references, 1, memory_order_relaxed); break;
+    case VM_CLOSURE:
+      atomic_fetch_add_explicit(&value.u.compound->references, 1, memory_order_relaxed);
+      break;
   }
 }
 
@@ -23,7 +25,8 @@ static struct vm_compound *drop(struct vm_value value, struct vm_compound *list)
     case VM_STORAGE: vm_storage_release(value.u.storage); break;
     case VM_ADT:
     case VM_CLOSURE:
-      if (atomic_fetch_sub_explicit(&value.u.compound->references, 1, memory_order_acq_rel) != 1) break;
+      if (atomic_fetch_sub_explicit(&value.u.compound->references, 1, memory_order_acq_rel) != 1)
+        break;
       value.u.compound->next = list;
       return value.u.compound;
   }

@@ -1,5 +1,5 @@
-/* values.h - what registers of the virtual machine hold: arrays, storage, tuples and constructors, closures.
- * All are counted, from any thread. */
+/* values.h - what registers of the virtual machine hold: arrays, storage, tuples and
+ * constructors, closures. All are counted, from any thread. */
 #ifndef MB_VM_VALUES_H
 #define MB_VM_VALUES_H
 
@@ -32,7 +32,8 @@ struct vm_compound {
 };
 
 void vm_value_retain(struct vm_value value);
-/* Takes apart what nobody holds any more, however deep, without recursion. Leaves nothing in `*value`. */
+/* Takes apart what nobody holds any more, however deep, without recursion. Leaves nothing in
+ * `*value`. */
 void vm_value_clear(struct vm_value *value);
 /* "an array", for errors. */
 const char *vm_kind_name(enum vm_kind kind);
@@ -42,8 +43,9 @@ int vm_compound_new(int64_t tag, size_t count, struct vm_compound **out);
 
 /* ---- storage (storage.c) --------------------------------------------------------------------- */
 
-/* Blocks of memory that tensors are placed in. The pool keeps what was given back for the next request of the
- * same size, as long as all of it is not more than what was in use at once; it may go before its blocks. */
+/* Blocks of memory that tensors are placed in. The pool keeps what was given back for the next
+ * request of the same size, as long as all of it is not more than what was in use at once; it
+ * may go before its blocks. */
 struct vm_storage {
   atomic_size_t references;
   struct vm_pool *pool;

@@ -1,5 +1,5 @@
-/* adt.h - ADT: a tuple or constructor of Relay's virtual machine: a tag and fields, which are arrays or ADTs. Here it is
- * a module of the key "runtime.ADT". */
+/* adt.h - ADT: a tuple or constructor of Relay's virtual machine: a tag and fields, which are
+ * arrays or ADTs. Here it is a module of the key "runtime.ADT". */
 #ifndef TVM_RUNTIME_CONTAINER_ADT_H_
 #define TVM_RUNTIME_CONTAINER_ADT_H_
 
@@ -25,10 +25,11 @@ class ADT : public ObjectRef {
   ADT(std::nullptr_t) {} /* NOLINT: as in TVM */
   explicit ADT(detail::Owned adt) : ObjectRef(adt, kTypeCode) {}
   ADT(int32_t tag, const std::vector<ObjectRef> &fields)
-      : ObjectRef(detail::CallWithList("runtime.ADT", fields.size() + 1, [&](const TVMArgsSetter &set) {
-          set(0, tag);
-          for (std::size_t i = 0; i < fields.size(); ++i) set(i + 1, fields[i]);
-        })) {}
+      : ObjectRef(
+            detail::CallWithList("runtime.ADT", fields.size() + 1, [&](const TVMArgsSetter &set) {
+              set(0, tag);
+              for (std::size_t i = 0; i < fields.size(); ++i) set(i + 1, fields[i]);
+            })) {}
   static ADT Tuple(const std::vector<ObjectRef> &fields) { return ADT(0, fields); }
   template <typename... Fields>
   static ADT Tuple(const Fields &...fields) {
@@ -58,6 +59,6 @@ MBLOB_FACE_END
 namespace tvm {
 using runtime::ADT;
 using runtime::ADTObj;
-}
+}  // namespace tvm
 
 #endif /* TVM_RUNTIME_CONTAINER_ADT_H_ */

@@ -1,5 +1,6 @@
-/* array.h - Array<T>: values in a row, counted by the runtime; any function can be given one, or give one. Changing an
- * Array makes another one: copies that were made before stay as they are, as in TVM. */
+/* array.h - Array<T>: values in a row, counted by the runtime; any function can be given one, or
+ * give one. Changing an Array makes another one: copies that were made before stay as they are,
+ * as in TVM. */
 #ifndef TVM_RUNTIME_CONTAINER_ARRAY_H_
 #define TVM_RUNTIME_CONTAINER_ARRAY_H_
 
@@ -29,7 +30,9 @@ class Array : public ObjectRef {
     using reference = T;
 
     iterator(const Array *array, std::size_t at) : array_(array), at_(at) {}
-    iterator operator+(difference_type n) const { return iterator(array_, at_ + static_cast<std::size_t>(n)); }
+    iterator operator+(difference_type n) const {
+      return iterator(array_, at_ + static_cast<std::size_t>(n));
+    }
     difference_type offset() const { return static_cast<difference_type>(at_); }
     T operator*() const { return (*array_)[at_]; }
     iterator &operator++() {
@@ -45,7 +48,7 @@ class Array : public ObjectRef {
     std::size_t at_;
   };
 
-  Array() = default; /* null, which has no items */
+  Array() = default;       /* null, which has no items */
   Array(std::nullptr_t) {} /* NOLINT: as in TVM */
   explicit Array(detail::Owned array) : ObjectRef(array, kTypeCode) {}
   Array(std::initializer_list<T> items) : Array(std::vector<T>(items)) {} /* NOLINT */
@@ -54,7 +57,8 @@ class Array : public ObjectRef {
   Array(Iterator begin, Iterator end) : Array(std::vector<T>(begin, end)) {}
 
   std::size_t size() const {
-    return defined() ? static_cast<std::size_t>(detail::RuntimeFunction("runtime.ArraySize")(*this).operator int64_t())
+    return defined() ? static_cast<std::size_t>(
+                           detail::RuntimeFunction("runtime.ArraySize")(*this).operator int64_t())
                      : 0;
   }
   bool empty() const { return size() == 0; }
@@ -77,7 +81,8 @@ class Array : public ObjectRef {
   void Set(std::size_t i, const T &item) {
     std::vector<T> items = *this;
     if (i >= items.size())
-      throw InternalError("Array: index " + std::to_string(i) + " of " + std::to_string(items.size()) + " items");
+      throw InternalError("Array: index " + std::to_string(i) + " of " +
+                          std::to_string(items.size()) + " items");
     items[i] = item;
     *this = Array(items);
   }

@@ -1,6 +1,6 @@
-/* map.h - Map<K, V>: values by key, counted by the runtime; any function can be given one, or give one. Keys are texts or
- * numbers, or objects, which are equal when they are the same object. Items keep the order in which they were given.
- * Changing a Map makes another one. */
+/* map.h - Map<K, V>: values by key, counted by the runtime; any function can be given one, or
+ * give one. Keys are texts or numbers, or objects, which are equal when they are the same
+ * object. Items keep the order in which they were given. Changing a Map makes another one. */
 #ifndef TVM_RUNTIME_CONTAINER_MAP_H_
 #define TVM_RUNTIME_CONTAINER_MAP_H_
 
@@ -41,7 +41,7 @@ class Map : public ObjectRef {
     std::size_t at_;
   };
 
-  Map() = default; /* null, which has no items */
+  Map() = default;       /* null, which has no items */
   Map(std::nullptr_t) {} /* NOLINT: as in TVM */
   explicit Map(detail::Owned map) : ObjectRef(map, kTypeCode) {}
   Map(std::initializer_list<value_type> items) : Map(items.begin(), items.end()) {} /* NOLINT */
@@ -50,12 +50,14 @@ class Map : public ObjectRef {
   Map(Iterator begin, Iterator end) : Map(FromItems(std::vector<value_type>(begin, end))) {}
 
   std::size_t size() const {
-    return defined() ? static_cast<std::size_t>(detail::RuntimeFunction("runtime.MapSize")(*this).operator int64_t())
+    return defined() ? static_cast<std::size_t>(
+                           detail::RuntimeFunction("runtime.MapSize")(*this).operator int64_t())
                      : 0;
   }
   bool empty() const { return size() == 0; }
   std::size_t count(const K &key) const {
-    return defined() && detail::RuntimeFunction("runtime.MapCount")(*this, key).operator bool() ? 1 : 0;
+    return defined() && detail::RuntimeFunction("runtime.MapCount")(*this, key).operator bool() ? 1
+                                                                                                : 0;
   }
   V at(const K &key) const {
     if (!defined()) throw InternalError("Map: the map is null");
@@ -105,7 +107,8 @@ class Map : public ObjectRef {
     const PackedFunc get = detail::RuntimeFunction("runtime.ArrayGetItem");
     const ObjectRef row = detail::RuntimeFunction("runtime.MapItems")(*this);
     for (std::size_t i = 0, n = size(); i < n; ++i)
-      items->emplace_back(detail::FromPacked<K>(get(row, 2 * i)), detail::FromPacked<V>(get(row, 2 * i + 1)));
+      items->emplace_back(detail::FromPacked<K>(get(row, 2 * i)),
+                          detail::FromPacked<V>(get(row, 2 * i + 1)));
     return items;
   }
 };
@@ -122,6 +125,6 @@ MBLOB_FACE_END
 namespace tvm {
 using runtime::Map;
 using runtime::Merge;
-}
+}  // namespace tvm
 
 #endif /* TVM_RUNTIME_CONTAINER_MAP_H_ */

@@ -20,14 +20,15 @@ class Optional {
   using ContainerType = T;
 
   Optional() = default;
-  Optional(NullOptType) {}                               /* NOLINT: as in TVM */
-  Optional(std::nullptr_t) {}                            /* NOLINT */
+  Optional(NullOptType) {}                                                   /* NOLINT: as in TVM */
+  Optional(std::nullptr_t) {}                                                /* NOLINT */
   Optional(T value) : value_(std::make_shared<const T>(std::move(value))) {} /* NOLINT */
   template <typename U, typename = std::enable_if_t<std::is_convertible_v<U &&, T> &&
                                                     !std::is_convertible_v<U &&, Optional> &&
                                                     !std::is_same_v<std::decay_t<U>, T>>>
-  Optional(U &&value) 
-      : value_(std::make_shared<const T>(std::forward<U>(value))) {} /* NOLINT: "text" for an Optional<String> */
+  Optional(U &&value)
+      : value_(std::make_shared<const T>(std::forward<U>(value))) {
+  } /* NOLINT: "text" for an Optional<String> */
 
   bool defined() const { return value_ != nullptr; }
   explicit operator bool() const { return defined(); }

@@ -1,5 +1,5 @@
-/* shape_tuple.h - ShapeTuple: the extents of a tensor; copies share them. As an argument or result it is the runtime's
- * object, which is made when it is first needed. */
+/* shape_tuple.h - ShapeTuple: the extents of a tensor; copies share them. As an argument or
+ * result it is the runtime's object, which is made when it is first needed. */
 #ifndef TVM_RUNTIME_CONTAINER_SHAPE_TUPLE_H_
 #define TVM_RUNTIME_CONTAINER_SHAPE_TUPLE_H_
 
@@ -21,7 +21,8 @@ class ShapeTuple {
   using index_type = int64_t;
 
   ShapeTuple() : ShapeTuple(std::vector<index_type>()) {}
-  ShapeTuple(std::initializer_list<index_type> extents) : ShapeTuple(std::vector<index_type>(extents)) {}
+  ShapeTuple(std::initializer_list<index_type> extents)
+      : ShapeTuple(std::vector<index_type>(extents)) {}
   ShapeTuple(std::vector<index_type> extents) /* NOLINT: as in TVM */
       : shared_(std::make_shared<Shared>(std::move(extents))) {}
   template <typename Iterator>
@@ -38,8 +39,8 @@ class ShapeTuple {
   index_type operator[](std::size_t i) const { return at(i); }
   index_type at(std::size_t i) const {
     if (i >= size())
-      throw InternalError("ShapeTuple: index " + std::to_string(i) + " of " + std::to_string(size()) +
-                          " extents");
+      throw InternalError("ShapeTuple: index " + std::to_string(i) + " of " +
+                          std::to_string(size()) + " extents");
     return extents()[i];
   }
   index_type front() const { return at(0); }
@@ -49,12 +50,18 @@ class ShapeTuple {
     for (index_type extent : extents()) product *= extent;
     return product;
   }
-  operator std::vector<index_type>() const { return extents(); } /* NOLINT: what Shape() gave in 0.7 */
+  operator std::vector<index_type>() const {
+    return extents();
+  } /* NOLINT: what Shape() gave in 0.7 */
   /* The runtime's object; as long as this ShapeTuple or a copy of it. */
   const ObjectRef &object() const;
 
-  friend bool operator==(const ShapeTuple &a, const ShapeTuple &b) { return a.extents() == b.extents(); }
-  friend bool operator!=(const ShapeTuple &a, const ShapeTuple &b) { return a.extents() != b.extents(); }
+  friend bool operator==(const ShapeTuple &a, const ShapeTuple &b) {
+    return a.extents() == b.extents();
+  }
+  friend bool operator!=(const ShapeTuple &a, const ShapeTuple &b) {
+    return a.extents() != b.extents();
+  }
   friend std::ostream &operator<<(std::ostream &os, const ShapeTuple &shape) {
     os << '[';
     for (std::size_t i = 0; i < shape.size(); ++i) os << (i ? ", " : "") << shape[i];

@@ -1,5 +1,6 @@
-/* string.h - String: text that cannot be changed; copies share it. It may hold zero bytes: such a String is
- * passed to functions as bytes, others as text. Where an ObjectRef is wanted it becomes one, an object with a copy of it. */
+/* string.h - String: text that cannot be changed; copies share it. It may hold zero bytes: such
+ * a String is passed to functions as bytes, others as text. Where an ObjectRef is wanted it
+ * becomes one, an object with a copy of it. */
 #ifndef TVM_RUNTIME_CONTAINER_STRING_H_
 #define TVM_RUNTIME_CONTAINER_STRING_H_
 
