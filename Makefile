@@ -17,6 +17,7 @@ WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations=10
 RUFF := ruff==0.17.5
 MYPY := mypy==2.4.1
+CLANG_FORMAT := clang-format==22.1.8
 
 include csrc/sources.mk
 
@@ -25,7 +26,7 @@ ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk loader/_na
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all lint check nightly bench install clean runtime stale
+.PHONY: help env demo test test-all lint format check nightly bench install clean runtime stale
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
@@ -73,12 +74,22 @@ test: env ## the quick tests: 4 to 5 minutes on two cores; WORKERS=4 for four
 test-all: env ## the slow tests, which make test leaves out: 10 minutes
 	@$(PYTEST) -m slow
 
-lint: $(VENV)/lint-ready ## ruff and mypy --strict
-	@$(BIN)/ruff check mblob packager loader tests examples benchmarks prerequisites.py setup.py
+PYTHON_SOURCES := mblob packager loader tests examples benchmarks prerequisites.py setup.py
+C_SOURCES = $(call files_in,csrc/src csrc/include csrc/plugins packager loader/_call mblob/bytes tests examples \
+  benchmarks,%.c %.h %.cpp)
+
+lint: $(VENV)/lint-ready ## ruff, clang-format and mypy --strict
+	@$(BIN)/ruff check $(PYTHON_SOURCES)
+	@$(BIN)/ruff format --quiet --check $(PYTHON_SOURCES) || { echo "not formatted: make format"; false; }
+	@$(BIN)/clang-format --dry-run --Werror $(C_SOURCES) || { echo "not formatted: make format"; false; }
 	@$(BIN)/mypy --strict -p mblob
 
+format: $(VENV)/lint-ready ## lay out Python by ruff and C by clang-format
+	@$(BIN)/ruff format --quiet $(PYTHON_SOURCES)
+	@$(BIN)/clang-format -i $(C_SOURCES)
+
 $(VENV)/lint-ready: $(VENV)/ready Makefile
-	@$(PIP) install $(RUFF) $(MYPY) types-cffi tomli
+	@$(PIP) install $(RUFF) $(MYPY) $(CLANG_FORMAT) types-cffi tomli
 	@touch $@
 
 nightly: env ## hours: exhaustive tests, then demo and test in fresh Debian roots (needs root and mmdebstrap)

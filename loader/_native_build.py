@@ -40,12 +40,9 @@ void mblob_py_made_close(void *);
 
 def declarations(header: str) -> str:
     """The declarations of a C header as `FFI.cdef` takes them: no comments, no preprocessor, no
-    MBLOB_API.
-
-    Only what mblob.h uses is understood: one-line macros, and `#ifdef __cplusplus` around `extern
-    "C"`.
+    MBLOB_API. Of `#if` only `#ifdef __cplusplus` around `extern "C"` is understood.
     """
-    text = re.sub(r"/\*.*?\*/", " ", header, flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/", " ", header, flags=re.DOTALL).replace("\\\n", "")
     text = re.sub(r"^#ifdef __cplusplus$.*?^#endif$", "", text, flags=re.DOTALL | re.MULTILINE)
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return re.sub(r"\bMBLOB_API\s+", "", "\n".join(lines)) + "\n"

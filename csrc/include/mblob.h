@@ -1,14 +1,14 @@
 /* mblob.h - open a packed module library from C and call what is inside.
  *
- * Ownership   open / get functions hand out a reference that the caller gives back with the matching
- *             release; names ending in `_at`, and every string and data pointer, are borrowed: they live
- *             as long as a reference to the module they came from.  release(NULL) does nothing.
- *             A function keeps its library loaded, so does a module.
- * Errors      every fallible call returns MBLOB_OK (0) or a status below; outputs are set to NULL / 0
- *             first.  mblob_last_error() has the text, mblob_last_error_info() the parts.  Both are per
- *             thread and hold until the next failing call on that thread.
- * Threads     modules may be used from any number of threads.  mblob_module_import() is the one call
- *             that changes a module and must not race with lookups on it.
+ * Ownership   open / get functions hand out a reference that the caller gives back with the
+ *             matching release; names ending in `_at`, and every string and data pointer, are
+ *             borrowed: they live as long as a reference to the module they came from.
+ *             release(NULL) does nothing. A function keeps its library loaded, so does a module.
+ * Errors      every fallible call returns MBLOB_OK (0) or a status below; outputs are set to NULL /
+ *             0 first.  mblob_last_error() has the text, mblob_last_error_info() the parts.  Both
+ *             are per thread and hold until the next failing call on that thread.
+ * Threads     modules may be used from any number of threads.  mblob_module_import() is the one
+ *             call that changes a module and must not race with lookups on it.
  * Units       sizes and offsets are bytes, shapes and strides are elements.
  *
  * Opening a library runs its constructors: open only files you would execute.  Everything that
@@ -53,12 +53,13 @@ typedef enum mblob_status {
 } mblob_status;
 
 typedef struct mblob_error_info {
-  int status;            /* mblob_status */
-  const char *message;   /* one line, never NULL; what does not print is escaped. MBLOB_E_KERNEL: as
-                          the kernel set it */
-  const char *code;      /* stable name of the broken rule (docs/format.md), "" when there is none.
-                            MBLOB_E_KERNEL:             "kernel_arguments" when the kernel refused its arguments;
-                            MBLOB_E_NOT_FOUND:             "plain_function" for a C function that has no packed form */
+  int status; /* mblob_status */
+  /* One line, never NULL; what does not print is escaped. MBLOB_E_KERNEL: as the kernel set it. */
+  const char *message;
+  /* Stable name of the broken rule (docs/format.md), "" when there is none. MBLOB_E_KERNEL:
+   * "kernel_arguments" when the kernel refused its arguments; MBLOB_E_NOT_FOUND: "plain_function"
+   * for a C function that has no packed form. */
+  const char *code;
   int64_t offset;        /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
   int64_t entry;         /* index of the module concerned; -1 when none */
   const char *type_key;  /* MBLOB_E_LOADER: the key nobody loads, else "" */
@@ -191,16 +192,18 @@ MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
 
 /* Look up `name` (imports included) and call it with arguments described by `types`, a comma
  * separated list:
- *   int               int               int8, int16, int32, int64, uint8, uint16, uint32, uint64   intN_t, uintN_t
- *   bool              bool              float32            float             float64, double   double
- *   str               const char *      handle             void *            tensor            DLTensor *
- *   DTYPE[d0,d1,...]  pointer to compact data of that shape on the host, e.g. float32[8,8]; a dimension `*`
- *                     takes an int64_t from the arguments, before the pointer
+ *   int               int               int8 to int64, uint8 to uint64   intN_t, uintN_t
+ *   bool              bool              float32            float
+ *   str               const char *      float64, double    double
+ *   handle            void *            tensor             DLTensor *
+ *   DTYPE[d0,d1,...]  pointer to compact data of that shape on the host, e.g. float32[8,8]; a
+ *                     dimension `*` takes an int64_t from the arguments, before the pointer
  * C promotes what is narrower: pass an int8_t or a float as it is, and cast a constant for
  * `int64`: (int64_t)3. A uint64 above INT64_MAX is passed only to a function that is known to
  * take a uint64_t: the convention has a sign. Data less aligned than the kernel needs goes
- * through an aligned copy and is written back. Examples, the first of a kernel with an int64_t
- * behind its arrays, the second with an int and a float:
+ * through an aligned copy and is written back.
+ * Examples, the first of a kernel with an int64_t behind its arrays, the second with an int and a
+ * float:
  *   mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int64", a, b, c, (int64_t)3);
  *   mblob_call(m, "scale", "float32[*],int,float32", (int64_t)n, a, 2, 0.5f); */
 MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *types, ...);
@@ -283,8 +286,8 @@ MBLOB_API int mblob_register_plugin(const mblob_plugin *plugin);
 /* A plug-in that was found, as mblob_plugins tells it. Borrowed for the call of `visit`. */
 typedef struct mblob_plugin_found {
   uint32_t struct_size;
-  const char *name, *version, *type_keys, *devices,
-      *needs;          /* as the plug-in's table says; "" if it cannot be read */
+  /* As the plug-in's table says; "" if it cannot be read. */
+  const char *name, *version, *type_keys, *devices, *needs;
   const char *origin;  /* "process", "library PATH", or the file */
   const char *problem; /* why it cannot be used, "" if nothing is known against it */
 } mblob_plugin_found;

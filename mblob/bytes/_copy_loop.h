@@ -167,7 +167,8 @@ static int copy_with_a_reader(struct reading *r, uint8_t *slots) {
  * over; at least a piece.
  *
  * Params:
- *   buffer: SLOTS * STEP bytes. Where it starts at a cache line, copies take a tenth less than 16 bytes behind one.
+ *   buffer: SLOTS * STEP bytes. Where it starts at a cache line, copies take a tenth less than 16
+ *     bytes behind one.
  *   threads: of which 2 are used at most. */
 static inline void copy_some(struct job *job, uint8_t *buffer, int threads) {
   const off_t at = lseek(job->to, 0, SEEK_CUR);

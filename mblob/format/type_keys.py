@@ -196,13 +196,14 @@ def header() -> str:
         "FFI": [(r.key, letters(r.ffi)) for r in TABLE if r.key not in shared and r.ffi != NONE],
     }
     lines = [
-        "/* type_keys.h - type keys, and what their payloads look like. mblob/format/type_keys.py makes this file. */",
+        "/* type_keys.h - type keys, and what their payloads look like. Made by mblob/format/type_keys.py. */",
         "#ifndef MB_TYPE_KEYS_H",
         "#define MB_TYPE_KEYS_H",
         "",
         *(f'#define MB_KEY_{name} "{key}"' for name, key in named.items()),
         "",
-        "/* Strings `keys grammar`: a letter for each field; texts between two forms (format/payload_grammar.c). */",
+        "/* Strings `keys grammar`: a letter for each field, texts between two forms",
+        " * (format/payload_grammar.c). */",
     ]
     for name, rows in {"BOTH_DIALECTS": both, **own}.items():
         lines += [

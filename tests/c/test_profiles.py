@@ -83,8 +83,8 @@ def said(program: Path, built: Path, model: Path) -> list[str]:  # noqa: F811 (t
 
 def test_a_program_with_the_full_archive_runs_kernels_and_opens_graphs(
     programs: dict[str, Path],
-    built: Path,
-    model: Path,  # noqa: F811
+    built: Path,  # noqa: F811
+    model: Path,
 ) -> None:
     assert said(programs["libmblob"], built, model) == [
         "21", "runtime.SystemLib", "tvm.graph_executor.create", "GraphExecutorFactory",
@@ -93,8 +93,8 @@ def test_a_program_with_the_full_archive_runs_kernels_and_opens_graphs(
 
 def test_a_program_without_executors_runs_kernels_and_says_what_a_graph_needs(
     programs: dict[str, Path],
-    built: Path,
-    model: Path,  # noqa: F811
+    built: Path,  # noqa: F811
+    model: Path,
 ) -> None:
     number, system, create, opened = said(programs["libmblob-core"], built, model)
     assert (number, system) == ("21", "runtime.SystemLib")

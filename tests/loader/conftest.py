@@ -18,12 +18,6 @@ from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.inspect import vm_summary
 from mblob.loader.plugins import plugins
 from tests.loader.executors import vm_programs
-from tests.loader.opencl.opencl_libraries import (
-    opencl_caches,
-    opencl_device,
-    pack_opencl,
-    scale_path,
-)  # noqa: F401
 
 KERNELS = r"""
 #include <stdint.h>

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ def elf(
     body: bytes,
     *,
     kind: int = 3,
-    segments: list[tuple[int, ...]] = [],
+    segments: Sequence[tuple[int, ...]] = (),
     sections: int = 0,
     at: int = 0,
-) -> bytes:  # noqa: B006
+) -> bytes:
     head = b"\x7fELF\2\1\1" + bytes(9)
     head += struct.pack(
         "<HHIQQQIHHHHHH", kind, 62, 1, 0, 64, at, 0, 64, 56, len(segments), 64, sections, 0

@@ -119,7 +119,10 @@ def test_versions_decide(cc, tmp_path: Path) -> None:
 def test_a_plain_reference_takes_the_default_version(cc, tmp_path: Path) -> None:
     script = tmp_path / "v.map"
     script.write_text("V1 { }; V2 { } V1;\n")
-    source = '__asm__(".symver o,f@V1"); __asm__(".symver n,f@@V2"); int o(void) { return 1; } int n(void) { return 2; }'
+    source = (
+        '__asm__(".symver o,f@V1"); __asm__(".symver n,f@@V2");'
+        "int o(void) { return 1; } int n(void) { return 2; }"
+    )
     versioned = cc(source, tmp_path / "libd.so", f"-Wl,--version-script={script}")
     user = cc("int f(void); int g(void) { return f(); }", tmp_path / "u.so")
     assert look(user, versioned).problem == ""

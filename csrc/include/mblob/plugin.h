@@ -10,16 +10,18 @@
  * still opens in TVM.
  *
  * Include     <mblob.h>, which has this file, mblob_status and mblob_module_info.
- * Found       first match counts: loaders given with the open, then what is registered in the process (mblob_register_loader,
- *             mblob_register_plugin, Python's register_loader), carried by the library, built in, on MBLOB_PLUGIN_PATH
- *             (colon separated folders or files, in their order), beside libmblob; in Python then the entry
- *             points of the group `mblob.loaders`. Nothing of a file on the way runs before it is needed: its keys
- *             are read from the file.
- * Ownership   payloads, names and arguments are borrowed; a payload is valid until `close`. `self` and
- *             `function` are the plug-in's.
- * Errors      functions return MBLOB_OK or a status (mblob_status), after host->set_error(status, text). No C++
- *             exception may leave them.
- * Threads     every function may be called from any thread, several at a time; `open` once per module. */
+ * Found       first match counts: loaders given with the open, then what is registered in the
+ *             process (mblob_register_loader, mblob_register_plugin, Python's register_loader),
+ *             carried by the library, built in, on MBLOB_PLUGIN_PATH (colon separated folders or
+ *             files, in their order), beside libmblob; in Python then the entry points of the group
+ *             `mblob.loaders`. Nothing of a file on the way runs before it is needed: its keys are
+ *             read from the file.
+ * Ownership   payloads, names and arguments are borrowed; a payload is valid until `close`. `self`
+ *             and `function` are the plug-in's.
+ * Errors      functions return MBLOB_OK or a status (mblob_status), after host->set_error(status,
+ *             text). No C++ exception may leave them.
+ * Threads     every function may be called from any thread, several at a time; `open` once per
+ *             module. */
 #ifndef MBLOB_PLUGIN_H
 #define MBLOB_PLUGIN_H
 
@@ -37,8 +39,8 @@ extern "C" {
  * uint1. Functions of the ffi dialect take DLPack's codes, too. */
 #define MBLOB_FLOAT8_E3M4 128
 
-#define MBLOB_PLUGIN_ABI \
-  1 /* raised when something below changes incompatibly; tables only grow at their end */
+/* Raised when something below changes incompatibly; tables only grow at their end. */
+#define MBLOB_PLUGIN_ABI 1
 
 struct mblob_module;
 struct mblob_function;

@@ -12,8 +12,10 @@
 enum { LOG_SIZE = 8192 };
 static const uint8_t fatbin_magic[4] = {0x50, 0xed, 0x55, 0xba};
 
-/* ---- fatbin: u32 magic, u16 version, u16 header size, u64 size of the images that follow; of each image u16 kind,
- * u16 version, u32 header size, u64 size, ..., at 40 u64 flags, in images of a whole header ------- */
+/* ---- fatbin ---------------------------------------------------------------------------------- */
+
+/* u32 magic, u16 version, u16 header size, u64 size of the images that follow; of each image u16
+ * kind, u16 version, u32 header size, u64 size, ..., at 40 u64 flags, where the header is whole. */
 
 enum {
   KIND_PTX = 1,

@@ -1,7 +1,8 @@
 /* cl_payload.h - what a payload under the key `opencl` holds: kernels, and the programs that
  * they are in.
  *
- *   string fmt, fmap, string data       fmt `cl`: source; `clbin`, `xclbin`, `awsxclbin`, `aocx`: a program as drivers write it
+ *   string fmt, fmap, string data       fmt `cl`: source; `clbin`, `xclbin`, `awsxclbin`, `aocx`: a
+ *                                       program as drivers write it
  *   fmap, map<string, {u32, words}>     SPIR-V, one program for each kernel
  *
  * Source of TVM 0.8 and later has a line `// Function: NAME` in front of each kernel, and what
@@ -15,9 +16,9 @@
 enum mb_cl_form { MB_CL_SOURCE, MB_CL_BINARY, MB_CL_SPIRV };
 
 struct mb_cl_part {
-  const char *kernel; /* the only kernel in it; NULL: all are */
-  struct mb_slice head,
-      code; /* `head`: source in front of the first delimiter line, which belongs to every part */
+  const char *kernel;   /* the only kernel in it; NULL: all are */
+  struct mb_slice head; /* source in front of the first delimiter line: part of every program */
+  struct mb_slice code;
 };
 
 struct mb_cl_payload {

@@ -1,4 +1,4 @@
-/* type_keys.h - type keys, and what their payloads look like. mblob/format/type_keys.py makes this file. */
+/* type_keys.h - type keys, and what their payloads look like. Made by mblob/format/type_keys.py. */
 #ifndef MB_TYPE_KEYS_H
 #define MB_TYPE_KEYS_H
 
@@ -26,7 +26,8 @@
 #define MB_KEY_EXAMPLE_JSON "examplejson"
 #define MB_KEY_SAFETENSORS "safetensors"
 
-/* Strings `keys grammar`: a letter for each field; texts between two forms (format/payload_grammar.c). */
+/* Strings `keys grammar`: a letter for each field, texts between two forms
+ * (format/payload_grammar.c). */
 #define MB_GRAMMARS_OF_BOTH_DIALECTS \
   "const_loader cy\0" \
   "relax.VMExecutable s\0" \

@@ -1,10 +1,12 @@
 /* damage_library LIBRARY check|load: reads changes from stdin, one a line, each "OFFSET:HEX
  * OFFSET:HEX ..." (offsets decimal, bytes as hexadecimal digits), and makes each in a copy of
  * the library. Prints a line for each:
- *   check: "refused" or "accepted" by what is checked of an ELF file before the dynamic linker sees it;
- *   load: "refused", "opened", or "died N": a signal ended the child process that opened and closed it, or the
- *   dynamic linker did (N: the status of waitpid). "crashed in code" is said instead where the library's own code was
- *   running, on wrong data, or had called the linker (on x86-64; elsewhere "died"). With "errors" behind the verb, the error as well. */
+ *   check: "refused" or "accepted" by what is checked of an ELF file before the dynamic linker sees
+ *     it;
+ *   load: "refused", "opened", or "died N": a signal ended the child process that opened and closed
+ *     it, or the dynamic linker did (N: the status of waitpid). "crashed in code" is said instead
+ *     where the library's own code was running, on wrong data, or had called the linker (on x86-64;
+ *     elsewhere "died"). With "errors" behind the verb, the error as well. */
 #define _GNU_SOURCE
 #include <link.h>
 #include <signal.h>

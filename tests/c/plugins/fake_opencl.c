@@ -3,7 +3,7 @@
  * looks like comes from the environment:
  *   FAKE_CL_PLATFORMS  how many, 1 by default
  *   FAKE_CL_FORGETS    set: the arguments of binaries are not told
- *   FAKE_CL_DEVICES    kinds in the driver's order, "cpu,gpu" by default; the same on each platform */
+ *   FAKE_CL_DEVICES    kinds in the driver's order on each platform, "cpu,gpu" by default */
 #define _GNU_SOURCE
 #include "fake_opencl_inside.h"
 

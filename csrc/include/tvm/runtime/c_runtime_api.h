@@ -5,10 +5,10 @@
  *
  * Two modes, chosen by how the file is compiled:
  *   host    C++, C for programs, and everything with MBLOB_HOST: ordinary functions; link libmblob.
- *   kernel  C for shared libraries (-fPIC), and everything with MBLOB_KERNEL, which the packager defines:
- *           a loader finds nothing undefined in the linked library. What kernels call goes through slots that
- *           it fills (kernel_slots.h); the rest of the API is weak and fails with an error text where no
- *           runtime is in the process, but for what hosts alone call.
+ *   kernel  C for shared libraries (-fPIC), and everything with MBLOB_KERNEL, which the packager
+ *           defines: a loader finds nothing undefined in the linked library. What kernels call goes
+ *           through slots that it fills (kernel_slots.h); the rest of the API is weak and fails
+ *           with an error text where no runtime is in the process, but for what hosts alone call.
  * So a program in C that is compiled with -fPIC works, too, where libmblob is linked as a shared
  * library: the functions that hosts begin with fill its slots. C of a shared library that is a
  * host defines MBLOB_HOST.

@@ -99,8 +99,7 @@ T &&CheckNotNull(const char *file, int line, const char *expression, T &&value) 
 }  // namespace detail
 MBLOB_FACE_END
 
-/* ---- the macros ------------------------------------------------------------------------------------------
- */
+/* ---- the macros ------------------------------------------------------------------------------ */
 
 #define MBLOB_CHECK(x)                      \
   static_cast<bool>(x)                      \

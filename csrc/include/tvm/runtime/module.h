@@ -153,8 +153,8 @@ MBLOB_FACE_END
  *
  *   TVM_MODULE_VTABLE_BEGIN("doubler");
  *   TVM_MODULE_VTABLE_ENTRY("twice", &Doubler::Twice);
- *   TVM_MODULE_VTABLE_ENTRY_PACKED("any", &Doubler::Any);       void Any(TVMArgs args, TVMRetValue *rv)
- *   TVM_MODULE_VTABLE_END();                                    or _END_WITH_DEFAULT(&Doubler::Other) */
+ *   TVM_MODULE_VTABLE_ENTRY_PACKED("any", &Doubler::Any);     void Any(TVMArgs args, TVMRetValue *rv)
+ *   TVM_MODULE_VTABLE_END();                                  or _END_WITH_DEFAULT(&Doubler::Other) */
 #define TVM_MODULE_VTABLE_BEGIN(TypeKey)                                         \
   const char *type_key() const final { return TypeKey; }                         \
   ::tvm::runtime::PackedFunc GetFunction(                                        \
