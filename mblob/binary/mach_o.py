@@ -7,7 +7,7 @@ import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from mblob.binary.elf_records import Symbol
 from mblob.binary.non_elf import SYMBOL_LIMIT, ForeignFile, Span, symbol
@@ -168,15 +168,15 @@ class MachO(ForeignFile):
                 raise self.fail(f"{count} sections in a segment command of {size} bytes", at)
             for i in range(count):
                 fields = self.unpack(fmt, at + head + i * step, "section")
-                name, segment, address, length, offset = fields[:5]
+                name, segment = cast("tuple[bytes, bytes]", fields[:2])
+                address, length, offset = fields[2:5]
                 flags = fields[8]
-                title = b",".join(part.rstrip(b"\0") for part in (segment, name)).decode(
-                    "ascii", "backslashreplace"
-                )  # type: ignore[attr-defined]
+                both = b",".join(part.rstrip(b"\0") for part in (segment, name))
+                title = both.decode("ascii", "backslashreplace")
                 # An object has one segment for all sections; where each will go is in its own name.
                 writable = (
                     segment.startswith(b"__DATA\0") if self.kind == "object" else bool(initprot & 2)
-                )  # type: ignore[attr-defined]
+                )
                 span = Span(title, address, offset, length, bool(flags & CODE), writable)
                 found.append(None if flags & 0xFF in ZEROFILL else span)
                 if len(found) > SECTION_LIMIT:

@@ -79,7 +79,7 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
     )
     listed = {line.split()[1] for line in done.stdout.splitlines()}
     tests = {"test", "test-all", "check", "nightly"}
-    assert listed == {"help", "env", "demo", "lint", "bench", "install", "clean"} | tests
+    assert listed == {"help", "env", "demo", "lint", "format", "bench", "install", "clean"} | tests
 
 
 def test_make_env_does_nothing_when_it_is_fresh(root: Path) -> None:

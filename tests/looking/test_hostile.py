@@ -4,8 +4,7 @@ error each."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
