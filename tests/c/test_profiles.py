@@ -134,7 +134,7 @@ def test_the_core_archive_is_whole_without_executors(installed: Path) -> None:
 
 def test_the_core_table_names_all_that_only_the_full_one_has() -> None:
     full, core = ((SRC / "entry" / f"profile_{name}.c").read_text() for name in ("full", "core"))
-    (hints,) = re.findall(r"elsewhere\[\] =\n(.*?)\\0", core, re.DOTALL)
+    (hints,) = re.findall(r"elsewhere\[\] =\s*(.*?)\\0", core, re.DOTALL)
     hints = re.sub(r"MB_KEY_(\w+)", lambda m: f'"{getattr(type_keys, m[1])}"', hints + '"')
     told = set("".join(re.findall(r'"([^"]*)"', hints)).split(","))
     keys = set()
