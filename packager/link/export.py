@@ -108,10 +108,68 @@ def export_library(
         IncompatibleError: an object for another machine.
         OSError: a file cannot be read or written.
     """
+    path = _checked_path(mod, file_name, fcompile, system_lib, kwargs)
+    _check_choices(dialect, embed, digest)
+    check_prefix(prefix, system_lib)
+    triple = Triple()
+    plan, host = plan_blob(mod, DIALECTS[dialect], index=index, digest=digest, target=triple)
+    request = Request(
+        mod, plan, host, DIALECTS[dialect], triple, fpack_imports, _addons(addons), embed, cc, target,
+        as_options(options), system_lib, prefix, _plugins(carry),
+    )  # fmt: skip
+    _check_files(request, path)
+    _warn_of_unreadable(request)
+    _warn_of_graphs(request)
+    with (
+        DeferredSignals(),
+        output.replacing(path) as temporary,
+        output.workspace(workspace_dir) as work,
+        old_library(path, reuse) as old,
+    ):
+        return _write(replace(request, old=old), temporary, path.suffix, work, fcompile, kwargs)
+
+
+def _write(
+    request: Request, path: Path, suffix: str, work: Path, fcompile: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Write what a checked request asks for: compile, link, embed, read back.
+
+    Args:
+        path: to write, under a name of its own.
+        suffix: of the file that it will be.
+
+    Returns:
+        What `fcompile` returns, else None.
+    """
+    # What most exports do not need is imported by those that do.
+    if fcompile is not None:
+        from mblob.packager.link import fcompile_export
+
+        return fcompile_export.export(request, fcompile, path, work, kwargs)
+    if request.system_lib:
+        from mblob.packager.link import system_lib as system_library
+
+        system_library.export(request, path, work)
+    elif suffix == ".tar":
+        from mblob.packager.link import tar_of_objects
+
+        tar_of_objects.export_tar(request, path, work)
+    else:
+        with started(path, request) as copy:
+            from mblob.packager.link import link
+
+            link.export_shared(request, path, work, copy)
+    return None
+
+
+# -- what is asked for -----------------------------------------------------------------------------
+
+
+def _checked_path(
+    mod: Any, file_name: Any, fcompile: Any, system_lib: bool, kwargs: dict[str, Any]
+) -> Path:
     if not isinstance(mod, Module):
         raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
-    _check(dialect, embed, digest)
-    check_prefix(prefix, system_lib)
     if kwargs and fcompile is None:
         raise TypeError(
             f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)"
@@ -124,53 +182,14 @@ def export_library(
             f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
             " a compiler to use is named by cc="
         )
-    triple = Triple()
-    plan, host = plan_blob(mod, DIALECTS[dialect], index=index, digest=digest, target=triple)
-    request = Request(
-        mod, plan, host, DIALECTS[dialect], triple, fpack_imports, _addons(addons), embed, cc, target,
-        as_options(options), system_lib, prefix, _plugins(carry),
-    )  # fmt: skip
+    return path
+
+
+def _check_files(request: Request, path: Path) -> None:
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
-    check_output(
-        path,
-        [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)],
-    )
-    _warn_of_unreadable(request)
-    _warn_of_graphs(request)
-    with DeferredSignals():
-        return _write(request, path, fcompile, kwargs, workspace_dir, reuse)
-
-
-def _write(
-    request: Request, path: Path, fcompile: Any, kwargs: dict[str, Any], workspace_dir: Any, reuse: bool
-) -> Any:  # fmt: skip
-    """Write what a checked request asks for; what `fcompile` returns, else None."""
-    with (
-        output.replacing(path) as temporary,
-        output.workspace(workspace_dir) as work,
-        old_library(path, reuse) as old,
-    ):
-        request = replace(request, old=old)
-        # What most exports do not need is imported by those that do.
-        if fcompile is not None:
-            from mblob.packager.link import fcompile_export
-
-            return fcompile_export.export(request, fcompile, temporary, work, kwargs)
-        if request.system_lib:
-            from mblob.packager.link import system_lib as system_library
-
-            system_library.export(request, temporary, work)
-        elif path.suffix == ".tar":
-            from mblob.packager.link import tar_of_objects
-
-            tar_of_objects.export_tar(request, temporary, work)
-        else:
-            with started(temporary, request) as copy:
-                from mblob.packager.link import link
-
-                link.export_shared(request, temporary, work, copy)
-    return None
+    addons = (("an addon", addon) for addon in request.addons)
+    check_output(path, [*files_of(request.module), *addons, *files_in(carried)])
 
 
 def _warn_of_unreadable(request: Request) -> None:
@@ -190,7 +209,7 @@ def _warn_of_graphs(request: Request) -> None:
         warn_of_graphs(request.module, request.dialect)
 
 
-def _check(dialect: str, embed: str, digest: str) -> None:
+def _check_choices(dialect: str, embed: str, digest: str) -> None:
     for name, value, known in (
         ("dialect", dialect, tuple(DIALECTS)),
         ("embed", embed, EMBEDDINGS),
@@ -218,21 +237,8 @@ def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
 
 # What people ask for that is neither a library nor a tar of objects; a linker would write a library
 # of that name.
-_OTHER_FILES = (
-    ".o",
-    ".a",
-    ".c",
-    ".cc",
-    ".cpp",
-    ".cu",
-    ".h",
-    ".gz",
-    ".bz2",
-    ".xz",
-    ".zst",
-    ".tgz",
-    ".zip",
-)
+_OBJECTS_AND_SOURCES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h")
+_OTHER_FILES = (*_OBJECTS_AND_SOURCES, ".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
 
 
 def _check_suffix(path: Path, system_lib: bool) -> None:

@@ -292,15 +292,24 @@ def export_shared(
     """
     inputs = prepare(request, work)
     request.triple.tell(inputs.tools.triple)
-    packed = request.packed_file(work)
-    if packed is not None or not request.plan.is_needed:
-        more = [str(packed)] if packed is not None else []
-        inputs.tools.link(link_command(inputs, output, more, request.options), work)
-    else:
-        verify(output, request.plan, _embed(request, inputs, output, work, copy))
+    size = _link(request, inputs, output, work, copy)
+    if size is not None:
+        verify(output, request.plan, size)
     check_exports(request.wrapped(), output)
     warn_of_operators(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
+
+
+def _link(
+    request: Request, inputs: Inputs, output: Path, work: Path, copy: BackgroundCopy | None
+) -> int | None:
+    """Link, with the blob if we write one. Returns its size."""
+    packed = request.packed_file(work)
+    if packed is None and request.plan.is_needed:
+        return _embed(request, inputs, output, work, copy)
+    more = [str(packed)] if packed is not None else []
+    inputs.tools.link(link_command(inputs, output, more, request.options), work)
+    return None
 
 
 def _embed(
@@ -323,15 +332,8 @@ def _embed(
     if request.embed == "c":
         source = work / "devc.c"
         size = write_c(source, symbol, request.write)
-        command = (
-            *inputs.tools.cc,
-            *machine_options(request.options),
-            "-fPIC",
-            "-c",
-            "devc.c",
-            "-o",
-            "devc.o",
-        )
+        machine = machine_options(request.options)
+        command = (*inputs.tools.cc, *machine, "-fPIC", "-c", "devc.c", "-o", "devc.o")
         run_all([Job("devc.c", command)], work)
         inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
         return size
