@@ -18,6 +18,12 @@ from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.inspect import vm_summary
 from mblob.loader.plugins import plugins
 from tests.loader.executors import vm_programs
+from tests.loader.opencl.opencl_libraries import (  # noqa: F401 (fixtures)
+    opencl_caches,
+    opencl_device,
+    pack_opencl,
+    scale_path,
+)
 
 KERNELS = r"""
 #include <stdint.h>
