@@ -17,9 +17,8 @@ from mblob.module import Module
 from mblob.packager import output
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.link.background_copy import started
-from mblob.packager.link.output_collision import check_output, files_in, files_of
 from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
-from mblob.packager.modules.nodes import HostNode
+from mblob.packager.modules.nodes import HostNode, files_in, files_of
 from mblob.packager.options import as_options, check_options
 from mblob.packager.write.blob import plan_blob
 from mblob.packager.write.dialects import DIALECTS
@@ -132,7 +131,7 @@ def export_library(
     )  # fmt: skip
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
-    check_output(
+    output.check_output(
         path,
         [*files_of(mod), *(("an addon", addon) for addon in request.addons), *files_in(carried)],
     )
@@ -162,9 +161,9 @@ def _write(
 
             system_library.export(request, temporary, work)
         elif path.suffix == ".tar":
-            from mblob.packager.link import tar_of_objects
+            from mblob.packager.link import link
 
-            tar_of_objects.export_tar(request, temporary, work)
+            link.export_tar(request, temporary, work)
         else:
             with started(temporary, request) as copy:
                 from mblob.packager.link import link

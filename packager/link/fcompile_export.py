@@ -29,8 +29,7 @@ from mblob.packager.link.host_checks import (
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import objects
-from mblob.packager.objects.given_functions import functions_of
-from mblob.packager.objects.objects import ElfTarget
+from mblob.packager.objects.objects import ElfTarget, functions_of
 from mblob.packager.objects.rename import unshare
 from mblob.packager.write.devc_c import write_c
 from mblob.packager.write.elf_writer import section_for, write_object
