@@ -22,12 +22,10 @@ from mblob.binary.container import MEMBER_LIMIT
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import AR_MAGIC, GZIP_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.bytes.mapping import map_file
+from mblob.compilers import Starting, first_error, include_dir
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.interrupts import DeferredSignals
-from mblob.paths import include_dir
-from mblob.starting import Starting
 from mblob.temporary import temporary_folder
-from mblob.tool_output import first_error
 
 if TYPE_CHECKING:
     from tarfile import TarInfo

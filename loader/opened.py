@@ -135,7 +135,7 @@ class OpenedNode(Node):
 
     def _grammars(self) -> Grammars:
         if text(lib.mblob_module_dialect(self.handle)) == "ffi":
-            from mblob.format.ffi_grammar import GRAMMARS as FFI_GRAMMARS
+            from mblob.format.grammar import FFI_GRAMMARS
 
             return FFI_GRAMMARS
         from mblob.format.grammar import GRAMMARS
@@ -199,7 +199,7 @@ class OpenedNode(Node):
         return None
 
     def function_metadata(self, what: str, name: str) -> str | None:
-        from mblob.format.ffi_names import FFI_PREFIX
+        from mblob.format.exported import FFI_PREFIX
 
         # A function beside it that takes nothing, in the names that the ffi dialect reserves.
         getter = f"_{what}_{name}"

@@ -12,6 +12,7 @@ from typing import Any
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
 from mblob.bytes.mapping import map_file
+from mblob.compilers import include_dir
 from mblob.errors import FormatError
 from mblob.format import plugin_table
 from mblob.format.exported import OUR_PREFIXES
@@ -27,7 +28,6 @@ from mblob.packager.objects import objects
 from mblob.packager.objects.objects import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.path_arguments import existing_file
-from mblob.paths import include_dir
 
 _OBJECTS = (".o", ".a")
 _RUNTIME = "mblob_"  # functions of libmblob begin so, and a library must not need them

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.binary.archive import is_archive
+from mblob.compilers import include_dir
 from mblob.errors import ToolchainError
 from mblob.format.functions_table import Row
 from mblob.packager.compile.compile import HostFile, compile_all, object_file, probe, write_source
@@ -33,7 +34,6 @@ from mblob.packager.objects.objects import ElfTarget, functions_of
 from mblob.packager.objects.rename import unshare
 from mblob.packager.write.devc_c import write_c
 from mblob.packager.write.elf_writer import section_for, write_object
-from mblob.paths import include_dir
 
 FCompile = Callable[..., Any]
 
