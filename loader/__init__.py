@@ -4,10 +4,67 @@ Thin Python over the C runtime in `csrc`. `mblob.loader._native` (cffi) is the w
 `mblob.loader._call` (a C extension) the hot path: calling functions, tensors, callbacks. Users
 write `import mblob`, which hands these names on.
 
-Who imports whom, from the ground up: `_native`, `_call` <- runtime, status, tensor, symbols <-
-bridge <- loaders <- opened <- load, functions <- hooks, system_lib.
+Who imports whom, from the ground up: `_native`, `_call` <- runtime, tensor <- bridge <-
+loaders <- opened <- load, functions, system_lib. What is here imports the others, to tell the
+compiled modules about our Python classes; of some, how to import them.
 """
 
-from mblob.loader import hooks
+from __future__ import annotations
 
-hooks.install()
+import sys
+
+from mblob.loader import _call, bridge
+from mblob.loader.opened import OpenedNode, adopt
+from mblob.loader.runtime import address_of, check, ffi, lib, raise_status
+from mblob.module import Module
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mblob.devices import Device
+    from mblob.loader.tensor import Tensor
+
+
+def _classes() -> tuple[type[Device], type[Tensor]]:
+    """Asked for with the first tensor or device: most programs that call kernels have none."""
+    from mblob.devices import Device
+    from mblob.loader.tensor import Tensor
+
+    return Device, Tensor
+
+
+def _module_handle(module: Module) -> int:
+    node = module._node
+    if isinstance(node, OpenedNode):
+        return address_of(lib.mblob_module_retain(node.handle))
+    return address_of(bridge.made_module(module, lambda: module))
+
+
+def _wrap_module(address: int) -> Module:
+    return adopt(ffi.cast("mblob_module *", address))
+
+
+def _ffi_function(address: int) -> Any:
+    from mblob.loader.ffi_values import function_object
+
+    return function_object(address)
+
+
+def _ffi_stand_in(value: Any) -> Any:
+    from mblob.loader.ffi_values import stand_in
+
+    return stand_in(value)
+
+
+_call.set_hooks(
+    module_class=Module,
+    module_handle=_module_handle,
+    wrap_module=_wrap_module,
+    classes=_classes,
+    raise_status=raise_status,
+    ffi_function=_ffi_function,
+    ffi_stand_in=_ffi_stand_in,
+)
+# Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
+check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))

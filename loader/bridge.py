@@ -11,8 +11,7 @@ from _weakref import ref  # `weakref` itself imports three modules more
 
 from mblob.errors import LoaderMissingError
 from mblob.loader import _call
-from mblob.loader.runtime import address_of, ffi, lib
-from mblob.loader.status import check, text
+from mblob.loader.runtime import address_of, check, ffi, lib, text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

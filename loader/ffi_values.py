@@ -1,16 +1,20 @@
 """What stands for Python values that only functions of the ffi dialect take, as tvm_ffi has it for
-its own functions.
+its own functions, and our functions as objects of tvm_ffi.
 
-Neither numpy nor tvm_ffi is imported here: what a program passes brings it along.
+What a program passes brings numpy or tvm_ffi along: neither is imported for it.
 """
 
 from __future__ import annotations
 
 import sys
 
+from mblob.loader import _call
+from mblob.loader.runtime import address_of, check, ffi, lib
+
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
+
 
 _NUMPY_CODES = {"i": 0, "u": 1, "f": 2, "c": 5}  # of DLDataType
 
@@ -105,3 +109,26 @@ def _is_real(value: Any) -> bool:
     from numbers import Real
 
     return isinstance(value, Real)
+
+
+# -- our functions as objects of tvm_ffi -----------------------------------------------------------
+
+_receive: Any = None  # tvm_ffi's function that makes its Python object of an address
+
+
+def function_object(address: int) -> Any:
+    """The `tvm_ffi.Function` of the mblob_function at `address`; the very object if it came from
+    tvm_ffi.
+
+    Raises:
+        ImportError: tvm_ffi is not installed.
+        IncompatibleError: libmblob-ffi.so is not there.
+    """
+    import tvm_ffi
+
+    global _receive
+    if _receive is None:
+        _receive = tvm_ffi.Function.__from_extern_c__(_call.ffi_hand_over())
+    out = ffi.new("void **")
+    check(lib.mblob_function_to_ffi(ffi.cast("mblob_function *", address), out))
+    return _receive(address_of(out[0]))  # which takes the reference

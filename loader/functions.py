@@ -7,8 +7,7 @@ from mblob import arguments
 from mblob.errors import one_line
 from mblob.loader import _call, bridge
 from mblob.loader.loaders import loader_key, register_loader
-from mblob.loader.runtime import address_of, ffi, lib
-from mblob.loader.status import last_error
+from mblob.loader.runtime import address_of, ffi, last_error, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

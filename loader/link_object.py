@@ -17,20 +17,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mblob.binary import tar
+from mblob.binary import archive, tar
 from mblob.binary.container import MEMBER_LIMIT
-from mblob.binary.file_kind import GZIP_MAGIC, SNIFF_SIZE, linkable_kind
+from mblob.binary.elf import ElfFile
+from mblob.binary.file_kind import AR_MAGIC, GZIP_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.bytes.mapping import map_file
-from mblob.errors import FormatError, ToolchainError
+from mblob.compilers import Starting, first_error, include_dir
+from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.interrupts import DeferredSignals
-from mblob.loader.object_check import check_object
-from mblob.paths import include_dir
-from mblob.starting import Starting
 from mblob.temporary import temporary_folder
-from mblob.tool_output import first_error
 
 if TYPE_CHECKING:
     from tarfile import TarInfo
+
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
 SOURCE_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")  # TVM puts devc.c into its tars
@@ -73,7 +72,7 @@ def _inputs(path: Path, name: str, folder: Path) -> list[str]:
         kind = linkable_kind(file.read(SNIFF_SIZE))
     if kind == "tar":
         return _extract(path, name, folder)
-    check_object(path, name)
+    _check_object(path, name)
     if kind == "archive":
         return ["-Wl,--whole-archive", _placed(path, folder / "input.a"), "-Wl,--no-whole-archive"]
     return [_placed(path, folder / "input.o")]
@@ -119,9 +118,50 @@ def _extract_member(data: memoryview, member: TarInfo, name: str, stem: Path) ->
     target = stem.with_suffix(suffix)
     target.write_bytes(data[member.offset_data : member.offset_data + member.size])
     if suffix in OBJECT_SUFFIXES:
-        check_object(target, f"{name}: {member.name}")
+        _check_object(target, f"{name}: {member.name}")
     # A C++ driver would take a .c file for C++.
     return ["-x", "c", str(target), "-x", "none"] if suffix == ".c" else [str(target)]
+
+
+_ELF_HEADER = 64  # bytes that hold the header of any ELF file
+
+
+def _check_object(path: Path, name: str) -> None:
+    """Check one object file, or the object files in an archive.
+
+    Args:
+        name: how errors call the file.
+
+    Raises:
+        FormatError: it is damaged.
+        IncompatibleError: it is for another machine.
+    """
+    data = map_file(path)
+    if not data:
+        raise FormatError(
+            f"{name}: an empty file, expected an object file", code="not_elf", offset=0
+        )
+    if data[:8] != AR_MAGIC:
+        _check_one(data, name)
+        return
+    for label, member in archive.members(data, name):
+        _check_one(member, label)
+
+
+def _check_one(data: memoryview, name: str) -> None:
+    elf = ElfFile(data, name)
+    with Path("/proc/self/exe").open("rb") as file:
+        own = ElfFile(memoryview(file.read(_ELF_HEADER)), "/proc/self/exe")
+    if (elf.e_machine, elf.bits, elf.byte_order) != (own.e_machine, own.bits, own.byte_order):
+        raise IncompatibleError(
+            f"{name}: an object file for {_machine(elf)}, this machine is {_machine(own)}; compile it for this one"
+        )
+    for section in elf.sections:
+        elf.contents(section)
+
+
+def _machine(elf: ElfFile) -> str:
+    return f"{elf.machine} ({elf.bits}-bit{', big endian' if elf.endian == 'big' else ''})"
 
 
 def _compiler() -> list[str]:

@@ -10,8 +10,7 @@ from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.errors import FormatError, LoaderMissingError, MblobError, one_line
 from mblob.loader import bridge
 from mblob.loader.opened import Origin, wrap_tree
-from mblob.loader.runtime import ffi, lib
-from mblob.loader.status import last_error
+from mblob.loader.runtime import ffi, last_error, lib
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -193,12 +192,6 @@ def _start(descriptor: int) -> bytes:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_NORMAL)
 
 
-def _functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
-    from mblob.loader.exported import functions_of_file
-
-    return functions_of_file(path, identity)
-
-
 def _path_of(link: str) -> str:
     """Path of an open descriptor, "" if it has none (a memory file, a deleted one)."""
     try:
@@ -228,9 +221,7 @@ def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -
 
         with temporary_file(view) as path:
             return _load_linked(path, "", options, loaders)
-    from mblob.loader.exported import functions_of_image
-
-    names = functions_of_image(view)
+    names = _functions_of_image(view)
     buffer = ffi.from_buffer(view)
     try:
         return _open(
@@ -262,12 +253,11 @@ def _load_linked(
         path: of the file.
         shown: how the user named it, "" for memory.
     """
-    from mblob.loader.exported import functions_of_image
     from mblob.loader.link_object import linked
 
     with linked(path, shown) as library:
         with open(library, "rb") as file:  # noqa: PTH123
-            names = functions_of_image(memoryview(file.read()))
+            names = _functions_of_image(memoryview(file.read()))
         origin = Origin(os.path.abspath(shown) if shown else "", loaders, lambda: names)  # noqa: PTH100
         try:
             return _open(
@@ -276,3 +266,33 @@ def _load_linked(
         except MblobError as exc:  # nobody knows the temporary library
             exc.args = tuple(str(a).replace(library, shown or "a file in memory") for a in exc.args)
             raise
+
+
+# -- names of the functions that a library exports, for error messages; nothing here raises --------
+
+
+def _functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
+    """Names in the library at `path`, () if it is not the file (device, inode) it was when it was
+    opened."""
+    from mblob.inspect.library import Library
+
+    try:
+        status = os.stat(path)  # noqa: PTH116
+        if (status.st_dev, status.st_ino) != identity:
+            return ()
+        with Library(path, verify="off") as library:
+            return library.packed_functions
+    except (OSError, MblobError, ValueError):
+        return ()
+
+
+def _functions_of_image(data: memoryview) -> Sequence[str]:
+    """Names in a library in memory, () if it is damaged."""
+    from mblob.binary.elf import ElfFile
+    from mblob.format.exported import packed_functions, read_table
+
+    try:
+        elf = ElfFile(data)
+        return packed_functions(elf, read_table(elf))
+    except (MblobError, ValueError):
+        return ()

@@ -12,10 +12,18 @@ from _thread import RLock, get_ident
 from _weakref import ref
 from os import register_at_fork
 
-from mblob.errors import LoaderMissingError, MblobError
+from mblob.errors import LoaderMissingError, MblobError, one_line
 from mblob.loader import _call, bridge
-from mblob.loader.runtime import address_of, ffi, lib
-from mblob.loader.status import bytes_of_name, check, last_error, last_error_code, text
+from mblob.loader.runtime import (
+    address_of,
+    bytes_of_name,
+    check,
+    ffi,
+    last_error,
+    last_error_code,
+    lib,
+    text,
+)
 from mblob.module import LIBRARY, Module, Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -121,13 +129,13 @@ class OpenedNode(Node):
         return source_of(self.type_key, self.payload(), fmt, self._grammars())
 
     def tensors(self) -> Mapping[str, Any] | None:
-        from mblob.loader.weights import tensors_of
+        from mblob.loader.tensor import tensors_of
 
         return tensors_of(self.type_key, self.payload(), self._grammars())
 
     def _grammars(self) -> Grammars:
         if text(lib.mblob_module_dialect(self.handle)) == "ffi":
-            from mblob.format.ffi_grammar import GRAMMARS as FFI_GRAMMARS
+            from mblob.format.grammar import FFI_GRAMMARS
 
             return FFI_GRAMMARS
         from mblob.format.grammar import GRAMMARS
@@ -191,7 +199,7 @@ class OpenedNode(Node):
         return None
 
     def function_metadata(self, what: str, name: str) -> str | None:
-        from mblob.format.ffi_names import FFI_PREFIX
+        from mblob.format.exported import FFI_PREFIX
 
         # A function beside it that takes nothing, in the names that the ffi dialect reserves.
         getter = f"_{what}_{name}"
@@ -246,14 +254,12 @@ class OpenedNode(Node):
         return address_of(lib.mblob_module_symbol(self.handle, encoded))
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
-        from mblob.loader import symbols
-
         for candidate in self.module.walk():
             node = candidate._node
             address = node.symbol_address(name) if isinstance(node, OpenedNode) else 0
             if address:
-                return symbols.c_function(address, restype, argtypes, candidate)
-        raise symbols.no_symbol(self.module, name)
+                return _c_function(address, restype, argtypes, candidate)
+        raise _no_symbol(self.module, name)
 
     def on_import(self, child: Module) -> None:
         """Let the kernels of this library find the functions of `child`."""
@@ -267,6 +273,31 @@ class OpenedNode(Node):
             check(lib.mblob_module_import(self.handle, made))
         finally:
             lib.mblob_module_release(made)
+
+
+def _c_function(
+    address: int, restype: Any, argtypes: Sequence[Any] | None, owner: Module
+) -> Callable[..., Any]:
+    """The C function at `address` as a ctypes function, which keeps `owner` and so the library."""
+    import ctypes  # few programs ask for symbols
+
+    function: Any = ctypes.CFUNCTYPE(restype, *(argtypes or ()))(address)
+    if argtypes is None:
+        function.argtypes = None  # nothing declared: ctypes converts by what it is given
+    function.mblob_module = owner
+    return function  # type: ignore[no-any-return]
+
+
+def _no_symbol(module: Module, name: str) -> AttributeError:
+    """The error about a C symbol that neither `module` nor a library it imports exports."""
+    import difflib  # only errors need it, and it is slow to import
+
+    names = [n for m in module.walk() for n in m._node.names()]
+    close = difflib.get_close_matches(name, names, 3)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return AttributeError(
+        one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
+    )
 
 
 class _Asking:

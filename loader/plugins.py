@@ -1,13 +1,14 @@
-"""Plug-ins that the C runtime finds (csrc/include/mblob/plugin.h)."""
+"""Plug-ins that the C runtime finds (csrc/include/mblob/plugin.h), and kinds of devices that they
+bring."""
 
 from __future__ import annotations
 
-from mblob.loader._native import ffi, lib
-from mblob.loader.status import last_error, text
+from mblob.loader.runtime import bytes_of_name, ffi, last_error, lib, text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
+
 
 DESCRIPTION_SIZE = 512  # bytes
 
@@ -63,3 +64,11 @@ def plugins() -> list[PluginInfo]:
 
     lib.mblob_plugins(visit, ffi.NULL)
     return found
+
+
+def device_type(name: str) -> int:
+    """The DLPack number of a kind of devices by its name, 0 if no plug-in that can be found has
+    that name."""
+    out = ffi.new("int *")
+    encoded = bytes_of_name(name)
+    return 0 if encoded is None or lib.mblob_device_type(encoded, out) else int(out[0])

@@ -6,8 +6,7 @@ from mblob import arguments
 from mblob.errors import MblobError
 from mblob.format import functions_table
 from mblob.loader.opened import Origin, wrap_tree
-from mblob.loader.runtime import address_of, ffi, lib
-from mblob.loader.status import check, last_error
+from mblob.loader.runtime import address_of, check, ffi, last_error, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

@@ -103,10 +103,10 @@ def _code_of_plugin(name: str) -> int:
         from importlib import import_module
 
         # by name: the format does not need the half that loads
-        devices = import_module("mblob.loader.devices")
+        plugins = import_module("mblob.loader.plugins")
     except ImportError:
         return 0
-    return int(devices.type_of(name))
+    return int(plugins.device_type(name))
 
 
 def cpu(device_id: int = 0) -> Device:

@@ -1,19 +1,38 @@
-"""Output files: written beside their place and renamed, so that a failure leaves what was there."""
+"""Output files: none of the inputs, written beside their place and renamed, so that a failure leaves
+what was there."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.payload_source import OF_CALLER
+from mblob.packager.errors import BuildError
 from mblob.temporary import folder_beside, temporary_folder
 
 _LEAST_SPACE = 64 << 10  # bytes: with less left in its folder a write failed for that
+
+
+def check_output(output: Path, inputs: Iterable[tuple[str, Path]]) -> None:
+    """Refuse an output that is one of the inputs: by the name it has in the end, or by another link
+    to the file.
+
+    Raises:
+        BuildError: naming the input.
+    """
+    if not output.exists():
+        return
+    for what, path in inputs:
+        # a missing input is for those to report who read it
+        if path.exists() and path.samefile(output):
+            raise BuildError(
+                f"{output}: the output is also {what} ({path}), which would be lost; name another output"
+            )
 
 
 @contextmanager

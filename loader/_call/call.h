@@ -25,7 +25,7 @@ static inline PyObject *Py_NewRef(PyObject *object) {
 /* DLTensor shapes are int64_t and buffer shapes Py_ssize_t: one array serves both. */
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "a 64-bit Python is needed");
 
-/* ---- module.c: Python objects that the C code needs, set by loader/hooks.py ------------- */
+/* ---- module.c: Python objects that the C code needs, set by loader/__init__.py ---------- */
 
 typedef struct call_hooks {
   PyObject *module_class;  /* mblob.module.Module */

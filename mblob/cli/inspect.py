@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import UsageError, one_line, print_json
 
 if TYPE_CHECKING:
     from mblob.inspect.library import EntryView, Library
+
 
 NAME = "inspect"
 
@@ -66,9 +68,7 @@ def run(args: argparse.Namespace) -> int:
         if args.entry is not None:
             _print_entry(library, one_entry(library, args.entry), args.json)
         elif args.html is not None:
-            from mblob.cli.html import write_page
-
-            write_page(library, args.html)
+            _write_page(library, args.html)
         elif args.json:
             print_json(library.to_json())
         else:
@@ -135,3 +135,28 @@ def report_problems(library: Library) -> int:
     for message in problems:
         print(f"mblob-pack: error: {one_line(message)}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def _write_page(library: Library, out: str) -> None:
+    """Write the page to the file `out`, which is replaced when all of it is written; "-" is stdout.
+
+    Raises:
+        UsageError: `out` is the library itself, or no name.
+        OSError: it cannot be written.
+    """
+    from mblob.packager.output import replacing
+
+    if not out:
+        raise UsageError("--html: expected the name of a file", hint="--html report.html")
+    target = Path(out)
+    if out != "-" and target.exists() and target.samefile(library.path):
+        raise UsageError(
+            f"--html {out}: that is the library itself, which the page would replace",
+            hint="--html report.html",
+        )
+    page = library.to_html()
+    if out == "-":
+        sys.stdout.write(page)
+        return
+    with replacing(target) as temporary:
+        temporary.write_text(page, "utf-8")

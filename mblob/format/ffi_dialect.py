@@ -7,8 +7,7 @@ from mblob.bytes.wire import Cursor, encode_u64
 from mblob.errors import FormatError
 from mblob.format import classic
 from mblob.format import index as ix
-from mblob.format.ffi_grammar import GRAMMARS, GRAMMARS_OF_0_21
-from mblob.format.grammar import Grammars, decode_payload
+from mblob.format.grammar import FFI_GRAMMARS, FFI_GRAMMARS_OF_0_21, Grammars, decode_payload
 from mblob.format.model import Blob, Entry, check_tree
 from mblob.module import LIBRARY
 
@@ -22,7 +21,7 @@ PLACE_SIZE = 16
 
 def grammars_of(blob: Blob) -> Grammars:
     """The grammars of the payloads of a blob of this dialect."""
-    return GRAMMARS_OF_0_21 if blob.symbol == SYMBOL_OF_0_21 else GRAMMARS
+    return FFI_GRAMMARS_OF_0_21 if blob.symbol == SYMBOL_OF_0_21 else FFI_GRAMMARS
 
 
 def read(
@@ -43,7 +42,7 @@ def read(
     """
     blob = classic.sized(data)
     if symbol == SYMBOL_OF_0_21:
-        found = classic.read_stream(blob, GRAMMARS_OF_0_21)
+        found = classic.read_stream(blob, FFI_GRAMMARS_OF_0_21)
         return found._replace(dialect="ffi", symbol=symbol)
     footer = ix.find_footer(blob, index_expected)
     if footer is None:

@@ -1,4 +1,5 @@
-"""What the payload of each type key looks like: docs/format.md, section 3.
+"""What the payload of each type key looks like: docs/format.md, section 3, and in the ffi dialect
+(TVM 0.21 and later) section 11.
 
 Classic payloads carry no length; a reader without an index must walk them. Each key has a grammar,
 declared as data in `mblob.format.type_keys`: a sequence of named fields. Where two releases wrote
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from mblob.bytes.wire import Cursor, encode_string, encode_strings, encode_u64
 from mblob.dtype import DataType
 from mblob.format.ndarray import ArrayRecord, read_ndarray
-from mblob.format.type_keys import TABLE
+from mblob.format.type_keys import NONE, RELAX_EXECUTABLE, TABLE
 
 Read = Callable[[Cursor, str], Any]
 Grammar = Sequence[tuple[str, Read]]
@@ -62,6 +63,20 @@ def function_info(c: Cursor, what: str) -> FunctionInfo:
     tags = tuple(text(tag) for tag in strings(c, f"{what}.launch_param_tags"))
     args = tuple(DataType.from_bytes(types[i : i + 4]) for i in range(0, len(types), 4))
     return FunctionInfo(name, args, tags)
+
+
+def ffi_function_map(c: Cursor, what: str) -> dict[str, FunctionInfo]:
+    """The same in the ffi dialect: behind the launch tags of each a vector<i32>, one number for each parameter (or none
+    at all)."""
+    functions = {}
+    for _ in range(c.count(what, 40)):
+        info = function_info(c, what)
+        extra = tuple(
+            c.i32(f"{what}.arg_extra_tags") for _ in range(c.count(f"{what}.arg_extra_tags", 4))
+        )
+        types = tuple(t.of_ffi() for t in info.arg_types)
+        functions[info.name] = info._replace(arg_types=types, arg_extra_tags=extra)
+    return functions
 
 
 def string_map(c: Cursor, what: str) -> dict[str, memoryview]:
@@ -137,6 +152,7 @@ FIELDS: Mapping[str, Read] = {
     "s": string, "v": strings, "i": i32, "f": function_map, "m": string_map, "h": shader_map, "n": named_arrays,
     "c": constants, "y": symbol_constants, "e": ethos_n, "r": rest,
 }  # fmt: skip
+_FFI_FIELDS = {**FIELDS, "f": ffi_function_map}
 
 
 def first_string(c: Cursor) -> bytes:
@@ -170,6 +186,11 @@ def _words(form: str) -> list[tuple[str, str]]:
 
 
 GRAMMARS: Grammars = {row.key: grammar_of(row.classic) for row in TABLE}
+# From 0.22 on every payload has its length; 0.21 wrote the executable as one string.
+FFI_GRAMMARS: Grammars = {
+    row.key: grammar_of(row.ffi, _FFI_FIELDS) for row in TABLE if row.ffi != NONE
+}
+FFI_GRAMMARS_OF_0_21: Grammars = {**FFI_GRAMMARS, RELAX_EXECUTABLE: GRAMMARS[RELAX_EXECUTABLE]}
 
 
 def text(raw: memoryview | bytes) -> str:

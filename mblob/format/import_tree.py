@@ -1,10 +1,98 @@
-"""Import trees as rows of indices: `rows[i]` are the modules that module i imports. Nothing here
-recurses."""
+"""Trees of imports: in which order their modules are written, and who imports whom (docs/format.md,
+section 5). Nothing here recurses.
+
+TVM's order where TVM can write the tree (classic era C-D: two depth-first phases, host modules
+merged into one group, child lists sorted); Kahn's order, ties in TVM's order, where TVM's is not
+topological.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from mblob.module import Module
+
+
+def order_of(
+    root: Module, is_dso: Callable[[Module], bool]
+) -> tuple[list[list[Module]], list[tuple[int, ...]]]:
+    """Order the tree under `root`.
+
+    Args:
+        is_dso: whether a module is host code, which is linked and not serialized.
+
+    Returns:
+        groups: groups[i] are the modules that become entry i: one each, but for the host modules,
+            which share one. groups[0] holds the root.
+        imports: imports[i] are the indices of what entry i imports, ascending.
+
+    Raises:
+        ValueError: modules import each other in a circle, or would once host modules are merged
+            into one library; the text names the modules on it.
+    """
+    groups = _groups(root, is_dso)
+    index = {id(m): i for i, group in enumerate(groups) for m in group}
+    rows = [
+        sorted({index[id(c)] for m in group for c in m.imported_modules} - {i})
+        for i, group in enumerate(groups)
+    ]
+    if any(row and row[0] <= i for i, row in enumerate(rows)):
+        order = _ordered(rows, groups)
+        place = {old: new for new, old in enumerate(order)}
+        rows = [sorted(place[c] for c in rows[old]) for old in order]
+        groups = [groups[old] for old in order]
+    return groups, [tuple(row) for row in rows]
+
+
+def _groups(root: Module, is_dso: Callable[[Module], bool]) -> list[list[Module]]:
+    """TVM's two phases: what is above the host modules, then the host modules and all below
+    them."""
+    groups: list[list[Module]] = []
+    seen = {id(root)}
+
+    def visit(stack: list[Module], host: list[Module], below_host: bool) -> None:
+        while stack:
+            module = stack.pop()
+            if is_dso(module):
+                host.append(module)
+                if not below_host:
+                    continue
+            else:
+                groups.append([module])
+            for child in module.imported_modules:
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    stack.append(child)
+
+    found: list[Module] = []
+    visit([root], found, below_host=False)
+    if found:
+        library: list[Module] = []
+        groups.append(library)
+        visit(found, library, below_host=True)
+    return groups
+
+
+def _ordered(rows: Sequence[Sequence[int]], groups: Sequence[Sequence[Module]]) -> list[int]:
+    order = topological_order(rows)
+    if len(order) < len(rows):
+        names = [_name(groups[i]) for i in find_cycle(rows)]
+        raise ValueError(
+            f"cannot write the import tree: modules import each other in a circle: {' -> '.join(names)}"
+            " (host modules count as one, they become one library); break the circle"
+        )
+    return order
+
+
+def _name(group: Sequence[Module]) -> str:
+    key = group[0].type_key
+    return key if len(group) == 1 else f"library of {len(group)} host modules"
+
+
+# -- trees as rows of indices: `rows[i]` are the modules that module i imports ---------------------
 
 
 def topological_order(rows: Sequence[Sequence[int]]) -> list[int]:

@@ -22,8 +22,7 @@ from mblob.binary.image import Image
 from mblob.bytes.mapping import fetch, hop, map_file
 from mblob.errors import FormatError, MblobError, one_line
 from mblob.format import classic, exported, ffi_dialect, note, plugin_table, prefixes
-from mblob.format.exported import NO_MODEL, HostFunction
-from mblob.format.ffi_names import FFI_PREFIX
+from mblob.format.exported import FFI_PREFIX, NO_MODEL, HostFunction
 from mblob.format.grammar import GRAMMARS, Grammars
 from mblob.format.index import place_of
 from mblob.format.model import Blob, Entry
@@ -335,7 +334,7 @@ class Library:
     def undefined_symbols(self) -> list[Undefined]:
         """Symbols that something else must, or may, provide, by name: with their version, and who
         has them."""
-        from mblob.inspect.undefined import undefined_symbols
+        from mblob.inspect.providers import undefined_symbols
 
         return undefined_symbols(self.image)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mblob.binary.elf import ElfFile
 from mblob.errors import FormatError
-from mblob.format.ffi_names import FFI_PREFIX
+from mblob.format.exported import FFI_PREFIX
 from mblob.inspect.library_search import open_shared
 
 SYMBOL = "mblob_runtime_names"

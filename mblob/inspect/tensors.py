@@ -9,9 +9,13 @@ from typing import NamedTuple
 from mblob.bytes.wire import Cursor
 from mblob.dtype import DataType
 from mblob.format import grammar, safetensors
-from mblob.format.ffi_grammar import GRAMMARS as GRAMMARS_OF_FFI
-from mblob.format.ffi_grammar import GRAMMARS_OF_0_21
-from mblob.format.grammar import GRAMMARS, Grammars, decode_payload
+from mblob.format.grammar import (
+    FFI_GRAMMARS,
+    FFI_GRAMMARS_OF_0_21,
+    GRAMMARS,
+    Grammars,
+    decode_payload,
+)
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_pairs
 from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
 from mblob.inspect import vm_summary
@@ -23,8 +27,8 @@ _ARRAYS = {
 }
 # Tags of constants in Relax executables.
 _TAGS = {
-    id(GRAMMARS_OF_FFI): vm_summary.CONSTANTS_OF_FFI,
-    id(GRAMMARS_OF_0_21): vm_summary.CONSTANTS_OF_0_21,
+    id(FFI_GRAMMARS): vm_summary.CONSTANTS_OF_FFI,
+    id(FFI_GRAMMARS_OF_0_21): vm_summary.CONSTANTS_OF_0_21,
 }
 
 

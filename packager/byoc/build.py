@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from mblob.binary.file_kind import THIN_MAGIC
+from mblob.bytes.mapping import map_file
 from mblob.errors import MblobError
 from mblob.format.ndarray import ArrayRecord, as_record, read_param_dict
-from mblob.module import Module
+from mblob.module import Module, Node
 from mblob.packager.byoc.annotate import Predicate, annotate
 from mblob.packager.byoc.codegens import Codegen, codegen_of
 from mblob.packager.byoc.graph import COPY, NOP, read_graph
-from mblob.packager.byoc.lacks import lacks
 from mblob.packager.byoc.merge import merge
 from mblob.packager.byoc.operators import Region
 from mblob.packager.byoc.partition import Partition, partition
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.host_modules import csource_module
-from mblob.packager.modules.nodes import node_of
+from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode, node_of
 from mblob.packager.modules.payload_modules import const_loader_module, graph_executor_factory
 
 
@@ -148,8 +150,35 @@ def _generate(region: Region, codegens: Mapping[str, Codegen]) -> Module:
         raise BuildError(
             f"the code generator of {region.key!r} gave {type(made).__name__} for {region.symbol}, expected a Module"
         )
-    if all(lacks(node_of(module), region.symbol) for module in made.walk()):
+    if all(_lacks(node_of(module), region.symbol) for module in made.walk()):
         raise BuildError(
             f"the code generator of {region.key!r} gave a module ({made.type_key}) without a function {region.symbol}"
         )
     return made
+
+
+# Names may be made, or come from other files.
+_ELSEWHERE = re.compile(r'##|^\s*#\s*include\s*"|^-include', re.MULTILINE)
+
+
+def _lacks(node: Node, symbol: str) -> bool:
+    """Whether a module's content cannot have that function. False where only a compiler or runtime
+    can tell.
+
+    Raises:
+        OSError: the file of a host module cannot be read.
+    """
+    if isinstance(node, PayloadNode):
+        return node.only_function is not None and node.only_function != symbol
+    if isinstance(node, HostNode) and symbol in (p.name for p in node.declared.functions):
+        return False
+    if isinstance(node, SourceNode):
+        text = "\n".join((node.text(), *node.options))
+        return symbol not in text and not _ELSEWHERE.search(text)
+    if isinstance(node, ObjectNode) and node.declared.functions:
+        content = node.content if isinstance(node.content, bytes) else map_file(node.content)
+        thin_or_lto = bytes(content[: len(THIN_MAGIC)]) == THIN_MAGIC or re.search(
+            rb"\.gnu\.lto_", content
+        )
+        return not thin_or_lto and not re.search(re.escape(symbol.encode()), content)
+    return False

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from mblob.compilers import include_dir
 from mblob.packager.compile.processes import Command, Job
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.options import compile_options, options_behind_preprocessor
-from mblob.paths import include_dir
 
 
 def language(node: SourceNode) -> str:

@@ -26,8 +26,13 @@ from mblob.packager.compile.vector_sources import in_words_of_the_source, withou
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import objects
-from mblob.packager.objects.given_functions import MANGLED, functions_of
-from mblob.packager.objects.objects import ElfTarget, ObjectSymbols, machine_of
+from mblob.packager.objects.objects import (
+    MANGLED,
+    ElfTarget,
+    ObjectSymbols,
+    functions_of,
+    machine_of,
+)
 from mblob.packager.objects.rename import exclude_debug_sections, unshare
 
 if TYPE_CHECKING:

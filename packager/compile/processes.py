@@ -21,11 +21,10 @@ from functools import partial
 from pathlib import Path
 
 from mblob.arguments import path as checked_path
+from mblob.compilers import Starting, first_error
 from mblob.errors import ToolchainError
 from mblob.interrupts import held
 from mblob.packager.errors import BuildError
-from mblob.starting import Starting
-from mblob.tool_output import first_error
 
 Command = tuple[str, ...]
 

@@ -41,13 +41,12 @@ def without_vectors(
     texts = {i: text for i, text in texts.items() if mentions(text)}
     if not texts:
         return {}
-    from mblob.packager.compile.vector_c import definitions  # for those who need it
-    from mblob.packager.compile.vector_c.rewrite import rewrite
+    from mblob.packager.compile.vector_c import rewrite  # for those who need it
 
     jobs = []
     for i, text in texts.items():
         node, path, label = sources[i]
-        first = definitions.preprocessor_options(text)
+        first = rewrite.preprocessor_options(text)
         jobs.append(
             Job(label, preprocess_command(tools, node, path, f"lib{i}.i", options, work, first))
         )
@@ -55,14 +54,14 @@ def without_vectors(
     made: dict[int, Path] = {}
     for i in texts:
         output = work / f"lib{i}.i"
-        head, user = definitions.user_part(output.read_text("utf-8", "surrogateescape"))
+        head, user = rewrite.user_part(output.read_text("utf-8", "surrogateescape"))
         node, path, label = sources[i]
         # A text of the caller's lies in a folder that is gone when the error is read.
-        rewritten = rewrite(
+        rewritten = rewrite.rewrite(
             user, label, {} if isinstance(node.code, Path) else {str(path): path.name}
         )
         if rewritten is not None:
-            text = definitions.in_preprocessed(head, rewritten)
+            text = rewrite.in_preprocessed(head, rewritten)
             output.write_bytes(text.encode(errors="surrogateescape"))
             made[i] = output
     return made
@@ -70,7 +69,7 @@ def without_vectors(
 
 def in_words_of_the_source(output: str) -> str:
     """What a compiler said about the text of `without_vectors`, as it would about the source."""
-    from mblob.packager.compile.vector_c.messages import in_words_of_the_source as translated
+    from mblob.packager.compile.vector_c.rewrite import in_words_of_the_source as translated
 
     return translated(output)
 
@@ -91,9 +90,8 @@ def standalone_text(node: SourceNode, name: str) -> str:
     text = node.text()
     macros = "".join(f"#define {macro}\n" for macro in source_macros(node))
     if language(node) != "cuda" and mentions(text):
-        from mblob.packager.compile.vector_c.definitions import standalone
-        from mblob.packager.compile.vector_c.hidden import hidden_vectors
-        from mblob.packager.compile.vector_c.rewrite import rewrite
+        from mblob.packager.compile.vector_c.own_names import hidden_vectors
+        from mblob.packager.compile.vector_c.rewrite import rewrite, standalone
 
         folder = node.code.parent if isinstance(node.code, Path) else None
         file = str(node.code) if isinstance(node.code, Path) else name

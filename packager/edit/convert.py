@@ -31,7 +31,6 @@ from mblob.packager.edit import finished
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.link.export import export_library
-from mblob.packager.link.output_collision import check_output
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, PayloadNode, SourceNode
 from mblob.packager.modules.payload_modules import safetensors_module
@@ -82,7 +81,7 @@ def convert(
         raise BuildError(
             f"{file_name}: convert writes a shared library (.so), or .tar for the objects of one"
         )
-    check_output(
+    output.check_output(
         Path(os.fspath(file_name)), [("the input", path), *(("an object", p) for p in given)]
     )
     with output.workspace(None) as work:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mblob.binary.elf_records import STT_FUNC, STT_GNU_IFUNC, Symbol
 from mblob.format import classic, ffi_dialect
-from mblob.format.ffi_names import FFI_PREFIX
+from mblob.format.exported import FFI_PREFIX
 from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager import output

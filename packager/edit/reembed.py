@@ -15,7 +15,7 @@ from mblob.errors import ToolchainError
 from mblob.packager.edit.blob_references import find_reference
 from mblob.packager.edit.new_segment import new_segment
 from mblob.packager.errors import BuildError
-from mblob.packager.link import grow
+from mblob.packager.link import embed
 from mblob.packager.write.blob import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library
 
@@ -46,7 +46,7 @@ def reembed(
     """
     same = size == library.symbol.st_size
     if not same and _can_grow(library):
-        grow.grow_stub(library, path, output, write, edit=edit, old_fingerprint=old_fingerprint)
+        embed.grow_stub(library, path, output, write, edit=edit, old_fingerprint=old_fingerprint)
         return "grown"
     if size <= library.symbol.st_size:
         how = _in_place
@@ -71,7 +71,7 @@ def _can_grow(library: Stub) -> bool:
     """Whether the blob ends the last segment, and nothing that is loaded lies behind it in the
     file."""
     try:
-        grow.check(library)
+        embed.segment_to_grow(library)
     except ToolchainError:
         return False
     symbol, elf = library.symbol, library.elf

@@ -21,8 +21,7 @@ from mblob.packager.edit.new_payloads import check_new, payload_of, source_files
 from mblob.packager.edit.reembed import reembed
 from mblob.packager.edit.rewrite import fingerprint, rewritten
 from mblob.packager.errors import BuildError
-from mblob.packager.link.output_collision import check_output
-from mblob.packager.output import replacing
+from mblob.packager.output import check_output, replacing
 from mblob.packager.write.blob import write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
 from mblob.packager.write.reuse import old_library

@@ -9,15 +9,15 @@ from pathlib import Path
 from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.link.export import export_library
-from mblob.packager.link.output_collision import check_output
 from mblob.packager.modules.host_modules import object_module, source_module
-from mblob.packager.modules.params import read_params
+from mblob.packager.modules.nodes import NOTHING, Declared
 from mblob.packager.modules.payload_modules import (
     blob_module,
     graph_executor_factory,
+    read_params,
     safetensors_module,
 )
-from mblob.packager.modules.prototypes_of import NOTHING, Declared
+from mblob.packager.output import check_output
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
 from mblob.bytes.mapping import map_file
+from mblob.compilers import include_dir
 from mblob.errors import FormatError
 from mblob.format import plugin_table
 from mblob.format.exported import OUR_PREFIXES
@@ -21,7 +22,6 @@ from mblob.module import Module
 from mblob.packager.compile.compile import HostFile, compile_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError, warn
-from mblob.packager.link import shipped
 from mblob.packager.modules.host_modules import csource_module, static_library
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, SourceNode, node_of
 from mblob.packager.objects import objects
@@ -67,7 +67,7 @@ def given_plugins(given: Sequence[Any] | None) -> tuple[tuple[HostNode, ...], ..
     linked: set[Path] = set()  # shipped plug-ins share files, of which a library needs one
     for item in given or ():
         if is_name(item):
-            files = [node for node in shipped.sources(str(item)) if node.code not in linked]
+            files = [node for node in shipped_sources(str(item)) if node.code not in linked]
             linked |= {node.code for node in files if isinstance(node.code, Path)}
             made.append(tuple(files))
         else:
@@ -112,6 +112,57 @@ def _module_of(path: Path) -> Module:
         return csource_module(existing_file(path, "carry"))
     known = ", ".join((*SUFFIXES, *_OBJECTS))
     raise BuildError(f"carry: {path}: suffix {path.suffix!r}, expected one of {known}")
+
+
+# -- those that come with mblob --------------------------------------------------------------------
+
+_COMMON = "common"  # the folder of what all of them share
+# Of the runtime's sources: PLUGIN_SHARED of csrc/flags.mk.
+SHIPPED_SHARED = (
+    "base/bytes.c",
+    "base/json.c",
+    "base/locks.c",
+    "base/map.c",
+    "base/sha256.c",
+    "base/whole_file.c",
+)
+# COMPILE of csrc/flags.mk.
+SHIPPED_OPTIONS = (
+    "-std=gnu11",
+    "-D_FILE_OFFSET_BITS=64",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-DMBLOB_HOST",
+)
+
+
+def shipped_names() -> list[str]:
+    """The names of the plug-ins that come with mblob."""
+    folder = include_dir().parent / "plugins"
+    return (
+        sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name != _COMMON)
+        if folder.is_dir()
+        else []
+    )
+
+
+def shipped_sources(name: str) -> list[SourceNode]:
+    """What a plug-in is compiled of, its own files first.
+
+    Raises:
+        BuildError: there is none of that name.
+    """
+    if name not in shipped_names():
+        known = ", ".join(shipped_names()) or "none"
+        raise BuildError(
+            f"carry: {name!r} is no file, and none of the plug-ins that come with mblob ({known}); a plug-in of your"
+            " own is a .c, .cc, .o or .a file"
+        )
+    root = include_dir().parent
+    files = [p for part in (name, _COMMON) for p in sorted((root / "plugins" / part).glob("*.c"))]
+    files += [root / "src" / shared for shared in SHIPPED_SHARED]
+    options = (*SHIPPED_OPTIONS, f"-I{root / 'src'}", f"-I{root / 'plugins' / _COMMON}")
+    return [SourceNode(path, "c", options=options) for path in files]
 
 
 # -- compiled --------------------------------------------------------------------------------------

@@ -17,9 +17,8 @@ from mblob.module import Module
 from mblob.packager import output
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.link.background_copy import started
-from mblob.packager.link.output_collision import check_output, files_in, files_of
 from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
-from mblob.packager.modules.nodes import HostNode
+from mblob.packager.modules.nodes import HostNode, files_in, files_of
 from mblob.packager.options import as_options, check_options
 from mblob.packager.write.blob import plan_blob
 from mblob.packager.write.dialects import DIALECTS
@@ -151,9 +150,9 @@ def _write(
 
         system_library.export(request, path, work)
     elif suffix == ".tar":
-        from mblob.packager.link import tar_of_objects
+        from mblob.packager.link import link
 
-        tar_of_objects.export_tar(request, path, work)
+        link.export_tar(request, path, work)
     else:
         with started(path, request) as copy:
             from mblob.packager.link import link
@@ -189,7 +188,7 @@ def _check_files(request: Request, path: Path) -> None:
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
     addons = (("an addon", addon) for addon in request.addons)
-    check_output(path, [*files_of(request.module), *addons, *files_in(carried)])
+    output.check_output(path, [*files_of(request.module), *addons, *files_in(carried)])
 
 
 def _warn_of_unreadable(request: Request) -> None:

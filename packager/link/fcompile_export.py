@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.binary.archive import is_archive
+from mblob.compilers import include_dir
 from mblob.errors import ToolchainError
 from mblob.format.functions_table import Row
 from mblob.packager.compile.compile import HostFile, compile_all, object_file, probe, write_source
@@ -29,12 +30,10 @@ from mblob.packager.link.host_checks import (
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import objects
-from mblob.packager.objects.given_functions import functions_of
-from mblob.packager.objects.objects import ElfTarget
+from mblob.packager.objects.objects import ElfTarget, functions_of
 from mblob.packager.objects.rename import unshare
 from mblob.packager.write.devc_c import write_c
 from mblob.packager.write.elf_writer import section_for, write_object
-from mblob.paths import include_dir
 
 FCompile = Callable[..., Any]
 

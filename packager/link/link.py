@@ -1,4 +1,5 @@
-"""Exports that we link ourselves: host modules to objects, checks, the link, the blob."""
+"""Exports that we link ourselves: host modules to objects, checks, the link, the blob. Also their
+objects alone, which somebody else links."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from pathlib import Path
 
 from mblob.binary.archive import is_archive
 from mblob.errors import ToolchainError
+from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
+from mblob.inspect.library import Library
 from mblob.packager.compile.compile import (
     Generated,
     HostFile,
@@ -29,7 +32,7 @@ from mblob.packager.functions.adapters import Adapter
 from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.slot_shims import generate_defaults, slots_to_fill
 from mblob.packager.functions.wrappers import announcement, rows_of, table
-from mblob.packager.link import append, carry, grow, large_blob_limits
+from mblob.packager.link import carry, embed
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.link.carry import Carried
 from mblob.packager.link.host_checks import (
@@ -41,12 +44,10 @@ from mblob.packager.link.host_checks import (
     plain_functions,
     warn_of_operators,
 )
-from mblob.packager.link.read_back import verify
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
 from mblob.packager.objects import objects
-from mblob.packager.objects.given_functions import functions_of
-from mblob.packager.objects.objects import ElfTarget, ObjectSymbols
+from mblob.packager.objects.objects import ElfTarget, ObjectSymbols, functions_of
 from mblob.packager.options import linkers_named
 from mblob.packager.write.blob import write_blob
 from mblob.packager.write.devc_c import write_c
@@ -294,7 +295,7 @@ def export_shared(
     request.triple.tell(inputs.tools.triple)
     size = _link(request, inputs, output, work, copy)
     if size is not None:
-        verify(output, request.plan, size)
+        _verify(output, request.plan, size)
     check_exports(request.wrapped(), output)
     warn_of_operators(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
@@ -326,9 +327,9 @@ def _embed(
             )
         mold = inputs.tools.linker(request.options, work).name == "mold"
         stub = _link_stub(
-            request, inputs, append.MOLD_SECTION if mold else append.SECTION, [], work
+            request, inputs, embed.MOLD_SECTION if mold else embed.APPEND_SECTION, [], work
         )
-        return append.append(stub, output, symbol, write)
+        return embed.append(stub, output, symbol, write)
     if request.embed == "c":
         source = work / "devc.c"
         size = write_c(source, symbol, request.write)
@@ -347,7 +348,7 @@ def _embed(
         if copy is not None:
             copy.cancel()
         return _link_object(request, inputs, output, work)
-    return grow.grow(stub, output, symbol, write, copy)
+    return embed.grow(stub, output, symbol, write, copy)
 
 
 class _CannotGrow(Exception):
@@ -379,9 +380,9 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
     named = linkers_named(request.options)
     linker = next((n for n in ("gold", "mold") if named and n in named[-1]), "")
     if not linker:
-        (work / "insert.ld").write_text(grow.LINKER_SCRIPT)
+        (work / "insert.ld").write_text(embed.LINKER_SCRIPT)
         try:
-            return _link_stub(request, inputs, grow.SECTION, ["-Wl,-T,insert.ld"], work)
+            return _link_stub(request, inputs, embed.GROW_SECTION, ["-Wl,-T,insert.ld"], work)
         except ToolchainError:
             linker = inputs.tools.linker(request.options, work).name
             if linker not in ("gold", "mold"):
@@ -394,17 +395,15 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
         raise _CannotGrow(
             "gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'"
         )
-    return _link_stub(request, inputs, grow.GOLD_SECTION, [], work)
+    return _link_stub(request, inputs, embed.GOLD_SECTION, [], work)
 
 
 def _link_object(request: Request, inputs: Inputs, output: Path, work: Path) -> int:
     """Link with the whole blob as an object."""
 
     def check(size: int) -> None:
-        if size > large_blob_limits.LIMIT:
-            large_blob_limits.check_linker(
-                size, inputs.machine, inputs.tools.linker(request.options, work)
-            )
+        if size > embed.OBJECT_LIMIT:
+            embed.check_linker(size, inputs.machine, inputs.tools.linker(request.options, work))
 
     check(request.plan.known_size or 0)  # before all of it is written, if it is known
     section = section_for(inputs.machine)
@@ -419,6 +418,86 @@ def _link_object(request: Request, inputs: Inputs, output: Path, work: Path) -> 
     )
     check(size)
     inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
-    if size > large_blob_limits.LIMIT:
-        large_blob_limits.check_unwinding(output, inputs.tools.linker(request.options, work))
+    if size > embed.OBJECT_LIMIT:
+        embed.check_unwinding(output, inputs.tools.linker(request.options, work))
     return size
+
+
+def _verify(path: Path, plan: BlobPlan, size: int) -> None:
+    """Read a finished library back, before it takes its place.
+
+    Raises:
+        FormatError, DigestError: it cannot be read.
+        BuildError: it does not say what was written.
+    """
+    wanted = [e.type_key for e in plan.entries]
+    if plan.unbounded_keys:
+        return  # no reader of ours can, and export_library says so
+    with Library(path) as found:
+        read = [] if found.blob is None else [e.type_key for e in found.blob.entries]
+        if found.blob is None or found.blob.size != size or read != wanted:
+            raise BuildError(
+                f"{path.name}: reads back as {_listed(read)}, written was {_listed(wanted)}: the linker changed it"
+            )
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:8]) + (f" and {len(keys) - 8} more" if len(keys) > 8 else "")
+
+
+# -- tars of objects -------------------------------------------------------------------------------
+
+
+def export_tar(request: Request, output: Path, work: Path) -> None:
+    """Write a tar of objects that make the library when they are linked with `-shared`.
+
+    Sources are compiled: whoever links the objects later needs neither our headers nor the options.
+
+    Raises:
+        As of `export_library`.
+    """
+    inputs = prepare(request, work)
+    warn_of_operators(request, inputs.rows, inputs.known)
+    request.triple.tell(inputs.tools.triple)
+    members = [*inputs.addons, *(f.path for f in inputs.files)]
+    packed = request.packed_file(work)
+    if packed is not None:
+        members.append(packed)
+    elif request.plan.is_needed and request.embed == "c":
+        write_c(work / "devc.c", request.dialect.symbol, request.write)
+        members.append(work / "devc.c")
+    elif request.plan.is_needed:
+        section, symbol = section_for(inputs.machine), request.dialect.symbol
+        write_object(
+            work / "devc.o",
+            inputs.machine,
+            symbol,
+            section,
+            request.write,
+            has_index=request.plan.index,
+        )
+        members.append(work / "devc.o")
+    write_tar(members, output)
+
+
+def write_tar(members: Sequence[Path], output: Path) -> None:
+    """Write a tar of files. Names, times and owners are fixed, so that the same files give the same
+    bytes.
+
+    Raises:
+        BuildError: two have one name.
+    """
+    names = [m.name for m in members]
+    if twice := next((n for n in names if names.count(n) > 1), None):
+        raise BuildError(
+            f"two inputs are called {twice}; in a tar each needs a name of its own: rename one"
+        )
+    import tarfile  # most exports write none
+
+    with tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as tar:
+        for member in members:
+            info = tarfile.TarInfo(member.name)
+            info.size = member.stat().st_size
+            info.mode = 0o644
+            with member.open("rb") as file:
+                tar.addfile(info, file)

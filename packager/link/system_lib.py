@@ -26,9 +26,8 @@ from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.registration import Registration, functions_of
 from mblob.packager.link.host_checks import hide_plain_functions, plain_functions, warn_of_operators
-from mblob.packager.link.link import Gathered, gather
+from mblob.packager.link.link import Gathered, gather, write_tar
 from mblob.packager.link.request import Request
-from mblob.packager.link.tar_of_objects import write_tar
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.objects import archive_writer, objects
 from mblob.packager.objects.archive_writer import Member

@@ -11,8 +11,14 @@ from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.module import Module
 from mblob.packager.errors import BuildError
-from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, SourceNode, node_of
-from mblob.packager.modules.prototypes_of import Declared
+from mblob.packager.modules.nodes import (
+    SUFFIXES,
+    Declared,
+    HostNode,
+    ObjectNode,
+    SourceNode,
+    node_of,
+)
 from mblob.packager.options import as_options, check_options
 from mblob.packager.path_arguments import existing_file, path_or_text
 

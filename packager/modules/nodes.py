@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,11 @@ from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import LIBRARY, Module, Node
 from mblob.packager.errors import BuildError
-from mblob.packager.modules.prototypes_of import NOTHING, Declared
 
 if TYPE_CHECKING:
     from mblob.format.functions_table import Row
     from mblob.format.grammar import FunctionInfo
+    from mblob.packager.modules.prototypes import Prototype
 
 
 # of sources
@@ -36,6 +37,74 @@ SUFFIXES = {
     ".cpp": "cpp",
     ".cu": "cu",
 }
+
+
+class Declared:
+    """Plain C functions that get a packed form.
+
+    Args:
+        functions: prototypes, as of `csource_module`.
+        packed: which packed forms take the bare name, as of `csource_module`.
+        who: the function that they are arguments of.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[str] | str = (),
+        packed: str | Sequence[str] | None = None,
+        who: str = "",
+    ):
+        self._given = functions
+        self._packed = packed
+        self._who = who
+
+    @cached_property
+    def functions(self) -> tuple[Prototype, ...]:
+        """The prototypes.
+
+        Raises:
+            BuildError: one that is none or has no packed form, or a name in `packed` that none of
+                them has.
+        """
+        if not self._given:
+            found: tuple[Prototype, ...] = ()
+        else:
+            # the C parser is loaded for those who need it
+            from mblob.packager.modules.prototypes import parse
+
+            found = parse(self._given)
+        self._packed_names([p.name for p in found])
+        return found
+
+    @cached_property
+    def packed(self) -> tuple[str, ...]:
+        """Names among them whose packed form takes the bare name.
+
+        Raises:
+            BuildError: as of `functions`.
+        """
+        return self._packed_names([p.name for p in self.functions])
+
+    def _packed_names(self, known: Sequence[str]) -> tuple[str, ...]:
+        packed = self._packed
+        if packed is None:
+            return ()
+        if packed == "name" and "name" not in known:
+            if not known:
+                what = "packed= (--packed) needs functions= (--function)"
+                raise BuildError(f"{self._who}: {what}: prototypes of what shall be packed")
+            return tuple(known)
+        names = (packed,) if isinstance(packed, str) else tuple(packed)
+        for name in names:
+            if name not in known:
+                raise BuildError(
+                    f"{self._who}: packed names {name!r}, which functions= (--function) does not declare; it declares"
+                    f" {', '.join(known) or 'nothing'}"
+                )
+        return names
+
+
+NOTHING = Declared()
 
 
 class HostNode(Node):
@@ -263,3 +332,19 @@ def _place(module: Module, root: Module, importers: dict[int, tuple[int, int]]) 
         at, i = importers[at]
         steps.append(f".imported_modules[{i}]")
     return ("root" if at == id(root) else "root...") + "".join(reversed(steps))
+
+
+def files_of(root: Module) -> Iterator[tuple[str, Path]]:
+    """What each file of a tree is, and its path."""
+    return files_in(node_of(module) for module in root.walk())
+
+
+def files_in(nodes: Iterable[Node]) -> Iterator[tuple[str, Path]]:
+    """What each file of these contents of modules is, and its path."""
+    for node in nodes:
+        if isinstance(node, SourceNode) and isinstance(node.code, Path):
+            yield "a source", node.code
+        elif isinstance(node, ObjectNode) and isinstance(node.content, Path):
+            yield "an object", node.content
+        elif isinstance(node, PayloadNode) and isinstance(node.content, FilePayload):
+            yield f"the payload of {node.type_key!r}", node.content.path

@@ -1,5 +1,5 @@
-"""Constructors of serialized modules: device code, JSON graphs, executor factories, blobs,
-weights."""
+"""Constructors of serialized modules: device code, JSON graphs, executor factories with their
+parameters, blobs, weights."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ from mblob.bytes.payload_source import (
     as_bytes_view,
 )
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
-from mblob.errors import FormatError, PortabilityWarning
+from mblob.errors import FormatError, MblobError, PortabilityWarning
 from mblob.format import safetensors
-from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
+from mblob.format.ndarray import (
+    PARAMS_MAGIC,
+    ArrayRecord,
+    as_record,
+    encode_header,
+    read_param_dict,
+)
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, SAFETENSORS
 from mblob.inspect import tvm_executor
 from mblob.inspect.graph_summary import GraphError
 from mblob.module import Module
 from mblob.packager.errors import BuildError, warn
-from mblob.packager.modules.factory_payload import FactoryPayload
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload
 from mblob.packager.path_arguments import check_key, existing_file
 
@@ -102,10 +107,86 @@ def graph_executor_factory(
         for key, value in params.items()
     ]
     try:
-        payload = FactoryPayload(text, records, name)
+        payload = _FactoryPayload(text, records, name)
     except ValueError as exc:
         raise BuildError(f"graph_executor_factory: {exc}") from None
     return Module(node=PayloadNode(GRAPH_FACTORY, payload, text, dialect="classic"))
+
+
+_PARAM_ALIGNMENT = (
+    64  # bytes, of parameters that are used in the mapping of the file (docs/runtime.md)
+)
+
+
+class _FactoryPayload(PiecesPayload):
+    """The payload of a factory, which places its parameters where kernels can use them: graph,
+    parameters and name; arrays are kept without copying.
+
+    Args:
+        graph: JSON text.
+        params: names and arrays, in the order in which they are written.
+        name: of the function that makes an executor.
+
+    Raises:
+        ValueError: bytes of an array that do not fit its shape; the text names it.
+    """
+
+    def __init__(self, graph: str, params: Sequence[tuple[str, ArrayRecord]], name: str) -> None:
+        self._graph = graph
+        names = encode_u64(len(params)) + encode_strings([n for n, _ in params])
+        behind: list[memoryview | bytes] = [names]
+        at = len(names)
+        # (offset from the end of the graph, bytes) of each array
+        self._data: list[tuple[int, int]] = []
+        for key, record in params:
+            try:
+                header = encode_header(record.dtype, record.shape, record.data.nbytes)
+            except ValueError as exc:
+                raise ValueError(f"params[{key!r}]: {exc}") from None
+            at += len(header)
+            self._data.append((at, record.data.nbytes))
+            at += record.data.nbytes
+            behind += [header, record.data]
+        self._behind = [*behind, encode_string(name)]
+        super().__init__([encode_string(graph), *self._behind])
+
+    def at(self, position: int) -> PiecesPayload:
+        """The payload for a place in the blob, with up to 63 blanks behind the graph.
+
+        Nothing else between the arrays may vary, so arrays can be aligned together whose places
+        differ by multiples of 64. The most bytes count.
+        """
+        start = position + len(encode_string(self._graph))
+        gained = [0] * _PARAM_ALIGNMENT
+        for offset, size in self._data:
+            gained[-(start + offset) % _PARAM_ALIGNMENT] += size
+        return PiecesPayload(
+            [encode_string(self._graph + " " * gained.index(max(gained))), *self._behind]
+        )
+
+
+def read_params(path: Path) -> dict[str, ArrayRecord]:
+    """The arrays in a file by name, in its order; their bytes stay in the file's mapping.
+
+    Args:
+        path: a safetensors file, or one that `save_param_dict` wrote, TVM's or ours.
+
+    Raises:
+        OSError: it cannot be read.
+        FormatError: it is neither, or damaged.
+    """
+    data = map_file(path)
+    try:
+        if data[:8] == PARAMS_MAGIC.to_bytes(8, "little"):
+            return read_param_dict(data)
+        offset, entries = safetensors.read(data)
+    except MblobError as exc:
+        exc.prefix(str(path))
+        raise
+    return {
+        e.name: ArrayRecord(e.dtype, e.shape, data[offset + e.begin : offset + e.end])
+        for e in entries
+    }
 
 
 def const_loader_module(

@@ -12,9 +12,9 @@ from typing import Any
 from mblob.bytes.wire import Cursor, encode_string, encode_strings, encode_u64
 from mblob.dtype import FLOAT8_E3M4, DataType
 from mblob.errors import FormatError
-from mblob.format.ffi_grammar import GRAMMARS as FFI_GRAMMARS
-from mblob.format.ffi_grammar import GRAMMARS_OF_0_21
 from mblob.format.grammar import (
+    FFI_GRAMMARS,
+    FFI_GRAMMARS_OF_0_21,
     GRAMMARS,
     FunctionInfo,
     Grammars,
@@ -49,7 +49,7 @@ TENSOR_MAP = 1  # a number of arg_extra_tags
 _GRAMMARS: dict[str, Grammars] = {
     "classic": GRAMMARS,
     "ffi": FFI_GRAMMARS,
-    "ffi 0.21": GRAMMARS_OF_0_21,
+    "ffi 0.21": FFI_GRAMMARS_OF_0_21,
 }
 # Kinds of strings alone, which both dialects write alike.
 _SAME = frozenset(

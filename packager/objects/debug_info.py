@@ -1,7 +1,7 @@
 """What an object says about its functions: their parameters, read from DWARF (versions 2 - 5) by
 pyelftools.
 
-Only `mblob.packager.objects.given_functions` imports this, when there is something to read:
+Only `mblob.packager.objects.objects.functions_of` imports this, when there is something to read:
 pyelftools takes its time to load.
 """
 
@@ -19,8 +19,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STT_FILE, STT_GNU_IFUNC
 from mblob.format.exported import is_helper
 from mblob.packager.objects.debug_sections import relocated
-from mblob.packager.objects.given_functions import MANGLED, has_debug_info
-from mblob.packager.objects.objects import is_code, lto_functions
+from mblob.packager.objects.objects import MANGLED, has_debug_info, is_code, lto_functions
 
 _DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
 

@@ -1,4 +1,5 @@
-"""Questions to object files and archives before the linker sees them: machine, symbols."""
+"""Questions to object files and archives before the linker sees them: machine, symbols,
+functions."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mblob.binary import archive
 from mblob.binary.elf import ElfFile
@@ -27,6 +29,9 @@ from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.packager.errors import BuildError
+
+if TYPE_CHECKING:
+    from mblob.packager.objects.debug_info import Function
 
 
 @dataclass(frozen=True)
@@ -308,3 +313,38 @@ def check_duplicates(files: Sequence[tuple[str, ObjectSymbols]]) -> None:
                 raise ToolchainError(
                     f"{name} is defined twice: in {other} and in {label}; rename one of them, or make it static"
                 )
+
+
+# -- functions, as far as debug information tells --------------------------------------------------
+
+MANGLED = ("_Z", "_R")  # C++, Rust
+LTO_DEBUG = ".gnu.debuglto_"  # stands before names of sections that gcc -flto writes
+
+
+def functions_of(path: Path, label: str, whole: bool = False) -> tuple[Function, ...]:
+    """The functions that an object file, or all members of an archive, define, as far as debug
+    information tells.
+
+    Args:
+        label: what messages call it.
+        whole: as of `mblob.packager.objects.debug_info.functions`.
+
+    Raises:
+        OSError, BuildError, FormatError: as of `mblob.packager.objects.objects.read`.
+    """
+    found: list[Function] = []
+    for name, data in objects_in(path, label):
+        if whole or has_debug_info(ElfFile(data, name)):
+            # pyelftools is loaded where there is something to read
+            from mblob.packager.objects.debug_info import functions
+
+            found += functions(data, whole)
+    return tuple(found)
+
+
+def has_debug_info(elf: ElfFile) -> bool:
+    """Whether an object tells types, in its own sections or in those that wait for link-time
+    optimization."""
+    return any(
+        section.name in (".debug_info", LTO_DEBUG + ".debug_info") for section in elf.sections
+    )

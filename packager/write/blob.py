@@ -10,7 +10,7 @@ import mblob
 from mblob.bytes.native_copy import crc32
 from mblob.errors import MblobError
 from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_ffi
-from mblob.format.order import order_of
+from mblob.format.import_tree import order_of
 from mblob.module import LIBRARY, Module
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from mblob.format import classic, ffi_dialect
-from mblob.format.ffi_names import FFI_PREFIX
+from mblob.format.exported import FFI_PREFIX
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ import _cffi_backend
 import pytest
 
 import mblob
-from mblob.loader.runtime import ffi, lib
-from mblob.loader.status import text
+from mblob.loader.runtime import ffi, lib, text
 
 pytestmark = pytest.mark.own_process
 

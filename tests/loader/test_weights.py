@@ -16,9 +16,9 @@ import pytest
 import mblob
 from mblob.dtype import DataType
 from mblob.format import safetensors as mblob_safetensors
-from mblob.loader import weights
 from mblob.loader.runtime import ffi, lib
-from mblob.loader.status import text as text_of
+from mblob.loader.runtime import text as text_of
+from mblob.loader.tensor import tensors_of_safetensors
 
 
 def safetensors(header: Any, data: bytes = b"", size: int | None = None) -> bytes:
@@ -172,7 +172,7 @@ def test_a_damaged_file_is_an_error_of_the_format_in_python_and_in_c(
     data: bytes, text: str, read_in_c: Any
 ) -> None:
     with pytest.raises(mblob.FormatError, match=re.escape(text)) as caught:
-        weights.tensors_of_safetensors(memoryview(data))
+        tensors_of_safetensors(memoryview(data))
     assert (caught.value.code, "\n" in str(caught.value)) == ("payload", False)
     # Python's own words
     assert not re.search(r"line 1|codec|Expecting|delimiter", str(caught.value))
@@ -183,7 +183,7 @@ def test_a_damaged_file_is_an_error_of_the_format_in_python_and_in_c(
 
 @pytest.mark.parametrize("data", READABLE)
 def test_what_the_format_allows_is_read(data: bytes, read_in_c: Any) -> None:
-    tensors = weights.tensors_of_safetensors(memoryview(data))
+    tensors = tensors_of_safetensors(memoryview(data))
     assert read_in_c(data)[0] == (lib.MBLOB_OK if "a" in tensors else lib.MBLOB_E_NOT_FOUND)
 
 
@@ -191,7 +191,7 @@ def test_what_the_format_allows_is_read(data: bytes, read_in_c: Any) -> None:
 def test_every_dtype_has_a_view_in_python_and_in_c(name: str, read_in_c: Any) -> None:
     text, bits = DTYPES[name]
     data = safetensors({"a": entry(name, [8], [0, bits])}, bytes(range(bits)))
-    tensor = weights.tensors_of_safetensors(memoryview(data))["a"]
+    tensor = tensors_of_safetensors(memoryview(data))["a"]
     assert (tensor.dtype, tensor.shape, tensor.nbytes) == (
         text,
         (bits,) if bits < 8 else (8,),

@@ -14,7 +14,7 @@ import pytest
 
 import mblob
 from mblob.errors import FormatError
-from mblob.format import ffi_grammar, grammar
+from mblob.format import grammar
 from mblob.inspect import graph_summary
 from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.vm_summary import CONSTANTS_OF_0_21, CONSTANTS_OF_FFI
@@ -24,9 +24,9 @@ from tests.looking.conftest import CUDA, string, u64
 
 def content(key: str, payload: bytes, ffi: bool = False, of_0_21: bool = False) -> DecodedPayload:
     grammars = (
-        ffi_grammar.GRAMMARS_OF_0_21
+        grammar.FFI_GRAMMARS_OF_0_21
         if of_0_21
-        else ffi_grammar.GRAMMARS
+        else grammar.FFI_GRAMMARS
         if ffi
         else grammar.GRAMMARS
     )

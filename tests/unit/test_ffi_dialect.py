@@ -13,8 +13,7 @@ import pytest
 import mblob
 from mblob.errors import FormatError
 from mblob.format import exported, ffi_dialect
-from mblob.format.ffi_grammar import GRAMMARS
-from mblob.format.grammar import decode_payload
+from mblob.format.grammar import FFI_GRAMMARS, decode_payload
 
 
 def u64(*values: int) -> bytes:
@@ -88,7 +87,7 @@ def test_a_library_without_a_blob_has_its_functions(golden: Path) -> None:
 def test_a_cuda_module_has_its_kernels_and_code() -> None:
     found = ffi_dialect.read(blob(LIB, string("cuda") + string(CUDA)), level="full")
     assert [(e.type_key, e.imports) for e in found.entries] == [("library", (1,)), ("cuda", ())]
-    fields = decode_payload("cuda", memoryview(CUDA), GRAMMARS)
+    fields = decode_payload("cuda", memoryview(CUDA), FFI_GRAMMARS)
     kernel = fields["functions"]["k"]
     assert (kernel.launch_param_tags, kernel.arg_extra_tags) == (("threadIdx.x",), (0, 1))
     assert [str(t) for t in kernel.arg_types] == ["handle", "int32"]

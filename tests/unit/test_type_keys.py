@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mblob.format import type_keys
-from mblob.format.ffi_grammar import GRAMMARS as FFI_GRAMMARS
-from mblob.format.grammar import FIELDS, GRAMMARS
+from mblob.format.grammar import FFI_GRAMMARS, FIELDS, GRAMMARS
 from mblob.format.type_keys import NONE, ROWS, TABLE
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,7 +3,6 @@
 
 #include "common.h"
 #include "operators.h"
-#include "post_ops.h"
 
 #define DATA_LETTERS "NCDHW"
 #define WEIGHT_LETTERS "GOIDHW"

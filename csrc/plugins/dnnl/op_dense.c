@@ -3,7 +3,6 @@
 
 #include "common.h"
 #include "operators.h"
-#include "post_ops.h"
 
 /* All axes before the last one are rows. */
 static struct dn_view rows_of(const struct dn_tensor *tensor) {

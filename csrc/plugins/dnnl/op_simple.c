@@ -4,7 +4,6 @@
 
 #include "common.h"
 #include "operators.h"
-#include "post_ops.h"
 
 /* The data, and a result of its shape. */
 static int same_shape(struct dn_build *build, struct dn_operation *op, struct dn_view *dst) {

@@ -26,4 +26,13 @@ int dn_get_axis(struct dn_build *build, int rank, int *out);
 /* Whether the result has the bytes of the node's first input, as dn_reshape takes it. */
 bool dn_keeps_bytes(const struct dn_node *node);
 
+/* ---- what TVM fused behind a convolution or a dense: bias, scales, sums, activations (post_ops.c) */
+
+/* Add the node's bias ([channels]) and post-ops to the operation, whose dst_view and axis of
+ * channels are known. operation->post_ops is the caller's to destroy, also after an error. */
+int dn_fuse(struct dn_build *build, struct dn_operation *operation, int channel_axis);
+
+/* An element-wise operator's algorithm by TVM's name ("nn.relu", "clip"), -1 if oneDNN has none. */
+int dn_eltwise_of(const char *name);
+
 #endif

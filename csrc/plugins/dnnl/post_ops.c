@@ -6,7 +6,7 @@
  * and the positions of its scale, alpha and beta; then the result is activation((operation +
  * bias) * o_scl) * scale + sum * sum_scl + dst_zp. Scales are post-ops here, which both versions
  * of oneDNN have; its own attributes for scales differ. */
-#include "post_ops.h"
+#include "operators.h"
 
 #include <string.h>
 

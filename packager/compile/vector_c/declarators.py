@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mblob.packager.compile.vector_c.keywords import (
+from mblob.packager.compile.vector_c.scope import Names
+from mblob.packager.compile.vector_c.specifiers import SpecifierReader, Specifiers
+from mblob.packager.compile.vector_c.tokens import (
     ATTRIBUTES,
     BEFORE_EXPRESSIONS,
     QUALIFIERS,
     RECORDS,
+    Token,
+    past_brackets,
 )
-from mblob.packager.compile.vector_c.scope import Names
-from mblob.packager.compile.vector_c.specifiers import SpecifierReader, Specifiers
-from mblob.packager.compile.vector_c.tokens import Token, past_brackets
 from mblob.packager.compile.vector_c.types import Function, Known, Pointer
 
 _DEEPEST = 64  # lists of parameters within each other; C asks compilers for 12 declarators

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mblob.packager.compile.vector_c.declarators import Declarations
-from mblob.packager.compile.vector_c.frames import (
+from mblob.packager.compile.vector_c.operand import (
     ASSIGNMENT,
     ASSIGNMENTS,
     BINARY,
     CONDITIONAL,
     PREFIX,
     Frame,
+    Operand,
     Operator,
 )
-from mblob.packager.compile.vector_c.keywords import SIZES, TYPEOF
-from mblob.packager.compile.vector_c.operand import Operand
 from mblob.packager.compile.vector_c.operations import Operations
 from mblob.packager.compile.vector_c.scope import Names, Scope
-from mblob.packager.compile.vector_c.tokens import past_brackets
+from mblob.packager.compile.vector_c.tokens import SIZES, TYPEOF, past_brackets
 from mblob.packager.compile.vector_c.types import Known, Pointer, Record, Type
 
 _CASTS = ("static_cast", "const_cast", "reinterpret_cast", "dynamic_cast")

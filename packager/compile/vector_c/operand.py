@@ -1,9 +1,10 @@
-"""Parts of an expression that is being rewritten."""
+"""What an expression is made of while it is rewritten: operands, waiting operators, open
+brackets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mblob.packager.compile.vector_c.tokens import Token
 from mblob.packager.compile.vector_c.types import Known, Type
@@ -52,3 +53,73 @@ class Operand:
     @property
     def vector(self) -> Type | None:
         return self.type if isinstance(self.type, Type) and self.type.is_vector else None
+
+
+# -- while the expression is read ------------------------------------------------------------------
+
+BINARY = {
+    "*": 13, "/": 13, "%": 13, "+": 12, "-": 12, "<<": 11, ">>": 11, "<": 10, ">": 10, "<=": 10, ">=": 10,
+    "==": 9, "!=": 9, "&": 8, "^": 7, "|": 6, "&&": 5, "||": 4,
+}  # fmt: skip
+ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
+PREFIX = ("+", "-", "~", "!", "*", "&", "++", "--", "&&")
+UNARY, CONDITIONAL, ASSIGNMENT = 14, 3, 2
+
+
+@dataclass
+class Operator:
+    """An operator that waits for its right operand.
+
+    Attributes:
+        kind: "binary", "prefix", "cast", "?" or "?:".
+        text: as written; of a cast "".
+        at: its token; of a cast the opening parenthesis.
+        end: of a cast the closing parenthesis, of "?:" the colon.
+        type: what a cast casts to.
+    """
+
+    kind: str
+    text: str
+    at: int
+    end: int = 0
+    type: Known = None
+
+    @property
+    def precedence(self) -> int:
+        if self.kind in ("prefix", "cast"):
+            return UNARY
+        if self.kind == "binary":
+            return BINARY.get(self.text, ASSIGNMENT)
+        return CONDITIONAL
+
+
+@dataclass
+class Frame:
+    """An open bracket, or the whole expression.
+
+    Attributes:
+        kind: "top", "group", "call", "index", "construct", "braces", "generic" or "cast" (of C++).
+        opening: its token.
+        callee: what is called or indexed; of a constructor or a cast, the tokens of its name.
+        type: of a constructor, of a cast, and of what braces initialize.
+        operands, operators: what is not yet reduced.
+        items, commas: what stood before the commas.
+        designated: in braces, the type of the member that was named.
+        choices: of _Generic, its types.
+    """
+
+    kind: str
+    opening: int
+    callee: Operand | None = None
+    type: Known = None
+    operands: list[Operand] = field(default_factory=list)
+    operators: list[Operator] = field(default_factory=list)
+    items: list[Operand] = field(default_factory=list)
+    commas: list[int] = field(default_factory=list)
+    wants_operand: bool = True
+    designated: Known = None
+    choices: list[Known] = field(default_factory=list)
+
+    @property
+    def has_question(self) -> bool:
+        return any(o.kind == "?" for o in self.operators)

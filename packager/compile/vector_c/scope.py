@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mblob.packager.compile.vector_c.keywords import BASE_WORDS, OTHER_TYPES
+from mblob.packager.compile.vector_c.tokens import BASE_WORDS, OTHER_TYPES
 from mblob.packager.compile.vector_c.types import (
     SCALARS,
     Function,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mblob.packager.compile.vector_c.keywords import (
+from mblob.packager.compile.vector_c.scope import Names
+from mblob.packager.compile.vector_c.tokens import (
     ATTRIBUTES,
     BASE_WORDS,
     BEFORE_EXPRESSIONS,
@@ -14,9 +15,9 @@ from mblob.packager.compile.vector_c.keywords import (
     RECORDS,
     STRANGERS,
     TYPEOF,
+    Token,
+    past_brackets,
 )
-from mblob.packager.compile.vector_c.scope import Names
-from mblob.packager.compile.vector_c.tokens import Token, past_brackets
 from mblob.packager.compile.vector_c.types import Known, Record, word_type
 
 _LONGEST = 400  # tokens between < and > of a template's arguments

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from mblob.packager.compile.vector_c.declarators import Declarator
 from mblob.packager.compile.vector_c.expressions import Expressions
-from mblob.packager.compile.vector_c.keywords import ATTRIBUTES, QUALIFIERS
 from mblob.packager.compile.vector_c.operand import Operand
 from mblob.packager.compile.vector_c.operations import Operations
 from mblob.packager.compile.vector_c.scope import Names, Scope
 from mblob.packager.compile.vector_c.specifiers import Specifiers
-from mblob.packager.compile.vector_c.tokens import past_brackets
+from mblob.packager.compile.vector_c.tokens import ATTRIBUTES, QUALIFIERS, past_brackets
 from mblob.packager.compile.vector_c.types import Function, Known, Pointer, Record, Type
 
 _SKIPPED = (

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.format.ffi_grammar import GRAMMARS
-from mblob.format.grammar import decode_payload
+from mblob.format.grammar import FFI_GRAMMARS, decode_payload
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.reexpress import reexpress
 
@@ -45,7 +44,7 @@ def test_there_and_back_nothing_is_lost(name: str) -> None:
     module = MODULES[name]()
     classic = bytes(module.payload)
     ffi = joined(reexpress(module.type_key, module.payload, "classic", "ffi"))
-    fields = decode_payload(module.type_key, memoryview(ffi), GRAMMARS)
+    fields = decode_payload(module.type_key, memoryview(ffi), FFI_GRAMMARS)
     assert fields
     assert joined(reexpress(module.type_key, memoryview(ffi), "ffi", "classic")) == classic
     if "functions" in fields:
@@ -64,7 +63,7 @@ def test_float8_e3m4_has_its_number_in_the_ffi_dialect_and_none_in_the_other() -
     )
     ffi = joined(reexpress("cuda", module.payload, "classic", "ffi"))
     assert b"\x07\x08\1\0\x0c\x08\1\0" in ffi
-    (kernel,) = decode_payload("cuda", memoryview(ffi), GRAMMARS)["functions"].values()
+    (kernel,) = decode_payload("cuda", memoryview(ffi), FFI_GRAMMARS)["functions"].values()
     assert [str(t) for t in kernel.arg_types] == ["float8_e3m4", "float8_e5m2"]
     with pytest.raises(
         BuildError,
@@ -76,7 +75,7 @@ def test_float8_e3m4_has_its_number_in_the_ffi_dialect_and_none_in_the_other() -
 def test_shaders_of_vulkan_keep_flag_and_words() -> None:
     module = MODULES["vulkan"]()
     ffi = joined(reexpress("vulkan", module.payload, "classic", "ffi"))
-    shaders = decode_payload("vulkan", memoryview(ffi), GRAMMARS)["sources"]
+    shaders = decode_payload("vulkan", memoryview(ffi), FFI_GRAMMARS)["sources"]
     assert {k: bytes(v) for k, v in shaders.items()} == {
         "a": struct.pack("<IQ", 1, 5) + SPIRV, "b": struct.pack("<IQ", 0, 5) + SPIRV
     }  # fmt: skip
@@ -99,7 +98,7 @@ def test_classic_payloads_of_tvm_come_back_byte_for_byte(golden: Path, name: str
         assert entries
         for e in entries:
             ffi = joined(reexpress(e.type_key, e.view(), "classic", "ffi"))
-            decode_payload(e.type_key, memoryview(ffi), GRAMMARS)
+            decode_payload(e.type_key, memoryview(ffi), FFI_GRAMMARS)
             assert joined(reexpress(e.type_key, memoryview(ffi), "ffi", "classic")) == bytes(
                 e.view()
             )

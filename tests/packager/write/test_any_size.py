@@ -17,7 +17,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import Segment
 from mblob.errors import ToolchainError
 from mblob.packager.compile.toolchain import Linker, find
-from mblob.packager.link import large_blob_limits, link
+from mblob.packager.link import embed, link
 from mblob.packager.objects.objects import ElfTarget
 
 SIZES = [(2 << 30) - 1, 2 << 30, (2 << 30) + 1, (4 << 30) + 1, 5 << 30]
@@ -143,7 +143,7 @@ def test_a_linker_that_cannot_place_the_blob_is_refused_by_name(
     linker: Linker, machine: ElfTarget, message: str
 ) -> None:
     with pytest.raises(ToolchainError, match=message):
-        large_blob_limits.check_linker(3 << 30, machine, linker)
+        embed.check_linker(3 << 30, machine, linker)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_linker_that_cannot_place_the_blob_is_refused_by_name(
     ],
 )
 def test_linkers_that_may_try(linker: Linker) -> None:
-    large_blob_limits.check_linker(3 << 30, X86_64, linker)
+    embed.check_linker(3 << 30, X86_64, linker)
 
 
 @pytest.mark.parametrize("linker", ["lld", "mold"])
@@ -165,7 +165,7 @@ def test_embedding_as_an_object_is_refused_before_anything_large_is_written(
 ) -> None:
     require(f"ld.{linker}")
     found = find().linker([f"-fuse-ld={linker}"], tmp_path)
-    if found.major > {"lld": large_blob_limits.LLD_SMALL, "mold": 1}[linker]:
+    if found.major > {"lld": embed.LLD_SMALL, "mold": 1}[linker]:
         pytest.skip(f"{found} is not known to get it wrong")
     sparse(tmp_path / "p", 3 << 30)
     root = mblob.static_library(kernel)
@@ -184,7 +184,7 @@ def test_an_iterable_is_measured_when_it_is_written(
     tmp_path: Path, kernel: Path, require: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require("ld.mold")
-    monkeypatch.setattr(large_blob_limits, "LIMIT", 1000)
+    monkeypatch.setattr(embed, "OBJECT_LIMIT", 1000)
     monkeypatch.setattr(link.Toolchain, "linker", lambda *_: Linker("mold", "1.11.0"))
     root = mblob.static_library(kernel)
     root.import_module(mblob.blob_module("raw", iter([bytes(1000), bytes(1000)])))
@@ -199,12 +199,12 @@ def test_unwind_tables_out_of_reach_are_noticed(
     root = mblob.static_library(kernel)
     root.import_module(mblob.blob_module("raw", b"x"))
     root.export_library(tmp_path / "x.so")
-    large_blob_limits.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
-    monkeypatch.setattr(large_blob_limits.ElfFile, "segments", _far(tmp_path / "x.so"))
+    embed.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
+    monkeypatch.setattr(embed.ElfFile, "segments", _far(tmp_path / "x.so"))
     with pytest.raises(
         ToolchainError, match=r"mold 3.0 put the packed modules between code and its unwind tables"
     ):
-        large_blob_limits.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
+        embed.check_unwinding(tmp_path / "x.so", Linker("mold", "3.0"))
 
 
 def _far(path: Path) -> list[Segment]:

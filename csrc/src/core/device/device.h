@@ -1,4 +1,4 @@
-/* device.h - kinds of devices: which are known, and their memory and streams. The host is always
+/* device.h - kinds of devices: which are known, their names, memory and streams. The host is always
  * there; others come from plug-ins (mblob/plugin.h), which are looked for when a device of their
  * kind is first asked for. */
 #ifndef MB_DEVICE_H
@@ -8,10 +8,15 @@
 #include <stdbool.h>
 
 #include "core/device/array.h"
-#include "core/device/names.h"
 #include "core/device/workspace.h"
 
 #define MB_DEVICE_KINDS 64 /* DLDeviceType is below; TVM's own are from 32 on */
+
+/* "cuda"; NULL of a type without a name. */
+const char *mb_device_name(int device_type);
+/* "cuda(0)"; "device_type_77(0)" of a type without a name. */
+#define MB_DEVICE_TEXT 48
+const char *mb_device_text(DLDevice device, char text[MB_DEVICE_TEXT]);
 
 /* Whether this process can read memory of that kind with its own instructions. */
 static inline bool mb_device_is_host(int device_type) {

@@ -8,17 +8,20 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "core/threads/spin.h"
-#include "core/threads/task_errors.h"
 #include "core/threads/thread_settings.h"
 
 enum {
   COUNTER_STRIDE = 16 /* int32 per task in sync_handle: one per cache line of 64 bytes */
 };
+
+#define TASK_ERRORS_SIZE (1 << 16) /* bytes that the texts of one loop share */
+#define ERROR_SIZE_MIN 256         /* bytes that each text has, however many there are */
 
 struct job {
   FTVMParallelLambda task;
@@ -66,7 +69,7 @@ static void run_task(struct job *job, int task_id) {
   forks_before = outer;
   if (rc != 0) {
     const char *text = mb_error_serial() != before ? mblob_last_error_info()->message : "";
-    job->errors[task_id] = strndup(*text ? text : "it gave no reason", MB_TASK_ERRORS_SIZE + 4);
+    job->errors[task_id] = strndup(*text ? text : "it gave no reason", TASK_ERRORS_SIZE + 4);
   }
   /* Tasks that wait for this one at a barrier go on: it will not come. */
   atomic_int *counters = job->env.sync_handle;
@@ -197,6 +200,47 @@ __attribute__((destructor)) static void stop_idle_workers(void) {
   mb_unlock(&pool_lock);
 }
 
+/* ---- what tasks reported --------------------------------------------------------------------- */
+
+/* Bytes of `text` that `limit` leaves, without a part of a UTF-8 character. */
+static size_t cut(const char *text, size_t limit) {
+  size_t size = strnlen(text, limit + 1);
+  if (size <= limit) return size;
+  while (limit && ((unsigned char)text[limit] & 0xC0) == 0x80) limit--;
+  return limit;
+}
+
+/* One text of all errors, with a part of each where they are long; NULL when memory is out. */
+static __attribute__((cold)) char *join_errors(char **errors, int tasks, int failures) {
+  char *text = NULL;
+  size_t size = 0, limit = TASK_ERRORS_SIZE / (size_t)failures;
+  FILE *out = open_memstream(&text, &size);
+  if (limit < ERROR_SIZE_MIN) limit = ERROR_SIZE_MIN;
+  for (int i = 0; i < tasks && out; ++i) {
+    if (!errors[i]) continue;
+    size_t part = cut(errors[i], limit);
+    (void)fprintf(out, "Task %d error: ", i);
+    (void)fwrite(errors[i], 1, part, out);
+    (void)fprintf(out, "%s%s", errors[i][part] ? "..." : "", --failures ? "\n" : "");
+  }
+  if (out) (void)fclose(out);
+  return text;
+}
+
+/* `errors`: a text on the heap per task, NULL where it went well. Records a line "Task <i>
+ * error: <text>" for each that is there, cut where they are too long together, and frees them.
+ * 0, or -1 if there is any. */
+static int report_errors(char **errors, int tasks) {
+  int failures = 0;
+  for (int i = 0; i < tasks; ++i) failures += errors[i] != NULL;
+  if (!failures) return 0;
+  char *text = join_errors(errors, tasks, failures);
+  mb_set_kernel_error(text ? text : "a parallel task failed");
+  free(text);
+  for (int i = 0; i < tasks; ++i) free(errors[i]);
+  return -1;
+}
+
 /* ---- launch ---------------------------------------------------------------------------------- */
 
 static bool was_forked_since(unsigned before) { return mb_forks() != before; }
@@ -227,7 +271,7 @@ static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers,
             tasks);
   } else {
     for (struct worker *w = workers; w; w = w->next_idle) wait_for(w);
-    rc = mb_task_errors_report(errors, tasks);
+    rc = report_errors(errors, tasks);
   }
   free(errors);
   free(counters);

@@ -7,13 +7,104 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "exec/graph/text_place.h"
+
+/* ---- where an error is ---- */
+
+struct place {
+  const char *node;   /* where the object of the node begins that is read, the last one of the text;
+                         else NULL */
+  bool in_attributes; /* of that node, else of the graph */
+  bool has_found;     /* the error itself tells what was found */
+  struct mb_slice key; /* size 0: between two members */
+  int64_t item;        /* of the list that is the key's value; -1: none */
+};
+
+#define NOWHERE ((struct place){.item = -1})
+
+/* The name of the node that is being read, if it can be: it may stand behind what is wrong. On
+ * the heap. */
+static char *name_of_node(const char *node, const char *end) {
+  struct mb_json j;
+  struct mb_slice key, name;
+  mb_json_init(&j, node, (size_t)(end - node));
+  if (!mb_json_begin_object(&j)) return NULL;
+  while (mb_json_next_key(&j, &key)) {
+    if (mb_json_is(key, "name")) return mb_json_string(&j, &name) ? mb_json_text(name) : NULL;
+    if (!mb_json_skip(&j)) return NULL;
+  }
+  return NULL;
+}
+
+/* "node 2 'add': " */
+static void write_node(const struct mb_json *j, const struct mb_graph_text *t, const char *node,
+                       FILE *out) {
+  char *name = name_of_node(node, j->end);
+  (void)fprintf(out, name ? "node %zu '%.64s': " : "node %zu: ", t->node_count - 1, name);
+  free(name);
+}
+
+/* "node 2 'add', output 0: ", where item `left` of the graph's attributes belongs to one. */
+static void write_value(const struct mb_graph_text *t, uint64_t left, FILE *out) {
+  for (size_t i = 0; i < t->node_count; i++) {
+    const struct mb_text_node *node = &t->nodes[i];
+    uint64_t outputs = node->is_input ? 1 : node->output_count;
+    if (left < outputs) {
+      (void)fprintf(out, "node %zu '%.64s', output %llu: ", i, node->name,
+                    (unsigned long long)left);
+      return;
+    }
+    left -= outputs;
+  }
+}
+
+/* "attrs: shape[3]: " */
+static void write_place(const struct place *p, FILE *out) {
+  if (p->in_attributes) (void)fputs("attrs: ", out);
+  if (!p->key.size) return;
+  (void)fprintf(out, "%.*s", p->key.size < 48 ? (int)p->key.size : 48, (const char *)p->key.data);
+  if (p->item >= 0) (void)fprintf(out, "[%lld]", (long long)p->item);
+  (void)fputs(": ", out);
+}
+
+/* What stands where something else was expected. */
+static void write_found(const struct mb_json *j, FILE *out) {
+  size_t left = (size_t)(j->end - j->pos), size = 0;
+  if (strncmp(j->error, "expected", 8) != 0) return;
+  while (size < left && size < 24 && (unsigned char)j->pos[size] > ' ' &&
+         (!size || !strchr(",]}", j->pos[size])))
+    size++;
+  (void)fprintf(out, size ? ", found '%.*s'" : ", found the end", (int)size, j->pos);
+}
+
+/* Record the error of `j`: the node that it is about, the key and what was found there.
+ * MBLOB_E_FORMAT. */
+static int fail_at(const struct mb_json *j, const struct mb_graph_text *text,
+                   const struct place *place) {
+  char *message = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&message, &size);
+  if (!out) return mb_fail_memory(0);
+  if (place->node)
+    write_node(j, text, place->node, out);
+  else if (place->in_attributes && place->item >= 0)
+    write_value(text, (uint64_t)place->item, out);
+  write_place(place, out);
+  (void)fputs(j->error, out);
+  if (!place->has_found) write_found(j, out);
+  int status = fclose(out) || !message
+                   ? mb_fail_memory(size)
+                   : mb_fail_format("payload", j->pos - j->start, MB_UNKNOWN, "graph: %s", message);
+  free(message);
+  return status;
+}
+
+/* ---- reading ---- */
 
 /* Each reader returns false after an error: of the JSON (in `j`), or recorded (`status`). */
 struct reader {
   struct mb_json j;
   struct mb_graph_text *text;
-  struct mb_text_place place;
+  struct place place;
   int status;
   char problem[192]; /* what wrong() said; `j` points to it */
 };
@@ -252,8 +343,8 @@ static bool read_node(struct reader *r, struct mb_numbers *ignored) {
     return false;
   text->nodes = items;
   text->nodes[text->node_count] = (struct mb_text_node){0};
-  const struct mb_text_place outer = r->place;
-  r->place = MB_TEXT_NOWHERE;
+  const struct place outer = r->place;
+  r->place = NOWHERE;
   (void)mb_json_peek(&r->j);
   r->place.node = r->j.pos;
   if (!read_node_keys(r, &text->nodes[text->node_count++])) return false;
@@ -373,11 +464,11 @@ static bool read_graph(struct reader *r) {
 
 int mb_graph_text_read(const char *json, size_t size, struct mb_graph_text *out) {
   struct reader r = {.text = out};
-  r.place = MB_TEXT_NOWHERE; /* gcc 10 warns of such a literal in the list */
+  r.place = NOWHERE; /* gcc 10 warns of such a literal in the list */
   *out = (struct mb_graph_text){0};
   mb_json_init(&r.j, json, size);
   if (read_graph(&r)) return MBLOB_OK;
-  int status = r.status ? r.status : mb_graph_text_fail(&r.j, out, &r.place);
+  int status = r.status ? r.status : fail_at(&r.j, out, &r.place);
   mb_graph_text_free(out);
   return status;
 }

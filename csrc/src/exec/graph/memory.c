@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/base.h"
 #include "core/core.h"
 #include "core/device/device.h"
 #include "exec/common/common.h"
 #include "exec/graph/executor.h"
-#include "exec/graph/pool.h"
 
 const char *mb_graph_label(const struct mb_graph *g, const char *what, uint32_t entry,
                            char text[MB_GRAPH_LABEL]) {
@@ -23,6 +23,53 @@ static uint32_t root_of(const struct mb_graph_executor *x, uint32_t entry) {
 
 static bool is_input(const struct mb_graph_executor *x, uint32_t root) {
   return x->graph.nodes[x->graph.entries[root].node].op == MB_GRAPH_INPUT;
+}
+
+/* ---- memory of its own ---- */
+
+enum { MAPPED_FROM = 1 << 16 }; /* bytes; below, the heap is cheaper */
+
+static const DLDataType byte_type = {kDLUInt, 8, 1};
+
+struct mapping {
+  void *start;
+  size_t size;
+};
+
+static void unmap(void *owner) {
+  struct mapping *mapping = owner;
+  (void)munmap(mapping->start, mapping->size);
+  free(mapping);
+}
+
+static int new_mapped(int64_t size, DLTensor **out) {
+  struct mapping *mapping = malloc(sizeof(*mapping));
+  if (!mapping) return mb_fail_memory(sizeof(*mapping));
+  mapping->size = (size_t)size;
+  mapping->start =
+      mmap(NULL, mapping->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping->start == MAP_FAILED) {
+    free(mapping);
+    return mb_fail_memory((size_t)size);
+  }
+  const DLTensor view = {
+      .data = mapping->start, .device = {kDLCPU, 0}, .ndim = 1, .dtype = byte_type, .shape = &size};
+  int status = mb_array_view(&view, mapping, unmap, out);
+  if (status) unmap(mapping);
+  return status;
+}
+
+/* A counted array of `size` bytes on the device, on the host aligned to MB_TENSOR_ALIGNMENT and
+ * all 0; pages of it that nobody touches cost nothing, however large a graph says it is. A
+ * mblob_status. */
+static int new_pool(DLDevice device, size_t size, DLTensor **out) {
+  int64_t extent = (int64_t)size;
+  if (!mb_device_is_host((int)device.device_type))
+    return mb_array_new(device, 1, &extent, byte_type, out);
+  if (size >= MAPPED_FROM) return new_mapped(extent, out);
+  int status = mb_array_new(device, 1, &extent, byte_type, out);
+  if (!status && size) memset((*out)->data, 0, size);
+  return status;
 }
 
 /* ---- moving a root ---- */
@@ -64,7 +111,7 @@ static int make_own(struct mb_graph_executor *x, uint32_t root, bool keep) {
   if (x->memory[root].kind == MB_OWN && x->views[root].data) return MBLOB_OK;
   DLTensor **pool = &x->pools[e->storage];
   const DLDevice device = x->views[root].device;
-  int status = *pool ? MBLOB_OK : mb_graph_pool_new(device, x->pool_sizes[e->storage], pool);
+  int status = *pool ? MBLOB_OK : new_pool(device, x->pool_sizes[e->storage], pool);
   if (status) return told(x, "graph: memory of", root, status);
   if (keep && x->views[root].data)
     status = mb_device_copy_tensor(&x->views[root], *pool, e->size, NULL);

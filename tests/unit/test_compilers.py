@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mblob
-from mblob.tool_output import first_error
+from mblob.compilers import first_error
 
 COLLECT = "\ncollect2: error: ld returned 1 exit status"
 CLANG = "\nclang: error: linker command failed with exit code 1 (use -v to see invocation)"

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from mblob.format.import_tree import find_cycle, topological_order
-from mblob.format.order import order_of
+from mblob.format.import_tree import find_cycle, order_of, topological_order
 from mblob.module import Module
 
 

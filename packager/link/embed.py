@@ -1,0 +1,314 @@
+"""Ways of `embed=`: how a blob comes into what a linker made.
+
+* `grow`: the linker places a 4 KiB placeholder at the end of the last segment, which then grows. The
+  linker never sees the payload, so there is no size at which a relocation overflows, and packing
+  costs what a copy costs. The address of the placeholder does not move: whatever refers to the blob
+  stays right.
+* `append`: the blob goes to the end of a finished library, for linkers that `grow` cannot use. A
+  placeholder note has a program header of its own (PT_NOTE), which becomes the PT_LOAD of the blob,
+  above all other segments. The address of the blob changes after the link, so no object may refer to
+  it.
+* `object`: the linker lays the blob out itself. Past 2 GiB code has to reach across it, and only some
+  linkers see to that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
+    EM_X86_64,
+    PF_R,
+    PF_W,
+    PF_X,
+    PT_GNU_EH_FRAME,
+    PT_LOAD,
+    PT_NOTE,
+    SHF_ALLOC,
+    SHF_WRITE,
+    SHF_X86_64_LARGE,
+    SHT_NOTE,
+    SHT_PROGBITS,
+)
+from mblob.bytes.mapping import map_file
+from mblob.errors import IncompatibleError, ToolchainError
+from mblob.packager.link.background_copy import BackgroundCopy
+from mblob.packager.write.blob import WriteBlob, write_all
+from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
+from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
+
+if TYPE_CHECKING:
+    from mblob.packager.compile.toolchain import Linker
+    from mblob.packager.objects.objects import ElfTarget
+
+GROW_SECTION = BlobSection(".tvm_mblob")
+# gold knows no INSERT, but puts large read-only data behind everything else (x86-64).
+GOLD_SECTION = BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE)
+
+# Keeps the linker's own script and adds one output section behind all others, on pages of its own.
+# The note has its place named, because bfd puts read-only sections that it does not know behind the
+# last one it does.
+LINKER_SCRIPT = f"""SECTIONS
+{{
+  .note.mblob : {{ KEEP(*(.note.mblob)) }}
+}}
+INSERT BEFORE .dynsym;
+SECTIONS
+{{
+  {GROW_SECTION.name} : ALIGN(MAX({PAYLOAD_ALIGN}, CONSTANT(MAXPAGESIZE))) {{ KEEP(*({GROW_SECTION.name})) }}
+}}
+INSERT AFTER .bss;
+"""
+
+
+def segment_to_grow(stub: Stub) -> int:
+    """Index of the segment that ends with the placeholder.
+
+    Raises:
+        ToolchainError: the linker placed it elsewhere, or where it would be writable, so it cannot
+            grow.
+    """
+    segments = stub.elf.segments
+    start = stub.symbol.st_value
+    end = start + stub.symbol.st_size
+    last = max((s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD), default=0)
+    for i, s in enumerate(segments):
+        if s.p_type == PT_LOAD and s.p_vaddr <= start < s.p_vaddr + s.p_memsz:
+            if end == last == s.p_vaddr + s.p_filesz and not s.p_flags & PF_W:
+                return i
+            break
+    raise ToolchainError(
+        "the linker did not place the packed modules at the end of the last read-only segment; use bfd, gold or"
+        " lld (options=['-fuse-ld=bfd']), or embed='object'"
+    )
+
+
+def grow(
+    stub_path: Path, output: Path, symbol: str, write: WriteBlob, copy: BackgroundCopy | None = None
+) -> int:
+    """Write `output`: the stub with the blob in place of its placeholder. Returns the blob's size.
+
+    Args:
+        stub_path: what the linker made.
+        write: writes the blob.
+        copy: the blob, if it is being written to `output` already. It stays where it is if the stub
+            fits in front of it, and is written anew if not.
+
+    Raises:
+        ToolchainError: the stub does not have the shape this needs.
+        IncompatibleError: the blob does not fit a 32-bit library.
+    """
+    return grow_stub(read_stub(stub_path, symbol), stub_path, output, write, copy)
+
+
+def grow_stub(
+    stub: Stub, stub_path: Path, output: Path, write: WriteBlob, copy: BackgroundCopy | None = None,
+    edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None,
+) -> int:  # fmt: skip
+    """The same for a stub that was read, or for a finished library whose blob ends its last
+    segment.
+
+    Args:
+        edit: further changes of bytes that lie before the blob.
+        old_fingerprint: of the blob that is replaced; with the same one the build-id stays.
+    """
+    elf = stub.elf
+    segment = segment_to_grow(stub)
+    old_size = stub.symbol.st_size
+    start = elf.offset_of(stub.symbol.st_value, old_size, stub.symbol.name)
+    if copy is not None and not _fits(stub, segment, start, copy.offset):
+        copy.cancel()
+        copy = None
+    old_end = start + old_size
+    limit = None
+    if elf.bits == 32:
+        limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - PAYLOAD_ALIGN
+    with new_library(output, stub_path, has_blob=copy is not None) as fd:
+        write_all(fd, memoryview(stub.data)[:start])
+        if copy is not None:
+            place = copy.offset
+            size, fingerprint = copy.result()
+        else:
+            place = start
+            size, fingerprint = write(fd, limit, elf.machine)
+        # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers):
+        # it moves by whole cache lines, so that its alignment stays.
+        shift = place - start + size - old_size
+        shift += -shift % 64
+        os.lseek(fd, old_end + shift, os.SEEK_SET)
+        write_all(fd, memoryview(stub.data)[old_end:])
+        patch = _patch_headers(fd, stub, segment, (start, place), shift, size)
+        if edit is not None:
+            edit(patch)
+        if fingerprint != old_fingerprint:
+            patch.build_id(fingerprint)
+    return size
+
+
+def _fits(stub: Stub, segment: int, start: int, place: int) -> bool:
+    """Whether the blob may lie at the offset `place` of the file, where the linker put `start`."""
+    s = stub.elf.segments[segment]
+    alone = s.p_vaddr == stub.symbol.st_value
+    return (
+        stub.elf.bits == 64
+        and alone
+        and start <= place
+        and (place - s.p_vaddr) % max(s.p_align, 1) == 0
+    )
+
+
+def _patch_headers(
+    fd: int, stub: Stub, segment: int, places: tuple[int, int], shift: int, size: int
+) -> Patch:
+    """Make the headers say what the file is.
+
+    Args:
+        places: offsets of the placeholder in the stub, and of the blob in the file.
+    """
+    elf = stub.elf
+    start, place = places
+    old_end = start + stub.symbol.st_size
+
+    def moved(at: int) -> int:
+        return at + shift if at >= old_end else at
+
+    patch = Patch(fd, elf, moved)
+    lead = stub.symbol.st_value - elf.segments[segment].p_vaddr
+    patch.segment_place(segment, place - lead, lead + size)
+    if not lead:  # lld without a read-only segment of its own would leave the blob executable
+        patch.segment_flags(segment, PF_R)
+
+    patch.placeholder_symbols(stub, size=size)
+    table = moved(elf.e_shoff)
+    patch.section_table(table)
+    for i, section in enumerate(elf.sections):
+        if section.sh_offset >= old_end and not section.sh_flags & SHF_ALLOC:
+            patch.section(i, offset=moved(section.sh_offset), table=table)
+    if stub.section is not None:
+        # The section may start before the blob, in a script of the caller's; it moves with it.
+        section = elf.sections[stub.section]
+        patch.section(
+            stub.section, offset=section.sh_offset + place - start,
+            size=section.sh_size + size - stub.symbol.st_size, table=table,
+        )  # fmt: skip
+    return patch
+
+
+# -- append ----------------------------------------------------------------------------------------
+
+# An alignment that no other note has: bfd, gold and lld give notes of one alignment one common
+# program header.
+APPEND_SECTION = BlobSection(".note.tvm_mblob", alignment=32, kind=SHT_NOTE)
+# mold gives all notes of one kind of memory a common one; no other note is writable. It becomes
+# read-only here.
+MOLD_SECTION = BlobSection(".note.tvm_mblob", SHF_ALLOC | SHF_WRITE, 32, SHT_NOTE)
+
+
+def _header_to_load(stub: Stub) -> int:
+    """Index of the program header that holds the placeholder and nothing else.
+
+    Raises:
+        ToolchainError: the linker merged it with another.
+    """
+    for i, s in enumerate(stub.elf.segments):
+        if (
+            s.p_type == PT_NOTE
+            and s.p_vaddr == stub.symbol.st_value
+            and s.p_memsz == PLACEHOLDER_SIZE
+        ):
+            return i
+    raise ToolchainError(
+        "the linker left no program header for embed='append'; use embed='grow' with bfd, gold or lld"
+    )
+
+
+def append(stub_path: Path, output: Path, symbol: str, write: WriteBlob) -> int:
+    """Write `output`: the stub with the blob behind it. Returns the blob's size. Arguments as of
+    `grow`.
+
+    Raises:
+        ToolchainError: the stub does not have the shape this needs.
+        IncompatibleError: the blob does not fit a 32-bit library.
+    """
+    stub = read_stub(stub_path, symbol)
+    elf = stub.elf
+    header = _header_to_load(stub)
+    offset = len(stub.data) + -len(stub.data) % PAYLOAD_ALIGN
+    top = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD)
+    # Congruent to the offset modulo every page size, as the gABI asks.
+    vaddr = top + -top % PAYLOAD_ALIGN
+    limit = 0xFFFFFFFF - max(vaddr, offset) if elf.bits == 32 else None
+    if limit is not None and limit < 0:
+        raise IncompatibleError(f"a 32-bit library ({elf.machine}) has no room behind its segments")
+    with new_library(output, stub_path) as fd:
+        write_all(fd, stub.data)
+        os.lseek(fd, offset, os.SEEK_SET)
+        size, fingerprint = write(fd, limit, elf.machine)
+        patch = Patch(fd, elf)
+        patch.load_segment(header, offset, vaddr, size, PAYLOAD_ALIGN)
+        patch.placeholder_symbols(stub, size=size, value=vaddr)
+        if stub.section is not None:
+            patch.section(stub.section, offset=offset, size=size, addr=vaddr)
+            patch.section_kind(stub.section, SHT_PROGBITS, SHF_ALLOC)
+        patch.build_id(fingerprint)
+    return size
+
+
+# -- object, past 2 GiB ----------------------------------------------------------------------------
+
+# bytes of blob; below it everything is within 31 bits, with room for the code
+OBJECT_LIMIT = (1 << 31) - (1 << 26)
+LLD_SMALL = 16  # the last lld seen to put large sections among the others; 19 is seen not to
+_REMEDY = "leave embed='object' out, or link with -fuse-ld=bfd or gold"
+
+
+def check_linker(size: int, machine: ElfTarget, linker: Linker) -> None:
+    """Refuse a blob of more than OBJECT_LIMIT bytes for a linker that is known to get it wrong.
+
+    Raises:
+        ToolchainError: naming the linker, the reason and the remedy.
+    """
+    if linker.name == "mold" and linker.major < 2:
+        # It ends well and says nothing; an exception that passes through the library ends the
+        # program then.
+        reason = "writes unwind tables that wrap around at 2 GiB"
+        remedy = "link with -fuse-ld=bfd, gold or lld, or give embed='append'"
+    elif linker.name == "lld" and machine.e_machine == EM_X86_64 and linker.major <= LLD_SMALL:
+        reason, remedy = (
+            "puts them between code and data, which do not reach each other past 2 GiB",
+            _REMEDY,
+        )
+    elif machine.e_machine != EM_X86_64:
+        reason = f"has no section for them on {machine.name} that code need not reach across"
+        remedy = "leave embed='object' out"
+    else:
+        return
+    raise ToolchainError(
+        f"{linker} cannot link {size} bytes of packed modules: it {reason}; {remedy}"
+    )
+
+
+def check_unwinding(path: Path, linker: Linker) -> None:
+    """Refuse a library whose unwind tables are further from its code than their 32-bit fields can
+    say.
+
+    Raises:
+        ToolchainError: naming the linker.
+    """
+    segments = ElfFile(map_file(path), path.name).segments
+    tables = [s for s in segments if s.p_type == PT_GNU_EH_FRAME]
+    code = [s for s in segments if s.p_type == PT_LOAD and s.p_flags & PF_X]
+    places = [(s.p_vaddr, s.p_vaddr + s.p_memsz) for s in (*tables, *code)]
+    if (
+        tables
+        and code
+        and max(end for _, end in places) - min(start for start, _ in places) >= 1 << 31
+    ):
+        raise ToolchainError(
+            f"{linker} put the packed modules between code and its unwind tables, which do not reach that far: an"
+            f" exception would end the program; {_REMEDY}"
+        )
