@@ -134,7 +134,7 @@ MBLOB_STATIC void mblob_shape_text(const int64_t *shape, int ndim, char *text, s
 MBLOB_STATIC int mblob_count(const char *function, int found, int expected) {
   if (found == expected) return 0;
   char text[80];
-  (void)snprintf(text, sizeof text, MBLOB_EXPECTED " %d argument%s, found %d", expected,
+  (void)snprintf(text, sizeof text, MB_TEXT_COUNT, MBLOB_EXPECTED, expected,
                  expected == 1 ? "" : "s", found);
   mblob_raise_of_call(function, text, "TypeError");
   return -1;
@@ -163,7 +163,7 @@ MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *typ
   else if (kind == MBLOB_INT)
     *out = (double)mblob_int_of(call, i);
   else
-    return mblob_fail(call, i, MBLOB_TYPE, "expected float, found %s", mblob_kind_name(call, i));
+    return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "float", mblob_kind_name(call, i));
   double size = *out < 0 ? -*out : *out;
   if (largest > 0 && size > largest && size - size == 0)
     return mblob_fail(call, i, MBLOB_VALUE,
@@ -174,7 +174,7 @@ MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *typ
 
 MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **out) {
   if (mblob_kind_of(call, i) != MBLOB_STRING)
-    return mblob_fail(call, i, MBLOB_TYPE, "expected str, found %s", mblob_kind_name(call, i));
+    return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "str", mblob_kind_name(call, i));
   *out = mblob_string_of(call, i);
   return 0;
 }
@@ -196,7 +196,7 @@ MBLOB_STATIC int mblob_host_tensor(const mblob_call_info *call, int i, const DLT
   int device = (int)t->device.device_type;
   if (device != kDLCPU && device != kDLCUDAHost && device != kDLCUDAManaged)
     return mblob_fail(call, i, MBLOB_DEVICE,
-                      "expected data on the cpu, found device type %d; copy it to the cpu", device);
+                      MB_TEXT_DEVICE, device);
   *out = t;
   return 0;
 }
@@ -218,8 +218,7 @@ MBLOB_STATIC int mblob_strides(const mblob_call_info *call, int i, const DLTenso
     if (!t->shape[d]) return 0; /* no elements */
   if (mblob_is_compact(t)) return 0;
   return mblob_fail(call, i, MBLOB_STRIDES,
-                    "expected compact row-major data, found a non-contiguous array; pass a copy"
-                    " (numpy.ascontiguousarray)");
+                    MB_TEXT_COMPACT);
 }
 
 /* `void *`: the data of any tensor, a handle, or NULL. */
@@ -232,7 +231,7 @@ MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
     return 0;
   }
   if (kind != MBLOB_HANDLE && kind != MBLOB_NONE)
-    return mblob_fail(call, i, MBLOB_TYPE, "expected a tensor or a handle, found %s",
+    return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "a tensor or a handle",
                       mblob_kind_name(call, i));
   *out = kind == MBLOB_NONE ? NULL : mblob_handle_of(call, i);
   return 0;
@@ -249,7 +248,7 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
       t->dtype.bits != want->bits || t->dtype.lanes != 1) {
     char found[40];
     mblob_dtype_name(t->dtype, found, sizeof found);
-    return mblob_fail(call, i, MBLOB_DTYPE, "expected %s, found %s", want->name, found);
+    return mblob_fail(call, i, MBLOB_DTYPE, MB_TEXT_DTYPE, want->name, found);
   }
   int64_t elements = 1;
   for (int d = 0; d < t->ndim; d++)
@@ -261,7 +260,7 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
   out->data = t->data ? (char *)t->data + t->byte_offset : NULL;
   if (!elements) return 0;
   if (mblob_strides(call, i, t)) return -1;
-  if (!out->data) return mblob_fail(call, i, MBLOB_DATA, "expected data, found a NULL pointer");
+  if (!out->data) return mblob_fail(call, i, MBLOB_DATA, MB_TEXT_NO_DATA);
   if ((uintptr_t)out->data % want->alignment)
     return mblob_fail(call, i, MBLOB_DATA,
                       "expected data aligned to %d bytes, found address %p; pass an aligned copy",
@@ -283,7 +282,7 @@ MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_arr
   char found[80];
   mblob_shape_text(dims, ndim, expected, sizeof expected);
   mblob_shape_text(t->shape, t->ndim, found, sizeof found);
-  return mblob_fail(call, i, MBLOB_SHAPE, "expected shape %s, found %s", expected, found);
+  return mblob_fail(call, i, MBLOB_SHAPE, MB_TEXT_SHAPE, expected, found);
 }
 
 /* Number of elements of a parameter with one dimension, whatever the tensor's shape. */

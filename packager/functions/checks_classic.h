@@ -57,7 +57,7 @@ MBLOB_STATIC void mblob_raise(const mblob_call_info *call, int i, mblob_rule rul
   char whole[440];
   const char *name = call->names[i];
   (void)rule;
-  (void)snprintf(whole, sizeof whole, "%s: argument %d%s%s%s: %s", call->function, i,
+  (void)snprintf(whole, sizeof whole, "%s" MB_TEXT_ARGUMENT "%d%s%s%s: %s", call->function, i,
                  *name ? " (" : "", name, *name ? ")" : "", text);
   TVMAPISetLastError(whole);
 }

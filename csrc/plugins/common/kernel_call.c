@@ -62,7 +62,7 @@ const char *mb_kernel_type_text(DLDataType type, char text[32]) {
 
 static int wrong_type(const struct mb_kernel *kernel, int index, int code) {
   char text[32];
-  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected %s, found type code %d",
+  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s'" MB_TEXT_ARGUMENT "%d: " MB_TEXT_TYPE_CODE,
                  kernel->name, index, mb_kernel_type_text(kernel->types[index], text), code);
 }
 

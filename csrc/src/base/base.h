@@ -20,6 +20,7 @@
 #include "base/seconds.h"       /* a clock */
 #include "base/source_file.h"   /* a file, mapped */
 #include "base/tensor_check.h"  /* shapes and sizes that can be */
+#include "base/texts.h"         /* texts of errors that others say too */
 #include "base/type_keys.h"     /* type keys of modules, and their grammars */
 #include "base/whole_file.h"    /* a file, read */
 
