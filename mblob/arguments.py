@@ -93,6 +93,4 @@ def check_unmasked(value: Any) -> None:
 def no_numbers(element: Any, fmt: str | None = None) -> TypeError:
     """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has
     none its format."""
-    return TypeError(
-        texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element)
-    )
+    return TypeError(texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element))

@@ -2,7 +2,7 @@
 C runtime, plug-ins, and the packed forms that the packager generates.
 
 `csrc/src/base/texts.h` is made from it: `python -m mblob.texts > csrc/src/base/texts.h`. C has a
-row as the macro MB_TEXT_<name>; generated C gets the macros that it uses (`with_macros`). Rows are
+row as the macro MB_TEXT_<name>; generated C gets the macros that it uses (`packager/functions/wrappers.py`). Rows are
 formats of printf, of which `loader/_call` uses what PyUnicode_FromFormat knows; Python fills them
 in by `say`.
 
@@ -75,32 +75,28 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _macros(names: list[str]) -> list[str]:
-    return [f"#define MB_TEXT_{name} {quoted(TABLE[name])}" for name in names]
+def macros() -> dict[str, str]:
+    """Macros of C by their names."""
+    return {f"MB_TEXT_{name}": quoted(text) for name, text in TABLE.items()}
 
 
-def with_macros(code: str) -> str:
-    """C code with the macros in front that it uses."""
-    import re
+def defined(found: dict[str, str]) -> list[str]:
+    """Lines that define macros."""
+    return [f"#define {name} {value}" for name, value in found.items()]
 
-    used = set(re.findall(r"\bMB_TEXT_(\w+)", code))
-    return "\n".join([*_macros([name for name in TABLE if name in used]), code])
+
+def header_of(title: str, made_by: str, found: dict[str, str]) -> str:
+    """A header that defines macros; its file's name is the first word of `title`."""
+    guard = f"MB_{title.split('.')[0].upper()}_H"
+    head = f"/* {title}. Made by {made_by}. */"
+    return "\n".join(
+        [head, f"#ifndef {guard}", f"#define {guard}", "", *defined(found), "", "#endif", ""]
+    )
 
 
 def header() -> str:
     """The text of `csrc/src/base/texts.h`."""
-    return "\n".join(
-        [
-            "/* texts.h - error texts that several rooms share. Made by mblob/texts.py. */",
-            "#ifndef MB_TEXTS_H",
-            "#define MB_TEXTS_H",
-            "",
-            *_macros(list(TABLE)),
-            "",
-            "#endif",
-            "",
-        ]
-    )
+    return header_of("texts.h - error texts that several rooms share", "mblob/texts.py", macros())
 
 
 if __name__ == "__main__":

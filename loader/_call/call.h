@@ -15,6 +15,7 @@
 
 #include <mblob.h>
 
+#include "base/argument_types.h"
 #include "base/texts.h"
 
 #if PY_VERSION_HEX < 0x030A0000

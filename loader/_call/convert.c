@@ -184,9 +184,8 @@ static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *fo
     dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
-  call_frame_error(
-      frame, i, PyExc_TypeError,
-      MB_TEXT_NO_NUMBERS_IN_CALL "%s", dtype, format ? "" : ", or bfloat16 and float8 with mblob.array");
+  call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NO_NUMBERS_IN_CALL "%s", dtype,
+                   format ? "" : ", or bfloat16 and float8 with mblob.array");
   Py_DECREF(dtype);
   return false;
 }

@@ -85,15 +85,13 @@ MBLOB_STATIC MBLOB_FORMAT(4) void mblob_set_failure(const mblob_call_info *call,
 }
 
 MBLOB_STATIC void mblob_dtype_name(DLDataType type, char *text, size_t size) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  static const char *const names[] = {MB_DTYPE_NAMES};
   enum {
     FIRST = 6,
     E3M4 = 128
   }; /* small floats, whose names say their bits; mblob's code of float8_e3m4, the last one */
-  static const char *const small[] = {
-      MBLOB_NAME_OF_6,   MBLOB_NAME_OF_7, "float8_e4m3",     "float8_e4m3b11fnuz", "float8_e4m3fn",
-      "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz", "float8_e8m0fnu",     "float6_e2m3fn",
-      "float6_e3m2fn",   "float4_e2m1fn", "float8_e3m4"};
+  static const char *const small[] = {MBLOB_NAME_OF_6, MBLOB_NAME_OF_7, MB_DTYPES_FROM_8,
+                                      MB_DTYPE_E3M4};
   const unsigned place = type.code == E3M4 ? 12 : type.code < 18 ? (unsigned)type.code - FIRST : 13;
   const bool scalar = type.lanes == 1;
   char lanes[8] = "";
@@ -195,8 +193,7 @@ MBLOB_STATIC int mblob_host_tensor(const mblob_call_info *call, int i, const DLT
   const DLTensor *t = mblob_tensor_of(call, i);
   int device = (int)t->device.device_type;
   if (device != kDLCPU && device != kDLCUDAHost && device != kDLCUDAManaged)
-    return mblob_fail(call, i, MBLOB_DEVICE,
-                      MB_TEXT_DEVICE, device);
+    return mblob_fail(call, i, MBLOB_DEVICE, MB_TEXT_DEVICE, device);
   *out = t;
   return 0;
 }
@@ -217,8 +214,7 @@ MBLOB_STATIC int mblob_strides(const mblob_call_info *call, int i, const DLTenso
   for (int d = 0; d < t->ndim; d++)
     if (!t->shape[d]) return 0; /* no elements */
   if (mblob_is_compact(t)) return 0;
-  return mblob_fail(call, i, MBLOB_STRIDES,
-                    MB_TEXT_COMPACT);
+  return mblob_fail(call, i, MBLOB_STRIDES, MB_TEXT_COMPACT);
 }
 
 /* `void *`: the data of any tensor, a handle, or NULL. */

@@ -23,8 +23,7 @@ C_ROOMS = ("csrc/src", "csrc/plugins", "loader/_call", "packager/functions", "mb
 # rewritten C (packager/compile/vector_c) are compiled alone, in programs of others.
 READERS = ("mblob/binary", "mblob/bytes", "mblob/format", "mblob/inspect")
 MADE = {
-    ROOT / name
-    for name in ("csrc/src/base/type_keys.h", "csrc/src/base/texts.h", "mblob/texts.py")
+    ROOT / name for name in ("csrc/src/base/type_keys.h", "csrc/src/base/texts.h", "mblob/texts.py")
 }
 # Sentences that are no texts of errors, and why they stand twice.
 ALLOWED = {

@@ -50,9 +50,7 @@ static const char argument_texts[] =
     "is expected to be\0"
     "has an unsatisfied constraint\0"
     "expected to be compact array\0"
-    ": expected \0"
-     MB_TEXT_ARGUMENT "\0"
-    MB_TEXT_WHEN_CALLING "\0"; /* the ffi dialect */
+    ": expected \0" MB_TEXT_ARGUMENT "\0" MB_TEXT_WHEN_CALLING "\0"; /* the ffi dialect */
 
 static const char *code_of_kernel_text(const char *text) {
   for (const char *part = argument_texts; *part; part += strlen(part) + 1)

@@ -74,8 +74,7 @@ static int check_id(const mblob_device_api *api, int device_id) {
     return status;
   }
   if (device_id >= 0 && device_id < count) return MBLOB_OK;
-  return count ? mb_fail(MBLOB_E_INCOMPATIBLE, MB_TEXT_NO_DEVICE,
-                         api->name, device_id, count)
+  return count ? mb_fail(MBLOB_E_INCOMPATIBLE, MB_TEXT_NO_DEVICE, api->name, device_id, count)
                : mb_fail(MBLOB_E_INCOMPATIBLE, "%s: there is no such device on this machine",
                          api->name);
 }

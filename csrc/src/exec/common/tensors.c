@@ -81,16 +81,15 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
   if (host) view.data = (char *)given->data + given->byte_offset;
   view.byte_offset = 0;
   if (host && size && (uintptr_t)view.data % MB_DEFAULT_ALIGNMENT)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "%s: " MB_TEXT_NOT_ALIGNED ", as use without a copy needs", what,
-                   MB_DEFAULT_ALIGNMENT);
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_NOT_ALIGNED ", as use without a copy needs",
+                   what, MB_DEFAULT_ALIGNMENT);
   status = mb_array_view(&view, given, is_array ? release_array : release_nothing, out);
   if (!status && is_array) mb_array_retain(given);
   return status;
 }
 
 const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
-  static const char names[][8] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  static const char names[][8] = {MB_DTYPE_NAMES};
   const char *small = mb_dtype_small_float(dtype);
   if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
   if (dtype.code == kDLOpaqueHandle && (dtype.lanes == 1 || !dtype.bits))

@@ -165,8 +165,8 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   if (status || found_code == kTVMNullptr || !found.v_handle) return status;
   if (found_code != kTVMNDArrayHandle) {
     mb_value_release(found, found_code);
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "graph: the lookup function: " MB_TEXT_TYPE_CODE, "an array", found_code);
+    return mb_fail(MBLOB_E_ARGUMENT, "graph: the lookup function: " MB_TEXT_TYPE_CODE, "an array",
+                   found_code);
   }
   size_t size = 0;
   status = mb_tensor_check(found.v_handle, &size);
