@@ -48,15 +48,23 @@ class ArgumentType(NamedTuple):
     largest: str = ""
 
 
+def _integer(kind: str, bits: int, passed: str, *others: str) -> ArgumentType:
+    """An integer of <stdint.h>. Where there is one of exactly these bits the least of them is it."""
+    least = f"{kind}_least{bits}_t"
+    return ArgumentType(
+        f"{kind}{bits}", kind, bits, f"{kind}{bits}_t", passed, others=(least, *others)
+    )
+
+
 TABLE = (
-    ArgumentType("int8", "int", 8, "int8_t", "AS_INT"),
-    ArgumentType("int16", "int", 16, "int16_t", "AS_INT"),
-    ArgumentType("int32", "int", 32, "int32_t", "AS_INT"),
-    ArgumentType("int64", "int", 64, "int64_t", "AS_INT64", others=("intmax_t",)),
-    ArgumentType("uint8", "uint", 8, "uint8_t", "AS_INT"),
-    ArgumentType("uint16", "uint", 16, "uint16_t", "AS_INT"),
-    ArgumentType("uint32", "uint", 32, "uint32_t", "AS_UNSIGNED"),
-    ArgumentType("uint64", "uint", 64, "uint64_t", "AS_UINT64", others=("uintmax_t",)),
+    _integer("int", 8, "AS_INT"),
+    _integer("int", 16, "AS_INT"),
+    _integer("int", 32, "AS_INT"),
+    _integer("int", 64, "AS_INT64", "intmax_t", "int_fast64_t"),
+    _integer("uint", 8, "AS_INT"),
+    _integer("uint", 16, "AS_INT"),
+    _integer("uint", 32, "AS_UNSIGNED"),
+    _integer("uint", 64, "AS_UINT64", "uintmax_t", "uint_fast64_t"),
     ArgumentType("bool", "bool", 1, "bool", "AS_INT", aliases=("_Bool",)),
     ArgumentType(
         "float32",
@@ -81,12 +89,7 @@ POINTER_SIZED = {
     "intptr_t": "int", "uintptr_t": "uint", "size_t": "uint", "ssize_t": "int", "ptrdiff_t": "int",
 }  # fmt: skip
 # Wide as each C library likes. Only the names matter: the target's compiler sees the real types.
-_OF_LIBRARIES = {
-    f"{kind}_{speed}{bits}_t": kind
-    for kind in ("int", "uint")
-    for speed in ("least", "fast")
-    for bits in (8, 16, 32, 64)
-}
+_OF_LIBRARIES = {f"{kind}_fast{bits}_t": kind for kind in ("int", "uint") for bits in (8, 16, 32)}
 # All names of prototypes and their kinds, and those that are no keywords of C.
 KINDS = {
     **{name: row.kind for row in TABLE for name in (row.c, *row.aliases, *row.others)},

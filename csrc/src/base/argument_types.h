@@ -22,15 +22,25 @@
 #define MB_ARGUMENT_WORDS_TEXT "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor, or DTYPE[dimensions]"
 #define MB_C_TYPES  \
   {"int8_t", kDLInt, 8}, \
+  {"int_least8_t", kDLInt, 8}, \
   {"int16_t", kDLInt, 16}, \
+  {"int_least16_t", kDLInt, 16}, \
   {"int32_t", kDLInt, 32}, \
+  {"int_least32_t", kDLInt, 32}, \
   {"int64_t", kDLInt, 64}, \
+  {"int_least64_t", kDLInt, 64}, \
   {"intmax_t", kDLInt, 64}, \
+  {"int_fast64_t", kDLInt, 64}, \
   {"uint8_t", kDLUInt, 8}, \
+  {"uint_least8_t", kDLUInt, 8}, \
   {"uint16_t", kDLUInt, 16}, \
+  {"uint_least16_t", kDLUInt, 16}, \
   {"uint32_t", kDLUInt, 32}, \
+  {"uint_least32_t", kDLUInt, 32}, \
   {"uint64_t", kDLUInt, 64}, \
+  {"uint_least64_t", kDLUInt, 64}, \
   {"uintmax_t", kDLUInt, 64}, \
+  {"uint_fast64_t", kDLUInt, 64}, \
   {"bool", kDLUInt, 1}, \
   {"_Bool", kDLUInt, 1}, \
   {"float", kDLFloat, 32}, \
@@ -45,7 +55,7 @@
   {"size_t", kDLUInt, 64}, \
   {"ssize_t", kDLInt, 64}, \
   {"ptrdiff_t", kDLInt, 64}
-#define MB_C_TYPES_OF_UINT64 "uint64_t", "uintmax_t", "uintptr_t", "size_t", "unsigned long", "unsigned long long"
+#define MB_C_TYPES_OF_UINT64 "uint64_t", "uint_least64_t", "uintmax_t", "uint_fast64_t", "uintptr_t", "size_t", "unsigned long", "unsigned long long"
 #define MB_DTYPE_NAMES "int", "uint", "float", "handle", "bfloat", "complex"
 #define MB_DTYPE_OF_6 "e4m3_float8"
 #define MB_DTYPE_OF_7 "e5m2_float8"
