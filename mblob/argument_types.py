@@ -140,7 +140,7 @@ def macros() -> dict[str, str]:
         "MB_ARGUMENT_WORDS": _listed(f'{{"{word}", {rest}}}' for word, rest in _words().items()),
         "MB_ARGUMENT_WORDS_TEXT": texts.quoted(", ".join([*_words(), "or DTYPE[dimensions]"])),
         "MB_C_TYPES": _listed(f'{{"{name}", {rest}}}' for name, rest in recorded.items()),
-        "MB_C_TYPES_OF_UINT64": _quoted([*unsigned, "unsigned long", "unsigned long long"]),
+        "MB_C_TYPES_OF_UINT64": _quoted(unsigned),
         "MB_DTYPE_NAMES": _quoted(NAMES.values()),
         "MB_DTYPE_OF_6": texts.quoted(small.pop(6)),
         "MB_DTYPE_OF_7": texts.quoted(small.pop(7)),

@@ -136,7 +136,7 @@ def _size(name: str, pointer_size: int) -> int | None:
         return SIZES[name]
     if name in POINTER_SIZED:
         return pointer_size
-    if name.endswith("_t"):  # int_fast16_t, int_least16_t
+    if name.endswith("_t"):  # int_fast16_t
         return None
     words = name.split()
     if "char" in words:

@@ -55,7 +55,7 @@
   {"size_t", kDLUInt, 64}, \
   {"ssize_t", kDLInt, 64}, \
   {"ptrdiff_t", kDLInt, 64}
-#define MB_C_TYPES_OF_UINT64 "uint64_t", "uint_least64_t", "uintmax_t", "uint_fast64_t", "uintptr_t", "size_t", "unsigned long", "unsigned long long"
+#define MB_C_TYPES_OF_UINT64 "uint64_t", "uint_least64_t", "uintmax_t", "uint_fast64_t", "uintptr_t", "size_t"
 #define MB_DTYPE_NAMES "int", "uint", "float", "handle", "bfloat", "complex"
 #define MB_DTYPE_OF_6 "e4m3_float8"
 #define MB_DTYPE_OF_7 "e5m2_float8"

@@ -193,17 +193,33 @@ static bool fits(const struct word *word, int64_t value) {
                             : value >= 0 && value < values;
 }
 
+/* Whether the words of a type are those of unsigned long, or of unsigned long long, in any order. */
+static bool is_unsigned_long(const char *p, const char *end) {
+  bool is_unsigned = false, is_long = false;
+  while (p < end) {
+    size_t size = strcspn(p, " ,");
+    if (size == 8 && memcmp(p, "unsigned", 8) == 0)
+      is_unsigned = true;
+    else if (size == 4 && memcmp(p, "long", 4) == 0)
+      is_long = true;
+    else if (size != 3 || memcmp(p, "int", 3) != 0)
+      return false;
+    p += size + 1;
+  }
+  return is_unsigned && is_long;
+}
+
 /* Whether the signature says that parameter `i` is an integer of 64 bits without a sign. */
 static bool takes_uint64(const struct call *c, size_t i) {
-  static const char types[][20] = {MB_C_TYPES_OF_UINT64};
+  static const char types[][16] = {MB_C_TYPES_OF_UINT64};
   const char *p = c->signature;
   while (i-- > 0 && p) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
   if (!p) return false;
   while (*p == ' ') p++;
+  size_t size = strcspn(p, ",");
   for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++)
-    if (strcspn(p, ",") == strlen(types[k]) && strncmp(p, types[k], strlen(types[k])) == 0)
-      return true;
-  return false;
+    if (size == strlen(types[k]) && strncmp(p, types[k], size) == 0) return true;
+  return is_unsigned_long(p, p + size);
 }
 
 /* The packed convention has 64 bits with a sign. A function that is known to take 64 bits

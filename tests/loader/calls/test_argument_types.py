@@ -21,6 +21,8 @@ PASSED = [row for row in TABLE if row.passed]
 # Every name of a number that can be passed, and the word of its row.
 NAMES = {name: row.word for row in PASSED for name in (row.c, *row.aliases, *row.others)}
 NAMES |= {name: f"{kind}64" for name, kind in POINTER_SIZED.items()}
+# Words that C takes in any order.
+NAMES |= {n: "uint64" for n in ("unsigned long", "long unsigned int", "unsigned long int long")}
 # How C passes it through `...`.
 VARIADIC = {
     "AS_INT": "int", "AS_UNSIGNED": "unsigned", "AS_INT64": "int64_t", "AS_UINT64": "uint64_t", "AS_DOUBLE": "double",
@@ -37,7 +39,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
     code += ["typedef float float32_t; typedef double float64_t;"]
     prototypes = []
     for name in NAMES:
-        own = [f"{name} same_{name}({name} x)", f"{name} first_{name}(const {name} *x)"]
+        suffix = name.replace(" ", "_")
+        own = [f"{name} same_{suffix}({name} x)", f"{name} first_{suffix}(const {name} *x)"]
         code += [f"{own[0]} {{ return x; }}", f"{own[1]} {{ return *x; }}"]
         prototypes += own
     path = tmp_path_factory.mktemp("types") / "types.so"
@@ -59,29 +62,29 @@ def call_of_c(library: mblob.Module, function: str, word: str, value: Any) -> st
 def test_a_number_of_each_type_is_passed_from_python_and_from_c(
     library: mblob.Module, name: str
 ) -> None:
-    value = 1 if NAMES[name] == "bool" else 7
-    assert library[f"same_{name}"](value) == value
-    assert call_of_c(library, f"same_{name}", NAMES[name], value) == ""
+    value, same = 1 if NAMES[name] == "bool" else 7, f"same_{name.replace(' ', '_')}"
+    assert library[same](value) == value
+    assert call_of_c(library, same, NAMES[name], value) == ""
 
 
 @pytest.mark.parametrize("name", [n for n, word in NAMES.items() if word == "uint64"])
 def test_every_name_of_64_bits_without_a_sign_takes_them_all(
     library: mblob.Module, name: str
 ) -> None:
-    high = 2**64 - 1
-    assert call_of_c(library, f"same_{name}", "uint64", high) == (
-        f"same_{name}: its result {high} does not fit the packed form's int64; call the plain C function"
+    high, same = 2**64 - 1, f"same_{name.replace(' ', '_')}"
+    assert call_of_c(library, same, "uint64", high) == (
+        f"{same}: its result {high} does not fit the packed form's int64; call the plain C function"
     )
     with pytest.raises(mblob.KernelError, match="its result 18446744073709551615 does not fit"):
-        library[f"same_{name}"](high)
+        library[same](high)
     with pytest.raises(OverflowError, match=re.escape(ALL_BITS)):
-        library[f"same_{name}"](-1)
+        library[same](-1)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_array_of_each_type_is_told_from_others(library: mblob.Module, name: str) -> None:
     word = NAMES[name]
-    first = library[f"first_{name}"]
+    first = library[f"first_{name.replace(' ', '_')}"]
     assert first(np.ones(2, word)) == 1
     other = "float32" if word == "float64" else "float64"
     with pytest.raises(
