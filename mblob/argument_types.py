@@ -6,7 +6,7 @@ of kernels in sources (`packager/device/device_kernels.py`), and `csrc/src/base/
 which `mblob_call` and `loader/_call` read: `python -m mblob.argument_types >
 csrc/src/base/argument_types.h`. The header has the names of element types, too (`mblob/dtype.py`).
 
-What cannot be derived: a new way to pass an argument (`read_scalar` of `core/call_text.c`, `fetch`
+What cannot be derived: a new way to pass an argument (`read_scalar` of `core/call_text.c`, `_fetch`
 of `packager/functions/wrappers.py` with `checks*.h`, `loader/_call/convert.c`), a new kind of DWARF's
 types (`packager/objects/debug_info.py`), and the words in the comment of `mblob_call` in `mblob.h`,
 which a test compares.
