@@ -182,8 +182,13 @@ setup(
         Extension(
             "mblob.loader._call",
             sorted(str(p.relative_to(ROOT)) for p in (ROOT / "loader" / "_call").glob("*.c")),
-            include_dirs=["csrc/include"],
-            depends=["loader/_call/call.h", "csrc/include/mblob.h"],
+            include_dirs=["csrc/include", "csrc/src"],
+            depends=[
+                "loader/_call/call.h",
+                "csrc/include/mblob.h",
+                "csrc/src/base/texts.h",
+                "csrc/src/base/argument_types.h",
+            ],
             extra_compile_args=C_FLAGS,
             extra_link_args=FLAGS["LDLIBS"],
         ),

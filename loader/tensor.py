@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
 from mblob.devices import Device
 from mblob.loader import _call
@@ -111,9 +112,8 @@ class Tensor(_call.TensorBase):
         """
         other = as_tensor(source, what="copyfrom: source: ")
         if other.shape != self.shape or not _takes(self.dtype, other.dtype):
-            raise ValueError(
-                f"copyfrom: expected {self.dtype} of shape {self.shape}, found {other.dtype} of shape {other.shape}"
-            )
+            expected, found = (f"{t.dtype} of shape {t.shape}" for t in (self, other))
+            raise ValueError(f"copyfrom: {texts.say(texts.EXPECTED, expected, found)}")
         self._copy_bytes(other)
         return self
 
@@ -277,7 +277,8 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
         if isinstance(exc, ValueError) and element is not None:
             raise TypeError(f"{what}{no_numbers(element)}") from None
         if isinstance(exc, ValueError):  # of a buffer that was released or closed
-            raise TypeError(f"{what}{type(source).__name__} gives no numbers: {exc}") from None
+            found = texts.say(texts.GIVES_NO_NUMBERS, type(source).__name__, exc)
+            raise TypeError(f"{what}{found}") from None
         raise TypeError(f"{what}expected an array, found {type(source).__name__}") from None
     dtype = _call.dtype_of_format(view.format, view.itemsize)
     if dtype is None:

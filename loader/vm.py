@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from mblob import texts
 from mblob.devices import Device
 from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
@@ -44,7 +45,7 @@ class ADT(Sequence):  # type: ignore[type-arg]  # fields are tensors and further
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
-            raise IndexError(f"ADT: no field {index}; there are {len(self)}")
+            raise IndexError(f"ADT: {texts.say(texts.NO_FIELD, index, len(self))}")
         return _result(self.module["get_field"](index % len(self)))
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from _operator import index  # what `operator` hands on
 
+from mblob import texts
 from mblob.errors import one_line
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 def wrong_type(function: str, argument: str, expected: str, value: Any) -> TypeError:
     """The error for a value of a type that the argument does not take."""
-    return TypeError(f"{function}: {argument}: expected {expected}, found {type(value).__name__}")
+    return TypeError(
+        f"{function}: {argument}: {texts.say(texts.EXPECTED, expected, type(value).__name__)}"
+    )
 
 
 def name(function: str, argument: str, value: Any, *, empty: bool = False) -> str:
@@ -84,13 +87,10 @@ def check_unmasked(value: Any) -> None:
         TypeError: it is one; what to pass is said.
     """
     if hasattr(value, "filled") and hasattr(value, "mask"):
-        raise TypeError("a masked array would lose its mask; pass x.filled(value)")
+        raise TypeError(texts.MASKED)
 
 
 def no_numbers(element: Any, fmt: str | None = None) -> TypeError:
     """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has
     none its format."""
-    return TypeError(
-        "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, float8 or complex in "
-        f"native byte order, found {f'format {fmt!r}' if element is None else element}; convert it with astype"
-    )
+    return TypeError(texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element))

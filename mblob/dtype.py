@@ -15,20 +15,22 @@ WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
 # which has a code of its own here and in the runtime (MBLOB_FLOAT8_E3M4 of mblob.h).
 FLOAT8_E3M4 = 128
 
-# Elements by their text without lanes: code and bits. Small floats are TVM's 6 and 7, and DLPack's
-# from 8 on.
+# Small floats, whose names say their bits: code and bits. TVM's 6 and 7, and DLPack's from 8 on.
+SMALL_FLOATS = {
+    "e4m3_float8": (6, 8), "e5m2_float8": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8),
+    "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8),
+    "float8_e8m0fnu": (14, 8), "float6_e2m3fn": (15, 6), "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
+    "float8_e3m4": (FLOAT8_E3M4, 8),
+}  # fmt: skip
+
+# Elements by their text without lanes: code and bits.
 _ELEMENTS = {
     f"{name}{bits}": (code, bits)
     for code, name in NAMES.items()
     if name != "handle"
     for bits in WIDTHS
 }
-_ELEMENTS |= {
-    "e4m3_float8": (6, 8), "e5m2_float8": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8),
-    "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8),
-    "float8_e8m0fnu": (14, 8), "float6_e2m3fn": (15, 6), "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
-    "float8_e3m4": (FLOAT8_E3M4, 8),
-}  # fmt: skip
+_ELEMENTS |= SMALL_FLOATS
 _TEXTS = {element: text for text, element in _ELEMENTS.items()}
 
 # struct format characters with standard sizes -> code

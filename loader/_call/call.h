@@ -15,6 +15,9 @@
 
 #include <mblob.h>
 
+#include "base/argument_types.h"
+#include "base/texts.h"
+
 #if PY_VERSION_HEX < 0x030A0000
 static inline PyObject *Py_NewRef(PyObject *object) {
   Py_INCREF(object);
@@ -220,7 +223,6 @@ void call_ndarray_learn(PyObject *object, const Py_buffer *view, DLDataType dtyp
 bool call_ndarray_read(call_slot *slot, PyObject *object);
 /* Whether it is a masked array of numpy, whose memory says nothing of its mask. */
 bool call_ndarray_masked(PyObject *object);
-#define CALL_MASKED "a masked array would lose its mask; pass x.filled(value)"
 
 /* ---- align.c: data less aligned than the kernel assumes -------------------------------------- */
 

@@ -184,11 +184,8 @@ static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *fo
     dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
-  call_frame_error(
-      frame, i, PyExc_TypeError,
-      "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64 or complex in native "
-      "byte order, found %S; convert it with astype%s",
-      dtype, format ? "" : ", or bfloat16 and float8 with mblob.array");
+  call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NO_NUMBERS_IN_CALL "%s", dtype,
+                   format ? "" : ", or bfloat16 and float8 with mblob.array");
   Py_DECREF(dtype);
   return false;
 }
@@ -206,7 +203,7 @@ static bool is_contiguous(const Py_buffer *view) {
 static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
   Py_buffer *view = &slot->u.view;
-  if (call_ndarray_masked(arg)) return call_frame_error(frame, i, PyExc_TypeError, CALL_MASKED);
+  if (call_ndarray_masked(arg)) return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_MASKED);
   if (PyObject_GetBuffer(arg, view, PyBUF_FULL_RO) != 0) {
     if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
     const bool is_value = PyErr_ExceptionMatches(PyExc_ValueError);
@@ -216,7 +213,7 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
       (void)bad_elements(frame, i, arg, NULL);
     else
       call_frame_error(frame, i, PyExc_TypeError,
-                       "%s gives no numbers: %S; convert it to a native number type",
+                       MB_TEXT_GIVES_NO_NUMBERS "; convert it to a native number type",
                        Py_TYPE(arg)->tp_name, value ? value : Py_None);
     Py_XDECREF(type);
     Py_XDECREF(value);

@@ -55,8 +55,8 @@ static bool take(PyObject *capsule, taken *out) {
   if (PyCapsule_IsValid(capsule, versioned_name)) {
     DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
     if (managed->version.major != DLPACK_MAJOR_VERSION) {
-      PyErr_Format(PyExc_BufferError, "DLPack version %u, expected %d",
-                   (unsigned)managed->version.major, DLPACK_MAJOR_VERSION);
+      PyErr_Format(PyExc_BufferError, MB_TEXT_DLPACK_VERSION, (unsigned)managed->version.major,
+                   DLPACK_MAJOR_VERSION);
       return false;
     }
     if (PyCapsule_SetName(capsule, versioned_used) != 0) return false;
@@ -75,9 +75,7 @@ static bool take(PyObject *capsule, taken *out) {
   }
   out->tensor.dtype = from_dlpack_dtype(out->tensor.dtype);
   if (padded)
-    PyErr_SetString(
-        PyExc_BufferError,
-        "DLPack: each element is padded to whole bytes (flag 4), expected packed elements");
+    PyErr_SetString(PyExc_BufferError, "DLPack: " MB_TEXT_DLPACK_PADDED);
   else if (!call_device_has_addresses(out->tensor.device))
     PyErr_Format(PyExc_BufferError,
                  "DLPack: memory of device type %d has no addresses; copy it to the host first",
@@ -201,7 +199,7 @@ PyObject *call_dlpack_import(PyObject *obj) {
                           Py_TYPE(obj)->tp_name);
     }
     if (call_ndarray_masked(obj))
-      return PyErr_Format(PyExc_TypeError, "from_dlpack: %s", CALL_MASKED);
+      return PyErr_Format(PyExc_TypeError, "from_dlpack: %s", MB_TEXT_MASKED);
     capsule = ask_capsule(obj, "from_dlpack: ");
     if (capsule == NULL) return NULL;
   }

@@ -99,18 +99,15 @@ DLDataType call_dtype_for_dlpack(DLDataType dtype) {
 /* Float types whose name says their bits: TVM's 6 and 7 and DLPack's 8 to 17, as mblob/dtype.py
  * has them. */
 static const char *small_float(DLDataType dtype) {
-  if (dtype.code == MBLOB_FLOAT8_E3M4 && dtype.bits == 8) return "float8_e3m4";
-  static const char *const names[] = {"e4m3_float8",        "e5m2_float8",     "float8_e4m3",
-                                      "float8_e4m3b11fnuz", "float8_e4m3fn",   "float8_e4m3fnuz",
-                                      "float8_e5m2",        "float8_e5m2fnuz", "float8_e8m0fnu",
-                                      "float6_e2m3fn",      "float6_e3m2fn",   "float4_e2m1fn"};
+  if (dtype.code == MBLOB_FLOAT8_E3M4 && dtype.bits == 8) return MB_DTYPE_E3M4;
+  static const char *const names[] = {MB_DTYPE_OF_6, MB_DTYPE_OF_7, MB_DTYPES_FROM_8};
   if (dtype.code < CALL_E4M3_FLOAT8 || dtype.code > kDLFloat4_e2m1fn) return NULL;
   unsigned bits = dtype.code <= kDLFloat8_e8m0fnu ? 8 : dtype.code <= kDLFloat6_e3m2fn ? 6 : 4;
   return dtype.bits == bits ? names[dtype.code - CALL_E4M3_FLOAT8] : NULL;
 }
 
 void call_dtype_text(DLDataType dtype, char out[48]) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  static const char *const names[] = {MB_DTYPE_NAMES};
   char lanes[16] = "";
   if (dtype.lanes != 1) snprintf(lanes, sizeof lanes, "x%u", (unsigned)dtype.lanes);
   if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) {

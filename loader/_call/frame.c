@@ -108,8 +108,8 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
   PyObject *text = PyUnicode_FromFormatV(format, args);
   va_end(args);
   if (text != NULL) {
-    PyErr_Format(type, frame->items ? "%U: item %d: %U" : "%U: argument %d: %U", frame->name, i,
-                 text);
+    PyErr_Format(type, frame->items ? "%U: item %d: %U" : "%U" MB_TEXT_ARGUMENT "%d: %U",
+                 frame->name, i, text);
     Py_DECREF(text);
   }
   return false;
@@ -137,9 +137,8 @@ static bool check_parameter(call_frame *frame, int i) {
     char found[48], expected[48];
     call_dtype_text(slot->tensor.dtype, found);
     call_dtype_text(p->dtype, expected);
-    return call_frame_error(frame, i, PyExc_TypeError,
-                            "expected an array of %s, found %s; convert it with astype(\"%s\")",
-                            expected, found, expected);
+    return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_DTYPE_OF_ARRAY, expected, found,
+                            expected);
   }
   if (slot->readonly && !p->is_const) {
     return call_frame_error(

@@ -12,15 +12,7 @@ typedef struct named_type {
   uint8_t code, bits;
 } named_type;
 
-static const named_type types[] = {
-    {"float", kDLFloat, 32},   {"double", kDLFloat, 64},  {"_Float16", kDLFloat, 16},
-    {"__fp16", kDLFloat, 16},  {"__bf16", kDLBfloat, 16}, {"int8_t", kDLInt, 8},
-    {"int16_t", kDLInt, 16},   {"int32_t", kDLInt, 32},   {"int64_t", kDLInt, 64},
-    {"uint8_t", kDLUInt, 8},   {"uint16_t", kDLUInt, 16}, {"uint32_t", kDLUInt, 32},
-    {"uint64_t", kDLUInt, 64}, {"intptr_t", kDLInt, 64},  {"uintptr_t", kDLUInt, 64},
-    {"size_t", kDLUInt, 64},   {"ssize_t", kDLInt, 64},   {"ptrdiff_t", kDLInt, 64},
-    {"_Bool", kDLUInt, 1},     {"bool", kDLUInt, 1},
-};
+static const named_type types[] = {MB_C_TYPES};
 
 /* Words of one parameter, counted. */
 typedef struct words {

@@ -40,15 +40,14 @@ bool call_tensor_size(const DLTensor *dl, size_t *nbytes) {
 bool call_tensor_described(const DLTensor *dl, bool has_data) {
   size_t size;
   if (dl->ndim < 0 || dl->ndim > CALL_TENSOR_NDIM_MAX) {
-    PyErr_Format(PyExc_ValueError, "tensor: %d dimensions, expected 0 to %d", (int)dl->ndim,
-                 CALL_TENSOR_NDIM_MAX);
+    PyErr_Format(PyExc_ValueError, "tensor: " MB_TEXT_NDIM, (int)dl->ndim, CALL_TENSOR_NDIM_MAX);
   } else if (dl->ndim > 0 && dl->shape == NULL) {
-    PyErr_Format(PyExc_ValueError, "tensor: shape is NULL, expected %d extents", (int)dl->ndim);
+    PyErr_Format(PyExc_ValueError, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)dl->ndim);
   } else if (!call_tensor_size(dl, &size)) {
     PyErr_SetString(PyExc_ValueError,
                     "tensor: a negative dimension, or more bytes than memory has addresses");
   } else if (has_data && size != 0 && dl->data == NULL) {
-    PyErr_Format(PyExc_ValueError, "tensor: data is NULL, expected %zu bytes", size);
+    PyErr_Format(PyExc_ValueError, "tensor: " MB_TEXT_DATA_IS_NULL, size);
   } else if (dl->byte_offset > PY_SSIZE_T_MAX) {
     PyErr_Format(PyExc_ValueError, "tensor: byte_offset is %llu, more than memory has addresses",
                  (unsigned long long)dl->byte_offset);
@@ -63,8 +62,7 @@ bool call_tensor_described(const DLTensor *dl, bool has_data) {
 static bool set_layout(call_tensor *self, const DLTensor *dl) {
   int ndim = dl->ndim;
   if (ndim < 0 || ndim > CALL_TENSOR_NDIM_MAX) {
-    PyErr_Format(PyExc_ValueError, "tensor: %d dimensions, expected 0 to %d", ndim,
-                 CALL_TENSOR_NDIM_MAX);
+    PyErr_Format(PyExc_ValueError, "tensor: " MB_TEXT_NDIM, ndim, CALL_TENSOR_NDIM_MAX);
     return false;
   }
   if (dl->strides != NULL && !call_tensor_compact(dl)) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 
-from mblob import errors
+from mblob import errors, texts
 from mblob.errors import MblobError, ToolchainError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -70,7 +70,7 @@ def print_error(error: BaseException) -> None:
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror
     elif isinstance(error, MemoryError):
-        text = str(error) or "out of memory"
+        text = str(error) or texts.NO_MEMORY
     else:
         text = str(error)
     hint = getattr(error, "hint", "")

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mblob import argument_types
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STB_GLOBAL, STT_FUNC
 from mblob.binary.file_kind import ELF_MAGIC
@@ -69,24 +70,22 @@ _QUALIFIERS = frozenset(
     )
 )  # fmt: skip
 _INTEGERS = {
-    **dict.fromkeys(("char", "signed char", "int8_t"), "int8"),
-    **dict.fromkeys(("unsigned char", "uint8_t", "uchar"), "uint8"),
-    **dict.fromkeys(("short", "short int", "signed short", "int16_t"), "int16"),
-    **dict.fromkeys(("unsigned short", "unsigned short int", "uint16_t", "ushort"), "uint16"),
-    **dict.fromkeys(("int", "signed", "signed int", "int32_t"), "int32"),
-    **dict.fromkeys(("unsigned", "unsigned int", "uint32_t", "uint"), "uint32"),
+    **{row.c: row.word for row in argument_types.TABLE if row.passed},
+    **dict.fromkeys(("char", "signed char"), "int8"),
+    **dict.fromkeys(("unsigned char", "uchar"), "uint8"),
+    **dict.fromkeys(("short", "short int", "signed short"), "int16"),
+    **dict.fromkeys(("unsigned short", "unsigned short int", "ushort"), "uint16"),
+    **dict.fromkeys(("int", "signed", "signed int"), "int32"),
+    **dict.fromkeys(("unsigned", "unsigned int", "uint"), "uint32"),
     **dict.fromkeys(
-        ("long", "long int", "signed long", "long long", "long long int", "int64_t", "ptrdiff_t"),
-        "int64",
+        ("long", "long int", "signed long", "long long", "long long int", "ptrdiff_t"), "int64"
     ),
     **dict.fromkeys(
         ("unsigned long", "unsigned long int", "unsigned long long", "unsigned long long int"),
         "uint64",
     ),
-    **dict.fromkeys(("uint64_t", "size_t", "ulong"), "uint64"),
-    **dict.fromkeys(("bool", "_Bool"), "bool"),
-    "float": "float32",
-    "double": "float64",
+    **dict.fromkeys(("size_t", "ulong"), "uint64"),
+    "_Bool": "bool",
 }
 
 

@@ -85,15 +85,13 @@ MBLOB_STATIC MBLOB_FORMAT(4) void mblob_set_failure(const mblob_call_info *call,
 }
 
 MBLOB_STATIC void mblob_dtype_name(DLDataType type, char *text, size_t size) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  static const char *const names[] = {MB_DTYPE_NAMES};
   enum {
     FIRST = 6,
     E3M4 = 128
   }; /* small floats, whose names say their bits; mblob's code of float8_e3m4, the last one */
-  static const char *const small[] = {
-      MBLOB_NAME_OF_6,   MBLOB_NAME_OF_7, "float8_e4m3",     "float8_e4m3b11fnuz", "float8_e4m3fn",
-      "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz", "float8_e8m0fnu",     "float6_e2m3fn",
-      "float6_e3m2fn",   "float4_e2m1fn", "float8_e3m4"};
+  static const char *const small[] = {MBLOB_NAME_OF_6, MBLOB_NAME_OF_7, MB_DTYPES_FROM_8,
+                                      MB_DTYPE_E3M4};
   const unsigned place = type.code == E3M4 ? 12 : type.code < 18 ? (unsigned)type.code - FIRST : 13;
   const bool scalar = type.lanes == 1;
   char lanes[8] = "";
@@ -134,7 +132,7 @@ MBLOB_STATIC void mblob_shape_text(const int64_t *shape, int ndim, char *text, s
 MBLOB_STATIC int mblob_count(const char *function, int found, int expected) {
   if (found == expected) return 0;
   char text[80];
-  (void)snprintf(text, sizeof text, MBLOB_EXPECTED " %d argument%s, found %d", expected,
+  (void)snprintf(text, sizeof text, MB_TEXT_COUNT, MBLOB_EXPECTED, expected,
                  expected == 1 ? "" : "s", found);
   mblob_raise_of_call(function, text, "TypeError");
   return -1;
@@ -163,7 +161,7 @@ MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *typ
   else if (kind == MBLOB_INT)
     *out = (double)mblob_int_of(call, i);
   else
-    return mblob_fail(call, i, MBLOB_TYPE, "expected float, found %s", mblob_kind_name(call, i));
+    return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "float", mblob_kind_name(call, i));
   double size = *out < 0 ? -*out : *out;
   if (largest > 0 && size > largest && size - size == 0)
     return mblob_fail(call, i, MBLOB_VALUE,
@@ -174,7 +172,7 @@ MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *typ
 
 MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **out) {
   if (mblob_kind_of(call, i) != MBLOB_STRING)
-    return mblob_fail(call, i, MBLOB_TYPE, "expected str, found %s", mblob_kind_name(call, i));
+    return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "str", mblob_kind_name(call, i));
   *out = mblob_string_of(call, i);
   return 0;
 }
@@ -195,8 +193,7 @@ MBLOB_STATIC int mblob_host_tensor(const mblob_call_info *call, int i, const DLT
   const DLTensor *t = mblob_tensor_of(call, i);
   int device = (int)t->device.device_type;
   if (device != kDLCPU && device != kDLCUDAHost && device != kDLCUDAManaged)
-    return mblob_fail(call, i, MBLOB_DEVICE,
-                      "expected data on the cpu, found device type %d; copy it to the cpu", device);
+    return mblob_fail(call, i, MBLOB_DEVICE, MB_TEXT_DEVICE, device);
   *out = t;
   return 0;
 }
@@ -217,9 +214,7 @@ MBLOB_STATIC int mblob_strides(const mblob_call_info *call, int i, const DLTenso
   for (int d = 0; d < t->ndim; d++)
     if (!t->shape[d]) return 0; /* no elements */
   if (mblob_is_compact(t)) return 0;
-  return mblob_fail(call, i, MBLOB_STRIDES,
-                    "expected compact row-major data, found a non-contiguous array; pass a copy"
-                    " (numpy.ascontiguousarray)");
+  return mblob_fail(call, i, MBLOB_STRIDES, MB_TEXT_COMPACT);
 }
 
 /* `void *`: the data of any tensor, a handle, or NULL. */
@@ -232,7 +227,7 @@ MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
     return 0;
   }
   if (kind != MBLOB_HANDLE && kind != MBLOB_NONE)
-    return mblob_fail(call, i, MBLOB_TYPE, "expected a tensor or a handle, found %s",
+    return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "a tensor or a handle",
                       mblob_kind_name(call, i));
   *out = kind == MBLOB_NONE ? NULL : mblob_handle_of(call, i);
   return 0;
@@ -249,7 +244,7 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
       t->dtype.bits != want->bits || t->dtype.lanes != 1) {
     char found[40];
     mblob_dtype_name(t->dtype, found, sizeof found);
-    return mblob_fail(call, i, MBLOB_DTYPE, "expected %s, found %s", want->name, found);
+    return mblob_fail(call, i, MBLOB_DTYPE, MB_TEXT_DTYPE, want->name, found);
   }
   int64_t elements = 1;
   for (int d = 0; d < t->ndim; d++)
@@ -261,7 +256,7 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
   out->data = t->data ? (char *)t->data + t->byte_offset : NULL;
   if (!elements) return 0;
   if (mblob_strides(call, i, t)) return -1;
-  if (!out->data) return mblob_fail(call, i, MBLOB_DATA, "expected data, found a NULL pointer");
+  if (!out->data) return mblob_fail(call, i, MBLOB_DATA, MB_TEXT_NO_DATA);
   if ((uintptr_t)out->data % want->alignment)
     return mblob_fail(call, i, MBLOB_DATA,
                       "expected data aligned to %d bytes, found address %p; pass an aligned copy",
@@ -283,7 +278,7 @@ MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_arr
   char found[80];
   mblob_shape_text(dims, ndim, expected, sizeof expected);
   mblob_shape_text(t->shape, t->ndim, found, sizeof found);
-  return mblob_fail(call, i, MBLOB_SHAPE, "expected shape %s, found %s", expected, found);
+  return mblob_fail(call, i, MBLOB_SHAPE, MB_TEXT_SHAPE, expected, found);
 }
 
 /* Number of elements of a parameter with one dimension, whatever the tensor's shape. */

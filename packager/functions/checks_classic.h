@@ -2,8 +2,8 @@
 #include <tvm/runtime/c_runtime_api.h>
 
 #define MBLOB_EXPECTED "expected"
-#define MBLOB_NAME_OF_6 "e4m3_float8" /* types of TVM 0.15 to 0.19 */
-#define MBLOB_NAME_OF_7 "e5m2_float8"
+#define MBLOB_NAME_OF_6 MB_DTYPE_OF_6 /* types of TVM 0.15 to 0.19 */
+#define MBLOB_NAME_OF_7 MB_DTYPE_OF_7
 #define MBLOB_EXPECTED_TENSOR "expected a %s tensor, found %s"
 
 /* One call: what it is of, and its arguments. */
@@ -57,7 +57,7 @@ MBLOB_STATIC void mblob_raise(const mblob_call_info *call, int i, mblob_rule rul
   char whole[440];
   const char *name = call->names[i];
   (void)rule;
-  (void)snprintf(whole, sizeof whole, "%s: argument %d%s%s%s: %s", call->function, i,
+  (void)snprintf(whole, sizeof whole, "%s" MB_TEXT_ARGUMENT "%d%s%s%s: %s", call->function, i,
                  *name ? " (" : "", name, *name ? ")" : "", text);
   TVMAPISetLastError(whole);
 }

@@ -4,7 +4,7 @@
 
 #define MBLOB_EXPECTED "Expected"
 #define MBLOB_NAME_OF_6 "bool" /* types of DLPack */
-#define MBLOB_NAME_OF_7 "float8_e3m4"
+#define MBLOB_NAME_OF_7 MB_DTYPE_E3M4
 #define MBLOB_EXPECTED_TENSOR "expected Tensor of %s, found %s"
 
 /* One call: what it is of, and its arguments. */
@@ -77,7 +77,7 @@ MBLOB_STATIC void mblob_raise(const mblob_call_info *call, int i, mblob_rule rul
                          members[rule],
                          " on argument #",
                          number,
-                         " when calling:\n  `",
+                         MB_TEXT_WHEN_CALLING "  `",
                          call->function,
                          "`,\n  ",
                          text};
@@ -86,7 +86,7 @@ MBLOB_STATIC void mblob_raise(const mblob_call_info *call, int i, mblob_rule rul
 }
 
 MBLOB_STATIC void mblob_raise_of_call(const char *function, const char *text, const char *kind) {
-  const char *parts[] = {text, " when calling:\n  `", function, "`"};
+  const char *parts[] = {text, MB_TEXT_WHEN_CALLING "  `", function, "`"};
   TVMFFIErrorSetRaisedFromCStrParts(kind, parts, 4);
 }
 

@@ -3,9 +3,9 @@ says the same."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from mblob.argument_types import POINTER_SIZED, SIZES
 from mblob.format.functions_table import Row
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
 
@@ -129,29 +129,14 @@ def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: boo
     return scalar.kind == actual.kind
 
 
-_SIZES = {
-    "float": 4,
-    "double": 8,
-    "_Float16": 2,
-    "__bf16": 2,
-    "bool": 1,
-    "char": 1,
-    "intmax_t": 8,
-    "uintmax_t": 8,
-}
-_POINTER_SIZED = ("intptr_t", "uintptr_t", "size_t", "ssize_t", "ptrdiff_t")
-
-
 def _size(name: str, pointer_size: int) -> int | None:
     """Bytes of a C type on an ELF target (ILP32 or LP64), None where each C library has its own
     opinion."""
-    if name in _SIZES:
-        return _SIZES[name]
-    if name in _POINTER_SIZED:
+    if name in SIZES:
+        return SIZES[name]
+    if name in POINTER_SIZED:
         return pointer_size
-    if fixed := re.fullmatch(r"u?int(8|16|32|64)_t", name):
-        return int(fixed[1]) // 8
-    if name.endswith("_t"):  # int_fast16_t, int_least16_t
+    if name.endswith("_t"):  # int_fast16_t
         return None
     words = name.split()
     if "char" in words:

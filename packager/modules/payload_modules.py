@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mblob import json_text
+from mblob import json_text, texts
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import (
     BytesPayload,
@@ -290,7 +290,7 @@ def safetensors_module(weights: Any) -> Module:
 def _check_model_name(name: Any) -> None:
     who = "graph_executor_factory: name"
     if not isinstance(name, str):
-        raise BuildError(f"{who}: expected str, found {type(name).__name__}")
+        raise BuildError(f"{who}: {texts.say(texts.EXPECTED, 'str', type(name).__name__)}")
     if not name or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
         raise BuildError(
             f"{who}: {name!r} is no name of a function; expected text without NUL and surrogates"

@@ -7,24 +7,13 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mblob import argument_types
 from mblob.packager.errors import BuildError
 
 if TYPE_CHECKING:
     from pycparser import c_ast
-
-# What <stdint.h>, <stddef.h>, <stdbool.h> and compilers declare. Only the names matter: widths are
-# the target compiler's business, which sees the real types.
-_TYPEDEFS = (
-    *(f"{u}int{w}_t" for u in ("", "u") for w in (8, 16, 32, 64)),
-    *(f"{u}int_{kind}{w}_t" for u in ("", "u") for kind in ("least", "fast") for w in (8, 16, 32, 64)),
-    "intptr_t", "uintptr_t", "intmax_t", "uintmax_t", "size_t", "ssize_t", "ptrdiff_t", "bool",
-    "_Float16", "__bf16",
-    "float32_t", "float64_t",
-)  # fmt: skip
-_ALIASES = {"float32_t": "float", "float64_t": "double", "_Bool": "bool"}
 
 
 @dataclass(frozen=True)
@@ -155,7 +144,7 @@ def _declarations(text: str) -> list[c_ast.Node]:
         raise BuildError("functions: an empty prototype")
 
     def tree(more: Sequence[str]) -> list[c_ast.Node]:
-        known = (*_TYPEDEFS, *more)
+        known = (*argument_types.TYPEDEFS, *more)
         prelude = "".join(f"typedef int {name}; " for name in known)
         return list(CParser().parse(f"{prelude}\n{code};").ext[len(known) :])
 
@@ -195,7 +184,7 @@ def _type_names(code: str) -> list[str]:
         if (
             not re.match("[A-Za-z_]", token)
             or token in _KEYWORDS
-            or token in _TYPEDEFS
+            or token in argument_types.TYPEDEFS
             or token in found
         ):
             continue
@@ -253,22 +242,10 @@ def _is_integer(node: Any) -> bool:
         return False
 
 
-@cache
-def _typedef_scalar(name: str) -> Scalar:
-    name = _ALIASES.get(name, name)
-    if name == "bool":
-        return Scalar(name, "bool")
-    if name in ("float", "double", "_Float16"):
-        return Scalar(name, "float")
-    if name == "__bf16":
-        return Scalar(name, "bfloat")
-    return Scalar(name, "uint" if name.startswith("u") or name == "size_t" else "int")
-
-
 def _scalar(names: list[str], where: str) -> Scalar:
     """The arithmetic type that a list of specifiers names."""
-    if len(names) == 1 and (names[0] in _TYPEDEFS or names[0] in ("float", "double", "_Bool")):
-        return _typedef_scalar(names[0])
+    if len(names) == 1 and names[0] in argument_types.KINDS:
+        return Scalar(argument_types.ALIASES.get(*names, *names), argument_types.KINDS[names[0]])
     words = sorted(names)
     text = " ".join(names)
     if "_Complex" in words:

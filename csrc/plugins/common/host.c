@@ -26,7 +26,7 @@ static int fail_with(int status, const char *prefix, const char *format, va_list
   char *text = NULL, *whole = NULL;
   if (vasprintf(&text, format, args) < 0) text = NULL;
   if (*prefix && text && asprintf(&whole, "%s%s", prefix, text) < 0) whole = NULL;
-  (void)mb_plugin_host()->set_error(status, whole ? whole : text ? text : "out of memory");
+  (void)mb_plugin_host()->set_error(status, whole ? whole : text ? text : MB_TEXT_NO_MEMORY);
   free(whole);
   free(text);
   return status;
@@ -54,5 +54,5 @@ int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *
 }
 
 int mb_fail_memory(size_t size) {
-  return mb_fail(MBLOB_E_MEMORY, "out of memory: %zu bytes", size);
+  return mb_fail(MBLOB_E_MEMORY, MB_TEXT_NO_MEMORY ": %zu bytes", size);
 }

@@ -47,8 +47,7 @@ int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const
 }
 
 const char *mb_kernel_type_text(DLDataType type, char text[32]) {
-  static const char *const names[] = {"int",    "uint",    "float", "handle",
-                                      "bfloat", "complex", "bool"};
+  static const char *const names[] = {MB_DTYPE_NAMES, "bool"};
   if (type.code >= sizeof(names) / sizeof(*names))
     (void)snprintf(text, 32, "type code %u of %u bits", type.code, type.bits);
   else if (mb_is_pointer(type) && type.bits == 64 && type.lanes == 1)
@@ -62,7 +61,7 @@ const char *mb_kernel_type_text(DLDataType type, char text[32]) {
 
 static int wrong_type(const struct mb_kernel *kernel, int index, int code) {
   char text[32];
-  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %d: expected %s, found type code %d",
+  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s'" MB_TEXT_ARGUMENT "%d: " MB_TEXT_TYPE_CODE,
                  kernel->name, index, mb_kernel_type_text(kernel->types[index], text), code);
 }
 

@@ -79,8 +79,7 @@ int cuda_enter(int device_id, struct cuda_scope *out) {
   int count, status = cuda_driver_open(&out->driver, &count);
   if (status) return status;
   if (device_id < 0 || device_id >= count || device_id >= CUDA_DEVICES)
-    return count ? mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: no device %d; there are %d, counted from 0",
-                           device_id, count)
+    return count ? mb_fail(MBLOB_E_INCOMPATIBLE, MB_TEXT_NO_DEVICE, "cuda", device_id, count)
                  : mb_fail(MBLOB_E_INCOMPATIBLE,
                            "cuda: the driver finds no device on this machine (also told where "
                            "CUDA_VISIBLE_DEVICES hides them)");

@@ -187,7 +187,7 @@ static int stream_create(int device_id, void **out) {
   if (status) return status;
   /* Not a "non-blocking" one: it follows the default stream, so mixing both cannot race. */
   CUresult error = scope.driver->stream_create(&stream, CU_STREAM_DEFAULT);
-  status = cuda_told(&scope, error, "making a stream");
+  status = cuda_told(&scope, error, MB_TEXT_MAKING_STREAM);
   if (!status) *out = stream;
   cuda_leave(&scope);
   return status;
@@ -200,7 +200,7 @@ static int stream_free(int device_id, void *stream) {
   if (status) return status;
   if (cuda_thread_stream(device_id) == stream) cuda_set_thread_stream(device_id, NULL);
   CUresult error = scope.driver->stream_destroy(stream);
-  if (!cuda_is_gone(&scope, error)) status = cuda_told(&scope, error, "freeing a stream");
+  if (!cuda_is_gone(&scope, error)) status = cuda_told(&scope, error, MB_TEXT_FREEING_STREAM);
   cuda_leave(&scope);
   return status;
 }
@@ -209,8 +209,7 @@ static int set_stream(int device_id, void *stream) {
   int count, status = cuda_count(&count);
   if (status) return status;
   if (device_id < 0 || device_id >= count)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "cuda: no device %d; there are %d, counted from 0",
-                   device_id, count);
+    return mb_fail(MBLOB_E_INCOMPATIBLE, MB_TEXT_NO_DEVICE, "cuda", device_id, count);
   cuda_set_thread_stream(device_id, stream);
   return MBLOB_OK;
 }
@@ -229,7 +228,7 @@ static int synchronize(int device_id, void *stream) {
   int status = cuda_enter(device_id, &scope);
   if (status) return status;
   status = cuda_told(&scope, scope.driver->stream_synchronize(stream_or_own(device_id, stream)),
-                     "waiting for a stream");
+                     MB_TEXT_WAITING_FOR_STREAM);
   cuda_leave(&scope);
   return status;
 }

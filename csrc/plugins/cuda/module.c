@@ -27,7 +27,7 @@ int cuda_module_open(const mblob_host *host, const mblob_module_info *info, void
   struct cuda_module *module = calloc(1, sizeof(*module));
   if (!module) return mb_fail_memory(sizeof(*module));
   if (asprintf(&module->name, "module %llu of %s", (unsigned long long)info->index,
-               info->path && *info->path ? info->path : "a library in memory") < 0) {
+               info->path && *info->path ? info->path : MB_TEXT_IN_MEMORY) < 0) {
     free(module);
     return mb_fail_memory(0);
   }

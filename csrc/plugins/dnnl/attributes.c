@@ -19,7 +19,7 @@ int dn_fail_node(const struct dn_graph *graph, const struct dn_node *node, int s
   va_end(args);
   status = mb_fail(status, "dnnl_json %s, node %zu `%s`: %s", graph->symbol ? graph->symbol : "",
                    (size_t)(node - graph->nodes), node->name ? node->name : "",
-                   text ? text : "out of memory");
+                   text ? text : MB_TEXT_NO_MEMORY);
   free(text);
   return status;
 }

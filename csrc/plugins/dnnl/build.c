@@ -18,7 +18,7 @@ int dn_fail_build(const struct dn_build *build, int status, const char *format, 
   va_start(args, format);
   if (vasprintf(&text, format, args) < 0) text = NULL;
   va_end(args);
-  const char *told = text ? text : "out of memory";
+  const char *told = text ? text : MB_TEXT_NO_MEMORY;
   status = build->node ? dn_fail_node(build->graph, build->node, status, "%s", told)
                        : mb_fail(status, "dnnl_json %s: %s", build->graph->symbol, told);
   free(text);

@@ -17,7 +17,7 @@ static bool grow(struct reader *r, void **items, size_t count, size_t *capacity,
   if (count < *capacity) return true;
   size_t wanted = *capacity ? *capacity * 2 : 8;
   void *fresh = dn_pool_take(r->pool, wanted, item);
-  if (!fresh) return mb_json_fail(&r->j, "out of memory");
+  if (!fresh) return mb_json_fail(&r->j, MB_TEXT_NO_MEMORY);
   if (count) memcpy(fresh, *items, count * item);
   *items = fresh;
   *capacity = wanted;
@@ -28,10 +28,10 @@ static bool read_text(struct reader *r, char **out) {
   struct mb_slice slice;
   if (!mb_json_string(&r->j, &slice)) return false;
   char *decoded = mb_json_text(slice);
-  if (!decoded) return mb_json_fail(&r->j, "a wrong escape in a string");
+  if (!decoded) return mb_json_fail(&r->j, MB_TEXT_WRONG_ESCAPE);
   *out = dn_pool_text(r->pool, decoded, strlen(decoded));
   free(decoded);
-  return *out || mb_json_fail(&r->j, "out of memory");
+  return *out || mb_json_fail(&r->j, MB_TEXT_NO_MEMORY);
 }
 
 static bool read_numbers(struct reader *r, struct dn_numbers *list) {
@@ -160,12 +160,12 @@ static bool read_attributes(struct reader *r, struct dn_json_node *node, struct 
               sizeof(*node->attributes)))
       return false;
     char *decoded = mb_json_text(key);
-    if (!decoded) return mb_json_fail(&r->j, "a wrong escape in a string");
+    if (!decoded) return mb_json_fail(&r->j, MB_TEXT_WRONG_ESCAPE);
     char *name = dn_pool_text(r->pool, decoded, strlen(decoded));
     free(decoded);
-    if (!name) return mb_json_fail(&r->j, "out of memory");
+    if (!name) return mb_json_fail(&r->j, MB_TEXT_NO_MEMORY);
     if (!texts.items && readable && !(texts.items = dn_pool_take(r->pool, 1, sizeof(*texts.items))))
-      return mb_json_fail(&r->j, "out of memory");
+      return mb_json_fail(&r->j, MB_TEXT_NO_MEMORY);
     node->attributes[node->attribute_count++] =
         (struct dn_attribute){name, readable ? texts.items : NULL, readable ? texts.count : 0};
   }
@@ -267,7 +267,7 @@ int dn_json_read(struct dn_json_graph *out, struct dn_pool *pool, const char *sy
   struct reader r = {.pool = pool, .out = out};
   mb_json_init(&r.j, text.data, text.size);
   if (read_graph(&r)) return MBLOB_OK;
-  if (!strcmp(r.j.error, "out of memory")) return MBLOB_E_MEMORY; /* recorded where it happened */
+  if (!strcmp(r.j.error, MB_TEXT_NO_MEMORY)) return MBLOB_E_MEMORY; /* recorded where it happened */
   return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: the graph's JSON, at byte %zu, in node %zu: %s",
                  symbol, (size_t)(r.j.pos - r.j.start), out->node_count, r.j.error);
 }

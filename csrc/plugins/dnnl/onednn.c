@@ -27,7 +27,7 @@ static bool opened;
 const char *dn_status_text(int status) {
   switch (status) {
     case DN_SUCCESS: return "success";
-    case DN_OUT_OF_MEMORY: return "out of memory";
+    case DN_OUT_OF_MEMORY: return MB_TEXT_NO_MEMORY;
     case DN_INVALID_ARGUMENTS: return "invalid arguments";
     case DN_UNIMPLEMENTED: return "not implemented";
     default: return "a status that is not known";

@@ -121,19 +121,15 @@ __attribute__((noinline)) static int refuse(const struct receiver *to, int i, co
   char one[200], other[200], whose[400];
   (void)snprintf(whose, sizeof(whose), "%s of dnnl_json %.300s, argument %d", to->what,
                  to->graph->symbol, i);
-  if (!given)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected a tensor, found type code %d", whose, code);
+  if (!given) return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_TYPE_CODE, whose, "a tensor", code);
   if (given->device.device_type != kDLCPU && given->device.device_type != kDLCUDAHost)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected a tensor of the cpu, found device type %d",
-                   whose, (int)given->device.device_type);
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_DEVICE, whose, (int)given->device.device_type);
   if (!same_type(given->dtype, wanted->type) || !same_shape(given, wanted))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected %s, found %s", whose,
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_EXPECTED, whose,
                    dn_tensor_text(wanted, one, sizeof(one)),
                    describe_given(given, other, sizeof(other)));
-  return mb_fail(
-      MBLOB_E_ARGUMENT,
-      given->data ? "%s: expected a compact row-major tensor" : "%s: the tensor has no data",
-      whose);
+  return mb_fail(MBLOB_E_ARGUMENT, given->data ? "%s: " MB_TEXT_COMPACT : "%s: " MB_TEXT_NO_DATA,
+                 whose);
 }
 
 /* The address of argument `i`'s first element, when it is the tensor that is wanted there. */

@@ -16,7 +16,7 @@
 #define ERA MB_ERA_0_22
 
 static int null_argument(const char *function) {
-  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: an argument is NULL", function);
+  (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
   return mb_error_raise_last();
 }
 
@@ -47,7 +47,8 @@ static void set_raised_from_parts(const char *kind, const char *const *parts, in
   char *whole = malloc(size + 1), *at = whole;
   for (int32_t i = 0; whole && parts && i < count; i++) at = parts[i] ? stpcpy(at, parts[i]) : at;
   const struct mb_text text = {whole, (size_t)(at - whole)};
-  raise_by_code(mb_error_new(text_of(kind), whole ? text : text_of("out of memory"), text_of("")));
+  raise_by_code(
+      mb_error_new(text_of(kind), whole ? text : text_of(MB_TEXT_NO_MEMORY), text_of("")));
   free(whole);
 }
 

@@ -47,7 +47,7 @@ static int set_view(enum mb_era era, struct views *views, struct mb_any *any, vo
   size_t ndim = tensor->ndim > 0 ? (size_t)tensor->ndim : 0;
   struct view *view = NULL;
   if (ndim && !tensor->shape)
-    return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape is NULL, expected %zu extents", ndim);
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)ndim);
   if (views->count < INLINE_VIEWS && ndim <= INLINE_RANK)
     view = &views->inline_views[views->count++];
   else

@@ -10,7 +10,7 @@
 #include "errors.h"
 
 static int null_argument(const char *function) {
-  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: an argument is NULL", function);
+  (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
   return mb_error_raise_last();
 }
 

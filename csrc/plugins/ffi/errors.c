@@ -192,7 +192,7 @@ int mb_error_record(const char *what, int rc, uint64_t before) {
   else if (host->error_count() != before)
     status = host->last_status();
   else
-    status = mb_fail(MBLOB_E_KERNEL, "%s: returned %d and gave no reason", what, rc);
+    status = mb_fail(MBLOB_E_KERNEL, MB_TEXT_RETURNED, what, rc);
   mb_object_release(ERA, error);
   return status;
 }

@@ -11,7 +11,7 @@
 #define ERA MB_ERA_0_22 /* 0.21 has none of these functions for kernels */
 
 static void *null_argument(const char *function) {
-  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: an argument is NULL", function);
+  (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
   return NULL;
 }
 
@@ -33,12 +33,9 @@ static bool is_described(const DLTensor *t) {
   size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
   bool empty = false, large = false;
   if (t->ndim < 0 || t->ndim > NDIM_LIMIT)
-    return mb_fail(MBLOB_E_ARGUMENT, "tensor: %d dimensions, expected 0 to %d", (int)t->ndim,
-                   NDIM_LIMIT),
-           false;
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_NDIM, (int)t->ndim, NDIM_LIMIT), false;
   if (t->ndim && !t->shape)
-    return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape is NULL, expected %d extents", (int)t->ndim),
-           false;
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)t->ndim), false;
   for (int32_t i = 0; i < t->ndim; i++) {
     if (t->shape[i] < 0)
       return mb_fail(MBLOB_E_ARGUMENT, "tensor: shape[%d] is %lld", (int)i, (long long)t->shape[i]),
@@ -52,7 +49,7 @@ static bool is_described(const DLTensor *t) {
                    "tensor: it has more bytes than memory can, or lies outside of it"),
            false;
   return t->data || !size ||
-         (mb_fail(MBLOB_E_ARGUMENT, "tensor: data is NULL, expected %zu bytes", size), false);
+         (mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_DATA_IS_NULL, size), false);
 }
 
 static void *import(const DLTensor *tensor, int32_t alignment, int32_t contiguous, void *owner,
@@ -60,8 +57,7 @@ static void *import(const DLTensor *tensor, int32_t alignment, int32_t contiguou
   if (!is_described(tensor)) return NULL;
   uintptr_t at = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
   if (alignment > 1 && at % (uintptr_t)alignment != 0) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "tensor from DLPack: its data is not aligned to %d bytes",
-                  alignment);
+    (void)mb_fail(MBLOB_E_ARGUMENT, "tensor from DLPack: " MB_TEXT_NOT_ALIGNED, alignment);
     return NULL;
   }
   if (contiguous && !mb_is_compact(tensor)) {
@@ -97,12 +93,10 @@ int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alig
   if (!from)
     (void)null_argument(name);
   else if (from->version.major != DLPACK_MAJOR_VERSION)
-    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: DLPack version %u, expected %d", name,
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_DLPACK_VERSION, name,
                   (unsigned)from->version.major, DLPACK_MAJOR_VERSION);
   else if (from->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
-    (void)mb_fail(MBLOB_E_ARGUMENT,
-                  "%s: each element is padded to whole bytes (flag 4), expected packed elements",
-                  name);
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_DLPACK_PADDED, name);
   else
     object = import(&from->dl_tensor, alignment, contiguous, from, release_versioned);
   return finish(object, out);

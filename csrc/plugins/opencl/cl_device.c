@@ -273,8 +273,7 @@ int mb_cl_describe(int id, const struct mb_cl_device **out) {
   *out = NULL;
   if (status) return status;
   if (id < 0 || id >= count)
-    return mb_fail(MBLOB_E_INCOMPATIBLE, "opencl: no device %d; there are %d, counted from 0", id,
-                   count);
+    return mb_fail(MBLOB_E_INCOMPATIBLE, MB_TEXT_NO_DEVICE, "opencl", id, count);
   *out = &devices[id];
   return MBLOB_OK;
 }

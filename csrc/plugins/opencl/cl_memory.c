@@ -185,7 +185,7 @@ static int stream_create(int device_id, void **out) {
   int status = mb_cl_open(device_id, &d);
   if (status) return status;
   cl_command_queue queue = mb_cl.clCreateCommandQueue(d->context, d->device, 0, &code);
-  if (!queue) return mb_cl_fail(d, code, "making a stream");
+  if (!queue) return mb_cl_fail(d, code, MB_TEXT_MAKING_STREAM);
   status = mb_cl_handle_new(MB_CL_STREAM, device_id, queue, 0, &handle);
   if (status) (void)mb_cl.clReleaseCommandQueue(queue);
   *out = handle;
@@ -203,7 +203,7 @@ static int stream_free(int device_id, void *stream) {
   if (chosen[device_id] == stream) chosen[device_id] = NULL;
   cl_command_queue queue = mb_cl_handle_end(MB_CL_STREAM, handle);
   const cl_int code = queue ? mb_cl.clReleaseCommandQueue(queue) : CL_SUCCESS;
-  return code ? mb_cl_fail(d, code, "freeing a stream") : MBLOB_OK;
+  return code ? mb_cl_fail(d, code, MB_TEXT_FREEING_STREAM) : MBLOB_OK;
 }
 
 static int set_stream(int device_id, void *stream) {

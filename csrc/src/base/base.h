@@ -5,22 +5,24 @@
 #ifndef MB_BASE_H
 #define MB_BASE_H
 
-#include "base/byte_order.h"    /* elements of other machines */
-#include "base/bytes.h"         /* a cursor that bounds every number of a file */
-#include "base/digest.h"        /* CRC-32, SHA-256 */
-#include "base/dtype.h"         /* types of elements */
-#include "base/error.h"         /* the last error of a thread */
-#include "base/float16.h"       /* half precision in software */
-#include "base/json.h"          /* a pull reader */
-#include "base/locks.h"         /* locks that survive fork, ends of threads */
-#include "base/map.h"           /* texts to pointers */
-#include "base/pages.h"         /* large memory, advice on mapped files */
-#include "base/profile.h"       /* what can be run, handed down from above */
-#include "base/runtime_names.h" /* the text of names that libraries may leave undefined */
-#include "base/seconds.h"       /* a clock */
-#include "base/source_file.h"   /* a file, mapped */
-#include "base/tensor_check.h"  /* shapes and sizes that can be */
-#include "base/type_keys.h"     /* type keys of modules, and their grammars */
-#include "base/whole_file.h"    /* a file, read */
+#include "base/argument_types.h" /* types of arguments, names of elements */
+#include "base/byte_order.h"     /* elements of other machines */
+#include "base/bytes.h"          /* a cursor that bounds every number of a file */
+#include "base/digest.h"         /* CRC-32, SHA-256 */
+#include "base/dtype.h"          /* types of elements */
+#include "base/error.h"          /* the last error of a thread */
+#include "base/float16.h"        /* half precision in software */
+#include "base/json.h"           /* a pull reader */
+#include "base/locks.h"          /* locks that survive fork, ends of threads */
+#include "base/map.h"            /* texts to pointers */
+#include "base/pages.h"          /* large memory, advice on mapped files */
+#include "base/profile.h"        /* what can be run, handed down from above */
+#include "base/runtime_names.h"  /* the text of names that libraries may leave undefined */
+#include "base/seconds.h"        /* a clock */
+#include "base/source_file.h"    /* a file, mapped */
+#include "base/tensor_check.h"   /* shapes and sizes that can be */
+#include "base/texts.h"          /* texts of errors that others say too */
+#include "base/type_keys.h"      /* type keys of modules, and their grammars */
+#include "base/whole_file.h"     /* a file, read */
 
 #endif

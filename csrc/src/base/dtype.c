@@ -2,24 +2,17 @@
 
 #include <string.h>
 
+#include "base/argument_types.h"
 #include "base/error.h"
 
-static const struct {
-  char name[8];
-  uint8_t code;
-} NAMES[] = {{"int", kDLInt},
-             {"uint", kDLUInt},
-             {"float", kDLFloat},
-             {"bfloat", kDLBfloat},
-             {"complex", kDLComplex}};
+/* By their codes. */
+static const char NAMES[][8] = {MB_DTYPE_NAMES};
 
 /* Small floats, whose names say their bits: TVM's two (0.15 to 0.19), then DLPack's, by their
  * codes from the first on. DLPack's 7, which is one of the two, stands at the end. */
 enum { FIRST_SMALL = 6, LAST_SMALL = kDLFloat4_e2m1fn, SMALL_COUNT = LAST_SMALL - FIRST_SMALL + 2 };
-static const char SMALL[SMALL_COUNT][20] = {
-    "e4m3_float8",     "e5m2_float8",   "float8_e4m3",     "float8_e4m3b11fnuz", "float8_e4m3fn",
-    "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz", "float8_e8m0fnu",     "float6_e2m3fn",
-    "float6_e3m2fn",   "float4_e2m1fn", "float8_e3m4"};
+static const char SMALL[SMALL_COUNT][20] = {MB_DTYPE_OF_6, MB_DTYPE_OF_7, MB_DTYPES_FROM_8,
+                                            MB_DTYPE_E3M4};
 
 static bool is_small(int code) {
   return (code >= FIRST_SMALL && code <= LAST_SMALL) || code == MBLOB_FLOAT8_E3M4;
@@ -108,13 +101,14 @@ static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
         parse_lanes(text + length, end, &out->lanes))
       return true;
   }
-  for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); ++i) {
-    size_t length = strlen(NAMES[i].name);
-    if (size <= length || memcmp(text, NAMES[i].name, length) != 0) continue;
+  for (uint8_t code = 0; code < sizeof(NAMES) / sizeof(*NAMES); ++code) {
+    size_t length = strlen(NAMES[code]);
+    if (code == kDLOpaqueHandle || size <= length || memcmp(text, NAMES[code], length) != 0)
+      continue;
     const char *p = text + length;
     unsigned bits;
-    if (!number(&p, end, UINT8_MAX, &bits) || !is_width(NAMES[i].code, bits, stored)) continue;
-    *out = (DLDataType){NAMES[i].code, (uint8_t)bits, 1};
+    if (!number(&p, end, UINT8_MAX, &bits) || !is_width(code, bits, stored)) continue;
+    *out = (DLDataType){code, (uint8_t)bits, 1};
     return parse_lanes(p, end, &out->lanes);
   }
   return false;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/locks.h"
+#include "base/texts.h"
 
 struct error_state {
   mblob_error_info info; /* `message` is without place and code */
@@ -20,7 +21,7 @@ struct error_state {
 };
 
 static __thread struct error_state state;
-static const char out_of_memory[] = "out of memory";
+static const char out_of_memory[] = MB_TEXT_NO_MEMORY;
 
 static void free_texts(struct error_state *s) {
   free(s->message);
@@ -49,9 +50,7 @@ static const char argument_texts[] =
     "is expected to be\0"
     "has an unsatisfied constraint\0"
     "expected to be compact array\0"
-    ": expected \0"
-    ": argument \0"
-    " when calling:\n\0"; /* the ffi dialect */
+    ": expected \0" MB_TEXT_ARGUMENT "\0" MB_TEXT_WHEN_CALLING "\0"; /* the ffi dialect */
 
 static const char *code_of_kernel_text(const char *text) {
   for (const char *part = argument_texts; *part; part += strlen(part) + 1)

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/texts.h"
+
 void mb_json_init(struct mb_json *j, const void *text, size_t size) {
   *j = (struct mb_json){.start = text, .pos = text, .end = (const char *)text + size};
 }
@@ -99,7 +101,7 @@ bool mb_json_string(struct mb_json *j, struct mb_slice *out) {
     if ((unsigned char)*j->pos < 0x20) return mb_json_fail(j, "a control character in a string");
     if (*j->pos == '\\')
       used = decode_escape((const uint8_t *)j->pos, (const uint8_t *)j->end, &ignored);
-    if (!used) return mb_json_fail(j, "a wrong escape in a string");
+    if (!used) return mb_json_fail(j, MB_TEXT_WRONG_ESCAPE);
     bits |= *j->pos;
     j->pos += used;
   }

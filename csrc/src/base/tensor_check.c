@@ -3,11 +3,12 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "base/texts.h"
 
 int mb_shape_check(const int64_t *shape, int ndim) {
   if (ndim < 0 || ndim > MB_NDIM_LIMIT)
     return mb_fail(MBLOB_E_ARGUMENT, "ndim is %d, expected 0 to %d", ndim, MB_NDIM_LIMIT);
-  if (ndim && !shape) return mb_fail(MBLOB_E_ARGUMENT, "shape is NULL, expected %d extents", ndim);
+  if (ndim && !shape) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_SHAPE_IS_NULL, ndim);
   for (int i = 0; i < ndim; i++)
     if (shape[i] < 0)
       return mb_fail(MBLOB_E_ARGUMENT, "shape[%d] is %lld, expected at least 0", i,

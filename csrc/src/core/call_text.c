@@ -106,27 +106,10 @@ static const struct word {
   int8_t code;    /* type code of the argument */
   uint8_t bits;   /* of an integer, to check its range; 1: a flag */
 } WORDS[] = {
-    {"int", AS_INT, kTVMArgInt, 8 * sizeof(int)},
-    {"int8", AS_INT, kTVMArgInt, 8},
-    {"int16", AS_INT, kTVMArgInt, 16},
-    {"int32", AS_INT, kTVMArgInt, 32},
-    {"int64", AS_INT64, kTVMArgInt, 64},
-    {"uint8", AS_INT, kTVMArgInt, 8},
-    {"uint16", AS_INT, kTVMArgInt, 16},
-    {"uint32", AS_UNSIGNED, kTVMArgInt, 32},
-    {"uint64", AS_UINT64, kTVMArgInt, 64},
-    {"bool", AS_INT, kTVMArgBool, 1},
-    {"float32", AS_DOUBLE, kTVMArgFloat, 0},
-    {"float64", AS_DOUBLE, kTVMArgFloat, 0},
-    {"double", AS_DOUBLE, kTVMArgFloat, 0},
-    {"str", AS_POINTER, kTVMStr, 0},
-    {"handle", AS_POINTER, kTVMOpaqueHandle, 0},
-    {"tensor", AS_POINTER, kTVMDLTensorHandle, 0},
+    MB_ARGUMENT_WORDS,
 };
 enum { WORD_COUNT = sizeof(WORDS) / sizeof(*WORDS) };
-static const char EXPECTED[] =
-    "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor, "
-    "or DTYPE[dimensions]";
+static const char EXPECTED[] = MB_ARGUMENT_WORDS_TEXT;
 
 /* Element types that are worth a guess, beside the words above. */
 static const char ELEMENTS[][16] = {"int4",          "uint4",      "uint1",       "float16",
@@ -210,18 +193,33 @@ static bool fits(const struct word *word, int64_t value) {
                             : value >= 0 && value < values;
 }
 
+/* Whether the words of a type are those of unsigned long, or of unsigned long long, in any order. */
+static bool is_unsigned_long(const char *p, const char *end) {
+  bool is_unsigned = false, is_long = false;
+  while (p < end) {
+    size_t size = strcspn(p, " ,");
+    if (size == 8 && memcmp(p, "unsigned", 8) == 0)
+      is_unsigned = true;
+    else if (size == 4 && memcmp(p, "long", 4) == 0)
+      is_long = true;
+    else if (size != 3 || memcmp(p, "int", 3) != 0)
+      return false;
+    p += size + 1;
+  }
+  return is_unsigned && is_long;
+}
+
 /* Whether the signature says that parameter `i` is an integer of 64 bits without a sign. */
 static bool takes_uint64(const struct call *c, size_t i) {
-  static const char types[][20] = {"uint64_t", "unsigned long long", "unsigned long", "size_t",
-                                   "uintptr_t"};
+  static const char types[][16] = {MB_C_TYPES_OF_UINT64};
   const char *p = c->signature;
   while (i-- > 0 && p) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
   if (!p) return false;
   while (*p == ' ') p++;
+  size_t size = strcspn(p, ",");
   for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++)
-    if (strcspn(p, ",") == strlen(types[k]) && strncmp(p, types[k], strlen(types[k])) == 0)
-      return true;
-  return false;
+    if (size == strlen(types[k]) && strncmp(p, types[k], size) == 0) return true;
+  return is_unsigned_long(p, p + size);
 }
 
 /* The packed convention has 64 bits with a sign. A function that is known to take 64 bits

@@ -94,7 +94,7 @@ int mblob_function_is_ffi(const mblob_function *function) {
 /* `rc` is what the callee returned, `before` the count of errors when it was called. */
 static int failed(const mblob_function *function, int rc, uint64_t before) {
   if (mb_error_serial() == before)
-    return mb_fail(MBLOB_E_KERNEL, "%s: returned %d and gave no reason", function->name, rc);
+    return mb_fail(MBLOB_E_KERNEL, MB_TEXT_RETURNED, function->name, rc);
   return mblob_last_error_info()->status;
 }
 

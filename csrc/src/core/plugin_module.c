@@ -65,7 +65,7 @@ static int open_module(void *context, const mblob_module_info *info, void **self
   status = mb_fail_opening(status, before, MBLOB_E_LOADER, "open of its plug-in");
   (void)snprintf(where, sizeof(where), "module %llu ('%.64s') of %.255s",
                  (unsigned long long)info->index, info->type_key,
-                 *info->path ? info->path : "a library in memory");
+                 *info->path ? info->path : MB_TEXT_IN_MEMORY);
   mb_error_prefix(where);
   return status;
 }

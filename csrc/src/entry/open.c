@@ -99,7 +99,7 @@ int mblob_plugin_describe(const char *name, char *text, size_t size) {
 
 int mblob_device_type(const char *name, int *out) {
   mb_enter();
-  if (!name || !out) return mb_fail(MBLOB_E_ARGUMENT, "mblob_device_type: an argument is NULL");
+  if (!name || !out) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
   for (int i = kDLCPU; i < 2 * MB_DEVICE_KINDS; i++) { /* twice: what starts a plug-in comes last */
     const mblob_device_api *api = mb_device_registered(*out = i % MB_DEVICE_KINDS);
     const char *own = mb_device_name(*out);

@@ -71,7 +71,7 @@ static bool read_shape(struct mb_json *j, DLTensor *out) {
   }
   if (j->error) return false;
   out->shape = malloc(ndim ? (size_t)ndim * sizeof(*shape) : 1);
-  if (!out->shape) return mb_json_fail(j, "out of memory");
+  if (!out->shape) return mb_json_fail(j, MB_TEXT_NO_MEMORY);
   memcpy(out->shape, shape, (size_t)ndim * sizeof(*shape));
   out->ndim = ndim;
   return true;
@@ -99,7 +99,7 @@ static bool fits(const DLTensor *t, uint64_t bytes) {
 static bool view_packed_as_bytes(struct mb_json *j, DLTensor *t, uint64_t bytes) {
   if (t->dtype.bits != 4 && t->dtype.bits != 6) return true;
   int64_t *shape = realloc(t->shape, sizeof(*shape));
-  if (!shape) return mb_json_fail(j, "out of memory");
+  if (!shape) return mb_json_fail(j, MB_TEXT_NO_MEMORY);
   *shape = (int64_t)bytes;
   t->shape = shape;
   t->ndim = 1;
@@ -141,7 +141,7 @@ static bool read_tensor(struct reader *r, struct mb_tensor *t, struct range *ran
   t->view.data = (void *)(uintptr_t)(r->data + range->begin);
   return view_packed_as_bytes(j, &t->view, range->end - range->begin) &&
          (mb_view_in_host_order(&t->view, range->end - range->begin) == MBLOB_OK ||
-          mb_json_fail(j, "out of memory"));
+          mb_json_fail(j, MB_TEXT_NO_MEMORY));
 }
 
 static bool read_metadata(struct mb_json *j) {
@@ -157,7 +157,7 @@ static bool add(struct reader *r, struct mb_tensors *out) {
   struct mb_tensor *items = realloc(out->items, capacity * sizeof(*items));
   if (items) out->items = items;
   struct range *ranges = items ? realloc(r->ranges, capacity * sizeof(*ranges)) : NULL;
-  if (!ranges) return mb_json_fail(&r->json, "out of memory");
+  if (!ranges) return mb_json_fail(&r->json, MB_TEXT_NO_MEMORY);
   r->ranges = ranges;
   out->capacity = capacity;
   return true;
@@ -177,7 +177,7 @@ static bool read_header(struct reader *r, struct mb_tensors *out) {
     struct mb_tensor *t = &out->items[out->count];
     *t = (struct mb_tensor){.name = mb_json_text(key)};
     out->count++; /* counted before it is complete, so that it is freed */
-    if (!t->name) return mb_json_fail(j, "a wrong escape in a string");
+    if (!t->name) return mb_json_fail(j, MB_TEXT_WRONG_ESCAPE);
     r->tensor = key;
     if (!read_tensor(r, t, &r->ranges[out->count - 1])) return false;
     r->tensor = (struct mb_slice){0};

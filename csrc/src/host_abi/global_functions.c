@@ -50,7 +50,7 @@ static int find_through(void *self, const char *name, mblob_function **out) {
     return MBLOB_OK;
   }
   mb_value_release(ret, ret_code);
-  return mb_fail(MBLOB_E_ARGUMENT, "'%s': expected a function or nothing, found type code %d", name,
+  return mb_fail(MBLOB_E_ARGUMENT, "'%s': " MB_TEXT_TYPE_CODE, name, "a function or nothing",
                  ret_code);
 }
 

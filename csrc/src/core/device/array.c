@@ -99,7 +99,7 @@ int mb_tensor_check(const DLTensor *t, size_t *size) {
   if (status || !*size) return status;
   if (!mb_is_compact(t))
     return mb_fail(MBLOB_E_ARGUMENT, "the strides are not those of compact rows");
-  return t->data ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, "data is NULL, expected %zu bytes", *size);
+  return t->data ? MBLOB_OK : mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_DATA_IS_NULL, *size);
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */

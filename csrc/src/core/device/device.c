@@ -101,8 +101,7 @@ static int check_id(const mblob_device_api *api, int device_id) {
     return status;
   }
   if (device_id >= 0 && device_id < count) return MBLOB_OK;
-  return count ? mb_fail(MBLOB_E_INCOMPATIBLE, "%s: no device %d; there are %d, counted from 0",
-                         api->name, device_id, count)
+  return count ? mb_fail(MBLOB_E_INCOMPATIBLE, MB_TEXT_NO_DEVICE, api->name, device_id, count)
                : mb_fail(MBLOB_E_INCOMPATIBLE, "%s: there is no such device on this machine",
                          api->name);
 }
@@ -255,11 +254,11 @@ int mb_device_copy_tensor(const DLTensor *from, const DLTensor *to, uint64_t siz
 
 int mb_device_stream_create(DLDevice device, void **out) {
   *out = NULL;
-  CALL(device, stream_create, "making a stream", out);
+  CALL(device, stream_create, MB_TEXT_MAKING_STREAM, out);
 }
 
 int mb_device_stream_free(DLDevice device, void *stream) {
-  CALL(device, stream_free, "freeing a stream", stream);
+  CALL(device, stream_free, MB_TEXT_FREEING_STREAM, stream);
 }
 
 int mb_device_set_stream(DLDevice device, void *stream) {
@@ -271,7 +270,7 @@ int mb_device_synchronize(DLDevice device, void *stream) {
 }
 
 int mb_device_stream_wait(DLDevice device, void *stream, void *other) {
-  CALL(device, stream_wait, "waiting for a stream", stream, other);
+  CALL(device, stream_wait, MB_TEXT_WAITING_FOR_STREAM, stream, other);
 }
 
 int mb_device_set(DLDevice device) {

@@ -90,7 +90,7 @@ int mblob_executor_set_input(mblob_module *executor, const char *name, const cha
                              const void *data) {
   char *types = NULL;
   if (!executor || !name || !type || !data)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_set_input: an argument is NULL");
+    return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
   bool machine = is_machine(executor);
   int status = join_types("mblob_executor_set_input", machine ? "str,str" : "str", type, &types);
   if (!status)
@@ -108,8 +108,7 @@ int mblob_executor_run(mblob_module *executor) {
 
 int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type, void *data) {
   char *types = NULL;
-  if (!executor || !type || !data)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_get_output: an argument is NULL");
+  if (!executor || !type || !data) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
   int status = join_types("mblob_executor_get_output", "int", type, &types);
   if (!status) status = mblob_call(executor, "get_output", types, index, data);
   free(types);

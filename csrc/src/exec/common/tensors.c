@@ -29,12 +29,12 @@ int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *
   char want[MB_DTYPE_TEXT], have[MB_DTYPE_TEXT], want_shape[MB_SHAPE_TEXT],
       have_shape[MB_SHAPE_TEXT];
   if (!mb_dtype_takes(expected->dtype, given->dtype))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected %s, found %s", what,
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_DTYPE, what,
                    mb_dtype_text(expected->dtype, want), mb_dtype_text(given->dtype, have));
   if (expected->ndim != given->ndim ||
       (given->ndim &&
        memcmp(expected->shape, given->shape, (size_t)given->ndim * sizeof(int64_t)) != 0))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: expected shape %s, found %s", what,
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_SHAPE, what,
                    mb_shape_text(expected, want_shape), mb_shape_text(given, have_shape));
   return MBLOB_OK;
 }
@@ -81,16 +81,15 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
   if (host) view.data = (char *)given->data + given->byte_offset;
   view.byte_offset = 0;
   if (host && size && (uintptr_t)view.data % MB_DEFAULT_ALIGNMENT)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "%s: its data is not aligned to %d bytes, as use without a copy needs", what,
-                   MB_DEFAULT_ALIGNMENT);
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_NOT_ALIGNED ", as use without a copy needs",
+                   what, MB_DEFAULT_ALIGNMENT);
   status = mb_array_view(&view, given, is_array ? release_array : release_nothing, out);
   if (!status && is_array) mb_array_retain(given);
   return status;
 }
 
 const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
-  static const char names[][8] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+  static const char names[][8] = {MB_DTYPE_NAMES};
   const char *small = mb_dtype_small_float(dtype);
   if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
   if (dtype.code == kDLOpaqueHandle && (dtype.lanes == 1 || !dtype.bits))

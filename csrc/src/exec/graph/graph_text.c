@@ -230,7 +230,7 @@ static bool read_text(struct reader *r, char **out) {
   if (*out) return mb_json_fail(&r->j, "the same key twice");
   if (!mb_json_string(&r->j, &text)) return false;
   *out = mb_json_text(text);
-  return *out || mb_json_fail(&r->j, "a wrong escape in a string");
+  return *out || mb_json_fail(&r->j, MB_TEXT_WRONG_ESCAPE);
 }
 
 /* A number in quotes, as attributes have it; a bare one is taken, too. */

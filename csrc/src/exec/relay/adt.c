@@ -139,7 +139,7 @@ static int get_field(void *object, struct mb_call *call) {
   if (!status) status = mb_call_int(call, 0, &i);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= compound->count)
-    return mb_fail(MBLOB_E_ARGUMENT, "no field %lld; there are %zu", (long long)i, compound->count);
+    return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_NO_FIELD, (long long)i, compound->count);
   return vm_value_return(compound->fields[i], adt->exec, call);
 }
 

@@ -1,0 +1,65 @@
+/* argument_types.h - types of arguments and of elements. Made by mblob/argument_types.py. */
+#ifndef MB_ARGUMENT_TYPES_H
+#define MB_ARGUMENT_TYPES_H
+
+#define MB_ARGUMENT_WORDS  \
+  {"int", AS_INT, kTVMArgInt, 8 * sizeof(int)}, \
+  {"int8", AS_INT, kTVMArgInt, 8}, \
+  {"int16", AS_INT, kTVMArgInt, 16}, \
+  {"int32", AS_INT, kTVMArgInt, 32}, \
+  {"int64", AS_INT64, kTVMArgInt, 64}, \
+  {"uint8", AS_INT, kTVMArgInt, 8}, \
+  {"uint16", AS_INT, kTVMArgInt, 16}, \
+  {"uint32", AS_UNSIGNED, kTVMArgInt, 32}, \
+  {"uint64", AS_UINT64, kTVMArgInt, 64}, \
+  {"bool", AS_INT, kTVMArgBool, 1}, \
+  {"float32", AS_DOUBLE, kTVMArgFloat, 0}, \
+  {"float64", AS_DOUBLE, kTVMArgFloat, 0}, \
+  {"double", AS_DOUBLE, kTVMArgFloat, 0}, \
+  {"str", AS_POINTER, kTVMStr, 0}, \
+  {"handle", AS_POINTER, kTVMOpaqueHandle, 0}, \
+  {"tensor", AS_POINTER, kTVMDLTensorHandle, 0}
+#define MB_ARGUMENT_WORDS_TEXT "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor, or DTYPE[dimensions]"
+#define MB_C_TYPES  \
+  {"int8_t", kDLInt, 8}, \
+  {"int_least8_t", kDLInt, 8}, \
+  {"int16_t", kDLInt, 16}, \
+  {"int_least16_t", kDLInt, 16}, \
+  {"int32_t", kDLInt, 32}, \
+  {"int_least32_t", kDLInt, 32}, \
+  {"int64_t", kDLInt, 64}, \
+  {"int_least64_t", kDLInt, 64}, \
+  {"intmax_t", kDLInt, 64}, \
+  {"int_fast64_t", kDLInt, 64}, \
+  {"uint8_t", kDLUInt, 8}, \
+  {"uint_least8_t", kDLUInt, 8}, \
+  {"uint16_t", kDLUInt, 16}, \
+  {"uint_least16_t", kDLUInt, 16}, \
+  {"uint32_t", kDLUInt, 32}, \
+  {"uint_least32_t", kDLUInt, 32}, \
+  {"uint64_t", kDLUInt, 64}, \
+  {"uint_least64_t", kDLUInt, 64}, \
+  {"uintmax_t", kDLUInt, 64}, \
+  {"uint_fast64_t", kDLUInt, 64}, \
+  {"bool", kDLUInt, 1}, \
+  {"_Bool", kDLUInt, 1}, \
+  {"float", kDLFloat, 32}, \
+  {"float32_t", kDLFloat, 32}, \
+  {"double", kDLFloat, 64}, \
+  {"float64_t", kDLFloat, 64}, \
+  {"_Float16", kDLFloat, 16}, \
+  {"__fp16", kDLFloat, 16}, \
+  {"__bf16", kDLBfloat, 16}, \
+  {"intptr_t", kDLInt, 64}, \
+  {"uintptr_t", kDLUInt, 64}, \
+  {"size_t", kDLUInt, 64}, \
+  {"ssize_t", kDLInt, 64}, \
+  {"ptrdiff_t", kDLInt, 64}
+#define MB_C_TYPES_OF_UINT64 "uint64_t", "uint_least64_t", "uintmax_t", "uint_fast64_t", "uintptr_t", "size_t"
+#define MB_DTYPE_NAMES "int", "uint", "float", "handle", "bfloat", "complex"
+#define MB_DTYPE_OF_6 "e4m3_float8"
+#define MB_DTYPE_OF_7 "e5m2_float8"
+#define MB_DTYPE_E3M4 "float8_e3m4"
+#define MB_DTYPES_FROM_8 "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"
+
+#endif

@@ -1,0 +1,37 @@
+/* texts.h - error texts that several rooms share. Made by mblob/texts.py. */
+#ifndef MB_TEXTS_H
+#define MB_TEXTS_H
+
+#define MB_TEXT_ARGUMENT ": argument "
+#define MB_TEXT_WHEN_CALLING " when calling:\n"
+#define MB_TEXT_EXPECTED "expected %s, found %s"
+#define MB_TEXT_COUNT "%s %d argument%s, found %d"
+#define MB_TEXT_TYPE_CODE "expected %s, found type code %d"
+#define MB_TEXT_DTYPE "expected %s, found %s"
+#define MB_TEXT_DTYPE_OF_ARRAY "expected an array of %s, found %s; convert it with astype(\"%s\")"
+#define MB_TEXT_SHAPE "expected shape %s, found %s"
+#define MB_TEXT_DEVICE "expected data on the cpu, found device type %d; copy it to the cpu"
+#define MB_TEXT_COMPACT "expected compact row-major data, found a non-contiguous array; pass a copy (numpy.ascontiguousarray)"
+#define MB_TEXT_NO_DATA "expected data, found a NULL pointer"
+#define MB_TEXT_MASKED "a masked array would lose its mask; pass x.filled(value)"
+#define MB_TEXT_NO_NUMBERS "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, float8 or complex in native byte order, found %S; convert it with astype"
+#define MB_TEXT_NO_NUMBERS_IN_CALL "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64 or complex in native byte order, found %S; convert it with astype"
+#define MB_TEXT_GIVES_NO_NUMBERS "%s gives no numbers: %S"
+#define MB_TEXT_IS_NULL "%s: an argument is NULL"
+#define MB_TEXT_RETURNED "%s: returned %d and gave no reason"
+#define MB_TEXT_NDIM "%d dimensions, expected 0 to %d"
+#define MB_TEXT_SHAPE_IS_NULL "shape is NULL, expected %d extents"
+#define MB_TEXT_DATA_IS_NULL "data is NULL, expected %zu bytes"
+#define MB_TEXT_NOT_ALIGNED "its data is not aligned to %d bytes"
+#define MB_TEXT_DLPACK_VERSION "DLPack version %u, expected %d"
+#define MB_TEXT_DLPACK_PADDED "each element is padded to whole bytes (flag 4), expected packed elements"
+#define MB_TEXT_NO_DEVICE "%s: no device %d; there are %d, counted from 0"
+#define MB_TEXT_MAKING_STREAM "making a stream"
+#define MB_TEXT_FREEING_STREAM "freeing a stream"
+#define MB_TEXT_WAITING_FOR_STREAM "waiting for a stream"
+#define MB_TEXT_NO_MEMORY "out of memory"
+#define MB_TEXT_WRONG_ESCAPE "a wrong escape in a string"
+#define MB_TEXT_IN_MEMORY "a library in memory"
+#define MB_TEXT_NO_FIELD "no field %lld; there are %zu"
+
+#endif

@@ -1,0 +1,162 @@
+"""The one table of argument types: numbers that C functions take, as C, TVM and `mblob_call` name
+them, and how each is passed.
+
+From it come the types of prototypes (`packager/modules/prototypes.py`, `packager/functions`), those
+of kernels in sources (`packager/device/device_kernels.py`), and `csrc/src/base/argument_types.h`,
+which `mblob_call` and `loader/_call` read: `python -m mblob.argument_types >
+csrc/src/base/argument_types.h`. The header has the names of element types, too (`mblob/dtype.py`).
+
+What cannot be derived: a new way to pass an argument (`read_scalar` of `core/call_text.c`, `_fetch`
+of `packager/functions/wrappers.py` with `checks*.h`, `loader/_call/convert.c`), a new kind of DWARF's
+types (`packager/objects/debug_info.py`), and the words in the comment of `mblob_call` in `mblob.h`,
+which a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from mblob import texts
+from mblob.dtype import FLOAT8_E3M4, NAMES, SMALL_FLOATS
+
+
+class ArgumentType(NamedTuple):
+    """A row.
+
+    Attributes:
+        word: as TVM and `mblob_call` name it.
+        kind: "int", "uint", "bool", "float" or "bfloat".
+        bits: of the value; a bool in memory has a byte.
+        c: as C spells it.
+        passed: how `mblob_call` finds it among its arguments (enum passed of `core/call_text.c`);
+            "" of what only tensors hold.
+        aliases: other names, which are replaced by `c`.
+        others: other names of types with these bits, which stay.
+        recorded: names in what compilers record, which no prototype has.
+        largest: the largest finite number, where a double has larger ones.
+    """
+
+    word: str
+    kind: str
+    bits: int
+    c: str
+    passed: str = ""
+    aliases: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    recorded: tuple[str, ...] = ()
+    largest: str = ""
+
+
+def _integer(kind: str, bits: int, passed: str, *others: str) -> ArgumentType:
+    """An integer of <stdint.h>. Where there is one of exactly these bits the least of them is it."""
+    least = f"{kind}_least{bits}_t"
+    return ArgumentType(
+        f"{kind}{bits}", kind, bits, f"{kind}{bits}_t", passed, others=(least, *others)
+    )
+
+
+TABLE = (
+    _integer("int", 8, "AS_INT"),
+    _integer("int", 16, "AS_INT"),
+    _integer("int", 32, "AS_INT"),
+    _integer("int", 64, "AS_INT64", "intmax_t", "int_fast64_t"),
+    _integer("uint", 8, "AS_INT"),
+    _integer("uint", 16, "AS_INT"),
+    _integer("uint", 32, "AS_UNSIGNED"),
+    _integer("uint", 64, "AS_UINT64", "uintmax_t", "uint_fast64_t"),
+    ArgumentType("bool", "bool", 1, "bool", "AS_INT", aliases=("_Bool",)),
+    ArgumentType(
+        "float32",
+        "float",
+        32,
+        "float",
+        "AS_DOUBLE",
+        aliases=("float32_t",),
+        largest="3.4028234663852886e38",
+    ),
+    ArgumentType("float64", "float", 64, "double", "AS_DOUBLE", aliases=("float64_t",)),
+    ArgumentType("float16", "float", 16, "_Float16", recorded=("__fp16",), largest="65504.0"),
+    ArgumentType("bfloat16", "bfloat", 16, "__bf16", largest="3.3895313892515355e38"),
+)
+BY_C = {row.c: row for row in TABLE}
+ALIASES = {alias: row.c for row in TABLE for alias in row.aliases}
+# The DLDataTypeCode of each kind.
+CODES = {"int": "kDLInt", "uint": "kDLUInt", "bool": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat"}  # fmt: skip
+# Not every compiler that can pass a pointer to them knows them.
+HALVES = tuple(row.c for row in TABLE if not row.passed)
+POINTER_SIZED = {
+    "intptr_t": "int", "uintptr_t": "uint", "size_t": "uint", "ssize_t": "int", "ptrdiff_t": "int",
+}  # fmt: skip
+# Wide as each C library likes. Only the names matter: the target's compiler sees the real types.
+_OF_LIBRARIES = {f"{kind}_fast{bits}_t": kind for kind in ("int", "uint") for bits in (8, 16, 32)}
+# All names of prototypes and their kinds, and those that are no keywords of C.
+KINDS = {
+    **{name: row.kind for row in TABLE for name in (row.c, *row.aliases, *row.others)},
+    **POINTER_SIZED,
+    **_OF_LIBRARIES,
+}
+TYPEDEFS = tuple(name for name in KINDS if name not in ("float", "double", "_Bool"))
+SIZES = {name: (row.bits + 7) // 8 for row in TABLE for name in (row.c, *row.others)}
+
+# -- the C header ----------------------------------------------------------------------------------
+
+_TYPECODES = {"int": "kTVMArgInt", "uint": "kTVMArgInt", "bool": "kTVMArgBool", "float": "kTVMArgFloat"}  # fmt: skip
+
+
+def _words() -> dict[str, str]:
+    """Words of `mblob_call` and the rest of each row of its table: numbers, then pointers."""
+    found = {"int": "AS_INT, kTVMArgInt, 8 * sizeof(int)"}
+    for row in TABLE:
+        if row.passed:
+            bits = 0 if row.kind == "float" else row.bits
+            found[row.word] = f"{row.passed}, {_TYPECODES[row.kind]}, {bits}"
+    found["double"] = found["float64"]
+    for word, code in ("str", "Str"), ("handle", "OpaqueHandle"), ("tensor", "DLTensorHandle"):
+        found[word] = f"AS_POINTER, kTVM{code}, 0"
+    return found
+
+
+def _listed(items: Iterable[str]) -> str:
+    return " \\\n  " + ", \\\n  ".join(items)
+
+
+def _quoted(items: Iterable[str]) -> str:
+    return ", ".join(texts.quoted(item) for item in items)
+
+
+def macros() -> dict[str, str]:
+    """Macros of C by their names."""
+    recorded = {
+        name: f"{CODES[row.kind]}, {row.bits}"
+        for row in TABLE
+        for name in (row.c, *row.aliases, *row.others, *row.recorded)
+    }
+    # loader/_call needs a Python of 64 bits
+    recorded |= {name: f"{CODES[kind]}, 64" for name, kind in POINTER_SIZED.items()}
+    unsigned = [name for name, value in recorded.items() if value == "kDLUInt, 64"]
+    small = {code: name for name, (code, _) in SMALL_FLOATS.items()}
+    return {
+        "MB_ARGUMENT_WORDS": _listed(f'{{"{word}", {rest}}}' for word, rest in _words().items()),
+        "MB_ARGUMENT_WORDS_TEXT": texts.quoted(", ".join([*_words(), "or DTYPE[dimensions]"])),
+        "MB_C_TYPES": _listed(f'{{"{name}", {rest}}}' for name, rest in recorded.items()),
+        "MB_C_TYPES_OF_UINT64": _quoted(unsigned),
+        "MB_DTYPE_NAMES": _quoted(NAMES.values()),
+        "MB_DTYPE_OF_6": texts.quoted(small.pop(6)),
+        "MB_DTYPE_OF_7": texts.quoted(small.pop(7)),
+        "MB_DTYPE_E3M4": texts.quoted(small.pop(FLOAT8_E3M4)),
+        "MB_DTYPES_FROM_8": _quoted(small[code] for code in sorted(small)),
+    }
+
+
+def header() -> str:
+    """The text of `csrc/src/base/argument_types.h`."""
+    return texts.header_of(
+        "argument_types.h - types of arguments and of elements",
+        "mblob/argument_types.py",
+        macros(),
+    )
+
+
+if __name__ == "__main__":
+    print(header(), end="")

@@ -1,0 +1,103 @@
+"""The one table of error texts that several rooms share: Python, the extension of the hot path, the
+C runtime, plug-ins, and the packed forms that the packager generates.
+
+`csrc/src/base/texts.h` is made from it: `python -m mblob.texts > csrc/src/base/texts.h`. C has a
+row as the macro MB_TEXT_<name>; generated C gets the macros that it uses (`packager/functions/wrappers.py`). Rows are
+formats of printf, of which `loader/_call` uses what PyUnicode_FromFormat knows; Python fills them
+in by `say`.
+
+`tests/unit/test_texts.py` fails on a text of two rooms that is not here.
+"""
+
+from __future__ import annotations
+
+# Arguments of calls. What begins such texts is the function's and the argument's name.
+ARGUMENT = ": argument "  # in front of its number
+WHEN_CALLING = " when calling:\n"  # the ffi dialect: in front of the signature
+EXPECTED = "expected %s, found %s"
+COUNT = "%s %d argument%s, found %d"  # "expected" as the dialect has it
+TYPE_CODE = "expected %s, found type code %d"
+DTYPE = EXPECTED
+DTYPE_OF_ARRAY = DTYPE.replace("%s", "an array of %s", 1) + '; convert it with astype("%s")'
+SHAPE = "expected shape %s, found %s"
+DEVICE = "expected data on the cpu, found device type %d; copy it to the cpu"
+COMPACT = (
+    "expected compact row-major data, found a non-contiguous array; pass a copy"
+    " (numpy.ascontiguousarray)"
+)
+NO_DATA = "expected data, found a NULL pointer"
+MASKED = "a masked array would lose its mask; pass x.filled(value)"
+_NUMBERS = (
+    "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64%s in native byte"
+    " order, found %%S; convert it with astype"
+)
+NO_NUMBERS = _NUMBERS % ", bfloat16, float8 or complex"
+NO_NUMBERS_IN_CALL = _NUMBERS % " or complex"
+GIVES_NO_NUMBERS = "%s gives no numbers: %S"
+IS_NULL = "%s: an argument is NULL"
+RETURNED = "%s: returned %d and gave no reason"
+
+# Tensors that others describe.
+NDIM = "%d dimensions, expected 0 to %d"
+SHAPE_IS_NULL = "shape is NULL, expected %d extents"
+DATA_IS_NULL = "data is NULL, expected %zu bytes"
+NOT_ALIGNED = "its data is not aligned to %d bytes"
+DLPACK_VERSION = "DLPack version %u, expected %d"
+DLPACK_PADDED = "each element is padded to whole bytes (flag 4), expected packed elements"
+
+# Devices, and what failed on one.
+NO_DEVICE = "%s: no device %d; there are %d, counted from 0"
+MAKING_STREAM = "making a stream"
+FREEING_STREAM = "freeing a stream"
+WAITING_FOR_STREAM = "waiting for a stream"
+
+# All else.
+NO_MEMORY = "out of memory"
+WRONG_ESCAPE = "a wrong escape in a string"
+IN_MEMORY = "a library in memory"
+NO_FIELD = "no field %lld; there are %zu"
+
+TABLE: dict[str, str] = {
+    name: text for name, text in globals().items() if name.isupper() and name[0] != "_"
+}
+
+
+def say(text: str, *values: object) -> str:
+    """A text with its values."""
+    return text.replace("%lld", "%d").replace("%zu", "%d").replace("%S", "%s") % values
+
+
+def quoted(text: str) -> str:
+    """A text as a C string."""
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    )
+    return f'"{escaped}"'
+
+
+def macros() -> dict[str, str]:
+    """Macros of C by their names."""
+    return {f"MB_TEXT_{name}": quoted(text) for name, text in TABLE.items()}
+
+
+def defined(found: dict[str, str]) -> list[str]:
+    """Lines that define macros."""
+    return [f"#define {name} {value}" for name, value in found.items()]
+
+
+def header_of(title: str, made_by: str, found: dict[str, str]) -> str:
+    """A header that defines macros; its file's name is the first word of `title`."""
+    guard = f"MB_{title.split('.')[0].upper()}_H"
+    head = f"/* {title}. Made by {made_by}. */"
+    return "\n".join(
+        [head, f"#ifndef {guard}", f"#define {guard}", "", *defined(found), "", "#endif", ""]
+    )
+
+
+def header() -> str:
+    """The text of `csrc/src/base/texts.h`."""
+    return header_of("texts.h - error texts that several rooms share", "mblob/texts.py", macros())
+
+
+if __name__ == "__main__":
+    print(header(), end="")

@@ -1,0 +1,129 @@
+"""Argument types stand in one table (`mblob/argument_types.py`): each of its names works in a
+prototype, in a call from Python and in one from C."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob import argument_types
+from mblob.argument_types import POINTER_SIZED, TABLE
+from mblob.loader.runtime import ffi, lib
+
+ROOT = Path(__file__).resolve().parents[3]
+PASSED = [row for row in TABLE if row.passed]
+# Every name of a number that can be passed, and the word of its row.
+NAMES = {name: row.word for row in PASSED for name in (row.c, *row.aliases, *row.others)}
+NAMES |= {name: f"{kind}64" for name, kind in POINTER_SIZED.items()}
+# Words that C takes in any order.
+NAMES |= {n: "uint64" for n in ("unsigned long", "long unsigned int", "unsigned long int long")}
+# How C passes it through `...`.
+VARIADIC = {
+    "AS_INT": "int", "AS_UNSIGNED": "unsigned", "AS_INT64": "int64_t", "AS_UINT64": "uint64_t", "AS_DOUBLE": "double",
+}  # fmt: skip
+ALL_BITS = "expected an int from 0 to 2**64 - 1"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
+    """`same_T` gives back a number, `first_T` the first of an array."""
+    code = [
+        "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <sys/types.h>"
+    ]
+    code += ["typedef float float32_t; typedef double float64_t;"]
+    prototypes = []
+    for name in NAMES:
+        suffix = name.replace(" ", "_")
+        own = [f"{name} same_{suffix}({name} x)", f"{name} first_{suffix}(const {name} *x)"]
+        code += [f"{own[0]} {{ return x; }}", f"{own[1]} {{ return *x; }}"]
+        prototypes += own
+    path = tmp_path_factory.mktemp("types") / "types.so"
+    source = mblob.csource_module("\n".join(code), functions=prototypes)
+    source.export_library(path)
+    return mblob.load_module(path)
+
+
+def call_of_c(library: mblob.Module, function: str, word: str, value: Any) -> str:
+    """What `mblob_call` says of a call, "" if it went well."""
+    row = next(row for row in TABLE if row.word == word)
+    passed = ffi.cast(VARIADIC[row.passed], value)
+    handle = library._node.handle  # type: ignore[attr-defined]
+    status = lib.mblob_call(handle, function.encode(), word.encode(), passed)
+    return ffi.string(lib.mblob_last_error()).decode() if status else ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_number_of_each_type_is_passed_from_python_and_from_c(
+    library: mblob.Module, name: str
+) -> None:
+    value, same = 1 if NAMES[name] == "bool" else 7, f"same_{name.replace(' ', '_')}"
+    assert library[same](value) == value
+    assert call_of_c(library, same, NAMES[name], value) == ""
+
+
+@pytest.mark.parametrize("name", [n for n, word in NAMES.items() if word == "uint64"])
+def test_every_name_of_64_bits_without_a_sign_takes_them_all(
+    library: mblob.Module, name: str
+) -> None:
+    high, same = 2**64 - 1, f"same_{name.replace(' ', '_')}"
+    assert call_of_c(library, same, "uint64", high) == (
+        f"{same}: its result {high} does not fit the packed form's int64; call the plain C function"
+    )
+    with pytest.raises(mblob.KernelError, match="its result 18446744073709551615 does not fit"):
+        library[same](high)
+    with pytest.raises(OverflowError, match=re.escape(ALL_BITS)):
+        library[same](-1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_array_of_each_type_is_told_from_others(library: mblob.Module, name: str) -> None:
+    word = NAMES[name]
+    first = library[f"first_{name.replace(' ', '_')}"]
+    assert first(np.ones(2, word)) == 1
+    other = "float32" if word == "float64" else "float64"
+    with pytest.raises(
+        TypeError, match=f"argument 0: expected an array of {word}, found {other}; .*astype"
+    ):
+        first(np.ones(2, other))
+
+
+def test_the_c_header_is_what_the_table_of_argument_types_makes() -> None:
+    header = ROOT / "csrc/src/base/argument_types.h"
+    assert header.read_text() == argument_types.header()
+
+
+def test_the_public_header_names_the_words_of_the_table() -> None:
+    comment = (ROOT / "csrc/include/mblob.h").read_text().split("call it with arguments described")
+    text = comment[1].partition("*/")[0]
+    shown = set(re.findall(r"\w+", text))
+    for first, last in re.findall(r"\b(u?int\d+) to (u?int\d+)\b", text):
+        kind, low, high = (
+            first.rstrip("0123456789"),
+            *(int(re.sub(r"\D", "", w)) for w in (first, last)),
+        )
+        shown |= {f"{kind}{bits}" for bits in (8, 16, 32, 64) if low <= bits <= high}
+    words = argument_types.macros()["MB_ARGUMENT_WORDS_TEXT"].strip('"').split(", ")[:-1]
+    assert len(words) == len(PASSED) + 5 and set(words) <= shown
+
+
+def test_no_other_file_of_calls_spells_a_name_of_the_table() -> None:
+    """Names that only a table of types has; device sources have types of their own."""
+    of_tables = {name for name in (*argument_types.KINDS, "__fp16") if name.endswith(("_t", "16"))}
+    guilty = []
+    for folder in ("packager/modules", "packager/functions", "loader/_call", "csrc/src"):
+        for path in (ROOT / folder).rglob("*.[pch]*"):
+            code = path.read_text(encoding="utf-8") if path.suffix in (".py", ".c", ".h") else ""
+            if path.suffix == ".py":
+                nodes = ast.walk(ast.parse(code))
+                found = {n.value for n in nodes if isinstance(n, ast.Constant)}
+            else:
+                found = set(re.findall(r'"(\w+)"', code))
+            if path.name != "argument_types.h":
+                guilty += [f"{path.relative_to(ROOT)}: {name}" for name in found & of_tables]
+    assert guilty == []
