@@ -67,9 +67,10 @@ def append(stub_path: Path, output: Path, symbol: str, write: WriteBlob) -> int:
         size, fingerprint = write(fd, limit, elf.machine)
         patch = Patch(fd, elf)
         patch.load_segment(header, offset, vaddr, size, PAYLOAD_ALIGN)
-        patch.placeholder_symbols(stub, size=size, value=vaddr)
+        patch.placeholder_symbols(stub, st_size=size, st_value=vaddr)
         if stub.section is not None:
-            patch.section(stub.section, offset=offset, size=size, addr=vaddr)
-            patch.section_kind(stub.section, SHT_PROGBITS, SHF_ALLOC)
+            patch.section(
+                stub.section, sh_type=SHT_PROGBITS, sh_flags=SHF_ALLOC, sh_offset=offset, sh_size=size, sh_addr=vaddr,
+            )  # fmt: skip
         patch.build_id(fingerprint)
     return size

@@ -152,21 +152,21 @@ def _patch_headers(
 
     patch = Patch(fd, elf, moved)
     lead = stub.symbol.st_value - elf.segments[segment].p_vaddr
-    patch.segment_place(segment, place - lead, lead + size)
+    patch.segment(segment, p_offset=place - lead, p_filesz=lead + size, p_memsz=lead + size)
     if not lead:  # lld without a read-only segment of its own would leave the blob executable
-        patch.segment_flags(segment, PF_R)
+        patch.segment(segment, p_flags=PF_R)
 
-    patch.placeholder_symbols(stub, size=size)
+    patch.placeholder_symbols(stub, st_size=size)
     table = moved(elf.e_shoff)
     patch.section_table(table)
     for i, section in enumerate(elf.sections):
         if section.sh_offset >= old_end and not section.sh_flags & SHF_ALLOC:
-            patch.section(i, offset=moved(section.sh_offset), table=table)
+            patch.section(i, sh_offset=moved(section.sh_offset), table=table)
     if stub.section is not None:
         # The section may start before the blob, in a script of the caller's; it moves with it.
         section = elf.sections[stub.section]
         patch.section(
-            stub.section, offset=section.sh_offset + place - start,
-            size=section.sh_size + size - stub.symbol.st_size, table=table,
+            stub.section, sh_offset=section.sh_offset + place - start,
+            sh_size=section.sh_size + size - stub.symbol.st_size, table=table,
         )  # fmt: skip
     return patch
