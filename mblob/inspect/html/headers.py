@@ -50,21 +50,20 @@ _HEX = (
     "p_type",
     "sh_type",
 )
+
+
+def _names(prefix: str) -> dict[int, str]:
+    """The constants of ELF whose names start so, by value."""
+    return {value: name for name, value in vars(elf_records).items() if name.startswith(prefix)}
+
+
 _CHOICES = {
     "e_ident[EI_CLASS]": {1: "ELFCLASS32", 2: "ELFCLASS64"},
     "e_ident[EI_DATA]": {1: "ELFDATA2LSB, little endian", 2: "ELFDATA2MSB, big endian"},
-    "e_type": {1: "ET_REL", 2: "ET_EXEC", 3: "ET_DYN, shared object"},
+    "e_type": _names("ET_"),
     "e_machine": elf_records.MACHINES,
-    "p_type": {
-        1: "PT_LOAD", 2: "PT_DYNAMIC", 3: "PT_INTERP", 4: "PT_NOTE", 6: "PT_PHDR", 7: "PT_TLS",
-        0x6474E550: "PT_GNU_EH_FRAME", 0x6474E551: "PT_GNU_STACK", 0x6474E552: "PT_GNU_RELRO",
-        0x6474E553: "PT_GNU_PROPERTY",
-    },
-    "sh_type": {
-        0: "SHT_NULL", 1: "SHT_PROGBITS", 2: "SHT_SYMTAB", 3: "SHT_STRTAB", 4: "SHT_RELA", 5: "SHT_HASH",
-        6: "SHT_DYNAMIC", 7: "SHT_NOTE", 8: "SHT_NOBITS", 9: "SHT_REL", 11: "SHT_DYNSYM", 14: "SHT_INIT_ARRAY",
-        15: "SHT_FINI_ARRAY", 0x6FFFFFF6: "SHT_GNU_HASH", 0x6FFFFFFE: "SHT_GNU_VERNEED", 0x6FFFFFFF: "SHT_GNU_VERSYM",
-    },
+    "p_type": _names("PT_"),
+    "sh_type": _names("SHT_"),
     "digest algorithm": {0: "none", 1: "CRC-32", 2: "SHA-256"},
 }  # fmt: skip
 _BITS = {
