@@ -144,7 +144,8 @@ def test_property_notes_tell_features(
 
 
 def range_of(key: str = "cuda", *, facts: dict[str, Any] | None = None, tags: tuple[str, ...] = (),
-        dialect: str = "classic", symbol: str = "__tvm_dev_mblob", exports: tuple[str, ...] = (), undefined: tuple[str, ...] = (),
+        dialect: str = "classic", symbol: str = "__tvm_dev_mblob", exports: tuple[str, ...] = (),
+        undefined: tuple[str, ...] = (),
         rows: tuple[tuple[int, ...], ...] = ((1,), ()), has_tree: bool = True) -> str | None:  # fmt: skip
     entries = (Entry(0, "library", None, 0, rows[0]), Entry(1, key, 20, 5, rows[1]))
     blob = Blob(dialect, 100, entries, 100, symbol=symbol, has_tree=has_tree)
