@@ -32,6 +32,7 @@ from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.record import Record
 from mblob.errors import FormatError
 
+_HEADER_FIELDS = tuple(layout_of(64, "<").ehdr.fields)[len(IDENT.fields) :]  # of both classes
 PAGE = 4096  # bytes; the smallest of any machine here
 NAME_LIMIT = 1 << 16  # bytes of one name; mangled C++ names have some thousand
 
@@ -93,7 +94,8 @@ class ElfTables:
         self.byte_order = "<" if ei_data == 1 else ">"
         self.layout = layout_of(self.bits, self.byte_order)
         header = self.layout.ehdr
-        vars(self).update(zip(header.fields, self.unpack(header, 0, "header")))
+        values = self.unpack(header, 0, "header")
+        vars(self).update(zip(_HEADER_FIELDS, values[len(IDENT.fields) :]))
 
     def _fail(self, message: str, code: str, at: int | None = None) -> FormatError:
         return FormatError(f"{self.name}: {message}", code=code, offset=at)
@@ -166,9 +168,12 @@ class ElfTables:
             )
 
     def section_headers(self, count: int, what: str) -> list[SectionHeader]:
+        return [*map(SectionHeader._make, self._raw_section_headers(count, what))]
+
+    def _raw_section_headers(self, count: int, what: str) -> Iterator[tuple[int, ...]]:
         record = self.layout.shdr
         self._check_size("e_shentsize", record, "section headers")
-        return [*map(SectionHeader._make, self.records(record, self.e_shoff, count, what))]
+        return self.records(record, self.e_shoff, count, what)
 
     def _first_section_header(self) -> SectionHeader:
         """It has what does not fit the ELF header."""
@@ -182,20 +187,20 @@ class ElfTables:
         first = self._first_section_header()
         count = self.e_shnum or first.sh_size
         names = self.e_shstrndx if self.e_shstrndx != SHN_XINDEX else first.sh_link
-        heads = self.section_headers(count, f"a table of {count} section headers")
-        strings = heads[names] if names < count else SectionHeader(0, SHT_NULL)
+        heads = [*self._raw_section_headers(count, f"a table of {count} section headers")]
+        strings = SectionHeader(*heads[names] if names < count else (0, SHT_NULL))
         start, size = strings.sh_offset, strings.sh_size
         found = []
         budget = name_budget(size, 1 << 20)  # thousands of sections may all be called .text
-        for h in heads:
-            name = self._string(start, size, h.sh_name, "section name") if size else ""
+        for sh_name, *rest in heads:
+            name = self._string(start, size, sh_name, "section name") if size else ""
             budget -= len(name)
             if budget < 0:
                 raise self._fail(
                     "the names of its sections add up to more than 8 times their table",
                     "elf_header",
                 )
-            found.append(Section(name, *h[1:]))
+            found.append(Section(name, *rest))
         return found
 
     def check_tables(self) -> None:
