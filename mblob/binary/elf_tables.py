@@ -192,15 +192,15 @@ class ElfTables:
         start, size = strings.sh_offset, strings.sh_size
         found = []
         budget = name_budget(size, 1 << 20)  # thousands of sections may all be called .text
-        for sh_name, *rest in heads:
-            name = self._string(start, size, sh_name, "section name") if size else ""
+        for h in heads:
+            name = self._string(start, size, h[0], "section name") if size else ""
             budget -= len(name)
             if budget < 0:
                 raise self._fail(
                     "the names of its sections add up to more than 8 times their table",
                     "elf_header",
                 )
-            found.append(Section(name, *rest))
+            found.append(Section(name, *h[1:]))
         return found
 
     def check_tables(self) -> None:
