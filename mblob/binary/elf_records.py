@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -249,6 +249,12 @@ class ElfLayout:
             if wide
             else "ch_type I, ch_size N, ch_addralign N"
         )
+        self.hash_32 = record("nbucket I, nchain I")
+        self.hash_64 = record("nbucket Q, nchain Q")
+        self._add_extensions(record)
+
+    def _add_extensions(self, record: Callable[[str], Record]) -> None:
+        """Records of GNU's, which the Linux Standard Base has."""
         self.versym = record("vs_index H")
         self.verneed = record("vn_version H, vn_cnt H, vn_file I, vn_aux I, vn_next I")
         self.vernaux = record("vna_hash I, vna_flags H, vna_other H, vna_name I, vna_next I")
@@ -256,8 +262,6 @@ class ElfLayout:
             "vd_version H, vd_flags H, vd_ndx H, vd_cnt H, vd_hash I, vd_aux I, vd_next I"
         )
         self.verdaux = record("vda_name I, vda_next I")
-        self.hash_32 = record("nbucket I, nchain I")
-        self.hash_64 = record("nbucket Q, nchain Q")
         self.gnu_hash = record("nbuckets I, symoffset I, bloom_size I, bloom_shift I")
         self.eh_frame_hdr = record("version and encodings 4s, eh_frame_ptr i, fde_count I")
         self.eh_frame_row = record("initial_location i, fde i")
