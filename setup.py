@@ -194,11 +194,11 @@ setup(
         ),
         Extension(
             "mblob.bytes._copy",
-            ["mblob/bytes/_copy.c", "csrc/src/base/crc32.c"],
+            ["mblob/bytes/_copy.c"],
             include_dirs=["csrc/src"],
             depends=[
                 *("mblob/bytes/_copy_loop.h", "mblob/bytes/_crc32_wide.h"),
-                *("csrc/src/base/digest.h", "csrc/src/base/bytes.h"),
+                *("csrc/src/base/crc32.c", "csrc/src/base/digest.h", "csrc/src/base/bytes.h"),
             ],
             extra_compile_args=C_FLAGS,
             extra_link_args=["-pthread"],

@@ -84,7 +84,7 @@ DEFECTS = (
            "an object for 32 bits may be too large for its own numbers", ("tests/packager/functions/test_objects.py",)),
     Defect("packager/write/elf_writer.py", '(".note.GNU-stack", SHT_PROGBITS, 0, self', '(".note.GNU-stack", SHT_PROGBITS, 4, self',
            "whoever links a blob gets a stack that can be executed", ("tests/packager/functions/test_objects.py",)),
-    Defect("packager/objects/rename.py", "out[at + 1] = out[at + 1] & ~3 | STV_HIDDEN", "out[at + 1] = out[at + 1] & ~3",
+    Defect("packager/objects/rename.py", "st_other=s.st_other & ~3 | STV_HIDDEN", "st_other=s.st_other & ~3",
            "renamed definitions stay visible", ("tests/packager/functions/test_packed_forms.py", "tests/packager/functions/test_objects.py")),
     Defect("packager/objects/archive_writer.py", "if len(text) <= 16:", "if len(text) <= 17:",
            "the name of a member of an archive flows into the next field", ("tests/packager/test_system_lib.py", "tests/unit/test_archive.py", "tests/packager")),

@@ -128,7 +128,7 @@ MBLOB_API mblob_module *mblob_module_retain(mblob_module *module);
 MBLOB_API void mblob_module_release(mblob_module *module);
 
 MBLOB_API const char *mblob_module_type_key(const mblob_module *module);
-/* The form of the blob that the file carries: "classic", "ffi" (TVM 0.21 and later), or "" for a
+/* The dialect of the blob that the file carries: "classic", "ffi" (TVM 0.21 and later), or "" for a
  * library without one. */
 MBLOB_API const char *mblob_module_dialect(const mblob_module *module);
 /* Index of the module in its file (order of the blob), 0 for the root. */

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import struct
 import sys
 from array import array
 from collections.abc import Iterator
@@ -13,7 +12,11 @@ from functools import cached_property
 from mblob.binary.elf_records import (
     DT_GNU_HASH,
     DT_HASH,
+    DT_JMPREL,
     DT_NEEDED,
+    DT_PLTREL,
+    DT_REL,
+    DT_RELA,
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
@@ -26,10 +29,12 @@ from mblob.binary.elf_records import (
     SHT_DYNSYM,
     SHT_NOTE,
     SHT_SYMTAB,
+    SIZE_TAGS,
     Symbol,
     SymbolTable,
 )
 from mblob.binary.elf_tables import ElfTables, name_budget
+from mblob.bytes.record import Record
 
 SYMBOL_LIMIT = 1 << 22  # dynamic symbols; the largest real libraries have some 10^5
 CHAIN_STEP = 1 << 16  # bytes of a hash chain read at a time
@@ -49,10 +54,9 @@ class ElfFile(ElfTables):
         segment = next((s for s in self.segments if s.p_type == PT_DYNAMIC), None)
         if segment is None:
             return tags
-        count = segment.p_filesz // (self.bits // 4)
-        for tag, value in self.records(
-            "QQ" if self.bits == 64 else "II", segment.p_offset, count, "dynamic section"
-        ):
+        record = self.layout.dyn
+        count = segment.p_filesz // record.size
+        for tag, value in self.records(record, segment.p_offset, count, "dynamic section"):
             if tag == 0:
                 break
             tags.setdefault(tag, []).append(value)
@@ -74,15 +78,25 @@ class ElfFile(ElfTables):
         """Libraries this one is linked against (DT_NEEDED)."""
         return self.dynamic_strings(DT_NEEDED)
 
-    def unpack_at(self, fmt: str, vaddr: int, what: str) -> tuple[int, ...]:
-        """Numbers at an address, by `struct` letters in the file's byte order.
+    def unpack_at(self, record: Record, vaddr: int, what: str) -> tuple[int, ...]:
+        """The fields of a record at an address.
 
         Raises:
             FormatError: "elf_dynamic": no loaded segment has all of them in the file.
         """
-        return self.unpack(
-            fmt, self.offset_of(vaddr, struct.calcsize(self.byte_order + fmt), what), what
-        )
+        return record.unpack_from(self.data, self.offset_of(vaddr, record.size, what))
+
+    def word_at(self, vaddr: int) -> int:
+        """The word at an address that a relocation changes. Errors as of `unpack_at`."""
+        return self.unpack_at(self.layout.word, vaddr, "a relocated word")[0]
+
+    def relocation_tables(self) -> Iterator[tuple[int, int, Record]]:
+        """Address, bytes and record of each table of relocations, packed ones left out."""
+        tags, layout = self.dynamic, self.layout
+        calls = layout.rela if DT_RELA in tags.get(DT_PLTREL, ()) else layout.rel
+        for table, record in ((DT_RELA, layout.rela), (DT_REL, layout.rel), (DT_JMPREL, calls)):
+            if table in tags and SIZE_TAGS[table] in tags:
+                yield tags[table][0], tags[SIZE_TAGS[table]][0], record
 
     @cached_property
     def _dynamic_table(self) -> SymbolTable:
@@ -96,9 +110,9 @@ class ElfFile(ElfTables):
         count = self._dynsym_count()
         if count > SYMBOL_LIMIT:
             raise self._fail(f"{count} dynamic symbols, the limit is {SYMBOL_LIMIT}", "elf_dynamic")
-        size = 24 if self.bits == 64 else 16
+        size = count * self.layout.sym.size
         return SymbolTable(
-            self.offset_of(tags[DT_SYMTAB][0], count * size, f"{count} dynamic symbols"),
+            self.offset_of(tags[DT_SYMTAB][0], size, f"{count} dynamic symbols"),
             count,
             strings,
             strings_size,
@@ -107,64 +121,80 @@ class ElfFile(ElfTables):
     def _dynsym_count(self) -> int:
         tags = self.dynamic
         if DT_HASH in tags:
-            # 64-bit entries on s390x (and alpha) alone; everywhere else 32-bit ones.
-            wide = self.e_machine == EM_S390 and self.bits == 64
-            at = self.offset_of(tags[DT_HASH][0], 16 if wide else 8, "hash table")
-            return self.unpack("QQ" if wide else "II", at, "hash table")[1]
+            return self.unpack_at(self.sysv_hash, tags[DT_HASH][0], "hash table")[1]
         if DT_GNU_HASH in tags:
             return self._gnu_hash_count(tags[DT_GNU_HASH][0])
         table = next((s for s in self.sections if s.sh_type == SHT_DYNSYM), None)
-        return table.sh_size // (24 if self.bits == 64 else 16) if table else 0
+        return table.sh_size // self.layout.sym.size if table else 0
+
+    @property
+    def sysv_hash(self) -> Record:
+        """What starts a table of DT_HASH: two words that are as large as those behind. They have 64
+        bits on s390x (and alpha) alone."""
+        wide = self.e_machine == EM_S390 and self.bits == 64
+        return self.layout.hash_64 if wide else self.layout.hash_32
+
+    def sysv_hash_size(self) -> int:
+        """Bytes of the table of DT_HASH."""
+        record = self.sysv_hash
+        counts = self.unpack_at(record, self.dynamic[DT_HASH][0], "hash table")
+        return record.size + record.size // len(counts) * sum(counts)
+
+    def gnu_hash_size(self, symbols: int) -> int:
+        """Bytes of the table of DT_GNU_HASH, whose chains end with the symbols."""
+        record = self.layout.gnu_hash
+        at = self.dynamic[DT_GNU_HASH][0]
+        buckets, first, bloom, _ = self.unpack_at(record, at, "hash table")
+        words = self.layout.word.size * bloom
+        return record.size + words + 4 * (buckets + max(0, symbols - first))
 
     def _gnu_hash_count(self, vaddr: int) -> int:
         """Highest bucket, then its chain to the end, all inside the segment that holds the
         table."""
-        at = self.offset_of(vaddr, 16, "hash table")
-        buckets, first, bloom, _ = self.unpack("4I", at, "hash table")
+        record = self.layout.gnu_hash
+        at = self.offset_of(vaddr, record.size, "hash table")
+        buckets, first, bloom, _ = record.unpack_from(self.data, at)
         if buckets > SYMBOL_LIMIT:
             raise self._fail(
                 f"a hash table of {buckets} buckets, the limit is {SYMBOL_LIMIT}", "elf_dynamic", at
             )
-        head = 16 + bloom * (self.bits // 8)
+        head = record.size + bloom * self.layout.word.size
         at = self.offset_of(vaddr, head + 4 * buckets, f"a hash table of {buckets} buckets")
-        last = max(self.words(at + head, buckets), default=0)
+        last = max(self.numbers("I", at + head, buckets), default=0)
         if last < first:
-            return first
+            return int(first)
         chain = head + 4 * buckets + 4 * (last - first)
         end = at + chain
         while end - at - chain <= 4 * SYMBOL_LIMIT:
             self.offset_of(vaddr, end - at + 4, "a hash chain")
             room = min(CHAIN_STEP, len(self.data) - end)
-            words = self.words(end, room // 4)
+            words = self.numbers("I", end, room // 4)
             stop = next((i for i, word in enumerate(words) if word & 1), None)
             if stop is not None:
-                return last + (end - at - chain) // 4 + stop + 1
+                return int(last + (end - at - chain) // 4 + stop + 1)
             end += 4 * len(words)
         raise self._fail(f"a hash chain of more than {SYMBOL_LIMIT} symbols", "elf_dynamic", at)
 
-    def words(self, offset: int, count: int) -> array[int]:
-        """`count` 32-bit words, which the caller has checked to be in the file."""
-        words = array("I", bytes(self.data[offset : offset + 4 * count]))
+    def numbers(self, code: str, offset: int, count: int) -> array[int]:
+        """`count` numbers of a `struct` code (`N`: words), which the caller has checked to be in the
+        file."""
+        numbers: array[int] = array(self.layout.word_code if code == "N" else code)
+        numbers.frombytes(self.data[offset : offset + numbers.itemsize * count])
         if (self.byte_order == "<") != (sys.byteorder == "little"):
-            words.byteswap()
-        return words
+            numbers.byteswap()
+        return numbers
 
     # -- symbols -----------------------------------------------------------------------------------
 
     def symbols_of(self, table: SymbolTable) -> Iterator[Symbol]:
         """The symbols of a table behind its first one."""
-        size = 24 if self.bits == 64 else 16
-        fmt = "IBBHQQ" if self.bits == 64 else "IIIBBH"
+        record = self.layout.sym
+        fields = record.pick("st_name", *Symbol._fields[1:-1])
         budget = name_budget(table.strings_size)
         at = table.offset
-        for fields in itertools.islice(
-            self.records(fmt, at, table.count, f"{table.count} symbols"), 1, None
-        ):
-            at += size
-            if self.bits == 64:
-                name, info, other, shndx, value, length = fields
-            else:
-                name, value, length, info, other, shndx = fields
+        rows = self.records(record, at, table.count, f"{table.count} symbols")
+        for name, value, size, info, other, shndx in map(fields, itertools.islice(rows, 1, None)):
+            at += record.size
             text = (
                 self._string(table.strings, table.strings_size, name, "symbol name") if name else ""
             )
@@ -174,7 +204,7 @@ class ElfFile(ElfTables):
                     "the names of its symbols add up to more than 8 times their table",
                     "elf_dynamic",
                 )
-            yield Symbol(text, value, length, info, other, shndx, at)
+            yield Symbol(text, value, size, info, other, shndx, at)
 
     @cached_property
     def dynsym(self) -> list[Symbol]:
@@ -189,7 +219,7 @@ class ElfFile(ElfTables):
         for s in self.sections:
             if s.sh_type == SHT_SYMTAB and s.sh_link < len(self.sections):
                 strings = self.sections[s.sh_link]
-                count = s.sh_size // (24 if self.bits == 64 else 16)
+                count = s.sh_size // self.layout.sym.size
                 return list(
                     self.symbols_of(
                         SymbolTable(s.sh_offset, count, strings.sh_offset, strings.sh_size)
@@ -222,9 +252,10 @@ class ElfFile(ElfTables):
         versions."""
         if DT_VERSYM not in self.dynamic:
             return ()
-        return self.unpack_at(
-            f"{len(self.dynsym) + 1}H", self.dynamic[DT_VERSYM][0], "symbol versions"
-        )
+        count = len(self.dynsym) + 1
+        size = count * self.layout.versym.size
+        at = self.offset_of(self.dynamic[DT_VERSYM][0], size, "symbol versions")
+        return tuple(self.numbers("H", at, count))
 
     @cached_property
     def hidden(self) -> set[int]:
@@ -248,6 +279,7 @@ class ElfFile(ElfTables):
             areas = [(s.sh_offset, s.sh_size) for s in self.sections if s.sh_type == SHT_NOTE]
         else:
             areas = [(s.p_offset, s.p_filesz) for s in self.segments if s.p_type == PT_NOTE]
+        head = self.layout.nhdr
         left = len(self.data)  # areas that overlap would be read without end
         for start, size in dict.fromkeys(areas):
             self._check(start, size, "notes")
@@ -255,13 +287,14 @@ class ElfFile(ElfTables):
             if left < 0:
                 return
             at, end = start, start + size
-            while end - at >= 12:
-                namesz, descsz, n_type = self.unpack("3I", at, "note")
+            while end - at >= head.size:
+                namesz, descsz, n_type = head.unpack_from(self.data, at)
+                at += head.size
                 name_room = namesz + -namesz % 4
                 desc_room = descsz + -descsz % 4
-                if name_room > end - at - 12 or descsz > end - at - 12 - name_room:
+                if name_room > end - at or descsz > end - at - name_room:
                     break  # padding or damage; whoever needs a note finds it missing
-                desc = at + 12 + name_room
-                owner = bytes(self.data[at + 12 : at + 12 + min(namesz, 256)]).rstrip(b"\0")
+                desc = at + name_room
+                owner = bytes(self.data[at : at + min(namesz, 256)]).rstrip(b"\0")
                 yield owner, n_type, bytes(self.data[desc : desc + min(descsz, 1 << 16)]), desc
                 at = desc + min(desc_room, end - desc)

@@ -11,13 +11,6 @@ from mblob.binary.elf_records import (
     DF_TEXTREL,
     DT_FLAGS,
     DT_FLAGS_1,
-    DT_JMPREL,
-    DT_PLTREL,
-    DT_PLTRELSZ,
-    DT_REL,
-    DT_RELA,
-    DT_RELASZ,
-    DT_RELSZ,
     DT_RPATH,
     DT_RUNPATH,
     DT_SONAME,
@@ -101,24 +94,13 @@ def _flags(elf: ElfFile) -> int:
 def is_relocated_to(elf: ElfFile, symbol: Symbol) -> bool:
     """Whether a dynamic relocation refers to a dynamic symbol by its name, so that another
     library's may be taken."""
-    tags = elf.dynamic
-    wide = elf.bits == 64
+    layout = elf.layout
     first = elf.dynsym[0].offset if elf.dynsym else 0
-    index = (symbol.offset - first) // (24 if wide else 16) + 1
-    calls_have_addend = DT_RELA in tags.get(DT_PLTREL, [])
-    tables = (
-        (DT_RELA, DT_RELASZ, True),
-        (DT_REL, DT_RELSZ, False),
-        (DT_JMPREL, DT_PLTRELSZ, calls_have_addend),
-    )
-    for table, size, has_addend in tables:
-        if table not in tags or size not in tags:
-            continue
-        at = elf.offset_of(tags[table][0], tags[size][0], "relocations")
-        words = 3 if has_addend else 2
-        count = tags[size][0] // (words * (8 if wide else 4))
-        records = elf.records(("Q" if wide else "I") * words, at, count, "relocations")
-        if any(record[1] >> (32 if wide else 8) == index for record in records):
+    index = (symbol.offset - first) // layout.sym.size + 1
+    for table, size, record in elf.relocation_tables():
+        at = elf.offset_of(table, size, "relocations")
+        rows = elf.records(record, at, size // record.size, "relocations")
+        if any(row[1] >> layout.symbol_shift == index for row in rows):
             return True
     return False
 

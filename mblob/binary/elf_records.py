@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
-EM_MIPS, EM_S390, EM_X86_64 = 8, 22, 62
+from mblob.bytes.record import Record
+
+EM_MIPS, EM_S390, EM_X86_64, EM_CUDA, EM_AMDGPU = 8, 22, 62, 190, 224
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE, PT_PHDR, PT_GNU_EH_FRAME, PT_GNU_STACK = (
     1,
     2,
@@ -28,6 +33,7 @@ SHT_NULL, SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM
     17,
 )
 SHT_RELA, SHT_REL, SHF_COMPRESSED = 4, 9, 0x800
+SHT_INIT_ARRAY, SHT_FINI_ARRAY = 14, 15
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_X86_64_LARGE, SHF_EXCLUDE = (
     0x1,
     0x2,
@@ -79,6 +85,15 @@ DT_INIT, DT_FINI, DT_RELAENT, DT_RELENT, DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINI
 DT_INIT_ARRAYSZ, DT_FINI_ARRAYSZ, DT_PREINIT_ARRAYSZ = 27, 28, 33
 DT_RELACOUNT, DT_RELCOUNT = 0x6FFFFFF9, 0x6FFFFFFA
 PT_TLS, PT_GNU_PROPERTY, PT_GNU_RELRO = 7, 0x6474E553, 0x6474E552
+# Tags of tables with that of their size in bytes.
+SIZE_TAGS = {
+    DT_INIT_ARRAY: DT_INIT_ARRAYSZ, DT_FINI_ARRAY: DT_FINI_ARRAYSZ, DT_JMPREL: DT_PLTRELSZ, DT_RELA: DT_RELASZ,
+    DT_REL: DT_RELSZ, DT_RELR: DT_RELRSZ,
+}  # fmt: skip
+FUNCTION_TABLES = (
+    (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ, "constructors"), (DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"),
+    (DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"),
+)  # fmt: skip
 SHT_HASH, SHT_DYNAMIC, SHT_GNU_HASH, SHT_GNU_VERDEF, SHT_GNU_VERNEED, SHT_GNU_VERSYM = (
     5,
     6,
@@ -114,7 +129,22 @@ class Segment(NamedTuple):
     p_align: int
 
 
+class SectionHeader(NamedTuple):
+    sh_name: int
+    sh_type: int
+    sh_flags: int = 0
+    sh_addr: int = 0
+    sh_offset: int = 0
+    sh_size: int = 0
+    sh_link: int = 0
+    sh_info: int = 0
+    sh_addralign: int = 0
+    sh_entsize: int = 0
+
+
 class Section(NamedTuple):
+    """A section header with the text of its name."""
+
     name: str
     sh_type: int
     sh_flags: int
@@ -123,6 +153,7 @@ class Section(NamedTuple):
     sh_size: int
     sh_link: int
     sh_info: int
+    sh_addralign: int
     sh_entsize: int
 
 
@@ -163,3 +194,85 @@ class SymbolTable(NamedTuple):
     count: int  # type: ignore[assignment]  # a tuple has a method of that name
     strings: int
     strings_size: int
+
+
+# -- layout ----------------------------------------------------------------------------------------
+
+E_IDENT = (
+    "e_ident[EI_MAG] 4s, e_ident[EI_CLASS] B, e_ident[EI_DATA] B, e_ident[EI_VERSION] B,"
+    "e_ident[EI_OSABI] B, e_ident[EI_ABIVERSION] B, e_ident[EI_PAD] 7s"
+)
+IDENT = Record(E_IDENT)
+
+
+class ElfLayout:
+    """The records of ELF files of one class and byte order: System V gABI, chapters 4 and 5; Linux
+    Standard Base for versions and unwind tables.
+
+    Attributes:
+        word_code: of `struct`, for a word.
+        hash_32, hash_64: what starts a table of DT_HASH; the words behind are as large as its own.
+        symbol_shift, type_mask: how r_info holds the number of the symbol and the type.
+    """
+
+    def __init__(self, bits: int, byte_order: str) -> None:
+        def record(fields: str) -> Record:
+            return Record(fields, byte_order, bits)
+
+        wide = bits == 64
+        self.byte_order, self.word_code = byte_order, "Q" if wide else "I"
+        self.symbol_shift, self.type_mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
+        self.ehdr = record(
+            f"{E_IDENT}, e_type H, e_machine H, e_version I, e_entry N, e_phoff N, e_shoff N,"
+            "e_flags I, e_ehsize H, e_phentsize H, e_phnum H, e_shentsize H, e_shnum H, e_shstrndx H"
+        )
+        self.phdr = record(
+            "p_type I, p_flags I, p_offset N, p_vaddr N, p_paddr N, p_filesz N, p_memsz N, p_align N"
+            if wide
+            else "p_type I, p_offset N, p_vaddr N, p_paddr N, p_filesz N, p_memsz N, p_flags I,"
+            "p_align N"
+        )
+        self.shdr = record(",".join(map(" ".join, zip(SectionHeader._fields, "IINNNNIINN"))))
+        self.sym = record(
+            "st_name I, st_info B, st_other B, st_shndx H, st_value N, st_size N"
+            if wide
+            else "st_name I, st_value N, st_size N, st_info B, st_other B, st_shndx H"
+        )
+        self.rel = record("r_offset N, r_info N")
+        self.rela = record("r_offset N, r_info N, r_addend n")
+        self.word = record("word N")  # of DT_RELR, of arrays of functions, of data
+        self.dyn = record("d_tag N, d_val N")
+        self.nhdr = record("n_namesz I, n_descsz I, n_type I")
+        self.property = record("pr_type I, pr_datasz I")
+        self.chdr = record(
+            "ch_type I, ch_reserved I, ch_size N, ch_addralign N"
+            if wide
+            else "ch_type I, ch_size N, ch_addralign N"
+        )
+        self.hash_32 = record("nbucket I, nchain I")
+        self.hash_64 = record("nbucket Q, nchain Q")
+        self._add_extensions(record)
+
+    def _add_extensions(self, record: Callable[[str], Record]) -> None:
+        """Records of GNU's, which the Linux Standard Base has."""
+        self.versym = record("vs_index H")
+        self.verneed = record("vn_version H, vn_cnt H, vn_file I, vn_aux I, vn_next I")
+        self.vernaux = record("vna_hash I, vna_flags H, vna_other H, vna_name I, vna_next I")
+        self.verdef = record(
+            "vd_version H, vd_flags H, vd_ndx H, vd_cnt H, vd_hash I, vd_aux I, vd_next I"
+        )
+        self.verdaux = record("vda_name I, vda_next I")
+        self.gnu_hash = record("nbuckets I, symoffset I, bloom_size I, bloom_shift I")
+        self.eh_frame_hdr = record("version and encodings 4s, eh_frame_ptr i, fde_count I")
+        self.eh_frame_row = record("initial_location i, fde i")
+
+    def numbers(self, code: str, values: Iterable[int]) -> bytes:
+        """Numbers of one `struct` code, one behind the other; `N` is a word."""
+        made = tuple(values)
+        code = self.word_code if code == "N" else code
+        return struct.pack(f"{self.byte_order}{len(made)}{code}", *made)
+
+
+@lru_cache
+def layout_of(bits: int, byte_order: str) -> ElfLayout:
+    return ElfLayout(bits, byte_order)

@@ -16,14 +16,9 @@ from mblob.binary.elf_records import (
     DT_HASH,
     DT_JMPREL,
     DT_PLTGOT,
-    DT_PLTREL,
-    DT_PLTRELSZ,
     DT_REL,
     DT_RELA,
-    DT_RELASZ,
     DT_RELR,
-    DT_RELRSZ,
-    DT_RELSZ,
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMENT,
@@ -33,7 +28,6 @@ from mblob.binary.elf_records import (
     DT_VERNEED,
     DT_VERSYM,
     EM_MIPS,
-    EM_S390,
     PF_X,
     PT_DYNAMIC,
     PT_GNU_EH_FRAME,
@@ -45,6 +39,7 @@ from mblob.binary.elf_records import (
     SHN_COMMON,
     SHN_LORESERVE,
     SHT_DYNSYM,
+    SIZE_TAGS,
     STB_GLOBAL,
     STB_GNU_UNIQUE,
     STB_LOCAL,
@@ -117,7 +112,7 @@ class Symbols:
 
     def __init__(self, elf: ElfFile) -> None:
         self.elf = elf
-        self.each = 24 if elf.bits == 64 else 16
+        self.each = elf.layout.sym.size
         tags = elf.dynamic
         if not {DT_STRTAB, DT_SYMTAB, DT_STRSZ} <= tags.keys():
             raise bad(elf, "it names no strings or no symbols")
@@ -148,25 +143,14 @@ class Symbols:
     def _hash_sizes(self) -> Iterator[tuple[int, int]]:
         elf, tags = self.elf, self.elf.dynamic
         if DT_GNU_HASH in tags:
-            at = elf.offset_of(tags[DT_GNU_HASH][0], 16, "hash table")
-            buckets, first, bloom, _ = elf.unpack("4I", at, "hash table")
-            yield (
-                DT_GNU_HASH,
-                16 + bloom * (elf.bits // 8) + 4 * (buckets + max(0, self.count - first)),
-            )
+            yield DT_GNU_HASH, elf.gnu_hash_size(self.count)
         if DT_HASH in tags:
-            wide = elf.e_machine == EM_S390 and elf.bits == 64
-            at = elf.offset_of(tags[DT_HASH][0], 16 if wide else 8, "hash table")
-            yield (
-                DT_HASH,
-                (8 if wide else 4)
-                * (2 + sum(elf.unpack("QQ" if wide else "II", at, "hash table"))),
-            )
+            yield DT_HASH, elf.sysv_hash_size()
 
     def _headers(self) -> Iterator[tuple[int, int]]:
         elf = self.elf
         for offset, size in (
-            (0, 64 if elf.bits == 64 else 52),
+            (0, elf.layout.ehdr.size),
             (elf.e_phoff, elf.e_phnum * elf.e_phentsize),
         ):
             for s in elf.segments:
@@ -179,21 +163,19 @@ class Symbols:
     def _tagged_tables(self) -> Iterator[tuple[int, int]]:
         """Those that lie in the file. One-segment libraries have code, data and tables side by
         side."""
-        tags, word = self.elf.dynamic, self.elf.bits // 8
+        tags, layout = self.elf.dynamic, self.elf.layout
+        word = layout.word.size
         count = self.count if self.count > 1 else min(self._named(), self.room)
         sizes = [
             (DT_SYMTAB, count * self.each),
             (DT_STRTAB, self.strings_size),
-            (DT_VERSYM, 2 * count),
+            (DT_VERSYM, count * layout.versym.size),
+            *self.hash_sizes.items(),
+            (DT_VERNEED, layout.verneed.size),
+            (DT_VERDEF, layout.verdef.size),
         ]
-        sizes += [*self.hash_sizes.items(), (DT_VERNEED, 16), (DT_VERDEF, 20)]
-        pairs = (
-            (DT_RELA, DT_RELASZ),
-            (DT_REL, DT_RELSZ),
-            (DT_JMPREL, DT_PLTRELSZ),
-            (DT_RELR, DT_RELRSZ),
-        )
-        sizes += [(tag, tags.get(size, [0])[0]) for tag, size in pairs]
+        for tag in (DT_RELA, DT_REL, DT_JMPREL, DT_RELR):
+            sizes.append((tag, tags.get(SIZE_TAGS[tag], [0])[0]))
         known = (self.elf.machine, self.elf.bits) in KNOWN_MACHINES
         sizes += [(DT_PLTGOT, word * _RESERVED_SLOTS[self.elf.machine])] if known else []
         sizes += [(DT_TLSDESC_GOT, word)]
@@ -204,25 +186,12 @@ class Symbols:
     def _named(self) -> int:
         """One more than the highest symbol that a relocation names: no hash table counts undefined
         symbols."""
-        elf, tags, end = self.elf, self.elf.dynamic, self.count
-        calls_have_addend = DT_RELA in tags.get(DT_PLTREL, [])
-        tables = (
-            (DT_RELA, DT_RELASZ, True),
-            (DT_REL, DT_RELSZ, False),
-            (DT_JMPREL, DT_PLTRELSZ, calls_have_addend),
-        )
-        for tag, size_tag, has_addend in tables:
-            size = tags.get(size_tag, [0])[0]
-            if tag in tags and elf.is_in_file(tags[tag][0], size):
-                fields = ("Q" if elf.bits == 64 else "I") * (3 if has_addend else 2)
-                count = size // (len(fields) * elf.bits // 8)
-                records = elf.records(
-                    fields, elf.offset_of(tags[tag][0], size, "relocations"), count, "relocations"
-                )
-                end = max(
-                    end,
-                    max((r[1] >> (32 if elf.bits == 64 else 8) for r in records), default=0) + 1,
-                )
+        elf, end, shift = self.elf, self.count, self.elf.layout.symbol_shift
+        for table, size, record in elf.relocation_tables():
+            if elf.is_in_file(table, size):
+                at = elf.offset_of(table, size, "relocations")
+                rows = elf.records(record, at, size // record.size, "relocations")
+                end = max(end, max((row[1] >> shift for row in rows), default=0) + 1)
         return end
 
     def is_code(self, vaddr: int, flags: int = PF_X) -> bool:
@@ -319,24 +288,23 @@ class Symbols:
         found = [i for i, s in enumerate(self.elf.dynsym, 1) if s.is_exported]
         more = self._symbols_of_section()
         if more > self.count:
-            size = (more - self.count) * self.each
-            fields = "IBBHQQ" if self.elf.bits == 64 else "IIIBBH"
-            records = self.elf.records(
-                fields, self._at + self.count * self.each, size // self.each, "symbols"
-            )
-            for i, r in enumerate(records, self.count):
-                info, other, shndx = r[1:4] if self.elf.bits == 64 else r[3:6]
+            record = self.elf.layout.sym
+            at = self._at + self.count * self.each
+            rows = self.elf.records(record, at, more - self.count, "symbols")
+            fields = record.pick("st_info", "st_other", "st_shndx")
+            for i, (info, other, shndx) in enumerate(map(fields, rows), self.count):
                 if Symbol("", 0, 0, info, other, shndx, 0).is_exported:
                     found.append(i)
         return found
 
     def _symbols_of_section(self) -> int:
         elf = self.elf
-        if not elf.e_shoff or elf.e_shentsize != elf.section_header_size:
+        if not elf.e_shoff or elf.e_shentsize != elf.layout.shdr.size:
             return 0
         for h in elf.section_headers(elf.e_shnum, "section headers"):
-            if h[1] == SHT_DYNSYM and h[4] == self._at and h[5] // self.each <= self.room:
-                return h[5] // self.each
+            count = h.sh_size // self.each
+            if h.sh_type == SHT_DYNSYM and h.sh_offset == self._at and count <= self.room:
+                return count
         return 0
 
     def _unreached(self, i: int) -> FormatError:
@@ -349,14 +317,16 @@ class Symbols:
     def _check_gnu_hash(self, vaddr: int) -> None:
         """The symbols from the first hashed one on lie in the order of their buckets; a chain word
         is the hash, its lowest bit the end of the chain."""
-        elf, word = self.elf, self.elf.bits // 8
-        at = elf.offset_of(vaddr, 16, "hash table")
-        buckets, first, bloom, shift = elf.unpack("4I", at, "hash table")
+        elf, record = self.elf, self.elf.layout.gnu_hash
+        at = elf.offset_of(vaddr, record.size, "hash table")
+        buckets, first, bloom, shift = record.unpack_from(elf.data, at)
         if not buckets or not bloom or bloom & (bloom - 1):
             raise bad(elf, "the hash table has an impossible shape")
         hashed = max(0, self.count - first)
         elf.offset_of(vaddr, self.hash_sizes[DT_GNU_HASH], "hash table")
-        starts = elf.words(at + 16 + bloom * word, buckets)
+        filters = elf.numbers("N", at + record.size, bloom)
+        at += record.size + filters.itemsize * bloom
+        starts = elf.numbers("I", at, buckets)
         if any(0 < start < first for start in starts):
             raise bad(elf, "the hash table names no symbol")
         last = max(starts)
@@ -365,13 +335,7 @@ class Symbols:
                 raise self._unreached(i)
         if last < first:
             return
-        filters = [
-            f
-            for (f,) in elf.records(
-                "Q" if word == 8 else "I", at + 16, bloom, "the filter of a hash table"
-            )
-        ]
-        chains = elf.words(at + 16 + bloom * word + 4 * buckets, hashed)
+        chains = elf.numbers("I", at + starts.itemsize * buckets, hashed)
         going_on, length = -1, 0
         for i, link in enumerate(chains, first):
             value = _gnu_hash(elf.dynsym[i - 1])
@@ -392,12 +356,9 @@ class Symbols:
     def _check_hash(self, vaddr: int) -> None:
         """The hash table of the standard: all chains together are as long as there are symbols;
         more are a circle."""
-        elf = self.elf
-        wide = elf.e_machine == EM_S390 and elf.bits == 64
-        step = 8 if wide else 4
-        at = elf.offset_of(vaddr, 2 * step, "hash table")
-        count, length = elf.unpack("QQ" if wide else "II", at, "hash table")
-        elf.offset_of(vaddr, self.hash_sizes[DT_HASH], "hash table")
+        elf, record = self.elf, self.elf.sysv_hash
+        count, length = elf.unpack_at(record, vaddr, "hash table")
+        at = elf.offset_of(vaddr, self.hash_sizes[DT_HASH], "hash table")
         if not count or length < self.count - (length == 0):
             raise bad(
                 elf,
@@ -405,8 +366,8 @@ class Symbols:
                 if count
                 else "the hash table has no buckets",
             )
-        fmt = "Q" if wide else "I"
-        words = [w for (w,) in elf.records(fmt, at + 2 * step, count + length, "hash table")]
+        code = record.fields["nchain"].code
+        words = elf.numbers(code, at + record.size, count + length)
         if any(w >= max(length, 1) for w in words):
             raise bad(elf, f"the hash table leads to symbol {max(words)} of {length}")
         steps, found = 0, set()

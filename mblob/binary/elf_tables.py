@@ -6,12 +6,12 @@ table is checked against the file before it is read, so a hostile file costs one
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from functools import cached_property
 
 from mblob.binary.elf_records import (
     ELF_KINDS,
+    IDENT,
     MACHINES,
     PF_R,
     PF_W,
@@ -24,11 +24,15 @@ from mblob.binary.elf_records import (
     SHT_NOBITS,
     SHT_NULL,
     Section,
+    SectionHeader,
     Segment,
+    layout_of,
 )
 from mblob.binary.file_kind import ELF_MAGIC
+from mblob.bytes.record import Record
 from mblob.errors import FormatError
 
+_HEADER_FIELDS = tuple(layout_of(64, "<").ehdr.fields)[len(IDENT.fields) :]  # of both classes
 PAGE = 4096  # bytes; the smallest of any machine here
 NAME_LIMIT = 1 << 16  # bytes of one name; mangled C++ names have some thousand
 
@@ -53,28 +57,45 @@ class ElfTables:
 
     format = "elf"
 
+    # of the ELF header
+    e_type: int
+    e_machine: int
+    e_version: int
+    e_entry: int
+    e_phoff: int
+    e_shoff: int
+    e_flags: int
+    e_phentsize: int
+    e_phnum: int
+    e_shentsize: int
+    e_shnum: int
+    e_shstrndx: int
+
     def __init__(self, data: memoryview, name: str = "file", base: int = 0) -> None:
         self.data = data
         self.name = name
         self.base = base
         if data[:4] != ELF_MAGIC:
             raise self._fail("not an ELF file", "not_elf", 0)
-        if len(data) < 16:
+        if len(data) < IDENT.size:
             raise self._fail(
-                f"{len(data)} bytes, an ELF identification has 16", "elf_truncated", len(data)
+                f"{len(data)} bytes, an ELF identification has {IDENT.size}",
+                "elf_truncated",
+                len(data),
             )
-        if data[4] not in (1, 2) or data[5] not in (1, 2) or data[6] != 1:
+        _, ei_class, ei_data, ei_version, self.os_abi, _, self.padding = IDENT.unpack_from(data)
+        if ei_class not in (1, 2) or ei_data not in (1, 2) or ei_version != 1:
             raise self._fail(
-                f"class {data[4]}, data encoding {data[5]}, version {data[6]} are not known",
+                f"class {ei_class}, data encoding {ei_data}, version {ei_version} are not known",
                 "elf_header",
-                4,
+                IDENT.offset_of("e_ident[EI_CLASS]"),
             )
-        self.bits = 32 * data[4]
-        self.byte_order = "<" if data[5] == 1 else ">"
-        w = "Q" if self.bits == 64 else "I"
-        head = self.unpack(f"HHI{w}{w}{w}IHHHHHH", 16, "header")
-        (self.e_type, self.e_machine, self.e_version, self.e_entry, self.e_phoff, self.e_shoff, self.e_flags, _,
-         self.e_phentsize, self.e_phnum, self.e_shentsize, self.e_shnum, self.e_shstrndx) = head  # fmt: skip
+        self.bits: int = 32 * ei_class
+        self.byte_order = "<" if ei_data == 1 else ">"
+        self.layout = layout_of(self.bits, self.byte_order)
+        header = self.layout.ehdr
+        values = self.unpack(header, 0, "header")
+        vars(self).update(zip(_HEADER_FIELDS, values[len(IDENT.fields) :]))
 
     def _fail(self, message: str, code: str, at: int | None = None) -> FormatError:
         return FormatError(f"{self.name}: {message}", code=code, offset=at)
@@ -86,22 +107,22 @@ class ElfTables:
                 f"{what} needs {size} bytes, the file ends at {length}", "elf_truncated", offset
             )
 
-    def unpack(self, fmt: str, offset: int, what: str) -> tuple[int, ...]:
-        """Numbers at an offset, in the file's byte order.
+    def unpack(self, record: Record, offset: int, what: str) -> tuple[int, ...]:
+        """The fields of a record at an offset.
 
         Raises:
             FormatError: "elf_truncated".
         """
-        fmt = self.byte_order + fmt
-        self._check(offset, struct.calcsize(fmt), what)
-        return struct.unpack_from(fmt, self.data, offset)
+        self._check(offset, record.size, what)
+        return record.unpack_from(self.data, offset)
 
-    def records(self, fmt: str, offset: int, count: int, what: str) -> Iterator[tuple[int, ...]]:
-        """`count` records, one after the other, all of which are in the file."""
-        fmt = self.byte_order + fmt
-        size = count * struct.calcsize(fmt)
+    def records(
+        self, record: Record, offset: int, count: int, what: str
+    ) -> Iterator[tuple[int, ...]]:
+        """The fields of `count` records, one after the other, all of which are in the file."""
+        size = count * record.size
         self._check(offset, size, what)
-        return struct.iter_unpack(fmt, self.data[offset : offset + size])
+        return record.iter_unpack(self.data[offset : offset + size])
 
     @property
     def machine(self) -> str:
@@ -122,45 +143,39 @@ class ElfTables:
     @cached_property
     def segments(self) -> list[Segment]:
         """Program headers. Those that are loaded lie inside the file, or this raises."""
-        size = 56 if self.bits == 64 else 32
+        record = self.layout.phdr
         count = self.e_phnum
         if count == PN_XNUM and self.e_shoff:
-            count = self._first_section_header()[7]
+            count = self._first_section_header().sh_info
         if not count:
             return []
-        if self.e_phentsize != size:
-            raise self._fail(
-                f"program headers of {self.e_phentsize} bytes, expected {size}", "elf_header", 54
-            )
-        found = []
-        fmt = "IIQQQQQQ" if self.bits == 64 else "8I"
-        for i, head in enumerate(
-            self.records(fmt, self.e_phoff, count, f"a table of {count} program headers")
-        ):
-            if self.bits == 64:
-                t, flags, offset, vaddr, _, filesz, memsz, align = head
-            else:
-                t, offset, vaddr, _, filesz, memsz, flags, align = head
-            if t in (PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_TLS):
-                self._check(offset, filesz, f"segment {i}")
-            found.append(Segment(t, flags, offset, vaddr, filesz, memsz, align))
+        self._check_size("e_phentsize", record, "program headers")
+        heads = self.records(record, self.e_phoff, count, f"a table of {count} program headers")
+        found = [*map(Segment._make, map(record.pick(*Segment._fields), heads))]
+        for i, s in enumerate(found):
+            if s.p_type in (PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_TLS):
+                self._check(s.p_offset, s.p_filesz, f"segment {i}")
         return found
 
-    @property
-    def section_header_size(self) -> int:
-        return 64 if self.bits == 64 else 40
-
-    def section_headers(self, count: int, what: str) -> list[tuple[int, ...]]:
-        size = self.section_header_size
-        if self.e_shentsize != size:
+    def _check_size(self, field: str, record: Record, what: str) -> None:
+        """Check the field of the header that says how large the records of a table are."""
+        size = getattr(self, field)
+        if size != record.size:
             raise self._fail(
-                f"section headers of {self.e_shentsize} bytes, expected {size}", "elf_header", 58
+                f"{what} of {size} bytes, expected {record.size}",
+                "elf_header",
+                self.layout.ehdr.offset_of(field),
             )
-        return list(
-            self.records("IIQQQQIIQQ" if self.bits == 64 else "10I", self.e_shoff, count, what)
-        )
 
-    def _first_section_header(self) -> tuple[int, ...]:
+    def section_headers(self, count: int, what: str) -> list[SectionHeader]:
+        return [*map(SectionHeader._make, self._raw_section_headers(count, what))]
+
+    def _raw_section_headers(self, count: int, what: str) -> Iterator[tuple[int, ...]]:
+        record = self.layout.shdr
+        self._check_size("e_shentsize", record, "section headers")
+        return self.records(record, self.e_shoff, count, what)
+
+    def _first_section_header(self) -> SectionHeader:
         """It has what does not fit the ELF header."""
         return self.section_headers(1, "section header 0")[0]
 
@@ -170,21 +185,22 @@ class ElfTables:
         if not self.e_shoff:
             return []
         first = self._first_section_header()
-        count = self.e_shnum or first[5]
-        names = self.e_shstrndx if self.e_shstrndx != SHN_XINDEX else first[6]
-        heads = self.section_headers(count, f"a table of {count} section headers")
-        strings = heads[names][4:6] if names < count else (0, 0)
+        count = self.e_shnum or first.sh_size
+        names = self.e_shstrndx if self.e_shstrndx != SHN_XINDEX else first.sh_link
+        heads = [*self._raw_section_headers(count, f"a table of {count} section headers")]
+        strings = SectionHeader(*heads[names] if names < count else (0, SHT_NULL))
+        start, size = strings.sh_offset, strings.sh_size
         found = []
-        budget = name_budget(strings[1], 1 << 20)  # thousands of sections may all be called .text
+        budget = name_budget(size, 1 << 20)  # thousands of sections may all be called .text
         for h in heads:
-            name = self._string(strings[0], strings[1], h[0], "section name") if strings[1] else ""
+            name = self._string(start, size, h[0], "section name") if size else ""
             budget -= len(name)
             if budget < 0:
                 raise self._fail(
                     "the names of its sections add up to more than 8 times their table",
                     "elf_header",
                 )
-            found.append(Section(name, h[1], h[2], h[3], h[4], h[5], h[6], h[7], h[9]))
+            found.append(Section(name, *h[1:]))
         return found
 
     def check_tables(self) -> None:
@@ -196,8 +212,8 @@ class ElfTables:
         """
         _ = self.segments
         # another size is a `section_problem`
-        if self.e_shoff and self.e_shentsize == self.section_header_size:
-            count = self.e_shnum or self._first_section_header()[5]
+        if self.e_shoff and self.e_shentsize == self.layout.shdr.size:
+            count = self.e_shnum or self._first_section_header().sh_size
             self._check(
                 self.e_shoff, count * self.e_shentsize, f"a table of {count} section headers"
             )

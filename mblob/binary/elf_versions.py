@@ -19,6 +19,7 @@ from mblob.binary.elf_records import (
     HIDDEN,
     Symbol,
 )
+from mblob.bytes.record import Record
 from mblob.errors import FormatError
 
 FIRST_NAMED = 2  # 0 is local, 1 global without a version
@@ -57,25 +58,27 @@ class Versions:
 
     @cached_property
     def _needs(self) -> list[tuple[int, int, list[tuple[int, int, int]]]]:
-        """DT_VERNEED: layout and file of each record, and flags, index and name of its versions."""
+        """DT_VERNEED: version and file of each record, and flags, index and name of its versions."""
+        layout = self._elf.layout
         found = []
-        for at, (layout, count, file, aux, _) in self._records(DT_VERNEED, DT_VERNEEDNUM, "HHIII"):
-            parts = [
-                (flags, index, name)
-                for _, (_, flags, index, name, _) in self._chain(at + aux, count, "IHHII")
-            ]
-            found.append((layout, file, parts))
+        for at, (version, count, file, aux, _) in self._records(
+            DT_VERNEED, DT_VERNEEDNUM, layout.verneed
+        ):
+            chain = self._chain(at + aux, count, layout.vernaux)
+            parts = [(flags, index, name) for _, (_, flags, index, name, _) in chain]
+            found.append((version, file, parts))
         return found
 
     @cached_property
     def _definitions(self) -> list[tuple[int, int, int, int]]:
-        """DT_VERDEF: layout, flags, index and name of each record."""
+        """DT_VERDEF: version, flags, index and name of each record."""
+        layout = self._elf.layout
         found = []
-        for at, (layout, flags, index, _, _, aux, _) in self._records(
-            DT_VERDEF, DT_VERDEFNUM, "HHHHIII"
+        for at, (version, flags, index, _, _, aux, _) in self._records(
+            DT_VERDEF, DT_VERDEFNUM, layout.verdef
         ):
-            (name,) = self._record(at + aux, "I4x")  # further ones name its parents
-            found.append((layout, flags, index, name))
+            name, _ = self._record(at + aux, layout.verdaux)  # further ones name its parents
+            found.append((version, flags, index, name))
         return found
 
     @cached_property
@@ -108,8 +111,8 @@ class Versions:
             if self._needs
             else set()
         )
-        for layout, file, parts in self._needs:
-            if layout != 1 or file >= strings_size or self._elf.dynamic_string(file) not in files:
+        for version, file, parts in self._needs:
+            if version != 1 or file >= strings_size or self._elf.dynamic_string(file) not in files:
                 raise self._bad("versions are needed of a library that is not needed")
             if EXPANDED.search(needed := self._elf.dynamic_string(file)):  # glibc ends the process
                 raise self._bad(
@@ -122,8 +125,8 @@ class Versions:
             ):
                 raise self._bad("a needed version has no name or no number")
             highest = max(highest, *(index & ~HIDDEN for _, index, _ in parts))
-        for layout, _, index, name in self._definitions:
-            if layout != 1 or name >= strings_size:
+        for version, _, index, name in self._definitions:
+            if version != 1 or name >= strings_size:
                 raise self._bad("a version has no name")
             highest = max(highest, index & ~HIDDEN)
         if self._miscounted is not None:
@@ -149,18 +152,20 @@ class Versions:
     def _bad(self, text: str) -> FormatError:
         return FormatError(f"{self._elf.name}: dynamic section: {text}", code="elf_dynamic")
 
-    def _records(self, tag: int, count_tag: int, fmt: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+    def _records(
+        self, tag: int, count_tag: int, record: Record
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
         at = self._one(tag)
         if at is not None:
             count = self._one(count_tag)
             if not count:
                 raise self._bad(f"{tag:#x} leads to a table of no versions")
-            yield from self._chain(at, count, fmt)
+            yield from self._chain(at, count, record)
 
-    def _chain(self, at: int, count: int, fmt: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+    def _chain(self, at: int, count: int, record: Record) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Address and fields of `count` records, whose last field is the distance to the next."""
         for i in range(count):
-            fields = self._record(at, fmt)
+            fields = self._record(at, record)
             is_last = fields[-1] == 0
             if is_last != (i == count - 1):
                 self._miscounted = count
@@ -169,11 +174,11 @@ class Versions:
                 break
             at += fields[-1]
 
-    def _record(self, at: int, fmt: str) -> tuple[int, ...]:
+    def _record(self, at: int, record: Record) -> tuple[int, ...]:
         self._left -= 1  # of both tables together: many records may lead to the same ones
         if self._left < 0:
             raise self._bad(f"more than {RECORD_LIMIT} version records")
-        return self._elf.unpack_at(fmt, at, "a version record")
+        return self._elf.unpack_at(record, at, "a version record")
 
     def of(self, position: int) -> tuple[int, bool]:
         """Version index of the dynamic symbol at a position in `ElfFile.dynsym`, and whether it is
@@ -186,8 +191,10 @@ class Versions:
     def at(self, i: int) -> int | None:
         """The version index of a symbol by its number, also of one that no hash table counts; None
         without versions."""
-        at = self._one(DT_VERSYM)
-        return None if at is None else self._elf.unpack_at("H", at + 2 * i, "symbol versions")[0]
+        at, record = self._one(DT_VERSYM), self._elf.layout.versym
+        if at is None:
+            return None
+        return self._elf.unpack_at(record, at + i * record.size, "symbol versions")[0]
 
     def wanted_by(self, position: int) -> NeededVersion | None:
         """The version that an undefined dynamic symbol asks for."""

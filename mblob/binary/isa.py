@@ -81,22 +81,23 @@ def _of_flags(elf: ElfFile) -> Iterator[str]:
 
 
 def _properties(elf: ElfFile) -> Iterator[str]:
-    """The records of .note.gnu.property: u32 type, u32 size, data, padded to a word."""
-    family = _FAMILIES.get(elf.machine, "")
+    """The records of .note.gnu.property, each with data behind it that is padded to a word."""
+    family, head = _FAMILIES.get(elf.machine, ""), elf.layout.property
     order = "little" if elf.byte_order == "<" else "big"
     for owner, kind, desc, _ in elf.notes():
         if owner != b"GNU" or kind != NT_GNU_PROPERTY_TYPE_0:
             continue
         at = 0
-        while len(desc) - at >= 8:
-            number, size = (int.from_bytes(desc[i : i + 4], order) for i in (at, at + 4))  # type: ignore[arg-type]
-            value = int.from_bytes(desc[at + 8 : at + 8 + min(size, 4)], order)  # type: ignore[arg-type]
-            if size > len(desc) - at - 8:
+        while len(desc) - at >= head.size:
+            number, size = head.unpack_from(desc, at)
+            at += head.size
+            value = int.from_bytes(desc[at : at + min(size, 4)], order)  # type: ignore[arg-type]
+            if size > len(desc) - at:
                 return
             if (family, number) in _PROPERTIES:
                 lead, names = _PROPERTIES[family, number]
                 yield from (f"{lead}{name}" for i, name in enumerate(names) if value >> i & 1)
-            at += 8 + size + -size % (elf.bits // 8)
+            at += size + -size % elf.layout.word.size
 
 
 def _attributes(

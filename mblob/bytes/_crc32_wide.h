@@ -6,30 +6,22 @@
 #ifndef MBLOB_CRC32_WIDE_H
 #define MBLOB_CRC32_WIDE_H
 
-#include "base/digest.h"
+#include "base/crc32.c"
 
 #define WIDE_LEAST 1024 /* bytes from which it is worth its beginning and end */
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-
 #define WIDE_LOAD(p) _mm512_loadu_si512((const void *)(p))
 #define WIDE_FOLD(x, k, next)                                     \
   _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, k, 0x00), \
                             _mm512_clmulepi64_epi128(x, k, 0x11), next, 0x96)
-#define LANE_FOLD(x, k, next)                                                                      \
-  _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), \
-                next)
 
-/* The constants are x^(distance in bits - 32 and + 32) mod P, reflected, as those of
- * csrc/src/base/crc32.c are. */
 __attribute__((target("avx512f,vpclmulqdq,pclmul"))) static uint32_t crc32_by_wide_folding(
     uint32_t crc, const uint8_t *p, uint64_t size) {
-  const __m128i lane = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0); /* 128 bits */
-  const __m512i across_4 =
-      _mm512_broadcast_i32x4(_mm_set_epi64x(0x01c6e41596, 0x0154442bd4)); /* 512 */
-  const __m512i across_16 =
-      _mm512_broadcast_i32x4(_mm_set_epi64x(0x01322d1430, 0x011542778a)); /* 2048 */
+  const __m128i across_1 = ACROSS_1;
+  const __m512i across_4 = _mm512_broadcast_i32x4(ACROSS_4);
+  const __m512i across_16 = /* x^(16*128-32), x^(16*128+32) */
+      _mm512_broadcast_i32x4(_mm_set_epi64x(0x01322d1430, 0x011542778a));
   __m512i x0 = _mm512_xor_si512(WIDE_LOAD(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
   __m512i x1 = WIDE_LOAD(p + 64), x2 = WIDE_LOAD(p + 128), x3 = WIDE_LOAD(p + 192);
   for (p += 256, size -= 256; size >= 256; p += 256, size -= 256) {
@@ -42,9 +34,9 @@ __attribute__((target("avx512f,vpclmulqdq,pclmul"))) static uint32_t crc32_by_wi
   x2 = WIDE_FOLD(x1, across_4, x2);
   x3 = WIDE_FOLD(x2, across_4, x3);
   __m128i y = _mm512_castsi512_si128(x3);
-  y = LANE_FOLD(y, lane, _mm512_extracti32x4_epi32(x3, 1));
-  y = LANE_FOLD(y, lane, _mm512_extracti32x4_epi32(x3, 2));
-  y = LANE_FOLD(y, lane, _mm512_extracti32x4_epi32(x3, 3));
+  y = FOLD(y, across_1, _mm512_extracti32x4_epi32(x3, 1));
+  y = FOLD(y, across_1, _mm512_extracti32x4_epi32(x3, 2));
+  y = FOLD(y, across_1, _mm512_extracti32x4_epi32(x3, 3));
   uint8_t rest[16]; /* bytes whose CRC, with an inner state of 0 in front, is that of all so far */
   _mm_storeu_si128((__m128i *)(void *)rest, y);
   return mb_crc32(mb_crc32(~(uint32_t)0, rest, sizeof(rest)), p, size);

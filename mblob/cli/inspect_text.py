@@ -183,7 +183,7 @@ def _file_lines(library: Library) -> Iterator[str]:
         yield f"  prefixes   {one_line(', '.join(map(repr, library.prefixes[:LISTED])))}"
     yield f"  blob       {_blob_text(library)}"
     if library.era.range is not None and not (library.blob and library.blob.producer):
-        yield f"  era        {library.era.dialect or 'any'} dialect, TVM {library.era.range}"
+        yield f"  releases   TVM {library.era.range}, {library.era.dialect or 'any'} dialect"
     for name, value in (("needs", ", ".join(linking["needed"])), ("soname", linking["soname"]),
                         ("runpath", ":".join(linking["runpath"])), ("build-id", linking["build_id"])):  # fmt: skip
         if value:

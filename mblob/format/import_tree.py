@@ -1,7 +1,7 @@
 """Trees of imports: in which order their modules are written, and who imports whom (docs/format.md,
 section 5). Nothing here recurses.
 
-TVM's order where TVM can write the tree (classic era C-D: two depth-first phases, host modules
+TVM's order where TVM can write the tree (from 0.8 on: two depth-first phases, host modules
 merged into one group, child lists sorted); Kahn's order, ties in TVM's order, where TVM's is not
 topological.
 """

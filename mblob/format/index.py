@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mblob.bytes.digest import SIZES, digest_of
+from mblob.bytes.record import Record
 from mblob.bytes.wire import KEY_LIMIT
 from mblob.errors import DigestError, FormatError
 from mblob.format.model import Blob, Entry, check_tree, flat_tree
@@ -16,18 +17,30 @@ from mblob.module import LIBRARY
 
 MAGIC = b"mblob index v1\r\n"
 VERSION = 1
-FOOTER = struct.Struct("<QQQIIIIII16s")  # 64 bytes
-HEADER = struct.Struct("<IIIIQQQQIIII")  # 64 bytes
-RECORD = struct.Struct("<QQIIII32sQQ")  # 80 bytes
+FOOTER = Record(
+    "index_offset Q, index_size Q, blob_size Q, version I, flags I, CRC-32 of the index I,"
+    "CRC-32 of the structure I, reserved I, CRC-32 of this footer I, magic 16s"
+)
+HEADER = Record(
+    "version I, flags I, digest algorithm I, digest size I, stream_size Q, entry_count Q,"
+    "child_count Q, strings_size Q, target: offset I, target: size I, producer: offset I,"
+    "producer: size I"
+)
+RECORD = Record(
+    "payload offset Q, payload size Q, type key: offset I, type key: size I, flags I, alignment I,"
+    "digest 32s, item offset Q, reserved Q"
+)
+_CHECK, _MAGIC = FOOTER.fields["CRC-32 of this footer"], FOOTER.fields["magic"]
 NO_TREE, IS_LIBRARY, IS_DATA, IS_BULK = 1, 1, 2, 4
 SMALL = 256 << 10  # bytes of payload up to which the level "header" checks all that "full" does
 
 
 class Footer(NamedTuple):
-    """The last 64 bytes: where the index is, and the checksums over it and over the structure."""
+    """The last bytes: where the index is, and the checksums over it and over the structure."""
 
     index_offset: int
     index_size: int
+    index_crc: int
     structure_crc: int
 
 
@@ -75,20 +88,11 @@ def encode_index(
 
 
 def encode_footer(index: bytes, index_offset: int, blob_size: int, structure_crc: int) -> bytes:
-    """The 64 bytes behind `index`."""
-    head = FOOTER.pack(
-        index_offset,
-        len(index),
-        blob_size,
-        VERSION,
-        0,
-        zlib.crc32(index),
-        structure_crc,
-        0,
-        0,
-        MAGIC,
-    )
-    return head[:44] + struct.pack("<I", zlib.crc32(head[:44])) + head[48:]
+    """The bytes behind `index`."""
+    crc = zlib.crc32(index)
+    numbers = (index_offset, len(index), blob_size, VERSION, 0, crc, structure_crc, 0)
+    checked = FOOTER.pack(*numbers, 0, MAGIC)[: _CHECK.offset]
+    return FOOTER.pack(*numbers, zlib.crc32(checked), MAGIC)
 
 
 def find_footer(blob: memoryview, expected: bool) -> Footer | None:
@@ -105,14 +109,14 @@ def find_footer(blob: memoryview, expected: bool) -> Footer | None:
     def fail(message: str, code: str = "index_footer") -> FormatError:
         return FormatError(f"index: {message}", code=code, offset=max(at, 0))
 
-    if at < 8 or blob[at + 48 :] != MAGIC:
+    if at < 8 or blob[at + _MAGIC.offset :] != MAGIC:
         if expected:
             raise fail("its footer is missing or damaged; the file was written with one")
         return None
-    offset, size, blob_size, version, flags, _, structure, reserved, check, _ = FOOTER.unpack_from(
-        blob, at
+    offset, size, blob_size, version, flags, crc, structure, reserved, check, _ = (
+        FOOTER.unpack_from(blob, at)
     )
-    if check != zlib.crc32(blob[at : at + 44]):
+    if check != zlib.crc32(blob[at : at + _CHECK.offset]):
         raise fail("the checksum of its footer is wrong")
     if version != VERSION:
         raise fail(f"version {version}, this reader knows {VERSION}", "index_version")
@@ -122,7 +126,7 @@ def find_footer(blob: memoryview, expected: bool) -> Footer | None:
         raise fail(f"says the blob has {blob_size} bytes, it has {len(blob)}")
     if offset % 8 or offset > at or size != at - offset:
         raise fail(f"says the index is {size} bytes at {offset}, expected to end at {at}")
-    return Footer(offset, size, structure)
+    return Footer(offset, size, crc, structure)
 
 
 def place_of(blob: memoryview) -> tuple[int, int]:
@@ -147,8 +151,7 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
     index = _Index(
         blob[footer.index_offset : footer.index_offset + footer.index_size], footer.index_offset
     )
-    crc = FOOTER.unpack_from(blob, len(blob) - FOOTER.size)[5]
-    if check and zlib.crc32(index.raw) != crc:
+    if check and zlib.crc32(index.raw) != footer.index_crc:
         raise index.fail("its checksum is wrong")
     index.read_header()
     entries = tuple(index.entry(i, imports) for i, imports in enumerate(index.rows()))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import struct
+from functools import lru_cache
 from typing import NamedTuple
 
+from mblob.binary.elf_records import layout_of
 from mblob.binary.image import Image
+from mblob.bytes.record import Record
 
 NAME = b"mblob\0"
 TYPE = 1
@@ -26,8 +28,17 @@ class Announced(NamedTuple):
     table_crc: int = 0
 
 
+@lru_cache
+def descriptor(byte_order: str) -> Record:
+    return Record("version I, flags I, table_crc I, reserved I", byte_order)
+
+
 def words(flags: int, table_crc: int = 0) -> tuple[int, int, int, int]:
-    """The descriptor: version, flags, CRC-32 of the table of functions (0 without HAS_TABLE), 0."""
+    """The fields of the descriptor.
+
+    Args:
+        table_crc: CRC-32 of the table of functions, 0 without HAS_TABLE.
+    """
     return 1, flags, table_crc, 0
 
 
@@ -37,16 +48,18 @@ def encode(flags: int, byte_order: str = "<") -> bytes:
     Args:
         byte_order: "<" or ">", the target's, as for every ELF structure.
     """
-    desc = struct.pack(f"{byte_order}4I", *words(flags))
-    return struct.pack(f"{byte_order}3I", len(NAME), len(desc), TYPE) + NAME + b"\0\0" + desc
+    desc = descriptor(byte_order).pack(*words(flags))
+    head = layout_of(64, byte_order).nhdr.pack(len(NAME), len(desc), TYPE)
+    return head + NAME + b"\0\0" + desc
 
 
 def announced(elf: Image) -> Announced:
     """What the notes of a file announce: each part of a library may bring its own."""
+    record = descriptor(elf.byte_order)
     flags = table_crc = 0
     for owner, kind, desc, _ in elf.notes():
         if owner == NAME.rstrip(b"\0") and kind == TYPE and len(desc) >= 8:
-            version, new, crc = struct.unpack_from(f"{elf.byte_order}3I", desc.ljust(12, b"\0"))
+            version, new, crc, _ = record.unpack_from(desc.ljust(record.size, b"\0"))
             if version >= 1:
                 table_crc = crc if new & HAS_TABLE and not flags & HAS_TABLE else table_crc
                 flags |= new

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from mblob.binary.elf_records import EM_AMDGPU, EM_CUDA, layout_of
+from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import FormatError
 from mblob.format.grammar import FunctionInfo, Grammars, decode_payload, text
 from mblob.format.type_keys import (
@@ -147,12 +149,12 @@ def _told_by_code(code: memoryview) -> dict[str, str]:
     """Kind of device code by its first bytes, which its label need not tell, and the processor it
     is for."""
     head = bytes(code[:_HEAD])
-    if head[:4] == b"\x7fELF":
-        machine = int.from_bytes(head[18:20], "little")
-        flags = int.from_bytes(head[48:52], "little")
-        if machine == 190 and len(head) >= 52:
+    if head[:4] == ELF_MAGIC:
+        header = layout_of(64, "<").ehdr
+        machine, flags = (header.field_at(head, name) for name in ("e_machine", "e_flags"))
+        if machine == EM_CUDA and len(head) >= header.size:
             return {"kind": "cubin", "target": f"sm_{flags & 0xFF or flags >> 8 & 0xFF}"}
-        return {"kind": "hsaco" if machine == 224 else "elf"}
+        return {"kind": "hsaco" if machine == EM_AMDGPU else "elf"}
     if head[:4] == b"\x50\xed\x55\xba":
         return {"kind": "fatbin"}
     if head[:4] in (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03"):

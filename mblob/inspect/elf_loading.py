@@ -17,19 +17,12 @@ from mblob.binary.elf_records import (
     DT_DEPAUDIT,
     DT_FILTER,
     DT_FINI,
-    DT_FINI_ARRAY,
-    DT_FINI_ARRAYSZ,
     DT_FLAGS_1,
     DT_INIT,
-    DT_INIT_ARRAY,
-    DT_INIT_ARRAYSZ,
     DT_JMPREL,
     DT_NEEDED,
     DT_PLTGOT,
     DT_PLTREL,
-    DT_PLTRELSZ,
-    DT_PREINIT_ARRAY,
-    DT_PREINIT_ARRAYSZ,
     DT_REL,
     DT_RELA,
     DT_RELACOUNT,
@@ -40,7 +33,6 @@ from mblob.binary.elf_records import (
     DT_RELR,
     DT_RELRENT,
     DT_RELRSZ,
-    DT_RELSZ,
     DT_RPATH,
     DT_RUNPATH,
     DT_SONAME,
@@ -56,6 +48,7 @@ from mblob.binary.elf_records import (
     DT_VERSYM,
     ET_DYN,
     ET_EXEC,
+    FUNCTION_TABLES,
     HIDDEN,
     NT_GNU_PROPERTY_TYPE_0,
     PF_W,
@@ -69,6 +62,7 @@ from mblob.binary.elf_records import (
     PT_PHDR,
     PT_TLS,
     SHT_NOBITS,
+    SIZE_TAGS,
     Segment,
 )
 from mblob.binary.elf_symbols import KNOWN_MACHINES, Symbols, bad, is_loaded
@@ -96,17 +90,10 @@ _TAG_LIMIT = 1 << 12  # the largest libraries have some 40, and one for each lib
 # The dynamic linker copies them onto the stack: libraries have some ten segments; bytes of all
 # names and search paths.
 _SEGMENT_LIMIT, _NAMES_LIMIT = 1 << 10, 1 << 18
-_ARRAYS = (
-    (DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"), (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ, "constructors"),
-    (DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"),
-)  # fmt: skip
-_SIZES = (
-    (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ), (DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ),
-    (DT_REL, DT_RELSZ), (DT_RELR, DT_RELRSZ),
-)  # fmt: skip
 # A tag that is there needs others, which the linker reads unasked.
 _PAIRS = (
-    *_SIZES, *((size, tag) for tag, size in _SIZES), (DT_JMPREL, DT_PLTREL), (DT_PLTREL, DT_JMPREL),
+    *SIZE_TAGS.items(), *((size, tag) for tag, size in SIZE_TAGS.items()),
+    (DT_JMPREL, DT_PLTREL), (DT_PLTREL, DT_JMPREL),
     (DT_RELA, DT_RELAENT), (DT_RELAENT, DT_RELASZ), (DT_REL, DT_RELENT), (DT_VERNEED, DT_VERNEEDNUM),
     (DT_VERNEED, DT_VERSYM), (DT_VERNEEDNUM, DT_VERNEED), (DT_VERDEF, DT_VERDEFNUM), (DT_VERDEF, DT_VERSYM),
     (DT_VERDEFNUM, DT_VERDEF), (DT_RELR, DT_RELRENT), (DT_SYMTAB, DT_SYMENT), (DT_RELACOUNT, DT_RELA),
@@ -131,8 +118,8 @@ def check_linking(elf: ElfFile) -> None:
         )
     if elf.e_version != 1:
         raise _fail(elf, f"version {elf.e_version} is not known")
-    if any(elf.data[9:16]):  # glibc refuses the file
-        raise _fail(elf, f"the padding of e_ident is {max(elf.data[9:16])}, expected 0")
+    if any(elf.padding):  # glibc refuses the file
+        raise _fail(elf, f"the padding of e_ident is {max(elf.padding)}, expected 0")
     if not 0 < elf.e_phnum <= _SEGMENT_LIMIT:
         raise _fail(
             elf, f"{elf.e_phnum} program headers, a shared library has 1 to {_SEGMENT_LIMIT}"
@@ -248,16 +235,17 @@ def _is_in_data_pages(elf: ElfFile, relro: Segment) -> bool:
 
 def _notes_fit(elf: ElfFile, s: Segment) -> bool:
     """Of notes that are aligned to words, which are those that the linker reads."""
-    align, at, end = elf.bits // 8, s.p_offset, s.p_offset + s.p_memsz
-    while s.p_align == align and end - at > 12:
-        namesz, descsz, kind = elf.unpack("3I", at, "note")
-        desc = at + 12 + namesz
+    head, align = elf.layout.nhdr, elf.layout.word.size
+    at, end = s.p_offset, s.p_offset + s.p_memsz
+    while s.p_align == align and end - at > head.size:
+        namesz, descsz, kind = elf.unpack(head, at, "note")
+        owner = at + head.size
+        desc = owner + namesz
         desc += (s.p_offset - desc) % align
         if desc > end or descsz > end - desc:
             return False
         properties = (
-            kind == NT_GNU_PROPERTY_TYPE_0
-            and bytes(elf.data[at + 12 : at + 12 + namesz]) == b"GNU\0"
+            kind == NT_GNU_PROPERTY_TYPE_0 and bytes(elf.data[owner : owner + namesz]) == b"GNU\0"
         )
         if properties and not _properties_fit(elf, desc, desc + descsz):
             return False
@@ -269,10 +257,10 @@ def _notes_fit(elf: ElfFile, s: Segment) -> bool:
 def _properties_fit(elf: ElfFile, at: int, end: int) -> bool:
     """Properties are read one behind the other, by sizes that the linker holds against the note
     alone."""
-    word = elf.bits // 8
-    while end - at >= 8:
-        (size,) = elf.unpack("I", at + 4, "property")
-        step = 8 + size + -size % word
+    head, word = elf.layout.property, elf.layout.word.size
+    while end - at >= head.size:
+        _, size = elf.unpack(head, at, "property")
+        step = head.size + size + -size % word
         if step > end - at:
             return False
         at += step
@@ -289,7 +277,7 @@ def _check_dynamic(elf: ElfFile) -> None:
     if elf.offset_of(segment.p_vaddr, segment.p_filesz, "dynamic section") != segment.p_offset:
         raise bad(elf, "its address and its place in the file disagree")
     count = sum(map(len, elf.dynamic.values()))
-    if count == segment.p_filesz // (elf.bits // 4):
+    if count == segment.p_filesz // elf.layout.dyn.size:
         raise bad(elf, "it has no end")
     if count > _TAG_LIMIT:
         raise bad(elf, f"it has {count} tags, the limit is {_TAG_LIMIT}")
@@ -322,11 +310,11 @@ def _check_ends(elf: ElfFile) -> None:
     relocations of calls start; a size that became smaller hides relocations. One table may have
     several sections."""
     tags = elf.dynamic
-    if not _is_known(elf) or not elf.e_shoff or elf.e_shentsize != elf.section_header_size:
+    if not _is_known(elf) or not elf.e_shoff or elf.e_shentsize != elf.layout.shdr.size:
         return
     heads = elf.section_headers(elf.e_shnum, "section headers")
-    loaded = [h[3:6] for h in heads if h[1] != SHT_NOBITS]
-    for tag, size_tag in _SIZES:
+    loaded = [(h.sh_addr, h.sh_offset, h.sh_size) for h in heads if h.sh_type != SHT_NOBITS]
+    for tag, size_tag in SIZE_TAGS.items():
         vaddr, size = tags.get(tag, [0])[0], tags.get(size_tag, [0])[0]
         if (
             tag not in tags
@@ -368,15 +356,15 @@ def _check_called(elf: ElfFile, symbols: Symbols) -> None:
         for at in elf.dynamic.get(tag, ()):
             if not symbols.is_code(at, code):
                 raise bad(elf, f"a constructor at {at:#x} lies outside the code")
-    for tag, size_tag, what in _ARRAYS:
+    for tag, size_tag, what in FUNCTION_TABLES:
         for at in elf.dynamic.get(tag, ()):
             size = elf.dynamic.get(size_tag, [0])[0]
-            if size % (elf.bits // 8) or not is_loaded(elf, at, size):
+            if size % elf.layout.word.size or not is_loaded(elf, at, size):
                 raise bad(elf, f"{size} bytes of {what} at {at:#x} lie outside the library")
 
 
 def _check_slots(elf: ElfFile, symbols: Symbols) -> None:
-    tags, word = elf.dynamic, elf.bits // 8
+    tags, word = elf.dynamic, elf.layout.word.size
     for at in tags.get(DT_PLTGOT, ()) if _is_known(elf) else ():
         if at % word or not is_loaded(elf, at, 3 * word, PF_W):
             raise bad(elf, f"the table of call slots at {at:#x} lies outside the data")
@@ -408,8 +396,9 @@ def _check_versions(elf: ElfFile, symbols: Symbols) -> int:
         return highest
     if DT_VERNEED not in tags and DT_VERDEF not in tags:
         raise bad(elf, "symbols have versions, and no table names these")
-    at = elf.offset_of(tags[DT_VERSYM][0], 2 * symbols.count, "symbol versions")
-    for i, (version,) in enumerate(elf.records("H", at, symbols.count, "symbol versions")):
+    size = symbols.count * elf.layout.versym.size
+    at = elf.offset_of(tags[DT_VERSYM][0], size, "symbol versions")
+    for i, version in enumerate(elf.numbers("H", at, symbols.count)):
         if version & ~HIDDEN > highest:
             name = elf.dynsym[i - 1].name if i else "number 0"
             raise bad(

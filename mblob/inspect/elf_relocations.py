@@ -15,32 +15,25 @@ from mblob.binary.elf_records import (
     DF_1_NOW,
     DF_BIND_NOW,
     DT_BIND_NOW,
-    DT_FINI_ARRAY,
-    DT_FINI_ARRAYSZ,
     DT_FLAGS,
     DT_FLAGS_1,
-    DT_INIT_ARRAY,
-    DT_INIT_ARRAYSZ,
     DT_JMPREL,
     DT_PLTREL,
-    DT_PLTRELSZ,
-    DT_PREINIT_ARRAY,
-    DT_PREINIT_ARRAYSZ,
     DT_REL,
     DT_RELA,
     DT_RELACOUNT,
     DT_RELAENT,
-    DT_RELASZ,
     DT_RELCOUNT,
     DT_RELENT,
     DT_RELR,
     DT_RELRSZ,
-    DT_RELSZ,
     EM_MIPS,
+    FUNCTION_TABLES,
     PF_W,
     PT_LOAD,
     PT_TLS,
     SHN_ABS,
+    SIZE_TAGS,
     STB_GLOBAL,
     STB_WEAK,
     STT_COMMON,
@@ -51,6 +44,7 @@ from mblob.binary.elf_records import (
     Symbol,
 )
 from mblob.binary.elf_symbols import Symbols, bad, is_loaded
+from mblob.bytes.record import Record
 from mblob.errors import FormatError
 from mblob.format.prefixes import CONTEXTS, SLOTS
 
@@ -75,9 +69,6 @@ _TYPES = {
                     17: PART_2, 19: PART_4, 23: PART_8, 10: SLOT, 11: SLOT, 61: RESOLVER, 9: COPY, 54: MODULE,
                     55: OFFSET, 56: TLS_PLACE},
 }  # fmt: skip
-_FUNCTION_TABLES = (
-    (DT_PREINIT_ARRAY, DT_PREINIT_ARRAYSZ), (DT_INIT_ARRAY, DT_INIT_ARRAYSZ), (DT_FINI_ARRAY, DT_FINI_ARRAYSZ),
-)  # fmt: skip
 # bionic relocates by tables of its own, which are not read here.
 _ANDROID_TABLES = (0x6000000F, 0x60000011, 0x6FFFE000)
 _SIZES = {PART_1: 1, PART_2: 2, PART_4: 4, PART_8: 8, SIZE_4: 4}
@@ -107,17 +98,14 @@ class _Table(NamedTuple):
     name: str
     start: int
     size: int
-    has_addend: bool
+    record: Record
     relative: int = 0
     calls: bool = False
 
     def without(self, other: _Table) -> _Table:
         """Some linkers count the relocations of calls, which lie behind the others, among these.
         glibc does not take them twice."""
-        at_end = (
-            self.start + self.size == other.start + other.size
-            and self.has_addend == other.has_addend
-        )
+        at_end = self.start + self.size == other.start + other.size and self.record is other.record
         counted = other.calls and not self.calls and at_end and other.size <= self.size
         return self._replace(size=self.size - other.size) if counted else self
 
@@ -137,7 +125,8 @@ class _Relocations:
 
     def __init__(self, elf: ElfFile, symbols: Symbols) -> None:
         self.elf, self.symbols = elf, symbols
-        self.word = elf.bits // 8
+        self.word = elf.layout.word.size
+        self.shift, self.mask = elf.layout.symbol_shift, elf.layout.type_mask
         self.types = _TYPES.get((elf.machine, elf.bits))
         flags = 0 if has_text_relocations(elf) else PF_W
         loaded = [s for s in elf.segments if s.p_type == PT_LOAD]
@@ -179,9 +168,10 @@ class _Relocations:
         return self.elf.dynamic.get(tag, (0,))[0]
 
     def _tables(self) -> list[_Table]:
-        tags, rela, rel = self.elf.dynamic, 3 * self.word, 2 * self.word
-        if tags.get(DT_RELAENT, [rela])[0] != rela or tags.get(DT_RELENT, [rel])[0] != rel:
-            raise self._bad("relocations have another size")
+        tags, rela, rel = self.elf.dynamic, self.elf.layout.rela, self.elf.layout.rel
+        for tag, record in ((DT_RELAENT, rela), (DT_RELENT, rel)):
+            if tags.get(tag, [record.size])[0] != record.size:
+                raise self._bad("relocations have another size")
         calls = self._tag(DT_PLTREL)
         known = (
             (DT_RELA,)
@@ -191,12 +181,12 @@ class _Relocations:
         if DT_JMPREL in tags and calls not in known:
             raise self._bad(f"relocations of calls are of kind {calls:#x}")
         found = []
-        for name, tag, size_tag, has_addend, count in (
-            ("DT_RELA", DT_RELA, DT_RELASZ, True, self._tag(DT_RELACOUNT)),
-            ("DT_REL", DT_REL, DT_RELSZ, False, self._tag(DT_RELCOUNT)),
-            ("DT_JMPREL", DT_JMPREL, DT_PLTRELSZ, calls != DT_REL, 0),
+        for name, tag, record, count in (
+            ("DT_RELA", DT_RELA, rela, self._tag(DT_RELACOUNT)),
+            ("DT_REL", DT_REL, rel, self._tag(DT_RELCOUNT)),
+            ("DT_JMPREL", DT_JMPREL, rel if calls == DT_REL else rela, 0),
         ):
-            size, each = self._tag(size_tag), rela if has_addend else rel
+            size, each = self._tag(SIZE_TAGS[tag]), record.size
             if tag not in tags:
                 if size:
                     raise self._bad("relocations have no table")
@@ -204,10 +194,10 @@ class _Relocations:
             if size % each:
                 raise self._bad(f"{size} bytes of relocations, each has {each}")
             self.elf.offset_of(tags[tag][0], size, "relocations")
-            found.append(_Table(name, tags[tag][0], size, has_addend, count, tag == DT_JMPREL))
+            found.append(_Table(name, tags[tag][0], size, record, count, tag == DT_JMPREL))
         found = [t.without(found[-1]) for t in found]
         for t in found:
-            if t.relative > (count := t.size // self._layout(t)[1]):
+            if t.relative > (count := t.size // t.record.size):
                 raise self._bad(f"{t.relative} relocations are relative, there are {count}")
         return found
 
@@ -215,7 +205,7 @@ class _Relocations:
         """The tables of constructors and destructors."""
         found = []
         most = sum(t.size // self.word for t in self.tables) + 8 * self._tag(DT_RELRSZ)
-        for tag, size_tag in _FUNCTION_TABLES:
+        for tag, size_tag, _ in FUNCTION_TABLES:
             start, size = self._tag(tag), self._tag(size_tag)
             if tag not in self.elf.dynamic or not size:
                 continue
@@ -230,7 +220,7 @@ class _Relocations:
 
     def _slots(self) -> dict[int, str]:
         """The variables that a loader fills, by address: each of its own, writable, and nothing
-        that the linker reads. Contexts of several forms may be one."""
+        that the linker reads. Contexts of several dialects may be one."""
         elf, word, found = self.elf, self.word, dict[int, str]()
         tables = [*self.symbols.tables, *((f.start, f.end) for f in self.functions)]
         for name in (*SLOTS, *CONTEXTS):
@@ -270,14 +260,12 @@ class _Relocations:
                 raise self._bad(f"a {places.what} has no address")
 
     def _check_table(self, t: _Table) -> None:
-        wide = self.elf.bits == 64
-        shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
+        shift, mask, types = self.shift, self.mask, self.types
         # the symbol comes first
-        own_form = self.elf.e_machine == EM_MIPS and wide and self.elf.byte_order == "<"
-        types = self.types
+        swapped = (self.elf.e_machine, self.elf.bits, self.elf.byte_order) == (EM_MIPS, 64, "<")
         for i, (at, info, addend) in enumerate(self._records(t)):
             number, symbol = (
-                (info >> 32, info & 0xFFFFFFFF) if own_form else (info & mask, info >> shift)
+                (info >> shift, info & mask) if swapped else (info & mask, info >> shift)
             )
             meaning = types.get(number, UNKNOWN) if types else UNKNOWN if number else NONE
             try:
@@ -296,16 +284,10 @@ class _Relocations:
                     f"relocation {i} of {t.name}, type {number}, at {at:#x}: {error}"
                 ) from None
 
-    def _layout(self, t: _Table) -> tuple[str, int]:
-        """The fields of one, and its bytes."""
-        fmt = ("Q" if self.elf.bits == 64 else "I") * (3 if t.has_addend else 2)
-        return fmt, len(fmt) * self.word
-
     def _records(self, t: _Table) -> Iterator[tuple[int, ...]]:
-        fmt, each = self._layout(t)
         offset = self.elf.offset_of(t.start, t.size, "relocations")
-        records = self.elf.records(fmt, offset, t.size // each, "relocations")
-        if t.has_addend:
+        records = self.elf.records(t.record, offset, t.size // t.record.size, "relocations")
+        if "r_addend" in t.record.fields:
             return records
         return ((at, info, self._word_at(at)) for at, info in records)
 
@@ -372,7 +354,7 @@ class _Relocations:
         start, size, types = 1 << 64, 0, self.types or {}
         for t in self.tables if types else ():
             for at, info, _ in self._records(t) if t.calls else ():
-                meaning = types.get(info & (0xFFFFFFFF if self.elf.bits == 64 else 0xFF), UNKNOWN)
+                meaning = types.get(info & self.mask, UNKNOWN)
                 start, size = min(start, at), size + self._size(meaning)
         return _Places("call slot", start, start + size)
 
@@ -380,7 +362,8 @@ class _Relocations:
         if code and not self.symbols.is_code(target):
             raise ValueError("a constructor lies outside the code")
         if not _inside(self.loaded, target, 0):
-            raise ValueError(f"it points outside the library, to {target:#x}")
+            at = target % (1 << self.elf.bits)  # addends have a sign
+            raise ValueError(f"it points outside the library, to {at:#x}")
 
     def _check_meaning(
         self, t: _Table, i: int, place: tuple[int, int], meaning: int, symbol: tuple[int, Symbol]
@@ -414,7 +397,9 @@ class _Relocations:
             self._check_target((named.st_value + addend) % (1 << self.elf.bits), True)
         elif function and (addend or named.binding != STB_GLOBAL):
             raise ValueError("the address of a constructor may stay 0")
-        self._check_named(t, i, (at, addend if t.has_addend else 0), meaning, symbol)
+        self._check_named(
+            t, i, (at, addend if "r_addend" in t.record.fields else 0), meaning, symbol
+        )
 
     def _check_named(
         self, t: _Table, i: int, place: tuple[int, int], meaning: int, symbol: tuple[int, Symbol]
@@ -450,15 +435,12 @@ class _Relocations:
 
     def _is_pair(self, t: _Table, i: int) -> bool:
         """Whether number `i` is that of a module, and the next one the offset behind it."""
-        types, mask, shift = (
-            self.types or {},
-            *((0xFFFFFFFF, 32) if self.elf.bits == 64 else (0xFF, 8)),
-        )
-        fmt, each = self._layout(t)
+        types, mask, shift, each = self.types or {}, self.mask, self.shift, t.record.size
         if (i + 2) * each > t.size:
             return False
         at = self.elf.offset_of(t.start + i * each, 2 * each, "relocations")
-        (place, info, *_), (next_place, next_info, *_) = self.elf.records(fmt, at, 2, "relocations")
+        pair = self.elf.records(t.record, at, 2, "relocations")
+        (place, info, *_), (next_place, next_info, *_) = pair
         kinds = types.get(info & mask), types.get(next_info & mask)
         return (
             kinds == (MODULE, OFFSET)
@@ -505,9 +487,7 @@ class _Relocations:
             return
         start, size, word = self.elf.dynamic[DT_RELR][0], self._tag(DT_RELRSZ), self.word
         offset, following, done = self.elf.offset_of(start, size, "packed relocations"), 0, 0
-        for i, (entry,) in enumerate(
-            self.elf.records("Q" if word == 8 else "I", offset, size // word, "relocations")
-        ):
+        for i, entry in enumerate(self.elf.numbers("N", offset, size // word)):
             if entry & 1 and not i:
                 raise self._bad("the packed relocations start with a bitmap")
             if not entry & 1 and (entry % word or entry < done):

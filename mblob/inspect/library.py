@@ -1,7 +1,7 @@
 """`mblob.open`: look into a library without running it. Nothing here maps a file for execution.
 
 What a file is tells `mblob.binary.container`; what is in its blob, the dialects; what that means,
-`mblob.inspect.contents`, `mblob.inspect.era` and `mblob.inspect.diagnostics`; how it is written
+`mblob.inspect.contents`, `mblob.inspect.releases` and `mblob.inspect.diagnostics`; how it is written
 down, `mblob.inspect.inspect_json`.
 """
 
@@ -29,7 +29,7 @@ from mblob.format.model import Blob, Entry
 from mblob.format.plugin_table import Plugin
 from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.entry_view import EntryView as EntryView
-from mblob.inspect.era import Era, era_of
+from mblob.inspect.releases import Releases, releases_of
 from mblob.module import ENTRY_NAME, LIBRARY
 
 if TYPE_CHECKING:
@@ -370,13 +370,15 @@ class Library:
             raise FormatError(f"{self.path}: {NO_MODEL}", code="no_blob")
 
     @cached_property
-    def era(self) -> Era:
+    def era(self) -> Releases:
         """Which releases of TVM can have written the library, and the facts that tell."""
         blob = self.blob._replace(symbol=self._blob_name) if self.blob else None
         contents = [(e.type_key, e.content) for e in self.entries]
         functions = self._function_names
         names = {s.name.removeprefix(self.prefix): s.name in functions for s in self.image.exports}
-        return era_of(blob, contents, names, {s.name for s in self.image.imports}, self.prefixes)
+        return releases_of(
+            blob, contents, names, {s.name for s in self.image.imports}, self.prefixes
+        )
 
     @cached_property
     def diagnostics(self) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from mblob import argument_types
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import STB_GLOBAL, STT_FUNC
+from mblob.binary.elf_records import EM_CUDA, STB_GLOBAL, STT_FUNC, layout_of
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.dtype import DataType
 
@@ -182,7 +182,6 @@ def _is_address(name: str, body: str) -> bool:
 
 # -- cubin -----------------------------------------------------------------------------------------
 
-_EM_CUDA = 190
 _STO_CUDA_ENTRY = 0x10  # in st_other: a kernel; other global functions are for the device linker
 _SVAL = 4  # the format of attributes that have bytes behind them
 # of a parameter: u32 index, u16 ordinal, u16 offset, u32 with its size from bit 18 on
@@ -191,7 +190,10 @@ _KPARAM_INFO_V2 = 0x45  # of kernels that take more than 4 KiB: the size is the 
 
 
 def is_cubin(code: bytes) -> bool:
-    return code[:6] == b"\x7fELF\2\1" and code[18:20] == _EM_CUDA.to_bytes(2, "little")
+    return (
+        code[:6] == b"\x7fELF\2\1"
+        and layout_of(64, "<").ehdr.field_at(code, "e_machine") == EM_CUDA
+    )
 
 
 def kernels_of_cubin(code: bytes, label: str) -> dict[str, Kernel | None]:

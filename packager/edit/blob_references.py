@@ -13,16 +13,9 @@ from collections.abc import Callable, Iterator
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
-    DT_JMPREL,
     DT_PLTGOT,
-    DT_PLTREL,
-    DT_PLTRELSZ,
-    DT_REL,
-    DT_RELA,
-    DT_RELASZ,
     DT_RELR,
     DT_RELRSZ,
-    DT_RELSZ,
     PF_X,
     PT_LOAD,
     SHF_EXECINSTR,
@@ -76,34 +69,16 @@ def find_reference(elf: ElfFile, symbol: Symbol) -> str | None:
 
 def _addresses(elf: ElfFile) -> Iterator[tuple[int, int]]:
     """Place and value of each word that the dynamic linker moves by the load address."""
-    wide = elf.bits == 64
-    for table, size, has_addend in relocation_tables(elf):
-        step = (24 if wide else 12) if has_addend else (16 if wide else 8)
-        for i in range(size // step):
-            fields = elf.unpack_at(
-                ("QQq" if wide else "IIi")[: 3 if has_addend else 2],
-                table + i * step,
-                "a relocation",
-            )
-            place, info = fields[0], fields[1]
-            if info >> 32 if wide else info >> 8:  # of a symbol: looked up by name
-                continue
-            yield place, fields[2] if has_addend else _word(elf, place)
+    shift = elf.layout.symbol_shift
+    for table, size, record in elf.relocation_tables():
+        start = elf.offset_of(table, size, "relocations")
+        for place, info, *addends in elf.records(record, start, size // record.size, "relocations"):
+            if not info >> shift:  # those of a symbol are looked up by name
+                yield place, addends[0] if addends else _word(elf, place)
     for place, info, addend in android_relocations.records(elf):
-        if not (info >> 32 if wide else info >> 8):
+        if not info >> shift:
             yield place, _word(elf, place) if addend is None else addend
     yield from relative_words(elf)
-
-
-def relocation_tables(elf: ElfFile) -> Iterator[tuple[int, int, bool]]:
-    """Address, bytes, and whether addends stand beside, of each table of relocations."""
-    tags = elf.dynamic
-    jumps_have = tags.get(DT_PLTREL) == [DT_RELA]
-    for table, size, has_addend in (
-        (DT_RELA, DT_RELASZ, True), (DT_REL, DT_RELSZ, False), (DT_JMPREL, DT_PLTRELSZ, jumps_have),
-    ):  # fmt: skip
-        if table in tags and size in tags:
-            yield tags[table][0], tags[size][0], has_addend
 
 
 def relative_words(elf: ElfFile) -> Iterator[tuple[int, int]]:
@@ -114,10 +89,9 @@ def relative_words(elf: ElfFile) -> Iterator[tuple[int, int]]:
 
 
 def _relative_words(elf: ElfFile, table: int, size: int) -> Iterator[tuple[int, int]]:
-    width = elf.bits // 8
+    width = elf.layout.word.size
     at = 0
-    for i in range(size // width):
-        (entry,) = elf.unpack_at("Q" if width == 8 else "I", table + i * width, "a relocation")
+    for entry in elf.numbers("N", elf.offset_of(table, size, "relocations"), size // width):
         if not entry & 1:
             yield entry, _word(elf, entry)
             at = entry + width
@@ -131,7 +105,7 @@ def _relative_words(elf: ElfFile, table: int, size: int) -> Iterator[tuple[int, 
 
 def _word(elf: ElfFile, place: int) -> int:
     try:
-        return elf.unpack_at("Q" if elf.bits == 64 else "I", place, "a relocated word")[0]
+        return elf.word_at(place)
     except FormatError:  # in memory that the file does not fill: zero
         return 0
 

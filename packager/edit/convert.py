@@ -15,7 +15,8 @@ from typing import Any
 
 from mblob.arguments import path as checked_path
 from mblob.binary.elf import ElfFile
-from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC
+from mblob.binary.elf_records import ET_REL
+from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, elf_header
 from mblob.bytes.payload_source import BytesPayload
 from mblob.errors import FormatError, IncompatibleError
 from mblob.format import classic, ffi_dialect, functions_table
@@ -105,7 +106,7 @@ def _read(path: Path, work: Path) -> _Found:
     found = _Found()
     with path.open("rb") as file:
         head = file.read(264)
-    if head.startswith(ELF_MAGIC) and head[16:18] not in (b"\x01\x00", b"\x00\x01"):
+    if head.startswith(ELF_MAGIC) and elf_header(head)("e_type") != ET_REL:
         found.add_library(path)
     elif head.startswith((ELF_MAGIC, AR_MAGIC)):
         found.add_file(path, str(path), work)

@@ -7,13 +7,12 @@ symbols first, the others by bucket.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import EM_S390, STB_LOCAL, STV_HIDDEN, Symbol
-from mblob.packager.write.elf_patch import pack
+from mblob.binary.elf_records import DT_STRSZ, DT_STRTAB, STB_LOCAL, STT_TLS, STV_HIDDEN, Symbol
+from mblob.packager.write.elf_patch import fitting
 
 _BLOOM_SHIFT = 6
 # version indices: nobody looks it up; any version, of whoever has the symbol
@@ -65,10 +64,10 @@ class Entry:
 
 def entry_of(elf: ElfFile, symbol: Symbol, *, joined: bool = False) -> Entry:
     """The entry of a symbol of `elf`."""
-    (at,) = elf.unpack("I", symbol.offset, "symbol name")
-    # DT_STRTAB, DT_STRSZ
-    start = elf.offset_of(elf.dynamic[5][0], elf.dynamic[10][0], "dynamic strings")
-    strings = elf.data[start : start + elf.dynamic[10][0]]
+    at = elf.layout.sym.field_at(elf.data[symbol.offset :], "st_name")
+    size = elf.dynamic[DT_STRSZ][0]
+    start = elf.offset_of(elf.dynamic[DT_STRTAB][0], size, "dynamic strings")
+    strings = elf.data[start : start + size]
     end = at
     while end < len(strings) and strings[end]:
         end += 1
@@ -123,14 +122,13 @@ def encode(
         moved: what is added to addresses of the part.
         thread: what is added to its places in the memory of a thread.
     """
-    wide = elf.bits == 64
-    out = [bytes(24 if wide else 16)]
-    for e, name in zip(order, names):
-        value = e.value + ((thread if e.info & 15 == 6 else moved) if e.joined and e.shndx else 0)
-        if wide:
-            out.append(pack(elf, "IBBHQQ", name, e.info, e.other, e.shndx, value, e.size))
-        else:
-            out.append(pack(elf, "IIIBBH", name, value, e.size, e.info, e.other, e.shndx))
+    pack = elf.layout.sym.packer("st_name", *Symbol._fields[1:-1])
+    out = [bytes(elf.layout.sym.size)]
+    with fitting(elf):
+        for e, name in zip(order, names):
+            by = thread if e.info & 15 == STT_TLS else moved
+            value = e.value + (by if e.joined and e.shndx else 0)
+            out.append(pack((name, value, e.size, e.info, e.other, e.shndx)))
     return b"".join(out)
 
 
@@ -148,9 +146,9 @@ def gnu_hash(elf: ElfFile, order: Sequence[Entry], first: int) -> bytes:
         buckets[h % count] = buckets[h % count] or first + i
         last = i + 1 == len(hashes) or hashes[i + 1] % count != h % count
         chain.append(h & ~1 | last)
-    head = struct.pack(f"{elf.byte_order}4I", count, first, words, _BLOOM_SHIFT)
-    filters = struct.pack(f"{elf.byte_order}{words}{'Q' if bits == 64 else 'I'}", *bloom)
-    return head + filters + struct.pack(f"{elf.byte_order}{count + len(chain)}I", *buckets, *chain)
+    layout = elf.layout
+    head = layout.gnu_hash.pack(count, first, words, _BLOOM_SHIFT)
+    return head + layout.numbers("N", bloom) + layout.numbers("I", [*buckets, *chain])
 
 
 def sysv_hash(elf: ElfFile, order: Sequence[Entry]) -> bytes:
@@ -162,7 +160,6 @@ def sysv_hash(elf: ElfFile, order: Sequence[Entry]) -> bytes:
             slot = _sysv_hash(e.name) % count
             chain[e.index] = buckets[slot]
             buckets[slot] = e.index
-    word = "Q" if elf.e_machine == EM_S390 and elf.bits == 64 else "I"
-    return struct.pack(
-        f"{elf.byte_order}{2 + count + len(chain)}{word}", count, len(chain), *buckets, *chain
-    )
+    record = elf.sysv_hash
+    numbers = elf.layout.numbers(record.fields["nchain"].code, [*buckets, *chain])
+    return record.pack(count, len(chain)) + numbers

@@ -20,7 +20,6 @@ from mblob.binary.elf_records import (
     DT_FINI_ARRAY,
     DT_INIT,
     DT_INIT_ARRAY,
-    DT_VERSYM,
     PF_W,
     PT_LOAD,
     PT_TLS,
@@ -194,10 +193,8 @@ class _Symbols:
         }  # fmt: skip
 
     def _versions(self) -> None:
-        at = self._host.dynamic.get(DT_VERSYM)
-        if at:
-            for i, e in enumerate(self._of_host, 1):
-                (e.version,) = self._host.unpack_at("H", at[0] + 2 * i, "a version")
+        for e, version in zip(self._of_host, self._host.versym[1:]):
+            e.version = version
 
     def _join(
         self,

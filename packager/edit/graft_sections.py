@@ -33,9 +33,10 @@ from mblob.binary.elf_records import (
     SHT_REL,
     SHT_RELA,
     Section,
+    SectionHeader,
 )
 from mblob.packager.edit import unwind_table
-from mblob.packager.write.elf_patch import Patch, pack
+from mblob.packager.write.elf_patch import Patch, fitting
 
 if TYPE_CHECKING:
     from mblob.packager.edit.graft_writer import Name, Places
@@ -67,26 +68,37 @@ def put_sections(
         return
     names = bytearray(host.contents(host.sections[host.e_shstrndx]))
     rows = _host_rows(host, places)
-    symbols = next((i for i, row in enumerate(rows) if row[3] == places.address("dynsym")), 0)
     for number in numbers:
         rows.append(_part_row(names, part, number, places))
     _join_thread(host, part, rows, thread)
-    if not any(row[3] == places.address("rel") for row in rows):
-        kind, entry = (SHT_RELA, 24) if host.bits == 64 else (SHT_REL, 8)
-        start, size = places.tables["rel"]
-        rows.append([
-            _name(names, ".rela.dyn" if host.bits == 64 else ".rel.dyn"), kind, SHF_ALLOC, places.address("rel"),
-            places.offset + start, size, symbols, 0, host.bits // 8, entry,
-        ])  # fmt: skip
+    if not any(row.sh_addr == places.address("rel") for row in rows):
+        rows.append(_relocations_row(names, host, rows, places))
     rows += _left_rows(names, host, rows)
     at = end + -end % 16
-    rows[host.e_shstrndx][4:6] = [at, len(names)]
+    rows[host.e_shstrndx] = rows[host.e_shstrndx]._replace(sh_offset=at, sh_size=len(names))
     patch.raw(at, bytes(names))
     table = at + len(names)
     table += -table % 16
-    fmt = "IIQQQQIIQQ" if host.bits == 64 else "10I"
-    patch.raw(table, b"".join(pack(host, fmt, *row) for row in rows))
+    with fitting(host):
+        patch.raw(table, b"".join(host.layout.shdr.pack(*row) for row in rows))
     patch.section_table(table, len(rows))
+
+
+def _relocations_row(
+    names: bytearray, host: ElfFile, rows: Sequence[SectionHeader], places: Places
+) -> SectionHeader:
+    """The header of the relocations, where the host has none."""
+    symbols = (i for i, row in enumerate(rows) if row.sh_addr == places.address("dynsym"))
+    name, kind, record = (
+        (".rela.dyn", SHT_RELA, host.layout.rela)
+        if host.bits == 64
+        else (".rel.dyn", SHT_REL, host.layout.rel)
+    )
+    start, size = places.tables["rel"]
+    return SectionHeader(
+        _name(names, name), kind, SHF_ALLOC, places.address("rel"), places.offset + start, size,
+        sh_link=next(symbols, 0), sh_addralign=host.layout.word.size, sh_entsize=record.size,
+    )  # fmt: skip
 
 
 def _name(names: bytearray, name: str) -> int:
@@ -95,17 +107,12 @@ def _name(names: bytearray, name: str) -> int:
     return at
 
 
-def _raw(elf: ElfFile, number: int) -> list[int]:
-    fmt = "IIQQQQIIQQ" if elf.bits == 64 else "10I"
-    return list(elf.unpack(fmt, elf.e_shoff + number * elf.e_shentsize, "section"))
-
-
 _TABLES = ((DT_SYMTAB, "dynsym"), (DT_STRTAB, "dynstr"), (DT_HASH, "hash"), (DT_GNU_HASH, "gnu_hash"),
            (DT_VERSYM, "versym"), (DT_RELA, "rel"), (DT_REL, "rel"), (DT_JMPREL, "jmprel"))  # fmt: skip
 
 
 def _renewed(host: ElfFile, tables: Mapping[Name, Any]) -> dict[int, Name]:
-    """Which table is the new form of what a section of the host has, by its number. Several notes
+    """Which table takes the place of what a section of the host has, by its number. Several notes
     may be in one."""
     places: dict[int, Name] = {
         host.dynamic[tag][0]: n for tag, n in _TABLES if tag in host.dynamic and n in tables
@@ -137,31 +144,34 @@ def in_order_of_headers(host: ElfFile, tables: dict[Name, bytes]) -> dict[Name, 
     }
 
 
-def _host_rows(host: ElfFile, places: Places) -> list[list[int]]:
+def _host_rows(host: ElfFile, places: Places) -> list[SectionHeader]:
     """The host's headers; those of tables that were written anew lead to the new ones."""
     renewed = _renewed(host, places.tables)
     rows = []
-    for i, s in enumerate(host.sections):
-        row = _raw(host, i)
+    for i, row in enumerate(host.section_headers(len(host.sections), "section headers")):
         name = renewed.get(i)
         if isinstance(name, str):
             start, size = places.tables[name]
-            row[3:6] = [places.address(name), places.offset + start, size]
-            if name == "dynsym":
-                row[7] = places.first_global
-        elif s.sh_type == SHT_NOTE and (at := places.of_note(s.sh_offset)) != s.sh_offset:
-            row[3:5] = [at + places.shift, at]
-        elif s.sh_type == SHT_DYNAMIC:
-            row[3:6] = [places.dynamic + places.shift, places.dynamic, places.dynamic_size]
+            row = row._replace(
+                sh_addr=places.address(name), sh_offset=places.offset + start, sh_size=size,
+                sh_info=places.first_global if name == "dynsym" else row.sh_info,
+            )  # fmt: skip
+        elif row.sh_type == SHT_NOTE and (at := places.of_note(row.sh_offset)) != row.sh_offset:
+            row = row._replace(sh_addr=at + places.shift, sh_offset=at)
+        elif row.sh_type == SHT_DYNAMIC:
+            at, size = places.dynamic, places.dynamic_size
+            row = row._replace(sh_addr=at + places.shift, sh_offset=at, sh_size=size)
         rows.append(row)
     return rows
 
 
-def _left_rows(names: bytearray, host: ElfFile, rows: Sequence[list[int]]) -> list[list[int]]:
+def _left_rows(
+    names: bytearray, host: ElfFile, rows: Sequence[SectionHeader]
+) -> list[SectionHeader]:
     """Headers for segments all of whose sections are elsewhere now, as in a library that was
     converted before: segments without sections are nothing to `strip` and `objcopy`, which would
     give them wrong offsets."""
-    taken = [row[3] for row in rows if row[2] & SHF_ALLOC and row[5]]
+    taken = [row.sh_addr for row in rows if row.sh_flags & SHF_ALLOC and row.sh_size]
     left = []
     for s in host.segments:
         if (
@@ -176,40 +186,43 @@ def _left_rows(names: bytearray, host: ElfFile, rows: Sequence[list[int]]) -> li
             | (SHF_EXECINSTR if s.p_flags & PF_X else 0)
         )
         name = _name(names, PREFIX + ".left")
-        left.append([name, SHT_PROGBITS, flags, s.p_vaddr, s.p_offset, s.p_filesz, 0, 0, 1, 0])
+        left.append(
+            SectionHeader(
+                name, SHT_PROGBITS, flags, s.p_vaddr, s.p_offset, s.p_filesz, sh_addralign=1
+            )
+        )
     return left
 
 
-def _join_thread(host: ElfFile, part: ElfFile, rows: list[list[int]], thread: int) -> None:
+def _join_thread(host: ElfFile, part: ElfFile, rows: list[SectionHeader], thread: int) -> None:
     """Let the sections of variables of a thread be in a row: tools that copy a library make PT_TLS
     anew from them, and of two places the first would be all."""
     theirs = next((s for s in host.segments if s.p_type == PT_TLS), None)
     ours = next((s for s in part.segments if s.p_type == PT_TLS), None)
     if theirs is None or ours is None:
         return
-    added = [row for row in rows[len(host.sections) :] if row[2] & SHF_TLS]
-    zeros = [row for row in rows[: len(host.sections)] if row[2] & SHF_TLS and row[1] == SHT_NOBITS]
-    end = theirs.p_vaddr + thread + ours.p_memsz
-    for row in added:
-        row[3] = theirs.p_vaddr + thread + row[3] - added[0][3]
-        row[4] = theirs.p_offset + theirs.p_filesz
+    in_thread = [i for i, row in enumerate(rows) if row.sh_flags & SHF_TLS]
+    added = [i for i in in_thread if i >= len(host.sections)]
+    zeros = [i for i in in_thread if i < len(host.sections) and rows[i].sh_type == SHT_NOBITS]
+    end, start = theirs.p_vaddr + thread + ours.p_memsz, theirs.p_vaddr + thread
+    first = rows[added[0]].sh_addr if added else 0
+    for i in added:
+        offset, vaddr = theirs.p_offset + theirs.p_filesz, start + rows[i].sh_addr - first
+        rows[i] = rows[i]._replace(sh_addr=vaddr, sh_offset=offset)
     if zeros and added:  # one that is longer, instead of a second one behind it
-        last = max(zeros, key=lambda row: row[3])
-        last[5] = end - last[3]
-        last[8] = max(last[8], ours.p_align)
-        for row in added:
-            row[3], row[5] = end, 0
+        i = max(zeros, key=lambda i: rows[i].sh_addr)
+        align = max(rows[i].sh_addralign, ours.p_align)
+        rows[i] = rows[i]._replace(sh_size=end - rows[i].sh_addr, sh_addralign=align)
+        for i in added:
+            rows[i] = rows[i]._replace(sh_addr=end, sh_size=0)
 
 
-def _part_row(names: bytearray, part: ElfFile, number: int, places: Places) -> list[int]:
+def _part_row(names: bytearray, part: ElfFile, number: int, places: Places) -> SectionHeader:
     s: Section = part.sections[number]
-    row = _raw(part, number)
-    row[0] = _name(names, s.name if s.name in _KEPT_NAMES else PREFIX + s.name)
-    if s.sh_type not in (SHT_NOTE, SHT_NOBITS):  # its own tables are bytes here, which nobody reads
-        row[1] = SHT_PROGBITS
-    row[3], row[4] = s.sh_addr + places.moved, s.sh_offset + places.part
-    row[2] &= _KEPT_FLAGS
-    row[6:8] = [0, 0]
-    if row[1] == SHT_PROGBITS:
-        row[9] = 0
-    return row
+    # its own tables are bytes here, which nobody reads
+    kind = s.sh_type if s.sh_type in (SHT_NOTE, SHT_NOBITS) else SHT_PROGBITS
+    return SectionHeader(
+        _name(names, s.name if s.name in _KEPT_NAMES else PREFIX + s.name), kind, s.sh_flags & _KEPT_FLAGS,
+        s.sh_addr + places.moved, s.sh_offset + places.part, s.sh_size, sh_addralign=s.sh_addralign,
+        sh_entsize=0 if kind == SHT_PROGBITS else s.sh_entsize,
+    )  # fmt: skip

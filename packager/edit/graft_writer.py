@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,10 +21,8 @@ from mblob.binary.elf_records import (
     DT_RELA,
     DT_RELACOUNT,
     DT_RELAENT,
-    DT_RELASZ,
     DT_RELCOUNT,
     DT_RELENT,
-    DT_RELSZ,
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
@@ -42,6 +39,7 @@ from mblob.binary.elf_records import (
     PT_NOTE,
     PT_PHDR,
     PT_TLS,
+    SIZE_TAGS,
 )
 from mblob.errors import IncompatibleError
 from mblob.format import note
@@ -52,7 +50,7 @@ from mblob.packager.edit.graft_sections import in_order_of_headers, put_sections
 from mblob.packager.edit.program_header_room import in_the_way
 from mblob.packager.edit.relocations import Relocation
 from mblob.packager.errors import BuildError
-from mblob.packager.write.elf_patch import Patch, new_library, pack, segment_row
+from mblob.packager.write.elf_patch import Patch, fitting, new_library, segment_row
 from mblob.packager.write.elf_writer import PAYLOAD_ALIGN
 
 Name = Union[str, int]
@@ -223,9 +221,7 @@ def _tables(
     if DT_HASH in host.dynamic:
         tables["hash"] = dynamic_symbols.sysv_hash(host, order)
     if DT_VERSYM in host.dynamic:
-        tables["versym"] = struct.pack(
-            f"{host.byte_order}{len(order) + 1}H", 0, *(e.version for e in order)
-        )
+        tables["versym"] = host.layout.numbers("H", [0, *(e.version for e in order)])
     types = relocations.types_of(host)
     early = [_final(b, types, moved, joined.thread) for b in joined.early]
     tables["rel"] = relocations.encode(host, early)
@@ -264,13 +260,12 @@ def _move_words(patch: Patch, joined: Joined, places: Places) -> None:
     a thread behind the number of the library."""
     part = joined.part
     types = relocations.types_of(part)
-    word = "Q" if part.bits == 64 else "I"
+    record = part.layout.word
     mask = (1 << part.bits) - 1
 
     def add(vaddr: int, amount: int) -> None:
-        at = part.offset_of(vaddr, part.bits // 8, "a relocated word")
-        (value,) = part.unpack(word, at, "a relocated word")
-        patch.put(word, places.part + at, (value + amount) & mask)
+        at = part.offset_of(vaddr, record.size, "a relocated word")
+        patch.put(record, places.part + at, word=(part.word_at(vaddr) + amount) & mask)
 
     for b in joined.early:
         if not b.of_part or b.entry is not None:
@@ -278,7 +273,7 @@ def _move_words(patch: Patch, joined: Joined, places: Places) -> None:
         if b.record.type == types.relative and b.record.addend is None:
             add(b.record.place, places.moved)
         elif b.record.type == types.module and joined.thread:
-            add(b.record.place + part.bits // 8, joined.thread)
+            add(b.record.place + record.size, joined.thread)
 
 
 # -- dynamic section -------------------------------------------------------------------------------
@@ -291,12 +286,13 @@ _LEFT_OUT = (DT_RELACOUNT, DT_RELCOUNT, *android_relocations.TAGS)
 def _dynamic(joined: Joined, places: Places, strings: _Strings) -> bytes:
     """The host's entries with the new tables, and what the part needs behind what the host
     needs."""
-    host = joined.host
-    rela = host.bits == 64
-    table, size, entry = (DT_RELA, DT_RELASZ, DT_RELAENT) if rela else (DT_REL, DT_RELSZ, DT_RELENT)
+    host, layout = joined.host, joined.host.layout
+    table, entry, record = (
+        (DT_RELA, DT_RELAENT, layout.rela) if host.bits == 64 else (DT_REL, DT_RELENT, layout.rel)
+    )
     new = {
         DT_SYMTAB: places.address("dynsym"), DT_STRTAB: places.address("dynstr"), DT_STRSZ: places.tables["dynstr"][1],
-        table: places.address("rel"), size: places.tables["rel"][1], entry: (24 if rela else 8),
+        table: places.address("rel"), SIZE_TAGS[table]: places.tables["rel"][1], entry: record.size,
     }  # fmt: skip
     for tag, name in (
         (DT_GNU_HASH, "gnu_hash"),
@@ -318,8 +314,8 @@ def _dynamic(joined: Joined, places: Places, strings: _Strings) -> bytes:
     others = [row for row in rows if row[0] != DT_NEEDED]
     # spare ones are for tools that edit
     rows = [*needed, *missing, *others, *new.items(), *[(DT_NULL, 0)] * 4]
-    word = "QQ" if host.bits == 64 else "II"
-    return b"".join(pack(host, word, tag, value) for tag, value in rows)
+    with fitting(host):
+        return b"".join(layout.dyn.pack(*row) for row in rows)
 
 
 # -- headers ---------------------------------------------------------------------------------------
@@ -333,22 +329,6 @@ def _headers_size(joined: Joined) -> int:
             f"{joined.host.name}: {len(joined.host.segments)} program headers, there is no room for more"
         )
     return count * joined.host.e_phentsize
-
-
-def _row(
-    elf: ElfFile,
-    p_type: int,
-    flags: int,
-    offset: int,
-    vaddr: int,
-    filesz: int,
-    memsz: int,
-    align: int,
-) -> bytes:
-    raw = bytearray(segment_row(elf, p_type, flags, offset, vaddr, filesz, align))
-    memory, at = (pack(elf, "Q", memsz), 40) if elf.bits == 64 else (pack(elf, "I", memsz), 20)
-    raw[at : at + len(memory)] = memory
-    return bytes(raw)
 
 
 def _program_headers(joined: Joined, places: Places) -> list[bytes]:
@@ -365,21 +345,22 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
             size = _headers_size(joined)
             vaddr = s.p_vaddr if places.headers == s.p_offset else start + shift
             before.append(
-                _row(host, PT_PHDR, s.p_flags, places.headers, vaddr, size, size, s.p_align)
+                segment_row(host, PT_PHDR, s.p_flags, places.headers, vaddr, size, s.p_align)
             )
         elif s.p_type == PT_LOAD:
             loads.append(raw)
         elif s.p_type == PT_GNU_EH_FRAME and "unwind" in places.tables:
             start_of, size = places.tables["unwind"]
             at = places.offset + start_of
-            rest.append(_row(host, s.p_type, s.p_flags, at, at + shift, size, size, s.p_align))
+            rest.append(segment_row(host, s.p_type, s.p_flags, at, at + shift, size, s.p_align))
         elif s.p_type == PT_DYNAMIC:
             size, at = places.dynamic_size, places.dynamic
-            rest.append(_row(host, PT_DYNAMIC, s.p_flags, at, at + shift, size, size, s.p_align))
+            rest.append(segment_row(host, PT_DYNAMIC, s.p_flags, at, at + shift, size, s.p_align))
         elif s.p_type == PT_TLS and own_thread is not None:
             align, size = max(s.p_align, own_thread.p_align), joined.thread + own_thread.p_memsz
+            at, vaddr = s.p_offset, s.p_vaddr
             rest.append(
-                _row(host, PT_TLS, s.p_flags, s.p_offset, s.p_vaddr, s.p_filesz, size, align)
+                segment_row(host, PT_TLS, s.p_flags, at, vaddr, s.p_filesz, align, memory=size)
             )
             own_thread = None
         elif (
@@ -391,26 +372,21 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
             and (at := places.of_note(s.p_offset)) != s.p_offset
         ):
             rest.append(
-                _row(host, s.p_type, s.p_flags, at, at + shift, s.p_filesz, s.p_filesz, s.p_align)
+                segment_row(host, s.p_type, s.p_flags, at, at + shift, s.p_filesz, s.p_align)
             )
         else:
             rest.append(raw)
     for offset, size, flags in (
         (start, places.tables_size, PF_R), (places.dynamic, places.dynamic_size, PF_R | PF_W),
     ):  # fmt: skip
-        loads.append(_row(host, PT_LOAD, flags, offset, offset + shift, size, size, PAYLOAD_ALIGN))
+        loads.append(segment_row(host, PT_LOAD, flags, offset, offset + shift, size, PAYLOAD_ALIGN))
     for s in part.segments:
-        moved = (
-            s.p_offset + places.part,
-            s.p_vaddr + places.moved,
-            s.p_filesz,
-            s.p_memsz,
-            s.p_align,
-        )
-        if s.p_type == PT_LOAD:
-            loads.append(_row(host, PT_LOAD, s.p_flags, *moved))
-        elif s.p_type == PT_NOTE or s is own_thread:
-            rest.append(_row(host, s.p_type, s.p_flags, *moved))
+        if s.p_type in (PT_LOAD, PT_NOTE) or s is own_thread:
+            row = segment_row(
+                host, s.p_type, s.p_flags, s.p_offset + places.part, s.p_vaddr + places.moved,
+                s.p_filesz, s.p_align, memory=s.p_memsz,
+            )  # fmt: skip
+            (loads if s.p_type == PT_LOAD else rest).append(row)
     return [*before, *loads, *rest]
 
 
@@ -425,9 +401,11 @@ def _properties(elf: ElfFile) -> list[bytes]:
 def _edit_notes(patch: Patch, host: ElfFile, places: Places, new: bytes) -> None:
     """What the host announces of its blob and its table says nothing of those that came with the
     part; its build-id is that of another library."""
+    record = host.layout.nhdr
     for owner, kind, desc, at in host.notes():
         if owner == note.NAME.rstrip(b"\0") and kind == note.TYPE:
-            patch.put("I", places.of_note(at) - len(note.NAME) - -len(note.NAME) % 4 - 4, 0)
+            head = places.of_note(at) - len(note.NAME) - -len(note.NAME) % 4 - record.size
+            patch.put(record, head, n_type=0)
         elif owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
             digest = hashlib.sha512(desc + new).digest()
             patch.raw(places.of_note(at), (digest * (len(desc) // 64 + 1))[: len(desc)])

@@ -27,7 +27,7 @@ from mblob.binary.elf_records import (
 from mblob.errors import IncompatibleError
 from mblob.packager.edit.program_header_room import TABLES, Piece, in_the_way
 from mblob.packager.errors import BuildError
-from mblob.packager.write.elf_patch import Patch, section_row, segment_row
+from mblob.packager.write.elf_patch import Patch, fitting, segment_row
 from mblob.packager.write.elf_writer import PAYLOAD_ALIGN
 
 PAGE = 4096  # bytes; contents start at a multiple, since copies to one are fast
@@ -132,16 +132,20 @@ class NewSegment:
         table += -table % 8
         rows = bytes(elf.data[elf.e_shoff : elf.e_shoff + count * elf.e_shentsize])
         size = self.lead - lead + self.size
-        places = self.vaddr + lead, self.offset + lead
-        row = section_row(elf, len(old_names), SHT_PROGBITS, SHF_ALLOC, *places, size, 8)
+        with fitting(elf):
+            row = elf.layout.shdr.make(
+                sh_name=len(old_names), sh_type=SHT_PROGBITS, sh_flags=SHF_ALLOC, sh_addr=self.vaddr + lead,
+                sh_offset=self.offset + lead, sh_size=size, sh_addralign=8,
+            )  # fmt: skip
         patch.raw(names_at, names)
         patch.raw(table, rows + row)
         patch.section_table(table, count + 1)
-        patch.section(elf.e_shstrndx, offset=names_at, size=len(names), table=table)
+        patch.section(elf.e_shstrndx, sh_offset=names_at, sh_size=len(names), table=table)
         for i, s in enumerate(elf.sections):
             if self._has_moved(s):
                 new = self.place_of(s.sh_offset)
-                patch.section(i, offset=new, addr=new - self.offset + self.vaddr, table=table)
+                vaddr = new - self.offset + self.vaddr
+                patch.section(i, sh_offset=new, sh_addr=vaddr, table=table)
         self._move_symbols(patch)
         return count
 
@@ -155,9 +159,7 @@ class NewSegment:
         moved = {i for i, s in enumerate(self.elf.sections) if self._has_moved(s)}
         for s in (*self.elf.symtab, *self.elf.dynsym):
             if s.st_shndx in moved:
-                patch.symbol(
-                    self.place_of(s.offset), size=s.st_size, value=self._address_of(s.st_value)
-                )
+                patch.symbol(self.place_of(s.offset), st_value=self._address_of(s.st_value))
 
 
 def _make_room(elf: ElfFile, table_size: int) -> list[Piece] | None:

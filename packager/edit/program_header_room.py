@@ -3,7 +3,6 @@ write them in any case: over notes and tables of the dynamic section, which can 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,7 +18,6 @@ from mblob.binary.elf_records import (
     DT_STRTAB,
     DT_SYMTAB,
     DT_VERSYM,
-    EM_S390,
     PT_LOAD,
     PT_NOTE,
     SHF_ALLOC,
@@ -53,12 +51,7 @@ def in_the_way(host: ElfFile, size: int) -> list[Piece] | None:
     """
     start, end = host.e_phoff, host.e_phoff + size
     head = next((s for s in host.segments if s.p_type == PT_LOAD), None)
-    if (
-        start != (64 if host.bits == 64 else 52)
-        or head is None
-        or head.p_offset
-        or end > head.p_filesz
-    ):
+    if start != host.layout.ehdr.size or head is None or head.p_offset or end > head.p_filesz:
         return None
     pieces = _pieces(host)
     at = start + len(host.segments) * host.e_phentsize
@@ -100,19 +93,16 @@ def _pieces(host: ElfFile) -> list[Piece]:
 def _tables(host: ElfFile) -> Iterator[tuple[int, int]]:
     """Where the file has the tables that only the dynamic section leads to, and nothing refers to
     by a distance."""
-    tags = host.dynamic
+    tags, layout = host.dynamic, host.layout
     count = len(host.dynsym) + 1
     sizes = {
-        DT_SYMTAB: count * (24 if host.bits == 64 else 16), DT_STRTAB: tags[DT_STRSZ][0], DT_VERSYM: 2 * count,
+        DT_SYMTAB: count * layout.sym.size, DT_STRTAB: tags[DT_STRSZ][0], DT_VERSYM: count * layout.versym.size,
         DT_RELA: tags.get(DT_RELASZ, [0])[0], DT_REL: tags.get(DT_RELSZ, [0])[0],
     }  # fmt: skip
     if DT_HASH in tags:
-        word = "Q" if host.e_machine == EM_S390 and host.bits == 64 else "I"
-        buckets, chains = host.unpack_at(2 * word, tags[DT_HASH][0], "hash table")
-        sizes[DT_HASH] = (2 + buckets + chains) * struct.calcsize("=" + word)
+        sizes[DT_HASH] = host.sysv_hash_size()
     if DT_GNU_HASH in tags:
-        buckets, first, words, _ = host.unpack_at("4I", tags[DT_GNU_HASH][0], "hash table")
-        sizes[DT_GNU_HASH] = 16 + words * host.bits // 8 + 4 * (buckets + max(count - first, 0))
+        sizes[DT_GNU_HASH] = host.gnu_hash_size(count)
     for tag, size in sizes.items():
         if tag in tags:
             offset = host.offset_of(tags[tag][0], size, "a table")

@@ -91,7 +91,7 @@ def _in_place(fd: int, library: Stub, write: WriteBlob, size: int) -> tuple[Patc
     write_all(fd, data[start + symbol.st_size :])
     os.ftruncate(fd, len(data))
     patch = Patch(fd, library.elf)
-    patch.placeholder_symbols(library, size=size)
+    patch.placeholder_symbols(library, st_size=size)
     return patch, fingerprint
 
 
@@ -108,5 +108,8 @@ def _move(fd: int, library: Stub, write: WriteBlob, size: int) -> tuple[Patch, b
     _, fingerprint = write(fd, None, "")
     patch = Patch(fd, elf, new.place_of)
     section = new.put(patch, SECTION_NAME)
-    patch.placeholder_symbols(library, size=size, value=new.vaddr + new.lead, section=section)
+    fields = {"st_value": new.vaddr + new.lead, "st_size": size}
+    if section is not None:
+        fields["st_shndx"] = section
+    patch.placeholder_symbols(library, **fields)
     return patch, fingerprint

@@ -3,16 +3,15 @@ written."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_JMPREL
 from mblob.packager.edit import android_relocations
-from mblob.packager.edit.blob_references import relative_words, relocation_tables
+from mblob.packager.edit.blob_references import relative_words
 from mblob.packager.errors import BuildError
-from mblob.packager.write.elf_patch import pack
+from mblob.packager.write.elf_patch import fitting
 
 
 @dataclass(frozen=True)
@@ -89,31 +88,22 @@ def read(elf: ElfFile) -> tuple[list[Relocation], list[Relocation]]:
     early: list[Relocation] = []
     late: list[Relocation] = []
     late_table = elf.dynamic.get(DT_JMPREL, [0])[0]
-    for table, size, has_addend in relocation_tables(elf):
+    for table, size, record in elf.relocation_tables():
         is_late = table == late_table
         # some linkers count the calls among the others, too
         if not is_late and table < late_table < table + size:
             size = late_table - table
-        records = _records(elf, table, size, has_addend)
-        (late if is_late else early).extend(records)
-    for place, info, addend in android_relocations.records(elf):
-        early.append(_record(elf, place, info, addend))
+        start = elf.offset_of(table, size, "relocations")
+        rows = elf.records(record, start, size // record.size, "relocations")
+        (late if is_late else early).extend(_relocation(elf, *row) for row in rows)
+    for row in android_relocations.records(elf):
+        early.append(_relocation(elf, *row))
     return [r for r in early if r.type != _NONE], late
 
 
-def _records(elf: ElfFile, table: int, size: int, has_addend: bool) -> Iterator[Relocation]:
-    wide = elf.bits == 64
-    fmt = ("QQq" if wide else "IIi")[: 3 if has_addend else 2]
-    step = struct.calcsize("=" + fmt)
-    start = elf.offset_of(table, size, "relocations")
-    for i in range(size // step):
-        place, info, *rest = elf.unpack(fmt, start + i * step, "a relocation")
-        yield _record(elf, place, info, rest[0] if has_addend else None)
-
-
-def _record(elf: ElfFile, place: int, info: int, addend: int | None) -> Relocation:
-    kind, symbol = (info & 0xFFFFFFFF, info >> 32) if elf.bits == 64 else (info & 0xFF, info >> 8)
-    return Relocation(place, kind, symbol, addend)
+def _relocation(elf: ElfFile, place: int, info: int, addend: int | None = None) -> Relocation:
+    layout = elf.layout
+    return Relocation(place, info & layout.type_mask, info >> layout.symbol_shift, addend)
 
 
 def packed(elf: ElfFile, types: Types) -> list[Relocation]:
@@ -123,17 +113,17 @@ def packed(elf: ElfFile, types: Types) -> list[Relocation]:
 
 def value_of(elf: ElfFile, r: Relocation) -> int:
     """What a relocation adds, wherever it stands."""
-    if r.addend is not None:
-        return r.addend
-    return elf.unpack_at("Q" if elf.bits == 64 else "I", r.place, "a relocated word")[0]
+    return elf.word_at(r.place) if r.addend is None else r.addend
 
 
 def encode(elf: ElfFile, relocations: Sequence[Relocation]) -> bytes:
     """The table; all with addends, or none."""
-    wide = elf.bits == 64
+    rel, rela, shift = elf.layout.rel, elf.layout.rela, elf.layout.symbol_shift
     out = []
-    for r in relocations:
-        info = r.symbol << 32 | r.type if wide else r.symbol << 8 | r.type
-        fmt = ("QQq" if wide else "IIi")[: 2 if r.addend is None else 3]
-        out.append(pack(elf, fmt, r.place, info, *(() if r.addend is None else (r.addend,))))
+    with fitting(elf):
+        for r in relocations:
+            place, info = r.place, r.symbol << shift | r.type
+            out.append(
+                rel.pack(place, info) if r.addend is None else rela.pack(place, info, r.addend)
+            )
     return b"".join(out)

@@ -226,10 +226,11 @@ def _write(
 
 def _unannounce(patch: Patch) -> None:
     """Take the index from the notes that announce it."""
+    record = note.descriptor(patch.byte_order)
     for owner, kind, desc, at in patch.notes():
         if owner == note.NAME.rstrip(b"\0") and kind == note.TYPE and len(desc) >= 8:
-            (flags,) = patch.numbers("I", desc[4:8])
-            patch.put("I", at + 4, flags & ~note.HAS_INDEX)
+            flags = record.field_at(desc, "flags")
+            patch.put(record, at, flags=flags & ~note.HAS_INDEX)
 
 
 def _read_back(path: Path, before: Library, written: Sequence[Entry], index: bool) -> None:

@@ -7,14 +7,11 @@ has none for only if it names them, too. Linux Standard Base, section 10.6.2.
 
 from __future__ import annotations
 
-import struct
-
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import PT_GNU_EH_FRAME, Segment
 
 # version 1; forms that all linkers write: distances of 32 bits, a sorted table
 _LEAD = bytes((1, 0x1B, 0x03, 0x3B))
-_ROW = 8  # bytes
 _REACH = (1 << 31) - (1 << 28)  # bytes from the table, less some for places that are not final yet
 
 
@@ -39,24 +36,25 @@ def joined(host: ElfFile, part: ElfFile, address: int, moved: int) -> bytes:
     distances = [at - address for row in rows for at in row]
     if any(abs(d) > _REACH for d in (frames - address, *distances)):
         return b""
-    lead = struct.pack(f"{host.byte_order}4siI", _LEAD, frames - address - 4, len(rows))
-    return lead + struct.pack(f"{host.byte_order}{len(distances)}i", *distances)
+    head = host.layout.eh_frame_hdr
+    lead = head.pack(_LEAD, frames - address - head.offset_of("eh_frame_ptr"), len(rows))
+    return lead + host.layout.numbers("i", distances)
 
 
 def _read(elf: ElfFile) -> tuple[int, list[tuple[int, int]]] | None:
     """Address of the unwind information, and those of each function and of its entry."""
-    s = segment(elf)
+    s, head, row = segment(elf), elf.layout.eh_frame_hdr, elf.layout.eh_frame_row
     if (
         s is None
-        or s.p_filesz < 12
+        or s.p_filesz < head.size
         or s.p_offset > len(elf.data)
         or s.p_filesz > len(elf.data) - s.p_offset
     ):
         return None
     data = elf.data[s.p_offset : s.p_offset + s.p_filesz]
-    lead, frames, count = struct.unpack_from(f"{elf.byte_order}4siI", data)
-    if lead != _LEAD or count > (len(data) - 12) // _ROW:
+    lead, frames, count = head.unpack_from(data)
+    if lead != _LEAD or count > (len(data) - head.size) // row.size:
         return None
-    distances = struct.unpack_from(f"{elf.byte_order}{2 * count}i", data, 12)
-    places = [s.p_vaddr + d for d in distances]
-    return s.p_vaddr + 4 + frames, list(zip(places[::2], places[1::2]))
+    rows = row.iter_unpack(data[head.size : head.size + count * row.size])
+    places = [(s.p_vaddr + start, s.p_vaddr + entry) for start, entry in rows]
+    return s.p_vaddr + head.offset_of("eh_frame_ptr") + frames, places

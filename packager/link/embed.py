@@ -178,22 +178,22 @@ def _patch_headers(
 
     patch = Patch(fd, elf, moved)
     lead = stub.symbol.st_value - elf.segments[segment].p_vaddr
-    patch.segment_place(segment, place - lead, lead + size)
+    patch.segment(segment, p_offset=place - lead, p_filesz=lead + size, p_memsz=lead + size)
     if not lead:  # lld without a read-only segment of its own would leave the blob executable
-        patch.segment_flags(segment, PF_R)
+        patch.segment(segment, p_flags=PF_R)
 
-    patch.placeholder_symbols(stub, size=size)
+    patch.placeholder_symbols(stub, st_size=size)
     table = moved(elf.e_shoff)
     patch.section_table(table)
     for i, section in enumerate(elf.sections):
         if section.sh_offset >= old_end and not section.sh_flags & SHF_ALLOC:
-            patch.section(i, offset=moved(section.sh_offset), table=table)
+            patch.section(i, sh_offset=moved(section.sh_offset), table=table)
     if stub.section is not None:
         # The section may start before the blob, in a script of the caller's; it moves with it.
         section = elf.sections[stub.section]
         patch.section(
-            stub.section, offset=section.sh_offset + place - start,
-            size=section.sh_size + size - stub.symbol.st_size, table=table,
+            stub.section, sh_offset=section.sh_offset + place - start,
+            sh_size=section.sh_size + size - stub.symbol.st_size, table=table,
         )  # fmt: skip
     return patch
 
@@ -250,10 +250,11 @@ def append(stub_path: Path, output: Path, symbol: str, write: WriteBlob) -> int:
         size, fingerprint = write(fd, limit, elf.machine)
         patch = Patch(fd, elf)
         patch.load_segment(header, offset, vaddr, size, PAYLOAD_ALIGN)
-        patch.placeholder_symbols(stub, size=size, value=vaddr)
+        patch.placeholder_symbols(stub, st_size=size, st_value=vaddr)
         if stub.section is not None:
-            patch.section(stub.section, offset=offset, size=size, addr=vaddr)
-            patch.section_kind(stub.section, SHT_PROGBITS, SHF_ALLOC)
+            patch.section(
+                stub.section, sh_type=SHT_PROGBITS, sh_flags=SHF_ALLOC, sh_offset=offset, sh_size=size, sh_addr=vaddr,
+            )  # fmt: skip
         patch.build_id(fingerprint)
     return size
 

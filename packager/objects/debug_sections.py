@@ -11,7 +11,7 @@ import struct
 import zlib
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import SHF_COMPRESSED, SHT_REL, SHT_RELA, Section
+from mblob.binary.elf_records import SHF_COMPRESSED, SHT_REL, SHT_RELA, Section, SectionHeader
 from mblob.packager.objects.objects import LTO_DEBUG
 
 _RELOCATED = (".debug_info", ".debug_str_offsets")
@@ -31,9 +31,9 @@ def relocated(elf: ElfFile) -> bytes:
     prefix = LTO_DEBUG if elf.section(".debug_info") is None else ""
     for i, target in enumerate(elf.sections):
         if prefix and target.name.startswith(f"{prefix}.debug_"):
-            at = elf.e_shoff + i * elf.e_shentsize
-            (name,) = struct.unpack_from(f"{elf.byte_order}I", out, at)
-            struct.pack_into(f"{elf.byte_order}I", out, at, name + len(prefix))
+            header, record = elf.e_shoff + i * elf.e_shentsize, elf.layout.shdr
+            name = SectionHeader._make(record.unpack_from(out, header)).sh_name
+            record.put(out, header, sh_name=name + len(prefix))
         if target.name.removeprefix(prefix) in _RELOCATED:
             if target.sh_flags & SHF_COMPRESSED:
                 target = _decompress(elf, i, out)
@@ -52,15 +52,15 @@ def _decompress(elf: ElfFile, index: int, out: bytearray) -> Section:
     """
     section = elf.sections[index]
     raw = elf.contents(section)
-    fmt = elf.byte_order + ("I4xQ8x" if elf.bits == 64 else "II4x")
-    if len(raw) < struct.calcsize(fmt):
+    header = elf.layout.chdr
+    if len(raw) < header.size:
         raise ValueError(section.name)
-    kind, size = struct.unpack_from(fmt, raw)
+    kind, size = header.pick("ch_type", "ch_size")(header.unpack_from(raw))
     if size > _ZLIB_RATIO * len(raw):
         raise ValueError(section.name)
     try:
         data = (
-            zlib.decompressobj().decompress(raw[struct.calcsize(fmt) :], size)
+            zlib.decompressobj().decompress(raw[header.size :], size)
             if kind == _ZLIB and size
             else b""
         )
@@ -72,34 +72,25 @@ def _decompress(elf: ElfFile, index: int, out: bytearray) -> Section:
         sh_offset=len(out), sh_size=size, sh_flags=section.sh_flags & ~SHF_COMPRESSED
     )
     out += data
-    at = elf.e_shoff + index * elf.e_shentsize
-    if elf.bits == 64:
-        struct.pack_into(
-            f"{elf.byte_order}4Q", out, at + 8, made.sh_flags, made.sh_addr, made.sh_offset, size
-        )
-    else:
-        struct.pack_into(
-            f"{elf.byte_order}4I", out, at + 8, made.sh_flags, made.sh_addr, made.sh_offset, size
-        )
+    elf.layout.shdr.put(
+        out, elf.e_shoff + index * elf.e_shentsize,
+        sh_flags=made.sh_flags, sh_offset=made.sh_offset, sh_size=size,
+    )  # fmt: skip
     return made
 
 
 def _relocate(
     elf: ElfFile, relocations: Section, target: Section, out: bytearray, debug: str
 ) -> None:
-    has_addend = relocations.sh_type == SHT_RELA
+    record = elf.layout.rela if relocations.sh_type == SHT_RELA else elf.layout.rel
     symbols = elf.symtab
     in_debug = {i for i, s in enumerate(elf.sections) if s.name.startswith(debug)}
     # 64-bit DWARF, whose offsets have 8 bytes, starts with 0xffffffff.
     wide = out[target.sh_offset : target.sh_offset + 4] == b"\xff" * 4
     width, size = elf.byte_order + ("Q" if wide else "I"), 8 if wide else 4
-    word = "Q" if elf.bits == 64 else "I"
-    fmt = elf.byte_order + word * 2 + (word.lower() if has_addend else "")
     raw = elf.contents(relocations)
-    for offset, info, *addend in struct.iter_unpack(
-        fmt, raw[: len(raw) - len(raw) % struct.calcsize(fmt)]
-    ):
-        index = info >> (32 if elf.bits == 64 else 8)
+    for offset, info, *addend in record.iter_unpack(raw[: len(raw) - len(raw) % record.size]):
+        index = info >> elf.layout.symbol_shift
         if not 0 < index <= len(symbols) or size > target.sh_size or offset > target.sh_size - size:
             continue
         symbol = symbols[index - 1]  # the first of the table is left out

@@ -3,7 +3,6 @@ functions."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,7 +133,7 @@ def machine_of(elf: ElfFile) -> ElfTarget:
     note = elf.section(".note.gnu.property") if elf.e_type == ET_REL else None
     properties = bytes(elf.contents(note)) if note and note.sh_size <= 4096 else b""
     return ElfTarget(
-        elf.bits, elf.byte_order, elf.e_machine, elf.e_flags, elf.data[7], properties, elf.machine
+        elf.bits, elf.byte_order, elf.e_machine, elf.e_flags, elf.os_abi, properties, elf.machine
     )
 
 
@@ -216,7 +215,7 @@ def _comdat_groups(elf: ElfFile) -> tuple[set[int], set[int]]:
     for section in elf.sections:
         if section.sh_type == SHT_GROUP:
             raw = elf.contents(section)
-            words = struct.unpack_from(f"{elf.byte_order}{len(raw) // 4}I", raw)
+            words = elf.numbers("I", section.sh_offset, len(raw) // 4)
             if words and words[0] & 1:
                 members.update(words[1:])
                 names.add(section.sh_info)

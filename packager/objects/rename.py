@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from mblob.binary.elf_records import (
     STB_LOCAL,
     STB_WEAK,
     STV_HIDDEN,
-    Symbol,
 )
 from mblob.packager.objects.objects import objects_of
 
@@ -49,17 +47,18 @@ def rename_symbols(path: Path, names: Mapping[str, str], label: str) -> None:
     table = next(s for s in elf.sections if s.sh_type == SHT_SYMTAB)
     strings = bytearray(elf.contents(elf.sections[table.sh_link]))
     out = bytearray(data)
-    order = elf.byte_order
+    sym = elf.layout.sym
     for s in symbols:
         if names[s.name] != s.name:
-            struct.pack_into(f"{order}I", out, s.offset, len(strings))
+            sym.put(out, s.offset, st_name=len(strings))
             strings += names[s.name].encode() + b"\0"
         if s.is_defined and s.binding != STB_LOCAL:
-            _hide(out, s, elf.bits)
+            if s.binding == STB_GNU_UNIQUE:
+                sym.put(out, s.offset, st_info=STB_WEAK << 4 | s.type)
+            sym.put(out, s.offset, st_other=s.st_other & ~3 | STV_HIDDEN)
     out += bytes(-len(out) % 8)
     header = elf.e_shoff + table.sh_link * elf.e_shentsize
-    fmt, at = (f"{order}QQ", 24) if elf.bits == 64 else (f"{order}II", 16)
-    struct.pack_into(fmt, out, header + at, len(out), len(strings))  # sh_offset, sh_size
+    elf.layout.shdr.put(out, header, sh_offset=len(out), sh_size=len(strings))
     path.write_bytes(bytes(out) + strings)
 
 
@@ -67,22 +66,24 @@ def expose_symbols(path: Path, names: Collection[str], label: str) -> None:
     """Make hidden definitions of an object file visible again, in place: what `rename_symbols`
     hid."""
     elf = ElfFile(memoryview(path.read_bytes()), label)
+    record = elf.layout.sym
     with path.open("r+b") as file:
         for s in elf.symtab:
             if s.name in names and s.is_defined and s.binding != STB_LOCAL:
-                file.seek(s.offset + (5 if elf.bits == 64 else 13))  # st_other
-                file.write(bytes([elf.data[s.offset + (5 if elf.bits == 64 else 13)] & ~3]))
+                file.seek(s.offset + record.offset_of("st_other"))
+                file.write(record.encode("st_other", s.st_other & ~3))
 
 
 def require_symbols(path: Path, is_required: Callable[[str], bool], label: str) -> None:
     """Make weak references of an object file strong, in place: for a weak one linkers take nothing
     from an archive."""
     elf = ElfFile(memoryview(path.read_bytes()), label)
+    record = elf.layout.sym
     with path.open("r+b") as file:
         for s in elf.symtab:
             if s.binding == STB_WEAK and not s.is_defined and is_required(s.name):
-                file.seek(s.offset + _st_info(elf.bits))
-                file.write(bytes([STB_GLOBAL << 4 | s.type]))
+                file.seek(s.offset + record.offset_of("st_info"))
+                file.write(record.encode("st_info", STB_GLOBAL << 4 | s.type))
 
 
 def unshare(source: Path, target: Path, label: str) -> None:
@@ -101,30 +102,17 @@ def unshare(source: Path, target: Path, label: str) -> None:
         elf = ElfFile(view, name)
         for s in elf.symtab:
             if s.binding == STB_GNU_UNIQUE:
-                view[s.offset + _st_info(elf.bits)] = STB_WEAK << 4 | s.type
+                elf.layout.sym.put(view, s.offset, st_info=STB_WEAK << 4 | s.type)
     target.write_bytes(data)
 
 
 def exclude_debug_sections(path: Path, label: str) -> None:
     """Mark the debug information of an object file, in place, as what a link leaves out (gABI:
     SHF_EXCLUDE)."""
-    data = path.read_bytes()
-    elf = ElfFile(memoryview(data), label)
-    fmt, at = (f"{elf.byte_order}Q", 8) if elf.bits == 64 else (f"{elf.byte_order}I", 8)
+    elf = ElfFile(memoryview(path.read_bytes()), label)
+    record = elf.layout.shdr
     with path.open("r+b") as file:
         for i, section in enumerate(elf.sections):
             if section.name.startswith((".debug_", ".zdebug_", ".rela.debug_", ".rel.debug_")):
-                file.seek(elf.e_shoff + i * elf.e_shentsize + at)
-                file.write(struct.pack(fmt, section.sh_flags | SHF_EXCLUDE))
-
-
-def _st_info(bits: int) -> int:
-    """Where a symbol has it; st_other is the byte behind."""
-    return 4 if bits == 64 else 12
-
-
-def _hide(out: bytearray, symbol: Symbol, bits: int) -> None:
-    at = symbol.offset + _st_info(bits)
-    if symbol.binding == STB_GNU_UNIQUE:
-        out[at] = STB_WEAK << 4 | symbol.type
-    out[at + 1] = out[at + 1] & ~3 | STV_HIDDEN
+                file.seek(elf.e_shoff + i * elf.e_shentsize + record.offset_of("sh_flags"))
+                file.write(record.encode("sh_flags", section.sh_flags | SHF_EXCLUDE))

@@ -22,6 +22,7 @@ from mblob.binary.elf_records import (
     Section,
     Symbol,
 )
+from mblob.bytes.record import Record
 from mblob.errors import FormatError, ToolchainError
 from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE
 
@@ -88,19 +89,14 @@ class Patch:
         self._fd = fd
         self._elf = elf
         self._moved = moved
-        self._wide = elf.bits == 64
+        self._layout = elf.layout
+        self.byte_order = elf.byte_order
 
-    def _put(self, at: int, wide_offset: int, narrow_offset: int, value: int) -> None:
-        fmt, offset = ("Q", wide_offset) if self._wide else ("I", narrow_offset)
-        self.put(fmt, at + offset, value)
-
-    def put(self, fmt: str, at: int, *values: int) -> None:
-        """Numbers at a file offset, by `struct` letters."""
-        os.pwrite(self._fd, pack(self._elf, fmt, *values), at)
-
-    def numbers(self, fmt: str, data: bytes) -> tuple[int, ...]:
-        """Numbers in bytes of the file, by `struct` letters."""
-        return struct.unpack(self._elf.byte_order + fmt, data)
+    def put(self, record: Record, at: int, **values: int) -> None:
+        """Fields of the record at a file offset."""
+        for name, value in values.items():
+            with fitting(self._elf):
+                self.raw(at + record.offset_of(name), record.encode(name, value))
 
     def raw(self, at: int, data: bytes) -> None:
         """Bytes at a file offset, whatever stands there."""
@@ -108,76 +104,45 @@ class Patch:
 
     def section_table(self, offset: int, count: int | None = None) -> None:
         """e_shoff, and e_shnum if that changes."""
-        self._put(0, 40, 32, offset)
+        self.put(self._layout.ehdr, 0, e_shoff=offset)
         if count is not None:
-            self.put("H", 60 if self._wide else 48, count)
+            self.put(self._layout.ehdr, 0, e_shnum=count)
 
     def program_headers(self, rows: Sequence[bytes], offset: int) -> None:
         """The whole table, at another place: e_phoff, e_phnum."""
         self.raw(offset, b"".join(rows))
-        self._put(0, 32, 28, offset)
-        self.put("H", 56 if self._wide else 44, len(rows))
+        self.put(self._layout.ehdr, 0, e_phoff=offset, e_phnum=len(rows))
 
-    def section(
-        self, index: int, *,
-        offset: int | None = None, size: int | None = None, addr: int | None = None, table: int | None = None,
-    ) -> None:  # fmt: skip
-        """sh_offset, sh_size, sh_addr of a section header; `table`: where the table lies now."""
+    def section(self, index: int, *, table: int | None = None, **values: int) -> None:
+        """Fields of a section header; `table`: where the table lies now."""
         at = (self._elf.e_shoff if table is None else table) + index * self._elf.e_shentsize
-        if offset is not None:
-            self._put(at, 24, 16, offset)
-        if size is not None:
-            self._put(at, 32, 20, size)
-        if addr is not None:
-            self._put(at, 16, 12, addr)
+        self.put(self._layout.shdr, at, **values)
 
     def dynamic_addresses(self, moved: Callable[[int], int], tags: Collection[int]) -> None:
         """Addresses of tables in the dynamic section; `moved`: where the one of an address is
         now."""
-        elf, word = self._elf, "Q" if self._wide else "I"
-        size = struct.calcsize(word)
+        elf, record = self._elf, self._layout.dyn
         start = next(s.p_offset for s in elf.segments if s.p_type == PT_DYNAMIC)
         for i in range(sum(map(len, elf.dynamic.values()))):
-            tag, value = elf.unpack(2 * word, start + 2 * size * i, "dynamic section")
+            at = start + record.size * i
+            tag, value = elf.unpack(record, at, "dynamic section")
             if tag in tags:
-                self.put(word, start + 2 * size * i + size, moved(value))
+                self.put(record, at, d_val=moved(value))
 
-    def section_kind(self, index: int, sh_type: int, sh_flags: int) -> None:
-        """sh_type and sh_flags of a section header that has not moved."""
-        at = self._elf.e_shoff + index * self._elf.e_shentsize
-        self.put("I", at + 4, sh_type)
-        self._put(at, 8, 8, sh_flags)
+    def symbol(self, at: int, **values: int) -> None:
+        """Fields of the symbol table entry at file offset `at`."""
+        self.put(self._layout.sym, at, **values)
 
-    def symbol(
-        self, at: int, *, size: int, value: int | None = None, section: int | None = None
-    ) -> None:
-        """st_size, st_value, st_shndx of the symbol table entry at file offset `at`."""
-        self._put(at, 16, 8, size)
-        if value is not None:
-            self._put(at, 8, 4, value)
-        if section is not None:
-            self.put("H", at + (6 if self._wide else 14), section)
-
-    def placeholder_symbols(
-        self, stub: Stub, *, size: int, value: int | None = None, section: int | None = None
-    ) -> None:
-        """The blob's dynamic symbol and its entry in `.symtab`."""
+    def placeholder_symbols(self, stub: Stub, **values: int) -> None:
+        """Fields of the blob's dynamic symbol and of its entry in `.symtab`."""
         old = stub.symbol
         twins = (s for s in stub.elf.symtab if (s.name, s.st_value) == (old.name, old.st_value))
         for s in (old, *twins):
-            self.symbol(self._moved(s.offset), size=size, value=value, section=section)
+            self.symbol(self._moved(s.offset), **values)
 
-    def segment_place(self, index: int, offset: int, size: int) -> None:
-        """p_offset, p_filesz and p_memsz."""
-        at = self._elf.e_phoff + index * self._elf.e_phentsize
-        self._put(at, 8, 4, offset)
-        self._put(at, 32, 16, size)
-        self._put(at, 40, 20, size)
-
-    def segment_flags(self, index: int, flags: int) -> None:
-        """p_flags."""
-        at = self._elf.e_phoff + index * self._elf.e_phentsize
-        self.put("I", at + (4 if self._wide else 24), flags)
+    def segment(self, index: int, **values: int) -> None:
+        """Fields of a program header."""
+        self.put(self._layout.phdr, self._elf.e_phoff + index * self._elf.e_phentsize, **values)
 
     def load_segment(self, index: int, offset: int, vaddr: int, size: int, align: int) -> None:
         """Make program header `index` a PT_LOAD, read-only, with the highest address of all.
@@ -209,42 +174,33 @@ class Patch:
                 os.pwrite(self._fd, (digest * (len(desc) // 64 + 1))[: len(desc)], at)
 
 
-def pack(elf: ElfFile, fmt: str, *values: int) -> bytes:
-    """Numbers as bytes, by `struct` letters, in a file's byte order.
+@contextmanager
+def fitting(elf: ElfFile) -> Iterator[None]:
+    """Numbers that are written here follow from others in the file: one that does not fit means
+    that these are damaged.
 
     Raises:
-        FormatError: one does not fit, since others in the file that it follows from are damaged.
+        FormatError: "elf_header".
     """
     try:
-        return struct.pack(elf.byte_order + fmt, *values)
+        yield
     except struct.error:
         raise FormatError(
-            f"{elf.name}: damaged headers: numbers that nothing can follow", code="elf_header"
+            f"{elf.name}: header value out of range while rewriting", code="elf_header"
         ) from None
 
 
 def segment_row(
-    elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, size: int, align: int
-) -> bytes:
-    """A program header of a file's class and byte order, all of whose memory the file fills."""
-    if elf.bits == 64:
-        return pack(elf, "IIQQQQQQ", p_type, flags, offset, vaddr, vaddr, size, size, align)
-    return pack(elf, "8I", p_type, offset, vaddr, vaddr, size, size, flags, align)
-
-
-def section_row(
-    elf: ElfFile,
-    name: int,
-    sh_type: int,
-    flags: int,
-    vaddr: int,
-    offset: int,
-    size: int,
-    align: int,
-) -> bytes:
-    """A section header of a file's class and byte order."""
-    fmt = "IIQQQQIIQQ" if elf.bits == 64 else "10I"
-    return pack(elf, fmt, name, sh_type, flags, vaddr, offset, size, 0, 0, align, 0)
+    elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, size: int, align: int,
+    memory: int | None = None,
+) -> bytes:  # fmt: skip
+    """A program header of a file's class and byte order; `memory`: its bytes there, those that the
+    file fills without."""
+    with fitting(elf):
+        return elf.layout.phdr.make(
+            p_type=p_type, p_flags=flags, p_offset=offset, p_vaddr=vaddr, p_paddr=vaddr,
+            p_filesz=size, p_memsz=size if memory is None else memory, p_align=align,
+        )  # fmt: skip
 
 
 @contextmanager

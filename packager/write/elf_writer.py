@@ -8,13 +8,13 @@ The layout of the records is the System V gABI's, chapter 4.
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mblob.binary.elf_records import (
     EM_X86_64,
+    ET_REL,
     SHF_ALLOC,
     SHF_X86_64_LARGE,
     SHT_NOTE,
@@ -27,6 +27,8 @@ from mblob.binary.elf_records import (
     STT_SECTION,
     STV_DEFAULT,
     STV_HIDDEN,
+    SectionHeader,
+    layout_of,
 )
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.format import note
@@ -116,22 +118,19 @@ class _Layout:
     ) -> None:
         self.machine = machine
         self.symbol = symbol
-        self.order = machine.byte_order
-        self.wide = machine.bits == 64
+        self.layout = layout_of(machine.bits, machine.byte_order)
         flags = note.HAS_INDEX if has_index else 0
-        notes = [] if hidden else [(note.SECTION, note.encode(flags, self.order), 4)]
+        notes = [] if hidden else [(note.SECTION, note.encode(flags, machine.byte_order), 4)]
         if machine.properties:
-            notes.append((".note.gnu.property", machine.properties, 8 if self.wide else 4))
+            notes.append((".note.gnu.property", machine.properties, self.layout.word.size))
         self.section = section
         self.notes = notes
         self.visibility = STV_HIDDEN if hidden else STV_DEFAULT
-        word = 8 if self.wide else 4
-        ehdr, shdr, sym = (64, 64, 24) if self.wide else (52, 40, 16)
         self.shnum = 6 + len(notes)
-        self.shoff = ehdr
-        at = self.shoff + self.shnum * shdr
-        self.symtab_offset = at + -at % word
-        self.symtab_size = 3 * sym
+        self.shoff = self.layout.ehdr.size
+        at = self.shoff + self.shnum * self.layout.shdr.size
+        self.symtab_offset = at + -at % self.layout.word.size
+        self.symtab_size = 3 * self.layout.sym.size
         self.strings = b"\0" + symbol.encode() + b"\0"
         self.strtab_offset = self.symtab_offset + self.symtab_size
         names = [
@@ -166,23 +165,19 @@ class _Layout:
         return bytes(out)
 
     def _ehdr(self) -> bytes:
-        m = self.machine
-        ident = (
-            ELF_MAGIC
-            + bytes((2 if self.wide else 1, 1 if self.order == "<" else 2, 1, m.os_abi))
-            + bytes(8)
-        )
-        w = "Q" if self.wide else "I"
-        sizes = (64, 0, 0, 64) if self.wide else (52, 0, 0, 40)
-        return ident + struct.pack(
-            f"{self.order}HHI{w}{w}{w}I6H", 1, m.e_machine, 1, 0, 0, self.shoff, m.e_flags, *sizes,
-            self.shnum, self.shnum - 1,
+        m, layout = self.machine, self.layout
+        ident: dict[str, int | bytes] = {
+            "e_ident[EI_MAG]": ELF_MAGIC, "e_ident[EI_CLASS]": m.bits // 32,
+            "e_ident[EI_DATA]": 1 if m.byte_order == "<" else 2, "e_ident[EI_VERSION]": 1,
+            "e_ident[EI_OSABI]": m.os_abi, "e_ident[EI_PAD]": b"",
+        }  # fmt: skip
+        return layout.ehdr.make(
+            **ident, e_type=ET_REL, e_machine=m.e_machine, e_version=1, e_shoff=self.shoff, e_flags=m.e_flags,
+            e_ehsize=layout.ehdr.size, e_shentsize=layout.shdr.size, e_shnum=self.shnum, e_shstrndx=self.shnum - 1,
         )  # fmt: skip
 
     def _section_headers(self, size: int) -> bytes:
-        w = "Q" if self.wide else "I"
-        fmt = struct.Struct(f"{self.order}II{w}{w}{w}{w}II{w}{w}")
-        symtab = self.shnum - 3
+        layout, symtab = self.layout, self.shnum - 3
         rows = [
             ("", 0, 0, 0, 0, 0, 0, 0, 0),
             (self.section.name, self.section.kind, self.section.flags, self.payload_offset, size, 0, 0,
@@ -197,15 +192,15 @@ class _Layout:
             # executable.
             (".note.GNU-stack", SHT_PROGBITS, 0, self.payload_offset, 0, 0, 0, 1, 0),
             (".symtab", SHT_SYMTAB, 0, self.symtab_offset, self.symtab_size, symtab + 1, 2,
-            8 if self.wide else 4,
-             24 if self.wide else 16),
+             layout.word.size, layout.sym.size),
             (".strtab", SHT_STRTAB, 0, self.strtab_offset, len(self.strings), 0, 0, 1, 0),
             (".shstrtab", SHT_STRTAB, 0, self.shstrtab_offset, len(self.names), 0, 0, 1, 0),
         ]  # fmt: skip
         out = b""
         at = 0
         for name, kind, flags, offset, length, link, info, align, entry in rows:
-            out += fmt.pack(at, kind, flags, 0, offset, length, link, info, align, entry)
+            row = SectionHeader(at, kind, flags, 0, offset, length, link, info, align, entry)
+            out += layout.shdr.pack(*row)
             at += len(name) + 1
         return out
 
@@ -213,9 +208,9 @@ class _Layout:
         def symbol(name: int, info: int, length: int) -> bytes:
             shndx = 1 if info else 0
             other = self.visibility if name else 0
-            if self.wide:
-                return struct.pack(f"{self.order}IBBHQQ", name, info, other, shndx, 0, length)
-            return struct.pack(f"{self.order}IIIBBH", name, 0, length, info, other, shndx)
+            return self.layout.sym.make(
+                st_name=name, st_info=info, st_other=other, st_shndx=shndx, st_size=length
+            )
 
         return (
             symbol(0, 0, 0)

@@ -16,9 +16,9 @@ from mblob.errors import FormatError
 from mblob.format.grammar import FunctionInfo
 from mblob.format.model import Blob, Entry
 from mblob.inspect.contents import DecodedPayload
-from mblob.inspect.era import era_of
 from mblob.inspect.library import Library
 from mblob.inspect.providers import provider_of
+from mblob.inspect.releases import releases_of
 from tests.looking.conftest import BLOB, CUDA, KERNEL, LIB, blob_source, classic_blob, string, u64
 
 DEVC = blob_source(BLOB, attributes="")
@@ -143,14 +143,15 @@ def test_property_notes_tell_features(
 # -- which TVM -------------------------------------------------------------------------------------
 
 
-def era(key: str = "cuda", *, facts: dict[str, Any] | None = None, tags: tuple[str, ...] = (), dialect: str = "classic",
-        symbol: str = "__tvm_dev_mblob", exports: tuple[str, ...] = (), undefined: tuple[str, ...] = (),
+def range_of(key: str = "cuda", *, facts: dict[str, Any] | None = None, tags: tuple[str, ...] = (),
+        dialect: str = "classic", symbol: str = "__tvm_dev_mblob", exports: tuple[str, ...] = (),
+        undefined: tuple[str, ...] = (),
         rows: tuple[tuple[int, ...], ...] = ((1,), ()), has_tree: bool = True) -> str | None:  # fmt: skip
     entries = (Entry(0, "library", None, 0, rows[0]), Entry(1, key, 20, 5, rows[1]))
     blob = Blob(dialect, 100, entries, 100, symbol=symbol, has_tree=has_tree)
     content = DecodedPayload(facts or {}, (FunctionInfo("k", (), tags),))
     names = dict.fromkeys((symbol, *exports), False)
-    return era_of(
+    return releases_of(
         blob, [("library", DecodedPayload()), (key, content)], names, set(undefined)
     ).range
 
@@ -195,7 +196,7 @@ RELAX = {**FFI, "key": "relax.VMExecutable"}
 def test_facts_narrow_the_range_of_releases(
     arguments: dict[str, Any], expected: str | None
 ) -> None:
-    assert era(**arguments) == expected
+    assert range_of(**arguments) == expected
 
 
 # -- what is wrong ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ CLASSIC = (
 FFI = ("ffi/ctx_llvm", "ffi/metal", "ffi/relax_c", "ffi/webgpu")
 SYMBOLS = ("__tvm_dev_mblob", "__tvm_ffi__library_bin")
 # By what was exported (README.md beside the files): TVM 0.14, and apache-tvm 0.27.
-ERAS = {
+RELEASES = {
     "aot_mlp": "0.9 - 0.19", "dag": "0.7 - 0.20", "dnnl_c_lib": "0.9 - 0.20", "dnnl_llvm_factory": "0.9 - 0.19",
     "host_c": "0.8 - 0.21", "host_llvm": "0.5 - 0.20", "host_parallel": "0.5 - 0.20", "mlp_c": "0.8 - 0.19",
     "mlp_llvm": "0.8 - 0.19", "opencl_llvm": "0.7 - 0.20", "vm_mlp": "0.14", "ffi/ctx_llvm": "0.26 - 0.27",
@@ -184,7 +184,7 @@ def test_the_report_is_what_the_schema_says(golden: Path, name: str, validate: A
     with mblob.open(golden / f"{name}.so") as lib:
         report = json.loads(json.dumps(lib.to_json()))
     validate(report)
-    assert report["era"]["tvm"] == ERAS[name]
+    assert report["era"]["tvm"] == RELEASES[name]
     assert report["era"]["dialect"] == (
         "ffi" if name in FFI else "classic" if name != "host_c" else None
     )

@@ -172,9 +172,9 @@ CONTEXTS = {
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("era", CONTEXTS)
+@pytest.mark.parametrize("release", CONTEXTS)
 def test_tvms_host_code_has_the_context_whether_it_defines_one_or_forgets_it(
-    tmp_path: Path, require: Require, era: str, compiler: str
+    tmp_path: Path, require: Require, release: str, compiler: str
 ) -> None:
     require(compiler)
     text = """// tvm target: c -keys=cpu
@@ -195,7 +195,7 @@ TVM_DLL int32_t NAME(void* args, int* type_codes, int num_args, void* ret, int* 
   stack[0].v_float64 = (v + v).s1;
   return TVMFuncCall(vectors_double_packed, stack, code, 1, (TVMValue*)ret, ret_code);
 }
-""".replace("CONTEXT", CONTEXTS[era])
+""".replace("CONTEXT", CONTEXTS[release])
     mblob.register_func("vectors.double", lambda x: 2 * x, override=True)
     fmt = "cc" if "++" in compiler else "c"
     root, other = (mblob.csource_module(text.replace("NAME", name), fmt=fmt) for name in ("f", "g"))

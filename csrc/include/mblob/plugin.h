@@ -185,12 +185,12 @@ typedef struct mblob_device_api {
  * and later. */
 typedef struct mblob_convention {
   uint32_t struct_size;
-  /* Address of the function that libraries of that form (0: TVM 0.21, 1: later) know as `name`;
-   * NULL: none. */
-  void *(*symbol)(int form, const char *name);
+  /* Address of the function that libraries of these releases (0: TVM 0.21, 1: later) know as
+   * `name`; NULL: none. */
+  void *(*symbol)(int releases, const char *name);
   /* Call compiled code at `address`, which errors call `name`. `external`: it uses the tvm_ffi
    * of the process. `ret` goes to host->return_value. */
-  int (*call)(int form, int external, void *address, const char *name, const TVMValue *args,
+  int (*call)(int releases, int external, void *address, const char *name, const TVMValue *args,
               const int *codes, int count, void *ret);
   /* A function as an object of tvm_ffi, and back: the caller owns a reference of the result. */
   int (*object_of_function)(struct mblob_function *function, void **out);

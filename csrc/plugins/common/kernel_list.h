@@ -33,7 +33,7 @@ struct mb_kernel_list {
   struct mb_map by_name; /* name -> struct mb_kernel * */
 };
 
-/* Whether payloads of a module have the form of the ffi dialect (TVM 0.21 and later). */
+/* Whether payloads of a module are of the ffi dialect (TVM 0.21 and later). */
 static inline bool mb_is_ffi(const mblob_module_info *info) {
   return info->dialect && strcmp(info->dialect, "ffi") == 0;
 }

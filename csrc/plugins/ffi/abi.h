@@ -1,6 +1,6 @@
 /* abi.h - values, objects and functions as libraries of TVM 0.21 and later pass them (docs/ffi.md).
  *
- * Numbers of types are those of 0.22 and later everywhere here; mb_era_type turns them into
+ * Numbers of types are those of 0.22 and later everywhere here; mb_type_of_releases turns them into
  * those of 0.21 and back. */
 #ifndef MB_FFI_ABI_H
 #define MB_FFI_ABI_H
@@ -80,12 +80,13 @@ struct mb_error_cell {
   void *cause, *context; /* objects, or NULL */
 };
 
-/* The two forms that objects have had. */
-enum mb_era { MB_ERA_0_21, MB_ERA_0_22 };
+/* TVM 0.21; 0.22 and later, whose objects are laid out otherwise. */
+enum mb_releases { MB_RELEASES_0_21, MB_RELEASES_0_22 };
 
-/* From a number of 0.22 to the era's, and back: shape and array, tensor and map changed places. */
-static inline int32_t mb_era_type(enum mb_era era, int32_t type) {
-  if (era == MB_ERA_0_22 || type < MB_ANY_SHAPE || type > MB_ANY_MAP) return type;
+/* From a number of 0.22 to that of the releases, and back: shape and array, tensor and map changed
+ * places. */
+static inline int32_t mb_type_of_releases(enum mb_releases releases, int32_t type) {
+  if (releases == MB_RELEASES_0_22 || type < MB_ANY_SHAPE || type > MB_ANY_MAP) return type;
   return type < MB_ANY_ARRAY ? type + 2 : type - 2;
 }
 
@@ -97,26 +98,27 @@ static inline int32_t mb_era_type(enum mb_era era, int32_t type) {
  * the callee, or one of those two. */
 #define MB_FLOAT8_E3M4 128 /* MBLOB_FLOAT8_E3M4 of mblob.h */
 
-static inline DLDataType mb_dtype_of_era(enum mb_era era, DLDataType dtype) {
+static inline DLDataType mb_dtype_of_releases(enum mb_releases releases, DLDataType dtype) {
   if (dtype.code == MB_FLOAT8_E3M4) dtype.code = kDLFloat8_e3m4;
-  bool is_flag = era == MB_ERA_0_22 && dtype.code == kDLUInt && dtype.bits == 1;
+  bool is_flag = releases == MB_RELEASES_0_22 && dtype.code == kDLUInt && dtype.bits == 1;
   return is_flag ? (DLDataType){kDLBool, 8, dtype.lanes} : dtype;
 }
 
 /* What the runtime itself has: counted arrays, items of containers, results of its functions. */
-static inline DLDataType mb_dtype_to_era(enum mb_era era, DLDataType dtype) {
+static inline DLDataType mb_dtype_to_releases(enum mb_releases releases, DLDataType dtype) {
   enum { E4M3_FLOAT8 = 6, E5M2_FLOAT8 = 7 };
   if (dtype.code == E4M3_FLOAT8)
     dtype.code = kDLFloat8_e4m3fn;
   else if (dtype.code == E5M2_FLOAT8)
     dtype.code = kDLFloat8_e5m2;
-  return mb_dtype_of_era(era, dtype);
+  return mb_dtype_of_releases(releases, dtype);
 }
 
-static inline DLDataType mb_dtype_of_runtime(enum mb_era era, DLDataType dtype) {
+static inline DLDataType mb_dtype_of_runtime(enum mb_releases releases, DLDataType dtype) {
   if (dtype.code == kDLFloat8_e3m4) dtype.code = MB_FLOAT8_E3M4;
-  return era == MB_ERA_0_22 && dtype.code == kDLBool ? (DLDataType){kDLUInt, 1, dtype.lanes}
-                                                     : dtype;
+  return releases == MB_RELEASES_0_22 && dtype.code == kDLBool
+             ? (DLDataType){kDLUInt, 1, dtype.lanes}
+             : dtype;
 }
 
 #endif

@@ -13,7 +13,7 @@
 #include "tensors.h"
 #include "values.h"
 
-#define ERA MB_ERA_0_22
+#define RELEASES MB_RELEASES_0_22
 
 static int null_argument(const char *function) {
   (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
@@ -53,15 +53,15 @@ static void set_raised_from_parts(const char *kind, const char *const *parts, in
 }
 
 static void set_raised(void *error) {
-  if (error && mb_object_type(ERA, error) != MB_ANY_ERROR) {
+  if (error && mb_object_type(RELEASES, error) != MB_ANY_ERROR) {
     (void)mb_fail(MBLOB_E_ARGUMENT,
                   "TVMFFIErrorSetRaised: expected an error, found an object of type %d",
-                  mb_object_type(ERA, error));
+                  mb_object_type(RELEASES, error));
     (void)mb_error_raise_last();
     mb_error_tell_runtime();
     return;
   }
-  if (error) mb_object_retain(ERA, error);
+  if (error) mb_object_retain(RELEASES, error);
   raise_by_code(error);
 }
 
@@ -88,23 +88,23 @@ static int create_error(const struct mb_text *kind, const struct mb_text *messag
 
 static int retain(void *object) {
   if (!object) return null_argument("TVMFFIObjectIncRef");
-  mb_object_retain(ERA, object);
+  mb_object_retain(RELEASES, object);
   return 0;
 }
 
 static int release(void *object) {
-  mb_object_release(ERA, object);
+  mb_object_release(RELEASES, object);
   return 0;
 }
 
 static int retain_old(void *object) {
   if (!object) return null_argument("TVMFFIObjectIncRef");
-  mb_object_retain(MB_ERA_0_21, object);
+  mb_object_retain(MB_RELEASES_0_21, object);
   return 0;
 }
 
 static int release_old(void *object) {
-  mb_object_release(MB_ERA_0_21, object);
+  mb_object_release(MB_RELEASES_0_21, object);
   return 0;
 }
 
@@ -118,9 +118,9 @@ static int create_opaque(void *handle, int32_t type, void (*deleter)(void *handl
         (int)type, MB_ANY_OBJECT, MB_ANY_MODULE + 1);
     return mb_error_raise_last();
   }
-  *out = mb_object_new(ERA, type, sizeof(void *));
+  *out = mb_object_new(RELEASES, type, sizeof(void *));
   if (!*out) return mb_error_raise_last();
-  memcpy(mb_object_cell(ERA, *out), &handle, sizeof(handle));
+  memcpy(mb_object_cell(RELEASES, *out), &handle, sizeof(handle));
   struct mb_record *record = mb_object_record(*out);
   record->owner = handle;
   record->release = deleter;
@@ -147,7 +147,7 @@ static int to_text(const struct mb_text *from, struct mb_any *out, int code) {
     return 0;
   }
   const int32_t type = code == kTVMStr ? MB_ANY_STRING : MB_ANY_BYTES;
-  void *object = mb_object_text(ERA, type, from->data, from->size);
+  void *object = mb_object_text(RELEASES, type, from->data, from->size);
   if (!object) return mb_error_raise_last();
   out->type = type;
   out->u.pointer = object;
@@ -172,11 +172,11 @@ static int to_owned(const struct mb_any *view, struct mb_any *out) {
       *out = (struct mb_any){.type = MB_ANY_NONE};
       out->u.pointer = *(void **)view->u.pointer;
       *(void **)view->u.pointer = NULL;
-      if (out->u.pointer) out->type = mb_object_type(ERA, out->u.pointer);
+      if (out->u.pointer) out->type = mb_object_type(RELEASES, out->u.pointer);
       return 0;
     default: break;
   }
-  if (view->type >= MB_ANY_OBJECT && view->u.pointer) mb_object_retain(ERA, view->u.pointer);
+  if (view->type >= MB_ANY_OBJECT && view->u.pointer) mb_object_retain(RELEASES, view->u.pointer);
   *out = *view;
   return 0;
 }
@@ -185,12 +185,12 @@ static int to_owned(const struct mb_any *view, struct mb_any *out) {
 
 static int call_function(void *function, const struct mb_any *args, int32_t count,
                          struct mb_any *result) {
-  return mb_object_call(ERA, function, args, count, result);
+  return mb_object_call(RELEASES, function, args, count, result);
 }
 
 static int call_function_old(void *function, const struct mb_any *args, int32_t count,
                              struct mb_any *result) {
-  return mb_object_call(MB_ERA_0_21, function, args, count, result);
+  return mb_object_call(MB_RELEASES_0_21, function, args, count, result);
 }
 
 static int create_function(void *self, mb_safe_call call, void (*deleter)(void *self), void **out) {
@@ -219,7 +219,7 @@ static int get_global(const struct mb_text *name, void **out) {
   int status = host->global_function(copy, &function);
   free(copy);
   if (status == MBLOB_E_NOT_FOUND) return 0;
-  if (!status) *out = mb_object_function(ERA, function, true);
+  if (!status) *out = mb_object_function(RELEASES, function, true);
   if (function) host->function_release(function);
   return *out ? 0 : mb_error_raise_last();
 }
@@ -236,7 +236,7 @@ static int set_global(const struct mb_text *name, void *function, int allow_over
   struct mb_place place;
   TVMValue value;
   int code;
-  int rc = mb_value_of_any(ERA, &any, &value, &code, &place) || !set.address ||
+  int rc = mb_value_of_any(RELEASES, &any, &value, &code, &place) || !set.address ||
                    set.call(copy, value.v_handle, allow_override)
                ? -1
                : 0;
@@ -248,11 +248,11 @@ static int set_global(const struct mb_text *name, void *function, int allow_over
 /* ---- surroundings ---------------------------------------------------------------------------- */
 
 static int find_function(void *library, const char *name, void **out) {
-  return mb_find_function(ERA, library, name, out);
+  return mb_find_function(RELEASES, library, name, out);
 }
 
 static int find_function_old(void *library, const char *name, void **out) {
-  return mb_find_function(MB_ERA_0_21, library, name, out);
+  return mb_find_function(MB_RELEASES_0_21, library, name, out);
 }
 
 static int check_signals(void) { return 0; } /* Python looks at its signals when the call is over */
@@ -292,12 +292,12 @@ static int set_stream(int32_t type, int32_t id, void *stream, void **before) {
 /* ---- registers of compiled executables: arrays of values ------------------------------------- */
 
 static int any_list_reset(struct mb_any *list, int index) {
-  mb_any_release(ERA, &list[index]);
+  mb_any_release(RELEASES, &list[index]);
   return 0;
 }
 
 static int any_list_reset_old(struct mb_any *list, int index) {
-  mb_any_release(MB_ERA_0_21, &list[index]);
+  mb_any_release(MB_RELEASES_0_21, &list[index]);
   return 0;
 }
 
@@ -308,7 +308,7 @@ static int any_list_argument(struct mb_any *list, int index, struct mb_any *args
 
 /* The result is moved: what called left it to us. */
 static int any_list_result(struct mb_any *list, int index, struct mb_any *args, int at) {
-  mb_any_release(ERA, &list[index]);
+  mb_any_release(RELEASES, &list[index]);
   list[index] = args[at];
   args[at] = (struct mb_any){.type = MB_ANY_NONE};
   return 0;
@@ -379,7 +379,7 @@ const char mblob_runtime_names[] =
     MB_NAMES_FOR("ffi") NAMES_OF_0_22(TEXT) MB_NAMES_FOR("ffi-0.21") NAMES_OF_0_21(TEXT);
 static const mb_code functions[] = {NULL, NAMES_OF_0_22(ADDRESS) NULL, NAMES_OF_0_21(ADDRESS)};
 
-void *mb_ffi_symbol(int era, const char *name) {
-  return mb_code_of(era == MB_ERA_0_22 ? "ffi" : "ffi-0.21", name, functions,
+void *mb_ffi_symbol(int releases, const char *name) {
+  return mb_code_of(releases == MB_RELEASES_0_22 ? "ffi" : "ffi-0.21", name, functions,
                     sizeof(functions) / sizeof(*functions));
 }

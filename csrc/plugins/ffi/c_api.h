@@ -4,6 +4,6 @@
 
 /* mblob_convention (mblob/plugin.h): the address of this dialect's function of that name, NULL
  * if it has none. */
-void *mb_ffi_symbol(int era, const char *name);
+void *mb_ffi_symbol(int releases, const char *name);
 
 #endif

@@ -24,7 +24,7 @@ void mb_fill_strides(const DLTensor *tensor, int64_t *out) {
 
 /* The callee of a call. */
 struct callee {
-  enum mb_era era;
+  enum mb_releases releases;
   mb_safe_call call;
   void *handle;
   const char *name;
@@ -42,7 +42,8 @@ struct views {
   int count;
 };
 
-static int set_view(enum mb_era era, struct views *views, struct mb_any *any, void **heap) {
+static int set_view(enum mb_releases releases, struct views *views, struct mb_any *any,
+                    void **heap) {
   const DLTensor *tensor = any->u.pointer;
   size_t ndim = tensor->ndim > 0 ? (size_t)tensor->ndim : 0;
   struct view *view = NULL;
@@ -54,18 +55,18 @@ static int set_view(enum mb_era era, struct views *views, struct mb_any *any, vo
     *heap = view = malloc(sizeof(DLTensor) + (ndim + 1) * sizeof(int64_t));
   if (!view) return mb_fail_memory(ndim * sizeof(int64_t));
   view->tensor = *tensor;
-  view->tensor.dtype = mb_dtype_of_era(era, tensor->dtype);
+  view->tensor.dtype = mb_dtype_of_releases(releases, tensor->dtype);
   view->tensor.strides = (int64_t *)(void *)((char *)view + sizeof(DLTensor));
   mb_fill_strides(tensor, view->tensor.strides);
   any->u.pointer = &view->tensor;
   return MBLOB_OK;
 }
 
-static int convert_argument(enum mb_era era, struct views *views, TVMValue value, int code,
-                            struct mb_any *out, void **heap) {
+static int convert_argument(enum mb_releases releases, struct views *views, TVMValue value,
+                            int code, struct mb_any *out, void **heap) {
   *heap = NULL;
-  int status = mb_any_of_value(era, value, code, true, out);
-  return status || out->type != MB_ANY_TENSOR_VIEW ? status : set_view(era, views, out, heap);
+  int status = mb_any_of_value(releases, value, code, true, out);
+  return status || out->type != MB_ANY_TENSOR_VIEW ? status : set_view(releases, views, out, heap);
 }
 
 /* What the callee returned; its reference ends here. */
@@ -73,7 +74,7 @@ static int take_result(const struct callee *callee, struct mb_any *result, void 
   struct mb_place place;
   TVMValue value;
   int code;
-  int status = mb_value_of_any(callee->era, result, &value, &code, &place);
+  int status = mb_value_of_any(callee->releases, result, &value, &code, &place);
   if (!status && code == kTVMDLTensorHandle) /* nothing would keep its memory */
     status = mb_fail(MBLOB_E_KERNEL,
                      result->type == MB_ANY_TENSOR_VIEW
@@ -82,7 +83,7 @@ static int take_result(const struct callee *callee, struct mb_any *result, void 
                      callee->name);
   if (!status && code != kTVMNullptr) status = mb_plugin_host()->return_value(ret, value, code);
   mb_place_release(&place);
-  mb_any_release(callee->era, result);
+  mb_any_release(callee->releases, result);
   return status;
 }
 
@@ -99,8 +100,8 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
   views.count = 0; /* the rest is written where it is used */
   int status = MBLOB_OK, made = 0;
   for (; !status && made < count; made++)
-    status =
-        convert_argument(callee->era, &views, args[made], codes[made], &anys[made], &copies[made]);
+    status = convert_argument(callee->releases, &views, args[made], codes[made], &anys[made],
+                              &copies[made]);
   if (!status) {
     mb_error_raise(NULL); /* what somebody left and nobody took is not this call's */
     uint64_t before = mb_plugin_host()->error_count();
@@ -109,13 +110,13 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
   }
   while (made-- > 0) {
     free(copies[made]);
-    mb_any_release(callee->era, &anys[made]);
+    mb_any_release(callee->releases, &anys[made]);
   }
   if (anys != inline_anys) free(anys);
   return status;
 }
 
-int mb_ffi_call(int era, int external, void *address, const char *name, const TVMValue *args,
+int mb_ffi_call(int releases, int external, void *address, const char *name, const TVMValue *args,
                 const int *codes, int count, void *ret) {
   union {
     void *address;
@@ -123,46 +124,46 @@ int mb_ffi_call(int era, int external, void *address, const char *name, const TV
   } code = {address};
   (void)external; /* all see the same */
   const struct callee callee = {
-      .era = (enum mb_era)era, .call = code.call, .handle = NULL, .name = name};
+      .releases = (enum mb_releases)releases, .call = code.call, .handle = NULL, .name = name};
   return call_out(&callee, args, codes, count, ret);
 }
 
 /* ---- objects of others as functions ---------------------------------------------------------- */
 
-static int call_object_of_others(enum mb_era era, void *object, const TVMValue *args,
+static int call_object_of_others(enum mb_releases releases, void *object, const TVMValue *args,
                                  const int *codes, int count, void *ret) {
-  int32_t type = mb_object_type(era, object);
+  int32_t type = mb_object_type(releases, object);
   if (type != MB_ANY_FUNCTION) {
     (void)mb_fail(
         MBLOB_E_ARGUMENT,
         "an object of type %d of the ffi dialect is no function: it can only be passed on", type);
     return -1;
   }
-  const struct mb_function_cell *cell = mb_object_cell(era, object);
+  const struct mb_function_cell *cell = mb_object_cell(releases, object);
   const struct callee callee = {
-      .era = era, .call = cell->call, .handle = object, .name = "function"};
+      .releases = releases, .call = cell->call, .handle = object, .name = "function"};
   return call_out(&callee, args, codes, count, ret) ? -1 : 0;
 }
 
 static int call_foreign(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
                         void *object) {
-  return call_object_of_others(MB_ERA_0_22, object, args, codes, count, ret);
+  return call_object_of_others(MB_RELEASES_0_22, object, args, codes, count, ret);
 }
 
 static int call_foreign_old(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
                             void *object) {
-  return call_object_of_others(MB_ERA_0_21, object, args, codes, count, ret);
+  return call_object_of_others(MB_RELEASES_0_21, object, args, codes, count, ret);
 }
 
-static void release_foreign(void *object) { mb_object_release(MB_ERA_0_22, object); }
-static void release_foreign_old(void *object) { mb_object_release(MB_ERA_0_21, object); }
+static void release_foreign(void *object) { mb_object_release(MB_RELEASES_0_22, object); }
+static void release_foreign_old(void *object) { mb_object_release(MB_RELEASES_0_21, object); }
 
-int mb_foreign_function(enum mb_era era, void *object, mblob_function **out) {
-  const bool old = era == MB_ERA_0_21;
-  mb_object_retain(era, object);
+int mb_foreign_function(enum mb_releases releases, void *object, mblob_function **out) {
+  const bool old = releases == MB_RELEASES_0_21;
+  mb_object_retain(releases, object);
   int status = mb_plugin_host()->function_create(old ? call_foreign_old : call_foreign, object,
                                                  old ? release_foreign_old : release_foreign, out);
-  if (status) mb_object_release(era, object);
+  if (status) mb_object_release(releases, object);
   return status;
 }
 
@@ -172,7 +173,7 @@ void *mb_foreign_object(const mblob_function *function) {
 
 /* ---- from the ffi to the runtime ------------------------------------------------------------- */
 
-static int call_in(enum mb_era era, mblob_function *function, const struct mb_any *args,
+static int call_in(enum mb_releases releases, mblob_function *function, const struct mb_any *args,
                    int32_t count, struct mb_any *result) {
   struct argument {
     struct mb_place place;
@@ -197,10 +198,10 @@ static int call_in(enum mb_era era, mblob_function *function, const struct mb_an
     codes = (int *)(values + count);
   }
   for (; !status && made < count; made++)
-    status = mb_value_of_any(era, &args[made], &values[made], &codes[made], &places[made]);
+    status = mb_value_of_any(releases, &args[made], &values[made], &codes[made], &places[made]);
   if (!status) status = host->function_call(function, values, codes, count, &ret, &ret_code);
   if (!status) {
-    status = mb_any_of_value(era, ret, ret_code, false, result);
+    status = mb_any_of_value(releases, ret, ret_code, false, result);
     host->value_release(ret, ret_code);
   }
   while (made-- > 0) mb_place_release(&places[made]);
@@ -208,47 +209,48 @@ static int call_in(enum mb_era era, mblob_function *function, const struct mb_an
   return status;
 }
 
-int mb_object_call(enum mb_era era, void *object, const struct mb_any *args, int32_t count,
-                   struct mb_any *result) {
+int mb_object_call(enum mb_releases releases, void *object, const struct mb_any *args,
+                   int32_t count, struct mb_any *result) {
   static const char no_function[] = "TVMFFIFunctionCall: expected a function";
   if (!object || !result || count < 0 || (count && !args)) {
     (void)mb_fail(MBLOB_E_ARGUMENT, "%s",
                   object ? "TVMFFIFunctionCall: the arguments are NULL" : no_function);
     return mb_error_raise_last();
   }
-  mblob_function *function = mb_object_own_function(era, object);
-  if (function) return call_in(era, function, args, count, result) ? mb_error_raise_last() : 0;
-  if (mb_object_type(era, object) != MB_ANY_FUNCTION) {
+  mblob_function *function = mb_object_own_function(releases, object);
+  if (function) return call_in(releases, function, args, count, result) ? mb_error_raise_last() : 0;
+  if (mb_object_type(releases, object) != MB_ANY_FUNCTION) {
     (void)mb_fail(MBLOB_E_ARGUMENT, "%s, found an object of type %d", no_function,
-                  mb_object_type(era, object));
+                  mb_object_type(releases, object));
     return mb_error_raise_last();
   }
-  int rc = ((const struct mb_function_cell *)mb_object_cell(era, object))
+  int rc = ((const struct mb_function_cell *)mb_object_cell(releases, object))
                ->call(object, args, count, result);
-  if (rc && !mb_object_is_own(era, object)) mb_error_fetch_process();
+  if (rc && !mb_object_is_own(releases, object)) mb_error_fetch_process();
   return rc;
 }
 
 /* Called by others: their errors are kept elsewhere. */
-static int called(enum mb_era era, void *self, const struct mb_any *args, int32_t count,
+static int called(enum mb_releases releases, void *self, const struct mb_any *args, int32_t count,
                   struct mb_any *result) {
-  mblob_function *function = mb_object_own_function(era, self);
-  int rc = function && !call_in(era, function, args, count, result) ? 0 : mb_error_raise_last();
+  mblob_function *function = mb_object_own_function(releases, self);
+  int rc =
+      function && !call_in(releases, function, args, count, result) ? 0 : mb_error_raise_last();
   if (rc) mb_error_tell_process();
   return rc;
 }
 
 static int safe_call(void *self, const struct mb_any *args, int32_t count, struct mb_any *result) {
-  return called(MB_ERA_0_22, self, args, count, result);
+  return called(MB_RELEASES_0_22, self, args, count, result);
 }
 
 static int safe_call_old(void *self, const struct mb_any *args, int32_t count,
                          struct mb_any *result) {
-  return called(MB_ERA_0_21, self, args, count, result);
+  return called(MB_RELEASES_0_21, self, args, count, result);
 }
 
-mb_safe_call mb_own_safe_call(enum mb_era era) {
-  return era == MB_ERA_0_22 ? safe_call : safe_call_old;
+mb_safe_call mb_own_safe_call(enum mb_releases releases) {
+  return releases == MB_RELEASES_0_22 ? safe_call : safe_call_old;
 }
 
 static int call_callback(void *object, const struct mb_any *args, int32_t count,
@@ -258,12 +260,12 @@ static int call_callback(void *object, const struct mb_any *args, int32_t count,
 }
 
 void *mb_object_of_callback(void *self, mb_safe_call call, void (*release)(void *self)) {
-  void *object = mb_object_new(MB_ERA_0_22, MB_ANY_FUNCTION, sizeof(struct mb_function_cell));
+  void *object = mb_object_new(MB_RELEASES_0_22, MB_ANY_FUNCTION, sizeof(struct mb_function_cell));
   if (!object) return NULL;
   struct mb_record *record = mb_object_record(object);
   record->call = call;
   record->owner = self;
   record->release = release;
-  ((struct mb_function_cell *)mb_object_cell(MB_ERA_0_22, object))->call = call_callback;
+  ((struct mb_function_cell *)mb_object_cell(MB_RELEASES_0_22, object))->call = call_callback;
   return object;
 }

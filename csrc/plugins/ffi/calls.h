@@ -6,20 +6,20 @@
 #include "objects.h"
 
 /* mblob_convention (mblob/plugin.h). */
-int mb_ffi_call(int era, int external, void *address, const char *name, const TVMValue *args,
+int mb_ffi_call(int releases, int external, void *address, const char *name, const TVMValue *args,
                 const int *codes, int count, void *ret);
 
 /* Call an object from the ffi's side: 0, or -1 with the error left for the caller. */
-int mb_object_call(enum mb_era era, void *object, const struct mb_any *args, int32_t count,
-                   struct mb_any *result);
+int mb_object_call(enum mb_releases releases, void *object, const struct mb_any *args,
+                   int32_t count, struct mb_any *result);
 /* What stands in the cell of function objects that are made here. */
-mb_safe_call mb_own_safe_call(enum mb_era era);
+mb_safe_call mb_own_safe_call(enum mb_releases releases);
 /* The object of a function that C code of others brings along: `call` gets `self`. */
 void *mb_object_of_callback(void *self, mb_safe_call call, void (*release)(void *self));
 
 /* A function of the runtime over an object that is not ours; a reference to it is kept. Objects
  * that are no functions have one too, whose call fails: so they pass through. */
-int mb_foreign_function(enum mb_era era, void *object, mblob_function **out);
+int mb_foreign_function(enum mb_releases releases, void *object, mblob_function **out);
 /* The object (of 0.22) behind such a function, NULL of others. */
 void *mb_foreign_object(const mblob_function *function);
 

@@ -27,7 +27,7 @@ static int ask(const char *name, TVMValue container, int64_t i, int count, TVMVa
   return mb_call_global(name, args, codes, count, out, code);
 }
 
-static int shape_object(enum mb_era era, TVMValue container, struct mb_any *out) {
+static int shape_object(enum mb_releases releases, TVMValue container, struct mb_any *out) {
   TVMValue count = {.v_int64 = 0}, extent;
   int code, status = ask("runtime.GetShapeTupleSize", container, 0, 1, &count, &code);
   if (status) return status;
@@ -38,17 +38,17 @@ static int shape_object(enum mb_era era, TVMValue container, struct mb_any *out)
     extents[i] = extent.v_int64;
   }
   if (!status)
-    status = mb_any_set_object(era, out, MB_ANY_SHAPE,
-                               mb_object_shape(era, extents, (size_t)count.v_int64));
+    status = mb_any_set_object(releases, out, MB_ANY_SHAPE,
+                               mb_object_shape(releases, extents, (size_t)count.v_int64));
   free(extents);
   return status;
 }
 
-static int string_value(enum mb_era era, TVMValue container, struct mb_any *out) {
+static int string_value(enum mb_releases releases, TVMValue container, struct mb_any *out) {
   TVMValue found;
   int code, status = ask("mblob.StringBytes", container, 0, 1, &found, &code);
   const TVMByteArray *bytes = status ? NULL : found.v_handle;
-  return status ? status : mb_any_set_text(era, out, true, bytes->data, bytes->size);
+  return status ? status : mb_any_set_text(releases, out, true, bytes->data, bytes->size);
 }
 
 /* ---- arrays: from 0.22 on -------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ struct array_cell {
 
 static void release_items(void *owner) {
   struct array_cell *cell = owner;
-  for (int64_t i = 0; i < cell->size; i++) mb_any_release(MB_ERA_0_22, &cell->items[i]);
+  for (int64_t i = 0; i < cell->size; i++) mb_any_release(MB_RELEASES_0_22, &cell->items[i]);
   cell->size = 0;
 }
 
@@ -70,7 +70,7 @@ static int set_item(TVMValue container, int64_t i, struct array_cell *cell) {
   TVMValue value;
   int code, status = ask("runtime.ArrayGetItem", container, i, 2, &value, &code);
   if (status) return status;
-  status = mb_any_of_value(MB_ERA_0_22, value, code, false, &cell->items[i]);
+  status = mb_any_of_value(MB_RELEASES_0_22, value, code, false, &cell->items[i]);
   mb_plugin_host()->value_release(value, code);
   if (!status) cell->size = i + 1;
   return status;
@@ -86,10 +86,10 @@ static int array_object(TVMValue container, struct mb_any *out) {
                 "Arrays are within Arrays more than %d levels deep, which is the limit", DEPTH);
   if (status) return status;
   void *object =
-      mb_object_new(MB_ERA_0_22, MB_ANY_ARRAY,
+      mb_object_new(MB_RELEASES_0_22, MB_ANY_ARRAY,
                     sizeof(struct array_cell) + (size_t)count.v_int64 * sizeof(struct mb_any));
   if (!object) return MBLOB_E_MEMORY;
-  struct array_cell *cell = mb_object_cell(MB_ERA_0_22, object);
+  struct array_cell *cell = mb_object_cell(MB_RELEASES_0_22, object);
   struct mb_record *record = mb_object_record(object);
   *cell =
       (struct array_cell){.items = (struct mb_any *)(void *)(cell + 1), .capacity = count.v_int64};
@@ -102,8 +102,8 @@ static int array_object(TVMValue container, struct mb_any *out) {
   depth++;
   for (int64_t i = 0; !status && i < count.v_int64; i++) status = set_item(container, i, cell);
   depth--;
-  if (status) mb_object_release(MB_ERA_0_22, object);
-  return status ? status : mb_any_set_object(MB_ERA_0_22, out, MB_ANY_ARRAY, object);
+  if (status) mb_object_release(MB_RELEASES_0_22, object);
+  return status ? status : mb_any_set_object(MB_RELEASES_0_22, out, MB_ANY_ARRAY, object);
 }
 
 int mb_array_of_object(void *object, TVMValue *value, int *code) {
@@ -113,7 +113,7 @@ int mb_array_of_object(void *object, TVMValue *value, int *code) {
     int code;
   };
   static __thread int depth;
-  const struct array_cell *cell = mb_object_cell(MB_ERA_0_22, object);
+  const struct array_cell *cell = mb_object_cell(MB_RELEASES_0_22, object);
   const size_t count = cell->size > 0 ? (size_t)cell->size : 0;
   if (count > INT_MAX)
     return mb_fail(MBLOB_E_ARGUMENT, "an array of %zu items, at most %d can be passed", count,
@@ -128,7 +128,7 @@ int mb_array_of_object(void *object, TVMValue *value, int *code) {
   size_t made = 0;
   depth++;
   for (; !status && made < count; made++)
-    status = mb_value_of_any(MB_ERA_0_22, &cell->items[made], &values[made], &codes[made],
+    status = mb_value_of_any(MB_RELEASES_0_22, &cell->items[made], &values[made], &codes[made],
                              &places[made]);
   depth--;
   if (!status) status = mb_call_global("runtime.Array", values, codes, (int)count, value, code);
@@ -137,15 +137,15 @@ int mb_array_of_object(void *object, TVMValue *value, int *code) {
   return status;
 }
 
-int mb_any_of_container(enum mb_era era, TVMValue container, struct mb_any *out) {
+int mb_any_of_container(enum mb_releases releases, TVMValue container, struct mb_any *out) {
   union {
     void *address;
     int (*call)(TVMObjectHandle object, unsigned *type);
   } type_of = {mb_plugin_host()->symbol("TVMObjectGetTypeIndex")};
   unsigned type = 0;
   if (type_of.call(container.v_handle, &type) != 0) type = 0;
-  if (type == SHAPE) return shape_object(era, container, out);
-  if (type == STRING) return string_value(era, container, out);
-  if (type == ARRAY && era == MB_ERA_0_22) return array_object(container, out);
-  return mb_any_set_wrapped(era, out, container, kTVMObjectHandle);
+  if (type == SHAPE) return shape_object(releases, container, out);
+  if (type == STRING) return string_value(releases, container, out);
+  if (type == ARRAY && releases == MB_RELEASES_0_22) return array_object(container, out);
+  return mb_any_set_wrapped(releases, out, container, kTVMObjectHandle);
 }

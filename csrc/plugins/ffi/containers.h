@@ -8,7 +8,7 @@
 
 #include "values.h"
 
-int mb_any_of_container(enum mb_era era, TVMValue container, struct mb_any *out);
+int mb_any_of_container(enum mb_releases releases, TVMValue container, struct mb_any *out);
 /* A new Array of the items of an array of others (0.22 and later), which is the caller's to give
  * back. */
 int mb_array_of_object(void *object, TVMValue *value, int *code);

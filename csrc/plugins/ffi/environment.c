@@ -17,9 +17,9 @@ static int null_argument(const char *function) {
 /* ---- functions by name ----------------------------------------------------------------------- */
 
 /* The object of a function that the runtime keeps as long as the library that asked. Callers
- * borrow it and keep it for as long, so it is made once for each function and era, holds no
- * reference, and is never freed: its function may go, and another come to its place, which it
- * then stands for. */
+ * borrow it and keep it for as long, so it is made once for each function and range of releases,
+ * holds no reference, and is never freed: its function may go, and another come to its place,
+ * which it then stands for. */
 struct lent {
   void *object;
   char key[32];
@@ -28,16 +28,16 @@ struct lent {
 static struct mb_lock lent_lock = MB_LOCK_INIT;
 static struct mb_map all_lent;
 
-static void *lend(enum mb_era era, mblob_function *function) {
+static void *lend(enum mb_releases releases, mblob_function *function) {
   char key[sizeof(((struct lent *)0)->key)];
-  (void)snprintf(key, sizeof(key), "%d %p", (int)era, (void *)function);
+  (void)snprintf(key, sizeof(key), "%d %p", (int)releases, (void *)function);
   mb_lock(&lent_lock);
   struct lent *lent = mb_map_get(&all_lent, key);
   if (!lent && (lent = calloc(1, sizeof(*lent)))) {
-    lent->object = mb_object_function(era, function, false);
+    lent->object = mb_object_function(releases, function, false);
     (void)snprintf(lent->key, sizeof(lent->key), "%s", key);
     if (!lent->object || !mb_map_put(&all_lent, lent->key, lent)) {
-      mb_object_release(era, lent->object);
+      mb_object_release(releases, lent->object);
       free(lent);
       lent = NULL;
     }
@@ -56,7 +56,7 @@ static void tell_kind_of_missing(void) {
   free(text);
 }
 
-int mb_find_function(enum mb_era era, void *library, const char *name, void **out) {
+int mb_find_function(enum mb_releases releases, void *library, const char *name, void **out) {
   union {
     void *address;
     int (*call)(void *library, const char *name, TVMFunctionHandle *out);
@@ -67,7 +67,7 @@ int mb_find_function(enum mb_era era, void *library, const char *name, void **ou
   if (!find.address || find.call(library, name, &function))
     tell_kind_of_missing();
   else
-    *out = lend(era, function);
+    *out = lend(releases, function);
   return *out ? 0 : mb_error_raise_last();
 }
 
@@ -92,7 +92,7 @@ static void keep_error(struct loop *loop, int task_id, void *error) {
     loop->failed = task_id;
   }
   mb_unlock(&loop->lock);
-  mb_object_release(MB_ERA_0_22, other);
+  mb_object_release(MB_RELEASES_0_22, other);
 }
 
 static int run_task(int task_id, TVMParallelGroupEnv *env, void *data) {

@@ -11,7 +11,7 @@
 #include "common.h"
 
 /* Errors as objects are only of 0.22 and later: libraries of 0.21 know them by their texts. */
-#define ERA MB_ERA_0_22
+#define RELEASES MB_RELEASES_0_22
 
 static __thread void *raised;
 
@@ -37,9 +37,9 @@ void *mb_error_new(struct mb_text kind, struct mb_text message, struct mb_text b
     (void)mb_fail_memory(message.size);
     return NULL;
   }
-  void *object = mb_object_new(ERA, MB_ANY_ERROR, room);
+  void *object = mb_object_new(RELEASES, MB_ANY_ERROR, room);
   if (!object) return NULL;
-  struct mb_error_cell *cell = mb_object_cell(ERA, object);
+  struct mb_error_cell *cell = mb_object_cell(RELEASES, object);
   char *at = put((char *)(cell + 1), &cell->kind, kind);
   at = put(at, &cell->message, message);
   (void)put(at, &cell->backtrace, backtrace);
@@ -53,12 +53,12 @@ static void release_shared(void *owner);
  * record's owner. */
 static void *give_up(void *error, void *pending) {
   if (!error) return pending;
-  if (mb_object_is_own(ERA, error) && mb_object_record(error)->release == release_shared &&
+  if (mb_object_is_own(RELEASES, error) && mb_object_record(error)->release == release_shared &&
       mb_object_is_sole(error)) {
     mb_object_record(error)->owner = pending;
     return error;
   }
-  mb_object_release(ERA, error);
+  mb_object_release(RELEASES, error);
   return pending;
 }
 
@@ -74,20 +74,20 @@ static void release_shared(void *owner) {
   for (void *pending = give_up_both(owner, NULL); pending;) {
     void *error = pending;
     struct mb_record *record = mb_object_record(error);
-    struct mb_error_cell *cell = mb_object_cell(ERA, error);
+    struct mb_error_cell *cell = mb_object_cell(RELEASES, error);
     pending = give_up_both(cell, record->owner);
     record->owner = cell;
-    mb_object_release(ERA, error);
+    mb_object_release(RELEASES, error);
   }
 }
 
 void mb_error_share(void *error, void *cause, void *context) {
-  struct mb_error_cell *cell = mb_object_cell(ERA, error);
+  struct mb_error_cell *cell = mb_object_cell(RELEASES, error);
   struct mb_record *record = mb_object_record(error);
   cell->cause = cause;
   cell->context = context;
-  if (cause) mb_object_retain(ERA, cause);
-  if (context) mb_object_retain(ERA, context);
+  if (cause) mb_object_retain(RELEASES, cause);
+  if (context) mb_object_retain(RELEASES, context);
   record->owner = cell;
   record->release = release_shared;
 }
@@ -105,7 +105,7 @@ void mb_error_raise(void *error) {
   void *before = raised;
   raised = error;
   if (error) mb_thread_end_set(&at_end, &raised);
-  mb_object_release(ERA, before);
+  mb_object_release(RELEASES, before);
 }
 
 void *mb_error_take(void) {
@@ -159,8 +159,9 @@ int mb_error_raise_last(void) {
 }
 
 static int record_object(void *object) {
-  const struct mb_error_cell *cell = mb_object_cell(ERA, object);
-  const struct mb_record *record = mb_object_is_own(ERA, object) ? mb_object_record(object) : NULL;
+  const struct mb_error_cell *cell = mb_object_cell(RELEASES, object);
+  const struct mb_record *record =
+      mb_object_is_own(RELEASES, object) ? mb_object_record(object) : NULL;
   int status = record && record->status ? record->status : MBLOB_E_KERNEL;
   bool bare = (record && record->bare) || !cell->kind.size;
   char *text = NULL;
@@ -193,7 +194,7 @@ int mb_error_record(const char *what, int rc, uint64_t before) {
     status = host->last_status();
   else
     status = mb_fail(MBLOB_E_KERNEL, MB_TEXT_RETURNED, what, rc);
-  mb_object_release(ERA, error);
+  mb_object_release(RELEASES, error);
   return status;
 }
 

@@ -136,7 +136,7 @@ static void *find(const char *name, void **known) {
     free(other.path);
   }
   const bool is_final = found || start(); /* a runtime may come yet */
-  if (!found) found = mb_ffi_symbol(MB_ERA_0_22, name);
+  if (!found) found = mb_ffi_symbol(MB_RELEASES_0_22, name);
   if (is_final) __atomic_store_n(known, found, __ATOMIC_RELAXED);
   return found;
 }
@@ -284,6 +284,6 @@ int TVMFFIEnvModRegisterSystemLibSymbol(const char *name, void *address) {
   union {
     void *address;
     int (*call)(const char *name, void *address);
-  } served = {mb_ffi_symbol(MB_ERA_0_22, "TVMFFIEnvModRegisterSystemLibSymbol")};
+  } served = {mb_ffi_symbol(MB_RELEASES_0_22, "TVMFFIEnvModRegisterSystemLibSymbol")};
   return served.call(name, address);
 }

@@ -34,18 +34,18 @@ struct mb_record *mb_object_record(void *object) {
   return (struct mb_record *)(void *)((char *)object - RECORD_SIZE);
 }
 
-static size_t header_size(enum mb_era era) {
-  return era == MB_ERA_0_22 ? sizeof(struct header) : 16;
+static size_t header_size(enum mb_releases releases) {
+  return releases == MB_RELEASES_0_22 ? sizeof(struct header) : 16;
 }
 
-void *mb_object_cell(enum mb_era era, const void *object) {
-  return (char *)(uintptr_t)object + header_size(era);
+void *mb_object_cell(enum mb_releases releases, const void *object) {
+  return (char *)(uintptr_t)object + header_size(releases);
 }
 
-int32_t mb_object_type(enum mb_era era, const void *object) {
+int32_t mb_object_type(enum mb_releases releases, const void *object) {
   const struct header *header = object;
   const struct old_header *old = object;
-  return era == MB_ERA_0_22 ? header->type : mb_era_type(era, old->type);
+  return releases == MB_RELEASES_0_22 ? header->type : mb_type_of_releases(releases, old->type);
 }
 
 /* ---- counting -------------------------------------------------------------------------------- */
@@ -64,16 +64,17 @@ static void delete_object(void *self, int flags) {
 
 static void delete_old_object(void *self) { delete_object(self, STRONG | WEAK); }
 
-bool mb_object_is_own(enum mb_era era, const void *object) {
+bool mb_object_is_own(enum mb_releases releases, const void *object) {
   const struct header *header = object;
   const struct old_header *old = object;
-  return era == MB_ERA_0_22 ? header->deleter == delete_object : old->deleter == delete_old_object;
+  return releases == MB_RELEASES_0_22 ? header->deleter == delete_object
+                                      : old->deleter == delete_old_object;
 }
 
-void mb_object_retain(enum mb_era era, void *object) {
+void mb_object_retain(enum mb_releases releases, void *object) {
   struct header *header = object;
   struct old_header *old = object;
-  if (era == MB_ERA_0_22)
+  if (releases == MB_RELEASES_0_22)
     atomic_fetch_add_explicit(&header->references, 1, memory_order_relaxed);
   else
     atomic_fetch_add_explicit(&old->references, 1, memory_order_relaxed);
@@ -97,10 +98,10 @@ static void release_new(struct header *header) {
   if (before >> 32 == 1 && header->deleter) header->deleter(header, WEAK);
 }
 
-void mb_object_release(enum mb_era era, void *object) {
+void mb_object_release(enum mb_releases releases, void *object) {
   struct old_header *old = object;
   if (!object) return;
-  if (era == MB_ERA_0_22)
+  if (releases == MB_RELEASES_0_22)
     release_new(object);
   else if (atomic_fetch_sub_explicit(&old->references, 1, memory_order_acq_rel) == 1 &&
            old->deleter)
@@ -109,10 +110,10 @@ void mb_object_release(enum mb_era era, void *object) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-void *mb_object_new(enum mb_era era, int32_t type, size_t size) {
+void *mb_object_new(enum mb_releases releases, int32_t type, size_t size) {
   size_t whole;
   char *memory = NULL;
-  if (!__builtin_add_overflow(size, RECORD_SIZE + header_size(era), &whole))
+  if (!__builtin_add_overflow(size, RECORD_SIZE + header_size(releases), &whole))
     memory = calloc(1, whole);
   if (!memory) {
     (void)mb_fail_memory(size);
@@ -120,7 +121,7 @@ void *mb_object_new(enum mb_era era, int32_t type, size_t size) {
   }
   *(struct mb_record *)(void *)memory = (struct mb_record){.code = kTVMNullptr};
   void *object = memory + RECORD_SIZE;
-  if (era == MB_ERA_0_22) {
+  if (releases == MB_RELEASES_0_22) {
     struct header *header = object;
     atomic_init(&header->references, BOTH_ONE);
     header->type = type;
@@ -128,52 +129,53 @@ void *mb_object_new(enum mb_era era, int32_t type, size_t size) {
   } else {
     struct old_header *header = object;
     atomic_init(&header->references, 1);
-    header->type = mb_era_type(era, type);
+    header->type = mb_type_of_releases(releases, type);
     header->deleter = delete_old_object;
   }
   return object;
 }
 
-void *mb_object_text(enum mb_era era, int32_t type, const char *data, size_t size) {
+void *mb_object_text(enum mb_releases releases, int32_t type, const char *data, size_t size) {
   struct mb_text *cell;
   size_t room;
   void *object = NULL;
   if (__builtin_add_overflow(size, sizeof(*cell) + 1, &room))
     (void)mb_fail_memory(size);
   else
-    object = mb_object_new(era, type, room);
+    object = mb_object_new(releases, type, room);
   if (!object) return NULL;
-  cell = mb_object_cell(era, object);
+  cell = mb_object_cell(releases, object);
   char *copy = (char *)(cell + 1);
   if (size) memcpy(copy, data, size);
   *cell = (struct mb_text){copy, size};
   return object;
 }
 
-void *mb_object_function(enum mb_era era, mblob_function *function, bool counted) {
-  void *object = mb_object_new(era, MB_ANY_FUNCTION, sizeof(struct mb_function_cell));
+void *mb_object_function(enum mb_releases releases, mblob_function *function, bool counted) {
+  void *object = mb_object_new(releases, MB_ANY_FUNCTION, sizeof(struct mb_function_cell));
   if (!object) return NULL;
   struct mb_record *record = mb_object_record(object);
   record->value.v_handle = function;
   record->code = kTVMPackedFuncHandle;
   record->counted = counted;
   if (counted) mb_plugin_host()->value_retain(record->value, record->code);
-  ((struct mb_function_cell *)mb_object_cell(era, object))->call = mb_own_safe_call(era);
+  ((struct mb_function_cell *)mb_object_cell(releases, object))->call = mb_own_safe_call(releases);
   return object;
 }
 
-mblob_function *mb_object_own_function(enum mb_era era, void *object) {
-  if (!mb_object_is_own(era, object)) return NULL;
+mblob_function *mb_object_own_function(enum mb_releases releases, void *object) {
+  if (!mb_object_is_own(releases, object)) return NULL;
   struct mb_record *record = mb_object_record(object);
   return record->code == kTVMPackedFuncHandle ? record->value.v_handle : NULL;
 }
 
-void *mb_object_tensor(enum mb_era era, const DLTensor *tensor, void *owner,
+void *mb_object_tensor(enum mb_releases releases, const DLTensor *tensor, void *owner,
                        void (*release)(void *owner)) {
   size_t ndim = tensor->ndim > 0 ? (size_t)tensor->ndim : 0;
-  void *object = mb_object_new(era, MB_ANY_TENSOR, sizeof(DLTensor) + 2 * ndim * sizeof(int64_t));
+  void *object =
+      mb_object_new(releases, MB_ANY_TENSOR, sizeof(DLTensor) + 2 * ndim * sizeof(int64_t));
   if (!object) return NULL;
-  DLTensor *cell = mb_object_cell(era, object);
+  DLTensor *cell = mb_object_cell(releases, object);
   int64_t *shape = (int64_t *)(void *)(cell + 1);
   *cell = *tensor;
   cell->shape = shape;
@@ -186,11 +188,11 @@ void *mb_object_tensor(enum mb_era era, const DLTensor *tensor, void *owner,
   return object;
 }
 
-void *mb_object_shape(enum mb_era era, const int64_t *extents, size_t count) {
+void *mb_object_shape(enum mb_releases releases, const int64_t *extents, size_t count) {
   struct mb_shape_cell *cell;
-  void *object = mb_object_new(era, MB_ANY_SHAPE, sizeof(*cell) + count * sizeof(int64_t));
+  void *object = mb_object_new(releases, MB_ANY_SHAPE, sizeof(*cell) + count * sizeof(int64_t));
   if (!object) return NULL;
-  cell = mb_object_cell(era, object);
+  cell = mb_object_cell(releases, object);
   int64_t *copy = (int64_t *)(void *)(cell + 1);
   if (count) memcpy(copy, extents, count * sizeof(*copy));
   *cell = (struct mb_shape_cell){copy, count};

@@ -25,28 +25,28 @@ struct mb_record {
 
 /* A new object of `type` with one reference, a zeroed cell of `size` bytes behind the header;
  * NULL when memory is out (recorded). */
-void *mb_object_new(enum mb_era era, int32_t type, size_t size);
+void *mb_object_new(enum mb_releases releases, int32_t type, size_t size);
 /* Only of objects made here. */
 struct mb_record *mb_object_record(void *object);
-bool mb_object_is_own(enum mb_era era, const void *object);
-int32_t mb_object_type(enum mb_era era, const void *object);
-void *mb_object_cell(enum mb_era era, const void *object);
+bool mb_object_is_own(enum mb_releases releases, const void *object);
+int32_t mb_object_type(enum mb_releases releases, const void *object);
+void *mb_object_cell(enum mb_releases releases, const void *object);
 /* Whether an object of 0.22 has one reference, and no weak one. */
 bool mb_object_is_sole(void *object);
-void mb_object_retain(enum mb_era era, void *object);
-void mb_object_release(enum mb_era era, void *object);
+void mb_object_retain(enum mb_releases releases, void *object);
+void mb_object_release(enum mb_releases releases, void *object);
 
 /* An object that owns a copy of a text. */
-void *mb_object_text(enum mb_era era, int32_t type, const char *data, size_t size);
+void *mb_object_text(enum mb_releases releases, int32_t type, const char *data, size_t size);
 /* A function over one of the runtime; a reference is taken if `counted`. */
-void *mb_object_function(enum mb_era era, mblob_function *function, bool counted);
+void *mb_object_function(enum mb_releases releases, mblob_function *function, bool counted);
 /* A tensor: shape and strides are copied, data is the owner's. On failure the owner stays the
  * caller's. */
-void *mb_object_tensor(enum mb_era era, const DLTensor *tensor, void *owner,
+void *mb_object_tensor(enum mb_releases releases, const DLTensor *tensor, void *owner,
                        void (*release)(void *owner));
-void *mb_object_shape(enum mb_era era, const int64_t *extents, size_t count);
+void *mb_object_shape(enum mb_releases releases, const int64_t *extents, size_t count);
 
 /* The function a function object made here stands for, NULL if it is another kind of object. */
-mblob_function *mb_object_own_function(enum mb_era era, void *object);
+mblob_function *mb_object_own_function(enum mb_releases releases, void *object);
 
 #endif

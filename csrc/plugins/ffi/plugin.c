@@ -14,16 +14,16 @@ static int describe(char *text, size_t size) {
 static int object_of_function(mblob_function *function, void **out) {
   *out = mb_foreign_object(function);
   if (*out)
-    mb_object_retain(MB_ERA_0_22, *out);
+    mb_object_retain(MB_RELEASES_0_22, *out);
   else
-    *out = mb_object_function(MB_ERA_0_22, function, true);
+    *out = mb_object_function(MB_RELEASES_0_22, function, true);
   return *out ? MBLOB_OK : MBLOB_E_MEMORY;
 }
 
 static int function_of_object(void *object, mblob_function **out) {
   *out = NULL;
-  mblob_function *own = mb_object_own_function(MB_ERA_0_22, object);
-  if (!own) return mb_foreign_function(MB_ERA_0_22, object, out);
+  mblob_function *own = mb_object_own_function(MB_RELEASES_0_22, object);
+  if (!own) return mb_foreign_function(MB_RELEASES_0_22, object, out);
   *out = own;
   mb_plugin_host()->value_retain((TVMValue){.v_handle = own}, kTVMPackedFuncHandle);
   return MBLOB_OK;

@@ -8,7 +8,7 @@
 #include "values.h"
 
 #define NDIM_LIMIT 64
-#define ERA MB_ERA_0_22 /* 0.21 has none of these functions for kernels */
+#define RELEASES MB_RELEASES_0_22 /* 0.21 has none of these functions for kernels */
 
 static void *null_argument(const char *function) {
   (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
@@ -64,7 +64,7 @@ static void *import(const DLTensor *tensor, int32_t alignment, int32_t contiguou
     (void)mb_fail(MBLOB_E_ARGUMENT, "tensor from DLPack: its rows are not contiguous");
     return NULL;
   }
-  return mb_object_tensor(ERA, tensor, owner, release);
+  return mb_object_tensor(RELEASES, tensor, owner, release);
 }
 
 static void release_managed(void *owner) {
@@ -105,17 +105,18 @@ int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alig
 /* ---- to DLPack ------------------------------------------------------------------------------- */
 
 static void delete_managed(DLManagedTensor *managed) {
-  mb_object_release(ERA, managed->manager_ctx);
+  mb_object_release(RELEASES, managed->manager_ctx);
   free(managed);
 }
 
 static void delete_versioned(DLManagedTensorVersioned *managed) {
-  mb_object_release(ERA, managed->manager_ctx);
+  mb_object_release(RELEASES, managed->manager_ctx);
   free(managed);
 }
 
 static const DLTensor *tensor_of(void *object, const char *function) {
-  if (object && mb_object_type(ERA, object) == MB_ANY_TENSOR) return mb_object_cell(ERA, object);
+  if (object && mb_object_type(RELEASES, object) == MB_ANY_TENSOR)
+    return mb_object_cell(RELEASES, object);
   (void)mb_fail(MBLOB_E_ARGUMENT, "%s: expected a tensor", function);
   return NULL;
 }
@@ -127,7 +128,7 @@ int mb_tensor_to_dlpack(void *object, DLManagedTensor **out) {
   if (tensor && !*out) (void)mb_fail_memory(sizeof(**out));
   if (!*out) return mb_error_raise_last();
   **out = (DLManagedTensor){*tensor, object, delete_managed};
-  mb_object_retain(ERA, object);
+  mb_object_retain(RELEASES, object);
   return 0;
 }
 
@@ -141,13 +142,13 @@ int mb_tensor_to_dlpack_versioned(void *object, DLManagedTensorVersioned **out) 
   (*out)->manager_ctx = object;
   (*out)->deleter = delete_versioned;
   (*out)->dl_tensor = *tensor;
-  mb_object_retain(ERA, object);
+  mb_object_retain(RELEASES, object);
   return 0;
 }
 
 /* ---- others ---------------------------------------------------------------------------------- */
 
-static void release_object(void *object) { mb_object_release(ERA, object); }
+static void release_object(void *object) { mb_object_release(RELEASES, object); }
 
 int mb_tensor_view(void *source, const DLTensor *like, void **out) {
   if (!out) return no_place("TVMFFITensorCreateUnsafeView");
@@ -155,8 +156,8 @@ int mb_tensor_view(void *source, const DLTensor *like, void **out) {
   if (!source || !like)
     (void)null_argument("TVMFFITensorCreateUnsafeView");
   else if (is_described(like))
-    object = mb_object_tensor(ERA, like, source, release_object);
-  if (object) mb_object_retain(ERA, source);
+    object = mb_object_tensor(RELEASES, like, source, release_object);
+  if (object) mb_object_retain(RELEASES, source);
   return finish(object, out);
 }
 
@@ -171,11 +172,12 @@ int mb_tensor_allocate(const DLTensor *like, void **out) {
   struct mb_any any = {.type = MB_ANY_NONE};
   *out = NULL;
   if (!like) (void)null_argument("TVMFFIEnvTensorAlloc");
-  const DLDataType dtype = like ? mb_dtype_of_runtime(ERA, like->dtype) : (DLDataType){0, 0, 0};
+  const DLDataType dtype =
+      like ? mb_dtype_of_runtime(RELEASES, like->dtype) : (DLDataType){0, 0, 0};
   if (like && allocate.address &&
       !allocate.call(like->shape, like->ndim, dtype.code, dtype.bits, dtype.lanes,
                      (int)like->device.device_type, like->device.device_id, &array)) {
-    if (!mb_any_of_value(ERA, (TVMValue){.v_handle = array}, kTVMNDArrayHandle, false, &any))
+    if (!mb_any_of_value(RELEASES, (TVMValue){.v_handle = array}, kTVMNDArrayHandle, false, &any))
       *out = any.u.pointer;
     mb_plugin_host()->array_release(array);
   }

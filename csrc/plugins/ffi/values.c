@@ -10,53 +10,55 @@
 
 /* ---- to the ffi ------------------------------------------------------------------------------ */
 
-int mb_any_set_object(enum mb_era era, struct mb_any *out, int32_t type, void *object) {
+int mb_any_set_object(enum mb_releases releases, struct mb_any *out, int32_t type, void *object) {
   if (!object) return MBLOB_E_MEMORY;
-  out->type = mb_era_type(era, type);
+  out->type = mb_type_of_releases(releases, type);
   out->u.pointer = object;
   return MBLOB_OK;
 }
 
-int mb_any_set_text(enum mb_era era, struct mb_any *out, bool is_text, const char *data,
+int mb_any_set_text(enum mb_releases releases, struct mb_any *out, bool is_text, const char *data,
                     size_t size) {
-  if (era == MB_ERA_0_22 && size <= MB_SMALL_TEXT) {
+  if (releases == MB_RELEASES_0_22 && size <= MB_SMALL_TEXT) {
     out->type = is_text ? MB_ANY_SMALL_STRING : MB_ANY_SMALL_BYTES;
     out->size = (uint32_t)size;
     if (size) memcpy(out->u.text, data, size);
     return MBLOB_OK;
   }
   const int32_t type = is_text ? MB_ANY_STRING : MB_ANY_BYTES;
-  return mb_any_set_object(era, out, type, mb_object_text(era, type, data, size));
+  return mb_any_set_object(releases, out, type, mb_object_text(releases, type, data, size));
 }
 
 _Static_assert(MB_FLOAT8_E3M4 == MBLOB_FLOAT8_E3M4, "one number");
 
 static void release_array(void *array) { mb_plugin_host()->array_release(array); }
 
-static int array_object(enum mb_era era, struct mb_any *out, DLTensor *array) {
-  void *object = mb_object_tensor(era, array, array, release_array);
+static int array_object(enum mb_releases releases, struct mb_any *out, DLTensor *array) {
+  void *object = mb_object_tensor(releases, array, array, release_array);
   if (object) {
-    DLTensor *tensor = mb_object_cell(era, object);
-    tensor->dtype = mb_dtype_to_era(era, tensor->dtype);
+    DLTensor *tensor = mb_object_cell(releases, object);
+    tensor->dtype = mb_dtype_to_releases(releases, tensor->dtype);
     mb_plugin_host()->array_retain(array);
     mb_object_record(object)->value.v_handle = array;
     mb_object_record(object)->code = kTVMNDArrayHandle;
   }
-  return mb_any_set_object(era, out, MB_ANY_TENSOR, object);
+  return mb_any_set_object(releases, out, MB_ANY_TENSOR, object);
 }
 
 /* One of others that came this way before is handed on as it is. */
-static int function_object(enum mb_era era, struct mb_any *out, mblob_function *function) {
-  void *foreign = era == MB_ERA_0_22 ? mb_foreign_object(function) : NULL;
+static int function_object(enum mb_releases releases, struct mb_any *out,
+                           mblob_function *function) {
+  void *foreign = releases == MB_RELEASES_0_22 ? mb_foreign_object(function) : NULL;
   if (!foreign)
-    return mb_any_set_object(era, out, MB_ANY_FUNCTION, mb_object_function(era, function, true));
-  mb_object_retain(era, foreign);
-  return mb_any_set_object(era, out, mb_object_type(era, foreign), foreign);
+    return mb_any_set_object(releases, out, MB_ANY_FUNCTION,
+                             mb_object_function(releases, function, true));
+  mb_object_retain(releases, foreign);
+  return mb_any_set_object(releases, out, mb_object_type(releases, foreign), foreign);
 }
 
 /* Nothing of the ffi knows what it is, so it goes through as it is. */
-int mb_any_set_wrapped(enum mb_era era, struct mb_any *out, TVMValue value, int code) {
-  void *object = mb_object_new(era, MB_ANY_OBJECT, sizeof(void *));
+int mb_any_set_wrapped(enum mb_releases releases, struct mb_any *out, TVMValue value, int code) {
+  void *object = mb_object_new(releases, MB_ANY_OBJECT, sizeof(void *));
   if (object) {
     struct mb_record *record = mb_object_record(object);
     record->value = value;
@@ -64,10 +66,11 @@ int mb_any_set_wrapped(enum mb_era era, struct mb_any *out, TVMValue value, int 
     record->counted = true;
     mb_plugin_host()->value_retain(value, code);
   }
-  return mb_any_set_object(era, out, MB_ANY_OBJECT, object);
+  return mb_any_set_object(releases, out, MB_ANY_OBJECT, object);
 }
 
-int mb_any_of_value(enum mb_era era, TVMValue value, int code, bool borrowed, struct mb_any *out) {
+int mb_any_of_value(enum mb_releases releases, TVMValue value, int code, bool borrowed,
+                    struct mb_any *out) {
   *out = (struct mb_any){.type = MB_ANY_NONE};
   const bool pointer = code >= kTVMDLTensorHandle && code <= kTVMNDArrayHandle;
   if (pointer && !value.v_handle) return MBLOB_OK; /* nothing */
@@ -82,24 +85,24 @@ int mb_any_of_value(enum mb_era era, TVMValue value, int code, bool borrowed, st
     case kTVMNullptr: return MBLOB_OK;
     case kTVMDataType:
       out->type = MB_ANY_DTYPE;
-      out->u.dtype =
-          borrowed ? mb_dtype_of_era(era, value.v_type) : mb_dtype_to_era(era, value.v_type);
+      out->u.dtype = borrowed ? mb_dtype_of_releases(releases, value.v_type)
+                              : mb_dtype_to_releases(releases, value.v_type);
       return MBLOB_OK;
     case kDLDevice: out->type = MB_ANY_DEVICE, out->u.device = value.v_device; return MBLOB_OK;
     case kTVMDLTensorHandle:
       out->type = MB_ANY_TENSOR_VIEW, out->u.pointer = value.v_handle;
       return MBLOB_OK;
-    case kTVMObjectHandle: return mb_any_of_container(era, value, out);
-    case kTVMModuleHandle: return mb_any_set_wrapped(era, out, value, code);
-    case kTVMPackedFuncHandle: return function_object(era, out, value.v_handle);
-    case kTVMNDArrayHandle: return array_object(era, out, value.v_handle);
+    case kTVMObjectHandle: return mb_any_of_container(releases, value, out);
+    case kTVMModuleHandle: return mb_any_set_wrapped(releases, out, value, code);
+    case kTVMPackedFuncHandle: return function_object(releases, out, value.v_handle);
+    case kTVMNDArrayHandle: return array_object(releases, out, value.v_handle);
     case kTVMStr:
-      if (!borrowed) return mb_any_set_text(era, out, true, value.v_str, strlen(value.v_str));
+      if (!borrowed) return mb_any_set_text(releases, out, true, value.v_str, strlen(value.v_str));
       out->type = MB_ANY_C_STRING, out->u.pointer = value.v_handle;
       return MBLOB_OK;
     case kTVMBytes: {
       const TVMByteArray *bytes = value.v_handle; /* the layout of struct mb_text */
-      if (!borrowed) return mb_any_set_text(era, out, false, bytes->data, bytes->size);
+      if (!borrowed) return mb_any_set_text(releases, out, false, bytes->data, bytes->size);
       out->type = MB_ANY_BYTES_VIEW, out->u.pointer = value.v_handle;
       return MBLOB_OK;
     }
@@ -110,8 +113,8 @@ int mb_any_of_value(enum mb_era era, TVMValue value, int code, bool borrowed, st
   }
 }
 
-void mb_any_release(enum mb_era era, struct mb_any *any) {
-  if (any->type >= MB_ANY_OBJECT) mb_object_release(era, any->u.pointer);
+void mb_any_release(enum mb_releases releases, struct mb_any *any) {
+  if (any->type >= MB_ANY_OBJECT) mb_object_release(releases, any->u.pointer);
   *any = (struct mb_any){.type = MB_ANY_NONE};
 }
 
@@ -145,12 +148,12 @@ static int give_text(TVMValue *value, int *code, struct mb_place *place, const s
   return status ? status : give_owned(value, code, place, made.v_handle, made_code);
 }
 
-static void release_foreign(void *object) { mb_object_release(MB_ERA_0_22, object); }
-static void release_old(void *object) { mb_object_release(MB_ERA_0_21, object); }
+static void release_foreign(void *object) { mb_object_release(MB_RELEASES_0_22, object); }
+static void release_old(void *object) { mb_object_release(MB_RELEASES_0_21, object); }
 
-static int give_tensor_view(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
-                            const DLTensor *tensor) {
-  DLDataType dtype = tensor ? mb_dtype_of_runtime(era, tensor->dtype) : (DLDataType){0, 0, 0};
+static int give_tensor_view(enum mb_releases releases, TVMValue *value, int *code,
+                            struct mb_place *place, const DLTensor *tensor) {
+  DLDataType dtype = tensor ? mb_dtype_of_runtime(releases, tensor->dtype) : (DLDataType){0, 0, 0};
   if (!tensor || dtype.code == tensor->dtype.code)
     return give(value, code, (TVMValue){.v_handle = (void *)(uintptr_t)tensor}, kTVMDLTensorHandle);
   place->tensor = *tensor;
@@ -158,25 +161,25 @@ static int give_tensor_view(enum mb_era era, TVMValue *value, int *code, struct 
   return give(value, code, (TVMValue){.v_handle = &place->tensor}, kTVMDLTensorHandle);
 }
 
-static int give_tensor(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
-                       void *object) {
+static int give_tensor(enum mb_releases releases, TVMValue *value, int *code,
+                       struct mb_place *place, void *object) {
   const mblob_host *host = mb_plugin_host();
-  DLTensor *tensor = mb_object_cell(era, object), *array = NULL;
-  if (mb_object_is_own(era, object) && mb_object_record(object)->code == kTVMNDArrayHandle)
+  DLTensor *tensor = mb_object_cell(releases, object), *array = NULL;
+  if (mb_object_is_own(releases, object) && mb_object_record(object)->code == kTVMNDArrayHandle)
     return give(value, code, mb_object_record(object)->value, kTVMNDArrayHandle);
-  if (!mb_is_compact(tensor)) return give_tensor_view(era, value, code, place, tensor);
+  if (!mb_is_compact(tensor)) return give_tensor_view(releases, value, code, place, tensor);
   DLTensor like = *tensor;
-  like.dtype = mb_dtype_of_runtime(era, like.dtype);
-  int status =
-      host->array_view(&like, object, era == MB_ERA_0_22 ? release_foreign : release_old, &array);
+  like.dtype = mb_dtype_of_runtime(releases, like.dtype);
+  int status = host->array_view(
+      &like, object, releases == MB_RELEASES_0_22 ? release_foreign : release_old, &array);
   if (status) return status;
-  mb_object_retain(era, object);
+  mb_object_retain(releases, object);
   return give_owned(value, code, place, array, kTVMNDArrayHandle);
 }
 
-static int give_shape(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
+static int give_shape(enum mb_releases releases, TVMValue *value, int *code, struct mb_place *place,
                       void *object) {
-  const struct mb_shape_cell *shape = mb_object_cell(era, object);
+  const struct mb_shape_cell *shape = mb_object_cell(releases, object);
   TVMValue *extents = calloc(shape->count + 1, sizeof(*extents)), made = {.v_handle = NULL};
   int *codes = calloc(shape->count + 1, sizeof(*codes)),
       made_code = kTVMNullptr; /* kTVMArgInt is 0 */
@@ -192,10 +195,10 @@ static int give_shape(enum mb_era era, TVMValue *value, int *code, struct mb_pla
 
 /* A function of others, or an object that has no form here: a function that stands for it, and
  * turns back into it. */
-static int give_foreign(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
-                        void *object) {
+static int give_foreign(enum mb_releases releases, TVMValue *value, int *code,
+                        struct mb_place *place, void *object) {
   mblob_function *function = NULL;
-  int status = mb_foreign_function(era, object, &function);
+  int status = mb_foreign_function(releases, object, &function);
   return status ? status : give_owned(value, code, place, function, kTVMPackedFuncHandle);
 }
 
@@ -205,29 +208,30 @@ static int give_array(TVMValue *value, int *code, struct mb_place *place, void *
   TVMValue made = {.v_handle = NULL};
   int made_code = kTVMNullptr;
   int status = mb_array_of_object(object, &made, &made_code);
-  return status ? give_foreign(MB_ERA_0_22, value, code, place, object)
+  return status ? give_foreign(MB_RELEASES_0_22, value, code, place, object)
                 : give_owned(value, code, place, made.v_handle, made_code);
 }
 
-static int give_object(enum mb_era era, TVMValue *value, int *code, struct mb_place *place,
-                       void *object) {
+static int give_object(enum mb_releases releases, TVMValue *value, int *code,
+                       struct mb_place *place, void *object) {
   if (!object) return give(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
-  int32_t type = mb_object_type(era, object);
+  int32_t type = mb_object_type(releases, object);
   switch (type) {
     case MB_ANY_STRING:
     case MB_ANY_BYTES:
-      return give_text(value, code, place, mb_object_cell(era, object), type == MB_ANY_STRING);
-    case MB_ANY_TENSOR: return give_tensor(era, value, code, place, object);
-    case MB_ANY_SHAPE: return give_shape(era, value, code, place, object);
+      return give_text(value, code, place, mb_object_cell(releases, object), type == MB_ANY_STRING);
+    case MB_ANY_TENSOR: return give_tensor(releases, value, code, place, object);
+    case MB_ANY_SHAPE: return give_shape(releases, value, code, place, object);
     default: break;
   }
-  if (mb_object_is_own(era, object) && mb_object_record(object)->code != kTVMNullptr)
+  if (mb_object_is_own(releases, object) && mb_object_record(object)->code != kTVMNullptr)
     return give(value, code, mb_object_record(object)->value, mb_object_record(object)->code);
-  if (type == MB_ANY_ARRAY && era == MB_ERA_0_22) return give_array(value, code, place, object);
-  return give_foreign(era, value, code, place, object);
+  if (type == MB_ANY_ARRAY && releases == MB_RELEASES_0_22)
+    return give_array(value, code, place, object);
+  return give_foreign(releases, value, code, place, object);
 }
 
-int mb_value_of_any(enum mb_era era, const struct mb_any *any, TVMValue *value, int *code,
+int mb_value_of_any(enum mb_releases releases, const struct mb_any *any, TVMValue *value, int *code,
                     struct mb_place *place) {
   *place = (struct mb_place){.code = kTVMNullptr};
   switch (any->type) {
@@ -238,10 +242,10 @@ int mb_value_of_any(enum mb_era era, const struct mb_any *any, TVMValue *value, 
     case MB_ANY_POINTER:
       return give(value, code, (TVMValue){.v_handle = any->u.pointer}, kTVMOpaqueHandle);
     case MB_ANY_DTYPE:
-      return give(value, code, (TVMValue){.v_type = mb_dtype_of_runtime(era, any->u.dtype)},
+      return give(value, code, (TVMValue){.v_type = mb_dtype_of_runtime(releases, any->u.dtype)},
                   kTVMDataType);
     case MB_ANY_DEVICE: return give(value, code, (TVMValue){.v_device = any->u.device}, kDLDevice);
-    case MB_ANY_TENSOR_VIEW: return give_tensor_view(era, value, code, place, any->u.pointer);
+    case MB_ANY_TENSOR_VIEW: return give_tensor_view(releases, value, code, place, any->u.pointer);
     case MB_ANY_C_STRING:
       return give(value, code, (TVMValue){.v_handle = any->u.pointer},
                   any->u.pointer ? kTVMStr : kTVMNullptr);
@@ -256,9 +260,11 @@ int mb_value_of_any(enum mb_era era, const struct mb_any *any, TVMValue *value, 
       return give_text(value, code, place, &text, any->type == MB_ANY_SMALL_STRING);
     }
     case MB_ANY_MOVED:
-      return give_object(era, value, code, place, any->u.pointer ? *(void **)any->u.pointer : NULL);
+      return give_object(releases, value, code, place,
+                         any->u.pointer ? *(void **)any->u.pointer : NULL);
     default:
-      if (any->type >= MB_ANY_OBJECT) return give_object(era, value, code, place, any->u.pointer);
+      if (any->type >= MB_ANY_OBJECT)
+        return give_object(releases, value, code, place, any->u.pointer);
   }
   return mb_fail(MBLOB_E_ARGUMENT, "a value of type %d of the ffi dialect has no meaning here",
                  any->type);

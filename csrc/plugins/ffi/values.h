@@ -15,19 +15,20 @@ struct mb_place {
 
 /* `borrowed`: for the length of a call, texts and tensors are pointed to; else the value owns
  * what it has. */
-int mb_any_of_value(enum mb_era era, TVMValue value, int code, bool borrowed, struct mb_any *out);
+int mb_any_of_value(enum mb_releases releases, TVMValue value, int code, bool borrowed,
+                    struct mb_any *out);
 /* Give back what mb_any_of_value made. */
-void mb_any_release(enum mb_era era, struct mb_any *any);
+void mb_any_release(enum mb_releases releases, struct mb_any *any);
 
 /* The other way; the result is valid while `any` and `place` are. */
-int mb_value_of_any(enum mb_era era, const struct mb_any *any, TVMValue *value, int *code,
+int mb_value_of_any(enum mb_releases releases, const struct mb_any *any, TVMValue *value, int *code,
                     struct mb_place *place);
 void mb_place_release(struct mb_place *place);
 
 /* Parts of mb_any_of_value. `object` NULL: MBLOB_E_MEMORY. */
-int mb_any_set_object(enum mb_era era, struct mb_any *out, int32_t type, void *object);
-int mb_any_set_text(enum mb_era era, struct mb_any *out, bool is_text, const char *data,
+int mb_any_set_object(enum mb_releases releases, struct mb_any *out, int32_t type, void *object);
+int mb_any_set_text(enum mb_releases releases, struct mb_any *out, bool is_text, const char *data,
                     size_t size);
-int mb_any_set_wrapped(enum mb_era era, struct mb_any *out, TVMValue value, int code);
+int mb_any_set_wrapped(enum mb_releases releases, struct mb_any *out, TVMValue value, int code);
 
 #endif

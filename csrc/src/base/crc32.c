@@ -44,14 +44,14 @@ static uint32_t by_tables(uint32_t crc, const uint8_t *p, uint64_t size) {
   _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), \
                 next)
 #define LOAD(p) _mm_loadu_si128((const __m128i *)(const void *)(p))
+#define ACROSS_4 _mm_set_epi64x(0x01c6e41596, 0x0154442bd4) /* x^(4*128-32), x^(4*128+32) */
+#define ACROSS_1 _mm_set_epi64x(0x00ccaa009e, 0x01751997d0) /* x^(128-32), x^(128+32) */
 
 /* At least 64 bytes. Folds all but the last `*size` bytes, which it leaves to the tables. */
 __attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t crc,
                                                                     const uint8_t **data,
                                                                     uint64_t *size) {
-  const __m128i across_4 =
-      _mm_set_epi64x(0x01c6e41596, 0x0154442bd4); /* x^(4*128-32), x^(4*128+32) */
-  const __m128i across_1 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0); /* x^(128-32), x^(128+32) */
+  const __m128i across_4 = ACROSS_4, across_1 = ACROSS_1;
   const uint8_t *p = *data;
   uint64_t left = *size - 64;
   __m128i x0 = _mm_xor_si128(LOAD(p), _mm_cvtsi32_si128((int)crc));

@@ -27,7 +27,7 @@ static bool needs_tvm_ffi(const struct mb_elf *elf) {
 
 /* 0.22 and later put a prefix before each function; 0.21 is told by its data and by the names of
  * its runtime. */
-static enum mb_form form_of(const struct mb_library *library) {
+static enum mb_dialect dialect_of(const struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;
   bool old = false;
   for (uint64_t i = 1; i < elf->symbol_count; i++) {
@@ -44,13 +44,13 @@ static enum mb_form form_of(const struct mb_library *library) {
 
 int mb_ffi_prepare(struct mb_library *library) {
   library->external = needs_tvm_ffi(&library->elf);
-  library->form = form_of(library);
-  return library->form == MB_CLASSIC ? MBLOB_OK : mb_plugin_convention(&library->convention);
+  library->dialect = dialect_of(library);
+  return library->dialect == MB_CLASSIC ? MBLOB_OK : mb_plugin_convention(&library->convention);
 }
 
 void *mb_library_host_symbol(const struct mb_library *library, const char *name) {
   if (library->external && starts_with(name, "TVMFFI")) return NULL;
   void *found =
-      library->convention ? library->convention->symbol(library->form == MB_FFI, name) : NULL;
+      library->convention ? library->convention->symbol(library->dialect == MB_FFI, name) : NULL;
   return found ? found : mb_profile_symbol(name);
 }

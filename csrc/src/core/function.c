@@ -119,7 +119,7 @@ static int call_kernel(mblob_function *function, const TVMValue *args, const int
 static int call_safe(const mblob_function *function, const TVMValue *args, const int *codes,
                      int count, struct mb_return *result) {
   const struct mb_library *library = function->library;
-  return library->convention->call(library->form != MB_FFI_OF_0_21, library->external,
+  return library->convention->call(library->dialect != MB_FFI_OF_0_21, library->external,
                                    function->u.address, function->name, args, codes, count, result);
 }
 

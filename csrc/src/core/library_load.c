@@ -12,7 +12,7 @@
 static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) * symbol) {
   static const struct {
     const char *symbol;
-    enum mb_form form;
+    enum mb_dialect dialect;
   } blobs[] = {{"__tvm_dev_mblob", MB_CLASSIC},
                {"__tvm_ffi__library_bin", MB_FFI},
                {"__tvm_ffi_library_bin", MB_FFI_OF_0_21}};
@@ -24,7 +24,7 @@ static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym)
     if (!mb_elf_find(&library->elf, blobs[i].symbol, symbol)) continue;
     library->has_blob = true;
     library->blob_symbol = blobs[i].symbol;
-    library->blob_form = blobs[i].form;
+    library->blob_dialect = blobs[i].dialect;
     return mb_elf_object(&library->elf, symbol, blobs[i].symbol, out);
   }
   if (library->index_expected)
@@ -83,8 +83,8 @@ static int add_tree(struct mb_library *library, const struct mb_blob *blob,
 
 static int read_blob(const struct mb_library *library, const uint8_t *bytes, uint64_t size,
                      const mblob_open_options *options, struct mb_blob *out) {
-  return mb_blob_read_form(bytes, size, library->blob_form, library->index_expected,
-                           options->verify, options->missing == MBLOB_MISSING_STUB, out);
+  return mb_blob_read(bytes, size, library->blob_dialect, library->index_expected, options->verify,
+                      options->missing == MBLOB_MISSING_STUB, out);
 }
 
 int mb_library_load(struct mb_library *library, const mblob_open_options *options,

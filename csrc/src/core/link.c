@@ -250,7 +250,7 @@ static void fill_slots(struct mb_library *library) {
   }
   library->context = (struct mb_context){MB_TAG_CONTEXT, library};
   void *context = &library->context;
-  library->context_slot = slot_at(library, MB_SLOTS + (size_t)library->form);
+  library->context_slot = slot_at(library, MB_SLOTS + (size_t)library->dialect);
   if (library->context_slot) memcpy(library->context_slot, &context, sizeof(context));
 }
 

@@ -40,9 +40,10 @@ static int make_kernel(struct mb_library *library, const char *name, const char 
   ElfW(Sym) symbol;
   void *address = mb_library_symbol(library, symbol_name, &symbol);
   if (!address || !is_code(library, &symbol)) return MBLOB_OK;
-  /* A system library may have functions of both forms. */
+  /* A system library may have functions of both dialects. */
   const bool of_ffi = library->system_prefix && symbol.st_other == MB_FFI;
-  const bool safe = of_ffi || library->form == MB_FFI_OF_0_21 || mb_ffi_function_name(symbol_name);
+  const bool safe =
+      of_ffi || library->dialect == MB_FFI_OF_0_21 || mb_ffi_function_name(symbol_name);
   if (of_ffi && mb_plugin_convention(&library->convention)) return MBLOB_E_INCOMPATIBLE;
   mblob_function *function = mb_function_new(safe ? MB_SAFE_CALL : MB_KERNEL, library, name);
   if (!function) return MBLOB_E_MEMORY;
@@ -80,10 +81,11 @@ static int find_kernel(struct mb_library *library, const char *name, mblob_funct
   if (strcmp(name, ENTRY_NAME) == 0) {
     const char *entry = entry_string(library);
     if (entry && strcmp(entry, ENTRY_NAME) != 0) return find_kernel(library, entry, out);
-    if (library->form == MB_FFI || library->system_prefix) return find_kernel(library, "main", out);
+    if (library->dialect == MB_FFI || library->system_prefix)
+      return find_kernel(library, "main", out);
   }
   if (mb_function_table_find(&library->table, name, false)) return MBLOB_OK;
-  if (library->form == MB_FFI)
+  if (library->dialect == MB_FFI)
     return find_prefixed(library, name, out); /* others are no functions of the module */
   row = mb_function_table_symbol(&library->table, name);
   return (row ? !row->packed : is_mangled(name)) ? MBLOB_OK
@@ -218,7 +220,7 @@ static void list_library(struct listing *l, const struct mb_library *library) {
     if (!mb_elf_is_exported(&symbol) || !is_code(library, &symbol) ||
         mb_function_table_symbol(&library->table, name))
       continue;
-    if (own ? *own != '_' : library->form != MB_FFI && !is_helper(name))
+    if (own ? *own != '_' : library->dialect != MB_FFI && !is_helper(name))
       list_name(l, own ? own : name);
   }
 }

@@ -308,7 +308,7 @@ const char *mblob_module_type_key(const mblob_module *module) {
 
 const char *mblob_module_dialect(const mblob_module *module) {
   if (!module || !module->library->has_blob) return "";
-  return module->library->blob_form == MB_CLASSIC ? "classic" : "ffi";
+  return module->library->blob_dialect == MB_CLASSIC ? "classic" : "ffi";
 }
 
 size_t mblob_module_index(const mblob_module *module) {

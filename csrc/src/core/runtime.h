@@ -209,17 +209,18 @@ struct mb_library {
   bool drops_runtime; /* the copy needs no library of TVM's runtime, which is not found here */
   struct mb_needed *needed; /* libraries that it needs and that are opened here, too */
   uint64_t changed_start,
-      changed_end;     /* the bytes in which that copy differs from the file's loaded part */
-  void *handle;        /* of dlopen */
-  uintptr_t base;      /* what is added to addresses in the file */
-  char *link_name;     /* what the dynamic linker calls it */
-  void **context_slot; /* where the library keeps its context; NULL: nowhere */
-  enum mb_form form;   /* of its functions */
+      changed_end;         /* the bytes in which that copy differs from the file's loaded part */
+  void *handle;            /* of dlopen */
+  uintptr_t base;          /* what is added to addresses in the file */
+  char *link_name;         /* what the dynamic linker calls it */
+  void **context_slot;     /* where the library keeps its context; NULL: nowhere */
+  enum mb_dialect dialect; /* of its functions */
   bool external; /* it brings along a tvm_ffi of its own (DT_NEEDED), to which its names are left */
-  const mblob_convention *convention; /* how its functions are called; NULL in the classic form */
+  const mblob_convention
+      *convention; /* how its functions are called; NULL in the classic dialect */
   bool has_blob;
   const char *blob_symbol; /* NULL if it has none, or no file */
-  enum mb_form blob_form;
+  enum mb_dialect blob_dialect;
   const uint8_t *blob; /* in the linker's mapping */
   uint64_t blob_size;
   bool index_expected;

@@ -148,13 +148,13 @@ static void *prefixed(const char *before, const char *prefix, const char *name, 
 }
 
 void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names,
-                       unsigned char *form) {
+                       unsigned char *dialect) {
   const size_t own = strlen(prefix);
   const bool has_prefix = strncmp(name, prefix, own) == 0;
   void *address = NULL;
   for (int ffi = 0; !address && ffi < 2; ffi++) {
     const char *before = ffi ? MB_FFI_PREFIX : "";
-    *form = ffi ? MB_FFI : MB_CLASSIC;
+    *dialect = ffi ? MB_FFI : MB_CLASSIC;
     address = prefixed(before, prefix, name, own, names);
     /* TVM's libraries of the ffi dialect have functions without the prefix, too. */
     if (!address && own && (ffi || has_prefix || names == MB_NAMES_AS_TVM))
@@ -243,7 +243,7 @@ struct parts {
   const uint8_t *table;
   const uint8_t *record;
   struct mb_context **context, **ffi_context;
-  enum mb_form form; /* of the blob */
+  enum mb_dialect dialect; /* of the blob */
 };
 
 struct system_library {
@@ -271,7 +271,7 @@ static struct parts parts_of(const char *prefix) {
       .record = found[RECORD],
       .context = found[CONTEXT],
       .ffi_context = found[FFI_CONTEXT],
-      .form = found[BLOB] || !found[FFI_BLOB] ? MB_CLASSIC : MB_FFI,
+      .dialect = found[BLOB] || !found[FFI_BLOB] ? MB_CLASSIC : MB_FFI,
   };
 }
 
@@ -295,7 +295,7 @@ static int find_blob(const struct parts *parts, const struct record *record,
   library->index_expected = record->flags & MB_NOTE_HAS_INDEX;
   library->has_blob = parts->blob != NULL;
   library->blob = parts->blob;
-  library->blob_form = parts->form;
+  library->blob_dialect = parts->dialect;
   if (!library->has_blob)
     return library->index_expected
                ? mb_fail_format(

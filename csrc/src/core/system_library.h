@@ -15,10 +15,10 @@ enum mb_system_names {
 };
 
 /* Address of the symbol `prefix``name`, else of `name`; NULL if neither was announced, or is
- * another's. Where there is none, that of a function of the ffi dialect: then *form becomes
+ * another's. Where there is none, that of a function of the ffi dialect: then *dialect becomes
  * MB_FFI. */
 void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names,
-                       unsigned char *form);
+                       unsigned char *dialect);
 
 /* As mblob_system_lib. */
 int mb_system_library_open(const char *prefix, mblob_module **out);

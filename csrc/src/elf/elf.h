@@ -15,7 +15,7 @@
 /* ---- slots (slots.c) ---------------------------------------------------------------------- */
 
 /* Variables through which libraries reach the runtime: "__" and the name of a function, and
- * behind those, from number MB_SLOTS on, the one of their context, in the order of enum mb_form.
+ * behind those, from number MB_SLOTS on, the one of their context, in the order of enum mb_dialect.
  * The classic ones are the same in TVM 0.5 - 0.20 (docs/format.md, section 9). */
 #define MB_SLOTS 12
 #define MB_SLOTS_AND_CONTEXTS (MB_SLOTS + 3)

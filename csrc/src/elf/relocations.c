@@ -434,7 +434,7 @@ static bool is_slot(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
 }
 
 /* The variables that a loader fills: each of its own, writable, and nothing that the linker
- * reads. Contexts of several forms may be one. */
+ * reads. Contexts of several dialects may be one. */
 static int find_slots(struct mb_elf *elf, struct linking *l) {
   const uint64_t size = sizeof(void *);
   for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++) {

@@ -40,7 +40,7 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
   int status = mb_index_find(blob, index_expected, verify != MBLOB_VERIFY_OFF);
   if (status) return status;
   if (!blob->has_index) {
-    if (blob->form != MB_FFI) return mb_stream_read(blob, known_part);
+    if (blob->dialect != MB_FFI) return mb_stream_read(blob, known_part);
     status = mb_modules_read(blob);
     return status || verify != MBLOB_VERIFY_FULL ? status : mb_modules_check(blob);
   }
@@ -48,14 +48,15 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
   if (verify == MBLOB_VERIFY_HEADER && !mb_index_is_small(blob)) return MBLOB_OK;
   status = mb_index_check_payloads(blob);
   if (!status) status = mb_index_check_structure(blob);
-  if (!status) status = blob->form == MB_FFI ? mb_modules_compare(blob) : mb_stream_compare(blob);
-  return status || blob->form != MB_FFI || verify != MBLOB_VERIFY_FULL ? status
-                                                                       : mb_modules_check(blob);
+  if (!status)
+    status = blob->dialect == MB_FFI ? mb_modules_compare(blob) : mb_stream_compare(blob);
+  return status || blob->dialect != MB_FFI || verify != MBLOB_VERIFY_FULL ? status
+                                                                          : mb_modules_check(blob);
 }
 
-int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bool index_expected,
-                      int verify, bool known_part, struct mb_blob *out) {
-  *out = (struct mb_blob){.bytes = bytes, .form = form};
+int mb_blob_read(const uint8_t *bytes, uint64_t size, enum mb_dialect dialect, bool index_expected,
+                 int verify, bool known_part, struct mb_blob *out) {
+  *out = (struct mb_blob){.bytes = bytes, .dialect = dialect};
   int status = read_blob(out, size, index_expected, verify, known_part);
   if (status) mb_blob_free(out);
   return status;

@@ -9,8 +9,8 @@
 
 #include "base/base.h"
 
-/* How a blob is laid out, and how functions of a library are called. */
-enum mb_form {
+/* The dialects, by release: how a blob is laid out, and how functions of a library are called. */
+enum mb_dialect {
   MB_CLASSIC,     /* TVM up to 0.20 */
   MB_FFI_OF_0_21, /* the stream of before, with other payloads */
   MB_FFI          /* TVM 0.22 and later */
@@ -32,7 +32,7 @@ struct mb_entry {
 struct mb_blob {
   const uint8_t *bytes;
   uint64_t size; /* of the blob, length prefix included; at most the size of the symbol */
-  enum mb_form form;
+  enum mb_dialect dialect;
   uint64_t stream_size;
   uint64_t entry_count; /* see mb_blob_entry */
   struct mb_entry
@@ -55,8 +55,8 @@ struct mb_blob {
  * empty. `known_part`: a type key that nobody knows, in a blob without an index, ends it: what
  * stands before is given, with the first module importing all others, because the tree is behind
  * what cannot be read. */
-int mb_blob_read_form(const uint8_t *bytes, uint64_t size, enum mb_form form, bool index_expected,
-                      int verify, bool known_part, struct mb_blob *out);
+int mb_blob_read(const uint8_t *bytes, uint64_t size, enum mb_dialect dialect, bool index_expected,
+                 int verify, bool known_part, struct mb_blob *out);
 void mb_blob_free(struct mb_blob *blob);
 /* Entry i of a blob that was read. */
 struct mb_entry mb_blob_entry(const struct mb_blob *blob, uint64_t i);
@@ -75,8 +75,8 @@ int mb_index_check_payloads(const struct mb_blob *blob);
 int mb_index_check_structure(const struct mb_blob *blob);
 bool mb_index_is_small(const struct mb_blob *blob);
 /* Move the cursor behind the payload of `key`. */
-int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_form form);
-bool mb_payload_is_known(struct mb_slice key, enum mb_form form);
+int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect dialect);
+bool mb_payload_is_known(struct mb_slice key, enum mb_dialect dialect);
 /* A u64 count and that many u64, copied to the heap. The numbers are in the blob, so what is
  * allocated is no larger. */
 bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what);

@@ -49,14 +49,14 @@ static bool skip_strings(struct mb_cursor *c, const char *what, uint64_t *count)
 }
 
 /* The ffi dialect has a number for each parameter behind the launch tags. */
-static bool skip_functions(struct mb_cursor *c, enum mb_form form) {
+static bool skip_functions(struct mb_cursor *c, enum mb_dialect dialect) {
   uint64_t count = 0, tags = 0;
-  if (!mb_read_count(c, &count, form == MB_CLASSIC ? 32 : 40, "functions")) return false;
+  if (!mb_read_count(c, &count, dialect == MB_CLASSIC ? 32 : 40, "functions")) return false;
   for (uint64_t i = 0; i < count; i++)
     if (!skip_string(c, "functions.name") || !skip_string(c, "functions.name") ||
         !skip_items(c, 4, "functions.arg_types") ||
         !skip_strings(c, "functions.launch_param_tags", &tags) ||
-        (form != MB_CLASSIC && !skip_items(c, 4, "functions.arg_extra_tags")))
+        (dialect != MB_CLASSIC && !skip_items(c, 4, "functions.arg_extra_tags")))
       return false;
   return true;
 }
@@ -133,13 +133,13 @@ static bool skip_ethos_networks(struct mb_cursor *c) {
   return true;
 }
 
-static bool skip_field(struct mb_cursor *c, enum field field, enum mb_form form) {
+static bool skip_field(struct mb_cursor *c, enum field field, enum mb_dialect dialect) {
   uint64_t ignored = 0;
   switch (field) {
     case STRING: return skip_string(c, "string");
     case STRINGS: return skip_strings(c, "strings", &ignored);
     case I32: return mb_skip(c, 4, "i32");
-    case FUNCTIONS: return skip_functions(c, form);
+    case FUNCTIONS: return skip_functions(c, dialect);
     case STRING_PAIRS: return skip_string_pairs(c);
     case SHADERS: return skip_shaders(c);
     case NAMED_ARRAYS: return skip_named_arrays(c);
@@ -176,13 +176,13 @@ static const char *grammar_in(const char *text, struct mb_slice key) {
   return NULL;
 }
 
-static const char *grammar_of(struct mb_slice key, enum mb_form form) {
-  const char *own = grammar_in(form == MB_CLASSIC ? of_classic : of_ffi, key);
+static const char *grammar_of(struct mb_slice key, enum mb_dialect dialect) {
+  const char *own = grammar_in(dialect == MB_CLASSIC ? of_classic : of_ffi, key);
   return own ? own : grammar_in(of_both_dialects, key);
 }
 
-bool mb_payload_is_known(struct mb_slice key, enum mb_form form) {
-  return grammar_of(key, form) != NULL;
+bool mb_payload_is_known(struct mb_slice key, enum mb_dialect dialect) {
+  return grammar_of(key, dialect) != NULL;
 }
 
 /* The key as an error says it. */
@@ -191,8 +191,8 @@ static const char *shown(struct mb_slice key, char text[65]) {
   return text;
 }
 
-int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_form form) {
-  const char *fields = grammar_of(key, form);
+int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect dialect) {
+  const char *fields = grammar_of(key, dialect);
   char text[65];
   if (!fields)
     return mb_fail_format("unknown_key", (int64_t)c->pos, c->entry,
@@ -202,7 +202,7 @@ int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_form form)
   const char *formats = strchr(fields, ' ');
   if (formats && !in_list(first_string(c), formats + 1)) fields = strchr(formats + 1, ' ') + 1;
   for (; *fields && *fields != ' '; fields++)
-    if (!skip_field(c, (enum field) * fields, form)) {
+    if (!skip_field(c, (enum field) * fields, dialect)) {
       mb_error_prefix(shown(key, text));
       return mblob_last_error_info()->status;
     }

@@ -90,7 +90,7 @@ static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice 
   }
   entry->key = key;
   entry->offset = c->pos;
-  int status = mb_payload_walk(key, c, blob->form);
+  int status = mb_payload_walk(key, c, blob->dialect);
   entry->size = c->pos - entry->offset;
   return status;
 }

@@ -72,10 +72,10 @@ int mb_modules_check(const struct mb_blob *blob) {
   for (uint64_t i = 0; !status && i < blob->entry_count; i++) {
     const struct mb_entry entry = mb_blob_entry(blob, i);
     struct mb_cursor c = {blob->bytes, entry.offset, entry.offset + entry.size, (int64_t)i};
-    if (entry.library || entry.data || !mb_payload_is_known(entry.key, blob->form) ||
+    if (entry.library || entry.data || !mb_payload_is_known(entry.key, blob->dialect) ||
         mb_slice_is(entry.key, MB_KEY_RELAX_EXECUTABLE)) /* with a grammar of its own */
       continue;
-    status = mb_payload_walk(entry.key, &c, blob->form);
+    status = mb_payload_walk(entry.key, &c, blob->dialect);
     if (!status && mb_left(&c))
       status = mb_fail_format("payload", (int64_t)c.pos, (int64_t)i,
                               "%.*s: %llu bytes follow the payload", (int)entry.key.size,

@@ -137,8 +137,7 @@ def span_areas(image: ForeignFile, left_out: range) -> list[Area]:
 
 def elf_areas(elf: ElfFile, data: memoryview, left_out: range = range(0)) -> list[Area]:
     """Headers and sections of an ELF file (segments, where it has no sections)."""
-    wide = elf.bits == 64
-    claims = [Area("ELF header", 0, 64 if wide else 52, "header")]
+    claims = [Area("ELF header", 0, elf.layout.ehdr.size, "header")]
     if elf.e_phnum:
         claims.append(Area("program headers", elf.e_phoff, elf.e_phnum * elf.e_phentsize, "header"))
     if elf.e_shoff:

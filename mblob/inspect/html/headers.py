@@ -7,7 +7,6 @@ more than LIMIT records of a kind, whatever a file announces.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from mblob.binary import elf_records
 from mblob.binary.container import ObjectSet
 from mblob.binary.elf import ElfFile
 from mblob.binary.non_elf import ForeignFile
+from mblob.bytes.record import Record
 from mblob.bytes.wire import Cursor
 from mblob.errors import FormatError
 from mblob.format import index
@@ -29,56 +29,12 @@ NUMBERS = 64  # of a list of numbers
 KEY_SHOWN = 96  # bytes of a key
 POOL_SHOWN = 1024  # bytes of the names of an index
 
-# names and struct formats; "w" is a word of the class, 4 or 8 bytes
-Layout = Sequence[tuple[str, str]]
-
-ELF_HEADER: Layout = (
-    ("e_ident[EI_MAG]", "4s"), ("e_ident[EI_CLASS]", "B"), ("e_ident[EI_DATA]", "B"), ("e_ident[EI_VERSION]", "B"),
-    ("e_ident[EI_OSABI]", "B"), ("e_ident[EI_ABIVERSION]", "B"), ("e_ident[EI_PAD]", "7s"), ("e_type", "H"),
-    ("e_machine", "H"), ("e_version", "I"), ("e_entry", "w"), ("e_phoff", "w"), ("e_shoff", "w"), ("e_flags", "I"),
-    ("e_ehsize", "H"), ("e_phentsize", "H"), ("e_phnum", "H"), ("e_shentsize", "H"), ("e_shnum", "H"),
-    ("e_shstrndx", "H"),
-)  # fmt: skip
-PROGRAM_HEADER_64: Layout = (
-    ("p_type", "I"), ("p_flags", "I"), ("p_offset", "w"), ("p_vaddr", "w"), ("p_paddr", "w"), ("p_filesz", "w"),
-    ("p_memsz", "w"), ("p_align", "w"),
-)  # fmt: skip
-PROGRAM_HEADER_32: Layout = (
-    ("p_type", "I"), ("p_offset", "w"), ("p_vaddr", "w"), ("p_paddr", "w"), ("p_filesz", "w"), ("p_memsz", "w"),
-    ("p_flags", "I"), ("p_align", "w"),
-)  # fmt: skip
-SECTION_HEADER: Layout = (
-    ("sh_name", "I"), ("sh_type", "I"), ("sh_flags", "w"), ("sh_addr", "w"), ("sh_offset", "w"), ("sh_size", "w"),
-    ("sh_link", "I"), ("sh_info", "I"), ("sh_addralign", "w"), ("sh_entsize", "w"),
-)  # fmt: skip
-INDEX_HEADER: Layout = (
-    ("version", "I"), ("flags", "I"), ("digest algorithm", "I"), ("digest size", "I"), ("stream_size", "Q"),
-    ("entry_count", "Q"), ("child_count", "Q"), ("strings_size", "Q"), ("target: offset", "I"), ("target: size", "I"),
-    ("producer: offset", "I"), ("producer: size", "I"),
-)  # fmt: skip
-INDEX_RECORD: Layout = (
-    ("payload offset", "Q"), ("payload size", "Q"), ("type key: offset", "I"), ("type key: size", "I"), ("flags", "I"),
-    ("alignment", "I"), ("digest", "32s"), ("item offset", "Q"), ("reserved", "Q"),
-)  # fmt: skip
-FOOTER: Layout = (
-    ("index_offset", "Q"), ("index_size", "Q"), ("blob_size", "Q"), ("version", "I"), ("flags", "I"),
-    ("CRC-32 of the index", "I"), ("CRC-32 of the structure", "I"), ("reserved", "I"), ("CRC-32 of this footer", "I"),
-    ("magic", "16s"),
-)  # fmt: skip
-
-MACH_HEADER: Layout = (
-    ("magic number", "I"), ("cputype", "I"), ("cpusubtype", "I"), ("filetype", "I"), ("ncmds", "I"),
-    ("sizeofcmds", "I"), ("flags", "I"), ("reserved", "I"),
-)  # fmt: skip
-DOS_HEADER: Layout = (
-    ("e_magic", "2s"),
-    ("from e_cblp to e_res2", "58s"),
-    ("e_lfanew: offset", "I"),
+MACH_HEADER = "magic number I, cputype I, cpusubtype I, filetype I, ncmds I, sizeofcmds I, flags I"
+DOS_HEADER = "e_magic 2s, from e_cblp to e_res2 58s, e_lfanew: offset I"
+COFF_HEADER = (
+    "Machine H, NumberOfSections H, TimeDateStamp I, PointerToSymbolTable: offset I,"
+    "NumberOfSymbols I, SizeOfOptionalHeader H, Characteristics: flags H"
 )
-COFF_HEADER: Layout = (
-    ("Machine", "H"), ("NumberOfSections", "H"), ("TimeDateStamp", "I"), ("PointerToSymbolTable: offset", "I"),
-    ("NumberOfSymbols", "I"), ("SizeOfOptionalHeader", "H"), ("Characteristics: flags", "H"),
-)  # fmt: skip
 
 _HEX = (
     "number",
@@ -94,21 +50,20 @@ _HEX = (
     "p_type",
     "sh_type",
 )
+
+
+def _names(prefix: str) -> dict[int, str]:
+    """The constants of ELF whose names start so, by value."""
+    return {value: name for name, value in vars(elf_records).items() if name.startswith(prefix)}
+
+
 _CHOICES = {
     "e_ident[EI_CLASS]": {1: "ELFCLASS32", 2: "ELFCLASS64"},
     "e_ident[EI_DATA]": {1: "ELFDATA2LSB, little endian", 2: "ELFDATA2MSB, big endian"},
-    "e_type": {1: "ET_REL", 2: "ET_EXEC", 3: "ET_DYN, shared object"},
+    "e_type": _names("ET_"),
     "e_machine": elf_records.MACHINES,
-    "p_type": {
-        1: "PT_LOAD", 2: "PT_DYNAMIC", 3: "PT_INTERP", 4: "PT_NOTE", 6: "PT_PHDR", 7: "PT_TLS",
-        0x6474E550: "PT_GNU_EH_FRAME", 0x6474E551: "PT_GNU_STACK", 0x6474E552: "PT_GNU_RELRO",
-        0x6474E553: "PT_GNU_PROPERTY",
-    },
-    "sh_type": {
-        0: "SHT_NULL", 1: "SHT_PROGBITS", 2: "SHT_SYMTAB", 3: "SHT_STRTAB", 4: "SHT_RELA", 5: "SHT_HASH",
-        6: "SHT_DYNAMIC", 7: "SHT_NOTE", 8: "SHT_NOBITS", 9: "SHT_REL", 11: "SHT_DYNSYM", 14: "SHT_INIT_ARRAY",
-        15: "SHT_FINI_ARRAY", 0x6FFFFFF6: "SHT_GNU_HASH", 0x6FFFFFFE: "SHT_GNU_VERNEED", 0x6FFFFFFF: "SHT_GNU_VERSYM",
-    },
+    "p_type": _names("PT_"),
+    "sh_type": _names("SHT_"),
     "digest algorithm": {0: "none", 1: "CRC-32", 2: "SHA-256"},
 }  # fmt: skip
 _BITS = {
@@ -184,23 +139,16 @@ def header_groups(library: Library) -> list[Group]:
 # -- records of fixed layout -----------------------------------------------------------------------
 
 
-def record(
-    title: str, data: memoryview, at: int, layout: Layout, order: str, word: str, base: int = 0
-) -> Block:
+def block_of(title: str, data: memoryview, at: int, record: Record, base: int = 0) -> Block:
     """One record as a block.
 
     Args:
         at: of the record in `data`; the caller has checked that it is there.
-        order, word: byte order and format of a word.
         base: offset of `data` in the file.
     """
-    block = Block(title, base + at)
-    for name, code in layout:
-        fmt = order + (word if code == "w" else code)
-        size = struct.calcsize(fmt)
-        raw = data[at : at + size]
-        block.add(raw, name, says(name, struct.unpack(fmt, raw)[0]))
-        at += size
+    block, raw = Block(title, base + at), data[at : at + record.size]
+    for field_of, value in zip(record.fields.values(), record.unpack_from(raw)):
+        block.add(raw[field_of.place], field_of.name, says(field_of.name, value))
     return block
 
 
@@ -223,28 +171,22 @@ def says(name: str, value: int | bytes) -> str:
 
 
 def _elf_groups(elf: ElfFile) -> Iterator[Group]:
-    order, word = elf.byte_order, "Q" if elf.bits == 64 else "I"
-    yield Group("ELF header", [record("Elf_Ehdr", elf.data, 0, ELF_HEADER, order, word, elf.base)])
-    layout = PROGRAM_HEADER_64 if elf.bits == 64 else PROGRAM_HEADER_32
-    names = [""] * len(elf.segments)
-    yield _table("Program headers", "Elf_Phdr", names, elf.e_phoff, layout, elf)
-    names = [s.name for s in elf.readable_sections]
-    if names:
-        yield _table("Section headers", "Elf_Shdr", names, elf.e_shoff, SECTION_HEADER, elf)
+    layout = elf.layout
+    yield Group("ELF header", [block_of("Elf_Ehdr", elf.data, 0, layout.ehdr, elf.base)])
+    titles = [f"Elf_Phdr {i}" for i in range(len(elf.segments))]
+    yield _table("Program headers", titles, elf.data, elf.e_phoff, layout.phdr, elf.base)
+    titles = [f"Elf_Shdr {i} {s.name}".rstrip() for i, s in enumerate(elf.readable_sections)]
+    yield _table("Section headers", titles, elf.data, elf.e_shoff, layout.shdr, elf.base)
 
 
 def _table(
-    title: str, kind: str, names: Sequence[str], at: int, layout: Layout, elf: ElfFile
+    title: str, titles: Sequence[str], data: memoryview, at: int, record: Record, base: int
 ) -> Group:
-    """A table of records, one for each name, which the reader has found to lie in the file."""
-    word = "Q" if elf.bits == 64 else "I"
-    step = struct.calcsize("=" + "".join(word if code == "w" else code for _, code in layout))
-    titles = [f"{kind} {i} {name}".rstrip() for i, name in enumerate(names[:LIMIT])]
+    """A table of records with a title each, which the reader has found to lie in the file."""
     blocks = [
-        record(t, elf.data, at + i * step, layout, elf.byte_order, word, elf.base)
-        for i, t in enumerate(titles)
+        block_of(t, data, at + i * record.size, record, base) for i, t in enumerate(titles[:LIMIT])
     ]
-    return Group(title, blocks, max(len(names) - LIMIT, 0))
+    return Group(title, blocks, max(len(titles) - LIMIT, 0))
 
 
 # -- Mach-O, PE and COFF ---------------------------------------------------------------------------
@@ -254,23 +196,18 @@ def _foreign_groups(image: ForeignFile, bits: int) -> Iterator[Group]:
     """The first headers; their readers have found that the file has them."""
     data, base, order = image.data, image.base, image.byte_order
     if image.format == "mach-o":
-        layout = MACH_HEADER if bits == 64 else MACH_HEADER[:-1]
-        yield Group("Mach-O header", [record("mach_header", data, 0, layout, order, "Q", base)])
+        header = Record(MACH_HEADER + (", reserved I" if bits == 64 else ""), order)
+        yield Group("Mach-O header", [block_of("mach_header", data, 0, header, base)])
         return
     at = 0
     if image.format == "pe":
-        yield Group(
-            "DOS header", [record("IMAGE_DOS_HEADER", data, 0, DOS_HEADER, order, "Q", base)]
-        )
-        at = int.from_bytes(data[60:64], "little")
-        yield Group(
-            "PE signature",
-            [record("Signature", data, at, (("Signature", "4s"),), order, "Q", base)],
-        )
-        at += 4
-    yield Group(
-        "COFF header", [record("IMAGE_FILE_HEADER", data, at, COFF_HEADER, order, "Q", base)]
-    )
+        header, signature = Record(DOS_HEADER, order), Record("Signature 4s", order)
+        yield Group("DOS header", [block_of("IMAGE_DOS_HEADER", data, 0, header, base)])
+        at = header.field_at(data, "e_lfanew: offset")
+        yield Group("PE signature", [block_of("Signature", data, at, signature, base)])
+        at += signature.size
+    header = Record(COFF_HEADER, order)
+    yield Group("COFF header", [block_of("IMAGE_FILE_HEADER", data, at, header, base)])
 
 
 # -- the blob --------------------------------------------------------------------------------------
@@ -369,14 +306,10 @@ def _index_groups(
     data: memoryview, base: int, at: int, entries: Sequence[Entry]
 ) -> Iterator[Group]:
     count = len(entries)
-    yield Group("Index header", [record("index header", data, at, INDEX_HEADER, "<", "Q", base)])
+    yield Group("Index header", [block_of("index header", data, at, index.HEADER, base)])
     records = at + index.HEADER.size
-    titles = [f"record {i}: {e.type_key[:KEY_SHOWN]}" for i, e in enumerate(entries[:LIMIT])]
-    shown = [
-        record(title, data, records + i * index.RECORD.size, INDEX_RECORD, "<", "Q", base)
-        for i, title in enumerate(titles)
-    ]
-    yield Group("Index records", shown, max(count - LIMIT, 0))
+    titles = [f"record {i}: {e.type_key[:KEY_SHOWN]}" for i, e in enumerate(entries)]
+    yield _table("Index records", titles, data, records, index.RECORD, base)
     footer = len(data) - index.FOOTER.size
     tree = records + count * index.RECORD.size
     children = sum(len(e.imports) for e in entries)
@@ -388,7 +321,7 @@ def _index_groups(
     raw = data[names : min(footer, names + POOL_SHOWN)]
     pool.add(raw, "strings", bytes(raw[:256]).decode("utf-8", "backslashreplace"))
     yield Group("Index: tree and strings", [*blocks, pool])
-    yield Group("Footer", [record("footer", data, footer, FOOTER, "<", "Q", base)])
+    yield Group("Footer", [block_of("footer", data, footer, index.FOOTER, base)])
 
 
 def _plain_numbers(data: memoryview, base: int, at: int, count: int, name: str) -> Block:

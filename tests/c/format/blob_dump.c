@@ -1,4 +1,4 @@
-/* blob_dump [--level off|header|full] [--form classic|0.21|ffi] [--index-expected] FILE... :
+/* blob_dump [--level off|header|full] [--dialect classic|0.21|ffi] [--index-expected] FILE... :
  * what the C reader finds in each blob, one line of JSON per file, so that it can be compared
  * with the Python reader's. */
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void print_error(void) {
   printf("}\n");
 }
 
-static void dump(const char *path, int level, bool expected, enum mb_form form) {
+static void dump(const char *path, int level, bool expected, enum mb_dialect dialect) {
   FILE *file = fopen(path, "rb");
   CHECK(file);
   CHECK(fseek(file, 0, SEEK_END) == 0);
@@ -65,7 +65,7 @@ static void dump(const char *path, int level, bool expected, enum mb_form form) 
   CHECK(fread(bytes, 1, (size_t)size, file) == (size_t)size);
   fclose(file);
   struct mb_blob blob;
-  if (mb_blob_read_form(bytes, (uint64_t)size, form, expected, level, false, &blob))
+  if (mb_blob_read(bytes, (uint64_t)size, dialect, expected, level, false, &blob))
     print_error();
   else
     print_blob(&blob);
@@ -76,22 +76,22 @@ static void dump(const char *path, int level, bool expected, enum mb_form form) 
 int main(int argc, char **argv) {
   int level = MBLOB_VERIFY_HEADER;
   bool expected = false;
-  enum mb_form form = MB_CLASSIC;
+  enum mb_dialect dialect = MB_CLASSIC;
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--level") == 0 && i + 1 < argc) {
       i++;
       level = strcmp(argv[i], "off") == 0    ? MBLOB_VERIFY_OFF
               : strcmp(argv[i], "full") == 0 ? MBLOB_VERIFY_FULL
                                              : MBLOB_VERIFY_HEADER;
-    } else if (strcmp(argv[i], "--form") == 0 && i + 1 < argc) {
+    } else if (strcmp(argv[i], "--dialect") == 0 && i + 1 < argc) {
       i++;
-      form = strcmp(argv[i], "ffi") == 0    ? MB_FFI
-             : strcmp(argv[i], "0.21") == 0 ? MB_FFI_OF_0_21
-                                            : MB_CLASSIC;
+      dialect = strcmp(argv[i], "ffi") == 0    ? MB_FFI
+                : strcmp(argv[i], "0.21") == 0 ? MB_FFI_OF_0_21
+                                               : MB_CLASSIC;
     } else if (strcmp(argv[i], "--index-expected") == 0) {
       expected = true;
     } else {
-      dump(argv[i], level, expected, form);
+      dump(argv[i], level, expected, dialect);
     }
   }
   return 0;

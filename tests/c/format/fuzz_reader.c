@@ -58,11 +58,11 @@ static void use(const struct mb_blob *blob) {
 }
 
 static void read_all_levels(const uint8_t *bytes, size_t size) {
-  for (int i = 0; i < 9; i++) { /* each level of each form: damage makes one of the other */
+  for (int i = 0; i < 9; i++) { /* each level of each dialect: damage makes one of the other */
     const int level = i / 3;
     struct mb_blob blob;
-    int status = mb_blob_read_form(bytes, size, (enum mb_form)(i % 3), next_number() % 2, level,
-                                   false, &blob);
+    int status =
+        mb_blob_read(bytes, size, (enum mb_dialect)(i % 3), next_number() % 2, level, false, &blob);
     if (!status) use(&blob);
     if (status) CHECK(mblob_last_error_info()->status == status && *mblob_last_error());
     mb_blob_free(&blob);

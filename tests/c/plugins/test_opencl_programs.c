@@ -128,7 +128,7 @@ static int launches(const char *types, const char *text) {
   return status;
 }
 
-static void source_of_both_eras(void) {
+static void source_of_older_and_newer_releases(void) {
   CHECK(launches("ii", "__kernel void a() {} __kernel void k(int a, int b) {}") == MBLOB_OK);
   CHECK(launches("i", "// Function: k \r\n__kernel void k(int a) {}\n") == MBLOB_OK);
   CHECK(launches("i", "#define X 1\n// Function: k\n__kernel void k(int a) {}\n") ==
@@ -427,7 +427,7 @@ int main(int argc, char **argv) {
   APART(payloads_that_lie);
   APART(the_other_kernels_of_the_module_work);
   APART(damaged_payloads);
-  APART(source_of_both_eras);
+  APART(source_of_older_and_newer_releases);
   APART(a_program_that_differs_from_its_declaration);
   APART(parameters_of_another_kind);
   APART(pointers_are_to_memory);

@@ -104,8 +104,7 @@ def last_symbol(elf: ElfFile) -> int:
 def last_hash(elf: ElfFile) -> int:
     """The chain word of the last symbol."""
     at = elf.offset_of(elf.dynamic[DT_GNU_HASH][0], 1, "hash table")
-    buckets, first, words = elf.unpack("3I", at, "hash table")
-    return at + 16 + 8 * words + 4 * (buckets + len(elf.dynsym) - first)
+    return at + elf.gnu_hash_size(len(elf.dynsym))
 
 
 # What is wrong, where, what is there, and what both readers name.

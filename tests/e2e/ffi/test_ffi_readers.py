@@ -47,8 +47,8 @@ SOUND = [
 ]  # fmt: skip
 
 
-def facts_of_c(built: Path, form: str, level: str, files: list[Path]) -> list[dict[str, Any]]:
-    done = run(built / "plain" / "blob_dump", "--form", form, "--level", level, *files)
+def facts_of_c(built: Path, dialect: str, level: str, files: list[Path]) -> list[dict[str, Any]]:
+    done = run(built / "plain" / "blob_dump", "--dialect", dialect, "--level", level, *files)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -172,7 +172,7 @@ def accepted(function: Any, given: Any, expected: tuple[int, int], lanes: int = 
 
 
 class Producer:
-    """A DLPack tensor of two elements of any type, as a capsule of either era."""
+    """A DLPack tensor of two elements of any type, as a capsule of either version."""
 
     def __init__(self, code: int, bits: int, versioned: bool) -> None:
         self.memory, self.shape, self.versioned = (

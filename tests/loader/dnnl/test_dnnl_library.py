@@ -77,7 +77,7 @@ def test_the_other_version(onednn: str) -> None:
             "_errors",
             "_shapes",
             "_types",
-            "_eras",
+            "_releases",
             "_random",
             "",
         )

@@ -12,7 +12,7 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import DT_VERSYM, PT_LOAD, PT_TLS
+from mblob.binary.elf_records import PT_LOAD, PT_TLS
 from mblob.bytes.mapping import map_file
 from mblob.packager.errors import BuildError
 from mblob.packager.link import background_copy
@@ -349,8 +349,7 @@ def test_a_file_that_is_longer_than_its_memory(tmp_path: Path) -> None:
 def test_names_that_are_hidden_have_no_version(tmp_path: Path) -> None:
     mblob.convert(packed(tmp_path / "a.so"), tmp_path / "b.so", dialect="ffi")
     elf = elf_of(tmp_path / "b.so")
-    versions = elf.unpack_at(f"{len(elf.dynsym) + 1}H", elf.dynamic[DT_VERSYM][0], "versions")[1:]
-    local = [version for s, version in zip(elf.dynsym, versions) if not s.binding]
+    local = [version for s, version in zip(elf.dynsym, elf.versym[1:]) if not s.binding]
     assert len(local) > 10 and not any(local)
 
 

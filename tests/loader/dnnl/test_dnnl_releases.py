@@ -143,12 +143,12 @@ def of_0_14() -> Graph:
     return g
 
 
-ERAS = {"0.7": of_0_7, "0.8": of_0_8, "0.9": of_0_9, "0.11": of_0_11, "0.14": of_0_14}
+RELEASES = {"0.7": of_0_7, "0.8": of_0_8, "0.9": of_0_9, "0.11": of_0_11, "0.14": of_0_14}
 
 
-@pytest.mark.parametrize("release", ERAS)
+@pytest.mark.parametrize("release", RELEASES)
 def test_release(release: str, onednn: str, tmp_path: Path) -> None:
-    g = ERAS[release]()
+    g = RELEASES[release]()
     g.check(ref.export([g.module()], tmp_path))
     assert ("symbol" in json.loads(g.text())) == (release == "0.14")
 

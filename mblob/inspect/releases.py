@@ -43,11 +43,11 @@ class Fact(NamedTuple):
     last: int
 
 
-class Era(NamedTuple):
+class Releases(NamedTuple):
     """What the facts say together.
 
     Attributes:
-        first, last: releases, "0.8"; None for both when nothing tells, or facts contradict each
+        first, last: of the range, "0.8"; None for both when nothing tells, or facts contradict each
         other.
         dialect: "classic" or "ffi", also of a library without a blob; None if nothing tells.
         facts: that narrowed the range.
@@ -79,10 +79,10 @@ class Era(NamedTuple):
         }
 
 
-def era_of(
+def releases_of(
     blob: Blob | None, contents: Sequence[tuple[str, DecodedPayload]], exports: Mapping[str, bool], undefined: Set[str],
     prefixes: Sequence[str] = (),
-) -> Era:  # fmt: skip
+) -> Releases:  # fmt: skip
     """Judge a library.
 
     Args:
@@ -98,12 +98,12 @@ def era_of(
         facts.append(Fact("names have a prefix", 13, LAST))
     unique = tuple(dict.fromkeys(facts))
     if not unique:
-        return Era(None, None, None, (), False)
+        return Releases(None, None, None, (), False)
     first, last = max(f.first for f in unique), min(f.last for f in unique)
     if first > last:
-        return Era(None, None, blob.dialect if blob else None, unique, True)
+        return Releases(None, None, blob.dialect if blob else None, unique, True)
     dialect = blob.dialect if blob else "ffi" if first >= 21 else "classic" if last <= 20 else None
-    return Era(f"0.{first}", f"0.{last}", dialect, unique, False)
+    return Releases(f"0.{first}", f"0.{last}", dialect, unique, False)
 
 
 def _names(exports: Mapping[str, bool], undefined: Set[str]) -> Iterator[Fact]:
