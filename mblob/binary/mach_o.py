@@ -137,7 +137,9 @@ class MachO(ForeignFile):
             )
         if (table := parsed.symbol_command) is not None:
             count = table.numberof_symbols
-            self.check(table.symbol_offset, count * (16 if wide else 12), f"a table of {count} symbols")
+            self.check(
+                table.symbol_offset, count * (16 if wide else 12), f"a table of {count} symbols"
+            )
             self.check(table.strings_offset, table.strings_size, "names of symbols")
 
     def _all_sections(self, parsed: Any) -> Iterator[Span | None]:
@@ -162,7 +164,12 @@ class MachO(ForeignFile):
     def _read_symbols(self, parsed: Any, two_level: bool) -> None:
         """External symbols; `two_level`: undefined ones have the number of their library."""
         for s in parsed.symbols:
-            kind, section, desc, name = s.raw_type, s.numberof_sections, s.description, text_of(s.name)
+            kind, section, desc, name = (
+                s.raw_type,
+                s.numberof_sections,
+                s.description,
+                text_of(s.name),
+            )
             if kind & N_STAB or not kind & N_EXT or not name:
                 continue
             if kind & N_PEXT and self.kind != "object":

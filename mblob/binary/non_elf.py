@@ -61,7 +61,7 @@ class ForeignFile:
         self.spans: Sequence[Span] = ()
         self.exports: list[Symbol] = []
         self.imports: list[Symbol] = []
-        self.provided_by: dict[str, str] = {}  # the library of an imported name, where the file says it
+        self.provided_by: dict[str, str] = {}  # libraries of imported names that the file says
         self.needed: list[str] = []
         self.runpath: list[str] = []
         self.hints: list[str] = []
