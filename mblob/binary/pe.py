@@ -19,6 +19,7 @@ MACHINES = {
 }
 DLL, NX_COMPAT, PE32_PLUS = 0x2000, 0x100, 0x20B
 CODE, UNINITIALIZED, EXECUTE, WRITE = 0x20, 0x80, 0x20000000, 0x80000000
+LIBRARY_LIMIT = 4096  # libraries that a file may import from
 C_EXTERNAL, C_WEAK_EXTERNAL = 2, 105
 
 
@@ -86,6 +87,8 @@ class PeFile(_Coff):
         wanted = lief.PE.ParserConfig()
         wanted.parse_signature = wanted.parse_rsrc = wanted.parse_reloc = False
         wanted.parse_exceptions = wanted.parse_arm64x_binary = False
+        # Tables may share their names: of 160 KB lief 0.17 and 1.0 make 40 million imports.
+        wanted.parse_imports = False
         return lief.PE.parse(data, wanted)
 
     def _read(self, lief: Any, parsed: Any) -> None:
@@ -100,11 +103,52 @@ class PeFile(_Coff):
         if (exported := parsed.get_export()) is not None:
             self.soname = text_of(exported.name) or None
             self.exports = list(self._exports(exported))
-        for library in (*parsed.imports, *parsed.delay_imports):
-            self.needed.append(text_of(library.name))
-            for name in (text_of(e.name) for e in library.entries if not e.is_ordinal):
-                self.provided_by[name] = self.needed[-1]
-                self.imports.append(symbol(name, 0, defined=False, function=True))
+        self._left = len(self.data) // (self.bits // 8)  # each place of a name is used once
+        self._read_imports(parsed.import_dir, 20, 12, 0)
+        self._read_imports(parsed.delay_dir, 32, 4, 16)
+
+    def _read_imports(self, directory: Any, step: int, name_at: int, names_at: int) -> None:
+        """Libraries and names of a directory, whose records have `step` bytes."""
+        address = directory.rva if directory is not None else 0
+        for i in range(LIBRARY_LIMIT if address else 0):
+            at = address + i * step
+            if not (name := self._number(at + name_at)):
+                break
+            self.needed.append(self._name(name, "imported library"))
+            table = self._number(at + names_at) or self._number(at + 16)
+            for imported in self._imported(table):
+                self.provided_by[imported] = self.needed[-1]
+                self.imports.append(symbol(imported, 0, defined=False, function=True))
+
+    def _imported(self, table: int) -> Iterator[str]:
+        word = self.bits // 8
+        while table and (value := self._number(table, word)):
+            self._left -= 1
+            if self._left < 0:
+                at = self._offset(table, word, "imported names")
+                raise self.fail("more imported names than the file has room for", at)
+            if not value >> (8 * word - 1):  # by name, not by number
+                yield self._name((value & 0x7FFFFFFF) + 2, "imported name")
+            table += word
+
+    def _number(self, address: int, size: int = 4) -> int:
+        at = self._offset(address, size, "import directory")
+        return int.from_bytes(self.data[at : at + size], "little")
+
+    def _name(self, address: int, what: str) -> str:
+        at = self._offset(address, 1, what)
+        for window in (256, NAME_LIMIT):  # most names are short, and each look copies
+            text, end, _ = bytes(self.data[at : at + window]).partition(b"\0")
+            if end:
+                return text_of(text)
+        raise self.fail(f"{what} has no end within {NAME_LIMIT} bytes", at)
+
+    def _offset(self, address: int, size: int, what: str) -> int:
+        """Where `size` bytes at an address lie in the file."""
+        span = self._span_at(address)
+        if span is None or size > span.size - (address - span.address):
+            raise self.fail(f"{what}: no section has {size} bytes at address {address:#x}")
+        return span.offset + address - span.address
 
     def _exports(self, exported: Any) -> Iterator[Symbol]:
         """Those with a name that are not forwarded to another library."""
