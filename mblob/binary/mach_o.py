@@ -1,16 +1,13 @@
-"""A bounded reader of Mach-O files, thin and universal: `mach-o/loader.h`, `mach-o/nlist.h`,
-`mach-o/fat.h`."""
+"""Mach-O files: lief reads those of one machine, this module the table of universal files."""
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
-from mblob.binary.elf_records import Symbol
-from mblob.binary.non_elf import SYMBOL_LIMIT, ForeignFile, Span, symbol
+from mblob.binary.elf_tables import NAME_LIMIT
+from mblob.binary.non_elf import ForeignFile, Span, number_of, symbol, text_of
 from mblob.errors import FormatError
 
 THIN = {
@@ -36,17 +33,18 @@ PLATFORMS = {
     11: "visionOS",
 }
 MH_TWOLEVEL = 0x80
-LC_SEGMENT, LC_SEGMENT_64, LC_SYMTAB, LC_UUID, LC_BUILD_VERSION = 0x1, 0x19, 0x2, 0x1B, 0x32
-LC_ID_DYLIB, LC_RPATH = 0xD, 0x8000001C
-LC_LOADS = (0xC, 0x80000018, 0x8000001F, 0x20, 0x80000023)  # LOAD, WEAK, REEXPORT, LAZY, UPWARD
-LC_DYLD_INFO = (0x22, 0x80000022)
-LC_DYLD_EXPORTS_TRIE = 0x80000033
-LC_VERSION_MIN = {0x24: "macOS", 0x25: "iOS", 0x2F: "tvOS", 0x30: "watchOS"}
+OLDEST = {
+    "VERSION_MIN_MACOSX": "macOS",
+    "VERSION_MIN_IPHONEOS": "iOS",
+    "VERSION_MIN_TVOS": "tvOS",
+    "VERSION_MIN_WATCHOS": "watchOS",
+}
 N_STAB, N_PEXT, N_TYPE, N_EXT, N_SECT = 0xE0, 0x10, 0x0E, 0x01, 0x0E
 N_WEAK_REF, N_WEAK_DEF = 0x40, 0x80
 ZEROFILL = (0x1, 0xC, 0x12)  # types of sections without bytes
-SECTION_LIMIT = 1024  # symbols can name 255
 CODE = 0x80000400  # attributes of sections with instructions
+# names of an export trie add up to at most this times the file, which shared prefixes could exceed
+TEXT_BUDGET = 8
 
 
 def is_thin(data: memoryview) -> bool:
@@ -101,236 +99,161 @@ class MachO(ForeignFile):
     """
 
     format = "mach-o"
+    title = "Mach-O file"
 
-    def __init__(self, data: memoryview, name: str, base: int = 0) -> None:
-        super().__init__(data, name, base)
-        self.byte_order = THIN[bytes(data[:4])]
-        self.bits = 64 if 0xCF in (data[0], data[3]) else 32
-        (
-            _,
-            self.cputype,
-            self.cpusubtype,
-            self.filetype,
-            self._ncmds,
-            self._sizeofcmds,
-            self.flags,
-        ) = self.unpack("7I", 0, "header")
-        self._word = "Q" if self.bits == 64 else "I"
-        self.check(self._head, self._sizeofcmds, "load commands")
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        # "quick" leaves out the export trie: lief 0.17 recurses over it, and a deep one ends the process.
+        found = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
+        return found.at(0) if found is not None and len(found) else None
 
-    @property
-    def _head(self) -> int:
-        return 32 if self.bits == 64 else 28
+    def _read(self, lief: Any, parsed: Any) -> None:
+        header = parsed.header
+        magic = bytes(self.data[:4])
+        self.byte_order = THIN[magic]
+        self.bits = 64 if 0xCF in magic else 32
+        cpu, kind = number_of(header.cpu_type), number_of(header.file_type)
+        self.machine = MACHINES.get(cpu, f"machine {cpu:#x}")
+        self.kind = KINDS.get(kind, f"Mach-O type {kind}")
+        self._check_tables(parsed)
+        self._sections = list(self._all_sections(parsed))
+        self.spans = [s for s in self._sections if s is not None]
+        own = lief.MachO.LoadCommand.TYPE.ID_DYLIB
+        libraries = [(c.command == own, text_of(c.name)) for c in parsed.libraries]
+        self.needed = [name for is_own, name in libraries if not is_own]
+        self.soname = next((name for is_own, name in libraries if is_own), None)
+        self.runpath = [text_of(c.path) for c in parsed.rpaths]
+        self.build_id = bytes(parsed.uuid.uuid).hex() if parsed.uuid is not None else None
+        self.hints = [f"cpusubtype {header.cpu_subtype & 0xFFFFFF}", *_oldest_systems(lief, parsed)]
+        self._read_symbols(parsed, bool(header.flags & MH_TWOLEVEL) and self.kind != "object")
+        self._read_tries(parsed)
 
-    @property
-    def machine(self) -> str:
-        return MACHINES.get(self.cputype, f"machine {self.cputype:#x}")
+    def _check_tables(self, parsed: Any) -> None:
+        """Refuse a file that is cut off: lief reads what is left and says nothing."""
+        wide = self.bits == 64
+        self.check(32 if wide else 28, parsed.header.sizeof_cmds, "load commands")
+        if len(parsed.commands) < parsed.header.nb_cmds:
+            raise self.fail(
+                f"{parsed.header.nb_cmds} load commands, lief can read {len(parsed.commands)}"
+            )
+        if (table := parsed.symbol_command) is not None:
+            count = table.numberof_symbols
+            self.check(
+                table.symbol_offset, count * (16 if wide else 12), f"a table of {count} symbols"
+            )
+            self.check(table.strings_offset, table.strings_size, "names of symbols")
 
-    @property
-    def kind(self) -> str:
-        return KINDS.get(self.filetype, f"Mach-O type {self.filetype}")
-
-    @cached_property
-    def commands(self) -> list[tuple[int, int, int]]:
-        """(command, offset, size) of each load command."""
-        found = []
-        at, end = self._head, self._head + self._sizeofcmds
-        for _ in range(min(self._ncmds, self._sizeofcmds // 8)):
-            if end - at < 8:
-                break
-            command, size = self.unpack("II", at, "load command")
-            if size < 8 or size > end - at:
-                raise self.fail(f"a load command of {size} bytes, {end - at} are left", at)
-            found.append((command, at, size))
-            at += size
-        return found
-
-    def _of(self, *kinds: int) -> Iterator[tuple[int, int]]:
-        return ((at, size) for command, at, size in self.commands if command in kinds)
-
-    @cached_property
-    def spans(self) -> list[Span]:
-        """Sections with bytes in the file."""
-        return [s for s in self._sections if s is not None]
-
-    @cached_property
-    def _sections(self) -> list[Span | None]:
+    def _all_sections(self, parsed: Any) -> Iterator[Span | None]:
         """All sections in the order by which symbols name them; None for those without bytes."""
-        found: list[Span | None] = []
-        w = self._word
-        fmt = f"16s16s{w}{w}8I" if self.bits == 64 else "16s16s9I"
-        head, step = (72, 80) if self.bits == 64 else (56, 68)
-        for at, size in self._of(LC_SEGMENT_64 if self.bits == 64 else LC_SEGMENT):
-            if size < head:
-                raise self.fail(f"a segment command of {size} bytes, expected at least {head}", at)
-            *_, initprot, count, _ = self.unpack(f"{w}{w}{w}{w}4I", at + 24, "segment")
-            if count > (size - head) // step:
-                raise self.fail(f"{count} sections in a segment command of {size} bytes", at)
-            for i in range(count):
-                fields = self.unpack(fmt, at + head + i * step, "section")
-                name, segment = cast("tuple[bytes, bytes]", fields[:2])
-                address, length, offset = fields[2:5]
-                flags = fields[8]
-                both = b",".join(part.rstrip(b"\0") for part in (segment, name))
-                title = both.decode("ascii", "backslashreplace")
+        for segment in parsed.segments:
+            writable = bool(segment.init_protection & 2)
+            for s in segment.sections:
+                if number_of(s.type) in ZEROFILL:
+                    yield None
+                    continue
                 # An object has one segment for all sections; where each will go is in its own name.
-                writable = (
-                    segment.startswith(b"__DATA\0") if self.kind == "object" else bool(initprot & 2)
+                place = text_of(s.segment_name)
+                yield Span(
+                    f"{place},{text_of(s.name)}",
+                    s.virtual_address,
+                    s.offset,
+                    s.size,
+                    bool(number_of(s.flags) & CODE),
+                    place == "__DATA" if self.kind == "object" else writable,
                 )
-                span = Span(title, address, offset, length, bool(flags & CODE), writable)
-                found.append(None if flags & 0xFF in ZEROFILL else span)
-                if len(found) > SECTION_LIMIT:
-                    raise self.fail(f"more than {SECTION_LIMIT} sections", at)
-        return found
 
-    @cached_property
-    def _symbols(self) -> list[tuple[Symbol, int]]:
-        """External symbols, and the number of the library that a two-level file takes an undefined
-        one from."""
-        found = []
-        for at, _ in itertools.islice(self._of(LC_SYMTAB), 1):
-            table, count, strings, strings_size = self.unpack("4I", at + 8, "symbol table command")
-            if count > SYMBOL_LIMIT:
-                raise self.fail(f"{count} symbols, the limit is {SYMBOL_LIMIT}", at)
-            step = 16 if self.bits == 64 else 12
-            self.check(table, count * step, f"{count} symbols")
-            self.check(strings, strings_size, "names of symbols")
-            for entry in range(table, table + count * step, step):
-                found += self._symbol(entry, strings, strings_size)
-        return found
+    def _read_symbols(self, parsed: Any, two_level: bool) -> None:
+        """External symbols; `two_level`: undefined ones have the number of their library."""
+        for s in parsed.symbols:
+            kind, section, desc, name = (
+                s.raw_type,
+                s.numberof_sections,
+                s.description,
+                text_of(s.name),
+            )
+            if kind & N_STAB or not kind & N_EXT or not name:
+                continue
+            if kind & N_PEXT and self.kind != "object":
+                continue  # hidden, and linked already
+            name = name.removeprefix("_")
+            defined = kind & N_TYPE != 0 or s.value != 0  # undefined with a value is common
+            in_section = kind & N_TYPE == N_SECT and 0 < section <= len(self._sections)
+            span = self._sections[section - 1] if in_section else None
+            function = span.executable if span else not defined
+            weak = bool(desc & (N_WEAK_DEF if defined else N_WEAK_REF))
+            found = symbol(name, s.value, defined=defined, function=function, weak=weak)
+            (self.exports if defined else self.imports).append(found)
+            library = desc >> 8 & 0xFF
+            if two_level and not defined and 0 < library <= len(self.needed):
+                self.provided_by[name] = self.needed[library - 1]
 
-    def _symbol(self, at: int, strings: int, strings_size: int) -> list[tuple[Symbol, int]]:
-        strx, kind, section, desc, value = self.unpack(f"IBBH{self._word}", at, "symbol")
-        if kind & N_STAB or not kind & N_EXT or not strx:
-            return []
-        if kind & N_PEXT and self.kind != "object":
-            return []  # hidden, and linked already
-        name = self.text(strings + strx, strings + strings_size, "symbol name").removeprefix("_")
-        defined = kind & N_TYPE != 0 or value != 0  # undefined with a value is common
-        span = (
-            self._sections[section - 1]
-            if kind & N_TYPE == N_SECT and 0 < section <= len(self._sections)
-            else None
-        )
-        function = span.executable if span else not defined
-        weak = bool(desc & (N_WEAK_DEF if defined else N_WEAK_REF))
-        return [(symbol(name, value, defined=defined, function=function, weak=weak), desc >> 8)]
+    def _read_tries(self, parsed: Any) -> None:
+        """Exported symbols that the symbol table lacks, as where it was stripped."""
+        names = {s.name for s in self.exports}
+        start = next((s.virtual_address for s in parsed.segments if s.name == "__TEXT"), 0)
+        info, trie = parsed.dyld_info, parsed.dyld_exports_trie
+        places = [info.export_info] if info is not None else []
+        places += [(trie.data_offset, trie.data_size)] if trie is not None else []
+        for offset, size in places:
+            self.check(offset, size, "export trie")
+            for name, address in self._walk_trie(bytes(self.data[offset : offset + size]), start):
+                if name not in names:
+                    span = self._span_at(address)
+                    function = bool(span and span.executable)
+                    self.exports.append(symbol(name, address, defined=True, function=function))
 
-    @cached_property
-    def exports(self) -> Sequence[Symbol]:
-        """Exported symbols: of the symbol table, or of the trie where that was stripped."""
-        listed = [s for s, _ in self._symbols if s.is_defined]
-        names = {s.name for s in listed}
-        return listed + [s for s in self._trie_symbols() if s.name not in names]
-
-    @cached_property
-    def imports(self) -> Sequence[Symbol]:
-        return [s for s, _ in self._symbols if not s.is_defined]
-
-    @property
-    def provided_by(self) -> dict[str, str]:
-        """The library of each undefined symbol, where the file says it."""
-        needed = self.needed
-        named = self.flags & MH_TWOLEVEL and self.kind != "object"
-        return {
-            s.name: needed[n - 1]
-            for s, n in self._symbols
-            if named and not s.is_defined and 0 < n <= len(needed)
-        }
-
-    def _trie_symbols(self) -> Iterator[Symbol]:
-        for at, size in itertools.islice(self._of(*LC_DYLD_INFO, LC_DYLD_EXPORTS_TRIE), 2):
-            place = at + 8 if size == 16 else at + 40
-            start, length = self.unpack("II", place, "export trie")
-            self.check(start, length, "export trie")
-            text = next((a for a in self._segments() if a[0] == "__TEXT"), ("", 0))[1]
-            yield from self._walk_trie(start, start + length, text)
-
-    def _segments(self) -> Iterator[tuple[str, int]]:
-        for at, _ in self._of(LC_SEGMENT_64 if self.bits == 64 else LC_SEGMENT):
-            name, address = self.unpack(f"16s{self._word}", at + 8, "segment")
-            yield name.rstrip(b"\0").decode("ascii", "backslashreplace"), address  # type: ignore[attr-defined]
-
-    def _walk_trie(self, start: int, end: int, text: int) -> Iterator[Symbol]:
-        """Each node once: a trie that leads back would be endless."""
+    def _walk_trie(self, trie: bytes, start: int) -> Iterator[tuple[str, int]]:
+        """Names and addresses, each node once: a trie that leads back would be endless."""
+        budget = TEXT_BUDGET * len(self.data)
         seen: set[int] = set()
-        pending = [(start, "")]
+        pending = [(0, b"")]
         while pending:
-            at, prefix = pending.pop()
-            if not start <= at < end or at in seen:
+            at, name = pending.pop()
+            if at >= len(trie) or at in seen:
                 continue
             seen.add(at)
-            size, at = self._uleb(at, end)
+            size, at = self._uleb(trie, at)
             children = at + size
-            if size and children < end:
-                flags, at = self._uleb(at, children)
-                value, _ = self._uleb(at, children)
-                if not flags & 0x8 and prefix:  # 0x8: re-exported from another library
-                    address = value if flags & 3 == 2 else text + value
-                    span = next((s for s in self.spans if 0 <= address - s.address < s.size), None)
-                    yield symbol(
-                        prefix.removeprefix("_"),
-                        address,
-                        defined=True,
-                        function=bool(span and span.executable),
-                    )
-            if children >= end:
+            if size and name and children < len(trie):
+                flags, at = self._uleb(trie, at)
+                value, _ = self._uleb(trie, at)
+                if not flags & 0x8:  # 0x8: re-exported from another library
+                    text = text_of(name).removeprefix("_")
+                    yield text, value if flags & 3 == 2 else start + value
+            if children >= len(trie):
                 continue
-            count, at = self.data[children], children + 1
+            count, at = trie[children], children + 1
             for _ in range(count):
-                edge = self.text(at, end, "export trie")
-                offset, at = self._uleb(at + len(edge.encode()) + 1, end)
-                self.charge(len(prefix) + len(edge))
-                pending.append((start + offset, prefix + edge))
+                end = trie.find(b"\0", at, at + NAME_LIMIT)
+                if end < 0:
+                    raise self.fail("a name in the export trie does not end")
+                edge = trie[at:end]
+                child, at = self._uleb(trie, end + 1)
+                budget -= len(name) + len(edge)
+                if budget < 0:
+                    raise self.fail(f"its names add up to more than {TEXT_BUDGET} times the file")
+                pending.append((child, name + edge))
 
-    def _uleb(self, at: int, end: int) -> tuple[int, int]:
+    def _uleb(self, trie: bytes, at: int) -> tuple[int, int]:
         value = shift = 0
-        while at < end and shift < 64:
-            byte = self.data[at]
+        for byte in trie[at : at + 10]:
             at += 1
             value |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 return value, at
-        raise self.fail("a number in the export trie does not end", at)
-
-    def _path(self, at: int, size: int, what: str) -> str:
-        (offset,) = self.unpack("I", at + 8, what)
-        return self.text(at + offset, at + size, what)
-
-    @cached_property
-    def needed(self) -> list[str]:
-        return [self._path(at, size, "library") for at, size in self._of(*LC_LOADS)]
-
-    @property
-    def soname(self) -> str | None:
-        """The name that the file was installed under (LC_ID_DYLIB)."""
-        return next((self._path(at, size, "own name") for at, size in self._of(LC_ID_DYLIB)), None)
-
-    @property
-    def runpath(self) -> list[str]:
-        return [self._path(at, size, "search path") for at, size in self._of(LC_RPATH)]
-
-    @property
-    def build_id(self) -> str | None:
-        at = next((at for at, size in self._of(LC_UUID) if size >= 24), None)
-        return None if at is None else bytes(self.data[at + 8 : at + 24]).hex()
-
-    @property
-    def hints(self) -> list[str]:
-        """The subtype of the processor, and the oldest system."""
-        found = [f"cpusubtype {self.cpusubtype & 0xFFFFFF}"]
-        for command, at, size in self.commands:
-            if command == LC_BUILD_VERSION and size >= 24:
-                platform, version = self.unpack("II", at + 8, "build version")
-                found.append(
-                    f"{PLATFORMS.get(platform, f'platform {platform}')} {_version(version)} or later"
-                )
-            elif command in LC_VERSION_MIN and size >= 16:
-                (version,) = self.unpack("I", at + 8, "oldest version")
-                found.append(f"{LC_VERSION_MIN[command]} {_version(version)} or later")
-        return found
+        raise self.fail("a number in the export trie does not end")
 
 
-def _version(packed: int) -> str:
-    return f"{packed >> 16}.{packed >> 8 & 0xFF}" + (f".{packed & 0xFF}" if packed & 0xFF else "")
+def _oldest_systems(lief: Any, parsed: Any) -> Iterator[str]:
+    for c in parsed.commands:
+        if isinstance(c, lief.MachO.BuildVersion):
+            platform = number_of(c.platform)
+            system = PLATFORMS.get(platform, f"platform {platform}")
+            yield f"{system} {_version(c.minos)} or later"
+        elif isinstance(c, lief.MachO.VersionMin):
+            system = OLDEST.get(c.command.name, c.command.name)
+            yield f"{system} {_version(c.version)} or later"
+
+
+def _version(parts: Sequence[int]) -> str:
+    return ".".join(map(str, parts if parts[2] else parts[:2]))

@@ -1,11 +1,13 @@
-"""What the readers of formats other than ELF share: bounds, names, and symbols in ELF's terms."""
+"""What the readers of formats other than ELF share: lief, which reads the tables, and an image in
+ELF's terms."""
 
 from __future__ import annotations
 
-import struct
+import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mblob.binary.elf_records import (
     SHN_UNDEF,
@@ -18,10 +20,8 @@ from mblob.binary.elf_records import (
 )
 from mblob.errors import FormatError
 
-SYMBOL_LIMIT = 1 << 22  # symbols of one file
-NAME_LIMIT = 1 << 16  # bytes of one name
-# names of a file add up to at most this times its size, which shared tails alone could exceed
-TEXT_BUDGET = 8
+SIZE_LIMIT = 256 << 20  # bytes of a file; lief loads all of it and needs twice that
+_LIEF = threading.Lock()  # its log and Python's filters of warnings are one for all threads
 
 
 class Span(NamedTuple):
@@ -36,7 +36,8 @@ class Span(NamedTuple):
 
 
 class ForeignFile:
-    """Base of the readers.
+    """Base of the readers. What lief says is copied when the file is opened; `bytes_of` compares
+    it with the file before it is used.
 
     Args:
         data: the whole file, or the whole member of an archive.
@@ -45,13 +46,60 @@ class ForeignFile:
     """
 
     format = ""
+    title = ""
+    kind = ""
+    machine = ""
+    bits = 64
     byte_order = "<"
+    soname: str | None = None
+    build_id: str | None = None
 
-    def __init__(self, data: memoryview, name: str, base: int) -> None:
+    def __init__(self, data: memoryview, name: str, base: int = 0) -> None:
         self.data = data
         self.name = name
         self.base = base
-        self._budget = TEXT_BUDGET * len(data) + NAME_LIMIT
+        self.spans: Sequence[Span] = ()
+        self.exports: list[Symbol] = []
+        self.imports: list[Symbol] = []
+        self.provided_by: dict[str, str] = {}  # libraries of imported names that the file says
+        self.needed: list[str] = []
+        self.runpath: list[str] = []
+        self.hints: list[str] = []
+        if len(data) > SIZE_LIMIT:
+            raise self.fail(
+                f"{len(data)} bytes; a {self.title} may have {SIZE_LIMIT}, because lief loads it whole. "
+                "ELF files of any size are read"
+            )
+        self._read_by_lief()
+
+    def _read_by_lief(self) -> None:
+        """Let lief read, without its log on stderr."""
+        import lief
+
+        with _LIEF, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numbers that its enumerations lack
+            level = lief.logging.get_level()
+            lief.logging.disable()
+            try:
+                parsed = self._parsed(lief, bytes(self.data))
+                if parsed is not None:
+                    self._read(lief, parsed)
+            except FormatError:
+                raise
+            except Exception:  # damage makes lief raise any of Python's errors
+                parsed = None
+            finally:
+                lief.logging.set_level(level)
+        if parsed is None:
+            raise self.fail(f"lief cannot read this {self.title}: it is damaged or cut off")
+
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        """What lief makes of the file; None where it is too damaged."""
+        raise NotImplementedError
+
+    def _read(self, lief: Any, parsed: Any) -> None:
+        """Copy what an `Image` has."""
+        raise NotImplementedError
 
     @property
     def endian(self) -> str:
@@ -65,37 +113,6 @@ class ForeignFile:
         if offset < 0 or size > len(self.data) or offset > len(self.data) - size:
             raise self.fail(f"{what} needs {size} bytes, the file ends at {len(self.data)}", offset)
 
-    def unpack(self, fmt: str, offset: int, what: str) -> tuple[int, ...]:
-        fmt = self.byte_order + fmt
-        self.check(offset, struct.calcsize(fmt), what)
-        return struct.unpack_from(fmt, self.data, offset)
-
-    def text(self, offset: int, end: int, what: str) -> str:
-        """The NUL-terminated text at `offset`, which must end before `end`."""
-        end = min(end, len(self.data))
-        if not 0 <= offset < end:
-            raise self.fail(f"{what} lies outside the file", offset)
-        for window in (64, 1024, NAME_LIMIT):  # most names are short, and each look copies
-            raw = bytes(self.data[offset : min(offset + window, end)])
-            if (stop := raw.find(b"\0")) >= 0:
-                self.charge(stop)
-                return raw[:stop].decode("utf-8", "backslashreplace")
-        raise self.fail(f"{what} has no end within {NAME_LIMIT} bytes", offset)
-
-    def charge(self, size: int) -> None:
-        """Count characters of names, and refuse what would fill the memory."""
-        self._budget -= size
-        if self._budget < 0:
-            raise self.fail(f"its names add up to more than {TEXT_BUDGET} times the file")
-
-    @cached_property
-    def exports(self) -> Sequence[Symbol]:
-        raise NotImplementedError
-
-    @cached_property
-    def spans(self) -> Sequence[Span]:
-        raise NotImplementedError
-
     @cached_property
     def _exported(self) -> dict[str, Symbol]:
         return {s.name: s for s in reversed(self.exports)}
@@ -105,8 +122,10 @@ class ForeignFile:
 
     def span_of(self, symbol: Symbol) -> Span | None:
         """The section that has the address of a symbol."""
-        at = symbol.st_value
-        return next((s for s in self.spans if 0 <= at - s.address < s.size), None)
+        return self._span_at(symbol.st_value)
+
+    def _span_at(self, address: int) -> Span | None:
+        return next((s for s in self.spans if 0 <= address - s.address < s.size), None)
 
     def bytes_of(self, symbol: Symbol) -> tuple[int, memoryview]:
         """Offset of a symbol in the file, and its bytes: symbols of these formats have no size, so
@@ -122,6 +141,16 @@ class ForeignFile:
 
     def notes(self) -> Iterator[tuple[bytes, int, bytes, int]]:
         return iter(())
+
+
+def text_of(value: str | bytes) -> str:
+    """A name as lief gives it: bytes where it is no UTF-8."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+def number_of(value: Any) -> int:
+    """A member of an enumeration of lief as a number; one that is not known is a number already."""
+    return int(getattr(value, "value", value))
 
 
 def symbol(

@@ -1,13 +1,13 @@
-"""A bounded reader of PE libraries (`.dll`) and COFF objects: Microsoft's "PE Format"."""
+"""PE libraries (`.dll`) and COFF objects, which lief reads."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator
+from typing import Any
 
 from mblob.binary.elf_records import Symbol
-from mblob.binary.non_elf import SYMBOL_LIMIT, ForeignFile, Span, symbol
+from mblob.binary.elf_tables import NAME_LIMIT
+from mblob.binary.non_elf import ForeignFile, Span, number_of, symbol, text_of
 
 MACHINES = {
     0x14C: "i386",
@@ -17,11 +17,9 @@ MACHINES = {
     0xA641: "arm64ec",
     0x5064: "riscv64",
 }
-DLL, NX_COMPAT = 0x2000, 0x100
-EXPORTS, IMPORTS, DEBUG, DELAYED = 0, 1, 6, 13  # data directories
+DLL, NX_COMPAT, PE32_PLUS = 0x2000, 0x100, 0x20B
 CODE, UNINITIALIZED, EXECUTE, WRITE = 0x20, 0x80, 0x20000000, 0x80000000
 LIBRARY_LIMIT = 4096  # libraries that a file may import from
-SECTION_LIMIT = 512  # of a library; Windows takes 96
 C_EXTERNAL, C_WEAK_EXTERNAL = 2, 105
 
 
@@ -45,49 +43,34 @@ def is_coff(data: memoryview) -> bool:
 
 
 class _Coff(ForeignFile):
-    """What libraries and objects have in common: the header at `at`, and the sections."""
+    """What libraries and objects have in common: the machine, and the sections."""
 
-    kind: str
+    def _read_sections(self, parsed: Any, count: int) -> None:
+        """`count`: of the header. lief reads what is left of a file and says nothing."""
+        machine = number_of(parsed.header.machine)
+        self.machine = MACHINES.get(machine, f"machine {machine:#x}")
+        self.bits = 32 if machine in (0x14C, 0x1C4) else 64
+        self._sections = list(map(_span, parsed.sections))
+        if len(self._sections) < count:
+            raise self.fail(f"{count} sections, lief can read {len(self._sections)}")
+        self.spans = [s for s in self._sections if s is not None]
+        for s in self.spans:
+            self.check(s.offset, s.size, f"section {s.name!r}")
 
-    def __init__(self, data: memoryview, name: str, base: int, at: int) -> None:
-        super().__init__(data, name, base)
-        (self._machine, self._count, self.timestamp, self._symbols_at, self._symbol_count, self._optional_size,
-         self.characteristics) = self.unpack("HHIIIHH", at, "header")  # fmt: skip
-        self._optional = at + 20
-        self.bits = 32 if self._machine in (0x14C, 0x1C4) else 64
 
-    @property
-    def machine(self) -> str:
-        return MACHINES.get(self._machine, f"machine {self._machine:#x}")
-
-    @cached_property
-    def _all_sections(self) -> list[Span | None]:
-        """All sections in their order; None for those without bytes in the file."""
-        found: list[Span | None] = []
-        table = self._optional + self._optional_size
-        if self.kind != "object" and self._count > SECTION_LIMIT:
-            raise self.fail(f"{self._count} sections, the limit is {SECTION_LIMIT}")
-        self.check(table, self._count * 40, f"{self._count} section headers")
-        for at in range(table, table + self._count * 40, 40):
-            fields = self.unpack("8s4I", at, "section")
-            title, virtual, address, raw, offset = fields
-            (flags,) = self.unpack("I", at + 36, "section")
-            if flags & UNINITIALIZED or not raw:
-                found.append(None)
-                continue
-            size = min(raw, virtual) if virtual else raw
-            text = title.rstrip(b"\0").decode("ascii", "backslashreplace")  # type: ignore[attr-defined]
-            found.append(
-                Span(
-                    text, address, offset, size, bool(flags & (CODE | EXECUTE)), bool(flags & WRITE)
-                )
-            )
-        return found
-
-    @cached_property
-    def spans(self) -> list[Span]:
-        """Sections with bytes in the file; addresses count from the image's base."""
-        return [s for s in self._all_sections if s is not None]
+def _span(section: Any) -> Span | None:
+    """Addresses count from the image's base. None for a section without bytes in the file."""
+    flags, raw, virtual = section.characteristics, section.sizeof_raw_data, section.virtual_size
+    if flags & UNINITIALIZED or not raw:
+        return None
+    return Span(
+        text_of(section.name),
+        section.virtual_address,
+        section.pointerto_raw_data,
+        min(raw, virtual) if virtual else raw,
+        bool(flags & (CODE | EXECUTE)),
+        bool(flags & WRITE),
+    )
 
 
 class PeFile(_Coff):
@@ -98,153 +81,82 @@ class PeFile(_Coff):
     """
 
     format = "pe"
+    title = "PE file"
 
-    def __init__(self, data: memoryview, name: str, base: int = 0) -> None:
-        at = int.from_bytes(data[60:64], "little")
-        super().__init__(data, name, base, at + 4)
-        (magic,) = self.unpack("H", self._optional, "optional header")
-        if magic not in (0x10B, 0x20B):
-            raise self.fail(
-                f"an optional header of kind {magic:#x}, expected 0x10b or 0x20b", self._optional
-            )
-        self.bits = 64 if magic == 0x20B else 32
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        wanted = lief.PE.ParserConfig()
+        wanted.parse_signature = wanted.parse_rsrc = wanted.parse_reloc = False
+        wanted.parse_exceptions = wanted.parse_arm64x_binary = False
+        # Tables may share their names: of 160 KB lief 0.17 and 1.0 make 40 million imports.
+        wanted.parse_imports = False
+        return lief.PE.parse(data, wanted)
 
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        return "shared" if self.characteristics & DLL else "executable"
+    def _read(self, lief: Any, parsed: Any) -> None:
+        self._read_sections(parsed, parsed.header.numberof_sections)
+        optional = parsed.optional_header
+        self.bits = 64 if number_of(optional.magic) == PE32_PLUS else 32
+        self.kind = "shared" if parsed.header.characteristics & DLL else "executable"
+        if not optional.dll_characteristics & NX_COMPAT:
+            self.hints = ["its data may be run as code (no NX_COMPAT)"]
+        if (debug := parsed.codeview_pdb) is not None:
+            self.build_id = bytes(debug.signature).hex()  # the GUID that debuggers look for
+        if (exported := parsed.get_export()) is not None:
+            self.soname = text_of(exported.name) or None
+            self.exports = list(self._exports(exported))
+        self._left = len(self.data) // (self.bits // 8)  # each place of a name is used once
+        self._read_imports(parsed.import_dir, 20, 12, 0)
+        self._read_imports(parsed.delay_dir, 32, 4, 16)
 
-    def _directory(self, number: int) -> tuple[int, int]:
-        """Address and size of a data directory, (0, 0) if there is none."""
-        at = self._optional + (112 if self.bits == 64 else 96)
-        (count,) = self.unpack("I", at - 4, "optional header")
-        if number >= count or at + 8 * (number + 1) > self._optional + self._optional_size:
-            return 0, 0
-        address, size = self.unpack("II", at + 8 * number, "data directory")
-        return address, size
+    def _read_imports(self, directory: Any, step: int, name_at: int, names_at: int) -> None:
+        """Libraries and names of a directory, whose records have `step` bytes."""
+        address = directory.rva if directory is not None else 0
+        for i in range(LIBRARY_LIMIT if address else 0):
+            at = address + i * step
+            if not (name := self._number(at + name_at)):
+                break
+            self.needed.append(self._name(name, "imported library"))
+            table = self._number(at + names_at) or self._number(at + 16)
+            for imported in self._imported(table):
+                self.provided_by[imported] = self.needed[-1]
+                self.imports.append(symbol(imported, 0, defined=False, function=True))
 
-    def _offset(self, address: int, size: int, what: str) -> int:
-        for s in self.spans:
-            if 0 <= address - s.address < s.size and size <= s.size - (address - s.address):
-                self.check(s.offset + address - s.address, size, what)
-                return s.offset + address - s.address
-        raise self.fail(f"{what}: no section has {size} bytes at address {address:#x}")
+    def _imported(self, table: int) -> Iterator[str]:
+        word = self.bits // 8
+        while table and (value := self._number(table, word)):
+            self._left -= 1
+            if self._left < 0:
+                at = self._offset(table, word, "imported names")
+                raise self.fail("more imported names than the file has room for", at)
+            if not value >> (8 * word - 1):  # by name, not by number
+                yield self._name((value & 0x7FFFFFFF) + 2, "imported name")
+            table += word
+
+    def _number(self, address: int, size: int = 4) -> int:
+        at = self._offset(address, size, "import directory")
+        return int.from_bytes(self.data[at : at + size], "little")
 
     def _name(self, address: int, what: str) -> str:
-        return self.text(self._offset(address, 1, what), len(self.data), what)
+        at = self._offset(address, 1, what)
+        for window in (256, NAME_LIMIT):  # most names are short, and each look copies
+            text, end, _ = bytes(self.data[at : at + window]).partition(b"\0")
+            if end:
+                return text_of(text)
+        raise self.fail(f"{what} has no end within {NAME_LIMIT} bytes", at)
 
-    @cached_property
-    def exports(self) -> Sequence[Symbol]:
-        address, size = self._directory(EXPORTS)
-        if not address:
-            return []
-        at = self._offset(address, 40, "export directory")
-        functions_count, names_count, functions, names, ordinals = self.unpack(
-            "5I", at + 20, "export directory"
-        )
-        if max(functions_count, names_count) > SYMBOL_LIMIT:
-            raise self.fail(f"{names_count} exported names, the limit is {SYMBOL_LIMIT}", at)
-        if not names_count:
-            return []
-        table = self._numbers(functions, functions_count, "I", "exported addresses")
-        found = []
-        pairs = zip(
-            self._numbers(names, names_count, "I", "exported names"),
-            self._numbers(ordinals, names_count, "H", "exported ordinals"),
-        )
-        for name, ordinal in pairs:
-            if ordinal >= functions_count:
-                raise self.fail(
-                    f"an exported name of ordinal {ordinal}, there are {functions_count}", at
-                )
-            value = table[ordinal]
-            if address <= value < address + size:
-                continue  # forwarded to another library
-            span = next((s for s in self.spans if 0 <= value - s.address < s.size), None)
-            text = self._name(name, "exported name")
-            found.append(symbol(text, value, defined=True, function=bool(span and span.executable)))
-        return found
+    def _offset(self, address: int, size: int, what: str) -> int:
+        """Where `size` bytes at an address lie in the file."""
+        span = self._span_at(address)
+        if span is None or size > span.size - (address - span.address):
+            raise self.fail(f"{what}: no section has {size} bytes at address {address:#x}")
+        return span.offset + address - span.address
 
-    def _numbers(self, address: int, count: int, fmt: str, what: str) -> tuple[int, ...]:
-        size = count * (4 if fmt == "I" else 2)
-        at = self._offset(address, size, what)
-        return struct.unpack_from(f"<{count}{fmt}", self.data, at)
-
-    @cached_property
-    def _imported(self) -> list[tuple[str, list[str]]]:
-        """Each library that this one imports from, and the names."""
-        found = []
-        word = 8 if self.bits == 64 else 4
-        # each place of a name is used once; tables may not share them without end
-        left = len(self.data) // word
-        for directory, step, name_at, names_at in ((IMPORTS, 20, 12, 0), (DELAYED, 32, 4, 16)):
-            address, _ = self._directory(directory)
-            for i in range(LIBRARY_LIMIT if address else 0):
-                at = self._offset(address + i * step, step, "import directory")
-                (name,) = self.unpack("I", at + name_at, "import directory")
-                if not name:
-                    break
-                (table,) = self.unpack("I", at + names_at, "import directory")
-                if not table:
-                    (table,) = self.unpack("I", at + 16, "import directory")
-                library, names = self._name(name, "imported library"), []
-                while table:
-                    left -= 1
-                    if left < 0:
-                        raise self.fail("more imported names than the file has room for", at)
-                    entry = self._offset(table, word, "imported names")
-                    value = int.from_bytes(self.data[entry : entry + word], "little")
-                    if not value:
-                        break
-                    if not value >> (8 * word - 1):  # by name, not by number
-                        names.append(self._name((value & 0x7FFFFFFF) + 2, "imported name"))
-                    table += word
-                found.append((library, names))
-        return found
-
-    @cached_property
-    def imports(self) -> Sequence[Symbol]:
-        return [
-            symbol(n, 0, defined=False, function=True) for _, names in self._imported for n in names
-        ]
-
-    @property
-    def provided_by(self) -> dict[str, str]:
-        """The library of each imported name."""
-        return {n: library for library, names in self._imported for n in names}
-
-    @property
-    def needed(self) -> list[str]:
-        return [library for library, _ in self._imported]
-
-    @property
-    def soname(self) -> str | None:
-        """The name that the linker gave the library."""
-        address, _ = self._directory(EXPORTS)
-        if not address:
-            return None
-        (name,) = self.unpack(
-            "I", self._offset(address, 40, "export directory") + 12, "export directory"
-        )
-        return self._name(name, "own name") if name else None
-
-    runpath: Sequence[str] = ()
-
-    @property
-    def build_id(self) -> str | None:
-        """The GUID that debuggers look for."""
-        address, size = self._directory(DEBUG)
-        for i in range(min(size // 28, 16)):
-            at = self._offset(address + 28 * i, 28, "debug directory")
-            kind, length, _, offset = self.unpack("4I", at + 12, "debug directory")
-            found = bytes(self.data[offset : offset + 24]) if kind == 2 and length >= 24 else b""
-            if found[:4] == b"RSDS" and len(found) == 24:
-                return found[4:20].hex()
-        return None
-
-    @property
-    def hints(self) -> list[str]:
-        (flags,) = self.unpack("H", self._optional + 70, "optional header")
-        return [] if flags & NX_COMPAT else ["its data may be run as code (no NX_COMPAT)"]
+    def _exports(self, exported: Any) -> Iterator[Symbol]:
+        """Those with a name that are not forwarded to another library."""
+        for e in exported.entries:
+            if (name := text_of(e.name)) and not e.is_forwarded:
+                span = self._span_at(e.address)
+                function = bool(span and span.executable)
+                yield symbol(name, e.address, defined=True, function=function)
 
 
 class CoffObject(_Coff):
@@ -255,63 +167,51 @@ class CoffObject(_Coff):
     """
 
     format = "coff"
+    title = "COFF object"
     kind = "object"
-    needed: Sequence[str] = ()
 
-    def __init__(self, data: memoryview, name: str, base: int = 0) -> None:
-        super().__init__(data, name, base, 0)
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        return lief.COFF.parse(data)
 
-    @cached_property
-    def _symbols(self) -> list[Symbol]:
-        count, table = self._symbol_count, self._symbols_at
-        if not table or count > SYMBOL_LIMIT:
-            return []
-        self.check(table, count * 18 + 4, f"{count} symbols")
-        return list(self._read(table, count))
-
-    def _read(self, table: int, count: int) -> Iterator[Symbol]:
-        strings = table + count * 18
-        i = 0
-        while i < count:
-            at = table + 18 * i
-            value, section, _, storage, auxiliary = self.unpack("IhHBB", at + 8, "symbol")
-            i += 1 + auxiliary
+    def _read(self, lief: Any, parsed: Any) -> None:
+        header = parsed.header
+        table, count = header.pointerto_symbol_table, header.nb_symbols
+        self._read_sections(parsed, header.nb_sections)
+        self.check(table, count * 18, f"a table of {count} symbols")
+        for s, at in zip(parsed.symbols, self._records(table, table + count * 18)):
+            storage = number_of(s.storage_class)
             if storage not in (C_EXTERNAL, C_WEAK_EXTERNAL):
                 continue
-            zeros, offset = self.unpack("II", at, "symbol")
-            if zeros:
-                name = (
-                    bytes(self.data[at : at + 8]).rstrip(b"\0").decode("utf-8", "backslashreplace")
-                )
-            else:
-                name = self.text(strings + offset, len(self.data), "symbol name")
+            name = text_of(s.name) or self._tail(at, table + count * 18)
             if self.machine == "i386":
                 name = name.removeprefix("_")
             # what a compiler makes of a weak function, beside its own name
-            if name.startswith(".weak."):
-                continue
-            spans = self._all_sections
-            span = spans[section - 1] if 0 < section <= len(spans) else None
-            weak = storage == C_WEAK_EXTERNAL
-            # Addresses of an object count from its sections, so the section is kept beside: its
-            # number, as in ELF.
-            found = symbol(name, value, defined=section > 0 or (section == 0 and value > 0), function=bool(
-                span.executable if span else section == 0 and not value), weak=weak)  # fmt: skip
-            yield Symbol(name, value, 0, found.st_info, 0, max(section, 0), at)
+            if not name.startswith(".weak."):
+                found = self._symbol(name, s.value, s.section_idx, storage == C_WEAK_EXTERNAL)
+                (self.exports if found.is_defined else self.imports).append(found)
 
-    @cached_property
-    def exports(self) -> Sequence[Symbol]:
-        return [s for s in self._symbols if s.is_defined]
+    def _records(self, at: int, end: int) -> Iterator[int]:
+        """Where each symbol lies in the table, without the records that add to one."""
+        while at < end:
+            yield at
+            at += 18 * (1 + self.data[at + 17])
 
-    @cached_property
-    def imports(self) -> Sequence[Symbol]:
-        return [s for s in self._symbols if not s.is_defined]
+    def _tail(self, at: int, strings: int) -> str:
+        """A name that is the end of another one, as LLVM shares them: lief has none for it."""
+        start = strings + int.from_bytes(self.data[at + 4 : at + 8], "little")
+        return text_of(bytes(self.data[start : start + NAME_LIMIT]).partition(b"\0")[0])
+
+    def _symbol(self, name: str, value: int, section: int, weak: bool) -> Symbol:
+        span = self._sections[section - 1] if 0 < section <= len(self._sections) else None
+        defined = section > 0 or (section == 0 and value > 0)
+        function = bool(span.executable if span else section == 0 and not value)
+        found = symbol(name, value, defined=defined, function=function, weak=weak)
+        # Addresses of an object count from its sections, so the section is kept beside: its number,
+        # as in ELF.
+        return found._replace(st_shndx=max(section, 0))
 
     def span_of(self, symbol: Symbol) -> Span | None:
         """The section of a symbol, its address as the symbol counts it."""
-        span = (
-            self._all_sections[symbol.st_shndx - 1]
-            if symbol.st_shndx <= len(self._all_sections)
-            else None
-        )
+        number = symbol.st_shndx
+        span = self._sections[number - 1] if 0 < number <= len(self._sections) else None
         return span._replace(address=0) if span and symbol.st_value < span.size else None

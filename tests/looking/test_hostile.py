@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import lief  # noqa: F401  # so that no file is charged for it
 import pytest
 
 from mblob.cli import inspect_text

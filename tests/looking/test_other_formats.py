@@ -1,19 +1,21 @@
-"""Libraries of other systems, as clang and lld make them, and objects of every machine; lief is the
-oracle."""
+"""Libraries of other systems, as clang and lld make them, and objects of every machine. The oracles
+are what clang and lld were told, and LLVM's own readers."""
 
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lief
 import pytest
 
 import mblob
+from mblob.binary.non_elf import SIZE_LIMIT
 from mblob.errors import FormatError
 from tests.looking.conftest import BLOB, CUDA, KERNEL, blob_source
 
@@ -72,32 +74,34 @@ def test_weak_functions_of_coff_objects_have_no_second_name(clang: Any, tmp_path
         assert "helps" not in lib.undefined
 
 
+def named_by(tool: str, *words: str | Path) -> dict[str, int]:
+    """Names and addresses that llvm-nm prints, without what Mach-O puts before a C name."""
+    done = subprocess.run([tool, "-f", "posix", *words], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in done.stdout.splitlines() if " " in line]
+    return {row[0].removeprefix("_"): int(row[2], 16) if len(row) > 2 else 0 for row in rows}
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_mach_o_libraries_are_read_as_lief_reads_them(
-    dylib: Any, validate: Any, machine: str
+def test_mach_o_libraries_are_read_as_llvm_reads_them(
+    dylib: Any, validate: Any, require: Callable[[str], str], machine: str
 ) -> None:
     path = dylib[machine]
-    theirs = lief.parse(str(path))
+    nm = require("llvm-nm")
+    exports = named_by(nm, "-g", "--defined-only", path)
     with mblob.open(path, verify="full") as lib:
         check(lib, path)
         assert (lib.image.format, lib.kind, lib.target["machine"]) == ("mach-o", "shared", machine)
-        assert {s.name for s in lib.image.exports} == {
-            s.name.removeprefix("_") for s in theirs.exported_symbols
-        }
-        assert {s.name for s in lib.image.imports} == {
-            s.name.removeprefix("_") for s in theirs.imported_symbols
-        }
-        blob = next(s for s in theirs.exported_symbols if s.name == "___tvm_dev_mblob")
-        assert lib.blob_symbol.st_value == blob.value
+        assert {s.name: s.st_value for s in lib.image.exports} == exports
+        assert {"vadd", "__tvm_dev_mblob"} <= set(exports)
+        assert {s.name for s in lib.image.imports} == set(named_by(nm, "-g", "-u", path))
         report = lib.to_json()
         validate(report)
         assert report["soname"] == "@rpath/model.dylib"
         assert report["runpath"] == ["/opt/models"]
-        assert report["build_id"] == bytes(theirs.uuid.uuid).hex()
+        assert bytes.fromhex(report["build_id"]) in path.read_bytes()
+        assert len(report["build_id"]) == 32
         assert "macOS 11.0 or later" in report["target"]["hints"]
-        assert report["needed"] == [
-            lib.name for lib in theirs.libraries if lib.name != report["soname"]
-        ]
+        assert report["needed"] == []
         assert "writable_blob" not in {d["code"] for d in report["diagnostics"]}
 
 
@@ -184,21 +188,93 @@ def test_java_class_files_are_no_universal_files(tmp_path: Path) -> None:
     assert caught.value.exit_code == 3
 
 
-def test_pe_libraries_are_read_as_lief_reads_them(dll: Path, validate: Any) -> None:
-    theirs = lief.parse(str(dll))
+def test_pe_libraries_are_read_as_llvm_reads_them(
+    dll: Path, validate: Any, require: Callable[[str], str]
+) -> None:
+    words = [require("llvm-readobj"), "--coff-exports", "--coff-imports", dll]
+    text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    exports = re.findall(r"Name: (\S+)\n *RVA: (\S+)", text)
+    imports = re.findall(r"Symbol: (\S+) \(", text)
     with mblob.open(dll, verify="full") as lib:
         check(lib, dll)
         assert (lib.image.format, lib.kind, lib.target["machine"]) == ("pe", "shared", "x86_64")
-        assert {s.name for s in lib.image.exports} == {e.name for e in theirs.get_export().entries}
-        assert {s.name for s in lib.image.imports} == {
-            e.name for i in theirs.imports for e in i.entries
-        }
-        assert lib.to_json()["needed"] == [i.name for i in theirs.imports] == ["tvm_runtime.dll"]
+        assert [(s.name, s.st_value) for s in lib.image.exports] == [
+            (name, int(rva, 16)) for name, rva in exports
+        ]
+        assert {"vadd", "__tvm_dev_mblob"} <= {name for name, _ in exports}
+        assert [s.name for s in lib.image.imports] == imports
+        assert set(imports) == {"TVMBackendAllocWorkspace", "expf"}
+        assert lib.to_json()["needed"] == ["tvm_runtime.dll"]
         assert lib.to_json()["soname"] == "model.dll"
         assert {u.name: u.library for u in lib.undefined_symbols}[
             "TVMBackendAllocWorkspace"
         ] == "tvm_runtime.dll"
         validate(lib.to_json())
+
+
+def test_names_of_coff_symbols_may_share_their_ends(clang: Any, tmp_path: Path) -> None:
+    """LLVM writes a name that another one ends with once: `b_long_name` lies in `a_b_long_name`."""
+    source = "int b_long_name(void) { return 1; } int a_b_long_name(void) { return 2; }\n"
+    with mblob.open(clang(source, tmp_path / "x.obj", "x86_64-pc-windows-msvc")) as lib:
+        assert {s.name for s in lib.image.exports} >= {"b_long_name", "a_b_long_name"}
+
+
+@pytest.mark.parametrize("form", ["dylib", "dll", "obj"])
+def test_a_file_that_is_cut_off_is_refused(
+    dylib: Any, dll: Path, clang: Any, tmp_path: Path, form: str
+) -> None:
+    if form == "obj":
+        whole = clang(KERNEL, tmp_path / "k.obj", "x86_64-pc-windows-msvc").read_bytes()
+    else:
+        whole = (dylib["x86_64"] if form == "dylib" else dll).read_bytes()
+    path = tmp_path / "x"
+    for size in range(512, len(whole) - 512, max(len(whole) // 50, 1)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(FormatError):
+            mblob.open(path)
+
+
+@pytest.mark.parametrize("form", ["dylib", "dll", "obj"])
+def test_a_file_that_is_too_large_for_lief_is_refused_unread(
+    dylib: Any, dll: Path, clang: Any, tmp_path: Path, form: str
+) -> None:
+    if form == "obj":
+        source = clang(KERNEL, tmp_path / "k.obj", "x86_64-pc-windows-msvc")
+    else:
+        source = dylib["x86_64"] if form == "dylib" else dll
+    path = tmp_path / "large"
+    path.write_bytes(source.read_bytes())
+    with path.open("r+b") as file:
+        file.truncate(SIZE_LIMIT + 1)  # a hole
+    with pytest.raises(FormatError) as caught:
+        mblob.open(path)
+    assert f"{SIZE_LIMIT + 1} bytes; a " in str(caught.value)
+    assert f"may have {SIZE_LIMIT}, because lief loads it whole" in str(caught.value)
+    assert "ELF files of any size are read" in str(caught.value)
+
+
+def test_lief_is_imported_when_its_file_is_seen_and_says_nothing(
+    dylib: Any, golden: Path, tmp_path: Path
+) -> None:
+    """And keeps the log that its user set."""
+    raw = bytearray(dylib["x86_64"].read_bytes())
+    raw[32 + 4 : 32 + 8] = b"\xff\xff\xff\x7f"
+    (tmp_path / "damaged.dylib").write_bytes(raw)
+    code = f"""
+import sys, mblob
+mblob.open({str(golden / "host_c.so")!r}).close()
+assert "lief" not in sys.modules
+mblob.open({str(dylib["x86_64"])!r}).close()
+import lief
+lief.logging.set_level(lief.logging.LEVEL.ERROR)
+try:
+    mblob.open({str(tmp_path / "damaged.dylib")!r})
+except mblob.FormatError as error:
+    print(error.code)
+assert lief.logging.get_level() == lief.logging.LEVEL.ERROR
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("mach_o\n", "")
 
 
 @pytest.mark.parametrize("step", [7, 64])
