@@ -193,7 +193,7 @@ def _start(descriptor: int) -> bytes:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_NORMAL)
 
 
-def _functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
+def _functions_of_file(path: str, identity: tuple[int, int]) -> Mapping[str, str]:
     from mblob.loader.exported import functions_of_file
 
     return functions_of_file(path, identity)

@@ -25,7 +25,7 @@ def no_symbol(module: Module, name: str) -> AttributeError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
     import difflib  # only errors need it, and it is slow to import
 
-    names = [n for m in module.walk() for n in m._node.names()]
+    names = [n for m in module.walk() for n in m._node.functions()]
     close = difflib.get_close_matches(name, names, 3)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return AttributeError(

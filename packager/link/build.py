@@ -11,13 +11,12 @@ from mblob.packager.errors import BuildError
 from mblob.packager.link.export import export_library
 from mblob.packager.link.output_collision import check_output
 from mblob.packager.modules.host_modules import object_module, source_module
-from mblob.packager.modules.params import read_params
 from mblob.packager.modules.payload_modules import (
     blob_module,
     graph_executor_factory,
-    safetensors_module,
 )
 from mblob.packager.modules.prototypes_of import NOTHING, Declared
+from mblob.packager.modules.weights import read_tensors, safetensors_module
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def _factory(graph: Path, params: Path | None, name: str) -> Module:
     try:
         text = graph.read_text(encoding="utf-8")
         return graph_executor_factory(
-            text, read_params(params) if params is not None else None, name
+            text, read_tensors(params) if params is not None else None, name
         )
     except (BuildError, UnicodeDecodeError) as exc:
         raise BuildError(f"{graph}: {exc}") from None

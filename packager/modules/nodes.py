@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from mblob.format.type_keys import SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import LIBRARY, Module, Node
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.prototypes_of import NOTHING, Declared
+from mblob.packager.path_arguments import existing_file
 
 if TYPE_CHECKING:
     from mblob.format.functions_table import Row
@@ -56,6 +58,9 @@ class HostNode(Node):
     def label(self) -> str:
         """How messages call it."""
         raise NotImplementedError
+
+    def explain(self, name: str) -> str | None:
+        return "its code is not linked yet: call export_library, then load_module"
 
 
 class SourceNode(HostNode):
@@ -263,3 +268,36 @@ def _place(module: Module, root: Module, importers: dict[int, tuple[int, int]]) 
         at, i = importers[at]
         steps.append(f".imported_modules[{i}]")
     return ("root" if at == id(root) else "root...") + "".join(reversed(steps))
+
+
+def payload_of(given: Any, who: str) -> Payload:
+    """What a constructor was given as payload: a path, a buffer, or an iterable of buffers.
+
+    Raises:
+        BuildError: something else.
+        OSError: no file at the path.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        return FilePayload(existing_file(Path(given), who))
+    try:
+        return BytesPayload(as_bytes_view(given))
+    except TypeError as exc:
+        if isinstance(given, (list, tuple)):
+            return PiecesPayload(_piece(item, i, who) for i, item in enumerate(given))
+        if isinstance(given, Iterable) and not isinstance(given, Mapping):
+            try:
+                memoryview(given)  # type: ignore[arg-type]
+            except TypeError:
+                return IterPayload(given)
+            except ValueError:  # a buffer of numpy, of elements that have no format
+                pass
+        raise BuildError(
+            f"{who}: expected bytes, a path or an iterable of buffers: {exc}"
+        ) from None
+
+
+def _piece(item: Any, index: int, who: str) -> memoryview:
+    try:
+        return as_bytes_view(item)
+    except TypeError as exc:
+        raise TypeError(f"{who}: payload[{index}]: {exc}") from None
