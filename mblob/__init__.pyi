@@ -57,6 +57,7 @@ from mblob.packager.modules.payload_modules import json_module as json_module
 from mblob.packager.modules.weights import safetensors_module as safetensors_module
 from mblob.packager.modules.weights import save_tensors as save_tensors
 
+graph_runtime = graph_executor
 open = open_library
 __version__: str
 __all__: list[str]

@@ -150,9 +150,9 @@ def _read(who: str, data: memoryview) -> tuple[int, list[safetensors.TensorEntry
     try:
         return safetensors.read(data)
     except FormatError as error:
-        if bytes(data[8:9]) != b"{":
+        if len(data) > 8 and bytes(data[8:9]) != b"{":
             raise FormatError(
-                f"{who} is not a safetensors file; expected {KINDS}", code=error.code
+                f"{who}: not a safetensors file; expected {KINDS}", code=error.code
             ) from None
         error.prefix(who)
         raise

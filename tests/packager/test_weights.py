@@ -61,7 +61,7 @@ def test_a_dictionary_that_save_param_dict_wrote_is_packed_as_weights(tmp_path: 
 
 def test_a_file_of_something_else_is_said_to_be_no_safetensors_file(tmp_path: Path) -> None:
     (tmp_path / "vadd.c").write_text("void vadd(const float *a, const float *b, float *c);")
-    with pytest.raises(mblob.FormatError, match=r"vadd\.c is not a safetensors file; expected"):
+    with pytest.raises(mblob.FormatError, match=r"vadd\.c: not a safetensors file; expected"):
         mblob.safetensors_module(tmp_path / "vadd.c")
 
 
