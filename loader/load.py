@@ -15,9 +15,10 @@ from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
+    from mblob.format.exported import HostFunction
     from mblob.loader.loaders import Loader
 
     Open = Callable[[Any, Any], int]
@@ -268,31 +269,36 @@ def _load_linked(
             raise
 
 
-# -- names of the functions that a library exports, for error messages; nothing here raises --------
+# -- the functions that a library exports, and how each is called; nothing here raises -------------
 
 
-def _functions_of_file(path: str, identity: tuple[int, int]) -> Sequence[str]:
-    """Names in the library at `path`, () if it is not the file (device, inode) it was when it was
-    opened."""
+def _functions_of_file(path: str, identity: tuple[int, int]) -> Mapping[str, str]:
+    """Functions in the library at `path`, none if it is not the file (device, inode) it was when it
+    was opened."""
     from mblob.inspect.library import Library
 
     try:
         status = os.stat(path)  # noqa: PTH116
         if (status.st_dev, status.st_ino) != identity:
-            return ()
+            return {}
         with Library(path, verify="off") as library:
-            return library.packed_functions
+            return signatures(library.host_functions)
     except (OSError, MblobError, ValueError):
-        return ()
+        return {}
 
 
-def _functions_of_image(data: memoryview) -> Sequence[str]:
-    """Names in a library in memory, () if it is damaged."""
+def _functions_of_image(data: memoryview) -> Mapping[str, str]:
+    """Functions in a library in memory, none if it is damaged."""
     from mblob.binary.elf import ElfFile
-    from mblob.format.exported import packed_functions, read_table
+    from mblob.format.exported import host_functions, read_table
 
     try:
         elf = ElfFile(data)
-        return packed_functions(elf, read_table(elf))
+        return signatures(host_functions(elf, read_table(elf)))
     except (MblobError, ValueError):
-        return ()
+        return {}
+
+
+def signatures(functions: Iterable[HostFunction]) -> dict[str, str]:
+    """How the packed ones are called, by name."""
+    return {f.name: f.text for f in functions if f.abi != "plain"}

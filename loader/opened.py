@@ -41,20 +41,20 @@ class Origin:
     Attributes:
         path: of the file as the user named it, "" for memory.
         loaders: loaders given with this open, asked first.
-        names: lists the functions a library exports, for error messages.
+        functions: those that a library exports, by name, and how each is called.
     """
 
-    __slots__ = ("_asked", "loaders", "names", "path")
+    __slots__ = ("_asked", "functions", "loaders", "path")
 
     def __init__(
         self,
         path: str,
         loaders: Mapping[str, Loader] | None = None,
-        names: Callable[[], Sequence[str]] = tuple,
+        functions: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.path = path
         self.loaders = dict(loaders or {})
-        self.names = names
+        self.functions = functions
         self._asked: set[str] = set()
 
     def ask_entry_point(self, key: str) -> bool:
@@ -115,6 +115,10 @@ class OpenedNode(Node):
     @property
     def dialect(self) -> str | None:
         return None if self.data else text(lib.mblob_module_dialect(self.handle))
+
+    @property
+    def path(self) -> str:
+        return self.origin.path
 
     # -- content -----------------------------------------------------------------------------------
 
@@ -206,16 +210,16 @@ class OpenedNode(Node):
         found = self.find(getter) if self.symbol_address(FFI_PREFIX + getter) else None
         return None if found is None else str(found())
 
-    def names(self) -> Sequence[str]:
+    def functions(self) -> Mapping[str, str]:
         if self._loaded_module is not None:
-            return self._loaded_module.names()
+            return self._loaded_module.functions()
         if self.type_key == LIBRARY:
-            return self.origin.names()
-        found: list[str] = []
+            return self.origin.functions()
+        found: dict[str, str] = {}
 
         @ffi.callback("void(void *, const char *)")  # type: ignore[untyped-decorator]
         def visit(_context: Any, name: Any) -> None:
-            found.append(text(name))
+            found.setdefault(text(name), "")
 
         check(lib.mblob_module_names(self.handle, visit, ffi.NULL))
         return found
@@ -292,7 +296,7 @@ def _no_symbol(module: Module, name: str) -> AttributeError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
     import difflib  # only errors need it, and it is slow to import
 
-    names = [n for m in module.walk() for n in m._node.names()]
+    names = [n for m in module.walk() for n in m._node.functions()]
     close = difflib.get_close_matches(name, names, 3)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return AttributeError(
@@ -347,8 +351,8 @@ class LoadedModule:
             found = found or module._find(name, True)
         return found
 
-    def names(self) -> Sequence[str]:
-        return self._loaded._node.names()
+    def functions(self) -> Mapping[str, str]:
+        return self._loaded._node.functions()
 
 
 def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:

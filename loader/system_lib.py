@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from mblob import arguments
 from mblob.errors import MblobError
-from mblob.format import functions_table
+from mblob.format import exported, functions_table
+from mblob.loader.load import signatures
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.loader.runtime import address_of, check, ffi, last_error, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
     from typing import Any
 
     from mblob.module import Module
@@ -36,13 +37,13 @@ def system_lib(prefix: str = "") -> Module:
     check(status)
     root = out[0]
     try:
-        return wrap_tree(root, Origin("", None, lambda: _names(root)))
+        return wrap_tree(root, Origin("", None, lambda: _functions(root)))
     finally:
         lib.mblob_module_release(root)
 
 
-def _names(root: Any) -> Sequence[str]:
-    """Functions that the library's table lists; () of a library without one. The modules live with
+def _functions(root: Any) -> Mapping[str, str]:
+    """Functions that the library's table lists; none of a library without one. The modules live with
     the process."""
     pending = [root]
     seen: set[int] = set()
@@ -51,11 +52,11 @@ def _names(root: Any) -> Sequence[str]:
         address = lib.mblob_module_symbol(module, functions_table.SYMBOL.encode())
         if address:
             rows = functions_table.decode(ffi.string(ffi.cast("const char *", address)) + b"\0")
-            return sorted(row.name for row in rows if row.abi == "packed")
+            return signatures(exported.of_table(rows))
         if address_of(module) not in seen:
             seen.add(address_of(module))
             pending += [
                 lib.mblob_module_import_at(module, i)
                 for i in range(lib.mblob_module_import_count(module))
             ]
-    return ()
+    return {}

@@ -32,7 +32,9 @@ _HOME = {
     "DigestError": "mblob.errors:DigestError",
     "IncompatibleError": "mblob.errors:IncompatibleError",
     "LoaderMissingError": "mblob.errors:LoaderMissingError",
+    "BuildError": "mblob.errors:BuildError",
     "ToolchainError": "mblob.errors:ToolchainError",
+    "NotFoundError": "mblob.errors:NotFoundError",
     "KernelError": "mblob.errors:KernelError",
     "PortabilityWarning": "mblob.errors:PortabilityWarning",
     "UnreadableWarning": "mblob.errors:UnreadableWarning",
@@ -50,7 +52,8 @@ _HOME = {
     "graph_executor_factory": "mblob.packager.modules.payload_modules:graph_executor_factory",
     "const_loader_module": "mblob.packager.modules.payload_modules:const_loader_module",
     "blob_module": "mblob.packager.modules.payload_modules:blob_module",
-    "safetensors_module": "mblob.packager.modules.payload_modules:safetensors_module",
+    "safetensors_module": "mblob.packager.modules.weights:safetensors_module",
+    "save_tensors": "mblob.packager.modules.weights:save_tensors",
     "export_library": "mblob.packager.link.export:export_library",
     # changing what is packed
     "extract": "mblob.packager.edit.extract:extract",
@@ -77,6 +80,7 @@ _HOME = {
     # executors: modules
     "aot_executor": "mblob.loader.aot_executor",
     "graph_executor": "mblob.loader.graph_executor",
+    "graph_runtime": "mblob.loader.graph_executor",  # its name in TVM 0.6
     "vm": "mblob.loader.vm",
 }
 

@@ -8,12 +8,14 @@ from mblob.devices import cpu as cpu
 from mblob.devices import cuda as cuda
 from mblob.devices import device as device
 from mblob.devices import opencl as opencl
+from mblob.errors import BuildError as BuildError
 from mblob.errors import DigestError as DigestError
 from mblob.errors import FormatError as FormatError
 from mblob.errors import IncompatibleError as IncompatibleError
 from mblob.errors import KernelError as KernelError
 from mblob.errors import LoaderMissingError as LoaderMissingError
 from mblob.errors import MblobError as MblobError
+from mblob.errors import NotFoundError as NotFoundError
 from mblob.errors import PortabilityWarning as PortabilityWarning
 from mblob.errors import ToolchainError as ToolchainError
 from mblob.errors import UnreadableWarning as UnreadableWarning
@@ -52,8 +54,10 @@ from mblob.packager.modules.payload_modules import blob_module as blob_module
 from mblob.packager.modules.payload_modules import const_loader_module as const_loader_module
 from mblob.packager.modules.payload_modules import graph_executor_factory as graph_executor_factory
 from mblob.packager.modules.payload_modules import json_module as json_module
-from mblob.packager.modules.payload_modules import safetensors_module as safetensors_module
+from mblob.packager.modules.weights import safetensors_module as safetensors_module
+from mblob.packager.modules.weights import save_tensors as save_tensors
 
+graph_runtime = graph_executor
 open = open_library
 __version__: str
 __all__: list[str]

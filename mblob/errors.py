@@ -139,7 +139,13 @@ class LoaderMissingError(MblobError):
         self.entry = entry
 
 
-class ToolchainError(MblobError):
+class BuildError(MblobError, ValueError):
+    """What was asked for cannot be built as asked: a wrong argument, prototype, key or manifest."""
+
+    exit_code = 2
+
+
+class ToolchainError(BuildError):
     """A compiler or linker is missing or failed.
 
     Attributes:
@@ -153,6 +159,18 @@ class ToolchainError(MblobError):
         super().__init__(message)
         self.command = tuple(command)
         self.output = output
+
+
+class NotFoundError(MblobError, KeyError, AttributeError):
+    """No function, tensor or payload of that name; the text lists what there is.
+
+    It is a KeyError and an AttributeError, however the name was asked for.
+    """
+
+    exit_code = 2
+
+    def __str__(self) -> str:  # a KeyError shows the repr of its text
+        return Exception.__str__(self)
 
 
 class KernelError(MblobError):

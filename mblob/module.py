@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import os
 
-from mblob.errors import FormatError, LoaderMissingError, one_line
+from mblob.errors import FormatError, LoaderMissingError, NotFoundError, one_line
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Protocol
 
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
+
+    class Function(Protocol):
+        """What `module[name]` gives: see `mblob.PackedFunction`."""
+
+        def __call__(self, *args: Any) -> Any: ...
+
+        def bind(self, *args: Any) -> Callable[[], Any]:
+            """The call with these arguments, checked once: for loops."""
 
 
 ENTRY_NAME = "__tvm_main__"
@@ -65,9 +73,15 @@ class Node:
         none."""
         return None
 
-    def names(self) -> Sequence[str]:
-        """Names of the module's own functions, as far as they can be listed."""
-        return ()
+    def functions(self) -> Mapping[str, str]:
+        """The module's own functions by name, as far as they can be listed without opening it; of
+        each the text that says how it is called, "" if unknown."""
+        return {}
+
+    @property
+    def path(self) -> str:
+        """Of the file that the module is in, "" without one."""
+        return ""
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
         what = "a plain C function needs an opened library, this module is not one"
@@ -97,8 +111,8 @@ class FunctionsNode(Node):
     def find(self, name: str) -> Callable[..., Any] | None:
         return self._functions.get(name)
 
-    def names(self) -> Sequence[str]:
-        return tuple(self._functions)
+    def functions(self) -> Mapping[str, str]:
+        return dict.fromkeys(self._functions, "")
 
 
 class Module:
@@ -185,17 +199,47 @@ class Module:
 
     @property
     def tensors(self) -> Mapping[str, Any]:
-        """The named tensors of a weights module (views, no copy).
+        """The named tensors (weights) of this module and its imports: views, no copy. Of a name
+        that stands twice the first, depth first in import order.
 
         Raises:
-            AttributeError: the module holds no named tensors.
+            NotFoundError: by `tensors[name]`: there is no such tensor; the text lists the names.
         """
-        found = self._node.tensors()
-        if found is None:
-            raise AttributeError(f"module {self.type_key!r} holds no named tensors")
-        return found
+        found: dict[str, Any] = {}
+        for module in self.walk():
+            for name, tensor in (module._node.tensors() or {}).items():
+                found.setdefault(name, tensor)
+        return Named("tensor", f"module {self.type_key!r}", found)
+
+    @property
+    def payloads(self) -> Mapping[str, memoryview]:
+        """The payloads of this module and its imports by type key: views, no copy. Of a key that
+        stands twice the first, depth first in import order; `walk` gives all.
+
+        Raises:
+            NotFoundError: by `payloads[key]`: no module has that key; the text lists the keys.
+        """
+        found: dict[str, memoryview] = {}
+        for module in self.walk():
+            if module.type_key not in found and (payload := module.payload):
+                found[module.type_key] = payload
+        return Named("payload", f"module {self.type_key!r}", found)
 
     # -- functions ---------------------------------------------------------------------------------
+
+    @property
+    def functions(self) -> Mapping[str, Signature]:
+        """The functions of this module and its imports that `module[name]` gives, by name, as far
+        as they can be listed without opening a module; `str` of each is its C prototype.
+
+        Raises:
+            NotFoundError: by `functions[name]`: no such function; the text lists the names.
+        """
+        found: dict[str, Signature] = {}
+        for module in self.walk():
+            for name, text in module._node.functions().items():
+                found.setdefault(name, Signature(name, text))
+        return Named("function", f"module {self.type_key!r}", found)
 
     def _find(self, name: str, query_imports: bool) -> Callable[..., Any] | None:
         closed: LoaderMissingError | None = None
@@ -211,35 +255,32 @@ class Module:
             raise closed
         return None
 
-    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+    def get_function(self, name: str, query_imports: bool = False) -> Function:
         """Function `name` of this module; with `query_imports` also of its imports, depth first.
 
         Raises:
-            AttributeError: no such function; the text names what exists.
+            NotFoundError: no such function; the text names what exists. It is an AttributeError
+                and a KeyError.
             LoaderMissingError: no other module has it, and one that was asked has no loader.
         """
         function = self._find(name, query_imports)
         if function is None:
-            raise AttributeError(self._not_found(name, query_imports))
-        return function
+            raise NotFoundError(self._not_found(name, query_imports))
+        return function  # type: ignore[return-value]
 
     def _not_found(self, name: str, query_imports: bool) -> str:
-        import difflib  # only errors need it, and it is slow to import
-
-        names: list[str] = []
+        names: dict[str, str] = {}
         for module in self.walk() if query_imports else (self,):
-            names.extend(n for n in module._node.names() if n not in names)
-        close = difflib.get_close_matches(name, names, 3)
-        shown = ", ".join(sorted(names)[:12]) + (", ..." if len(names) > 12 else "")
-        text = f"module {self.type_key!r} has no function {name!r}; it has: {shown or 'none'}"
+            names.update(module._node.functions())
+        text = f"module {self.type_key!r} has no function {name!r}; it has: {listed(names)}"
         reasons = (
             module._node.explain(name) for module in (self.walk() if query_imports else (self,))
         )
         reason = next((r for r in reasons if r), None)
         if reason:
             text += f"; {reason}"
-        elif close:
-            text += f"; did you mean {close[0]!r}?"
+        elif close := nearest(name, names):
+            text += f"; did you mean {close!r}?"
         elif not query_imports and self.implements_function(name, True):
             text += "; one of its imports has it: pass query_imports=True"
         return one_line(text)
@@ -251,8 +292,30 @@ class Module:
         except LoaderMissingError:
             return False
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> Function:
         return self.get_function(name, query_imports=True)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether `module[name]` gives a function."""
+        return isinstance(name, str) and self.implements_function(name, query_imports=True)
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of functions: those of `functions`."""
+        return iter(self.functions)
+
+    def __getattr__(self, name: str) -> Function:
+        """`module.vadd` is `module["vadd"]` where no attribute has that name."""
+        if hasattr(type(self), name):  # a property failed with an AttributeError: this one
+            return getattr(type(self), name).__get__(self)  # type: ignore[no-any-return]
+        if name.startswith("_"):  # of protocols, which are asked for all the time
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.get_function(name, query_imports=True)
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *(n for n in self.functions if n.isidentifier())]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.functions)
 
     def get_function_metadata(
         self, name: str, query_imports: bool = False
@@ -297,7 +360,7 @@ class Module:
         return ENTRY_NAME
 
     @property
-    def entry_func(self) -> Callable[..., Any]:
+    def entry_func(self) -> Function:
         """The entry function."""
         return self.get_function(ENTRY_NAME)
 
@@ -380,4 +443,67 @@ class Module:
         )
 
     def __repr__(self) -> str:
-        return f"<mblob.Module {self.type_key!r}, {len(self._imports)} imports>"
+        path = self._node.path
+        functions, imports = self._node.functions(), [m.type_key for m in self._imports]
+        said = f" of {path}" if path else ""
+        said += f": {listed(functions, 6)}" if functions else ""
+        said += f"; imports {listed(imports, 6)}" if imports else ""
+        return one_line(f"<mblob.Module {self.type_key!r}{said}>")
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+class Signature:
+    """How a function is called.
+
+    Attributes:
+        name: of the function.
+        text: its C prototype with the names and dimensions of its parameters, as far as the library
+            tells: `NAME(TYPES)`, or `NAME(...)`.
+    """
+
+    __slots__ = ("name", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = one_line(text or f"{name}(...)")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<{self.text}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Signature) and (self.name, self.text) == (other.name, other.text)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.text))
+
+
+class Named(dict[str, "Any"]):
+    """A dictionary of what has a name, whose error about a missing name lists those there are."""
+
+    def __init__(self, what: str, owner: str, items: Mapping[str, Any]) -> None:
+        super().__init__(items)
+        self._what = what
+        self._owner = owner
+
+    def __missing__(self, name: object) -> Any:
+        text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(self)}"
+        close = nearest(name, self) if isinstance(name, str) else None
+        raise NotFoundError(text + (f"; did you mean {close!r}?" if close else ""))
+
+
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Names for an error or a repr, the first of many; "none" of none."""
+    names = list(names)
+    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "") if names else "none"
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that is most like `name`, None if none is."""
+    import difflib  # only errors need it, and it is slow to import
+
+    return next(iter(difflib.get_close_matches(name, names, 1)), None)

@@ -1,17 +1,12 @@
-"""Errors that only the build side raises."""
+"""Warnings of the build side, and the errors that it raises."""
 
 from __future__ import annotations
 
 import sys
 import warnings
 
-from mblob.errors import MblobError, one_line
-
-
-class BuildError(MblobError, ValueError):
-    """What was asked for cannot be built as asked: a wrong argument, prototype, key or manifest."""
-
-    exit_code = 2
+from mblob.errors import BuildError as BuildError
+from mblob.errors import one_line
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:

@@ -59,7 +59,11 @@ def configure(verbs: Any) -> None:
         help="any bytes, under a type key",
     )
     add.add_argument(
-        "--weights", metavar="FILE", action="append", default=[], help="safetensors file"
+        "--weights",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="weights: .safetensors, .npz or .npy",
     )
     add.add_argument("--carry", metavar="FILE", action="append", default=[],
                      help="plug-in that the library brings: source, object, archive; or one of mblob's, by name",

@@ -116,7 +116,7 @@ def described_functions(library: Library) -> list[str]:
     """One line for each function, whether it has a packed form, a plain one, or both, and what
     tells of it."""
     plain = {
-        row.name: one_line(f"{row.symbol}({row.types})")
+        row.name: one_line(row.prototype or f"{row.symbol}({row.types})")
         for row in library.function_table
         if row.abi == "plain"
     }
@@ -130,6 +130,8 @@ def described_functions(library: Library) -> list[str]:
                 if name in packed
                 else f"{plain[name]}  plain C only"
             )
+        elif packed[name].prototype:
+            text = one_line(packed[name].text)
         elif told := [what for what in ("metadata", "doc") if getattr(packed[name], what)]:
             text = f"{text}  tells its {' and '.join(told)}"
         if name == library.entry_function:

@@ -49,6 +49,8 @@ class HostFunction(NamedTuple):
         abi: "packed" (TVM's, of the classic dialect), "ffi" (its later one), or "plain" (C).
         types: of the arguments in C, None if nothing tells.
         metadata, doc: symbols of the functions that tell its signature and its text, None without.
+        prototype: the C function with the names and dimensions of its parameters, None if nothing
+            tells.
     """
 
     name: str
@@ -57,6 +59,14 @@ class HostFunction(NamedTuple):
     types: str | None = None
     metadata: str | None = None
     doc: str | None = None
+    prototype: str | None = None
+
+    @property
+    def text(self) -> str:
+        """How it is called, as far as anything tells: its prototype, else `NAME(TYPES)`, else
+        `NAME(...)`."""
+        known = self.types is not None and self.types != "?"
+        return self.prototype or f"{self.name}({self.types if known else '...'})"
 
 
 def read_table(elf: Image, prefix: str = "") -> list[functions_table.Row]:
@@ -113,16 +123,12 @@ def host_functions(
     """
     exported = function_names(elf)
     others = tuple(p for p in prefixes if p and p != prefix)
-    found = [HostFunction(r.name, r.symbol, r.abi, r.types) for r in table if r.abi == "packed"]
+    found = [_of_row(r) for r in table if r.abi == "packed"]
     # the table names all there are
     if prefix + SYSTEM_LIB in exported or elf.find(prefix + SYSTEM_LIB) is not None:
-        found += [HostFunction(r.name, r.symbol, r.abi, r.types) for r in table if r.abi == "plain"]
+        found += [_of_row(r) for r in table if r.abi == "plain"]
         return sorted(set(found), key=_order)
-    found += [
-        HostFunction(r.name, r.symbol, r.abi, r.types)
-        for r in table
-        if r.abi == "plain" and elf.find(r.symbol)
-    ]
+    found += [_of_row(r) for r in table if r.abi == "plain" and elf.find(r.symbol)]
     listed = {r.symbol for r in table}
     listed_packed = {r.name for r in table if r.abi == "packed"}
     ffi = _ffi_functions(exported, prefix, others)
@@ -137,11 +143,23 @@ def host_functions(
             no_function = is_helper(name) or is_helper(symbol) or is_mangled(name)
             if not (of_another or no_function or name in listed_packed):
                 found.append(HostFunction(name, symbol, abi))
-    types = {row.symbol: row.types for row in table}
+    told = {row.symbol: _of_row(row) for row in table}
     symbols = {f.symbol for f in ffi}
     # a table calls both conventions so
     found = [f for f in found if f.abi != "packed" or f.symbol not in symbols]
-    return sorted({*found, *(f._replace(types=types.get(f.symbol)) for f in ffi)}, key=_order)
+    known = ((f, told.get(f.symbol)) for f in ffi)
+    ffi = [f._replace(types=t.types, prototype=t.prototype) if t else f for f, t in known]
+    return sorted({*found, *ffi}, key=_order)
+
+
+def of_table(rows: Iterable[functions_table.Row]) -> list[HostFunction]:
+    """The functions that a table lists, in its order."""
+    return [_of_row(row) for row in rows]
+
+
+def _of_row(row: functions_table.Row) -> HostFunction:
+    prototype = row.prototype or None
+    return HostFunction(row.name, row.symbol, row.abi, row.types, prototype=prototype)
 
 
 def _order(f: HostFunction) -> tuple[str, bool, str]:

@@ -26,6 +26,8 @@ class Row(NamedTuple):
         abi: "plain" (C calling convention) or "packed" (TVM's).
         alignment: bytes that tensor data must be aligned to; 0 means the element's own size.
         types: C argument types, "?" if unknown.
+        prototype: the C function with the names of its parameters and their dimensions, "" if
+            unknown.
     """
 
     name: str
@@ -33,12 +35,15 @@ class Row(NamedTuple):
     abi: str
     alignment: int
     types: str
+    prototype: str = ""
 
 
 def encode(rows: Iterable[Row]) -> bytes:
     """The table's bytes, terminating NUL included."""
     lines = [FIRST_LINE]
-    lines += ["\t".join((r.name, r.symbol, r.abi, str(r.alignment), r.types)) for r in rows]
+    for r in rows:
+        fields = (r.name, r.symbol, r.abi, str(r.alignment), r.types)
+        lines.append("\t".join((*fields, r.prototype) if r.prototype else fields))
     return "\n".join(lines).encode() + b"\n\0"
 
 
@@ -74,13 +79,19 @@ def decode(data: bytes) -> list[Row]:
 
 def _row(number: int, line: str, fail: Callable[[str], FormatError]) -> Row:
     fields = line.split("\t")
-    if len(fields) != 5 or not fields[0] or not fields[1] or fields[2] not in ("plain", "packed"):
+    if (
+        len(fields) not in (5, 6)
+        or not fields[0]
+        or not fields[1]
+        or fields[2] not in ("plain", "packed")
+    ):
         raise fail(
             f"line {number} is {line[:80]!r}, expected name, symbol, plain|packed, alignment, types"
+            "[, prototype]"
         )
     alignment = int(fields[3]) if re.fullmatch("[0-9]{1,20}", fields[3], re.ASCII) else -1
     if alignment < 0 or alignment > ALIGNMENT_LIMIT or alignment & (alignment - 1):
         raise fail(
             f"line {number}: alignment {fields[3][:24]!r} is no power of two up to 2^20, nor 0"
         )
-    return Row(fields[0], fields[1], fields[2], alignment, fields[4])
+    return Row(fields[0], fields[1], fields[2], alignment, *fields[4:])

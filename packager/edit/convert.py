@@ -34,7 +34,7 @@ from mblob.packager.functions import adapters
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, PayloadNode, SourceNode
-from mblob.packager.modules.payload_modules import safetensors_module
+from mblob.packager.modules.weights import safetensors_module
 from mblob.packager.objects import objects as object_files
 from mblob.packager.objects.rename import expose_symbols
 from mblob.packager.write.dialects import DIALECTS

@@ -41,7 +41,7 @@ class Adapter:
         name: what users call it.
         symbol: of the function that there is.
         made: symbol of the adapter.
-        alignment, types: as of `mblob.format.functions_table.Row`.
+        alignment, types, prototype: as of `mblob.format.functions_table.Row`.
     """
 
     name: str
@@ -49,11 +49,12 @@ class Adapter:
     made: str
     alignment: int = ALIGNMENT
     types: str = "?"
+    prototype: str = ""
 
     @property
     def row(self) -> Row:
         """Its row in the table of functions."""
-        return Row(self.name, self.made, "packed", self.alignment, self.types)
+        return Row(self.name, self.made, "packed", self.alignment, self.types, self.prototype)
 
 
 def needed(
@@ -148,7 +149,7 @@ def _as_told(adapter: Adapter, row: Row | None, dialect: Dialect, defined: set[s
     made = dialect.function_prefix + row.name
     if made in defined:
         made = dialect.packed_symbol(row.name)
-    return Adapter(row.name, adapter.symbol, made, row.alignment, row.types)
+    return Adapter(row.name, adapter.symbol, made, row.alignment, row.types, row.prototype)
 
 
 def _to_ffi(files: Known, taken: set[str], defined: set[str]) -> list[Adapter]:

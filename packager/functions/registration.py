@@ -187,14 +187,14 @@ def functions_of(
     for w in wrapped:
         p = w.prototype
         found.append(Announced(p.name, w.packed_symbol, before=before))
-        rows.append(Row(p.name, p.name, "packed", 0, p.types))
+        rows.append(Row(p.name, p.name, "packed", 0, p.types, p.text))
         if not w.takes_name:
             found.append(Announced(p.name + HIDDEN_SUFFIX, p.name))
-            rows.append(Row(p.name, p.name + HIDDEN_SUFFIX, "plain", 0, p.types))
+            rows.append(Row(p.name, p.name + HIDDEN_SUFFIX, "plain", 0, p.types, p.text))
         taken |= {w.packed_symbol, w.plain_symbol}
     for row in plain:
         found.append(Announced(row.name + HIDDEN_SUFFIX, row.symbol))
-        rows.append(Row(row.name, row.name + HIDDEN_SUFFIX, "plain", row.alignment, row.types))
+        rows.append(row._replace(symbol=row.name + HIDDEN_SUFFIX))
         taken.add(row.symbol)
     functions = {name for c in objects for name in c.functions - c.comdat}
     if dialect.is_ffi:

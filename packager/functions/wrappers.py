@@ -51,9 +51,9 @@ class Wrapped:
     def rows(self) -> list[Row]:
         """Its rows in the function table. Alignment 0: the element's own size is enough."""
         p = self.prototype
-        rows = [Row(p.name, self.packed_symbol, "packed", 0, p.types)]
+        rows = [Row(p.name, self.packed_symbol, "packed", 0, p.types, p.text)]
         if not self.takes_name:
-            rows.insert(0, Row(p.name, p.name, "plain", 0, p.types))
+            rows.insert(0, Row(p.name, p.name, "plain", 0, p.types, p.text))
         return rows
 
 

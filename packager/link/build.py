@@ -11,12 +11,8 @@ from mblob.packager.errors import BuildError
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import object_module, source_module
 from mblob.packager.modules.nodes import NOTHING, Declared
-from mblob.packager.modules.payload_modules import (
-    blob_module,
-    graph_executor_factory,
-    read_params,
-    safetensors_module,
-)
+from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
+from mblob.packager.modules.weights import read_tensors, safetensors_module
 from mblob.packager.output import check_output
 
 
@@ -111,7 +107,7 @@ def _factory(graph: Path, params: Path | None, name: str) -> Module:
     try:
         text = graph.read_text(encoding="utf-8")
         return graph_executor_factory(
-            text, read_params(params) if params is not None else None, name
+            text, read_tensors(params) if params is not None else None, name
         )
     except (BuildError, UnicodeDecodeError) as exc:
         raise BuildError(f"{graph}: {exc}") from None

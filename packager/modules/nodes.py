@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import LIBRARY, Module, Node
 from mblob.packager.errors import BuildError
+from mblob.packager.path_arguments import existing_file
 
 if TYPE_CHECKING:
     from mblob.format.functions_table import Row
@@ -125,6 +127,9 @@ class HostNode(Node):
     def label(self) -> str:
         """How messages call it."""
         raise NotImplementedError
+
+    def explain(self, name: str) -> str | None:
+        return "its code is not linked yet: call export_library, then load_module"
 
 
 class SourceNode(HostNode):
@@ -348,3 +353,36 @@ def files_in(nodes: Iterable[Node]) -> Iterator[tuple[str, Path]]:
             yield "an object", node.content
         elif isinstance(node, PayloadNode) and isinstance(node.content, FilePayload):
             yield f"the payload of {node.type_key!r}", node.content.path
+
+
+def payload_of(given: Any, who: str) -> Payload:
+    """What a constructor was given as payload: a path, a buffer, or an iterable of buffers.
+
+    Raises:
+        BuildError: something else.
+        OSError: no file at the path.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        return FilePayload(existing_file(Path(given), who))
+    try:
+        return BytesPayload(as_bytes_view(given))
+    except TypeError as exc:
+        if isinstance(given, (list, tuple)):
+            return PiecesPayload(_piece(item, i, who) for i, item in enumerate(given))
+        if isinstance(given, Iterable) and not isinstance(given, Mapping):
+            try:
+                memoryview(given)  # type: ignore[arg-type]
+            except TypeError:
+                return IterPayload(given)
+            except ValueError:  # a buffer of numpy, of elements that have no format
+                pass
+        raise BuildError(
+            f"{who}: expected bytes, a path or an iterable of buffers: {exc}"
+        ) from None
+
+
+def _piece(item: Any, index: int, who: str) -> memoryview:
+    try:
+        return as_bytes_view(item)
+    except TypeError as exc:
+        raise TypeError(f"{who}: payload[{index}]: {exc}") from None

@@ -4,37 +4,23 @@ parameters, blobs, weights."""
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mblob import json_text, texts
-from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import (
     BytesPayload,
-    FilePayload,
-    IterPayload,
-    Payload,
-    as_bytes_view,
 )
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
-from mblob.errors import FormatError, MblobError, PortabilityWarning
-from mblob.format import safetensors
-from mblob.format.ndarray import (
-    PARAMS_MAGIC,
-    ArrayRecord,
-    as_record,
-    encode_header,
-    read_param_dict,
-)
-from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, SAFETENSORS
+from mblob.errors import PortabilityWarning
+from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
+from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY
 from mblob.inspect import tvm_executor
 from mblob.inspect.graph_summary import GraphError
 from mblob.module import Module
 from mblob.packager.errors import BuildError, warn
-from mblob.packager.modules.nodes import PayloadNode, PiecesPayload
-from mblob.packager.path_arguments import check_key, existing_file
+from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
+from mblob.packager.path_arguments import check_key
 
 # Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): no model of such a
 # name could be made.
@@ -165,30 +151,6 @@ class _FactoryPayload(PiecesPayload):
         )
 
 
-def read_params(path: Path) -> dict[str, ArrayRecord]:
-    """The arrays in a file by name, in its order; their bytes stay in the file's mapping.
-
-    Args:
-        path: a safetensors file, or one that `save_param_dict` wrote, TVM's or ours.
-
-    Raises:
-        OSError: it cannot be read.
-        FormatError: it is neither, or damaged.
-    """
-    data = map_file(path)
-    try:
-        if data[:8] == PARAMS_MAGIC.to_bytes(8, "little"):
-            return read_param_dict(data)
-        offset, entries = safetensors.read(data)
-    except MblobError as exc:
-        exc.prefix(str(path))
-        raise
-    return {
-        e.name: ArrayRecord(e.dtype, e.shape, data[offset + e.begin : offset + e.end])
-        for e in entries
-    }
-
-
 def const_loader_module(
     constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]
 ) -> Module:
@@ -254,37 +216,7 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
         TypeError: an item of a list that has none.
     """
     check_key(key, "blob_module")
-    return Module(node=PayloadNode(key, _payload(payload, "blob_module"), data=data))
-
-
-def safetensors_module(weights: Any) -> Module:
-    """Weights in the safetensors format (key safetensors): packed unchanged, aligned, mapped in
-    place at load.
-
-    Args:
-        weights: a path, of which only the header is read now, or the bytes of a file.
-
-    Raises:
-        OSError: no file at the path.
-        FormatError: no safetensors file, or a damaged one.
-        BuildError: neither bytes nor a path.
-    """
-    payload = _payload(weights, "safetensors_module")
-    if isinstance(payload, FilePayload):
-        who, data = str(payload.path), map_file(payload.path)
-    elif isinstance(payload, BytesPayload):
-        who, data = "safetensors_module", payload.data
-    else:
-        raise BuildError("safetensors_module: expected a path or bytes, found an iterable")
-    try:
-        offset, _ = safetensors.read(data)
-    except FormatError as error:
-        error.prefix(who)
-        raise
-    node = PayloadNode(
-        SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset
-    )
-    return Module(node=node)
+    return Module(node=PayloadNode(key, payload_of(payload, "blob_module"), data=data))
 
 
 def _check_model_name(name: Any) -> None:
@@ -353,30 +285,3 @@ def _json_text(graph: str | Mapping[str, Any], who: str) -> str:
     except json_text.JsonError as exc:
         raise BuildError(f"{who}: the graph is no JSON: {exc}") from None
     return graph
-
-
-def _payload(given: Any, who: str) -> Payload:
-    if isinstance(given, (str, os.PathLike)):
-        return FilePayload(existing_file(Path(given), who))
-    try:
-        return BytesPayload(as_bytes_view(given))
-    except TypeError as exc:
-        if isinstance(given, (list, tuple)):
-            return PiecesPayload(_piece(item, i, who) for i, item in enumerate(given))
-        if isinstance(given, Iterable) and not isinstance(given, Mapping):
-            try:
-                memoryview(given)  # type: ignore[arg-type]
-            except TypeError:
-                return IterPayload(given)
-            except ValueError:  # a buffer of numpy, of elements that have no format
-                pass
-        raise BuildError(
-            f"{who}: expected bytes, a path or an iterable of buffers: {exc}"
-        ) from None
-
-
-def _piece(item: Any, index: int, who: str) -> memoryview:
-    try:
-        return as_bytes_view(item)
-    except TypeError as exc:
-        raise TypeError(f"{who}: payload[{index}]: {exc}") from None

@@ -81,6 +81,14 @@ class Parameter:
         return f"{'const ' if self.const else ''}{base} *"
 
     @property
+    def text(self) -> str:
+        """The parameter as a prototype has it: `const float a[n]`."""
+        if not self.dims:
+            return f"{self.c_type}{'' if self.c_type.endswith('*') or not self.name else ' '}{self.name}"
+        dims = "".join(f"[{'static ' if d.at_least else ''}{d.text}]" for d in self.dims)
+        return f"{self.c_type.removesuffix('*')}{self.name}{dims}"
+
+    @property
     def element(self) -> Scalar:
         assert self.scalar is not None, "strings and pointers have no element"
         return self.scalar
@@ -108,6 +116,13 @@ class Prototype:
     def types(self) -> str:
         """The parameter types as the function table lists them."""
         return ", ".join(p.c_type for p in self.parameters) or "void"
+
+    @property
+    def text(self) -> str:
+        """The function as C declares it, as the function table has it."""
+        space = "" if self.result_type.endswith("*") else " "
+        parameters = ", ".join(p.text for p in self.parameters) or "void"
+        return f"{self.result_type}{space}{self.name}({parameters})"
 
 
 def parse(declarations: Sequence[str] | str) -> tuple[Prototype, ...]:

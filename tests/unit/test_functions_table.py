@@ -33,7 +33,7 @@ def test_a_table_survives_a_round_trip() -> None:
         b"mblob functions 2\n\0",
         HEAD + b"\xff\0",
         HEAD + b"f\tf\tplain\t0\0",
-        HEAD + b"f\tf\tplain\t0\tint\tmore\0",
+        HEAD + b"f\tf\tplain\t0\tint\tvoid f(int)\tmore\0",
         HEAD + b"\tf\tplain\t0\tint\0",
         HEAD + b"f\t\tplain\t0\tint\0",
         HEAD + b"f\tf\tpacket\t0\tint\0",

@@ -5,7 +5,7 @@
 #include "base/base.h"
 
 #define FIRST_LINE "mblob functions 1"
-#define FIELDS 5
+enum { FIELDS = 5 }; /* and a prototype, which runtimes do not read */
 #define ALIGNMENT_LIMIT (1ul << 20) /* bytes */
 
 static int bad(const char *what, size_t line) {
@@ -13,20 +13,20 @@ static int bad(const char *what, size_t line) {
                         MB_FUNCTION_TABLE_SYMBOL, line, what);
 }
 
-/* Split `line` at its TABs into exactly FIELDS fields, in place. */
+/* Split `line` at its TABs into FIELDS fields, in place. One more may stand behind them. */
 static bool split(char *line, char *fields[FIELDS]) {
   for (int i = 0; i < FIELDS; i++) {
     fields[i] = line;
     line += strcspn(line, "\t");
-    if ((*line == 0) != (i == FIELDS - 1)) return false;
-    if (*line) *line++ = 0;
+    if (!*line) return i == FIELDS - 1;
+    *line++ = 0;
   }
-  return true;
+  return !strchr(line, '\t');
 }
 
 static int read_row(char *line, size_t number, struct mb_function_row *row) {
   char *fields[FIELDS], *end;
-  if (!split(line, fields)) return bad("has not five fields", number);
+  if (!split(line, fields)) return bad("has neither five nor six fields", number);
   row->name = fields[0];
   row->symbol = fields[1];
   row->packed = strcmp(fields[2], "packed") == 0;

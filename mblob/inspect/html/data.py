@@ -145,7 +145,10 @@ def _kernel(entry: int, k: dict[str, Any]) -> list[Any]:
 
 def _functions(library: Library) -> list[Any]:
     """Name, form and parameters of each host function."""
-    return sorted([cut(f.name), f.abi, cut(f.types or "", MESSAGE)] for f in library.host_functions)
+    return sorted(
+        [cut(f.name), f.abi, cut(f.prototype or f.types or "", MESSAGE)]
+        for f in library.host_functions
+    )
 
 
 def _undefined(known: dict[str, Any]) -> list[Any]:

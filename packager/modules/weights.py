@@ -1,0 +1,174 @@
+"""Weights: the files and objects that people have them in, and the modules and files made of them.
+
+A file is told by its first bytes: `.safetensors`, `.npz`, `.npy`, or what `save_param_dict` wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mblob.bytes.mapping import map_file
+from mblob.errors import FormatError, MblobError
+from mblob.format import npy, safetensors
+from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, as_record, read_param_dict
+from mblob.format.type_keys import SAFETENSORS
+from mblob.module import Module
+from mblob.packager import output
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
+
+_ZIP = b"PK\3\4"
+KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
+
+
+def safetensors_module(weights: Any) -> Module:
+    """Weights (key safetensors): packed aligned, mapped in place at load.
+
+    Args:
+        weights: a path, of which only the header is read now, if it is a safetensors file, which is
+            packed unchanged; the bytes of such a file; or a dictionary of arrays by name.
+
+    Raises:
+        OSError: no file at the path.
+        FormatError: no file of weights, or a damaged one.
+        BuildError: none of these, or a type of elements that safetensors has not.
+    """
+    if isinstance(weights, Mapping):
+        weights = _encoded("safetensors_module", records(weights))
+    elif isinstance(weights, (str, os.PathLike)):
+        data = map_file(Path(weights))
+        if _other_kind(data):
+            weights = _encoded(str(weights), read_tensors(Path(weights)))
+    payload = payload_of(weights, "safetensors_module")
+    if isinstance(payload, PiecesPayload):
+        if not isinstance(weights, list):
+            raise BuildError(
+                "safetensors_module: expected a path, bytes, or a dictionary of arrays, found an iterable"
+            )
+        offset = payload.pieces[0].nbytes
+    else:
+        path = getattr(payload, "path", None)
+        who = str(path or "safetensors_module")
+        offset, _ = _read(who, map_file(path) if path else payload.data)  # type: ignore[attr-defined]
+    node = PayloadNode(
+        SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset
+    )
+    return Module(node=node)
+
+
+def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:
+    """Write a safetensors file.
+
+    Args:
+        path: of the file, which appears when it is complete.
+        tensors: name -> numpy array, tensor, or anything with the buffer protocol.
+
+    Raises:
+        BuildError: a value that is no array, or of a type of elements that the format has not.
+        OSError: it cannot be written.
+    """
+    pieces = _encoded("save_tensors", records(tensors))
+    with output.replacing(path) as temporary, temporary.open("wb") as file:
+        file.writelines(pieces)
+
+
+def records(arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
+    """Arrays by name as what is written of them.
+
+    Raises:
+        BuildError: a name that is no text, or a value that is no array.
+    """
+    found = {}
+    for name, array in arrays.items():
+        if not isinstance(name, str):
+            raise BuildError(f"weights: expected names, found {type(name).__name__} {name!r}")
+        try:
+            found[name] = as_record(array)
+        except TypeError as exc:
+            raise BuildError(f"tensor {name!r}: {exc}") from None
+    return found
+
+
+def read_tensors(path: Path) -> dict[str, ArrayRecord]:
+    """The arrays in a file by name, in its order; where the file has them as they are in memory
+    they stay in its mapping.
+
+    Args:
+        path: a safetensors file, a `.npz`, a `.npy` (its name is that of the file without the
+            suffix), or what `save_param_dict` wrote, TVM's or ours.
+
+    Raises:
+        OSError: it cannot be read.
+        FormatError: it is none of these, or damaged.
+    """
+    data = map_file(path)
+    kind = _other_kind(data)
+    try:
+        if kind == "params":
+            return read_param_dict(data)
+        if kind == "npy":
+            return {path.stem: npy.read(data, path.name)}
+        if kind == "npz":
+            return _arrays_of_npz(path)
+    except MblobError as exc:
+        if not str(exc).startswith(str(path)):
+            exc.prefix(str(path))
+        raise
+    offset, entries = _read(str(path), data)
+    return {
+        e.name: ArrayRecord(e.dtype, e.shape, data[offset + e.begin : offset + e.end])
+        for e in entries
+    }
+
+
+def _other_kind(data: memoryview) -> str:
+    """Of a file that is no safetensors file; "" if it may be one."""
+    start = bytes(data[:8])
+    if start == PARAMS_MAGIC.to_bytes(8, "little"):
+        return "params"
+    return "npz" if start[:4] == _ZIP else "npy" if start[:6] == npy.MAGIC else ""
+
+
+def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
+    found = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                array = npy.read(memoryview(archive.read(name)), f"{path}:{name}")
+                found[name.removesuffix(".npy")] = array
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as exc:
+        raise FormatError(f"{path}: not a .npz file: {exc}", code="payload") from None
+    return found
+
+
+def _read(who: str, data: memoryview) -> tuple[int, list[safetensors.TensorEntry]]:
+    """As `safetensors.read`; an error about what is no such file at all says what is expected."""
+    try:
+        return safetensors.read(data)
+    except FormatError as error:
+        if len(data) > 8 and bytes(data[8:9]) != b"{":
+            raise FormatError(
+                f"{who}: not a safetensors file; expected {KINDS}", code=error.code
+            ) from None
+        error.prefix(who)
+        raise
+
+
+def _encoded(who: str, arrays: Mapping[str, ArrayRecord]) -> list[memoryview]:
+    """A safetensors file of arrays: its header, then their bytes, the widest elements first, so
+    that all are aligned.
+
+    Raises:
+        BuildError: a type of elements that the format has not.
+    """
+    ordered = sorted(arrays.items(), key=lambda pair: (-pair[1].dtype.bits, pair[0]))
+    tensors = [(name, a.dtype, a.shape, a.data.nbytes) for name, a in ordered]
+    try:
+        head = safetensors.encode_header(tensors)
+    except ValueError as exc:
+        raise BuildError(f"{who}: {exc}") from None
+    return [memoryview(head), *(a.data for _, a in ordered)]

@@ -1,0 +1,83 @@
+"""Weights as people have them: dictionaries of arrays, .npz, .npy and .safetensors files."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+
+ARRAYS = {
+    "fc.bias": np.arange(3, dtype="int8"),
+    "fc.weight": np.arange(6, dtype="float32").reshape(2, 3).T,  # column-major
+}
+
+
+def packed(weights: Any, tmp_path: Path) -> Mapping[str, Any]:
+    mblob.export_library(mblob.safetensors_module(weights), tmp_path / "w.so")
+    return mblob.load_module(tmp_path / "w.so").tensors
+
+
+def check(found: Mapping[str, Any], expected: Mapping[str, Any] = ARRAYS) -> None:
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        assert np.array_equal(found[name].numpy(), array)
+        assert found[name].dtype == str(array.dtype)
+
+
+def test_a_dictionary_of_arrays_is_packed_as_weights(tmp_path: Path) -> None:
+    check(packed(ARRAYS, tmp_path))
+
+
+def test_save_tensors_writes_what_is_packed_unchanged(tmp_path: Path) -> None:
+    file = tmp_path / "w.safetensors"
+    mblob.save_tensors(file, ARRAYS)
+    check(packed(file, tmp_path))
+    with mblob.open(tmp_path / "w.so") as library:
+        assert bytes(library.entries[-1].view()) == file.read_bytes()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed], ids=["stored", "deflated"])
+def test_npz_is_packed_as_weights(tmp_path: Path, save: Any) -> None:
+    rows = {name: np.ascontiguousarray(array) for name, array in ARRAYS.items()}
+    save(tmp_path / "w.npz", **rows)
+    check(packed(tmp_path / "w.npz", tmp_path))
+
+
+def test_npy_is_packed_under_the_name_of_its_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "bias.npy", ARRAYS["fc.bias"])
+    check(packed(tmp_path / "bias.npy", tmp_path), {"bias": ARRAYS["fc.bias"]})
+
+
+def test_a_dictionary_that_save_param_dict_wrote_is_packed_as_weights(tmp_path: Path) -> None:
+    (tmp_path / "w.params").write_bytes(mblob.save_param_dict(ARRAYS))
+    check(packed(tmp_path / "w.params", tmp_path))
+
+
+def test_a_file_of_something_else_is_said_to_be_no_safetensors_file(tmp_path: Path) -> None:
+    (tmp_path / "vadd.c").write_text("void vadd(const float *a, const float *b, float *c);")
+    with pytest.raises(mblob.FormatError, match=r"vadd\.c: not a safetensors file; expected"):
+        mblob.safetensors_module(tmp_path / "vadd.c")
+
+
+def test_a_damaged_npz_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "w.npz", "w") as archive:
+        archive.writestr("w.npy", b"nothing")
+    with pytest.raises(mblob.FormatError, match=r"w\.npz:w\.npy: no \.npy file"):
+        mblob.safetensors_module(tmp_path / "w.npz")
+    (tmp_path / "w.npz").write_bytes(b"PK\3\4" + bytes(60))
+    with pytest.raises(mblob.FormatError, match=r"w\.npz: not a \.npz file"):
+        mblob.safetensors_module(tmp_path / "w.npz")
+
+
+def test_what_is_no_array_is_named(tmp_path: Path) -> None:
+    with pytest.raises(mblob.BuildError, match="tensor 'w': expected an array"):
+        mblob.safetensors_module({"w": "text"})
+    with pytest.raises(mblob.BuildError, match="expected names, found int 1"):
+        mblob.save_tensors(tmp_path / "w.safetensors", {1: ARRAYS["fc.bias"]})  # type: ignore[dict-item]
+    assert not (tmp_path / "w.safetensors").exists()
