@@ -1,8 +1,8 @@
 /* The runtime of the key `fuse`: chains of elementwise operators in one pass over the data.
  *
  * A payload is text, as fuse.py writes it: a name, counts, one operator a line, the results.
- * Values are numbered: inputs, constants, one for each operator. They are made a block at a
- * time, so what is between two operators stays in the cache. */
+ * Values are numbered: inputs, constants, one for each operator. They are made a block at a time,
+ * so what is between two operators stays in the cache. */
 #include <mblob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,17 +10,16 @@
 
 enum { BLOCK = 256, MOST = 64 /* values */ };
 
-struct step {
-  char op;  /* as in fuse.py */
-  int a, b; /* values */
-};
 struct fuse {
   const mblob_host *host;
   char symbol[128];
   const char *name; /* the symbol */
   long elements;
   int inputs, constants, outputs, steps;
-  struct step step[MOST];
+  struct step {
+    char op;  /* as in fuse.py */
+    int a, b; /* values */
+  } step[MOST];
   int result[MOST];
   float *constant[MOST];
   int ready;   /* the constants are there */
@@ -33,31 +32,28 @@ static int fail(const struct fuse *f, int status, const char *what) {
   return f->host->set_error(status, text);
 }
 
+static int outside(int number, int limit) { return number < 0 || number >= limit; }
 /* Everything in a file may be wrong. */
 static int read_all(struct fuse *f, const char *text) {
-  char end;
   int used = 0;
   if (sscanf(text, "fuse 1 %127s %ld %d %d %d %d%n", f->symbol, &f->elements, &f->inputs,
              &f->constants, &f->outputs, &f->steps, &used) != 6)
     return 0;
-  if (f->elements < 1 || f->inputs < 0 || f->inputs > MOST || f->constants < 0 ||
-      f->constants > MOST - f->inputs || f->steps < 0 ||
-      f->steps > MOST - f->inputs - f->constants || f->outputs < 1 || f->outputs > MOST)
+  if (f->elements < 1 || outside(f->inputs, MOST + 1) || f->outputs < 1 || f->outputs > MOST)
     return 0;
-  int values = f->inputs + f->constants;
+  int values = f->inputs, room = MOST + 1 - values;
+  if (outside(f->constants, room) || outside(f->steps, room - f->constants)) return 0;
+  values += f->constants;
   for (struct step *s = f->step; s < f->step + f->steps; s++, values++) {
     text += used;
-    if (sscanf(text, " %c %d %d%n", &s->op, &s->a, &s->b, &used) != 3 || !strchr("+-*>r", s->op) ||
-        s->a < 0 || s->a >= values || s->b < 0 || s->b >= values)
-      return 0;
+    if (sscanf(text, " %c %d %d%n", &s->op, &s->a, &s->b, &used) != 3) return 0;
+    if (!strchr("+-*>r", s->op) || outside(s->a, values) || outside(s->b, values)) return 0;
   }
-  for (int i = 0; i < f->outputs; i++) {
+  for (int *result = f->result; result < f->result + f->outputs; result++) {
     text += used;
-    if (sscanf(text, "%d%n", &f->result[i], &used) != 1 || f->result[i] < 0 ||
-        f->result[i] >= values)
-      return 0;
+    if (sscanf(text, "%d%n", result, &used) != 1 || outside(*result, values)) return 0;
   }
-  return sscanf(text + used, " %c", &end) != 1;
+  return !text[used + (int)strspn(text + used, " \n")];
 }
 
 static void close_fuse(void *self) {
@@ -69,12 +65,10 @@ static void close_fuse(void *self) {
 static int open_fuse(const mblob_host *host, const struct mblob_module_info *info, void **self) {
   struct fuse *f = calloc(1, sizeof(*f) + info->payload_size + 1);
   if (!f) return host->set_error(MBLOB_E_MEMORY, "fuse: out of memory");
-  f->host = host;
-  f->name = f->symbol;
+  f->host = host, f->name = f->symbol;
   memcpy(f->text, info->payload, info->payload_size);
-  int status =
-      read_all(f, f->text) ? MBLOB_OK : fail(f, MBLOB_E_FORMAT, "the payload is none of fuse.py's");
-  if (status) return free(f), status;
+  if (!read_all(f, f->text))
+    return free(f), host->set_error(MBLOB_E_FORMAT, "fuse: the payload is none of fuse.py's");
   host->names(info->module, &f->name, 1); /* for errors */
   *self = f;
   return MBLOB_OK;
@@ -82,24 +76,23 @@ static int open_fuse(const mblob_host *host, const struct mblob_module_info *inf
 
 /* The elements of an argument, NULL (and an error) if it is no such array. */
 static float *elements(const struct fuse *f, TVMValue value, int code) {
-  const DLTensor *t =
-      code == kTVMDLTensorHandle || code == kTVMNDArrayHandle ? value.v_handle : NULL;
-  int fits = t && t->dtype.code == kDLFloat && t->dtype.bits == 32 && t->dtype.lanes == 1 &&
-             t->device.device_type == kDLCPU;
+  int is_array = code == kTVMDLTensorHandle || code == kTVMNDArrayHandle;
+  const DLTensor *t = is_array ? value.v_handle : NULL;
+  int fits =
+      t && !memcmp(&t->dtype, &(DLDataType){kDLFloat, 32, 1}, 4) && t->device.device_type == kDLCPU;
   long count = 1;
   for (int i = fits ? t->ndim : 0; i-- > 0; count *= t->shape[i])
     if (t->strides && t->shape[i] > 1 && t->strides[i] != count) fits = 0;
   if (fits && count == f->elements) return (float *)((char *)t->data + t->byte_offset);
-  return (void)fail(f, MBLOB_E_ARGUMENT,
-                    "an argument is no compact float32 array of the right size on the cpu"),
-         NULL;
+  fail(f, MBLOB_E_ARGUMENT, "an argument is no compact float32 array of the right size on the cpu");
+  return NULL;
 }
 
 static int set_constants(struct fuse *f, float *const *given) {
   size_t size = (size_t)f->elements * sizeof(float);
   for (int i = 0; i < f->constants; i++) {
-    if (!f->constant[i] && !(f->constant[i] = malloc(size)))
-      return fail(f, MBLOB_E_MEMORY, "out of memory");
+    if (!f->constant[i]) f->constant[i] = malloc(size);
+    if (!f->constant[i]) return fail(f, MBLOB_E_MEMORY, "out of memory");
     memcpy(f->constant[i], given[i], size);
   }
   f->ready = 1;
@@ -107,13 +100,8 @@ static int set_constants(struct fuse *f, float *const *given) {
 }
 
 static float result(char op, float a, float b) {
-  switch (op) {
-    case '+': return a + b;
-    case '-': return a - b;
-    case '*': return a * b;
-    case '>': return a > b ? a : b;
-    default: return a > 0 ? a : 0;
-  }
+  if (op == '+' || op == '-') return op == '+' ? a + b : a - b;
+  return op == '*' ? a * b : op == '>' ? (a > b ? a : b) : a > 0 ? a : 0;
 }
 
 static void run(const struct fuse *f, float *const *given) {
@@ -137,11 +125,10 @@ static int call(void *self, void *function, const TVMValue *args, const int *cod
                 void *ret) {
   struct fuse *f = self;
   float *given[2 * MOST];
-  int is_init = function == &f->ready;
+  int is_init = function == &f->ready, expected = is_init ? f->constants : f->inputs + f->outputs;
+  const char *wrong = is_init ? "wrong number of constants" : "wrong number of arguments";
   (void)ret;
-  if (count != (is_init ? f->constants : f->inputs + f->outputs))
-    return fail(f, MBLOB_E_ARGUMENT,
-                is_init ? "wrong number of constants" : "wrong number of arguments");
+  if (count != expected) return fail(f, MBLOB_E_ARGUMENT, wrong);
   if (!is_init && !f->ready) return fail(f, MBLOB_E_KERNEL, "its constants were not set");
   for (int i = 0; i < count; i++)
     if (!(given[i] = elements(f, args[i], codes[i]))) return MBLOB_E_ARGUMENT;
@@ -151,26 +138,13 @@ static int call(void *self, void *function, const TVMValue *args, const int *cod
 static int find_function(void *self, const char *name, void **function) {
   struct fuse *f = self;
   int is_init = strncmp(name, "__init_", 7) == 0;
-  *function = strcmp(is_init ? name + 7 : name, f->symbol) ? NULL
-              : is_init ? (void *)&f->ready
-                        : (void *)f;
+  *function = is_init ? (void *)&f->ready : (void *)f;
+  if (strcmp(is_init ? name + 7 : name, f->symbol) != 0) *function = NULL;
   return MBLOB_OK;
 }
 
-static const mblob_runtime runtimes[] = {
-    {"fuse", open_fuse, find_function, call, NULL, close_fuse}};
+static const mblob_runtime runtime = {"fuse", open_fuse, find_function, call, NULL, close_fuse};
 
-MBLOB_PLUGIN(fuse) = {MBLOB_PLUGIN_ABI,
-                      sizeof(mblob_plugin),
-                      "fuse",
-                      "1.0",
-                      "fuse",
-                      "",
-                      "nothing",
-                      NULL,
-                      NULL,
-                      runtimes,
-                      NULL,
-                      1,
-                      0,
-                      NULL};
+/* clang-format off */
+MBLOB_PLUGIN(fuse) = {MBLOB_PLUGIN_ABI, sizeof(mblob_plugin), "fuse", "1.0", "fuse", "", "nothing",
+                      NULL, NULL, &runtime, NULL, 1, 0, NULL};

@@ -3,12 +3,12 @@ one first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
-from mblob.binary.elf_records import ET_REL, IDENT, layout_of
+TYPE_CHECKING = False  # importing `typing` takes longer than a load
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SNIFF_SIZE = 512  # bytes to read: a tar header, more than an ELF header
+_ET_REL = 1
 ELF_MAGIC = b"\x7fELF"
 AR_MAGIC, THIN_MAGIC = b"!<arch>\n", b"!<thin>\n"  # archives; thin ones hold names alone
 
@@ -25,9 +25,12 @@ def linkable_kind(start: bytes) -> str | None:
         start: the first SNIFF_SIZE bytes, fewer if the file is smaller.
     """
     if start[:4] == ELF_MAGIC:
-        header = elf_header(start)
-        # With program headers it was linked, whatever e_type says.
-        is_object = header("e_type") == ET_REL and not header("e_phnum")
+        # Each load comes here: the two fields are read without their declarations, whose import
+        # takes longer than the load. With program headers (e_phnum) it was linked, whatever e_type
+        # says.
+        order = "big" if start[5:6] == b"\2" else "little"
+        count = start[56:58] if start[4:5] == b"\2" else start[44:46]
+        is_object = int.from_bytes(start[16:18], order) == _ET_REL and not any(count)  # type: ignore[arg-type]
         return "object" if is_object else None
     if start[:8] == AR_MAGIC:
         return "archive"
@@ -37,6 +40,10 @@ def linkable_kind(start: bytes) -> str | None:
 def elf_header(start: bytes) -> Callable[[str], int]:
     """The fields of the ELF header by name, as far as the first bytes of a file have them; 0 for
     others."""
+    from functools import partial
+
+    from mblob.binary.elf_records import IDENT, layout_of
+
     bits = 64 if IDENT.field_at(start, "e_ident[EI_CLASS]") == 2 else 32
     order = ">" if IDENT.field_at(start, "e_ident[EI_DATA]") == 2 else "<"
     return partial(layout_of(bits, order).ehdr.field_at, start)

@@ -23,6 +23,7 @@ DECLARING = ("mblob.binary.elf_records", "mblob.format.index", "mblob.bytes.reco
 # ld.so, attributes of cubins.
 OTHERS = (
     "mblob.binary.mach_o", "mblob.binary.pe", "mblob.inspect.library_search", "mblob.packager.device.device_kernels",
+    "mblob.binary.file_kind",  # on the way of each load, which would wait for their import
 )  # fmt: skip
 READS_ELF = re.compile(r"^\s*from mblob\.(binary(\.elf\w*)?|format\.index) import", re.MULTILINE)
 WIDE, NARROW = layout_of(64, "<"), layout_of(32, "<")
