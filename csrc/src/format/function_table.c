@@ -5,7 +5,7 @@
 #include "base/base.h"
 
 #define FIRST_LINE "mblob functions 1"
-enum { FIELDS = 5 }; /* and a prototype, which runtimes do not read */
+enum { FIELDS = 5 };                /* and a prototype, which runtimes do not read */
 #define ALIGNMENT_LIMIT (1ul << 20) /* bytes */
 
 static int bad(const char *what, size_t line) {
