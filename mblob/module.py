@@ -272,7 +272,7 @@ class Module:
         names: dict[str, str] = {}
         for module in self.walk() if query_imports else (self,):
             names.update(module._node.functions())
-        text = f"module {self.type_key!r} has no function {name!r}; it has: {listed(names)}"
+        text = f"module {self.type_key!r} has no function {name!r}; it has: {listed(sorted(names))}"
         reasons = (
             module._node.explain(name) for module in (self.walk() if query_imports else (self,))
         )
@@ -491,7 +491,7 @@ class Named(dict[str, "Any"]):
         self._owner = owner
 
     def __missing__(self, name: object) -> Any:
-        text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(self)}"
+        text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
         close = nearest(name, self) if isinstance(name, str) else None
         raise NotFoundError(text + (f"; did you mean {close!r}?" if close else ""))
 
