@@ -293,7 +293,13 @@ class Module:
             return False
 
     def __getitem__(self, name: str) -> Function:
-        return self.get_function(name, query_imports=True)
+        try:
+            function = self._node.find(name)  # most often it is the module's own
+        except LoaderMissingError:
+            function = None
+        if function is None:
+            return self.get_function(name, query_imports=True)
+        return function  # type: ignore[return-value]
 
     def __contains__(self, name: object) -> bool:
         """Whether `module[name]` gives a function."""
