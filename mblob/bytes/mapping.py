@@ -15,7 +15,7 @@ _END = 256 << 10  # bytes of each end of a file that are read at once
 _READ_AHEAD = 2 << 20  # smaller files may as well be read ahead whole
 
 
-def hop(data: memoryview, *, begin: bool) -> None:
+def advise_random(data: memoryview, *, begin: bool) -> None:
     """Tell the kernel that what `map_file` gave is read here and there, until told that it is not
     (`begin` False).
 
@@ -37,7 +37,7 @@ def hop(data: memoryview, *, begin: bool) -> None:
         return  # advice: file systems need not take it
 
 
-def fetch(data: memoryview, start: int, size: int) -> None:
+def prefetch(data: memoryview, start: int, size: int) -> None:
     """Tell the kernel that a part of what `map_file` gave is read next, all of it."""
     mapping = _advised(data)
     if mapping is None or not 0 <= start <= len(data) or not 0 < size <= len(data) - start:

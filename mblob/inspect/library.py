@@ -19,7 +19,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import Symbol
 from mblob.binary.function_names import function_names
 from mblob.binary.image import Image
-from mblob.bytes.mapping import fetch, hop, map_file
+from mblob.bytes.mapping import advise_random, map_file, prefetch
 from mblob.errors import FormatError, MblobError, one_line
 from mblob.format import classic, exported, ffi_dialect, note, plugin_table, prefixes
 from mblob.format.exported import FFI_PREFIX, NO_MODEL, HostFunction
@@ -98,7 +98,7 @@ class Library:
             if not self._data:
                 raise FormatError(f"{self.path}: an empty file", code="not_elf", offset=0)
             if verify != "full":
-                hop(self._data, begin=True)
+                advise_random(self._data, begin=True)
             opened = container.open_file(self._data, str(self.path), machine)
             self.kind, self.members, self.compressed = (
                 opened.kind,
@@ -112,7 +112,7 @@ class Library:
             self.blob_symbol: Symbol | None = None
             self.blob_offset, self.blob = self._read(verify, partial)
             self.function_table = exported.read_table(self.image, self.prefix)
-            hop(self._data, begin=False)  # payloads are read from one end to the other
+            advise_random(self._data, begin=False)  # payloads are read from one end to the other
         except BaseException as error:
             self.close()
             if isinstance(error, MblobError) and one_line(str(self.path)) not in str(error):
@@ -157,7 +157,7 @@ class Library:
                 if self.kind == "shared" and level != "full" and self._data is not None:
                     at, size = place_of(self._blob_data)
                     # page by page, a cold one takes a wait for each
-                    fetch(self._data, offset + at, size)
+                    prefetch(self._data, offset + at, size)
                 owner = (
                     self.image.owner(symbol)
                     if isinstance(self.image, container.ObjectSet)
