@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import mblob
 
@@ -81,3 +82,23 @@ def test_what_is_no_array_is_named(tmp_path: Path) -> None:
     with pytest.raises(mblob.BuildError, match="expected names, found int 1"):
         mblob.save_tensors(tmp_path / "w.safetensors", {1: ARRAYS["fc.bias"]})  # type: ignore[dict-item]
     assert not (tmp_path / "w.safetensors").exists()
+
+
+def test_the_safetensors_package_reads_what_save_tensors_writes(tmp_path: Path) -> None:
+    mblob.save_tensors(tmp_path / "w.safetensors", ARRAYS)
+    found = safetensors.numpy.load_file(tmp_path / "w.safetensors")
+    assert set(found) == set(ARRAYS)
+    assert all(np.array_equal(found[name], ARRAYS[name]) for name in ARRAYS)
+    assert all(found[name].dtype == ARRAYS[name].dtype for name in ARRAYS)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint16", "float16", "int32", "float64", "uint64"]
+)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 2, 1)])
+def test_what_the_safetensors_package_writes_is_read_as_it_reads_it(
+    tmp_path: Path, dtype: str, shape: tuple[int, ...]
+) -> None:
+    arrays = {"a": np.ones(shape, dtype), "b/é": np.arange(5).astype(dtype)}
+    safetensors.numpy.save_file(arrays, tmp_path / "w.safetensors", metadata={"format": "np"})
+    check(packed(tmp_path / "w.safetensors", tmp_path), arrays)
