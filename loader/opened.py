@@ -24,7 +24,7 @@ from mblob.loader.runtime import (
     lib,
     text,
 )
-from mblob.module import LIBRARY, Module, Node
+from mblob.module import LIBRARY, Module, Node, nearest
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -41,10 +41,9 @@ class Origin:
     Attributes:
         path: of the file as the user named it, "" for memory.
         loaders: loaders given with this open, asked first.
-        functions: those that a library exports, by name, and how each is called.
     """
 
-    __slots__ = ("_asked", "functions", "loaders", "path")
+    __slots__ = ("_asked", "_functions", "_read_functions", "loaders", "path")
 
     def __init__(
         self,
@@ -54,8 +53,15 @@ class Origin:
     ) -> None:
         self.path = path
         self.loaders = dict(loaders or {})
-        self.functions = functions
+        self._read_functions = functions
+        self._functions: Mapping[str, str] = {}
         self._asked: set[str] = set()
+
+    def functions(self) -> Mapping[str, str]:
+        """Functions that the library exports, by name, and how each is called; its file is read
+        once."""
+        self._functions = self._functions or self._read_functions()
+        return self._functions
 
     def ask_entry_point(self, key: str) -> bool:
         """Whether an installed distribution has a loader for `key`, which then opens what nothing
@@ -294,11 +300,8 @@ def _c_function(
 
 def _no_symbol(module: Module, name: str) -> AttributeError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
-    import difflib  # only errors need it, and it is slow to import
-
-    names = [n for m in module.walk() for n in m._node.functions()]
-    close = difflib.get_close_matches(name, names, 3)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    close = nearest(name, [n for m in module.walk() for n in m._node.functions()])
+    hint = f"; did you mean {close!r}?" if close else ""
     return AttributeError(
         one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
     )

@@ -7,7 +7,7 @@ same ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from mblob import json_text
@@ -141,6 +141,22 @@ def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]])
     text = json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
+
+
+def encode(
+    tensors: Iterable[tuple[str, DataType, tuple[int, ...], memoryview]],
+) -> tuple[memoryview, ...]:
+    """A file of tensors (name, element type, shape, bytes): its header, then their bytes, the
+    widest elements first, so that all are aligned.
+
+    Raises:
+        ValueError: an element type that the format does not have.
+    """
+    ordered = sorted(tensors, key=lambda tensor: (-tensor[1].bits, tensor[0]))
+    head = encode_header(
+        [(name, dtype, shape, data.nbytes) for name, dtype, shape, data in ordered]
+    )
+    return memoryview(head), *(data for *_, data in ordered)
 
 
 class _Object(list[tuple[str, Any]]):

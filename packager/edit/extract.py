@@ -293,7 +293,7 @@ def _npy(entry: EntryView, tensor: StoredTensor) -> tuple[memoryview, ...]:
 
 
 def _safetensors(tensors: Sequence[Found]) -> tuple[memoryview, ...]:
-    """A file of tensors: the widest elements first, so that all are aligned."""
+    """A file of tensors, each name once."""
     ordered = sorted(tensors, key=lambda found: (-found[1].dtype.bits, found[1].name))
     names = sorted(tensor.name for _, tensor in ordered)
     for one, other in zip(names, names[1:]):
@@ -303,12 +303,9 @@ def _safetensors(tensors: Sequence[Found]) -> tuple[memoryview, ...]:
                 f"tensor {one!r} is there {len(same)} times ({_places(same)}); choose one with --entry"
             )
     try:
-        head = safetensors.encode_header(
-            [(t.name, t.dtype, t.shape, t.data.nbytes) for _, t in ordered]
-        )
+        return safetensors.encode([(t.name, t.dtype, t.shape, t.data) for _, t in tensors])
     except ValueError as exc:
         raise BuildError(f"{ordered[0][0].place}: {exc}; write the payload (--entry)") from None
-    return memoryview(head), *(tensor.data for _, tensor in ordered)
 
 
 def _places(tensors: Sequence[Found]) -> str:

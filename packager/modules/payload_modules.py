@@ -89,7 +89,7 @@ def graph_executor_factory(
     elif not isinstance(params, Mapping):
         params = read_param_dict(params)
     records = [
-        (str(key), _record(value, f"graph_executor_factory: params[{key!r}]"))
+        (str(key), record_of(value, f"graph_executor_factory: params[{key!r}]"))
         for key, value in params.items()
     ]
     try:
@@ -183,7 +183,12 @@ def const_loader_module(
     return Module(node=PayloadNode(CONST_LOADER, PiecesPayload(pieces), dialect="classic"))
 
 
-def _record(value: Any, what: str) -> ArrayRecord:
+def record_of(value: Any, what: str) -> ArrayRecord:
+    """What is written of an array.
+
+    Raises:
+        BuildError: it is none; the text starts with `what`.
+    """
     try:
         return as_record(value)
     except (TypeError, ValueError) as exc:
@@ -192,7 +197,7 @@ def _record(value: Any, what: str) -> ArrayRecord:
 
 def _array(value: Any, what: str) -> list[Any]:
     """The record of an array in pieces; its elements are not copied."""
-    record = _record(value, what)
+    record = record_of(value, what)
     try:
         return [encode_header(record.dtype, record.shape, record.data.nbytes), record.data]
     except ValueError as exc:

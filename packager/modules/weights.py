@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from mblob.bytes.mapping import map_file
+from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
 from mblob.errors import FormatError, MblobError
 from mblob.format import npy, safetensors
-from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, as_record, read_param_dict
+from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
 from mblob.module import Module
 from mblob.packager import output
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
+from mblob.packager.modules.payload_modules import record_of
 
 _ZIP = b"PK\3\4"
 KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
@@ -37,25 +39,28 @@ def safetensors_module(weights: Any) -> Module:
         FormatError: no file of weights, or a damaged one.
         BuildError: none of these, or a type of elements that safetensors has not.
     """
+    who = "safetensors_module"
     if isinstance(weights, Mapping):
-        weights = _encoded("safetensors_module", records(weights))
-    elif isinstance(weights, (str, os.PathLike)):
-        data = map_file(Path(weights))
+        return _module(PiecesPayload(pieces := _encoded(who, records(weights))), pieces[0].nbytes)
+    payload = payload_of(weights, who)
+    if isinstance(payload, FilePayload):
+        who, data = str(payload.path), map_file(payload.path)
         if _other_kind(data):
-            weights = _encoded(str(weights), read_tensors(Path(weights)))
-    payload = payload_of(weights, "safetensors_module")
-    if isinstance(payload, PiecesPayload):
-        if not isinstance(weights, list):
-            raise BuildError(
-                "safetensors_module: expected a path, bytes, or a dictionary of arrays, found an iterable"
-            )
-        offset = payload.pieces[0].nbytes
+            pieces = _encoded(who, read_tensors(payload.path))
+            return _module(PiecesPayload(pieces), pieces[0].nbytes)
+    elif isinstance(payload, BytesPayload):
+        data = payload.data
     else:
-        path = getattr(payload, "path", None)
-        who = str(path or "safetensors_module")
-        offset, _ = _read(who, map_file(path) if path else payload.data)  # type: ignore[attr-defined]
+        raise BuildError(
+            f"{who}: expected a path, bytes, or a dictionary of arrays, found an iterable"
+        )
+    return _module(payload, _read(who, data)[0])
+
+
+def _module(payload: Payload, data_at: int) -> Module:
+    """A module of a safetensors file, of which `data_at` bytes are the header."""
     node = PayloadNode(
-        SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=offset
+        SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=data_at
     )
     return Module(node=node)
 
@@ -86,10 +91,7 @@ def records(arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
     for name, array in arrays.items():
         if not isinstance(name, str):
             raise BuildError(f"weights: expected names, found {type(name).__name__} {name!r}")
-        try:
-            found[name] = as_record(array)
-        except TypeError as exc:
-            raise BuildError(f"tensor {name!r}: {exc}") from None
+        found[name] = record_of(array, f"tensor {name!r}")
     return found
 
 
@@ -158,17 +160,13 @@ def _read(who: str, data: memoryview) -> tuple[int, list[safetensors.TensorEntry
         raise
 
 
-def _encoded(who: str, arrays: Mapping[str, ArrayRecord]) -> list[memoryview]:
-    """A safetensors file of arrays: its header, then their bytes, the widest elements first, so
-    that all are aligned.
+def _encoded(who: str, arrays: Mapping[str, ArrayRecord]) -> tuple[memoryview, ...]:
+    """The pieces of a safetensors file of arrays.
 
     Raises:
         BuildError: a type of elements that the format has not.
     """
-    ordered = sorted(arrays.items(), key=lambda pair: (-pair[1].dtype.bits, pair[0]))
-    tensors = [(name, a.dtype, a.shape, a.data.nbytes) for name, a in ordered]
     try:
-        head = safetensors.encode_header(tensors)
+        return safetensors.encode((name, a.dtype, a.shape, a.data) for name, a in arrays.items())
     except ValueError as exc:
         raise BuildError(f"{who}: {exc}") from None
-    return [memoryview(head), *(a.data for _, a in ordered)]

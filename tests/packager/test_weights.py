@@ -76,6 +76,11 @@ def test_a_damaged_npz_is_an_error_that_names_it(tmp_path: Path) -> None:
         mblob.safetensors_module(tmp_path / "w.npz")
 
 
+def test_a_file_that_is_missing_is_named_with_who_asked(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="safetensors_module: no such file"):
+        mblob.safetensors_module(tmp_path / "w.safetensors")
+
+
 def test_what_is_no_array_is_named(tmp_path: Path) -> None:
     with pytest.raises(mblob.BuildError, match="tensor 'w': expected an array"):
         mblob.safetensors_module({"w": "text"})
