@@ -133,9 +133,7 @@ INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]""", re.MU
 
 def includes(text: str) -> list[str]:
     """What a source includes, but for headers of the system and of the public folder."""
-    return [
-        name for mark, name in INCLUDE.findall(text) if mark == '"' or (SRC / name).is_file()
-    ]
+    return [name for mark, name in INCLUDE.findall(text) if mark == '"' or (SRC / name).is_file()]
 
 
 def header_of(room: str) -> str:
@@ -172,9 +170,7 @@ def test_the_header_of_a_room_needs_no_other_include_before_it(tmp_path: Path) -
 def test_a_plug_in_includes_its_own_headers_and_one_of_each_room(plugin: str) -> None:
     own = {p.name for p in (PLUGINS / plugin).glob("*.h")}
     others = {header_of("base")} | ({"common.h"} if plugin != "common" else set())
-    included = {
-        n for p in sources(PLUGINS / plugin, ".c", ".h") for n in includes(p.read_text())
-    }
+    included = {n for p in sources(PLUGINS / plugin, ".c", ".h") for n in includes(p.read_text())}
     assert included - own <= others
 
 

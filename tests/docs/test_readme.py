@@ -24,9 +24,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def output(
-    blocks, root: Path, installed: Path, tmp_path_factory: pytest.TempPathFactory
-) -> str:
+def output(blocks, root: Path, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What the README's commands print.
 
     Blocks marked `clone` run in the repository, the others in a new folder that holds the files

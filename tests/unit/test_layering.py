@@ -45,9 +45,7 @@ def sources() -> dict[str, Path]:
 SOURCES = sources()
 
 
-def imports(
-    path: Path, *, deferred: bool = True, types: bool = False
-) -> Iterator[tuple[int, str]]:
+def imports(path: Path, *, deferred: bool = True, types: bool = False) -> Iterator[tuple[int, str]]:
     """(line, module) of each import in a file.
 
     `deferred` counts those inside functions too, `types` those that only type checkers see. A name
