@@ -1,5 +1,7 @@
-"""Constructors of serialized modules: device code, JSON graphs, executor factories with their
-parameters, blobs, weights."""
+"""Constructors of serialized modules: JSON graphs, executor factories with their parameters, blobs.
+
+Device code is made in `packager/device`, weights in `weights.py`.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-BARE = re.compile(r"^(packager|loader)([.:]\w|$)")
+BARE = re.compile(r"^(packager|loader)([.:]|$)")
 FOLDERS = ("mblob", "packager", "loader", "tests", "examples", "benchmarks")
 
 
