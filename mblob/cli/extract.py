@@ -15,8 +15,8 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. Each payload becomes INDEX-KEY.payload, byte for byte. Device code and graph texts are "
-        "also written, as INDEX-KEY.FMT. With --tensor or --tensors, each tensor becomes INDEX-KEY.NAME.npy, or "
+        description=f"{summary}. Each payload becomes INDEX-KEY.payload, byte for byte. Device code and graph texts "
+        "are also written, as INDEX-KEY.FMT. With --tensor or --tensors, each tensor becomes INDEX-KEY.NAME.npy, or "
         ".safetensors for types that numpy does not have. Existing files are replaced. The names of the files are "
         "printed.",
         epilog="example: mblob-pack extract deploy.so --tensor p0 -o p0.npy",
@@ -34,7 +34,7 @@ def configure(verbs: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--tensors", action="store_true", help="write all tensors")
     parser.add_argument("--format", choices=("npy", "safetensors"),
-                        help="format of tensors in a folder (default: npy, or safetensors for types that numpy does not have)",
+                        help="format of tensors in a folder (default: npy, else safetensors if numpy lacks the type)",
                         )  # fmt: skip
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR|FILE",

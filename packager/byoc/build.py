@@ -58,8 +58,8 @@ def partition_graph(
         BuildError: no graph, params that it does not have, operators that stay with it and no
             `host`, a key without a generator, or a generator that fails (the cause is kept), gives
             no module, or one without the region's function, where that can be seen.
-        MblobError: errors of mblob that predicates and generators raise, with key and operator, or
-            region, in front.
+        MblobError: an error of mblob in a predicate or generator, with the key and the operator or
+            region before its text.
     """
     graph = read_graph(graph_json)
     records = as_records(params)
@@ -94,7 +94,7 @@ def build(
     name: str = "default",
     codegens: Mapping[str, Codegen] | None = None,
 ) -> Module:
-    """The model of a partition: its code generated, its constants packed.
+    """The model of a partition: generates its code and packs its constants.
 
     Args:
         host, name, codegens: as of `partition_graph`.
