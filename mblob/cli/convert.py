@@ -19,8 +19,8 @@ def configure(verbs: Any) -> None:
         NAME,
         help=summary,
         description=f"{summary}. The tree stays. Payloads are written in the other dialect's grammar, and functions "
-        "get adapters to its calling convention. This needs a C compiler. Objects of host code are linked again. The code "
-        "of a finished library stays at its place, and the adapters come behind it.",
+        "get adapters to its calling convention. This needs a C compiler. Objects of host code are linked again. "
+        "The code of a finished library stays at its place, and the adapters come behind it.",
         epilog="example: mblob-pack convert deploy.so --dialect ffi -o deploy_ffi.so",
     )
     parser.add_argument(
