@@ -25,10 +25,10 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
     loader of the type key KEY, which is called as `register_loader` says.
 
     Args:
-        override: replace a function of that name; without it that is an error.
+        override: replace a function of that name; otherwise that is an error.
 
     Raises:
-        ValueError: the name is taken, or none that C can have.
+        ValueError: the name is taken, or is not a valid name in C.
     """
     if not isinstance(name, str):
         if not callable(name) or not hasattr(name, "__name__"):
@@ -63,7 +63,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
     """The function registered under `name`, a PackedFunction.
 
     Args:
-        allow_missing: give None instead of an error.
+        allow_missing: return None instead of an error.
 
     Raises:
         ValueError: no such function.

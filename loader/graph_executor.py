@@ -44,11 +44,11 @@ __all__ = [
 class GraphModule(TimedModel):
     """A model with memory of its own, ready to run.
 
-    One call at a time: other threads wait. The tensors that `get_input` and `get_output` give are
-    views of the model's memory, which the next run overwrites.
+    The model runs one call at a time; other threads wait. `get_input` and `get_output` return views
+    of the model's memory, which the next run overwrites.
 
     Args:
-        module: what a factory's function makes, `lib["default"](mblob.cpu(0))`.
+        module: the result of a factory's function, `lib["default"](mblob.cpu(0))`.
     """
 
     def __init__(self, module: Module) -> None:
@@ -82,7 +82,8 @@ class GraphModule(TimedModel):
         return self.get_input_index(key) if isinstance(key, str) else key
 
     def set_input_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model read `value` where it is, from now on; it is kept.
+        """Let the model read the memory of `value` from now on, without a copy. The model keeps
+        `value`.
 
         Raises:
             ValueError: no such input, another dtype or shape, strides, or data that is not aligned
@@ -103,18 +104,18 @@ class GraphModule(TimedModel):
         return int(self.module["get_num_inputs"]())
 
     def get_input_index(self, name: str) -> int:
-        """Position of an input, -1 if there is none of that name."""
+        """Position of an input, or -1 if there is no such input."""
         return int(self.module["get_input_index"](name))
 
     def get_input_info(self) -> tuple[Shapes, Types]:
-        """Shapes and dtypes of the inputs that are no parameters, by name."""
+        """Shapes and dtypes of the inputs that are not parameters, by name."""
         return _info(self.module["get_input_info"]())
 
     # -- outputs -----------------------------------------------------------------------------------
 
     def get_output(self, index: str | int, out: Any = None) -> Tensor:
-        """A view of an output, by position or name; with `out` a copy into that array, which is
-        returned.
+        """A view of an output, by position or name. With `out`, the output is copied into that
+        array, which is returned.
 
         Raises:
             ValueError: no such output, or `out` is read-only or has another dtype or shape.
@@ -127,7 +128,8 @@ class GraphModule(TimedModel):
         return tensor
 
     def set_output_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model write an output to `value`, from now on; it is kept.
+        """Let the model write an output into the memory of `value` from now on. The model keeps
+        `value`.
 
         Raises:
             ValueError: as `set_input_zero_copy`; or the array is read-only, or the output is an
@@ -156,10 +158,9 @@ class GraphModule(TimedModel):
         """Set inputs given by name, then run the model.
 
         Args:
-            parallel: run operators that do not depend on each other on this many threads, 0 for all
-                processors. The result is the same, bit for bit. Loops that an operator itself runs
-                in parallel then have one thread, so this pays where operators are small and there
-                are branches.
+            parallel: number of threads for independent operators, 0 for all processors. The result
+                is the same, bit for bit. Parallel loops inside an operator then have one thread. So
+                this helps if operators are small and the graph has branches.
 
         Raises:
             KernelError: an operator failed; the text names the node. The model can be used again.
@@ -172,7 +173,7 @@ class GraphModule(TimedModel):
             self._run(parallel)
 
     def run_from_inputs(self, device: Device = CPU, **inputs: Any) -> list[Tensor]:
-        """Set inputs, run, and give copies of all outputs."""
+        """Set inputs, run, and return copies of all outputs."""
         pairs: list[Any] = []
         for name, value in inputs.items():
             pairs += [name, as_tensor(value, lists=True, what=f"run_from_inputs: input {name!r}: ")]
@@ -183,7 +184,7 @@ class GraphModule(TimedModel):
         return self._run if parallel is None else partial(self._run, parallel)
 
     def synchronize(self) -> None:
-        """Wait until devices have done what `run` gave them; `get_output` with `numpy()` waits by
+        """Wait until devices have finished the work of `run`. `numpy()` of an output waits by
         itself."""
         self.module["synchronize"]()
 
@@ -192,7 +193,7 @@ class GraphModule(TimedModel):
     # -- parameters --------------------------------------------------------------------------------
 
     def load_params(self, params_bytes: Any) -> None:
-        """Set inputs from the bytes of `save_param_dict`; names that are no inputs are skipped.
+        """Set inputs from the bytes of `save_param_dict`. Names that are not inputs are ignored.
 
         Raises:
             FormatError: no parameter dictionary. ValueError: another dtype or shape.
@@ -200,7 +201,7 @@ class GraphModule(TimedModel):
         self.module["load_params"](bytes(params_bytes))
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
-        """Use the parameters of another model instead of own ones.
+        """Use the parameters of another model.
 
         Args:
             params_bytes: of `save_param_dict`; only the names in it are used.
@@ -230,15 +231,14 @@ class NodeTime:
 
 
 class GraphModuleDebug(GraphModule):
-    """A model with a look inside: `lib["debug_create"]("default", mblob.cpu(0))`, or
-    `create_debug`."""
+    """A model for debugging: `lib["debug_create"]("default", mblob.cpu(0))`, or `create_debug`."""
 
     def execute_node(self, node: str | int) -> None:
-        """Run what was not run since the last `run`, up to and with this node."""
+        """Run the nodes up to and including this one that did not run since the last `run`."""
         self.module["execute_node"](node)
 
     def get_node_output(self, node: str | int, index: int = 0) -> Tensor:
-        """A view of what a node made; later nodes may write over it."""
+        """A view of a node's result, which later nodes may overwrite."""
         found: Tensor = self.module["get_node_output"](node, index)
         return found
 
@@ -284,7 +284,8 @@ class GraphModuleDebug(GraphModule):
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
     ) -> BenchmarkResult:
-        """The same of one node, by position or name, on what is there of the nodes before it."""
+        """As `run_individual` for one node, by position or name. Its inputs are the present results
+        of earlier nodes."""
         data = self.module["run_individual_node"](
             index,
             number,
@@ -318,7 +319,7 @@ def create(
 def create_debug(
     graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU
 ) -> GraphModuleDebug:
-    """The same with a look inside."""
+    """As `create`, for debugging."""
     return GraphModuleDebug(_create("tvm.graph_executor_debug.create", graph_json, lib, device))
 
 

@@ -47,13 +47,12 @@ _fallback: dict[str, Loader] = {}  # by installed distributions, as far as one w
 
 
 def register_loader(key: str, fn: Loader | None = None) -> Any:
-    """Register the loader of a type key, for every library opened from now on and those already
-    open.
+    """Register the loader of a type key, for libraries that are open and for all later ones.
 
     `register_loader("my_key")(fn)`, as a decorator, or `register_loader("my_key", fn)`. A loader is
     called as `fn(payload, ctx)` (a read-only memoryview and a LoaderContext) on the first use of a
-    function of a module, once for each module, and returns a Module. The last one registered
-    counts.
+    function of a module, once for each module, and returns a Module. The last registered loader is
+    used.
     """
     arguments.name("register_loader", "key", key)
 

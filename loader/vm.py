@@ -73,7 +73,7 @@ class Executable:
         """The program in `bytecode`, over the kernels of `lib`.
 
         Raises:
-            FormatError: the code is none, or lies.
+            FormatError: the bytes are not code of a program, or are wrong.
         """
         return Executable(get_global_func("runtime.Load_Executable")(bytes(bytecode), lib))
 
@@ -126,18 +126,18 @@ class Executable:
         return [name(func_name, i) for i in range(self.mod["get_function_arity"](func_name))]
 
     def load_late_bound_consts(self, path: str | os.PathLike[str]) -> None:
-        """Read constants that were saved apart from the program; needed before it runs.
+        """Read constants that were saved separately. The program needs them before it runs.
 
         Raises:
-            FormatError: the file is no parameter dictionary, or lacks a constant.
+            FormatError: the file is no parameter dictionary, or a constant is missing.
         """
         self.mod["load_late_bound_consts"](os.fspath(path))
 
     def load_late_bound_consts_from_map(self, constants: Mapping[str, Any]) -> None:
-        """The same from arrays by name, which are copied.
+        """As `load_late_bound_consts`, from arrays by name, which are copied.
 
         Raises:
-            FormatError: a constant is missing; none is bound then.
+            FormatError: a constant is missing. Then none is set.
         """
         pairs = [
             word
@@ -149,13 +149,13 @@ class Executable:
     def move_late_bound_consts(self, path: str | os.PathLike[str], byte_limit: int) -> None:
         """Write constants of at least `byte_limit` bytes to a file, for `load_late_bound_consts`.
 
-        `save` gives the code without them from then on. The program itself keeps them: its machines
-        run on.
+        `save` then returns the code without them. The open program keeps them, and its machines
+        continue to work.
 
         Raises:
-            IncompatibleError: the bytecode is of TVM 0.8 or before, whose constants are always in
-                it.
-            OSError: the file cannot be written; nothing has changed then.
+            IncompatibleError: the bytecode is of TVM 0.8 or before, which always contains its
+                constants.
+            OSError: the file cannot be written. Then nothing has changed.
         """
         self.mod["move_late_bound_consts"](os.fspath(path), byte_limit)
 
@@ -172,9 +172,9 @@ class InstructionTime:
         function: of the program.
         instruction: position in it.
         opcode: "InvokePacked", "AllocTensor", ...
-        kernel: that InvokePacked calls, None of the others.
-        count: how often it was executed, in all calls together.
-        seconds: of one call of the profiled function, mean; all of its executions together.
+        kernel: the kernel that InvokePacked calls; None for other opcodes.
+        count: number of executions in all calls together.
+        seconds: mean per call of the profiled function, all executions together.
     """
 
     function: str
@@ -186,7 +186,8 @@ class InstructionTime:
 
 
 class VirtualMachine(Timed):
-    """Runs a program. One thread at a time may use it; machines of one program are independent.
+    """Runs a program. One thread at a time may use a machine. Machines of one program are
+    independent.
 
     Args:
         exe: the program, or its module.
@@ -226,11 +227,10 @@ class VirtualMachine(Timed):
         return kinds[kind]
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set all inputs of a function, for all calls from now on: by position, by name, or some of
-        each.
+        """Set all inputs of a function for all later calls, by position, by name, or both.
 
-        Inputs are arrays, numbers, and lists or tuples of them. Names that are no parameters are
-        passed over.
+        Inputs are arrays, numbers, and lists or tuples of them. Names that are not parameters are
+        ignored.
 
         Raises:
             TypeError: an input is missing, or there are too many.
@@ -265,19 +265,19 @@ class VirtualMachine(Timed):
         self.module["set_one_input"](func_name, tag, _argument(value, tag, func_name))
 
     def set_outputs(self, func_name: str, *outputs: Any) -> None:
-        """Arrays that the results of the next call are copied into; aligned to 64 bytes
+        """Set arrays into which the next call copies its results. They must be aligned to 64 bytes
         (`mblob.empty`)."""
         self.module["set_outputs"](func_name, *outputs)
         self._outputs[func_name] = outputs  # their memory is used then
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a function; an array, or an ADT of them.
+        """Call a function. The result is an array, or an ADT of arrays.
 
-        Inputs that are given here are used in this call only; without any, those that `set_input`
-        set are used.
+        Inputs given here are used in this call only. Without any, the inputs of `set_input` are
+        used.
 
         Raises:
-            ValueError: none are given, and one was not set.
+            ValueError: no inputs are given, and one was not set.
             KernelError: a kernel failed; the text names instruction and kernel. The machine can be
                 used again.
         """
@@ -297,7 +297,7 @@ class VirtualMachine(Timed):
         return self.invoke("main", *args, **kwargs)
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Call a function, as `invoke` does; `get_outputs` has what it returned."""
+        """Call a function, as `invoke` does. `get_outputs` returns the result."""
         self._call("invoke_stateful", func_name, args, kwargs)
 
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
@@ -323,11 +323,11 @@ class VirtualMachine(Timed):
     def profile(
         self, *args: Any, func_name: str = "main", repeat: int = 1, **kwargs: Any
     ) -> list[InstructionTime]:
-        """Time of each instruction in `repeat` calls of a function, those that call kernels among
-        them.
+        """Time of each instruction in `repeat` calls of a function, including those that call
+        kernels.
 
-        Calls of other functions of the program are instructions, too: their time is that of the
-        call alone, what is inside has rows of its own. Inputs stay set, as of `benchmark`.
+        A call of another function of the program is an instruction, too. Its time is that of the
+        call only; the instructions inside have their own rows. Inputs stay set, as for `benchmark`.
         """
         if args or kwargs:
             self.set_input(func_name, *args, **kwargs)
@@ -336,18 +336,17 @@ class VirtualMachine(Timed):
         return [InstructionTime(**row) for row in rows]
 
     def get_outputs(self) -> list[Any]:
-        """What the last call returned: one array, or the fields of its tuple."""
+        """The result of the last call: one array, or the fields of its tuple."""
         return [
             _result(self.module["get_output"](i)) for i in range(self.module["get_num_outputs"]())
         ]
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
-        """Position of an input, -1 if the function has none of that name."""
+        """Position of an input, or -1 if the function has no such input."""
         return int(self.module["get_input_index"](input_name, func_name))
 
     def set_limits(self, instructions: int = 0, memory: int = 0) -> None:
-        """Instructions that one call may execute and bytes of storage that may be in use; 0: no
-        limit."""
+        """Limit the instructions of one call and the bytes of storage in use; 0: no limit."""
         self.module["set_limits"](instructions, memory)
 
 

@@ -145,7 +145,7 @@ class Module:
 
     @property
     def type_key(self) -> str:
-        """Kind of the module: "library", "cuda", "dnnl_json", ..."""
+        """Type key of the module: "library", "cuda", "dnnl_json", ..."""
         return self._node.type_key
 
     @property
@@ -157,7 +157,7 @@ class Module:
         """Append `other` to the imports.
 
         Raises:
-            ValueError: `other` imports this module, directly or not: a cycle.
+            ValueError: `other` imports this module, directly or indirectly: a cycle.
         """
         if not isinstance(other, Module):
             raise TypeError(f"import_module: expected a Module, found {type(other).__name__}")
@@ -199,8 +199,8 @@ class Module:
 
     @property
     def tensors(self) -> Mapping[str, Any]:
-        """The named tensors (weights) of this module and its imports: views, no copy. Of a name
-        that stands twice the first, depth first in import order.
+        """The named tensors (weights) of this module and its imports, as views without a copy. If a
+        name occurs twice, the first one is given, depth first in import order.
 
         Raises:
             NotFoundError: by `tensors[name]`: there is no such tensor; the text lists the names.
@@ -213,8 +213,8 @@ class Module:
 
     @property
     def payloads(self) -> Mapping[str, memoryview]:
-        """The payloads of this module and its imports by type key: views, no copy. Of a key that
-        stands twice the first, depth first in import order; `walk` gives all.
+        """The payloads of this module and its imports by type key, as views without a copy. If a
+        key occurs twice, the first one is given, depth first in import order; `walk` gives all.
 
         Raises:
             NotFoundError: by `payloads[key]`: no module has that key; the text lists the keys.
@@ -229,8 +229,9 @@ class Module:
 
     @property
     def functions(self) -> Mapping[str, Signature]:
-        """The functions of this module and its imports that `module[name]` gives, by name, as far
-        as they can be listed without opening a module; `str` of each is its C prototype.
+        """The functions that `module[name]` finds in this module and its imports, by name.
+        Functions that only an opened module could list are left out. `str` of a function is its C
+        prototype.
 
         Raises:
             NotFoundError: by `functions[name]`: no such function; the text lists the names.
@@ -326,11 +327,11 @@ class Module:
     def get_function_metadata(
         self, name: str, query_imports: bool = False
     ) -> dict[str, Any] | None:
-        """What a library of tvm_ffi tells about its function `name`: {"type_schema": text, ...};
-        None if nothing.
+        """The metadata of function `name` in a library of tvm_ffi: {"type_schema": text, ...}, or
+        None.
 
         Raises:
-            FormatError: what it tells is no JSON object.
+            FormatError: the metadata is not a JSON object.
         """
         text = self._function_metadata("metadata", name, query_imports)
         if text is None:
@@ -350,7 +351,7 @@ class Module:
         return found
 
     def get_function_doc(self, name: str, query_imports: bool = False) -> str | None:
-        """The documentation that a library of tvm_ffi has for its function `name`, or None."""
+        """The documentation of function `name` in a library of tvm_ffi, or None."""
         return self._function_metadata("doc", name, query_imports)
 
     def _function_metadata(self, what: str, name: str, query_imports: bool) -> str | None:
@@ -398,14 +399,15 @@ class Module:
     ) -> Callable[..., BenchmarkResult]:
         """What times a function: `mod.time_evaluator("vadd", number=100)(a, b, c).mean`.
 
-        Executors are waited for; kernels for devices are timed until they are launched.
+        The time of an executor includes waiting for it. The time of a device kernel ends with its
+        launch.
 
         Args:
-            dev, limit_zero_time_iterations: taken for TVM's sake.
-            number, repeat: as many calls for each of as many measurements, after one call that is
-            not measured.
-            min_repeat_ms: more calls per measurement until one takes this long.
-            cooldown_interval_ms: a rest after every `repeats_to_cooldown` measurements.
+            dev, limit_zero_time_iterations: accepted for compatibility with TVM and ignored.
+            number, repeat: calls per measurement, and number of measurements. One call before them
+            is not measured.
+            min_repeat_ms: repeat the calls of a measurement until it takes this long.
+            cooldown_interval_ms: pause after every `repeats_to_cooldown` measurements.
 
         Raises:
             AttributeError: no such function.

@@ -131,19 +131,19 @@ class Difference(NamedTuple):
 
 
 def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, lines: int = 40) -> Difference:
-    """Compare two libraries, of whatever machines and dialects.
+    """Compare two libraries of any machines and dialects.
 
-    Modules are the same if they have the same place in the tree and the same bytes; sizes and
-    digests tell those apart that differ, only bytes that they are equal. Build-ids, debug
-    information and where the blob lies do not count.
+    Modules are equal if they have the same place in the tree and the same bytes. Sizes and digests
+    can show that two differ; only bytes show that they are equal. Build-ids, debug information and
+    the position of the blob are not compared.
 
     Args:
         a, b: their paths.
-        lines: of the unified diff of a text that are kept.
+        lines: number of lines to keep of a text's unified diff.
 
     Raises:
         OSError: a file cannot be read.
-        FormatError: one is damaged, or no library.
+        FormatError: one is damaged, or is no library.
         DigestError: one is damaged.
     """
     from mblob.inspect.library import Library

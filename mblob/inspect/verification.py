@@ -114,17 +114,16 @@ def verify(
 
     Args:
         path: of the file.
-        level: "header": structure, index and its checksums, all of a blob with up to 256 KiB of
-            payloads. "full": every byte of the blob against its digest, every payload against the
-            grammar of its key.
-        against: also look for each undefined symbol, as the dynamic linker would: in these
-            libraries (paths, or names such as "libm.so.6"), then in those that the library needs.
-            () for the needed ones alone, None for nothing.
-        root: the folder that is `/` on the machine that the library is for.
+        level: "header": structure, index and its checksums, and the whole of a blob with up to 256
+            KiB of payloads. "full": also every byte of the blob against its digest, and every
+            payload against the grammar of its key.
+        against: also look up each undefined symbol like the dynamic linker: in these libraries
+            (paths, or names such as "libm.so.6"), then in those that the library needs. (): only in
+            the needed ones. None: no lookup.
+        root: root folder of the machine that the library is for.
 
     Returns:
-        What was checked. Symbols that nobody provides are in its `linkage`; `check()` makes an
-        error of them.
+        The result. `linkage` has the missing symbols, and `check()` raises an error about them.
 
     Raises:
         OSError: a file cannot be read.

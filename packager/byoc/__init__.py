@@ -1,8 +1,8 @@
-"""Bring your own codegen: parts of a graph go to code generators, which others register.
+"""Bring your own codegen: registered code generators make modules of parts of a graph.
 
-`mblob.partition_graph` does everything. Its steps, to be called one by one: `read_graph`,
-`annotate` (who takes which operator), `merge` (into which regions), `partition` (the graph that is
-left, and the regions), `build` (the model).
+`mblob.partition_graph` does everything. These are its single steps: `read_graph`, `annotate` (the
+key of each operator), `merge` (the regions), `partition` (the remaining graph and the regions),
+`build` (the model).
 """
 
 from mblob.packager.byoc import dnnl

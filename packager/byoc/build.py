@@ -34,31 +34,32 @@ def partition_graph(
     min_size: int = 1,
     codegens: Mapping[str, Codegen] | None = None,
 ) -> Module:
-    """A model whose operators run where someone takes them, and in `host` where nobody does.
+    """A model whose operators run in modules of code generators where a predicate takes them, and
+    in `host` otherwise.
 
-    Each operator of the graph is offered to the predicates, in their order. Connected operators of
-    one key become a region, as large as can be; the key's code generator makes a module of each
-    region, and the graph calls those. The result is TVM's tree: a GraphExecutorFactory over a
+    The first predicate that accepts an operator decides its key. Connected operators of one key
+    become a region, as large as possible. The key's code generator makes a module of each region,
+    and the graph calls these modules. The result is TVM's tree: a GraphExecutorFactory over a
     const_loader over `host` and the modules of the regions.
 
     Args:
         graph_json: of the graph executor, as text or parsed.
-        params: name -> array, or the bytes of `save_param_dict`. Those that regions use are their
-            constants, and no inputs of the model any more, unless the rest of the graph uses them,
-            too.
-        host: the module with the functions of all operators that stay with the graph; None if none
-            does.
+        params: name -> array, or the bytes of `save_param_dict`. Parameters that regions use become
+            constants of the regions. They are no longer inputs of the model, unless the rest of the
+            graph uses them.
+        host: the module with the functions of all operators that stay in the graph; None if there
+            are none.
         targets: key -> predicate, called with an `mblob.byoc.Operator`.
         name: of the function that makes the model's executor.
-        min_size: regions of fewer operators stay with the graph.
+        min_size: regions of fewer operators stay in the graph.
         codegens: generators for this call, before the registered ones.
 
     Raises:
         BuildError: no graph, params that it does not have, operators that stay with it and no
             `host`, a key without a generator, or a generator that fails (the cause is kept), gives
             no module, or one without the region's function, where that can be seen.
-        MblobError: errors of mblob that predicates and generators raise, with key and operator, or
-            region, in front.
+        MblobError: an error of mblob in a predicate or generator, with the key and the operator or
+            region before its text.
     """
     graph = read_graph(graph_json)
     records = as_records(params)
@@ -93,7 +94,7 @@ def build(
     name: str = "default",
     codegens: Mapping[str, Codegen] | None = None,
 ) -> Module:
-    """The model of a partition: its code generated, its constants packed.
+    """The model of a partition: generates its code and packs its constants.
 
     Args:
         host, name, codegens: as of `partition_graph`.

@@ -23,13 +23,13 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen],
 
     The function is called with a `Region` and gives a module that has a function `region.symbol`,
     or whose runtime has it: `mblob.json_module`, `mblob.blob_module`, `mblob.csource_module`, ...
-    What it raises ends the partition, with the key and the symbol in the message.
+    An exception of the function ends the partition; the message has the key and the symbol.
 
     Args:
         override: replace one that is registered.
 
     Raises:
-        BuildError: a key that no module can have, or one that has a generator.
+        BuildError: an invalid key, or one that has a generator.
     """
     check_key(key, "register_codegen")
 

@@ -93,7 +93,7 @@ class Graph:
     Attributes:
         inputs: the nodes that are inputs, in the order of their index as inputs.
         heads: the results.
-        metadata: what the key holds, None without it.
+        metadata: value of the key `metadata`, or None.
     """
 
     nodes: list[Node]
@@ -127,10 +127,10 @@ class Graph:
 
 
 def read_graph(text: str | Mapping[str, Any]) -> Graph:
-    """A graph of its JSON, as text or parsed.
+    """Read a graph from its JSON, as text or parsed.
 
     Raises:
-        BuildError: it is no JSON or no graph; the text names the node or the key.
+        BuildError: the text is not JSON, or is not a graph. The error names the node or the key.
     """
     if isinstance(text, str):
         try:

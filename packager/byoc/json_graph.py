@@ -20,11 +20,10 @@ from mblob.packager.modules.payload_modules import json_module
 class JsonGraph:
     """Builds the JSON of one region.
 
-    Its inputs and constants are there from the start, in the region's order, which is that of the
-    arguments.
+    It begins with the inputs and constants of the region, in the order of the arguments.
 
     Args:
-        region: whose tensors the kernels use.
+        region: region with the tensors of the kernels.
         write_symbol: put the function's name into the JSON, as TVM does from 0.12 on; runtimes
             before that refuse it.
     """
@@ -63,7 +62,7 @@ class JsonGraph:
             attrs: text, number, flag, or a sequence of these, each by name.
 
         Raises:
-            BuildError: an input that nobody made.
+            BuildError: an input that no kernel makes.
         """
         for tensor in inputs:
             if id(tensor) not in self._entries:

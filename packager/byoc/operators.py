@@ -21,7 +21,7 @@ _CALL = frozenset(("func_name", "num_inputs", "num_outputs", "flatten_data", OP)
 
 @dataclass(eq=False)
 class Tensor:
-    """A value in a region or around it. The same object wherever it is used.
+    """A value in a region or outside. All its uses share one object.
 
     Attributes:
         name: of an input of the graph: its own; else the operator's, with `:i` behind it for
@@ -47,7 +47,7 @@ class Tensor:
         """A constant as a numpy array: a view of its bytes, read-only.
 
         Raises:
-            ValueError: it is no constant. TypeError: numpy has no such element type.
+            ValueError: it is not a constant. TypeError: numpy has no such element type.
         """
         if self.constant is None:
             raise ValueError(
@@ -97,7 +97,7 @@ class Operator:
         """An attribute of whole numbers: "2", "2, 2", "[2, 2]" and "(2, 2)" are the same.
 
         Args:
-            count: how many are needed; one alone stands for all.
+            count: required number; a single number is repeated.
 
         Raises:
             BuildError: it is not there, or something else.
@@ -161,21 +161,20 @@ class Operator:
 
 @dataclass(eq=False)
 class Region:
-    """A part of a graph, handed to a code generator, which makes a module with a function `symbol`
-    of it.
+    """A part of a graph. The code generator makes a module with a function `symbol` of it.
 
     That function is called with `inputs`, then `outputs`, which it writes. `__init_<symbol>`, if
     the module has it, is called once before, with `constants` in their order (docs/runtime.md,
     const_loader).
 
     Attributes:
-        key: for whom it was cut out.
+        key: the key of its code generator.
         symbol: name of the function.
         operators: in an order in which they can run; never empty.
-        inputs: what comes from outside, no constants.
+        inputs: tensors from outside, without constants.
         constants: parameters of the graph that it uses.
-        outputs: what others use, or the graph returns; never empty.
-        constant_names: under which the constants are stored, in their order.
+        outputs: tensors that other nodes use or the graph returns; never empty.
+        constant_names: names of the stored constants, in their order.
     """
 
     key: str

@@ -55,22 +55,22 @@ def convert(
 ) -> None:
     """Write a library of one dialect in the other.
 
-    The import tree stays, payloads are written in the other's grammar, digests are taken anew.
-    Functions keep their names and get adapters to the other calling convention: objects of host
-    code are linked again, the code of a finished shared library stays where it is, unless `objects`
-    are those it was linked from.
+    The import tree stays. Payloads are written in the other dialect's grammar, with new digests.
+    Functions keep their names and get adapters to the other calling convention. Objects of host
+    code are linked again. The code of a finished shared library stays in its place, unless
+    `objects` has the objects that it was linked from.
 
     Args:
-        file: a shared library, or what one is linked from: `.tar`, `.o`, `.a`.
+        file: a shared library, or the objects of one: `.tar`, `.o`, `.a`.
         file_name: the library to write, `.so` or `.tar`.
         dialect: "classic" or "ffi": what to write.
         objects: objects, archives and sources of the host code of `file`.
         how: of `export_library`: index, digest, embed, cc, target, options, ...
 
     Raises:
-        BuildError: the library is of that dialect already; a module, or a function, that the other
-            dialect cannot have.
-        FormatError: the file is damaged, or no model library.
+        BuildError: the library has that dialect already, or it has a module or function that the
+            other dialect cannot have.
+        FormatError: the file is damaged, or is no model library.
         IncompatibleError: it is for another machine than the compiler.
         ToolchainError, OSError: as of `export_library`.
     """

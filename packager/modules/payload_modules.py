@@ -47,7 +47,7 @@ def json_module(
         const_names: names of its constants, in the order of the graph's inputs.
 
     Raises:
-        BuildError: a reserved key, or text that is no JSON.
+        BuildError: a reserved key, or text that is not JSON.
     """
     check_key(kind, "json_module")
     text = _json_text(graph_json, "json_module")
@@ -71,18 +71,18 @@ def graph_executor_factory(
     Args:
         graph_json: the graph, as text or as what `json.dumps` takes.
         params: name -> array (anything with the buffer protocol; kept, not copied, until it is
-            written), or the bytes of `save_param_dict`. Written in the order given, behind up to 63
-            blanks that align what they can.
+            written), or the bytes of `save_param_dict`. They are written in the order of `params`.
+            Up to 63 spaces before them align as many bytes as possible.
         name: of the function that makes an executor, `mod["default"](device)`.
 
     Warns:
-        PortabilityWarning: the text was changed, for TVM's executor could not have read it: storage
+        PortabilityWarning: the text was changed, because TVM's executor could not read it: storage
             ids that skip numbers, escapes such as `\\u`, the key `metadata` before others.
 
     Raises:
-        BuildError: text that is no JSON, a graph that no executor can run, or a name that nobody
-            could ask for: empty, with a NUL, or that of a function which factories have themselves.
-            FormatError: bytes that are no parameter dictionary.
+        BuildError: text that is not JSON, a graph that no executor can run, or an invalid name:
+            empty, with a NUL, or the name of a function that factories have.
+        FormatError: bytes that are no parameter dictionary.
     """
     _check_model_name(name)
     text = _graph_text(graph_json)
@@ -165,7 +165,7 @@ def const_loader_module(
             order.
 
     Raises:
-        BuildError: a value that is no array, or a symbol with a constant that is not there.
+        BuildError: a value that is not an array, or a symbol with an unknown constant.
     """
     names = [str(n) for n in constants]
     for symbol, used in symbols.items():
@@ -207,20 +207,20 @@ def _array(value: Any, what: str) -> list[Any]:
 
 
 def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
-    """Any bytes, under a type key of your own.
+    """A module with any bytes, under a type key of your own.
 
     Args:
         key: 1 to 4096 bytes; not one of the format's own (`library`, `_lib`, `_import_tree`).
-        payload: a bytes-like object, kept without copying; a path, read piece by piece when the
-            library is written and never whole; or an iterable of bytes-like objects: a list or
-            tuple is kept, anything else is used up by one export.
-        data: they are of use without a loader. False: opening the library without a loader or
-            plug-in for the key is an error.
+        payload: a bytes-like object, which is not copied; a path, whose file is read in pieces when
+            the library is written; or an iterable of bytes-like objects. A list or tuple is kept;
+            any other iterable serves one export.
+        data: True: the module is useful without a loader. False: opening the library is an error
+            without a loader or plug-in for the key.
 
     Raises:
-        OSError: no regular file at the path.
-        BuildError: a reserved or impossible key, or nothing that has bytes.
-        TypeError: an item of a list that has none.
+        OSError: the path is not a regular file.
+        BuildError: a reserved or invalid key, or a payload that is none of these.
+        TypeError: an item of a list that is not bytes-like.
     """
     check_key(key, "blob_module")
     return Module(node=PayloadNode(key, payload_of(payload, "blob_module"), data=data))
