@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CallTime:
-    """Where the time of a model goes.
+    """Time of a function of a model.
 
     Attributes:
-        function: that is called.
-        count: how often, in all runs together.
-        seconds: of one run, mean; all of its calls together.
+        function: the called function.
+        count: number of calls in all runs together.
+        seconds: mean per run, all calls together.
     """
 
     function: str
@@ -33,7 +33,7 @@ class CallTime:
 class AotModule(TimedModel):
     """A model with its inputs and outputs: `AotModule(mod["default"](mblob.cpu(0)))`.
 
-    One thread at a time may use it; executors of one factory are independent.
+    One thread at a time may use a model. Executors of one factory are independent.
 
     Attributes:
         module: the executor's own module; its functions have TVM's names.
@@ -50,7 +50,8 @@ class AotModule(TimedModel):
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy an array into the input `key` (name or index), and others by name.
 
-        One that `set_input_zero_copy` lent is left as it is; the input has memory of its own again.
+        An array of `set_input_zero_copy` is not changed: the input then has memory of its own
+        again.
 
         Raises:
             ValueError: no such input, or another shape or dtype than the model takes.
@@ -63,14 +64,14 @@ class AotModule(TimedModel):
             self._kept.pop(("input", self._index("input", name)), None)
 
     def set_input_zero_copy(self, key: str | int, value: Any) -> None:
-        """Use the array's memory as the input from now on; it must be aligned to 64 bytes
+        """Use the array's memory as the input from now on. The array must be aligned to 64 bytes
         (`mblob.empty`)."""
         tensor = in_place(value, f"set_input_zero_copy: input {key!r}: ")
         self.module["set_input_zero_copy"](key, tensor)
         self._kept["input", self._index("input", key)] = tensor
 
     def set_output_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model write its output `key` into the array; it must be aligned to 64 bytes
+        """Let the model write its output `key` into the array, which must be aligned to 64 bytes
         (`mblob.empty`)."""
         tensor = in_place(value, f"set_output_zero_copy: output {key!r}: ")
         self.module["set_output_zero_copy"](key, tensor)
@@ -91,18 +92,18 @@ class AotModule(TimedModel):
         return run
 
     def profile(self, repeat: int = 1, **inputs: Any) -> list[CallTime]:
-        """Where the time of `repeat` runs went, as far as it can be seen from outside.
+        """Time of the functions of `repeat` runs, as far as calls are visible.
 
-        The first row is the model's entry function, which is compiled code as a whole: kernels that
-        it calls itself have no rows. Functions that it calls through the runtime (external
-        libraries, functions of the process) have; their time is part of the first row's.
+        The first row is the model's entry function. Kernels that this compiled code calls directly
+        have no rows. Functions that it calls through the runtime (external libraries, functions of
+        the process) have rows. Their time is also in the first row.
         """
         self.set_input(**inputs)
         return [CallTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
     def get_input(self, index: str | int, out: Any = None) -> Any:
-        """The input itself (read-only, if `set_input_zero_copy` got such an array), or `out` after
-        copying it there."""
+        """A view of the input, read-only if `set_input_zero_copy` got a read-only array. With
+        `out`, the input is copied into `out`, which is returned."""
         found = self._get(self._get_input, index, out)
         return (
             found
@@ -111,7 +112,8 @@ class AotModule(TimedModel):
         )
 
     def get_output(self, index: str | int, out: Any = None) -> Any:
-        """The output itself, which the next run overwrites, or `out` after copying it there."""
+        """A view of the output, which the next run overwrites. With `out`, the output is copied
+        into `out`, which is returned."""
         return self._get(self._get_output, index, out)
 
     def get_num_inputs(self) -> int:

@@ -54,18 +54,17 @@ class Timed:
         """Time runs.
 
         Args:
-            device: taken for TVM's sake; the model runs where it was made.
-            args: inputs of a function of a virtual machine; of other executors `func_name` may
-                stand there.
+            device: accepted for compatibility with TVM; the model runs on its own device.
+            args: inputs of a function of a virtual machine; for other executors, `func_name`.
             func_name: "run", or a function of a virtual machine ("main").
-            repeat, number: as many measurements, of as many runs each.
-            min_repeat_ms: more runs per measurement until one takes this long.
-            limit_zero_time_iterations: taken for TVM's sake; no run takes no time by the clock used
-                here.
-            end_to_end: with the copies of inputs in and of all outputs out.
-            cooldown_interval_ms: a rest after every `repeats_to_cooldown` measurements.
-            parallel: as of `GraphModule.run`, the only one that has it.
-            inputs: by name; they stay set. Without any, those that are set are used.
+            repeat, number: number of measurements, and of runs per measurement.
+            min_repeat_ms: repeat the runs of a measurement until it takes this long.
+            limit_zero_time_iterations: accepted for compatibility with TVM and ignored: no run has
+                a measured time of zero here.
+            end_to_end: include copying the inputs in and all outputs out.
+            cooldown_interval_ms: pause after every `repeats_to_cooldown` measurements.
+            parallel: as for `GraphModule.run`; for graph executors only.
+            inputs: inputs by name, which stay set. Without any, the present inputs are used.
 
         Raises:
             ValueError: fewer than one measurement or run, no such function or input, or one that

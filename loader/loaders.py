@@ -20,7 +20,7 @@ _GLOBAL_NAMES = ("runtime.module.loadbinary_", "ffi.Module.load_from_bytes.")
 
 
 class LoaderContext:
-    """What a loader is told about the module it opens.
+    """What a loader gets about the module that it opens.
 
     Attributes:
         type_key: of the module.

@@ -39,8 +39,8 @@ class EntryView:
         self._start = entry.offset or 0  # in the bytes of the blob
 
     def view(self) -> memoryview:
-        """The payload: read-only, no copy, valid while the library is open (and as long as the view
-        lives)."""
+        """The payload: a read-only view without a copy. Take it while the library is open; it stays
+        valid."""
         if self.offset is None:
             return memoryview(b"")
         return self._library.blob_bytes()[self._start : self._start + self.size]
@@ -51,18 +51,18 @@ class EntryView:
         return f"{self._library.path}: entry {self.index} ({self.type_key})"
 
     def fields(self) -> dict[str, Any]:
-        """What the payload says, by the names of docs/format.md, sections 3 and 11; {} where its
+        """The fields of the payload, by the names of docs/format.md, sections 3 and 11; {} if its
         key has no grammar. Strings are views.
 
         Raises:
-            FormatError: it breaks the grammar of its key.
+            FormatError: the payload breaks the grammar of its key.
         """
         return decode_payload(self.type_key, self.view(), self._library.grammars)
 
     @property
     def content(self) -> DecodedPayload:
-        """What the payload says, described: facts, kernels, tensors, or the problem that keeps it
-        from being read."""
+        """A description of the payload: facts, kernels, tensors, or the problem that prevents
+        reading it."""
         return self._library.content_of(self)
 
     @property
@@ -81,7 +81,7 @@ class EntryView:
     @property
     def tensors(self) -> list[StoredTensor]:
         """The tensors that the payload holds (weights, parameters, constants), in stored order, as
-        views; [] if none. A name may be there twice; `offset` counts from the payload's first byte.
+        views; [] if none. A name may occur twice. `offset` counts from the payload's first byte.
 
         Raises:
             FormatError: the payload breaks the grammar of its key.
@@ -95,6 +95,6 @@ class EntryView:
         return _ALGORITHM_NAMES.get(blob.algorithm) if blob is not None and self.digest else None
 
     def source(self, fmt: str = "") -> str:
-        """Text of the payload, as `Module.get_source`: device code, graph JSON; "" if it has
+        """Text of the payload, as `Module.get_source`: device code or graph JSON; "" if there is
         none."""
         return source_of(self.type_key, self.view(), fmt, self._library.grammars) or ""

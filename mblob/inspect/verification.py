@@ -33,15 +33,14 @@ _ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items() if numbe
 
 
 class CheckedEntry(NamedTuple):
-    """What was found out about the payload of an entry.
+    """The checks of an entry's payload.
 
     Attributes:
         index, type_key, size: as of the entry.
-        digest: "crc32", "sha256", or None: nothing is recorded to hold it against.
-        compared: its bytes were held against the digest, which they have.
-        walked: its bytes were held against the grammar of its key, which they follow, as do the
-            graph or the executable in it. False for keys of which nothing is known, and at
-            "header".
+        digest: "crc32", "sha256", or None if no digest is recorded.
+        compared: its bytes were compared with the digest, and match.
+        walked: its bytes follow the grammar of its key, as does the graph or executable in it.
+            False for unknown keys, and at level "header".
     """
 
     index: int  # type: ignore[assignment]  # a tuple has a method of that name
@@ -56,19 +55,18 @@ class CheckedEntry(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """A library that was looked at and found whole.
+    """Result of `verify` for a sound library.
 
     Attributes:
         path: of the file.
         level: "header" or "full".
-        dialect: "classic", "ffi", or None if nothing tells.
-        has_index: the blob has an index. Without one nothing tells damaged bytes of payloads from
-            sound ones.
-        entries: what was held against what.
-        linkage: who provides its undefined symbols, None if nobody asked.
-        warnings: code and text of what keeps nobody from loading the library: damage, and ("full")
+        dialect: "classic", "ffi", or None if unknown.
+        has_index: the blob has an index. Without one, damaged bytes in payloads cannot be found.
+        entries: the checks of each entry.
+        linkage: the libraries that define its undefined symbols; None without `against`.
+        warnings: code and text of problems that do not prevent loading: damage, and at level "full"
             graphs that TVM's executor does not run.
-        has_blob: it has one.
+        has_blob: the library has a blob.
     """
 
     path: str
@@ -81,7 +79,7 @@ class Verification(NamedTuple):
     has_blob: bool
 
     def check(self) -> None:
-        """Refuse a library that could not be opened for want of symbols or libraries.
+        """Raise an error if symbols or libraries are missing.
 
         Raises:
             IncompatibleError: naming them.
