@@ -1,0 +1,37 @@
+"""Sphinx's settings: what `make docs` shows, and what it takes for an error."""
+
+import mblob
+
+project = "mblob"
+release = version = mblob.__version__
+html_title = f"mblob {release}"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_show_copyright = False
+html_copy_source = False
+smartquotes = False  # `--` is an option
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+
+myst_enable_extensions = ["deflist", "fieldlist"]
+myst_heading_anchors = 4
+myst_links_external_new_tab = True
+suppress_warnings = ["misc.highlighting_failure"]  # of a block in two languages
+
+# In docstrings `name` is code. Annotations stand in the signature as they are in the source.
+default_role = "literal"
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+
+# A reference to a name of ours must lead somewhere. Others are documented elsewhere.
+nitpicky = True
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!mblob\.).*"),
+    (r"c:.*", r"(?!mblob_|MBLOB_).*"),
+]
