@@ -1,5 +1,8 @@
 """Sphinx's settings: what `make docs` shows, and what it takes for an error."""
 
+import re
+from typing import Any
+
 import mblob
 
 project = "mblob"
@@ -32,6 +35,19 @@ napoleon_use_ivar = True
 # A reference to a name of ours must lead somewhere. Others are documented elsewhere.
 nitpicky = True
 nitpick_ignore_regex = [
-    (r"py:.*", r"(?!mblob\.).*"),
+    (r"py:.*", r"(?!mblob\.).*|mblob\.binary\..*|.*\.(operators|contents)\.Tensor"),
     (r"c:.*", r"(?!mblob_|MBLOB_).*"),
 ]
+
+
+_TEXT = re.compile(r"(`[^`]*`)|([*|]|(?<=\w)_(?!\w))")
+
+
+def show_marks(_app: Any, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
+    """Docstrings are text: `*` and `_` mean nothing outside of code."""
+    lines[:] = [_TEXT.sub(lambda m: m[1] or f"\\{m[2]}", line) for line in lines]
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", show_marks, priority=100)  # before Google's form is read

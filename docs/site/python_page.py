@@ -25,12 +25,28 @@ GROUPS = {
     "Look and compare": ("open", "Library", "verify", "diff"),
     "Change what is packed": ("extract", "swap", "strip_index", "add_index", "convert"),
     "Bring your own codegen": ("partition_graph", "register_codegen", "byoc"),
+    "What these give": (),
     "Errors and warnings": (
         "MblobError", "FormatError", "DigestError", "IncompatibleError", "LoaderMissingError",
         "NotFoundError", "KernelError", "BuildError", "ToolchainError", "PortabilityWarning",
         "UnreadableWarning",
     ),
 }  # fmt: skip
+# Classes of results. They are reached through the names above; where they are may change.
+RESULTS = (
+    "mblob.module.Signature", "mblob.loader.loaders.LoaderContext",
+    "mblob.inspect.entry_view.EntryView", "mblob.inspect.verification.Verification",
+    "mblob.inspect.verification.CheckedEntry", "mblob.inspect.linkage.Linkage",
+    "mblob.inspect.linkage.Reference", "mblob.inspect.linkage.MissingLibrary",
+    "mblob.inspect.linkage.MissingVersion",
+    "mblob.inspect.difference.Difference", "mblob.inspect.difference.EntryChange",
+    "mblob.inspect.difference.ItemChange", "mblob.inspect.difference.Change", "mblob.format.exported.HostFunction",
+    "mblob.format.plugin_table.Plugin", "mblob.inspect.releases.Releases",
+    "mblob.inspect.releases.Fact", "mblob.inspect.tensors.StoredTensor",
+    "mblob.inspect.contents.DecodedPayload", "mblob.format.grammar.FunctionInfo", "mblob.dtype.DataType",
+    "mblob.format.ndarray.ArrayRecord", "mblob.packager.byoc.graph.Node",
+    "mblob.packager.byoc.graph.Value",
+)  # fmt: skip
 INTRODUCTION = """# Python: import mblob
 
 For programs in Python. Every name below is an attribute of `mblob`; [what stays from release to
@@ -51,6 +67,8 @@ def page() -> str:
         lines += [f"## {title}", "", "```{eval-rst}"]
         for name in names:
             lines += _directives(name, getattr(mblob, name))
+        for full in RESULTS if title == "What these give" else ():
+            lines += ["", f".. autoclass:: {full}", "   :members:"]
         lines += ["```", ""]
     return "\n".join(lines)
 
@@ -70,8 +88,8 @@ def public_names(module: ModuleType) -> list[str]:
 def _directives(name: str, value: Any) -> list[str]:
     full = f"mblob.{name}"
     if isinstance(value, ModuleType):
-        if value.__name__.rpartition(".")[2] != name:  # a second name of one
-            other = value.__name__.rpartition(".")[2]
+        other = value.__name__.rpartition(".")[2]
+        if other != name.rpartition(".")[2]:  # a second name of one
             return ["", f".. py:module:: {full}", "", f"   Another name of :py:mod:`mblob.{other}`."]
         lines = ["", f".. py:module:: {full}", "", *_text(value)]
         for inner in public_names(value):

@@ -1,4 +1,4 @@
-"""Graphs of TVM's JSON runtimes (classic.md 8.2): what dnnl_json, tensorrt and their like take.
+"""Graphs of TVM's JSON runtimes: what dnnl_json, tensorrt and their like take.
 
 graph = JsonGraph(region)
 for operator in region.operators:

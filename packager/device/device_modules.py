@@ -69,9 +69,8 @@ def device_module(
             for a descriptor of a CUDA tensor map. A name alone, or a mapping without arg_types: the
             types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None:
             all kernels there whose types are certain; others are left out with a warning.
-    fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With
-    `compile` what to
-            make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
+        fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it.
+            With `compile` what to make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
         compile: compile the source, a text or a path: True (with what is on the machine), or the
             name or command of a compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
         arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
