@@ -73,7 +73,10 @@ class Pages:
         self._write(MADE["mblob/cli/command_line.py"], cli_page.page())
         self._write(MADE["mblob/inspect/inspect-1.schema.json"], json_page.page())
         self._write(MADE["packager/link/manifest.py"], manifest_page())
-        for title, name in (("C: mblob.h", "mblob.h"), ("Plug-ins: mblob/plugin.h", "mblob/plugin.h")):
+        for title, name in (
+            ("C: mblob.h", "mblob.h"),
+            ("Plug-ins: mblob/plugin.h", "mblob/plugin.h"),
+        ):
             header = Path("csrc/include") / name
             self._write(place(header), c_header.page(title, ROOT / header, name))
 
@@ -91,7 +94,9 @@ class Pages:
         text = (ROOT / path).read_text(encoding="utf-8")
         if path.suffix != ".md":
             language = LANGUAGES.get(path.suffix, "text")
-            self._write(place(path), f"---\norphan: true\n---\n# {path}\n\n````{language}\n{text}\n````\n")
+            self._write(
+                place(path), f"---\norphan: true\n---\n# {path}\n\n````{language}\n{text}\n````\n"
+            )
             return
         listed = path == INDEX or path in listed_pages() or place(path).startswith("howto/")
         parts = _CODE.split(text)

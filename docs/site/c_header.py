@@ -16,7 +16,8 @@ _PART = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _NOT_HANDED_OVER = re.compile(
-    r"(?<=^\()(const )?mblob_\w+ \*\w+|const char \*(name|path|prefix|types?)\b|\bint \*out\b"
+    r"(?<=^\()(const )?mblob_\w+ \*(module|function|executor|factory)"
+    r"|const char \*(name|path|prefix|types?)\b|\bint \*out\b"
 )
 _NAME = re.compile(r"\b(mblob_\w+)\((?!\*)")
 
@@ -119,7 +120,6 @@ def page(title: str, header: Path, name: str) -> str:
     items = list(declarations(header))
     first = next(i for i, item in enumerate(items) if item.kind != "text")
     for item in items[:first]:
-        about, _, rest = item.comment.partition("\n\n")
         lines += [f"`#include <{name}>`", "", *_head(item.comment)]
     for item in items[first:]:
         lines += _lines_of(item)
@@ -169,10 +169,11 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Markdown that shows the text: `*`, `_` and `<` mean nothing outside of code."""
-    parts = re.split(r"(`[^`]*`)", text)
+    """Markdown that shows the text: `*`, `_` and `<` mean nothing outside of code, and functions of
+    ours are links."""
+    parts = re.split(r"(`[^`]*`|\bmblob_\w+\(\))", text)
     parts[::2] = [re.sub(r"([*_<\[\]])", r"\\\1", part) for part in parts[::2]]
-    return "".join(parts)
+    return re.sub(r"(?<!`)\b(mblob_\w+)\(\)", r"{c:func}`\1`", "".join(parts))
 
 
 def _sentence(text: str) -> str:

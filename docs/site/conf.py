@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from docutils import nodes
+
 import mblob
 
 project = "mblob"
@@ -16,6 +18,7 @@ html_css_files = ["site.css"]
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
+html_domain_indices = False
 smartquotes = False  # `--` is an option
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
@@ -43,11 +46,26 @@ nitpick_ignore_regex = [
 _TEXT = re.compile(r"(`[^`]*`)|([*|]|(?<=\w)_(?!\w))")
 
 
-def show_marks(_app: Any, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
-    """Docstrings are text: `*` and `_` mean nothing outside of code."""
+def show_marks(
+    _app: Any, what: str, _name: str, _value: Any, _options: Any, lines: list[str]
+) -> None:
+    """Docstrings are text: `*` and `_` mean nothing outside of code, and what stands before a colon
+    in the first line of a property is not its type."""
     lines[:] = [_TEXT.sub(lambda m: m[1] or f"\\{m[2]}", line) for line in lines]
+    if what in ("attribute", "property"):
+        lines.insert(0, "\\ ")  # nothing
+
+
+def show_dashes(_app: Any, page: nodes.document) -> None:
+    """Between a parameter and what is said of it."""
+    for text in list(page.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(": "))
 
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
-    app.connect("autodoc-process-docstring", show_marks, priority=100)  # before Google's form is read
+    app.connect("doctree-read", show_dashes)
+    app.connect(
+        "autodoc-process-docstring", show_marks, priority=100
+    )  # before Google's form is read

@@ -90,7 +90,12 @@ def _directives(name: str, value: Any) -> list[str]:
     if isinstance(value, ModuleType):
         other = value.__name__.rpartition(".")[2]
         if other != name.rpartition(".")[2]:  # a second name of one
-            return ["", f".. py:module:: {full}", "", f"   Another name of :py:mod:`mblob.{other}`."]
+            return [
+                "",
+                f".. py:module:: {full}",
+                "",
+                f"   Another name of :py:mod:`mblob.{other}`.",
+            ]
         lines = ["", f".. py:module:: {full}", "", *_text(value)]
         for inner in public_names(value):
             if f"mblob.{inner}" != full and inner not in mblob.__all__:
