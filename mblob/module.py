@@ -121,6 +121,12 @@ class Module:
     `mblob.load_module` and the constructors (`csource_module`, `blob_module`, ...) make modules. A
     loader written in Python can make one of callables: `Module("my_key", functions={"f": f},
     payload=b"")`.
+
+    Args:
+        type_key: of the module that is made of callables.
+        functions: its functions by name.
+        payload: its bytes, which are not copied.
+        node: for mblob itself.
     """
 
     __slots__ = ("__weakref__", "_imports", "_is_imported", "_node")
@@ -194,7 +200,9 @@ class Module:
         return self._node.payload()
 
     def get_source(self, fmt: str = "") -> str:
-        """Text of the module (graph JSON, OpenCL C, PTX, C), "" if it has none."""
+        """Text of the module (graph JSON, OpenCL C, PTX, C) in the format `fmt`, by default the one
+        it has; "" if it has none.
+        """
         return self._node.source(fmt) or ""
 
     @property
@@ -286,7 +294,7 @@ class Module:
         return one_line(text)
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether `get_function` would find `name`."""
+        """Whether `get_function` would find `name`, with the same `query_imports`."""
         try:
             return self._find(name, query_imports) is not None
         except LoaderMissingError:
@@ -327,7 +335,7 @@ class Module:
         self, name: str, query_imports: bool = False
     ) -> dict[str, Any] | None:
         """What a library of tvm_ffi tells about its function `name`: {"type_schema": text, ...};
-        None if nothing.
+        None if nothing. With `query_imports` the imports are asked, too.
 
         Raises:
             FormatError: what it tells is no JSON object.
@@ -350,7 +358,9 @@ class Module:
         return found
 
     def get_function_doc(self, name: str, query_imports: bool = False) -> str | None:
-        """The documentation that a library of tvm_ffi has for its function `name`, or None."""
+        """The documentation that a library of tvm_ffi has for its function `name`, or None. With
+        `query_imports` the imports are asked, too.
+        """
         return self._function_metadata("doc", name, query_imports)
 
     def _function_metadata(self, what: str, name: str, query_imports: bool) -> str | None:
@@ -401,11 +411,15 @@ class Module:
         Executors are waited for; kernels for devices are timed until they are launched.
 
         Args:
+            func_name: the function, of this module or its imports.
             dev, limit_zero_time_iterations: taken for TVM's sake.
             number, repeat: as many calls for each of as many measurements, after one call that is
-            not measured.
+                not measured.
             min_repeat_ms: more calls per measurement until one takes this long.
             cooldown_interval_ms: a rest after every `repeats_to_cooldown` measurements.
+
+        Returns:
+            A function of the arguments, which gives a BenchmarkResult in seconds.
 
         Raises:
             AttributeError: no such function.
@@ -435,7 +449,10 @@ class Module:
         workspace_dir: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Write this module and its imports as one library: see `mblob.export_library`."""
+        """Write this module and its imports as one library: see `mblob.export_library`, which has
+        the same arguments: `file_name`, `fcompile`, `fpack_imports`, `addons`, `workspace_dir` and
+        those in `kwargs`.
+        """
         import mblob
 
         return mblob.export_library(

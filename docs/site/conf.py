@@ -34,6 +34,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+autoclass_content = "both"
 
 # A reference to a name of ours must lead somewhere. Others are documented elsewhere.
 nitpicky = True

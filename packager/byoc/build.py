@@ -96,6 +96,7 @@ def build(
     """The model of a partition: its code generated, its constants packed.
 
     Args:
+        parts: what `partition` made.
         host, name, codegens: as of `partition_graph`.
 
     Raises:

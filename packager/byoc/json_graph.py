@@ -101,7 +101,7 @@ class JsonGraph:
         return made
 
     def module(self, type_key: str) -> Module:
-        """The region as a module of a JSON runtime.
+        """The region as a module of a JSON runtime, under `type_key`.
 
         Raises:
             BuildError: as of `to_json`, or a reserved key.

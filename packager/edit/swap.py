@@ -139,10 +139,13 @@ def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool 
     now.
 
     No note announces it, so that its loss is not noticed; else it is as one that mblob writes.
-    Arguments and errors as of `swap`.
+
+    Args:
+        library, output, reuse: as of `swap`.
 
     Raises:
         BuildError: the library has an index, or its dialect takes none.
+        FormatError, DigestError, OSError: as of `swap`.
     """
     with Library(Path(os.fspath(library)), verify="full") as opened:
         blob = _blob_of(opened)

@@ -4,13 +4,15 @@ holds on a narrow screen."""
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -57,6 +59,33 @@ def test_every_public_name_of_python_has_its_place_by_task() -> None:
     placed = [name for names in python_page.GROUPS.values() for name in names]
     assert len(placed) == len(set(placed))
     assert sorted([*placed, "__version__"]) == mblob.__all__
+
+
+def documented(name: str, value: Any) -> Iterator[tuple[str, Any, str]]:
+    """The functions of a public name, and those of its classes: name, function, what is said."""
+    if inspect.ismodule(value):
+        for inner in python_page.public_names(value):
+            yield from documented(f"{name}.{inner}", getattr(value, inner))
+    elif inspect.isclass(value):
+        said = inspect.getdoc(value) or ""
+        yield name, None, said
+        for inner, one in vars(value).items():
+            if inner.startswith("_") or not (inspect.isfunction(one) or isinstance(one, property)):
+                continue
+            yield f"{name}.{inner}", one, inspect.getdoc(one) or ""
+    elif inspect.isfunction(value):
+        yield name, value, inspect.getdoc(value) or ""
+
+
+@pytest.mark.parametrize("name", [n for n in mblob.__all__ if n != "__version__"])
+def test_a_docstring_says_what_each_parameter_is(name: str) -> None:
+    for place, function, said in documented(name, getattr(mblob, name)):
+        assert said, place
+        if inspect.isfunction(function):
+            variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+            for parameter in inspect.signature(function).parameters.values():
+                if parameter.name != "self" and parameter.kind not in variable:
+                    assert re.search(rf"\b{parameter.name}\b", said), (place, parameter.name)
 
 
 def test_no_declaration_of_the_headers_is_passed_over() -> None:
