@@ -309,8 +309,8 @@ MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
  *   mblob_call(m, "scale", "float32[*],int,float32", (int64_t)n, a, 2, 0.5f);
  * Ownership: arguments are borrowed for the call. A result is dropped: mblob_function_call() gives
  * it.
- * Errors: MBLOB_E_NOT_FOUND; MBLOB_E_ARGUMENT: `types` cannot be read, or does not fit the
- * function; MBLOB_E_KERNEL: the kernel refused an argument (code "kernel_arguments") or failed.
+ * Errors: MBLOB_E_NOT_FOUND; MBLOB_E_ARGUMENT: `types` cannot be read; MBLOB_E_KERNEL: the kernel
+ * failed, or refused the arguments (code "kernel_arguments").
  * Threads: any, if the kernel allows it. */
 MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *types, ...);
 
@@ -357,7 +357,7 @@ MBLOB_API int mblob_executor_create(mblob_module *factory, const char *name, int
                                     int device_id, mblob_module **out);
 /* Copy `data` into the input called `name`.
  * Ownership: `data` is copied and may go at once.
- * Errors: MBLOB_E_ARGUMENT or MBLOB_E_KERNEL: no such input, or another type or shape.
+ * Errors: MBLOB_E_ARGUMENT: no such input, or another type or shape.
  * Threads: one at a time for each executor. */
 MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
                                        const void *data);
@@ -367,7 +367,7 @@ MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name,
 MBLOB_API int mblob_executor_run(mblob_module *executor);
 /* Copy output `index`, counted from 0, to `data`.
  * Ownership: `data` stays the caller's; it must have room for what `type` says.
- * Errors: MBLOB_E_ARGUMENT or MBLOB_E_KERNEL: no such output, or another type or shape.
+ * Errors: MBLOB_E_ARGUMENT: no such output, or another type or shape.
  * Threads: one at a time for each executor. */
 MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type,
                                         void *data);

@@ -33,6 +33,16 @@ MADE = {
     "mblob/inspect/inspect-1.schema.json": "reference/inspect_json.md",
     "packager/link/manifest.py": "reference/manifest.md",
 }
+HEADERS = {
+    "csrc/include/mblob.h": (
+        "C: mblob.h",
+        "For programs in C and C++. `#include <mblob.h>` and link with `-lmblob`.",
+    ),
+    "csrc/include/mblob/plugin.h": (
+        "Plug-ins: mblob/plugin.h",
+        "For those who bring a runtime or a device of their own. `#include <mblob.h>` has this, too.",
+    ),
+}
 LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".py": "python", ".toml": "toml", ".json": "json"}
 IMAGES = (".png", ".svg")
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
@@ -73,12 +83,8 @@ class Pages:
         self._write(MADE["mblob/cli/command_line.py"], cli_page.page())
         self._write(MADE["mblob/inspect/inspect-1.schema.json"], json_page.page())
         self._write(MADE["packager/link/manifest.py"], manifest_page())
-        for title, name in (
-            ("C: mblob.h", "mblob.h"),
-            ("Plug-ins: mblob/plugin.h", "mblob/plugin.h"),
-        ):
-            header = Path("csrc/include") / name
-            self._write(place(header), c_header.page(title, ROOT / header, name))
+        for name, (title, readers) in HEADERS.items():
+            self._write(MADE[name], c_header.page(title, readers, ROOT / name))
 
     def _want(self, path: Path) -> None:
         if path not in self._seen and path.as_posix() not in MADE:

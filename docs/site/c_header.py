@@ -114,14 +114,11 @@ def _plain(comment: str) -> str:
 # -- as Markdown -----------------------------------------------------------------------------------
 
 
-def page(title: str, header: Path, name: str) -> str:
-    """The page of a header. `name` is how a program includes it."""
-    lines = [f"# {title}", ""]
-    items = list(declarations(header))
-    first = next(i for i, item in enumerate(items) if item.kind != "text")
-    for item in items[:first]:
-        lines += [f"`#include <{name}>`", "", *_head(item.comment)]
-    for item in items[first:]:
+def page(title: str, readers: str, header: Path) -> str:
+    """The page of a header. `readers` is a sentence that says who needs it."""
+    head, *items = declarations(header)
+    lines = [f"# {title}", "", readers, "", *_head(head.comment)]
+    for item in items:
         lines += _lines_of(item)
     return "\n".join(lines) + "\n"
 
@@ -147,13 +144,11 @@ def _lines_of(item: Declaration) -> list[str]:
         body += ["", label, f": {_escaped(text)}"]
     if item.kind == "function":
         return ["", f"````{{c:function}} {item.code}", *body, "````", ""]
-    domain = "macro" if item.kind == "macro" else "type"
-    name = item.code.partition(item.name)
-    shown = item.name
-    if item.kind == "macro" and name[2].startswith("("):
-        shown += name[2].partition(")")[0] + ")"
-    code = ["```c", item.code, "```"] if item.kind == "type" else []
-    return ["", f"````{{c:{domain}}} {shown}", *body, "", *code, "````", ""]
+    if item.kind == "macro":
+        shown = re.search(rf"{item.name}(?:\([^)]*\))?", item.code)
+        return ["", f"````{{c:macro}} {shown[0] if shown else item.name}", *body, "````", ""]
+    code = ["```c", item.code, "```"]
+    return ["", f"````{{c:type}} {item.name}", *body, "", *code, "````", ""]
 
 
 def _paragraphs(text: str) -> list[str]:
