@@ -392,7 +392,7 @@ class Library:
         self, level: str = "full", against: Sequence[str | os.PathLike[str]] | None = None,
         root: str | os.PathLike[str] = "/",
     ) -> Verification:  # fmt: skip
-        """Check the file again. Arguments, result and errors as of `mblob.verify`."""
+        """Check the file again: `level`, `against`, `root`, result and errors as of `mblob.verify`."""
         from mblob.inspect.verification import describe
 
         self._read(level)
@@ -441,5 +441,17 @@ def open_library(
     path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False, prefix: str | None = None,
     machine: str | None = None,
 ) -> Library:  # fmt: skip
-    """Open a library for inspection, without running its code. See `Library`."""
+    """Open a library for looking: no code of it runs. See `Library`.
+
+    Args:
+        path, verify, partial, prefix, machine: as of `Library`.
+
+    Returns:
+        The library. It keeps the file mapped until `close`, or the end of a `with`.
+
+    Raises:
+        OSError: the file cannot be read.
+        FormatError: it is no library, a damaged one, or has nothing for `machine`.
+        DigestError: bytes differ from their digest.
+    """
     return Library(path, verify=verify, partial=partial, prefix=prefix, machine=machine)

@@ -97,6 +97,7 @@ def build(
     """The model of a partition: generates its code and packs its constants.
 
     Args:
+        parts: what `partition` made.
         host, name, codegens: as of `partition_graph`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The JSON of the graph executor (classic.md 8.1) as nodes and values, read with checks and written
+"""The JSON of the graph executor as nodes and values, read with checks and written
 anew.
 
 A node is an input (`null`) or a call of a function (`tvm_op`); its results are values. Nothing is

@@ -38,7 +38,8 @@ FACTORY_FUNCTIONS = (
 def json_module(
     kind: str, symbol: str, graph_json: str | Mapping[str, Any], const_names: Sequence[str] = ()
 ) -> Module:
-    """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); classic.md 5.6.
+    """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); docs/format.md,
+    section 3.1, has its layout.
 
     Args:
         kind: its type key.
@@ -156,8 +157,8 @@ class _FactoryPayload(PiecesPayload):
 def const_loader_module(
     constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]
 ) -> Module:
-    """Constants of external modules, which its importer passes to `__init_<symbol>`; classic.md
-    5.2.
+    """Constants of external modules, which its importer passes to `__init_<symbol>`;
+    docs/format.md, section 3.1, has the layout.
 
     Args:
         constants: name -> array, as `params` of `graph_executor_factory`.

@@ -35,7 +35,7 @@ def string(text: str) -> bytes:
 
 
 def test_a_cuda_module_under_a_library_has_the_bytes_that_tvm_wrote() -> None:
-    """classic.md, section 10: 218 bytes, written by TVM 0.14."""
+    """docs/format.md, section 8: 218 bytes, written by TVM 0.14."""
     host = mblob.csource_module(";")
     tags = ["blockIdx.x", "threadIdx.x"]
     host.import_module(
