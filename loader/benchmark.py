@@ -82,13 +82,13 @@ class Timed:
 class TimedModel(Timed):
     """One with inputs and outputs of its own and one function, `run`."""
 
-    def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
+    def set_input(self, *args: Any, **params: Any) -> None:
         raise NotImplementedError
 
     def get_num_outputs(self) -> int:
         raise NotImplementedError
 
-    def get_output(self, index: Any, out: Any = None) -> Any:
+    def get_output(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
 
     def _run_once(self, parallel: int | None) -> Callable[[], object]:

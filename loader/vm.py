@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from mblob.typed import Allocator
+
 ADT_KEY = "runtime.ADT"
 NUMBERS = {bool: "bool", int: "int32", float: "float32"}  # what numbers of Python become, as in TVM
 
@@ -205,7 +207,7 @@ class VirtualMachine(Timed):
         self,
         exe: Executable | Module,
         device: Device | Sequence[Device],
-        memory_cfg: str | Mapping[Device, str] | None = None,
+        memory_cfg: Allocator | Mapping[Device, Allocator] | None = None,
     ) -> None:
         self._exec = exe if isinstance(exe, Executable) else Executable(exe)
         self.module = self._exec.mod["vm_load_executable"]()
@@ -218,7 +220,9 @@ class VirtualMachine(Timed):
             arguments += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
         self.module["init"](*arguments)
 
-    def _allocator(self, config: str | Mapping[Device, str] | None, device: Device) -> int:
+    def _allocator(
+        self, config: Allocator | Mapping[Device, Allocator] | None, device: Device
+    ) -> int:
         kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
         kinds = {"naive": self.NAIVE_ALLOCATOR, "pooled": self.POOLED_ALLOCATOR}
         if kind not in kinds:
