@@ -61,7 +61,8 @@ _HOME = {
     "strip_index": "mblob.packager.edit.swap:strip_index",
     "add_index": "mblob.packager.edit.swap:add_index",
     "convert": "mblob.packager.edit.convert:convert",
-    # bring your own codegen
+    # graphs, and parts of them for code generators
+    "GraphBuilder": "mblob.packager.byoc:GraphBuilder",
     "byoc": "mblob.packager.byoc",
     "partition_graph": "mblob.packager.byoc:partition_graph",
     "register_codegen": "mblob.packager.byoc:register_codegen",

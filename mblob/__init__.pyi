@@ -37,6 +37,7 @@ from mblob.loader.tensor import from_dlpack as from_dlpack
 from mblob.loader.tensor import load_param_dict as load_param_dict
 from mblob.module import Module as Module
 from mblob.packager import byoc as byoc
+from mblob.packager.byoc import GraphBuilder as GraphBuilder
 from mblob.packager.byoc import partition_graph as partition_graph
 from mblob.packager.byoc import register_codegen as register_codegen
 from mblob.packager.device.device_modules import device_module as device_module

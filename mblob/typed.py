@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Protocol, SupportsIndex
 
     from typing_extensions import Buffer
@@ -34,6 +34,14 @@ if TYPE_CHECKING:
         @property
         def name(self) -> str: ...
 
+    class BuiltGraph(Protocol):
+        """A `mblob.GraphBuilder`."""
+
+        @property
+        def params(self) -> Mapping[str, Any]: ...
+        def graph_json(self) -> str: ...
+
+    GraphJson = Union[str, Mapping[str, Any], BuiltGraph]
     Source = Union[PathLike, int, Buffer, HasBytes, File]  # of a library to load
     Shape = Union[SupportsIndex, Sequence[SupportsIndex]]
     ElementType = Union[str, type[Any], HasName]  # numpy's are taken by their name
