@@ -50,9 +50,9 @@ def partition_graph(
 
     Args:
         graph_json: of the graph executor: text, parsed, or a `GraphBuilder`.
-        params: name -> array, or the bytes of `save_param_dict`; None: those of the builder. Those that regions use are their
-            constants, and no inputs of the model any more, unless the rest of the graph uses them,
-            too.
+        params: name -> array, or the bytes of `save_param_dict`; None: those of the builder. Those
+            that regions use are their constants, and no inputs of the model any more, unless the
+            rest of the graph uses them, too.
         host: the module with the functions of all operators that stay with the graph; None if none
             does.
         targets: key -> predicate, called with an `mblob.byoc.Operator`.

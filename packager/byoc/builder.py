@@ -177,7 +177,7 @@ class GraphBuilder:
             BuildError: it has no output.
         """
         if not self._heads:
-            raise BuildError("GraphBuilder: the graph has no output; call g.output(value)")
+            raise BuildError("GraphBuilder: no output yet; call g.output(value)")
         graph = Graph(self._nodes, [n for n in self._nodes if n.is_input], self._heads)
         for value in graph.values():
             value.device = (value.device or _CPU) if self._devices else None
