@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar, overload
 
-    from mblob.module import Function
-
     A = TypeVar("A")
 
 
@@ -160,10 +158,6 @@ class AotModule(TimedModel):
         """Shapes and dtypes of the outputs, by name."""
         info = json.loads(self.module["get_output_info"]())
         return info["shape"], info["dtype"]
-
-    def __getitem__(self, name: str) -> Function:
-        """A function of the executor's module."""
-        return self.module[name]
 
     def _index(self, kind: str, key: str | int) -> int:
         return int(self.module[f"get_{kind}_index"](key))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, overload
 
-    from mblob.module import Function, Module
+    from mblob.module import Module
 
     Shapes = dict[str, tuple[int, ...]]
     Types = dict[str, str]
@@ -220,10 +220,6 @@ class GraphModule(TimedModel):
             params_bytes: of `save_param_dict`; only the names in it are used.
         """
         self.module["share_params"](other.module, bytes(params_bytes))
-
-    def __getitem__(self, key: str) -> Function:
-        """A function of the module, by name."""
-        return self.module[key]
 
 
 @dataclass(frozen=True)

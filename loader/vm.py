@@ -14,7 +14,7 @@ from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, as_tensor, empty, load_param_dict
-from mblob.module import Module
+from mblob.module import Module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mblob.typed import Allocator
 
 ADT_KEY = "runtime.ADT"
+_SHOWN = 6  # functions in a repr
 NUMBERS = {bool: "bool", int: "int32", float: "float32"}  # what numbers of Python become, as in TVM
 
 
@@ -69,6 +70,16 @@ class Executable:
                 f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}"
             )
         self.mod = self.module = mod
+
+    def __repr__(self) -> str:
+        return f"<mblob.vm.Executable: {self._signatures()}>"
+
+    def _signatures(self) -> str:
+        """The functions of the program with their parameters."""
+        names = self.globals
+        return listed(
+            (f"{n}({', '.join(self.get_function_params(n))})" for n in names[:_SHOWN]), _SHOWN
+        ) + (", ..." if len(names) > _SHOWN else "")
 
     @staticmethod
     def load_exec(bytecode: bytes, lib: Module | None = None) -> Executable:
@@ -219,6 +230,9 @@ class VirtualMachine(Timed):
         for d in devices:
             arguments += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
         self.module["init"](*arguments)
+
+    def __repr__(self) -> str:
+        return f"<mblob.vm.VirtualMachine: {self._exec._signatures()}>"
 
     def _allocator(
         self, config: Allocator | Mapping[Device, Allocator] | None, device: Device

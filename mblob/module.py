@@ -502,6 +502,9 @@ class Named(dict[str, "Any"]):
         self._what = what
         self._owner = owner
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     def __missing__(self, name: object) -> Any:
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
         close = nearest(name, self) if isinstance(name, str) else None
