@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob import arguments
 from mblob.devices import Device
-from mblob.dtype import DataType
+from mblob.dtype import NAMES, DataType
 from mblob.format.ndarray import ArrayRecord, as_record
 from mblob.packager.byoc.graph import COPY, LIMIT, NOP, Graph, Node, Value, call_attrs, write_graph
 from mblob.packager.byoc.storage import plan_storage
@@ -251,8 +251,11 @@ def _extents(where: str, shape: Any) -> tuple[int, ...]:
 
 def _element(where: str, dtype: Any) -> str:
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
-    text: Any = dtype if isinstance(dtype, str) else name
+    text = dtype if isinstance(dtype, str) else name
     try:
-        return str(DataType.parse(text))
-    except (TypeError, ValueError):
-        raise BuildError(f"{where}: dtype: {dtype!r} is no element type, as float32 is") from None
+        element = DataType.parse(str(text))
+    except ValueError:
+        element = None
+    if element is None or NAMES.get(element.code) == "handle":
+        raise BuildError(f"{where}: dtype: {dtype!r} is no element type, as float32 is")
+    return str(element)
