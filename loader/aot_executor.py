@@ -12,7 +12,9 @@ from mblob.module import Module
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar, overload
+
+    A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,13 @@ class AotModule(TimedModel):
         self._get_output = module["get_output"]
         self._run = module["run"]
         self._kept: dict[tuple[str, int], Tensor] = {}
+
+    if TYPE_CHECKING:
+
+        @overload
+        def set_input(self, key: str | int, value: Any, **params: Any) -> None: ...
+        @overload
+        def set_input(self, **params: Any) -> None: ...
 
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy arrays into inputs.
@@ -109,6 +118,13 @@ class AotModule(TimedModel):
         self.set_input(**inputs)
         return [CallTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
+    if TYPE_CHECKING:
+
+        @overload
+        def get_input(self, index: str | int) -> Tensor: ...
+        @overload
+        def get_input(self, index: str | int, out: A) -> A: ...
+
     def get_input(self, index: str | int, out: Any = None) -> Any:
         """The input `index` (name or position) itself, read-only if `set_input_zero_copy` got such
         an array; or `out` after copying it there.
@@ -119,6 +135,13 @@ class AotModule(TimedModel):
             if out is not None
             else lent(self._kept.get(("input", self._index("input", index))), found)
         )
+
+    if TYPE_CHECKING:
+
+        @overload
+        def get_output(self, index: str | int) -> Tensor: ...
+        @overload
+        def get_output(self, index: str | int, out: A) -> A: ...
 
     def get_output(self, index: str | int, out: Any = None) -> Any:
         """The output `index` (name or position) itself, which the next run overwrites; or `out`
@@ -151,10 +174,6 @@ class AotModule(TimedModel):
         """Shapes and dtypes of the outputs, by name."""
         info = json.loads(self.module["get_output_info"]())
         return info["shape"], info["dtype"]
-
-    def __getitem__(self, name: str) -> Any:
-        """A function of the executor's module."""
-        return self.module[name]
 
     def _index(self, kind: str, key: str | int) -> int:
         return int(self.module[f"get_{kind}_index"](key))

@@ -24,7 +24,7 @@ from mblob.loader.tensor import CPU, Tensor, as_tensor, in_place, lent
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, overload
 
     from mblob.module import Module
 
@@ -61,6 +61,13 @@ class GraphModule(TimedModel):
         self._bound: dict[tuple[str, int], Tensor] = {}
 
     # -- inputs ------------------------------------------------------------------------------------
+
+    if TYPE_CHECKING:
+
+        @overload
+        def set_input(self, key: str | int, value: Any, **params: Any) -> None: ...
+        @overload
+        def set_input(self, **params: Any) -> None: ...
 
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy arrays into inputs: `set_input("data", x)`, `set_input(0, x)`,
@@ -169,6 +176,13 @@ class GraphModule(TimedModel):
 
     # -- running -----------------------------------------------------------------------------------
 
+    if TYPE_CHECKING:
+
+        @overload
+        def run(self, *, parallel: int | None, **inputs: Any) -> None: ...
+        @overload
+        def run(self, **inputs: Any) -> None: ...
+
     def run(self, *, parallel: int | None = None, **inputs: Any) -> None:
         """Set inputs given by name, then run the model.
 
@@ -227,10 +241,6 @@ class GraphModule(TimedModel):
             params_bytes: of `save_param_dict`; only the names in it are used.
         """
         self.module["share_params"](other.module, bytes(params_bytes))
-
-    def __getitem__(self, key: str) -> Any:
-        """A function of the module, by name."""
-        return self.module[key]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from mblob.loader import _call
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
     import numpy as np
 
     from mblob.format.grammar import Grammars
+    from mblob.typed import ElementType, Shape
 
 
 CPU = Device(1, 0)
@@ -89,7 +90,7 @@ class Tensor(_call.TensorBase):
             )
         return found.astype(dtype or found.dtype, copy=bool(copy))
 
-    def view(self, dtype: str) -> Tensor:
+    def view(self, dtype: ElementType) -> Tensor:
         """The same memory as elements of another type of the same size.
 
         Args:
@@ -216,7 +217,7 @@ def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:
         raise ValueError(f"{function}: shape: {exc}") from None
 
 
-def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = CPU) -> Tensor:
+def empty(shape: Shape, dtype: ElementType = "float32", device: Device = CPU) -> Tensor:
     """An uninitialised tensor, on the host aligned to 128 bytes.
 
     Args:

@@ -14,14 +14,17 @@ from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, as_tensor, empty, load_param_dict
-from mblob.module import Module
+from mblob.module import Module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from mblob.typed import Allocator
+
 ADT_KEY = "runtime.ADT"
+_SHOWN = 6  # functions in a repr
 NUMBERS = {bool: "bool", int: "int32", float: "float32"}  # what numbers of Python become, as in TVM
 
 
@@ -67,6 +70,16 @@ class Executable:
                 f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}"
             )
         self.mod = self.module = mod
+
+    def __repr__(self) -> str:
+        return f"<mblob.vm.Executable: {self._signatures()}>"
+
+    def _signatures(self) -> str:
+        """The functions of the program with their parameters."""
+        names = self.globals
+        return listed(
+            (f"{n}({', '.join(self.get_function_params(n))})" for n in names[:_SHOWN]), _SHOWN
+        ) + (", ..." if len(names) > _SHOWN else "")
 
     @staticmethod
     def load_exec(bytecode: bytes, lib: Module | None = None) -> Executable:
@@ -220,7 +233,7 @@ class VirtualMachine(Timed):
         self,
         exe: Executable | Module,
         device: Device | Sequence[Device],
-        memory_cfg: str | Mapping[Device, str] | None = None,
+        memory_cfg: Allocator | Mapping[Device, Allocator] | None = None,
     ) -> None:
         self._exec = exe if isinstance(exe, Executable) else Executable(exe)
         self.module = self._exec.mod["vm_load_executable"]()
@@ -233,7 +246,12 @@ class VirtualMachine(Timed):
             arguments += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
         self.module["init"](*arguments)
 
-    def _allocator(self, config: str | Mapping[Device, str] | None, device: Device) -> int:
+    def __repr__(self) -> str:
+        return f"<mblob.vm.VirtualMachine: {self._exec._signatures()}>"
+
+    def _allocator(
+        self, config: Allocator | Mapping[Device, Allocator] | None, device: Device
+    ) -> int:
         kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
         kinds = {"naive": self.NAIVE_ALLOCATOR, "pooled": self.POOLED_ALLOCATOR}
         if kind not in kinds:

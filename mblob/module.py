@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
+    from mblob.loader.tensor import Tensor
+    from mblob.packager.link import export
 
     class Function(Protocol):
         """What `module[name]` gives: see `mblob.PackedFunction`."""
@@ -206,7 +208,7 @@ class Module:
         return self._node.source(fmt) or ""
 
     @property
-    def tensors(self) -> Mapping[str, Any]:
+    def tensors(self) -> Mapping[str, Tensor]:
         """The named tensors (weights) of this module and its imports, as views without a copy. If a
         name occurs twice, the first one is given, depth first in import order.
 
@@ -442,30 +444,34 @@ class Module:
 
     # -- packing -----------------------------------------------------------------------------------
 
-    def export_library(
-        self,
-        file_name: str | os.PathLike[str],
-        fcompile: Any = None,
-        fpack_imports: Any = None,
-        addons: Sequence[Any] | None = None,
-        workspace_dir: str | os.PathLike[str] | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Write this module and its imports as one library: see `mblob.export_library`, which has
-        the same arguments: `file_name`, `fcompile`, `fpack_imports`, `addons`, `workspace_dir` and
-        those in `kwargs`.
-        """
-        import mblob
+    if TYPE_CHECKING:
+        export_library = export.export_library
+    else:
 
-        return mblob.export_library(
+        def export_library(
             self,
-            file_name,
-            fcompile=fcompile,
-            fpack_imports=fpack_imports,
-            addons=addons,
-            workspace_dir=workspace_dir,
-            **kwargs,
-        )
+            file_name: str | os.PathLike[str],
+            fcompile: Any = None,
+            fpack_imports: Any = None,
+            addons: Sequence[Any] | None = None,
+            workspace_dir: str | os.PathLike[str] | None = None,
+            **kwargs: Any,
+        ) -> Any:
+            """Write this module and its imports as one library: see `mblob.export_library`, which
+            has the same arguments: `file_name`, `fcompile`, `fpack_imports`, `addons`,
+            `workspace_dir` and those in `kwargs`.
+            """
+            import mblob
+
+            return mblob.export_library(
+                self,
+                file_name,
+                fcompile=fcompile,
+                fpack_imports=fpack_imports,
+                addons=addons,
+                workspace_dir=workspace_dir,
+                **kwargs,
+            )
 
     def __repr__(self) -> str:
         path = self._node.path
@@ -514,6 +520,9 @@ class Named(dict[str, "Any"]):
         super().__init__(items)
         self._what = what
         self._owner = owner
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
 
     def __missing__(self, name: object) -> Any:
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"

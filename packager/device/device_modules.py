@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
@@ -31,6 +31,9 @@ from mblob.packager.modules.reexpress import METAL_VERSION
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import path_or_text
 
+if TYPE_CHECKING:
+    from mblob.typed import DeviceCode
+
 # TVM's OpenCL runtime builds each kernel from the text behind its line
 CL_DELIMITER = "// Function: "
 SOURCE_SUFFIXES = (
@@ -45,7 +48,7 @@ Sources = Any  # text, bytes, a path, or a mapping of these by kernel name
 
 
 def device_module(
-    kind: str,
+    kind: DeviceCode,
     source: Sources,
     functions: Iterable[Any] | None = None,
     fmt: str | None = None,

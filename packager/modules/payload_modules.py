@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob import json_text, texts
 from mblob.bytes.payload_source import (
@@ -23,6 +23,9 @@ from mblob.module import Module
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.path_arguments import check_key
+
+if TYPE_CHECKING:
+    from mblob.typed import GraphJson
 
 # Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): no model of such a
 # name could be made.
@@ -62,7 +65,7 @@ def json_module(
 
 
 def graph_executor_factory(
-    graph_json: str | Mapping[str, Any],
+    graph_json: GraphJson,
     params: Mapping[str, Any] | Any = None,
     name: str = "default",
 ) -> Module:
@@ -70,7 +73,8 @@ def graph_executor_factory(
     it.
 
     Args:
-        graph_json: the graph, as text or as what `json.dumps` takes.
+        graph_json: the graph: text, what `json.dumps` takes, or a `GraphBuilder`, which brings its
+            parameters.
         params: name -> array (anything with the buffer protocol; kept, not copied, until it is
             written), or the bytes of `save_param_dict`. They are written in the order of `params`.
             Up to 63 spaces before them align as many bytes as possible.
@@ -86,9 +90,10 @@ def graph_executor_factory(
         FormatError: bytes that are no parameter dictionary.
     """
     _check_model_name(name)
-    text = _graph_text(graph_json)
+    graph, built = text_and_params(graph_json)
+    text = _graph_text(graph)
     if params is None:
-        params = {}
+        params = built
     elif not isinstance(params, Mapping):
         params = read_param_dict(params)
     records = [
@@ -100,6 +105,18 @@ def graph_executor_factory(
     except ValueError as exc:
         raise BuildError(f"graph_executor_factory: {exc}") from None
     return Module(node=PayloadNode(GRAPH_FACTORY, payload, text, dialect="classic"))
+
+
+def text_and_params(
+    graph_json: GraphJson,
+) -> tuple[str | Mapping[str, Any], Mapping[str, Any]]:
+    """A graph as text or parsed, and the parameters that it brings."""
+    if isinstance(graph_json, (str, Mapping)):
+        return graph_json, {}
+    if not hasattr(graph_json, "graph_json"):
+        expected = "JSON as text, a dictionary, or a GraphBuilder"
+        raise BuildError(f"graph: {texts.say(texts.EXPECTED, expected, type(graph_json).__name__)}")
+    return graph_json.graph_json(), graph_json.params
 
 
 _PARAM_ALIGNMENT = (
