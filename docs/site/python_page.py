@@ -20,7 +20,7 @@ GROUPS = {
     "Run models": ("graph_executor", "graph_runtime", "aot_executor", "vm"),
     "Pack": (
         "csource_module", "static_library", "device_module", "safetensors_module", "blob_module",
-        "json_module", "const_loader_module", "graph_executor_factory", "export_library",
+        "json_module", "const_loader_module", "graph_executor_factory", "GraphBuilder", "export_library",
     ),
     "Look and compare": ("open", "Library", "verify", "diff"),
     "Change what is packed": ("extract", "swap", "strip_index", "add_index", "convert"),

@@ -51,9 +51,9 @@ def partition_graph(
 
     Args:
         graph_json: of the graph executor: text, parsed, or a `GraphBuilder`.
-        params: name -> array, or the bytes of `save_param_dict`; None: those of the builder. Parameters that regions use become
-            constants of the regions. They are no longer inputs of the model, unless the rest of the
-            graph uses them.
+        params: name -> array, or the bytes of `save_param_dict`; None: those of the
+            builder. Parameters that regions use become constants of the regions. They are no longer
+            inputs of the model, unless the rest of the graph uses them.
         host: the module with the functions of all operators that stay in the graph; None if there
             are none.
         targets: key -> predicate, called with an `mblob.byoc.Operator`.
