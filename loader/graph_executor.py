@@ -120,7 +120,7 @@ class GraphModule(TimedModel):
         return int(self.module["get_num_inputs"]())
 
     def get_input_index(self, name: str) -> int:
-        """Position of an input, or -1 if there is no such input."""
+        """Position of the input `name`, or -1 if there is no such input."""
         return int(self.module["get_input_index"](name))
 
     def get_input_info(self) -> tuple[Shapes, Types]:

@@ -68,6 +68,7 @@ class GraphBuilder:
         """A parameter: an input whose array is packed with the graph.
 
         Args:
+            name: its name in the graph.
             array: anything with the buffer protocol, an array of ml_dtypes, or a tensor; kept, not
                 copied, until it is written.
 
