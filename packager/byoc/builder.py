@@ -71,6 +71,7 @@ class GraphBuilder:
             name: its name in the graph.
             array: anything with the buffer protocol, an array of ml_dtypes, or a tensor; kept, not
                 copied, until it is written.
+            device: as of `input`.
 
         Raises:
             BuildError: it is no array; else as of `input`.
@@ -124,7 +125,7 @@ class GraphBuilder:
         attrs: Mapping[str, Any] | None = None,
         device: Device | None = None,
     ) -> list[Value]:
-        """`call` with any number of outputs, of which each has a shape and a dtype."""
+        """`call` of `function` with any number of outputs, of which each has a shape and a dtype."""
         arguments.name("call", "function", function)
         node = Node(self._name("call", name, function), False)
         where = f"operator {node.name!r}"
