@@ -27,10 +27,11 @@ from mblob.format.grammar import GRAMMARS, Grammars
 from mblob.format.index import place_of
 from mblob.format.model import Blob, Entry
 from mblob.format.plugin_table import Plugin
+from mblob.format.type_keys import LIBRARY
 from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.entry_view import EntryView as EntryView
 from mblob.inspect.releases import Releases, releases_of
-from mblob.module import ENTRY_NAME, LIBRARY
+from mblob.module import ENTRY_NAME
 
 if TYPE_CHECKING:
     from mblob.inspect.providers import Undefined

@@ -14,9 +14,9 @@ from mblob.errors import MblobError
 from mblob.format import note
 from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Blob, Entry
+from mblob.format.type_keys import LIBRARY
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
-from mblob.module import LIBRARY
 from mblob.packager.edit.new_payloads import check_new, payload_of, source_files, with_tensors
 from mblob.packager.edit.reembed import reembed
 from mblob.packager.edit.rewrite import fingerprint, rewritten
