@@ -56,18 +56,12 @@ from mblob.binary.elf_records import (
     SymbolTable,
 )
 from mblob.binary.elf_versions import Versions
+from mblob.binary.relocation_types import MEANINGS
 from mblob.errors import FormatError
 
 # Machines whose functions have the address of their code (others: of a descriptor), and whose
 # relocations are known.
-KNOWN_MACHINES = (
-    ("x86_64", 64),
-    ("aarch64", 64),
-    ("i386", 32),
-    ("arm", 32),
-    ("riscv", 64),
-    ("s390x", 64),
-)
+KNOWN_MACHINES = tuple(MEANINGS)
 
 # Words at DT_PLTGOT in front of the slots of calls, which are the dynamic linker's own.
 _RESERVED_SLOTS = {"x86_64": 3, "i386": 3, "aarch64": 3, "arm": 3, "s390x": 3, "riscv": 2}

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from mblob.binary.archive import is_archive
+from mblob.binary.elf_records import EM_X86_64
 from mblob.errors import ToolchainError
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
@@ -391,7 +392,7 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
         raise _CannotGrow(
             "mold knows no linker scripts; use -fuse-ld=bfd, gold or lld, or embed='object'"
         )
-    if inputs.machine.e_machine != 62:
+    if inputs.machine.e_machine != EM_X86_64:
         raise _CannotGrow(
             "gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'"
         )
