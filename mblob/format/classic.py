@@ -9,10 +9,11 @@ from mblob.bytes.wire import Cursor
 from mblob.errors import FormatError
 from mblob.format import index as ix
 from mblob.format.grammar import GRAMMARS, Grammars, read_payload
+from mblob.format.model import SYMBOL as SYMBOL
 from mblob.format.model import Blob, Entry, check_tree, flat_tree
 from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
 
-SYMBOL = "__tvm_dev_mblob"
+CONTEXT = "__tvm_module_ctx"  # the variable in which a loader leaves the handle of the library
 LEVELS = ("off", "header", "full")
 
 

@@ -14,6 +14,7 @@ from mblob.format.type_keys import LIB_KEY, LIBRARY
 SYMBOL = "__tvm_ffi__library_bin"  # of 0.22 and later
 SYMBOL_OF_0_21 = "__tvm_ffi_library_bin"
 SYMBOLS = (SYMBOL, SYMBOL_OF_0_21)
+CONTEXT, CONTEXT_OF_0_21 = "__tvm_ffi__library_ctx", "__tvm_ffi_library_ctx"
 SMALLEST_MODULE = 8 + 1  # bytes: a kind's length and one letter
 # bytes: what stands in the stream for a payload of the bulk region, its offset and its size
 PLACE_SIZE = 16

@@ -12,6 +12,7 @@ from typing import Any, Union
 from mblob.bytes.payload_source import Payload
 from mblob.errors import MblobError
 from mblob.format import note
+from mblob.format.ffi_dialect import SYMBOL_OF_0_21
 from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import LIBRARY
@@ -148,7 +149,7 @@ def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool 
         blob = _blob_of(opened)
         if blob.index_offset is not None:
             raise BuildError(f"{opened.path}: has an index already")
-        if blob.symbol.endswith("__tvm_ffi_library_bin"):
+        if blob.symbol.endswith(SYMBOL_OF_0_21):
             raise BuildError(
                 f"{opened.path}: of TVM 0.21, whose dialect is read without an index only"
             )
