@@ -1,5 +1,9 @@
-"""The one reader of `.tar` and `.tar.gz`, as TVM exports them. No memory or disk is used because a
-header says so."""
+"""The reader of `.tar` and `.tar.gz`, as TVM exports them, for what looks and loads. No memory or disk
+is used because a header says so.
+
+`convert` has another (packager/edit/convert.py): it takes what else Python unpacks, and copies members
+into files, with limits for those.
+"""
 
 from __future__ import annotations
 

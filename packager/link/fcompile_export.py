@@ -33,8 +33,6 @@ from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import objects
 from mblob.packager.objects.objects import ElfTarget, functions_of
 from mblob.packager.objects.rename import unshare
-from mblob.packager.write.devc_c import write_c
-from mblob.packager.write.elf_writer import section_for, write_object
 
 FCompile = Callable[..., Any]
 
@@ -217,12 +215,8 @@ def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: P
             raise BuildError(
                 f"embed='object': {triple or object_format} is no ELF target that we know; use embed='c'"
             )
-        write_c(work / "devc.c", request.dialect.symbol, request.write)
-        return work / "devc.c"
-    path = work / "devc.o"
-    symbol, section = request.dialect.symbol, section_for(machine)
-    write_object(path, machine, symbol, section, request.write, has_index=request.plan.index)
-    return path
+        return request.write_c(work)[0]
+    return request.write_object(work, machine)[0]
 
 
 def _triple(request: Request, fcompile: FCompile) -> str | None:
