@@ -76,7 +76,7 @@ _LOOKED_UP = (STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFU
 
 
 def bad(elf: ElfFile, text: str) -> FormatError:
-    return FormatError(f"{elf.name}: dynamic section: {text}", code="elf_dynamic")
+    return FormatError.about(elf.name, f"dynamic section: {text}", code="elf_dynamic")
 
 
 def is_loaded(elf: ElfFile, vaddr: int, size: int, flags: int = 0) -> bool:

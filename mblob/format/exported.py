@@ -87,17 +87,19 @@ def read_table(elf: Image, prefix: str = "") -> list[functions_table.Row]:
     symbol = elf.find(prefix + functions_table.SYMBOL)
     if symbol is None:
         if expected:
-            raise FormatError(
-                f"{elf.name}: its note announces a table of functions, but {functions_table.SYMBOL} is missing: the"
+            raise FormatError.about(
+                elf.name,
+                f"its note announces a table of functions, but {functions_table.SYMBOL} is missing: the"
                 " library is damaged, or its dynamic symbols were edited",
                 code="function_table_missing",
             )
         return []
     data = bytes(elf.bytes_of(symbol)[1])
     if expected and (crc := functions_table.checksum(data)) != said.table_crc:
-        raise DigestError(
-            f"{elf.name}: {functions_table.SYMBOL}: CRC-32 {crc:08x}, its note says {said.table_crc:08x}: the table of"
-            " functions is damaged"
+        raise DigestError.about(
+            elf.name,
+            f"{functions_table.SYMBOL}: CRC-32 {crc:08x}, its note says {said.table_crc:08x}: the table of functions is"
+            " damaged",
         )
     return functions_table.decode(data)
 

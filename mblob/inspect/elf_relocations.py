@@ -237,8 +237,9 @@ class _Relocations:
             if not is_loaded(elf, at, word, PF_W):
                 continue
             if becomes_read_only(elf, at) or becomes_read_only(elf, at + word - 1):
-                raise FormatError(
-                    f"{elf.name}: {name} becomes read-only, so nobody can fill it",
+                raise FormatError.about(
+                    elf.name,
+                    f"{name} becomes read-only, so nobody can fill it",
                     code="elf_header",
                 )
             if _touches(tables, at, word):

@@ -97,7 +97,7 @@ class Library:
         self._blob_data: memoryview | None = None
         try:
             if not self._data:
-                raise FormatError(f"{self.path}: an empty file", code="not_elf", offset=0)
+                raise FormatError.about(self.path, "an empty file", code="not_elf", offset=0)
             if verify != "full":
                 advise_random(self._data, begin=True)
             opened = container.open_file(self._data, str(self.path), machine)
@@ -116,7 +116,7 @@ class Library:
             advise_random(self._data, begin=False)  # payloads are read from one end to the other
         except BaseException as error:
             self.close()
-            if isinstance(error, MblobError) and one_line(str(self.path)) not in str(error):
+            if isinstance(error, MblobError) and not error.culprit:
                 error.prefix(str(self.path))
             raise
 
@@ -139,8 +139,8 @@ class Library:
             return self.prefixes[0] if self.prefixes else ""
         if prefix not in self.prefixes:
             known = ", ".join(map(repr, self.prefixes[:20])) or "none at all"
-            raise FormatError(
-                f"{self.path}: no library of prefix {prefix!r}; there is {known}", code="no_prefix"
+            raise FormatError.about(
+                self.path, f"no library of prefix {prefix!r}; there is {known}", code="no_prefix"
             )
         return prefix
 
@@ -167,8 +167,9 @@ class Library:
                 self.compressed = self.compressed or owner.format == "c"
                 return offset, self._read_blob(self._blob_data, name, level, partial, expected)
         if expected:
-            raise FormatError(
-                f"{self.path}: its note announces a blob, but {classic.SYMBOL} is missing",
+            raise FormatError.about(
+                self.path,
+                f"its note announces a blob, but {classic.SYMBOL} is missing",
                 code="index_footer",
             )
         return 0, None
@@ -220,8 +221,9 @@ class Library:
             FormatError: "no_elf": it is no single ELF file. ValueError: it is closed.
         """
         if not isinstance(self.image, ElfFile):
-            raise FormatError(
-                f"{self.path}: {self.image.format} of kind {self.kind}, not one ELF file",
+            raise FormatError.about(
+                self.path,
+                f"{self.image.format} of kind {self.kind}, not one ELF file",
                 code="no_elf",
             )
         return self.image
@@ -368,7 +370,7 @@ class Library:
             FormatError: "no_blob" (exit code 3).
         """
         if not self.is_model_library:
-            raise FormatError(f"{self.path}: {NO_MODEL}", code="no_blob")
+            raise FormatError.about(self.path, f"{NO_MODEL}", code="no_blob")
 
     @cached_property
     def era(self) -> Releases:
