@@ -22,6 +22,8 @@ SMALL_FLOATS = {
     "float8_e8m0fnu": (14, 8), "float6_e2m3fn": (15, 6), "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
     "float8_e3m4": (FLOAT8_E3M4, 8),
 }  # fmt: skip
+OF_DLPACK = {"bool": (6, 8), "float8_e3m4": (7, 8)}  # what those of 8 bits are there
+LAST_CODE = max(code for code, _ in SMALL_FLOATS.values() if code != FLOAT8_E3M4)
 
 # Elements by their text without lanes: code and bits.
 _ELEMENTS = {

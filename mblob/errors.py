@@ -6,6 +6,9 @@ from __future__ import annotations
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any, TypeVar
+
+    E = TypeVar("E", bound="MblobError")
 
 
 # characters of a word that is shown whole, and what is shown of a longer one
@@ -38,10 +41,12 @@ def _escaped(c: str) -> str:
 class MblobError(Exception):
     """Base of all errors of mblob. `exit_code` is the exit code of `mblob-pack`.
 
-    The message is one line.
+    The message is one line; `culprit` is the file, or the part of one, that it begins with, "" if it
+    begins with none.
     """
 
     exit_code = 1
+    culprit = ""
 
     def __init__(self, message: str = "", *more: object) -> None:
         super().__init__(one_line(message), *more)
@@ -50,6 +55,14 @@ class MblobError(Exception):
         """Put `culprit` and ": " in front of the message, for callers that know which file it is
         about."""
         self.args = (f"{one_line(culprit)}: {self}", *self.args[1:])
+        self.culprit = culprit
+
+    @classmethod
+    def about(cls: type[E], culprit: object, message: str, **more: Any) -> E:
+        """An error whose message begins with `culprit`."""
+        error = cls(message, **more)
+        error.prefix(str(culprit))
+        return error
 
 
 class FormatError(MblobError, ValueError):

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 ENTRY_NAME = "__tvm_main__"
-LIBRARY = "library"  # type key of the linked code itself, which a blob writes as "_lib"
+# The type key of the linked code itself. It stands here, and not in format/type_keys.py, whose import
+# would take as long as that of all else a load needs.
+LIBRARY = "library"
 
 
 class Node:

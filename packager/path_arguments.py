@@ -10,11 +10,8 @@ from pathlib import Path
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.wire import KEY_LIMIT
-from mblob.format.classic import LIB_KEY, TREE_KEY
-from mblob.module import LIBRARY
+from mblob.format.type_keys import RESERVED
 from mblob.packager.errors import BuildError
-
-_RESERVED = (LIB_KEY, TREE_KEY, LIBRARY)
 
 
 def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: str) -> Path | str:
@@ -90,7 +87,7 @@ def check_key(key: str, who: str) -> str:
     """
     if not isinstance(key, str):
         raise BuildError(f"{who}: expected a type key as text, found {type(key).__name__}")
-    if key in _RESERVED:
+    if key in RESERVED:
         raise BuildError(f"{who}: type key {key!r} is the format's own; choose another")
     try:
         size = len(key.encode())

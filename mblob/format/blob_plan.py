@@ -15,11 +15,10 @@ from mblob.bytes.sink import PlainSink, Sink
 from mblob.bytes.wire import encode_string, encode_u64, encode_u64s
 from mblob.errors import ChangedError
 from mblob.format import index as ix
-from mblob.format.classic import LIB_KEY, TREE_KEY
 from mblob.format.ffi_dialect import PLACE_SIZE
 from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Entry, flat_tree
-from mblob.module import LIBRARY
+from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
 
 Target = Union[str, Callable[[], str]]
 # Of the blob in the file and in memory, in bytes: also the largest page of any Linux machine.

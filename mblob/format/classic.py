@@ -9,12 +9,11 @@ from mblob.bytes.wire import Cursor
 from mblob.errors import FormatError
 from mblob.format import index as ix
 from mblob.format.grammar import GRAMMARS, Grammars, read_payload
+from mblob.format.model import SYMBOL as SYMBOL
 from mblob.format.model import Blob, Entry, check_tree, flat_tree
-from mblob.module import LIBRARY
+from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
 
-SYMBOL = "__tvm_dev_mblob"
-LIB_KEY = "_lib"  # of the library's item, in both dialects
-TREE_KEY = "_import_tree"
+CONTEXT = "__tvm_module_ctx"  # the variable in which a loader leaves the handle of the library
 LEVELS = ("off", "header", "full")
 
 

@@ -63,7 +63,7 @@ def read(data: memoryview, name: str) -> ArrayRecord:
     import ast  # only those who read need it
 
     def fail(message: str) -> FormatError:
-        return FormatError(f"{name}: {message}", code="npy")
+        return FormatError.about(name, message, code="npy")
 
     if bytes(data[:6]) != MAGIC or len(data) < 12:
         raise fail("no .npy file")

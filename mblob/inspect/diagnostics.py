@@ -22,7 +22,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.image import Image
 from mblob.binary.non_elf import ForeignFile
-from mblob.format import classic, ffi_dialect, note, plugin_table
+from mblob.format import classic, ffi_dialect, note, plugin_table, prefixes
 from mblob.format.exported import NO_MODEL
 from mblob.format.type_keys import GRAPHS, ROWS
 from mblob.inspect import tvm_executor
@@ -38,10 +38,10 @@ _EXECUTABLE_BY_DEFAULT = ("i386", "x86_64", "arm", "ppc", "s390x", "sparc", "spa
 # What asks for the modules around a library, and the variable in which the runtime leaves them for
 # it.
 _CONTEXT_USERS = {
-    "classic": (("TVMBackendGetFuncFromEnv",), "__tvm_module_ctx"),
+    "classic": (("TVMBackendGetFuncFromEnv",), classic.CONTEXT),
     "ffi": (
         ("TVMFFIEnvModLookupFromImports", "TVMBackendGetFuncFromEnv"),
-        "__tvm_ffi__library_ctx",
+        ffi_dialect.CONTEXT,
     ),
 }
 
@@ -128,11 +128,7 @@ def _wants_executable_stack(image: Image) -> bool:
 def _of_blobs(library: Library) -> Iterator[Remark]:
     if not library.is_model_library:
         yield "no_model", NO_MODEL
-    present = [
-        name
-        for name in (classic.SYMBOL, *ffi_dialect.SYMBOLS)
-        if library.image.find(library.prefix + name)
-    ]
+    present = [name for name in prefixes.BLOBS if library.image.find(library.prefix + name)]
     if len(present) > 1:
         names = " and ".join(present)
         yield (

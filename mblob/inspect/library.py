@@ -27,10 +27,11 @@ from mblob.format.grammar import GRAMMARS, Grammars
 from mblob.format.index import place_of
 from mblob.format.model import Blob, Entry
 from mblob.format.plugin_table import Plugin
+from mblob.format.type_keys import LIBRARY
 from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.entry_view import EntryView as EntryView
 from mblob.inspect.releases import Releases, releases_of
-from mblob.module import ENTRY_NAME, LIBRARY
+from mblob.module import ENTRY_NAME
 
 if TYPE_CHECKING:
     from mblob.inspect.providers import Undefined
@@ -98,7 +99,7 @@ class Library:
         self._blob_data: memoryview | None = None
         try:
             if not self._data:
-                raise FormatError(f"{self.path}: an empty file", code="not_elf", offset=0)
+                raise FormatError.about(self.path, "an empty file", code="not_elf", offset=0)
             if verify != "full":
                 advise_random(self._data, begin=True)
             opened = container.open_file(self._data, str(self.path), machine)
@@ -117,7 +118,7 @@ class Library:
             advise_random(self._data, begin=False)  # payloads are read from one end to the other
         except BaseException as error:
             self.close()
-            if isinstance(error, MblobError) and one_line(str(self.path)) not in str(error):
+            if isinstance(error, MblobError) and not error.culprit:
                 error.prefix(str(self.path))
             raise
 
@@ -140,8 +141,8 @@ class Library:
             return self.prefixes[0] if self.prefixes else ""
         if prefix not in self.prefixes:
             known = ", ".join(map(repr, self.prefixes[:20])) or "none at all"
-            raise FormatError(
-                f"{self.path}: no library of prefix {prefix!r}; there is {known}", code="no_prefix"
+            raise FormatError.about(
+                self.path, f"no library of prefix {prefix!r}; there is {known}", code="no_prefix"
             )
         return prefix
 
@@ -168,8 +169,9 @@ class Library:
                 self.compressed = self.compressed or owner.format == "c"
                 return offset, self._read_blob(self._blob_data, name, level, partial, expected)
         if expected:
-            raise FormatError(
-                f"{self.path}: its note announces a blob, but {classic.SYMBOL} is missing",
+            raise FormatError.about(
+                self.path,
+                f"its note announces a blob, but {classic.SYMBOL} is missing",
                 code="index_footer",
             )
         return 0, None
@@ -221,8 +223,9 @@ class Library:
             FormatError: "no_elf": it is not a single ELF file. ValueError: it is closed.
         """
         if not isinstance(self.image, ElfFile):
-            raise FormatError(
-                f"{self.path}: {self.image.format} of kind {self.kind}, not one ELF file",
+            raise FormatError.about(
+                self.path,
+                f"{self.image.format} of kind {self.kind}, not one ELF file",
                 code="no_elf",
             )
         return self.image
@@ -369,7 +372,7 @@ class Library:
             FormatError: "no_blob" (exit code 3).
         """
         if not self.is_model_library:
-            raise FormatError(f"{self.path}: {NO_MODEL}", code="no_blob")
+            raise FormatError.about(self.path, f"{NO_MODEL}", code="no_blob")
 
     @cached_property
     def era(self) -> Releases:

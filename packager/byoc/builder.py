@@ -125,7 +125,7 @@ class GraphBuilder:
         attrs: Mapping[str, Any] | None = None,
         device: Device | None = None,
     ) -> list[Value]:
-        """`call` of `function` with any number of outputs, of which each has a shape and a dtype."""
+        """`call` of `function` on `inputs` with any number of `outputs`: each a shape and a dtype."""
         arguments.name("call", "function", function)
         node = Node(self._name("call", name, function), False)
         where = f"operator {node.name!r}"

@@ -12,11 +12,12 @@ from typing import Any, Union
 from mblob.bytes.payload_source import Payload
 from mblob.errors import MblobError
 from mblob.format import note
+from mblob.format.ffi_dialect import SYMBOL_OF_0_21
 from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Blob, Entry
+from mblob.format.type_keys import LIBRARY
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
-from mblob.module import LIBRARY
 from mblob.packager.edit.new_payloads import check_new, payload_of, source_files, with_tensors
 from mblob.packager.edit.reembed import reembed
 from mblob.packager.edit.rewrite import fingerprint, rewritten
@@ -146,7 +147,7 @@ def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool 
         blob = _blob_of(opened)
         if blob.index_offset is not None:
             raise BuildError(f"{opened.path}: has an index already")
-        if blob.symbol.endswith("__tvm_ffi_library_bin"):
+        if blob.symbol.endswith(SYMBOL_OF_0_21):
             raise BuildError(
                 f"{opened.path}: of TVM 0.21, whose dialect is read without an index only"
             )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mblob.packager.compile.toolchain import Toolchain
     from mblob.packager.functions.wrappers import Wrapped
     from mblob.packager.modules.nodes import HostNode
+    from mblob.packager.objects.objects import ElfTarget
     from mblob.packager.write.dialects import Dialect
     from mblob.packager.write.reuse import OldLibrary
 
@@ -97,6 +98,33 @@ class Request:
     def write(self, sink: Sink) -> int:
         """Write the blob, and return its size in bytes."""
         return self.plan.write(watched(sink))
+
+    @property
+    def symbol(self) -> str:
+        """Of the blob in the library."""
+        return self.prefix + self.dialect.symbol
+
+    def write_object(self, folder: Path, machine: ElfTarget) -> tuple[Path, int]:
+        """Write the blob as an object for a linker to place. In a system library its symbol is
+        hidden.
+
+        Returns:
+            The file, and the size of the blob.
+        """
+        from mblob.packager.write.elf_writer import section_for, write_object
+
+        path, index, hidden = folder / "devc.o", self.plan.index, self.system_lib
+        section = section_for(machine)
+        size = write_object(
+            path, machine, self.symbol, section, self.write, has_index=index, hidden=hidden
+        )
+        return path, size
+
+    def write_c(self, folder: Path) -> tuple[Path, int]:
+        """The same as C text."""
+        from mblob.packager.write.devc_c import write_c
+
+        return folder / "devc.c", write_c(folder / "devc.c", self.symbol, self.write)
 
     def type_keys(self) -> frozenset[str] | None:
         """Of the modules in the library; None if the caller's `fpack_imports` writes them."""

@@ -18,8 +18,8 @@ from mblob.bytes.payload_source import (
 )
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
-from mblob.format.type_keys import SAFETENSORS, STATIC_LIBRARY, C
-from mblob.module import LIBRARY, Module, Node
+from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
+from mblob.module import Module, Node
 from mblob.packager.errors import BuildError
 from mblob.packager.path_arguments import existing_file
 

@@ -113,11 +113,11 @@ def read_tensors(path: Path) -> dict[str, ArrayRecord]:
         if kind == "params":
             return read_param_dict(data)
         if kind == "npy":
-            return {path.stem: npy.read(data, path.name)}
+            return {path.stem: npy.read(data, str(path))}
         if kind == "npz":
             return _arrays_of_npz(path)
     except MblobError as exc:
-        if not str(exc).startswith(str(path)):
+        if not exc.culprit:
             exc.prefix(str(path))
         raise
     offset, entries = _read(str(path), data)
@@ -143,7 +143,7 @@ def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
                 array = npy.read(memoryview(archive.read(name)), f"{path}:{name}")
                 found[name.removesuffix(".npy")] = array
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as exc:
-        raise FormatError(f"{path}: not a .npz file: {exc}", code="payload") from None
+        raise FormatError.about(str(path), f"not a .npz file: {exc}", code="payload") from None
     return found
 
 

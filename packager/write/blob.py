@@ -11,7 +11,8 @@ from mblob.bytes.native_copy import crc32
 from mblob.errors import MblobError
 from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_ffi
 from mblob.format.import_tree import order_of
-from mblob.module import LIBRARY, Module
+from mblob.format.type_keys import LIBRARY
+from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from mblob.packager.write.dialects import CLASSIC, Dialect

@@ -45,7 +45,7 @@ static int copy_loaders(struct mb_tree *tree, const mblob_open_options *options)
 }
 
 static struct mb_entry entry_at(const struct mb_blob *blob, size_t i) {
-  const struct mb_entry bare = {.key = {(const uint8_t *)"library", 7}, .library = true};
+  const struct mb_entry bare = {.key = MB_LIBRARY_SLICE, .library = true};
   return blob ? mb_blob_entry(blob, i) : bare;
 }
 
