@@ -12,7 +12,7 @@ from _thread import RLock, get_ident
 from _weakref import ref
 from os import register_at_fork
 
-from mblob.errors import LoaderMissingError, MblobError, one_line
+from mblob.errors import ArgumentTypeError, LoaderMissingError, MblobError, StateError, one_line
 from mblob.loader import _call, bridge
 from mblob.loader.runtime import (
     address_of,
@@ -99,7 +99,7 @@ class OpenedNode(Node):
         self._fallback: Loader | None = None
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
+        raise ArgumentTypeError(
             "a Module of an opened library cannot be pickled or copied; load the library where it is needed"
         )
 
@@ -111,7 +111,7 @@ class OpenedNode(Node):
     def module(self) -> Module:
         module = self._module() if self._module else None
         if module is None:
-            raise RuntimeError(f"the module {self.type_key!r} is gone")
+            raise StateError(f"the module {self.type_key!r} is gone")
         return module
 
     @property
@@ -156,7 +156,7 @@ class OpenedNode(Node):
 
     def find(self, name: str) -> Callable[..., Any] | None:
         if not isinstance(name, str):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"expected the name of a function, a str, found {type(name).__name__} {name!r}"
             )
         encoded = bytes_of_name(name)
@@ -378,7 +378,7 @@ def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:
     except Exception as exc:
         raise MblobError(f"the loader of {where} failed: {type(exc).__name__}: {exc}") from exc
     if not isinstance(loaded, Module):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}"
         )
     own_imports = loaded.imported_modules

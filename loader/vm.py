@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob import texts
 from mblob.devices import Device
 from mblob.format.type_keys import RELAY_EXECUTABLE
@@ -63,7 +64,7 @@ class Executable:
 
     def __init__(self, mod: Module) -> None:
         if mod.type_key != RELAY_EXECUTABLE:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}"
             )
         self.mod = self.module = mod
@@ -222,7 +223,7 @@ class VirtualMachine(Timed):
         kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
         kinds = {"naive": self.NAIVE_ALLOCATOR, "pooled": self.POOLED_ALLOCATOR}
         if kind not in kinds:
-            raise ValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
+            raise ArgumentValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
         return kinds[kind]
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
@@ -249,7 +250,7 @@ class VirtualMachine(Timed):
             if len(missing) != len(args):
                 unknown = [name for name in kwargs if name not in params]
                 of = f"; it has no parameter {', '.join(map(repr, unknown))}" if unknown else ""
-                raise TypeError(
+                raise ArgumentTypeError(
                     f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}{of}"
                 )
             args, names = tuple(kwargs[p] if p in kwargs else next(rest) for p in params), params
@@ -260,7 +261,7 @@ class VirtualMachine(Timed):
         x=array)`."""
         pairs = [*kwargs.items()] if kwargs else [args]
         if len(pairs) != 1 or len(pairs[0]) != 2 or (args and kwargs):
-            raise TypeError("set_one_input: expected one name or index and one array")
+            raise ArgumentTypeError("set_one_input: expected one name or index and one array")
         tag, value = pairs[0]
         self.module["set_one_input"](func_name, tag, _argument(value, tag, func_name))
 
@@ -303,7 +304,7 @@ class VirtualMachine(Timed):
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
         name = asked.func_name or "main"
         if asked.parallel is not None:
-            raise ValueError(
+            raise ArgumentValueError(
                 "benchmark: parallel is for graph executors; a program runs in its order"
             )
 

@@ -3,6 +3,7 @@ check."""
 
 from __future__ import annotations
 
+from mblob.errors import ArgumentValueError
 from mblob.arguments import whole, wrong_type
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -84,14 +85,14 @@ def device(kind: str | int, device_id: int = 0) -> Device:
     name, colon, number = kind.partition(":")
     if colon:
         if not number.isdecimal():
-            raise ValueError(
+            raise ArgumentValueError(
                 f"device {kind[:60]!r}: expected a number behind the colon, found {number[:60]!r}"
             )
         device_id = int(number)
     code = CODES.get(name) or _code_of_plugin(name)
     if not code:
         known = ", ".join(sorted(CODES))
-        raise ValueError(
+        raise ArgumentValueError(
             f"device {kind[:60]!r} is not known; expected one of {known}, or the name of a plug-in's devices"
         )
     return Device(code, device_id)

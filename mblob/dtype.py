@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from mblob.errors import ArgumentValueError
 from mblob.arguments import no_numbers
 
 # DLDataTypeCode of dlpack.h; custom types start at 129.
@@ -69,7 +70,7 @@ class DataType(NamedTuple):
             or not re.fullmatch("[0-9]{1,5}", lanes)
             or not 0 < int(lanes) < 65536
         ):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"{text[:60]!r} is not a data type; expected one like float32, int8, uint8x4, bool"
             )
         return cls(*_ELEMENTS[name], int(lanes))

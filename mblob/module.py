@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import os
 
-from mblob.errors import FormatError, LoaderMissingError, NotFoundError, one_line
+from mblob.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    FormatError,
+    LoaderMissingError,
+    NotFoundError,
+    one_line,
+)
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -135,7 +142,7 @@ class Module:
     ) -> None:
         if node is None:
             if not type_key:
-                raise ValueError("Module: a type key is needed")
+                raise ArgumentValueError("Module: a type key is needed")
             node = FunctionsNode(type_key, functions or {}, payload)
         self._node = node
         self._imports: list[Module] = []
@@ -160,12 +167,12 @@ class Module:
             ValueError: `other` imports this module, directly or not: a cycle.
         """
         if not isinstance(other, Module):
-            raise TypeError(f"import_module: expected a Module, found {type(other).__name__}")
+            raise ArgumentTypeError(f"import_module: expected a Module, found {type(other).__name__}")
         # A chain is built in linear time: only a module that somebody imports can be below one with
         # imports.
         may_be_below = self is other or (self._is_imported and other._imports)
         if may_be_below and any(m is self for m in other.walk()):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle"
             )
         self._node.on_import(other)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from mblob.errors import ArgumentTypeError
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
 from mblob.packager.byoc.operators import Region
@@ -35,7 +36,7 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen],
 
     def register(codegen: Codegen) -> Codegen:
         if not callable(codegen):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"register_codegen: expected a function, found {type(codegen).__name__}"
             )
         if not override and key in _registered and _registered[key] is not codegen:

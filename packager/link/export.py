@@ -10,7 +10,7 @@ from typing import Any
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.digest import ALGORITHMS
-from mblob.errors import UnreadableWarning
+from mblob.errors import ArgumentTypeError, UnreadableWarning
 from mblob.format.type_keys import GRAPHS
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
@@ -170,14 +170,14 @@ def _checked_path(
     if not isinstance(mod, Module):
         raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
     if kwargs and fcompile is None:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)"
         )
     path = Path(checked_path(file_name, "export_library: file_name"))
     if fcompile is None:
         _check_suffix(path, system_lib)
     elif not callable(fcompile):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
             " a compiler to use is named by cc="
         )
@@ -230,7 +230,7 @@ def _plugins(
 
 def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
     if isinstance(given, (str, bytes, os.PathLike)):
-        raise TypeError(f"addons: expected a list of paths, found {given!r}; write [{given!r}]")
+        raise ArgumentTypeError(f"addons: expected a list of paths, found {given!r}; write [{given!r}]")
     return [Path(checked_path(a, "addons")) for a in given or ()]
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.errors import ArgumentTypeError
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import (
     BytesPayload,
@@ -385,4 +386,4 @@ def _piece(item: Any, index: int, who: str) -> memoryview:
     try:
         return as_bytes_view(item)
     except TypeError as exc:
-        raise TypeError(f"{who}: payload[{index}]: {exc}") from None
+        raise ArgumentTypeError(f"{who}: payload[{index}]: {exc}") from None

@@ -12,7 +12,7 @@ from mblob.bytes.payload_source import (
     BytesPayload,
 )
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
-from mblob.errors import PortabilityWarning
+from mblob.errors import ArgumentValueError, PortabilityWarning
 from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY
 from mblob.inspect import tvm_executor
@@ -128,7 +128,7 @@ class _FactoryPayload(PiecesPayload):
             try:
                 header = encode_header(record.dtype, record.shape, record.data.nbytes)
             except ValueError as exc:
-                raise ValueError(f"params[{key!r}]: {exc}") from None
+                raise ArgumentValueError(f"params[{key!r}]: {exc}") from None
             at += len(header)
             self._data.append((at, record.data.nbytes))
             at += record.data.nbytes
