@@ -8,6 +8,7 @@ import stat
 
 from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.errors import (
+    ArgumentError,
     ArgumentTypeError,
     ArgumentValueError,
     FormatError,
@@ -111,7 +112,7 @@ def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
             raise _wrong_type(f"loaders[{key!r}]", "a callable", loader)
 
 
-def _wrong_type(argument: str, expected: str, found: Any) -> TypeError:
+def _wrong_type(argument: str, expected: str, found: Any) -> ArgumentError:
     from mblob.arguments import wrong_type
 
     return wrong_type("load_module", argument, expected, found)

@@ -12,7 +12,15 @@ from _thread import RLock, get_ident
 from _weakref import ref
 from os import register_at_fork
 
-from mblob.errors import ArgumentTypeError, LoaderMissingError, MblobError, StateError, one_line
+from mblob.errors import (
+    ArgumentTypeError,
+    LoaderMissingError,
+    MblobError,
+    NotFoundError,
+    StateError,
+    did_you_mean,
+    one_line,
+)
 from mblob.loader import _call, bridge
 from mblob.loader.runtime import (
     address_of,
@@ -24,7 +32,7 @@ from mblob.loader.runtime import (
     lib,
     text,
 )
-from mblob.module import LIBRARY, Module, Node, nearest
+from mblob.module import LIBRARY, Module, Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -298,11 +306,10 @@ def _c_function(
     return function  # type: ignore[no-any-return]
 
 
-def _no_symbol(module: Module, name: str) -> AttributeError:
+def _no_symbol(module: Module, name: str) -> NotFoundError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
-    close = nearest(name, [n for m in module.walk() for n in m._node.functions()])
-    hint = f"; did you mean {close!r}?" if close else ""
-    return AttributeError(
+    hint = did_you_mean(name, [n for m in module.walk() for n in m._node.functions()])
+    return NotFoundError(
         one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
     )
 

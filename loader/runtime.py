@@ -85,7 +85,7 @@ def last_error(called: str = "") -> Exception:
     if message.startswith(prefix):  # the runtime's own modules say it themselves
         prefix = ""
     if status == lib.MBLOB_E_ARGUMENT:
-        return _argument_error(prefix + message, message)
+        return _argument_error(prefix + message, message, bool(called))
     kinds: dict[int, type[Exception]] = {
         lib.MBLOB_E_NOT_FOUND: NotFoundError,
         lib.MBLOB_E_IO: OSError,
@@ -97,20 +97,21 @@ def last_error(called: str = "") -> Exception:
 def _kernel_error(message: str, code: str, status: int) -> KernelError:
     """What a function of a library said, of the classes that its kind and the text name."""
     kind = kind_in(message)
-    classes = [class_of_kind(kind)] if kind else []
+    classes = [class_of_kind(kind)]
     if status == lib.MBLOB_E_NOT_FOUND:
         classes += [KeyError, AttributeError]
     elif code == "kernel_arguments":
         classes += classes_of_argument(message)
-    error = also(KernelError, *(classes or [RuntimeError]))(message)
+    error = also(KernelError, *classes)(message)
     if code == "kernel_arguments":
         error.exit_code = ArgumentError.exit_code
     return error
 
 
-def _argument_error(whole: str, message: str) -> MblobError:
-    """An executor, or another part of the runtime, refused an argument."""
-    classes = classes_of_argument(message)
+def _argument_error(whole: str, message: str, is_call: bool) -> MblobError:
+    """A part of the runtime refused an argument; of a call it was an executor, where TVM raises a
+    RuntimeError."""
+    classes = classes_of_argument(message) + ((RuntimeError,) if is_call else ())
     if KeyError in classes:
         return also(NotFoundError, *classes)(whole)
     return also(ArgumentError, *classes)(whole)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from mblob.errors import ArgumentTypeError, ArgumentValueError
+from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class
 from mblob import texts
 from mblob.devices import Device
 from mblob.format.type_keys import RELAY_EXECUTABLE
@@ -46,7 +46,7 @@ class ADT(Sequence):  # type: ignore[type-arg]  # fields are tensors and further
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
-            raise IndexError(f"ADT: {texts.say(texts.NO_FIELD, index, len(self))}")
+            raise argument_class(IndexError)(f"ADT: {texts.say(texts.NO_FIELD, index, len(self))}")
         return _result(self.module["get_field"](index % len(self)))
 
     def __repr__(self) -> str:
@@ -393,7 +393,7 @@ def _scalar(value: float, dtype: str, key: str | int, func_name: str) -> Any:
         fits = -(2**31) <= value < 2**31 if dtype == "int32" else True
         array = np.asarray(value, dtype) if fits else None
     if array is None or (np.isinf(array) and not np.isinf(value)):
-        raise OverflowError(
+        raise argument_class(OverflowError)(
             f"{func_name}: input {key!r}: {value!r} is outside of {dtype}, which a Python {type(value).__name__} "
             f"becomes; pass a numpy array of the type that the program takes"
         )

@@ -7,16 +7,16 @@ import os
 from _operator import index  # what `operator` hands on
 
 from mblob import texts
-from mblob.errors import ArgumentTypeError, ArgumentValueError, one_line
+from mblob.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, one_line
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
 
 
-def wrong_type(function: str, argument: str, expected: str, value: Any) -> TypeError:
+def wrong_type(function: str, argument: str, expected: str, value: Any) -> ArgumentError:
     """The error for a value of a type that the argument does not take."""
-    return TypeError(
+    return ArgumentTypeError(
         f"{function}: {argument}: {texts.say(texts.EXPECTED, expected, type(value).__name__)}"
     )
 
@@ -90,7 +90,7 @@ def check_unmasked(value: Any) -> None:
         raise ArgumentTypeError(texts.MASKED)
 
 
-def no_numbers(element: Any, fmt: str | None = None) -> TypeError:
+def no_numbers(element: Any, fmt: str | None = None) -> ArgumentError:
     """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has
     none its format."""
-    return TypeError(texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element))
+    return ArgumentTypeError(texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element))

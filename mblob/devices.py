@@ -3,8 +3,8 @@ check."""
 
 from __future__ import annotations
 
-from mblob.errors import ArgumentValueError
 from mblob.arguments import whole, wrong_type
+from mblob.errors import ArgumentValueError, MblobError, also, did_you_mean
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Device:
         object.__setattr__(self, "device_id", whole("Device", "device_id", device_id))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a Device cannot be changed ({name})")
+        raise also(MblobError, AttributeError)(f"a Device cannot be changed ({name})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Device, (self.device_type, self.device_id)
@@ -94,6 +94,7 @@ def device(kind: str | int, device_id: int = 0) -> Device:
         known = ", ".join(sorted(CODES))
         raise ArgumentValueError(
             f"device {kind[:60]!r} is not known; expected one of {known}, or the name of a plug-in's devices"
+            f"{did_you_mean(kind[:60], CODES)}"
         )
     return Device(code, device_id)
 

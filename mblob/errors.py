@@ -44,6 +44,15 @@ def _escaped(c: str) -> str:
     )
 
 
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """The end of an error about an unknown name: "; did you mean 'build'?", "" if none is like
+    it."""
+    import difflib  # only errors need it, and it is slow to import
+
+    close = difflib.get_close_matches(name, list(names), 1) if isinstance(name, str) else []
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
 class MblobError(Exception):
     """Base of everything mblob raises about the outside world. `exit_code` is what `mblob-pack`
     exits with.
@@ -69,17 +78,27 @@ class MblobError(Exception):
 
 
 class ArgumentError(MblobError):
-    """A wrong argument. It is also a TypeError or a ValueError (see `also`).
-
-    `except ArgumentError` catches both.
-    """
+    """A wrong argument: of another type than expected, which is also a TypeError, or of a wrong
+    value, shape or count, which is also a ValueError."""
 
     exit_code = 2
 
     @property
     def kind(self) -> str:
         """What TVM calls such an error: "TypeError" or "ValueError"."""
-        return kind_in(str(self)) or ("ValueError" if isinstance(self, ValueError) else "TypeError")
+        return kind_in(str(self)) or ("TypeError" if isinstance(self, TypeError) else "ValueError")
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument is of another type than expected."""
+
+
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument has a wrong value, shape or count."""
+
+
+class StateError(MblobError, RuntimeError):
+    """Something is used when it cannot be: it is gone, or not made yet."""
 
 
 class FormatError(MblobError, ValueError):
@@ -174,6 +193,10 @@ class BuildError(MblobError, ValueError):
     exit_code = 2
 
 
+class BuildTypeError(BuildError, TypeError):
+    """A BuildError about an argument of another type than expected."""
+
+
 class ToolchainError(BuildError):
     """A compiler or linker is missing or failed.
 
@@ -204,6 +227,7 @@ class KernelError(MblobError):
     lines.
 
     It is also of the class that its kind names, RuntimeError where Python has none of that name.
+    Of a kernel that refused its arguments it is also a TypeError or a ValueError.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -300,9 +324,9 @@ def _again(classes: tuple[type[Any], ...], args: tuple[Any, ...]) -> Any:
     return error
 
 
-ArgumentTypeError = also(ArgumentError, TypeError)
-ArgumentValueError = also(ArgumentError, ValueError)
-StateError = also(MblobError, RuntimeError)
+_classes[(ArgumentError, TypeError)] = ArgumentTypeError
+_classes[(ArgumentError, ValueError)] = ArgumentValueError
+_classes[(BuildError, TypeError)] = BuildTypeError
 
 
 def argument_class(given: type[Exception] | Iterable[type[Exception]]) -> type[Exception]:

@@ -15,6 +15,7 @@ from mblob.errors import (
     FormatError,
     LoaderMissingError,
     NotFoundError,
+    did_you_mean,
     one_line,
 )
 
@@ -92,7 +93,7 @@ class Node:
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
         what = "a plain C function needs an opened library, this module is not one"
-        raise AttributeError(one_line(f"{self.type_key}: {what}"))
+        raise NotFoundError(f"{self.type_key}: {what}")
 
     def on_import(self, child: Module) -> None:
         """Called before `child` joins the imports."""
@@ -286,8 +287,8 @@ class Module:
         reason = next((r for r in reasons if r), None)
         if reason:
             text += f"; {reason}"
-        elif close := nearest(name, names):
-            text += f"; did you mean {close!r}?"
+        elif close := did_you_mean(name, names):
+            text += close
         elif not query_imports and self.implements_function(name, True):
             text += "; one of its imports has it: pass query_imports=True"
         return one_line(text)
@@ -505,18 +506,10 @@ class Named(dict[str, "Any"]):
 
     def __missing__(self, name: object) -> Any:
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
-        close = nearest(name, self) if isinstance(name, str) else None
-        raise NotFoundError(text + (f"; did you mean {close!r}?" if close else ""))
+        raise NotFoundError(text + did_you_mean(name, self))
 
 
 def listed(names: Iterable[str], limit: int = 12) -> str:
     """Names for an error or a repr, the first of many; "none" of none."""
     names = list(names)
     return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "") if names else "none"
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that is most like `name`, None if none is."""
-    import difflib  # only errors need it, and it is slow to import
-
-    return next(iter(difflib.get_close_matches(name, names, 1)), None)

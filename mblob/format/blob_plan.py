@@ -13,7 +13,7 @@ from mblob.bytes.payload_copy import Copier
 from mblob.bytes.payload_source import Payload, PlacedPayload
 from mblob.bytes.sink import PlainSink, Sink
 from mblob.bytes.wire import encode_string, encode_u64, encode_u64s
-from mblob.errors import ArgumentValueError, ChangedError
+from mblob.errors import ArgumentError, ArgumentValueError, ChangedError
 from mblob.format import index as ix
 from mblob.format.classic import LIB_KEY, TREE_KEY
 from mblob.format.ffi_dialect import PLACE_SIZE
@@ -197,8 +197,8 @@ def check_ffi(entries: Sequence[OutEntry]) -> None:
             )
 
 
-def _empty(i: int, kind: str) -> ValueError:
-    return ValueError(
+def _empty(i: int, kind: str) -> ArgumentError:
+    return ArgumentValueError(
         f"module {i} ({kind!r}) has an empty payload, which TVM's loader of the ffi dialect takes for a damaged file;"
         " give it at least one byte, or use dialect='classic'"
     )

@@ -26,7 +26,7 @@ from mblob.inspect import contents, tvm_executor
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.module import Module
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PiecesPayload, is_host, out_entry
 from mblob.packager.path_arguments import existing_file
 
@@ -126,7 +126,7 @@ def with_tensors(
             )
         weights = _tensors_of_file(path)
     elif not isinstance(weights, Mapping):
-        raise BuildError(
+        raise BuildTypeError(
             f"weights: expected a path or a mapping of names, found {type(weights).__name__}"
         )
     stored = _by_name(library)

@@ -15,7 +15,7 @@ from mblob.format.type_keys import GRAPHS
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
 from mblob.packager import output
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
 from mblob.packager.modules.nodes import HostNode, files_in, files_of
@@ -168,7 +168,7 @@ def _checked_path(
     mod: Any, file_name: Any, fcompile: Any, system_lib: bool, kwargs: dict[str, Any]
 ) -> Path:
     if not isinstance(mod, Module):
-        raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
+        raise BuildTypeError(f"export_library: expected a Module, found {type(mod).__name__}")
     if kwargs and fcompile is None:
         raise ArgumentTypeError(
             f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)"

@@ -18,7 +18,7 @@ from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY
 from mblob.inspect import tvm_executor
 from mblob.inspect.graph_summary import GraphError
 from mblob.module import Module
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.path_arguments import check_key
 
@@ -227,7 +227,7 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
 def _check_model_name(name: Any) -> None:
     who = "graph_executor_factory: name"
     if not isinstance(name, str):
-        raise BuildError(f"{who}: {texts.say(texts.EXPECTED, 'str', type(name).__name__)}")
+        raise BuildTypeError(f"{who}: {texts.say(texts.EXPECTED, 'str', type(name).__name__)}")
     if not name or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
         raise BuildError(
             f"{who}: {name!r} is no name of a function; expected text without NUL and surrogates"

@@ -19,7 +19,7 @@ from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
 from mblob.module import Module
 from mblob.packager import output
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.modules.payload_modules import record_of
 
@@ -90,7 +90,7 @@ def records(arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
     found = {}
     for name, array in arrays.items():
         if not isinstance(name, str):
-            raise BuildError(f"weights: expected names, found {type(name).__name__} {name!r}")
+            raise BuildTypeError(f"weights: expected names, found {type(name).__name__} {name!r}")
         found[name] = record_of(array, f"tensor {name!r}")
     return found
 
