@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mblob.errors import ArgumentValueError
 from mblob.benchmark import BenchmarkResult, measure
+from mblob.errors import ArgumentValueError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

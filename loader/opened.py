@@ -212,7 +212,12 @@ class OpenedNode(Node):
         if self.type_key != LIBRARY or encoded is None:
             return None
         if lib.mblob_module_function(self.handle, encoded, 0, out):
-            return str(last_error()) if last_error_code() == "plain_function" else None
+            if last_error_code() != "plain_function":
+                return None
+            return (
+                f"{name!r} is a plain C function, without a packed form: pack it again with its prototype,"
+                f" functions=['void {name}(...)'], or get a function of ctypes with symbol({name!r})"
+            )
         lib.mblob_function_release(out[0])
         return None
 
@@ -309,9 +314,7 @@ def _c_function(
 def _no_symbol(module: Module, name: str) -> NotFoundError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
     hint = did_you_mean(name, [n for m in module.walk() for n in m._node.functions()])
-    return NotFoundError(
-        one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
-    )
+    return NotFoundError(one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}"))
 
 
 class _Asking:

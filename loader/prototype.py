@@ -41,7 +41,9 @@ def parameters(prototype: str) -> list[Parameter]:
     start, end = prototype.find("("), prototype.rfind(")")
     if not 0 < start < end or len(prototype) > _LONGEST:
         return []
-    return [_parameter(text) for text in _split(prototype[start + 1 : end]) if text.strip() != "void"]
+    return [
+        _parameter(text) for text in _split(prototype[start + 1 : end]) if text.strip() != "void"
+    ]
 
 
 def _split(text: str) -> list[str]:
@@ -141,7 +143,11 @@ def value_of(text: str, numbers: dict[str, int]) -> int | None:
                 return False
             right, left, operator = values.pop(), values.pop(), operators.pop()
             values.append(
-                left + right if operator == "+" else left - right if operator == "-" else left * right
+                left + right
+                if operator == "+"
+                else left - right
+                if operator == "-"
+                else left * right
             )
             if abs(values[-1]) >= 2**63:
                 return False

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ffi = _native.ffi
 lib = _native.lib
 
+
 def address_of(pointer: Any) -> int:
     """The number of a C pointer: what `_call` takes."""
     return int(ffi.cast("uintptr_t", pointer))
@@ -129,7 +130,10 @@ _WRONG: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
     (r"(^|: |the graph has |executor has )no [a-z ]+ '", (KeyError, AttributeError, ValueError)),
     (r"(^|: )no [a-z]+ -?\d", (IndexError, ValueError)),
     # the number of arguments, which Python calls a TypeError
-    (r"arguments?, found \d|takes \d+ argument|found \d+ (arguments|values)$", (TypeError, ValueError)),
+    (
+        r"arguments?, found \d|takes \d+ argument|found \d+ (arguments|values)$",
+        (TypeError, ValueError),
+    ),
     (r"num_args should be|number of arguments|argument \d+ is missing", (TypeError, ValueError)),
     # dtypes, which TVM calls a ValueError
     (rf"expected (an array of )?{_DTYPE}, found {_DTYPE}($|[;, ])", (TypeError, ValueError)),

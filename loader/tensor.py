@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
 from mblob.devices import Device
+from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob.loader import _call
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -99,7 +99,9 @@ class Tensor(_call.TensorBase):
         """
         target, own = _parse("view", dtype), _parse("view", self.dtype)
         if (target[1] * target[2] + 7) // 8 != (own[1] * own[2] + 7) // 8:
-            raise ArgumentValueError(f"view: an element of {self.dtype} is not as large as one of {dtype}")
+            raise ArgumentValueError(
+                f"view: an element of {self.dtype} is not as large as one of {dtype}"
+            )
         return _call.tensor_retype(self, target)
 
     def copyfrom(self, source: Any) -> Tensor:

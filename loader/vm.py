@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class
 from mblob import texts
 from mblob.devices import Device
+from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class
 from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func

@@ -76,7 +76,9 @@ def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 
     except TypeError:
         raise wrong_type(function, argument, "int", value) from None
     if not least <= number <= most:
-        raise ArgumentValueError(f"{function}: {argument}: expected {least} to {most}, found {number}")
+        raise ArgumentValueError(
+            f"{function}: {argument}: expected {least} to {most}, found {number}"
+        )
     return number
 
 
@@ -93,4 +95,6 @@ def check_unmasked(value: Any) -> None:
 def no_numbers(element: Any, fmt: str | None = None) -> ArgumentError:
     """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has
     none its format."""
-    return ArgumentTypeError(texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element))
+    return ArgumentTypeError(
+        texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element)
+    )

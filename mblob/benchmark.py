@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from mblob.errors import ArgumentValueError
+
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,7 +80,9 @@ def measure(
         ValueError: fewer than one measurement or call; a rest that cannot be.
     """
     if repeat < 1 or number < 1:
-        raise ArgumentValueError(f"expected repeat and number of at least 1, found {repeat} and {number}")
+        raise ArgumentValueError(
+            f"expected repeat and number of at least 1, found {repeat} and {number}"
+        )
     if cooldown < 0 or cooldown_every < 1:
         raise ArgumentValueError(
             f"expected cooldown_interval_ms of at least 0 and repeats_to_cooldown of at least 1, "

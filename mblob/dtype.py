@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from mblob.errors import ArgumentValueError
 from mblob.arguments import no_numbers
+from mblob.errors import ArgumentValueError
 
 # DLDataTypeCode of dlpack.h; custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex"}

@@ -306,7 +306,11 @@ def also(base: type[E], *others: type[Exception]) -> type[E]:
 
 def _make(key: tuple[type[Any], ...]) -> type[Any]:
     words = [c.__name__.removesuffix("Error") for c in key]
-    own = {"__module__": __name__, "__doc__": key[0].__doc__, "__qualname__": f"{''.join(words)}Error"}
+    own = {
+        "__module__": __name__,
+        "__doc__": key[0].__doc__,
+        "__qualname__": f"{''.join(words)}Error",
+    }
     made = type(own["__qualname__"], key, own)
     _bases[made] = key
     return made

@@ -168,7 +168,9 @@ class Module:
             ValueError: `other` imports this module, directly or not: a cycle.
         """
         if not isinstance(other, Module):
-            raise ArgumentTypeError(f"import_module: expected a Module, found {type(other).__name__}")
+            raise ArgumentTypeError(
+                f"import_module: expected a Module, found {type(other).__name__}"
+            )
         # A chain is built in linear time: only a module that somebody imports can be below one with
         # imports.
         may_be_below = self is other or (self._is_imported and other._imports)
@@ -280,11 +282,13 @@ class Module:
         names: dict[str, str] = {}
         for module in self.walk() if query_imports else (self,):
             names.update(module._node.functions())
-        text = f"module {self.type_key!r} has no function {name!r}; it has: {listed(sorted(names))}"
         reasons = (
             module._node.explain(name) for module in (self.walk() if query_imports else (self,))
         )
         reason = next((r for r in reasons if r), None)
+        text = f"module {self.type_key!r} has no function {name!r}"
+        if names or not reason:
+            text += f"; it has: {listed(sorted(names))}"
         if reason:
             text += f"; {reason}"
         elif close := did_you_mean(name, names):

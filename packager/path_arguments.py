@@ -31,7 +31,9 @@ def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: 
     if isinstance(given, os.PathLike):
         return existing_file(Path(given), who)
     if not isinstance(given, str):
-        raise BuildTypeError(f"{who}: expected a path or a source text, found {type(given).__name__}")
+        raise BuildTypeError(
+            f"{who}: expected a path or a source text, found {type(given).__name__}"
+        )
     one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
     if one_line and (
         _exists(given) or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))

@@ -44,7 +44,7 @@ static PyObject *bound_vectorcall(PyObject *object, PyObject *const *args, size_
   }
   if (PyVectorcall_NARGS(nargsf) != 0 || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0)) {
     return call_raise(call_type_and_value, "%U: its arguments are bound, call it without any",
-                        self->frame.name);
+                      self->frame.name);
   }
   if (self->has_tensors && !check_tensors(self)) return NULL;
   Py_INCREF(self); /* a callback may drop the last other reference */

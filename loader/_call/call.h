@@ -42,9 +42,10 @@ typedef struct call_hooks {
   PyObject *ffi_function; /* f(address of an mblob_function) -> tvm_ffi.Function */
   PyObject *ffi_stand_in; /* f(value) -> what is passed for it to a function of the ffi dialect, or
                              None */
-  PyObject *error_class;  /* f(class, or tuple of classes) -> class of mblob.errors that is all these */
-  PyObject *parameter;    /* f(owner, function name, i) -> " (NAME)" of its parameter, or "" */
-  PyObject *check_bound;  /* f(owner, function name, arguments): raises if they do not fit together;
+  PyObject
+      *error_class; /* f(class, or tuple of classes) -> class of mblob.errors that is all these */
+  PyObject *parameter;   /* f(owner, function name, i) -> " (NAME)" of its parameter, or "" */
+  PyObject *check_bound; /* f(owner, function name, arguments): raises if they do not fit together;
                              a tensor is the tuple of its shape */
 } call_hooks;
 

@@ -89,8 +89,8 @@ PyObject *call_container_object(void *container) {
   static __thread int nesting;
   if (nesting == CALL_NESTING) {
     call_raise(PyExc_ValueError,
-                 "a container holds containers more than %d levels deep, which is the limit",
-                 CALL_NESTING);
+               "a container holds containers more than %d levels deep, which is the limit",
+               CALL_NESTING);
     return NULL;
   }
   nesting++;

@@ -56,7 +56,7 @@ static bool take(PyObject *capsule, taken *out) {
     DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
     if (managed->version.major != DLPACK_MAJOR_VERSION) {
       call_raise(PyExc_BufferError, MB_TEXT_DLPACK_VERSION, (unsigned)managed->version.major,
-                   DLPACK_MAJOR_VERSION);
+                 DLPACK_MAJOR_VERSION);
       return false;
     }
     if (PyCapsule_SetName(capsule, versioned_used) != 0) return false;
@@ -78,8 +78,8 @@ static bool take(PyObject *capsule, taken *out) {
     call_raise(PyExc_BufferError, "DLPack: " MB_TEXT_DLPACK_PADDED);
   else if (!call_device_has_addresses(out->tensor.device))
     call_raise(PyExc_BufferError,
-                 "DLPack: memory of device type %d has no addresses; copy it to the host first",
-                 (int)out->tensor.device.device_type);
+               "DLPack: memory of device type %d has no addresses; copy it to the host first",
+               (int)out->tensor.device.device_type);
   else if (call_tensor_described(&out->tensor, true))
     return true;
   taken_release(out);
@@ -108,7 +108,7 @@ static void name_elements(PyObject *obj, const char *who) {
     return;
   }
   call_raise(PyExc_BufferError, "%s%s of dtype %S has no DLPack capsule: %S", who,
-               Py_TYPE(obj)->tp_name, dtype, value);
+             Py_TYPE(obj)->tp_name, dtype, value);
   Py_DECREF(dtype);
   Py_DECREF(type);
   Py_XDECREF(value);
@@ -195,8 +195,8 @@ PyObject *call_dlpack_import(PyObject *obj) {
   } else {
     if (!PyObject_HasAttr(obj, dlpack_name)) {
       return call_raise(PyExc_TypeError,
-                          "from_dlpack: expected an object with __dlpack__, found %s",
-                          Py_TYPE(obj)->tp_name);
+                        "from_dlpack: expected an object with __dlpack__, found %s",
+                        Py_TYPE(obj)->tp_name);
     }
     if (call_ndarray_masked(obj))
       return call_raise(PyExc_TypeError, "from_dlpack: %s", MB_TEXT_MASKED);
@@ -217,7 +217,7 @@ PyObject *call_dlpack_import(PyObject *obj) {
   const bool gaps = t->tensor.strides != NULL && !call_tensor_compact(&t->tensor);
   if (gaps)
     call_raise(PyExc_ValueError,
-                    "from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray(x)");
+               "from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray(x)");
   PyObject *tensor =
       gaps ? NULL : call_tensor_over(&t->tensor, NULL, release_taken, t, t->readonly);
   if (tensor == NULL) release_taken(t);
@@ -299,7 +299,8 @@ static bool parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
                           export_options *o) {
   o->stream = o->max_version = o->dl_device = o->copy = Py_None;
   if (nargs > 1) {
-    call_raise(PyExc_TypeError,
+    call_raise(
+        PyExc_TypeError,
         "__dlpack__: takes stream, max_version, dl_device, copy as keywords, found %zd values",
         nargs);
     return false;
@@ -330,7 +331,7 @@ static int wants_versioned(PyObject *max_version) {
   int major, minor;
   if (!PyTuple_Check(max_version) || !PyArg_ParseTuple(max_version, "ii", &major, &minor)) {
     call_raise(PyExc_TypeError, "__dlpack__: max_version: expected (major, minor), found %R",
-                 max_version);
+               max_version);
     return -1;
   }
   return major >= DLPACK_MAJOR_VERSION;
@@ -341,13 +342,13 @@ static bool check_device(const call_tensor *tensor, PyObject *wanted) {
   int type, id;
   if (!PyTuple_Check(wanted) || !PyArg_ParseTuple(wanted, "ii", &type, &id)) {
     call_raise(PyExc_TypeError,
-                 "__dlpack__: dl_device: expected (device_type, device_id), found %R", wanted);
+               "__dlpack__: dl_device: expected (device_type, device_id), found %R", wanted);
     return false;
   }
   if (type == (int)tensor->dl.device.device_type && id == tensor->dl.device.device_id) return true;
   call_raise(PyExc_BufferError,
-               "__dlpack__: the tensor is on device (%d, %d) and is not moved to (%d, %d)",
-               (int)tensor->dl.device.device_type, (int)tensor->dl.device.device_id, type, id);
+             "__dlpack__: the tensor is on device (%d, %d) and is not moved to (%d, %d)",
+             (int)tensor->dl.device.device_type, (int)tensor->dl.device.device_id, type, id);
   return false;
 }
 
@@ -379,7 +380,8 @@ static bool check_stream(DLDevice device, PyObject *stream) {
   }
   bool cuda = device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
   if (!cuda || number > 0) return true;
-  call_raise(PyExc_ValueError,
+  call_raise(
+      PyExc_ValueError,
       "__dlpack__: stream: expected None, -1, 1 (legacy default), 2 (per thread) or a stream's "
       "address, found %R",
       stream);
@@ -395,7 +397,8 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   if (versioned < 0 || !check_device(tensor, options.dl_device)) return NULL;
   if (!check_stream(tensor->dl.device, options.stream)) return NULL;
   if (!call_device_has_addresses(tensor->dl.device)) {
-    return call_raise(PyExc_BufferError,
+    return call_raise(
+        PyExc_BufferError,
         "__dlpack__: memory of device type %d is known to this runtime only; use numpy()",
         (int)tensor->dl.device.device_type);
   }
@@ -404,7 +407,8 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   int copy = options.copy == Py_None ? 0 : PyObject_IsTrue(options.copy);
   if (copy < 0) return NULL;
   if (!copy && !versioned && tensor->readonly) {
-    return call_raise(PyExc_BufferError,
+    return call_raise(
+        PyExc_BufferError,
         "__dlpack__: a read-only tensor needs a consumer of DLPack 1.0 (max_version=(1, 0)), or copy=True");
   }
   PyObject *source = copy ? copy_of(tensor) : Py_NewRef(object);

@@ -21,7 +21,8 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
   frame->slots = frame->inline_slots;
   if (count > CALL_INLINE_ARGS) {
     if (count > 65536) {
-      call_raise(call_type_and_value, "%U: %zd arguments, at most 65536 can be passed", name, count);
+      call_raise(call_type_and_value, "%U: %zd arguments, at most 65536 can be passed", name,
+                 count);
       return false;
     }
     size_t n = (size_t)count;
@@ -155,8 +156,8 @@ bool call_frame_writable(const call_frame *frame, int first, PyObject *of) {
   for (int i = first; i < frame->count; ++i) {
     if (!frame->slots[i].is_tensor || !frame->slots[i].readonly) continue;
     call_raise(PyExc_ValueError,
-                 "%U(%R, ...): argument %d: the array is read-only; pass a writable one",
-                 frame->name, of, i);
+               "%U(%R, ...): argument %d: the array is read-only; pass a writable one", frame->name,
+               of, i);
     return false;
   }
   return true;

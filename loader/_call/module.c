@@ -41,15 +41,24 @@ PyObject *call_device_object(DLDevice device) {
 }
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"module_class", "module_handle", "wrap_module",  "classes",
-                          "raise_status", "ffi_function",  "ffi_stand_in",
-                          "error_class",  "parameter",     "check_bound", NULL};
+  static char *names[] = {"module_class",
+                          "module_handle",
+                          "wrap_module",
+                          "classes",
+                          "raise_status",
+                          "ffi_function",
+                          "ffi_stand_in",
+                          "error_class",
+                          "parameter",
+                          "check_bound",
+                          NULL};
   PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function,
       *ffi_stand_in, *error_class, *parameter, *check_bound;
   (void)module;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOO", names, &PyType_Type, &module_class,
                                    &module_handle, &wrap_module, &classes, &raise_status,
-                                   &ffi_function, &ffi_stand_in, &error_class, &parameter, &check_bound)) {
+                                   &ffi_function, &ffi_stand_in, &error_class, &parameter,
+                                   &check_bound)) {
     return NULL;
   }
   set_hook(&call_hook.module_class, module_class);
@@ -70,8 +79,7 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
 static PyObject *callback(PyObject *module, PyObject *callable) {
   (void)module;
   if (!PyCallable_Check(callable)) {
-    return call_raise(PyExc_TypeError, "expected a callable, found %s",
-                        Py_TYPE(callable)->tp_name);
+    return call_raise(PyExc_TypeError, "expected a callable, found %s", Py_TYPE(callable)->tp_name);
   }
   mblob_function *function = call_callback_new(callable);
   return function ? PyLong_FromVoidPtr(function) : NULL;
@@ -81,7 +89,7 @@ static PyObject *keep_exception(PyObject *module, PyObject *exception) {
   (void)module;
   if (!PyExceptionInstance_Check(exception)) {
     return call_raise(PyExc_TypeError, "expected an exception, found %s",
-                        Py_TYPE(exception)->tp_name);
+                      Py_TYPE(exception)->tp_name);
   }
   PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
   call_callback_keep();
@@ -101,7 +109,7 @@ static bool parse_layout(PyObject *shape, PyObject *dtype, DLTensor *dl,
   Py_ssize_t ndim = PyTuple_GET_SIZE(shape);
   if (ndim > CALL_TENSOR_NDIM_MAX) {
     call_raise(PyExc_ValueError, "tensor: %zd dimensions, expected at most %d", ndim,
-                 CALL_TENSOR_NDIM_MAX);
+               CALL_TENSOR_NDIM_MAX);
     return false;
   }
   for (Py_ssize_t d = 0; d < ndim; ++d) {
@@ -149,9 +157,8 @@ static PyObject *tensor_view(PyObject *module, PyObject *args) {
   if (!PyBuffer_IsContiguous(buffer, 'C')) {
     call_raise(PyExc_ValueError, "tensor: the buffer is not contiguous");
   } else if (!call_tensor_size(&dl, &nbytes) || nbytes != (size_t)buffer->len) {
-    call_raise(PyExc_ValueError,
-                 "tensor: a buffer of %zd bytes does not match dtype and shape %R", buffer->len,
-                 shape);
+    call_raise(PyExc_ValueError, "tensor: a buffer of %zd bytes does not match dtype and shape %R",
+               buffer->len, shape);
   } else {
     dl.data = buffer->buf;
     tensor = call_tensor_over(&dl, view, NULL, NULL, buffer->readonly != 0);

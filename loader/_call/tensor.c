@@ -45,12 +45,12 @@ bool call_tensor_described(const DLTensor *dl, bool has_data) {
     call_raise(PyExc_ValueError, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)dl->ndim);
   } else if (!call_tensor_size(dl, &size)) {
     call_raise(PyExc_ValueError,
-                    "tensor: a negative dimension, or more bytes than memory has addresses");
+               "tensor: a negative dimension, or more bytes than memory has addresses");
   } else if (has_data && size != 0 && dl->data == NULL) {
     call_raise(PyExc_ValueError, "tensor: " MB_TEXT_DATA_IS_NULL, size);
   } else if (dl->byte_offset > PY_SSIZE_T_MAX) {
     call_raise(PyExc_ValueError, "tensor: byte_offset is %llu, more than memory has addresses",
-                 (unsigned long long)dl->byte_offset);
+               (unsigned long long)dl->byte_offset);
   } else {
     return true;
   }
@@ -71,7 +71,7 @@ static bool set_layout(call_tensor *self, const DLTensor *dl) {
   }
   if (!call_tensor_size(dl, &self->nbytes)) {
     call_raise(PyExc_ValueError,
-                    "tensor: a negative dimension, or more bytes than memory has addresses");
+               "tensor: a negative dimension, or more bytes than memory has addresses");
     return false;
   }
   self->shape = PyMem_Calloc((size_t)ndim + 1, sizeof *self->shape);
@@ -137,9 +137,9 @@ PyObject *call_tensor_empty(const DLTensor *like) {
 bool call_tensor_valid(const call_tensor *tensor) {
   if (tensor->dl.ndim >= 0 && tensor->shape != NULL) return true;
   call_raise(PyExc_ValueError,
-      tensor->shape == NULL
-          ? "tensor: not initialised; use mblob.empty or mblob.array"
-          : "tensor: it was valid only during the call that passed it; copy what you keep");
+             tensor->shape == NULL
+                 ? "tensor: not initialised; use mblob.empty or mblob.array"
+                 : "tensor: it was valid only during the call that passed it; copy what you keep");
   return false;
 }
 
@@ -193,14 +193,14 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
       call_raise(PyExc_BufferError, "elements of type %s have no bytes", text);
     else
       call_raise(PyExc_BufferError,
-                   "elements of type %s have no buffer format; use Tensor.view(\"uint%d%s\")", text,
-                   (self->dl.dtype.bits + 7) / 8 * 8, lanes);
+                 "elements of type %s have no buffer format; use Tensor.view(\"uint%d%s\")", text,
+                 (self->dl.dtype.bits + 7) / 8 * 8, lanes);
     return -1;
   }
   if (!call_device_is_host(self->dl.device)) {
     call_raise(PyExc_BufferError,
-                 "the tensor is in the memory of device type %d; copy it to the processor first",
-                 (int)self->dl.device.device_type);
+               "the tensor is in the memory of device type %d; copy it to the processor first",
+               (int)self->dl.device.device_type);
     return -1;
   }
   if ((flags & PyBUF_WRITABLE) && self->readonly) {
@@ -287,7 +287,7 @@ static PyObject *tensor_copy_bytes(PyObject *object, PyObject *source) {
   if (self->readonly) return call_raise(PyExc_ValueError, "the tensor is read-only");
   if (self->nbytes != SELF(source)->nbytes) {
     return call_raise(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu",
-                        SELF(source)->nbytes, self->nbytes);
+                      SELF(source)->nbytes, self->nbytes);
   }
   if (!call_device_is_host(self->dl.device) || !call_device_is_host(SELF(source)->dl.device)) {
     if (!call_device_copy(&SELF(source)->dl, &self->dl)) return NULL;

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob.arguments import check_unmasked, no_numbers
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.bytes.wire import Cursor, encode_strings, encode_u64
 from mblob.dtype import DataType
+from mblob.errors import ArgumentTypeError, ArgumentValueError
 
 NDARRAY_MAGIC = 0xDD5E40F096B4A13F
 PARAMS_MAGIC = 0xF7E58D4F05049CB7
@@ -95,7 +95,9 @@ def encode_header(dtype: DataType, shape: tuple[int, ...], size: int) -> bytes:
     for extent in shape:
         expected *= extent
     if size != expected:
-        raise ArgumentValueError(f"array: {size} bytes of data, {dtype} of shape {shape} has {expected}")
+        raise ArgumentValueError(
+            f"array: {size} bytes of data, {dtype} of shape {shape} has {expected}"
+        )
     head = encode_u64(NDARRAY_MAGIC) + bytes(8) + (1).to_bytes(4, "little") + bytes(4)
     head += len(shape).to_bytes(4, "little") + dtype.to_bytes()
     head += b"".join(extent.to_bytes(8, "little", signed=True) for extent in shape)

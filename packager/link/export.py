@@ -196,7 +196,7 @@ def _warn_of_unreadable(request: Request) -> None:
     if keys:
         warn(
             f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
-            " such a payload ends; leave index=False (--no-index) out, unless TVM alone shall open it",
+            " such a payload ends; leave index=False out, unless TVM alone shall open it",
             UnreadableWarning,
         )
 
@@ -230,7 +230,9 @@ def _plugins(
 
 def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
     if isinstance(given, (str, bytes, os.PathLike)):
-        raise ArgumentTypeError(f"addons: expected a list of paths, found {given!r}; write [{given!r}]")
+        raise ArgumentTypeError(
+            f"addons: expected a list of paths, found {given!r}; write [{given!r}]"
+        )
     return [Path(checked_path(a, "addons")) for a in given or ()]
 
 
@@ -251,9 +253,5 @@ def _check_suffix(path: Path, system_lib: bool) -> None:
         name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
         raise BuildError(
             f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
-            + (
-                "; for static linking add system_lib=True (--system-lib)"
-                if path.suffix in (".o", ".a")
-                else ""
-            )
+            + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
         )

@@ -159,8 +159,8 @@ def check_prefix(prefix: str, system_lib: bool) -> None:
         raise ArgumentTypeError(f"prefix: expected a str, found {type(prefix).__name__}")
     if prefix and not system_lib:
         raise BuildError(
-            f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True"
-            " (--system-lib), or leave the prefix out"
+            f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True,"
+            " or leave the prefix out"
         )
     if prefix and (
         not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > PREFIX_LIMIT

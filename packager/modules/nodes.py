@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.errors import ArgumentTypeError
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import (
     BytesPayload,
@@ -17,6 +16,7 @@ from mblob.bytes.payload_source import (
     Payload,
     as_bytes_view,
 )
+from mblob.errors import ArgumentTypeError
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import SAFETENSORS, STATIC_LIBRARY, C
@@ -94,14 +94,14 @@ class Declared:
             return ()
         if packed == "name" and "name" not in known:
             if not known:
-                what = "packed= (--packed) needs functions= (--function)"
+                what = "packed= needs functions="
                 raise BuildError(f"{self._who}: {what}: prototypes of what shall be packed")
             return tuple(known)
         names = (packed,) if isinstance(packed, str) else tuple(packed)
         for name in names:
             if name not in known:
                 raise BuildError(
-                    f"{self._who}: packed names {name!r}, which functions= (--function) does not declare; it declares"
+                    f"{self._who}: packed names {name!r}, which functions= does not declare; it declares"
                     f" {', '.join(known) or 'nothing'}"
                 )
         return names

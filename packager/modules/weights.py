@@ -45,7 +45,7 @@ def safetensors_module(weights: Any) -> Module:
     payload = payload_of(weights, who)
     if isinstance(payload, FilePayload):
         who, data = str(payload.path), map_file(payload.path)
-        if _other_kind(data):
+        if kind_of(data):
             pieces = _encoded(who, read_tensors(payload.path))
             return _module(PiecesPayload(pieces), pieces[0].nbytes)
     elif isinstance(payload, BytesPayload):
@@ -108,7 +108,7 @@ def read_tensors(path: Path) -> dict[str, ArrayRecord]:
         FormatError: it is none of these, or damaged.
     """
     data = map_file(path)
-    kind = _other_kind(data)
+    kind = kind_of(data)
     try:
         if kind == "params":
             return read_param_dict(data)
@@ -127,7 +127,7 @@ def read_tensors(path: Path) -> dict[str, ArrayRecord]:
     }
 
 
-def _other_kind(data: memoryview) -> str:
+def kind_of(data: memoryview) -> str:
     """Of a file that is no safetensors file; "" if it may be one."""
     start = bytes(data[:8])
     if start == PARAMS_MAGIC.to_bytes(8, "little"):
