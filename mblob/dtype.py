@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from mblob.arguments import no_numbers
+from mblob.errors import ArgumentValueError
 
 # DLDataTypeCode of dlpack.h; custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex"}
@@ -71,7 +72,7 @@ class DataType(NamedTuple):
             or not re.fullmatch("[0-9]{1,5}", lanes)
             or not 0 < int(lanes) < 65536
         ):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"{text[:60]!r} is not a data type; expected one like float32, int8, uint8x4, bool"
             )
         return cls(*_ELEMENTS[name], int(lanes))

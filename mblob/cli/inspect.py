@@ -117,8 +117,13 @@ def one_entry(library: Library, wanted: str) -> EntryView:
         e for e in library.entries if e.type_key == wanted
     ]
     if not matches:
+        from mblob.errors import did_you_mean
+
         known = ", ".join(f"{e.index} ({e.type_key})" for e in library.entries[:20])
-        raise UsageError(f"inspect: no entry {wanted!r} in {library.path}; there are {known}")
+        keys = {e.type_key for e in library.entries}
+        raise UsageError(
+            f"inspect: no entry {wanted!r} in {library.path}; there are {known}{did_you_mean(wanted, keys)}"
+        )
     if len(matches) > 1:
         places = ", ".join(str(e.index) for e in matches[:20])
         raise UsageError(

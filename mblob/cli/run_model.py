@@ -189,7 +189,7 @@ def open_model(
             raise UsageError(
                 f"{file}: {error}", hint="--name FUNCTION names another one than main"
             ) from None
-    if module.type_key not in (*GRAPHS, AOT_FACTORY):
+    if not is_model(module):
         raise UsageError(
             f"{file}: its root is a module of type {module.type_key!r}, no model with inputs; name a function to call",
             hint="mblob-pack inspect FILE --functions lists the functions",
@@ -205,6 +205,11 @@ def open_model(
     if profiled:
         return Graph(mblob.graph_executor.GraphModuleDebug(module["debug_create"](name, *devices)))
     return Graph(mblob.graph_executor.GraphModule(create(*devices)))
+
+
+def is_model(module: Module) -> bool:
+    """Whether the root of a library is a model, which takes inputs by name."""
+    return module.type_key in (*GRAPHS, AOT_FACTORY, RELAY_EXECUTABLE)
 
 
 def run_model(args: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from mblob.binary.elf_records import Symbol
 from mblob.binary.function_names import function_names
 from mblob.binary.image import Image
 from mblob.bytes.mapping import advise_random, map_file, prefetch
-from mblob.errors import FormatError, MblobError, one_line
+from mblob.errors import ArgumentTypeError, ArgumentValueError, FormatError, MblobError, one_line
 from mblob.format import classic, exported, ffi_dialect, note, plugin_table, prefixes
 from mblob.format.exported import FFI_PREFIX, NO_MODEL, HostFunction
 from mblob.format.grammar import GRAMMARS, Grammars
@@ -87,7 +87,7 @@ class Library:
             DigestError: bytes differ from their digest.
         """
         if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"mblob.open: expected a path, found {type(path).__name__} (load_module takes more)"
             )
         self.problem: FormatError | None = None
@@ -148,7 +148,7 @@ class Library:
 
     def _read(self, level: str, partial: bool = False) -> tuple[int, Blob | None]:
         if level not in classic.LEVELS:
-            raise ValueError(
+            raise ArgumentValueError(
                 f"verify: expected one of {', '.join(classic.LEVELS)}, found {level!r}"
             )
         expected = bool(note.announced(self.image).flags & note.HAS_INDEX)
@@ -212,7 +212,7 @@ class Library:
             ValueError: the library is closed.
         """
         if self._data is None:
-            raise ValueError(one_line(f"{self.path}: the library is closed"))
+            raise ArgumentValueError(one_line(f"{self.path}: the library is closed"))
         return self._blob_data if self._blob_data is not None else memoryview(b"")
 
     @property
@@ -237,7 +237,7 @@ class Library:
         """Size of the file in bytes. For a `.tar.gz`: size of the unpacked archive up to the end of
         its members, since offsets count there."""
         if self._data is None:
-            raise ValueError(one_line(f"{self.path}: the library is closed"))
+            raise ArgumentValueError(one_line(f"{self.path}: the library is closed"))
         ends = (m.offset + m.size for m in self.members)
         return max(ends, default=len(self._data)) if self.compressed else len(self._data)
 
@@ -422,7 +422,7 @@ class Library:
 
         def __getattr__(self, name: str) -> Any:
             if name in _OPEN:
-                raise ValueError(one_line(f"{self.path}: the library is closed"))
+                raise ArgumentValueError(one_line(f"{self.path}: the library is closed"))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from mblob.packager.device.device_kernels import (
     merged,
     names_in_hsaco,
 )
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode
 from mblob.packager.modules.reexpress import METAL_VERSION
 from mblob.packager.options import as_options
@@ -187,7 +187,7 @@ def _read(source: Any) -> bytes:
     try:
         return bytes(as_bytes_view(source))
     except TypeError:
-        raise BuildError(
+        raise BuildTypeError(
             f"device_module: expected source as text, bytes or a path, found {type(source).__name__}"
         ) from None
 

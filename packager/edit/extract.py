@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from mblob.arguments import path as checked_path
-from mblob.errors import FormatError
+from mblob.errors import FormatError, NotFoundError, also, did_you_mean
 from mblob.format import npy, safetensors
 from mblob.format.type_keys import SAFETENSORS, WEBGPU
 from mblob.inspect.library import EntryView, Library
@@ -175,7 +175,9 @@ def chosen_entries(library: Library, wanted: Sequence[Wanted] | None) -> list[En
         matches = by_word.get(str(wish), [])
         if not matches:
             known = ", ".join(f"{e.index} ({e.type_key:.80})" for e in library.entries[:LISTED])
-            raise BuildError(f"no entry {wish!r} in {library.path}; there are {known}")
+            raise also(BuildError, NotFoundError)(
+                f"no entry {wish!r} in {library.path}; there are {known}{did_you_mean(wish, by_word)}"
+            )
         with_payload = [e for e in matches if e.offset is not None]
         if not with_payload:
             raise BuildError(
@@ -202,7 +204,9 @@ def chosen_tensors(
             error.prefix(entry.place)
             raise
     if not found:
-        raise BuildError(f"{library.path}: these entries have no tensors; --entry writes payloads")
+        raise BuildError(
+            f"{library.path}: these entries have no tensors; leave tensors= out to write payloads"
+        )
     if names is None:
         return found
     known = {tensor.name for _, tensor in found}
@@ -210,7 +214,9 @@ def chosen_tensors(
         if name not in known:
             listed = ", ".join(f"{n:.80}" for n in sorted(known)[:LISTED])
             more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
-            raise BuildError(f"no tensor {name[:80]!r} in {library.path}; there are {listed}{more}")
+            raise also(BuildError, NotFoundError)(
+                f"no tensor {name[:80]!r} in {library.path}; there are {listed}{more}{did_you_mean(name, known)}"
+            )
     chosen = set(names)
     return [(entry, tensor) for entry, tensor in found if tensor.name in chosen]
 
@@ -220,7 +226,7 @@ def _one_file(tensors: Sequence[Found], output: Path) -> Output:
         if len(tensors) > 1:
             raise BuildError(
                 f"{output}: .npy holds one tensor, {len(tensors)} were asked for ({_places(tensors)}); choose one with"
-                " --tensor and --entry, or write .safetensors or to a folder"
+                " tensors= and entries=, or write .safetensors or to a folder"
             )
         return Output(str(output), _npy(*tensors[0]))
     return Output(str(output), _safetensors(tensors))
@@ -273,7 +279,7 @@ def _named_each(
         types = ", ".join(sorted({str(tensor.dtype) for _, tensor in left}))
         raise BuildError(
             f"{library.path}: not written, because neither .npy nor .safetensors can hold {types}: {_places(left)};"
-            " write the payload (--entry)"
+            " write the payload: leave tensors= out"
         )
 
 
@@ -289,9 +295,9 @@ def _npy(entry: EntryView, tensor: StoredTensor) -> tuple[memoryview, ...]:
     try:
         return memoryview(npy.header(tensor.dtype, tensor.shape)), tensor.data
     except ValueError as exc:
-        hint = "write .safetensors (-o FILE.safetensors, or --format safetensors)"
+        hint = "write a .safetensors file, or format='safetensors'"
         if safetensors.dtype_name(tensor.dtype) is None:
-            hint = "nor can .safetensors: write the payload (--entry)"
+            hint = "nor can .safetensors: write the payload, without tensors="
         raise BuildError(f"{entry.place}: tensor {tensor.name!r}: {exc}; {hint}") from None
 
 
@@ -303,12 +309,14 @@ def _safetensors(tensors: Sequence[Found]) -> tuple[memoryview, ...]:
         if one == other:
             same = [found for found in ordered if found[1].name == one]
             raise BuildError(
-                f"tensor {one!r} is there {len(same)} times ({_places(same)}); choose one with --entry"
+                f"tensor {one!r} is there {len(same)} times ({_places(same)}); choose one with entries="
             )
     try:
         return safetensors.encode([(t.name, t.dtype, t.shape, t.data) for _, t in tensors])
     except ValueError as exc:
-        raise BuildError(f"{ordered[0][0].place}: {exc}; write the payload (--entry)") from None
+        raise BuildError(
+            f"{ordered[0][0].place}: {exc}; write the payload, without tensors="
+        ) from None
 
 
 def _places(tensors: Sequence[Found]) -> str:
@@ -320,12 +328,12 @@ def _payload_file(library: Library, entries: Sequence[EntryView], output: Path) 
     if len(entries) != 1:
         raise BuildError(
             f"{output}: one file holds the payload of one entry, {library.path} has {len(entries)} to write; choose one"
-            " with --entry, or name a folder"
+            " with entries=, or name a folder"
         )
     (entry,) = entries
     if output.suffix == ".safetensors" and entry.type_key != SAFETENSORS:
         raise BuildError(
-            f"{entry.place} is no safetensors file; --tensors writes its tensors to one"
+            f"{entry.place} is no safetensors file; tensors=True writes its tensors to one"
         )
     return Output(str(output), (entry.view(),))
 

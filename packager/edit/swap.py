@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from mblob.bytes.payload_source import Payload
-from mblob.errors import MblobError
+from mblob.errors import MblobError, NotFoundError, also, did_you_mean
 from mblob.format import note
 from mblob.format.ffi_dialect import SYMBOL_OF_0_21
 from mblob.format.grammar import GRAMMARS
@@ -184,7 +184,10 @@ def _entry(library: Library, wanted: int | str) -> EntryView:
     by_index = [e for e in matches if str(e.index) == str(wanted)]
     matches = by_index or matches
     if not matches:
-        raise BuildError(f"no entry {wanted!r} in {library.path}; there are {known}")
+        keys = {e.type_key for e in library.entries}
+        raise also(BuildError, NotFoundError)(
+            f"no entry {wanted!r} in {library.path}; there are {known}{did_you_mean(wanted, keys)}"
+        )
     if len(matches) > 1:
         found = ", ".join(str(e.index) for e in matches[:20])
         raise BuildError(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.digest import ALGORITHMS
-from mblob.errors import UnreadableWarning
+from mblob.errors import ArgumentTypeError, UnreadableWarning
 from mblob.format.type_keys import GRAPHS
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
 from mblob.packager import output
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
 from mblob.packager.modules.nodes import HostNode, files_in, files_of
@@ -214,16 +214,16 @@ def _checked_path(
     mod: Any, file_name: Any, fcompile: Any, system_lib: bool, kwargs: dict[str, Any]
 ) -> Path:
     if not isinstance(mod, Module):
-        raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
+        raise BuildTypeError(f"export_library: expected a Module, found {type(mod).__name__}")
     if kwargs and fcompile is None:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)"
         )
     path = Path(checked_path(file_name, "export_library: file_name"))
     if fcompile is None:
         _check_suffix(path, system_lib)
     elif not callable(fcompile):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
             " a compiler to use is named by cc="
         )
@@ -242,7 +242,7 @@ def _warn_of_unreadable(request: Request) -> None:
     if keys:
         warn(
             f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
-            " such a payload ends; leave index=False (--no-index) out, unless TVM alone shall open it",
+            " such a payload ends; leave index=False out, unless TVM alone shall open it",
             UnreadableWarning,
         )
 
@@ -276,7 +276,9 @@ def _plugins(
 
 def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
     if isinstance(given, (str, bytes, os.PathLike)):
-        raise TypeError(f"addons: expected a list of paths, found {given!r}; write [{given!r}]")
+        raise ArgumentTypeError(
+            f"addons: expected a list of paths, found {given!r}; write [{given!r}]"
+        )
     return [Path(checked_path(a, "addons")) for a in given or ()]
 
 
@@ -297,9 +299,5 @@ def _check_suffix(path: Path, system_lib: bool) -> None:
         name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
         raise BuildError(
             f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
-            + (
-                "; for static linking add system_lib=True (--system-lib)"
-                if path.suffix in (".o", ".a")
-                else ""
-            )
+            + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
         )

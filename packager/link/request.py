@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.errors import ArgumentTypeError
 from mblob.format.blob_plan import BlobPlan
 from mblob.packager.errors import BuildError
 from mblob.packager.write.progress import watched
@@ -183,11 +184,11 @@ def check_prefix(prefix: str, system_lib: bool) -> None:
         BuildError, TypeError: saying what is expected.
     """
     if not isinstance(prefix, str):
-        raise TypeError(f"prefix: expected a str, found {type(prefix).__name__}")
+        raise ArgumentTypeError(f"prefix: expected a str, found {type(prefix).__name__}")
     if prefix and not system_lib:
         raise BuildError(
-            f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True"
-            " (--system-lib), or leave the prefix out"
+            f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True,"
+            " or leave the prefix out"
         )
     if prefix and (
         not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > PREFIX_LIMIT
