@@ -117,9 +117,8 @@ def _check_shape(
             size *= extent
         if text in _ANY or found is None or size == found or (at_least and size >= found):
             return
-        raise ArgumentValueError(
-            f"{who}: expected {'at least ' if at_least else ''}{found} elements ({text}), found {size}"
-        )
+        least = "at least " if at_least else ""
+        raise ArgumentValueError(f"{who}: {texts.say(texts.ELEMENTS, least, found, text, size)}")
     wanted = [None if d in _ANY else value_of(d.removeprefix("static "), numbers) for d in dims]
     if any(w is None and d not in _ANY for w, d in zip(wanted, dims)):
         return

@@ -293,10 +293,9 @@ def class_of_kind(kind: str) -> type[Exception]:
     """The class of Python that a kind of error names; RuntimeError where it names none."""
     name = kind.rpartition(".")[2]
     found = getattr(builtins, _KINDS.get(name, name), None)
-    is_error = isinstance(found, type) and issubclass(found, Exception)
-    if is_error and name not in _NO_ERRORS:
-        return found  # type: ignore[no-any-return]
-    return RuntimeError
+    if name in _NO_ERRORS or not (isinstance(found, type) and issubclass(found, Exception)):
+        return RuntimeError
+    return found
 
 
 def also(base: type[E], *others: type[Exception]) -> type[E]:

@@ -288,8 +288,8 @@ MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_
     return mblob_fail(call, i, MBLOB_SHAPE,
                       "its size %s, computed from the other arguments, overflows", text);
   if (at_least ? a->elements >= expected : a->elements == expected) return 0;
-  return mblob_fail(call, i, MBLOB_SHAPE, "expected %s%lld elements (%s), found %lld",
-                    at_least ? "at least " : "", (long long)expected, text, (long long)a->elements);
+  return mblob_fail(call, i, MBLOB_SHAPE, MB_TEXT_ELEMENTS, at_least ? "at least " : "",
+                    (long long)expected, text, (long long)a->elements);
 }
 
 MBLOB_STATIC int64_t mblob_add(int64_t a, int64_t b, bool *bad) {
