@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     """Make a plan of manifest and flags, and carry it out."""
     from mblob.errors import MblobError
     from mblob.packager.link.build import build
-    from mblob.packager.write.progress import listening
+    from mblob.bytes.progress import listening
 
     plan = make_plan(args)
     # The thread that copies a large payload wants the interpreter for an instant after each 256

@@ -13,10 +13,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple, Union
 
+from mblob import json_text
 from mblob.arguments import path as checked_path
+from mblob.bytes.progress import advance
 from mblob.errors import FormatError
 from mblob.format import npy, safetensors
-from mblob.format.type_keys import SAFETENSORS, WEBGPU
+from mblob.format.type_keys import ROWS, SAFETENSORS, WEBGPU
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
@@ -24,6 +26,8 @@ from mblob.packager.errors import BuildError
 
 LISTED = 20  # names that an error gives
 FORMATS = ("npy", "safetensors")
+JSON_LIMIT = 16 << 20  # bytes of a text that is read to see whether it is JSON
+NPY_MAGIC = b"\x93NUMPY"
 SUFFIX = re.compile(r"[a-z0-9_]{1,12}")  # formats of payloads that may end a file name
 FILE_SUFFIX = re.compile(r"\.[A-Za-z]\w*")  # of what is a file's name rather than a folder's
 PAYLOAD_SUFFIXES = (".payload", ".bin")  # of an output that is a file, not a folder
@@ -50,12 +54,13 @@ class Plan(NamedTuple):
 def extract(
     library: str | os.PathLike[str] | Library, output: str | os.PathLike[str], *,
     entries: Sequence[Wanted] | None = None, tensors: Sequence[str] | bool = False, format: str | None = None,
-    written: Callable[[Path], None] | None = None,
+    written: Callable[[Path], None] | None = None, force: bool = True,
 ) -> list[Path]:  # fmt: skip
     """Write payloads, or tensors, to files. What is there is replaced by a rename, each file when
     it is whole.
 
-    Without `tensors` each payload becomes INDEX-KEY.payload, byte for byte, and the code of a
+    Without `tensors` each payload becomes INDEX-KEY.payload, byte for byte (of weights
+    INDEX-KEY.safetensors, of other bytes whose kind their beginning tells .json or .npy), and the code of a
     device module or the text of a graph INDEX-KEY.FMT beside it; with them each tensor becomes
     INDEX-KEY.NAME.npy. Characters of keys and names that do not belong into file names become `_`,
     and what would have the name of another gets a number.
@@ -70,12 +75,13 @@ def extract(
         format: "npy" or "safetensors" for tensors in a folder; by default the first that can hold
             each.
         written: called with the path of each file that is done.
+        force: replace files that are there; False refuses the first of them.
 
     Returns:
         The paths of the files.
 
     Raises:
-        BuildError: no such entry or tensor, a tensor of two entries, an element type that the
+        BuildError: no such entry or tensor, a file that is there and may not be replaced, a tensor of two entries, an element type that the
             format cannot hold. Without a `format`, tensors that no format can hold are named when
             all others are written.
         FormatError: the library is damaged, or has no blob.
@@ -91,7 +97,8 @@ def extract(
                 f"{opened.path}: it has no blob, so there is nothing to extract", code="no_blob"
             )
         done = []
-        for path in _written(_planned(opened, given, entries, tensors, format), opened.path):
+        plan = _planned(opened, given, entries, tensors, format)
+        for path in _written(plan, opened.path, force):
             done.append(path)
             if written:
                 written(path)
@@ -127,7 +134,7 @@ def _planned(
     plan = []
     for entry in entries:
         stem = f"{entry.index}-{_file_name(entry.type_key)}"
-        plan.append(Output(files.new(stem, "payload"), (entry.view(),)))
+        plan.append(Output(files.new(stem, payload_suffix(entry)), (entry.view(),)))
         content = readable(entry)
         if content is not None:
             plan.append(Output(files.new(stem, content[0]), (content[1],)))
@@ -141,15 +148,15 @@ def _check_folder(output: Path, is_folder: bool, files: str) -> None:
         raise BuildError(f"{output}: expected {files}, or a folder; with a / at its end it is one")
 
 
-def _written(plan: Plan, library: Path) -> Iterator[Path]:
+def _written(plan: Plan, library: Path, force: bool) -> Iterator[Path]:
     """Write the files; the path of each when it is done."""
     if plan.folder is None:
         for file in plan.files:
-            _write_named(file, library)
+            _write_named(file, library, force)
             yield Path(file.name)
         return
     info = library.stat()
-    with FolderWriter(plan.folder, (info.st_dev, info.st_ino)) as folder:
+    with FolderWriter(plan.folder, (info.st_dev, info.st_ino), replace=force) as folder:
         for file in plan.files:
             folder.write(file.name, file.pieces)
             yield plan.folder / file.name
@@ -327,6 +334,25 @@ def _payload_file(library: Library, entries: Sequence[EntryView], output: Path) 
     return Output(str(output), (entry.view(),))
 
 
+def payload_suffix(entry: EntryView) -> str:
+    """The suffix of the file of a payload: what it is, if its key or its first bytes tell, else
+    "payload"."""
+    if entry.type_key == SAFETENSORS:
+        return "safetensors"
+    if entry.type_key in ROWS:  # a record of TVM's, with fields
+        return "payload"
+    view = entry.view()
+    if bytes(view[:6]) == NPY_MAGIC:
+        return "npy"
+    if bytes(view[:1]) in (b"{", b"[") and len(view) <= JSON_LIMIT:
+        try:
+            json_text.parse(bytes(view))
+        except json_text.JsonError:
+            return "payload"
+        return "json"
+    return "payload"
+
+
 def readable(entry: EntryView) -> tuple[str, memoryview] | None:
     """The code or text inside a payload, and the suffix of its file; None if there is no more than
     the payload."""
@@ -371,7 +397,7 @@ class _Names:
         return name
 
 
-def _write_named(file: Output, library: Path) -> None:
+def _write_named(file: Output, library: Path, force: bool) -> None:
     """Write a file that the caller named under another name and rename it; a link is followed."""
     from mblob.packager.output import replacing
 
@@ -380,8 +406,12 @@ def _write_named(file: Output, library: Path) -> None:
         raise BuildError(
             f"{path}: the output is also the library, which would be lost; name another output"
         )
+    if not force and path.exists():
+        raise BuildError(f"{path} exists; --force replaces it")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as out:
         for piece in file.pieces:
             for start in range(0, len(piece), CHUNK):
-                out.write(piece[start : start + CHUNK])
+                step = piece[start : start + CHUNK]
+                out.write(step)
+                advance(len(step))

@@ -16,7 +16,7 @@ from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from mblob.packager.write.dialects import CLASSIC, Dialect
 from mblob.packager.write.file_sink import FileSink
-from mblob.packager.write.progress import watched
+from mblob.bytes.progress import watched
 from mblob.packager.write.reuse import OldLibrary, SharingSink
 
 # `write_blob` of some plan: (descriptor, limit, machine) -> (size, bytes that depend on all of it).

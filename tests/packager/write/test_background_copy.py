@@ -17,7 +17,7 @@ import mblob
 from mblob.packager.link import background_copy
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.write.file_sink import PAGE
-from mblob.packager.write.progress import listening
+from mblob.bytes.progress import listening
 from tests.packager.write.test_copying import DATA, library, payload_of
 
 
