@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         if args.entry is not None:
             _print_entry(library, one_entry(library, args.entry), args.json)
         elif args.html is not None:
-            _write_page(library, args.html)
+            write_page(library, args.html)
         elif args.json:
             print_json(library.to_json())
         else:
@@ -142,8 +142,9 @@ def report_problems(library: Library) -> int:
     return 1 if problems else 0
 
 
-def _write_page(library: Library, out: str) -> None:
-    """Write the page to the file `out`, which is replaced when all of it is written; "-" is stdout.
+def write_page(library: Library, out: str, page: str | None = None) -> None:
+    """Write a page, by default that of the library, to the file `out`, which is replaced when all
+    of it is written; "-" is stdout.
 
     Raises:
         UsageError: `out` is the library itself, or no name.
@@ -159,7 +160,7 @@ def _write_page(library: Library, out: str) -> None:
             f"--html {out}: that is the library itself, which the page would replace",
             hint="--html report.html",
         )
-    page = library.to_html()
+    page = library.to_html() if page is None else page
     if out == "-":
         sys.stdout.write(page)
         return

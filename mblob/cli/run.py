@@ -56,6 +56,8 @@ def configure(verbs: Any) -> None:
     model.add_argument("--profile", action="store_true",
                        help="print the time per operator of a graph, per instruction of a virtual machine, or of the "
                        "whole call for a model compiled ahead of time")  # fmt: skip
+    model.add_argument("--html", metavar="OUT.html",
+                       help="with --profile: write a page for a browser that shows the times")  # fmt: skip
     model.add_argument("--parallel", metavar="N", type=int,
                        help="run independent operators on N threads; 0: on all threads")  # fmt: skip
     model.add_argument("--name", metavar="NAME", default="default",
@@ -80,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.output is not None and args.output.suffix != ".npz":
         raise UsageError(f"-o {args.output}: outputs are written as a .npz file", hint="-o out.npz")
+    if args.html is not None and not args.profile:
+        raise UsageError("--html shows where the time went", hint="add --profile")
     if not args.words or split_label(args.words[0]) is not None:
         from mblob.cli.run_model import run_model
 

@@ -34,6 +34,7 @@ from mblob.inspect.releases import Releases, releases_of
 from mblob.module import ENTRY_NAME
 
 if TYPE_CHECKING:
+    from mblob.inspect.models import Model
     from mblob.inspect.providers import Undefined
     from mblob.inspect.verification import Verification
     from mblob.typed import Level
@@ -342,6 +343,13 @@ class Library:
         from mblob.inspect.providers import undefined_symbols
 
         return undefined_symbols(self.image)
+
+    @cached_property
+    def models(self) -> list[Model]:
+        """The models in it: what each takes, gives and holds, as far as the file tells."""
+        from mblob.inspect.models import models_of
+
+        return models_of(self)
 
     @property
     def plugins(self) -> list[Plugin]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from mblob.arguments import path as checked_path
+from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
 from mblob.errors import ArgumentTypeError, UnreadableWarning
 from mblob.format.type_keys import GRAPHS
@@ -171,7 +172,9 @@ def export_library(
         output.workspace(workspace_dir) as work,
         old_library(path, reuse) as old,
     ):
-        return _write(replace(request, old=old), temporary, path.suffix, work, fcompile, kwargs)
+        done = _write(replace(request, old=old), temporary, path.suffix, work, fcompile, kwargs)
+        _check_format(path, temporary)
+        return done
 
 
 def _write(
@@ -208,6 +211,21 @@ def _write(
 
 
 # -- what is asked for -----------------------------------------------------------------------------
+
+
+def _check_format(path: Path, written: Path) -> None:
+    """Refuse an ELF file under a name that says Mach-O or PE.
+
+    Raises:
+        BuildError: what the output would be.
+    """
+    if path.suffix in _NOT_ELF and written.is_file():
+        with written.open("rb") as file:
+            if file.read(4) == ELF_MAGIC:
+                raise BuildError(
+                    f"{path}: the compiler makes ELF files; name the output {path.with_suffix('.so').name}, or"
+                    f" choose a compiler that makes {path.suffix} files"
+                )
 
 
 def _checked_path(
@@ -285,7 +303,10 @@ def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
 # What people ask for that is neither a library nor a tar of objects; a linker would write a library
 # of that name.
 _OBJECTS_AND_SOURCES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h")
-_OTHER_FILES = (*_OBJECTS_AND_SOURCES, ".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
+_DATA = (".npy", ".npz", ".safetensors", ".params", ".json", ".toml", ".txt", ".py", ".html")
+_NOT_ELF = (".dll", ".dylib", ".exe", ".pyd", ".lib")
+_OTHER_FILES = (*_OBJECTS_AND_SOURCES, *_PACKED, *_DATA)
 
 
 def _check_suffix(path: Path, system_lib: bool) -> None:

@@ -44,6 +44,7 @@ from mblob.packager.link.host_checks import (
     missing_slots,
     plain_functions,
     warn_of_operators,
+    warn_of_undefined,
 )
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
@@ -299,6 +300,8 @@ def export_shared(
     check_exports(request.wrapped(), output)
     warn_of_operators(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
+    if not inputs.joins:
+        warn_of_undefined(output)
 
 
 def _link(

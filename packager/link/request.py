@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.bytes.progress import watched
 from mblob.errors import ArgumentTypeError
 from mblob.format.blob_plan import BlobPlan
 from mblob.packager.errors import BuildError
-from mblob.packager.write.progress import watched
 
 # What compiles and links is imported by those who ask for it: a large blob is on its way by then.
 if TYPE_CHECKING:
