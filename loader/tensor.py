@@ -156,7 +156,7 @@ def _numpy(what: str) -> Any:
     try:
         import numpy
     except ImportError:
-        raise ImportError(f"{what} needs numpy: pip install numpy", name="numpy") from None
+        raise ImportError(f"{what} needs numpy: pip install 'mblob[numpy]'", name="numpy") from None
     return numpy
 
 

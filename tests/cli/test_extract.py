@@ -116,8 +116,10 @@ def test_a_payload_has_the_suffix_of_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "w.safetensors").write_bytes(b"".join(safetensors.encode([one])))
     root.import_module(mblob.safetensors_module(tmp_path / "w.safetensors"))
     root.export_library(tmp_path / "d.so")
-    names = [p.name for p in mblob.extract(tmp_path / "d.so", tmp_path / "out")]
-    assert names == ["1-x.json", "2-y.payload", "3-z.npy", "4-w.payload", "5-safetensors.safetensors"]
+    files = mblob.extract(tmp_path / "d.so", tmp_path / "out")
+    assert {p.name.partition("-")[2] for p in files} == {
+        "x.json", "y.payload", "z.npy", "w.payload", "safetensors.safetensors",
+    }  # fmt: skip
 
 
 def test_a_dash_writes_one_payload_to_stdout_and_never_makes_a_folder(
