@@ -24,7 +24,7 @@ from mblob.loader.tensor import CPU, Tensor, as_tensor, in_place, lent
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, overload
 
     from mblob.module import Module
 
@@ -44,11 +44,11 @@ __all__ = [
 class GraphModule(TimedModel):
     """A model with memory of its own, ready to run.
 
-    One call at a time: other threads wait. The tensors that `get_input` and `get_output` give are
-    views of the model's memory, which the next run overwrites.
+    The model runs one call at a time; other threads wait. `get_input` and `get_output` return views
+    of the model's memory, which the next run overwrites.
 
     Args:
-        module: what a factory's function makes, `lib["default"](mblob.cpu(0))`.
+        module: the result of a factory's function, `lib["default"](mblob.cpu(0))`.
     """
 
     def __init__(self, module: Module) -> None:
@@ -62,9 +62,21 @@ class GraphModule(TimedModel):
 
     # -- inputs ------------------------------------------------------------------------------------
 
+    if TYPE_CHECKING:
+
+        @overload
+        def set_input(self, key: str | int, value: Any, **params: Any) -> None: ...
+        @overload
+        def set_input(self, **params: Any) -> None: ...
+
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy arrays into inputs: `set_input("data", x)`, `set_input(0, x)`,
         `set_input(**params)`.
+
+        Args:
+            key: name or position of one input; None if all are given by name.
+            value: its array, of the dtype and shape that the model has.
+            params: inputs by name.
 
         Raises:
             ValueError: no such input, or another dtype or shape; the text says what the model has.
@@ -82,7 +94,11 @@ class GraphModule(TimedModel):
         return self.get_input_index(key) if isinstance(key, str) else key
 
     def set_input_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model read `value` where it is, from now on; it is kept.
+        """Let the model read an array where it is, from now on.
+
+        Args:
+            key: name or position of the input.
+            value: the array, which the model keeps. What is written into it later is seen by `run`.
 
         Raises:
             ValueError: no such input, another dtype or shape, strides, or data that is not aligned
@@ -93,8 +109,9 @@ class GraphModule(TimedModel):
         self._bound["input", self._input_index(key)] = tensor
 
     def get_input(self, key: str | int) -> Tensor:
-        """A view of an input; writable, unless `set_input_zero_copy` was given a read-only
-        array."""
+        """A view of the input `key` (name or position); writable, unless `set_input_zero_copy` was
+        given a read-only array.
+        """
         found: Tensor = self._get_input(key)
         return lent(self._bound.get(("input", self._input_index(key))), found)
 
@@ -103,18 +120,21 @@ class GraphModule(TimedModel):
         return int(self.module["get_num_inputs"]())
 
     def get_input_index(self, name: str) -> int:
-        """Position of an input, -1 if there is none of that name."""
+        """Position of the input `name`, or -1 if there is no such input."""
         return int(self.module["get_input_index"](name))
 
     def get_input_info(self) -> tuple[Shapes, Types]:
-        """Shapes and dtypes of the inputs that are no parameters, by name."""
+        """Shapes and dtypes of the inputs that are not parameters, by name."""
         return _info(self.module["get_input_info"]())
 
     # -- outputs -----------------------------------------------------------------------------------
 
     def get_output(self, index: str | int, out: Any = None) -> Tensor:
-        """A view of an output, by position or name; with `out` a copy into that array, which is
-        returned.
+        """A view of an output, which the next run overwrites.
+
+        Args:
+            index: position or name of the output.
+            out: an array that the output is copied to, and which is returned.
 
         Raises:
             ValueError: no such output, or `out` is read-only or has another dtype or shape.
@@ -127,7 +147,11 @@ class GraphModule(TimedModel):
         return tensor
 
     def set_output_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model write an output to `value`, from now on; it is kept.
+        """Let the model write an output into an array, from now on.
+
+        Args:
+            key: name or position of the output.
+            value: the array, which the model keeps.
 
         Raises:
             ValueError: as `set_input_zero_copy`; or the array is read-only, or the output is an
@@ -152,14 +176,20 @@ class GraphModule(TimedModel):
 
     # -- running -----------------------------------------------------------------------------------
 
+    if TYPE_CHECKING:
+
+        @overload
+        def run(self, *, parallel: int | None, **inputs: Any) -> None: ...
+        @overload
+        def run(self, **inputs: Any) -> None: ...
+
     def run(self, *, parallel: int | None = None, **inputs: Any) -> None:
         """Set inputs given by name, then run the model.
 
         Args:
-            parallel: run operators that do not depend on each other on this many threads, 0 for all
-                processors. The result is the same, bit for bit. Loops that an operator itself runs
-                in parallel then have one thread, so this pays where operators are small and there
-                are branches.
+            parallel: number of threads for independent operators, 0 for all processors. The result
+                is the same, bit for bit. Parallel loops inside an operator then have one thread. So
+                this helps if operators are small and the graph has branches.
 
         Raises:
             KernelError: an operator failed; the text names the node. The model can be used again.
@@ -172,7 +202,7 @@ class GraphModule(TimedModel):
             self._run(parallel)
 
     def run_from_inputs(self, device: Device = CPU, **inputs: Any) -> list[Tensor]:
-        """Set inputs, run, and give copies of all outputs."""
+        """Set inputs by name, run, and give copies of all outputs, on `device`."""
         pairs: list[Any] = []
         for name, value in inputs.items():
             pairs += [name, as_tensor(value, lists=True, what=f"run_from_inputs: input {name!r}: ")]
@@ -183,7 +213,7 @@ class GraphModule(TimedModel):
         return self._run if parallel is None else partial(self._run, parallel)
 
     def synchronize(self) -> None:
-        """Wait until devices have done what `run` gave them; `get_output` with `numpy()` waits by
+        """Wait until devices have finished the work of `run`. `numpy()` of an output waits by
         itself."""
         self.module["synchronize"]()
 
@@ -192,24 +222,25 @@ class GraphModule(TimedModel):
     # -- parameters --------------------------------------------------------------------------------
 
     def load_params(self, params_bytes: Any) -> None:
-        """Set inputs from the bytes of `save_param_dict`; names that are no inputs are skipped.
+        """Set inputs from a parameter dictionary.
+
+        Args:
+            params_bytes: of `save_param_dict`; names that are no inputs are skipped.
 
         Raises:
-            FormatError: no parameter dictionary. ValueError: another dtype or shape.
+            FormatError: no parameter dictionary.
+            ValueError: another dtype or shape.
         """
         self.module["load_params"](bytes(params_bytes))
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
-        """Use the parameters of another model instead of own ones.
+        """Use the parameters of another model.
 
         Args:
+            other: the model whose parameters are used.
             params_bytes: of `save_param_dict`; only the names in it are used.
         """
         self.module["share_params"](other.module, bytes(params_bytes))
-
-    def __getitem__(self, key: str) -> Any:
-        """A function of the module, by name."""
-        return self.module[key]
 
 
 @dataclass(frozen=True)
@@ -230,15 +261,14 @@ class NodeTime:
 
 
 class GraphModuleDebug(GraphModule):
-    """A model with a look inside: `lib["debug_create"]("default", mblob.cpu(0))`, or
-    `create_debug`."""
+    """A model for debugging: `lib["debug_create"]("default", mblob.cpu(0))`, or `create_debug`."""
 
     def execute_node(self, node: str | int) -> None:
-        """Run what was not run since the last `run`, up to and with this node."""
+        """Run the nodes up to and including this one that did not run since the last `run`."""
         self.module["execute_node"](node)
 
     def get_node_output(self, node: str | int, index: int = 0) -> Tensor:
-        """A view of what a node made; later nodes may write over it."""
+        """A view of output `index` of a node (by position or name); later nodes may write over it."""
         found: Tensor = self.module["get_node_output"](node, index)
         return found
 
@@ -259,7 +289,8 @@ class GraphModuleDebug(GraphModule):
     ) -> list[list[float]]:
         """Seconds of one run of each node alone: for each node, `repeat` means of `number` runs.
 
-        The parameters are those of `benchmark`.
+        The other parameters, `min_repeat_ms`, `limit_zero_time_iterations`, `cooldown_interval_ms`
+        and `repeats_to_cooldown`, are those of `benchmark`.
         """
         data = self.module["run_individual"](
             number,
@@ -284,7 +315,14 @@ class GraphModuleDebug(GraphModule):
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
     ) -> BenchmarkResult:
-        """The same of one node, by position or name, on what is there of the nodes before it."""
+        """The time of one node alone, on what is there of the nodes before it.
+
+        Args:
+            index: position or name of the node.
+            number, repeat, min_repeat_ms: as of `benchmark`.
+            limit_zero_time_iterations: taken for TVM's sake.
+            cooldown_interval_ms, repeats_to_cooldown: as of `benchmark`.
+        """
         data = self.module["run_individual_node"](
             index,
             number,
@@ -297,7 +335,9 @@ class GraphModuleDebug(GraphModule):
         return BenchmarkResult(struct.unpack(f"={repeat}d", data))
 
     def profile(self, repeat: int = 1, **inputs: Any) -> list[NodeTime]:
-        """Time of each operator in `repeat` runs of the whole model."""
+        """Time of each operator in `repeat` runs of the whole model; `inputs` are set before, by
+        name.
+        """
         self.set_input(**inputs)
         return [NodeTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
@@ -306,6 +346,11 @@ def create(
     graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU
 ) -> GraphModule:
     """A model from its graph and the module with its kernels.
+
+    Args:
+        graph_json: the graph, as text or as what `json.dumps` takes.
+        lib: the module whose functions the operators are.
+        device: where the model runs; several for a graph over several devices.
 
     Raises:
         FormatError: the graph is wrong; the text names the node.
@@ -318,7 +363,7 @@ def create(
 def create_debug(
     graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU
 ) -> GraphModuleDebug:
-    """The same with a look inside."""
+    """A model with a look inside; `graph_json`, `lib`, `device` and errors as of `create`."""
     return GraphModuleDebug(_create("tvm.graph_executor_debug.create", graph_json, lib, device))
 
 

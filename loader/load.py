@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mblob.format.exported import HostFunction
     from mblob.loader.loaders import Loader
+    from mblob.typed import Level, Missing, Source
 
     Open = Callable[[Any, Any], int]
 
@@ -35,34 +36,34 @@ PATH_LIMIT = 4096  # bytes of a path, PATH_MAX of Linux
 
 
 def load_module(
-    source: Any,
+    source: Source,
     fmt: str = "",
     *,
-    verify: str = "header",
-    missing: str = "error",
+    verify: Level = "header",
+    missing: Missing = "error",
     loaders: Mapping[str, Loader] | None = None,
 ) -> Module:
-    """Open a library and give the root of its module tree.
+    """Open a library and return the root of its module tree.
 
-    Opening runs the library's constructors: open only files you would execute. Headers, blob and
-    index are checked from the file before that.
+    Opening runs the library's constructors. Open only files that you would execute. Headers, blob
+    and index are checked from the file before that.
 
     Args:
         source: path (relative to the working directory), bytes-like, open binary file, or
             descriptor. Shared libraries, and object files, archives and tars of objects, which are
             linked first. The content of a file tells what it is.
-        fmt: taken for TVM's sake; the content decides.
-        verify: "header" (structure and index), "full" (every payload's digest too), "off" (bounds
-            only).
+        fmt: accepted for compatibility with TVM; the content of the file decides.
+        verify: "header" (structure and index), "full" (also the digest of every payload), "off"
+            (only bounds).
         missing: "error", or "stub": open although a type key has no loader; calling into that
             module fails.
         loaders: type key -> loader, for this open only, before the registered ones.
 
     Raises:
         FileNotFoundError, OSError: the file cannot be read.
-        FormatError: it is no library ("not_elf"), or a damaged one.
+        FormatError: the file is no library ("not_elf"), or it is damaged.
         DigestError: bytes differ from their digest.
-        IncompatibleError: for another machine, or the dynamic linker refuses it.
+        IncompatibleError: the library is for another machine, or the dynamic linker refuses it.
         LoaderMissingError: a type key has no loader.
         ToolchainError: objects cannot be linked here.
     """
@@ -80,7 +81,7 @@ def load_module(
         try:
             descriptor = source.fileno()
         except OSError:  # io.BytesIO and the like
-            return _load_bytes(source.read(), options, loaders)
+            return _load_bytes(getattr(source, "read")(), options, loaders)  # noqa: B009
         return _load_descriptor(descriptor, options, loaders)
     return _load_bytes(source, options, loaders)
 

@@ -10,9 +10,10 @@ from mblob.module import Module
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, TypeVar, overload
 
     Loader = Callable[..., Any]
+    F = TypeVar("F", bound=Loader)
 
 
 ENTRY_POINT_GROUP = "mblob.loaders"
@@ -20,7 +21,7 @@ _GLOBAL_NAMES = ("runtime.module.loadbinary_", "ffi.Module.load_from_bytes.")
 
 
 class LoaderContext:
-    """What a loader is told about the module it opens.
+    """What a loader gets about the module that it opens.
 
     Attributes:
         type_key: of the module.
@@ -46,14 +47,21 @@ _registered: dict[str, Loader] = {}
 _fallback: dict[str, Loader] = {}  # by installed distributions, as far as one was needed
 
 
+if TYPE_CHECKING:
+
+    @overload
+    def register_loader(key: str, fn: F) -> F: ...
+    @overload
+    def register_loader(key: str, fn: None = None) -> Callable[[F], F]: ...
+
+
 def register_loader(key: str, fn: Loader | None = None) -> Any:
-    """Register the loader of a type key, for every library opened from now on and those already
-    open.
+    """Register the loader of a type key, for libraries that are open and for all later ones.
 
     `register_loader("my_key")(fn)`, as a decorator, or `register_loader("my_key", fn)`. A loader is
     called as `fn(payload, ctx)` (a read-only memoryview and a LoaderContext) on the first use of a
-    function of a module, once for each module, and returns a Module. The last one registered
-    counts.
+    function of a module, once for each module, and returns a Module. The last registered loader is
+    used.
     """
     arguments.name("register_loader", "key", key)
 

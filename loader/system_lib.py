@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def system_lib(prefix: str = "") -> Module:
-    """The module of the code that was packed with `system_lib=True` under `prefix`, and linked into
-    this process.
+    """The module of a system library in this process: code that was packed with `system_lib=True`
+    under `prefix`.
 
-    A shared library that holds such code, an extension module for instance, is linked with
-    `-lmblob` and must be loaded before.
+    A shared library with such code, such as an extension module, is linked with `-lmblob`. Load it
+    before this call.
 
     Raises:
-        MblobError: nothing in this process announced itself with that prefix; what has a longer one
-            is another library, also where "" is asked for.
-        FormatError, DigestError: the modules packed with it are damaged.
+        MblobError: nothing in this process is registered under that prefix. A longer prefix is
+            another library, even if `prefix` is "".
+        FormatError, DigestError: its modules are damaged.
     """
     arguments.name("system_lib", "prefix", prefix, empty=True)
     out = ffi.new("mblob_module **")

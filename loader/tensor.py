@@ -9,12 +9,13 @@ from mblob.loader import _call
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
     import numpy as np
 
     from mblob.format.grammar import Grammars
+    from mblob.typed import ElementType, Shape
 
 
 CPU = Device(1, 0)
@@ -27,27 +28,26 @@ HOST_TYPES = (1, 3, 11)
 class Tensor(_call.TensorBase):
     """A compact array, on the host or on a device.
 
-    It owns its memory (`mblob.empty`, `mblob.array`) or views another's and keeps that.
+    It owns its memory (`mblob.empty`, `mblob.array`), or is a view and keeps the owner.
 
-    The buffer protocol and DLPack give its memory to numpy and others without a copy. A kernel's
-    argument that a Python callback sees is valid during the call only.
+    The buffer protocol and DLPack give its memory to numpy and others without a copy. An argument
+    of a Python callback is valid during the call only.
 
     Attributes:
         shape: elements per dimension.
         ndim, nbytes: number of dimensions, bytes of data.
         dtype: element type as text: "float32", "bool", "int8x4".
         device: where the memory is.
-        readonly: whether it must not be written (weights in a mapped file).
+        readonly: whether it is read-only (weights in a mapped file).
         address: of the first element; on some devices (opencl) a handle.
     """
 
     __slots__ = ()
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A numpy array over the same memory, no copy; of a tensor on a device, an array with a
-        copy of it.
+        """A numpy array over the same memory, without a copy. For a tensor on a device: a copy.
 
-        Vectors (lanes > 1) get one dimension more.
+        Vectors (lanes > 1) get an additional dimension.
 
         Raises:
             TypeError: numpy has no such element type.
@@ -90,8 +90,11 @@ class Tensor(_call.TensorBase):
             )
         return found.astype(dtype or found.dtype, copy=bool(copy))
 
-    def view(self, dtype: str) -> Tensor:
+    def view(self, dtype: ElementType) -> Tensor:
         """The same memory as elements of another type of the same size.
+
+        Args:
+            dtype: the element type, such as "int8".
 
         Raises:
             ValueError: the sizes differ.
@@ -102,10 +105,14 @@ class Tensor(_call.TensorBase):
         return _call.tensor_retype(self, target)
 
     def copyfrom(self, source: Any) -> Tensor:
-        """Copy the elements of an array, tensor or anything with a buffer or DLPack into this
-        tensor.
+        """Copy elements into this tensor.
 
-        A tensor of an 8-bit float takes bytes (uint8), too.
+        Args:
+            source: an array, a tensor, or anything with a buffer or DLPack, of this dtype and
+                shape. A tensor of an 8-bit float takes bytes (uint8), too.
+
+        Returns:
+            This tensor.
 
         Raises:
             ValueError: dtype or shape differ, or this tensor is read-only.
@@ -118,8 +125,8 @@ class Tensor(_call.TensorBase):
         return self
 
     def copyto(self, target: Tensor | Device) -> Tensor:
-        """Copy into `target`, a tensor of the same dtype and shape, or a new one on a device.
-        Returns it."""
+        """Copy into `target`, a tensor of the same dtype and shape, or into a new tensor on the
+        device `target`. Returns the copy."""
         if isinstance(target, Device):
             target = _empty("copyto", self.shape, self.dtype, target)
         if not isinstance(target, Tensor):
@@ -210,18 +217,18 @@ def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:
         raise ValueError(f"{function}: shape: {exc}") from None
 
 
-def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = CPU) -> Tensor:
+def empty(shape: Shape, dtype: ElementType = "float32", device: Device = CPU) -> Tensor:
     """An uninitialised tensor, on the host aligned to 128 bytes.
 
     Args:
         shape: elements per dimension.
-        device: where; one other than the host needs a plug-in for it (`mblob-pack doctor` lists
+        device: device of the memory; any but the host needs a plug-in (`mblob-pack doctor` lists
             them).
-        dtype: "float32", "int8", "bool", "bfloat16", ...; numpy dtypes are taken by their name.
+        dtype: "float32", "int8", "bool", "bfloat16", ...; numpy dtypes are accepted.
 
     Raises:
         TypeError: an argument of another type.
-        ValueError: no such data type, a negative dimension, or more bytes than there are addresses.
+        ValueError: no such data type, a negative dimension, or a size beyond the address space.
         IncompatibleError: no runtime for the device.
     """
     return _empty("empty", shape, dtype, device)
@@ -230,8 +237,15 @@ def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = C
 def array(source: Any, device: Device = CPU) -> Tensor:
     """A new tensor with the elements of a numpy array, a tensor, or nested lists.
 
+    Args:
+        source: what to copy. Lists become float64, int64 or bool.
+        device: where the tensor lies.
+
+    Returns:
+        A compact tensor with memory of its own, on the host aligned to 128 bytes.
+
     Raises:
-        TypeError: elements that are no plain numbers.
+        TypeError: elements that are not plain numbers.
         ValueError: nested lists of different lengths.
         IncompatibleError: no runtime for the device.
     """
@@ -240,7 +254,14 @@ def array(source: Any, device: Device = CPU) -> Tensor:
 
 
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor over the memory of an object with `__dlpack__` (or of a DLPack capsule), no copy."""
+    """A tensor over the memory of another library's array, no copy.
+
+    Args:
+        source: an object with `__dlpack__`, or a DLPack capsule, which is used up.
+
+    Returns:
+        The tensor. It keeps the memory of `source` alive.
+    """
     return _call.tensor_from_dlpack(source)
 
 
@@ -323,7 +344,7 @@ def load_param_dict(data: Any) -> dict[str, Tensor]:
     """Named tensors of a serialized parameter dictionary (`save_param_dict`): views into `data`.
 
     Raises:
-        FormatError: it is no parameter dictionary, or a damaged one.
+        FormatError: `data` is no parameter dictionary, or it is damaged.
     """
     from mblob.format.ndarray import read_param_dict
 

@@ -14,14 +14,17 @@ from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, as_tensor, empty, load_param_dict
-from mblob.module import Module
+from mblob.module import Module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from mblob.typed import Allocator
+
 ADT_KEY = "runtime.ADT"
+_SHOWN = 6  # functions in a repr
 NUMBERS = {bool: "bool", int: "int32", float: "float32"}  # what numbers of Python become, as in TVM
 
 
@@ -68,12 +71,22 @@ class Executable:
             )
         self.mod = self.module = mod
 
+    def __repr__(self) -> str:
+        return f"<mblob.vm.Executable: {self._signatures()}>"
+
+    def _signatures(self) -> str:
+        """The functions of the program with their parameters."""
+        names = self.globals
+        return listed(
+            (f"{n}({', '.join(self.get_function_params(n))})" for n in names[:_SHOWN]), _SHOWN
+        ) + (", ..." if len(names) > _SHOWN else "")
+
     @staticmethod
     def load_exec(bytecode: bytes, lib: Module | None = None) -> Executable:
         """The program in `bytecode`, over the kernels of `lib`.
 
         Raises:
-            FormatError: the code is none, or lies.
+            FormatError: the bytes are not code of a program, or are wrong.
         """
         return Executable(get_global_func("runtime.Load_Executable")(bytes(bytecode), lib))
 
@@ -83,6 +96,7 @@ class Executable:
 
     @property
     def lib(self) -> Any:
+        """The module of the kernels."""
         return self.mod["get_lib"]()
 
     @property
@@ -92,18 +106,22 @@ class Executable:
 
     @property
     def stats(self) -> str:
+        """Numbers of functions, constants and kernels, as text."""
         return str(self.mod["get_stats"]())
 
     @property
     def constants(self) -> str:
+        """The constants, as text."""
         return str(self.mod["get_constants"]())
 
     @property
     def virtual_devices(self) -> str:
+        """The devices that the program is for, as text."""
         return str(self.mod["get_virtual_devices"]())
 
     @property
     def primitives(self) -> str:
+        """The kernels, as text."""
         return str(self.mod["get_primitives"]())
 
     @property
@@ -117,7 +135,7 @@ class Executable:
         return str(self.mod["get_primitive_names"]()).splitlines()
 
     def get_function_params(self, func_name: str) -> list[str]:
-        """Names of a function's parameters.
+        """Names of the parameters of `func_name`.
 
         Raises:
             ValueError: no such function.
@@ -126,18 +144,24 @@ class Executable:
         return [name(func_name, i) for i in range(self.mod["get_function_arity"](func_name))]
 
     def load_late_bound_consts(self, path: str | os.PathLike[str]) -> None:
-        """Read constants that were saved apart from the program; needed before it runs.
+        """Read constants that were saved separately. The program needs them before it runs.
+
+        Args:
+            path: the file that `move_late_bound_consts` wrote.
 
         Raises:
-            FormatError: the file is no parameter dictionary, or lacks a constant.
+            FormatError: the file is no parameter dictionary, or a constant is missing.
         """
         self.mod["load_late_bound_consts"](os.fspath(path))
 
     def load_late_bound_consts_from_map(self, constants: Mapping[str, Any]) -> None:
-        """The same from arrays by name, which are copied.
+        """Set constants that were saved apart from the program.
+
+        Args:
+            constants: arrays by name, which are copied.
 
         Raises:
-            FormatError: a constant is missing; none is bound then.
+            FormatError: a constant is missing. Then none is set.
         """
         pairs = [
             word
@@ -147,20 +171,23 @@ class Executable:
         self.mod["load_late_bound_consts_from_map"](*pairs)
 
     def move_late_bound_consts(self, path: str | os.PathLike[str], byte_limit: int) -> None:
-        """Write constants of at least `byte_limit` bytes to a file, for `load_late_bound_consts`.
+        """Write constants of at least `byte_limit` bytes to the file `path`, for
+        `load_late_bound_consts`.
 
-        `save` gives the code without them from then on. The program itself keeps them: its machines
-        run on.
+        `save` then returns the code without them. The open program keeps them, and its machines
+        continue to work.
 
         Raises:
-            IncompatibleError: the bytecode is of TVM 0.8 or before, whose constants are always in
-                it.
-            OSError: the file cannot be written; nothing has changed then.
+            IncompatibleError: the bytecode is of TVM 0.8 or before, which always contains its
+                constants.
+            OSError: the file cannot be written. Then nothing has changed.
         """
         self.mod["move_late_bound_consts"](os.fspath(path), byte_limit)
 
     def get_late_bound_consts(self, byte_limit: int) -> dict[str, Tensor]:
-        """The same with the constants as arrays by name, for `load_late_bound_consts_from_map`."""
+        """The constants of at least `byte_limit` bytes by name, for
+        `load_late_bound_consts_from_map`; otherwise as `move_late_bound_consts`.
+        """
         return load_param_dict(self.mod["get_late_bound_consts"](byte_limit))
 
 
@@ -172,9 +199,9 @@ class InstructionTime:
         function: of the program.
         instruction: position in it.
         opcode: "InvokePacked", "AllocTensor", ...
-        kernel: that InvokePacked calls, None of the others.
-        count: how often it was executed, in all calls together.
-        seconds: of one call of the profiled function, mean; all of its executions together.
+        kernel: the kernel that InvokePacked calls; None for other opcodes.
+        count: number of executions in all calls together.
+        seconds: mean per call of the profiled function, all executions together.
     """
 
     function: str
@@ -186,7 +213,8 @@ class InstructionTime:
 
 
 class VirtualMachine(Timed):
-    """Runs a program. One thread at a time may use it; machines of one program are independent.
+    """Runs a program. One thread at a time may use a machine. Machines of one program are
+    independent.
 
     Args:
         exe: the program, or its module.
@@ -205,7 +233,7 @@ class VirtualMachine(Timed):
         self,
         exe: Executable | Module,
         device: Device | Sequence[Device],
-        memory_cfg: str | Mapping[Device, str] | None = None,
+        memory_cfg: Allocator | Mapping[Device, Allocator] | None = None,
     ) -> None:
         self._exec = exe if isinstance(exe, Executable) else Executable(exe)
         self.module = self._exec.mod["vm_load_executable"]()
@@ -218,7 +246,12 @@ class VirtualMachine(Timed):
             arguments += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
         self.module["init"](*arguments)
 
-    def _allocator(self, config: str | Mapping[Device, str] | None, device: Device) -> int:
+    def __repr__(self) -> str:
+        return f"<mblob.vm.VirtualMachine: {self._exec._signatures()}>"
+
+    def _allocator(
+        self, config: Allocator | Mapping[Device, Allocator] | None, device: Device
+    ) -> int:
         kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
         kinds = {"naive": self.NAIVE_ALLOCATOR, "pooled": self.POOLED_ALLOCATOR}
         if kind not in kinds:
@@ -226,11 +259,11 @@ class VirtualMachine(Timed):
         return kinds[kind]
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set all inputs of a function, for all calls from now on: by position, by name, or some of
-        each.
+        """Set all inputs of the function `func_name`, for all calls from now on: by position, by
+        name, or some of each.
 
-        Inputs are arrays, numbers, and lists or tuples of them. Names that are no parameters are
-        passed over.
+        Inputs are arrays, numbers, and lists or tuples of them. Names that are not parameters are
+        ignored.
 
         Raises:
             TypeError: an input is missing, or there are too many.
@@ -256,8 +289,9 @@ class VirtualMachine(Timed):
         return [_argument(value, name, func_name) for value, name in zip(args, names)]
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set one input: `set_one_input("main", "x", array)`, by index, or `set_one_input("main",
-        x=array)`."""
+        """Set one input of the function `func_name`: `set_one_input("main", "x", array)`, by index,
+        or `set_one_input("main", x=array)`.
+        """
         pairs = [*kwargs.items()] if kwargs else [args]
         if len(pairs) != 1 or len(pairs[0]) != 2 or (args and kwargs):
             raise TypeError("set_one_input: expected one name or index and one array")
@@ -265,19 +299,19 @@ class VirtualMachine(Timed):
         self.module["set_one_input"](func_name, tag, _argument(value, tag, func_name))
 
     def set_outputs(self, func_name: str, *outputs: Any) -> None:
-        """Arrays that the results of the next call are copied into; aligned to 64 bytes
-        (`mblob.empty`)."""
+        """Copy the results of the next call of `func_name` into the arrays `outputs`, which are
+        aligned to 64 bytes (`mblob.empty`)."""
         self.module["set_outputs"](func_name, *outputs)
         self._outputs[func_name] = outputs  # their memory is used then
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a function; an array, or an ADT of them.
+        """Call the function `func_name`; gives an array, or an ADT of them.
 
-        Inputs that are given here are used in this call only; without any, those that `set_input`
-        set are used.
+        Inputs given here are used in this call only. Without any, the inputs of `set_input` are
+        used.
 
         Raises:
-            ValueError: none are given, and one was not set.
+            ValueError: no inputs are given, and one was not set.
             KernelError: a kernel failed; the text names instruction and kernel. The machine can be
                 used again.
         """
@@ -297,7 +331,7 @@ class VirtualMachine(Timed):
         return self.invoke("main", *args, **kwargs)
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Call a function, as `invoke` does; `get_outputs` has what it returned."""
+        """Call the function `func_name`, as `invoke` does; `get_outputs` has what it returned."""
         self._call("invoke_stateful", func_name, args, kwargs)
 
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
@@ -323,11 +357,11 @@ class VirtualMachine(Timed):
     def profile(
         self, *args: Any, func_name: str = "main", repeat: int = 1, **kwargs: Any
     ) -> list[InstructionTime]:
-        """Time of each instruction in `repeat` calls of a function, those that call kernels among
-        them.
+        """Time of each instruction in `repeat` calls of the function `func_name`, those that call
+        kernels among them.
 
-        Calls of other functions of the program are instructions, too: their time is that of the
-        call alone, what is inside has rows of its own. Inputs stay set, as of `benchmark`.
+        A call of another function of the program is an instruction, too. Its time is that of the
+        call only; the instructions inside have their own rows. Inputs stay set, as for `benchmark`.
         """
         if args or kwargs:
             self.set_input(func_name, *args, **kwargs)
@@ -336,18 +370,19 @@ class VirtualMachine(Timed):
         return [InstructionTime(**row) for row in rows]
 
     def get_outputs(self) -> list[Any]:
-        """What the last call returned: one array, or the fields of its tuple."""
+        """The result of the last call: one array, or the fields of its tuple."""
         return [
             _result(self.module["get_output"](i)) for i in range(self.module["get_num_outputs"]())
         ]
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
-        """Position of an input, -1 if the function has none of that name."""
+        """Position of the input `input_name`, -1 if the function `func_name` has none of that name."""
         return int(self.module["get_input_index"](input_name, func_name))
 
     def set_limits(self, instructions: int = 0, memory: int = 0) -> None:
-        """Instructions that one call may execute and bytes of storage that may be in use; 0: no
-        limit."""
+        """Limit a call: `instructions` that it may execute, `memory` in bytes of storage that may
+        be in use; 0: no limit.
+        """
         self.module["set_limits"](instructions, memory)
 
 

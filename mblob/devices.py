@@ -26,11 +26,11 @@ CODES = {
 
 
 class Device:
-    """One device: a kind and a number. Compares and hashes by both; prints as `cpu(0)`.
+    """A device: a type and a number. It compares and hashes by both, and prints as `cpu(0)`.
 
     Attributes:
         device_type: DLDeviceType, 1 for cpu.
-        device_id: which one of its kind, from 0.
+        device_id: number among the devices of its type, from 0.
     """
 
     __slots__ = ("device_id", "device_type")
@@ -50,7 +50,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """Kind as text: "cpu", "opencl", ..."""
+        """Device type as text: "cpu", "opencl", ..."""
         return NAMES.get(self.device_type, f"device_type_{self.device_type}")
 
     def __eq__(self, other: object) -> bool:
@@ -71,7 +71,7 @@ class Device:
 def device(kind: str | int, device_id: int = 0) -> Device:
     """Device of a kind given by name ("cpu", "opencl", "opencl:1") or DLPack number.
 
-    A plug-in's name of its kind (mblob/plugin.h) is known too, as soon as the plug-in can be found.
+    The device type of a plug-in (mblob/plugin.h) is known, too, if the plug-in can be found.
 
     Raises:
         TypeError: `kind` is neither text nor a number, or `device_id` no integer.
@@ -110,15 +110,15 @@ def _code_of_plugin(name: str) -> int:
 
 
 def cpu(device_id: int = 0) -> Device:
-    """The processor."""
+    """The processor; `device_id` is 0, there is one."""
     return Device(1, device_id)
 
 
 def cuda(device_id: int = 0) -> Device:
-    """An NVIDIA GPU."""
+    """An NVIDIA GPU: number `device_id`, from 0."""
     return Device(2, device_id)
 
 
 def opencl(device_id: int = 0) -> Device:
-    """An OpenCL device."""
+    """An OpenCL device: number `device_id`, from 0, over all platforms."""
     return Device(4, device_id)

@@ -39,8 +39,7 @@ def _escaped(c: str) -> str:
 
 
 class MblobError(Exception):
-    """Base of everything mblob raises about the outside world. `exit_code` is what `mblob-pack`
-    exits with.
+    """Base of all errors of mblob. `exit_code` is the exit code of `mblob-pack`.
 
     The message is one line; `culprit` is the file, or the part of one, that it begins with, "" if it
     begins with none.
@@ -71,10 +70,11 @@ class FormatError(MblobError, ValueError):
 
     Attributes:
         code: stable name of the rule ("truncated", "unknown_key", ...), the same in C and Python;
-            "" for what breaks none of them.
-        offset: byte at which the rule broke, in the blob (ELF rules: in the file), or None.
-        entry: index of the module concerned, or None.
-        partial: for "unknown_key", the `mblob.format.model.Blob` of what stands before that key;
+            "" if no rule is broken.
+        offset: offset of the byte that breaks the rule, in the blob (ELF rules: in the file), or
+            None.
+        entry: index of the module, or None.
+        partial: for "unknown_key", an `mblob.format.model.Blob` with the modules before that key;
             else None.
     """
 
@@ -90,7 +90,7 @@ class FormatError(MblobError, ValueError):
 
     @property
     def text(self) -> str:
-        """The message without the code at its end, for who shows the code in a place of its own."""
+        """The message without the code at its end, for callers that show the code separately."""
         return str(self).removesuffix(f" [{self.code}]")
 
     @property
@@ -119,7 +119,7 @@ class DigestError(MblobError):
 
 
 class IncompatibleError(MblobError):
-    """A sound file for another machine, or one that the dynamic linker refuses."""
+    """The file is intact, but it is for another machine, or the dynamic linker refuses it."""
 
     exit_code = 6
 
@@ -131,7 +131,7 @@ class LoaderMissingError(MblobError):
         type_key: the key.
         entry: index of the module in the file, or None.
         available: keys that have a loader.
-        hint: who provides the loader, or what to do without it.
+        hint: the provider of the loader, or what to do without it.
     """
 
     exit_code = 6
@@ -153,7 +153,7 @@ class LoaderMissingError(MblobError):
 
 
 class BuildError(MblobError, ValueError):
-    """What was asked for cannot be built as asked: a wrong argument, prototype, key or manifest."""
+    """A library cannot be built: a wrong argument, prototype, key or manifest."""
 
     exit_code = 2
 
@@ -187,15 +187,15 @@ class NotFoundError(MblobError, KeyError, AttributeError):
 
 
 class KernelError(MblobError):
-    """A function of a library returned an error; the text is the function's own, and may have
-    lines."""
+    """A function of a library returned an error. The text is the function's own, and may have
+    several lines."""
 
     def __init__(self, message: str = "") -> None:
         Exception.__init__(self, message)
 
     @property
     def kind(self) -> str:
-        """What stands before the first ": " if that names an error ("ValueError"), else ""."""
+        """The text before the first ": " if it is the name of an error ("ValueError"), else ""."""
         word, colon, _ = str(self).partition(": ")
         named = (
             colon
@@ -210,8 +210,8 @@ class UnreadableWarning(UserWarning):
 
 
 class PortabilityWarning(UserWarning):
-    """Something is packed that TVM's executors cannot run as it was given.
+    """The packed library has something that TVM's executors cannot run.
 
-    Either the library is written as asked: mblob runs it, and TVM does not. Or nobody runs it as it
-    is. Or mblob changed a graph so that TVM can read it. The text says which.
+    The text says which of three cases it is: mblob runs the library and TVM does not; neither runs
+    it; or mblob changed a graph so that TVM can read it.
     """

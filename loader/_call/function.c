@@ -214,9 +214,9 @@ static PyMethodDef function_methods[] = {
          "The function as a tvm_ffi.Function: tvm_ffi asks for it where the function is an argument of its own.")},
     {"bind", (PyCFunction)(void (*)(void))call_bound_new, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR(
-         "bind(*args) -> BoundFunction: the arguments are converted and checked now, and kept; call the "
-         "result without arguments, as often as needed. An array that its owner moves meanwhile (numpy's "
-         "resize(refcheck=False)) has to be bound again.")},
+         "bind(*args) -> BoundFunction: convert and check the arguments once, and keep them. Call the result "
+         "without arguments, as often as needed. Bind again after the owner of an array moved it (numpy's "
+         "resize(refcheck=False)).")},
     {NULL, NULL, 0, NULL},
 };
 
@@ -248,9 +248,9 @@ PyTypeObject call_function_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_doc = PyDoc_STR(
         "A function of a library. Call it with arrays, numbers, str, bytes, None, modules, functions.\n\n"
-        "Arrays that are less aligned than the function needs are copied for the call and written back. Arrays with strides reach "
-        "kernels of the ffi dialect that have no prototype, which accept or refuse them; other functions refuse them, "
-        "wherever their memory lies: pass numpy.ascontiguousarray(x).\n\n"
+        "An array with too little alignment is copied for the call, and changes are written back. An array with "
+        "strides is passed only to kernels of the ffi dialect without a prototype, which accept or refuse it. Other "
+        "functions refuse it: pass numpy.ascontiguousarray(x).\n\n"
         "It keeps its library loaded. The GIL is released during the call."),
     .tp_traverse = function_traverse,
     .tp_clear = function_clear,

@@ -13,7 +13,7 @@ NAME = "add-index"
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
     summary = (
-        "give a library that TVM exported an index: sizes, and digests of what its payloads are now"
+        "add an index to a library that TVM exported: sizes and digests of its present payloads"
     )
     parser = verbs.add_parser(
         NAME,

@@ -23,7 +23,7 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}: from a manifest, from flags, or from a manifest that the flags add to.",
+        description=f"{summary}: from flags, from a manifest, or from both together.",
         epilog="example: mblob-pack build --kernel vadd.c --weights model.safetensors -o deploy.so "
         "--function 'void vadd(const float *a, const float *b, float *c, int64_t n)' -- -O3 -march=native; "
         "mblob-pack build --graph graph.json --params model.safetensors --kernel add.c "
@@ -33,7 +33,7 @@ def configure(verbs: Any) -> None:
         "manifest",
         metavar="model.toml",
         nargs="?",
-        help="what to pack; its paths are relative to it",
+        help="manifest; its paths are relative to its folder",
     )
     parser.add_argument(
         "-o",
@@ -47,10 +47,10 @@ def configure(verbs: Any) -> None:
         "--object", metavar="FILE", action="append", default=[], help="object or archive"
     )
     add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
-                     help="prototype of a C function: its arguments will be checked")  # fmt: skip
+                     help="prototype of a C function, whose arguments are then checked")  # fmt: skip
     add.add_argument("--packed", metavar="NAME", action="append", default=[],
-                     help="function whose packed form takes its name, as TVM's executors need; 'name': all that have a"
-                     " prototype")  # fmt: skip
+                     help="C function whose packed form gets the function's name, as TVM's executors need; 'name': all "
+                     "functions with a prototype")  # fmt: skip
     add.add_argument(
         "--blob",
         metavar="KEY=FILE",
@@ -66,15 +66,17 @@ def configure(verbs: Any) -> None:
         help="weights: .safetensors, .npz or .npy",
     )
     add.add_argument("--carry", metavar="FILE", action="append", default=[],
-                     help="plug-in that the library brings: source, object, archive; or one of mblob's, by name",
+                     help="plug-in for the library to carry: source, object, archive, or the name of one of mblob's",
                      )  # fmt: skip
-    model = parser.add_argument_group("a model: a graph over the functions that go in")
+    model = parser.add_argument_group("a model: a graph that calls the functions")
     model.add_argument("--graph", metavar="FILE", help="JSON of the graph")
     model.add_argument(
-        "--params", metavar="FILE", help="its parameters: safetensors, or of save_param_dict"
+        "--params",
+        metavar="FILE",
+        help="its parameters: .safetensors, or a file of save_param_dict",
     )
     model.add_argument(
-        "--name", metavar="NAME", help="of the function that makes its executor (default: default)"
+        "--name", metavar="NAME", help="name of the model in the library (default: default)"
     )
     how = parser.add_argument_group("how it is made")
     how.add_argument(
@@ -83,23 +85,27 @@ def configure(verbs: Any) -> None:
         help="classic: for TVM 0.5-0.20 (default); ffi: for TVM 0.22 and later, and tvm_ffi",
     )
     how.add_argument(
-        "--embed", choices=("auto", "grow", "object", "c", "append"), help="how the blob gets in"
+        "--embed",
+        choices=("auto", "grow", "object", "c", "append"),
+        help="how to put the blob into the file (default: auto)",
     )
     how.add_argument(
-        "--digest", choices=("crc32", "sha256", "none"), help="of each payload (default: crc32)"
+        "--digest",
+        choices=("crc32", "sha256", "none"),
+        help="digest of each payload (default: crc32)",
     )
     how.add_argument("--no-index", action="store_true",
-                     help="leave TVM's bytes alone: no index, no digests; mblob then reads keys that it knows",
+                     help="write only TVM's bytes: no index, no digests; mblob then reads only keys that it knows",
                      )  # fmt: skip
     how.add_argument("--system-lib", action="store_true",
-                     help="for static linking: -o names a .o, a .a or a .tar of objects")  # fmt: skip
+                     help="write a system library for static linking: a .o, a .a, or a .tar of objects")  # fmt: skip
     how.add_argument(
         "--prefix",
         metavar="PREFIX",
-        help="of the symbols of a system library, which is found by it",
+        help="prefix of the symbols of a system library; programs find the library by it",
     )
     how.add_argument("--no-reuse", action="store_true",
-                     help="share no blocks with the library that is there, where the file system could")  # fmt: skip
+                     help="do not share blocks with the old library on file systems that support it")  # fmt: skip
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     how.add_argument(
         "--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu"

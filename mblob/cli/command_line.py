@@ -86,7 +86,7 @@ def make_parser(verbs: Sequence[str] = VERBS) -> Parser:
     )
     parser = Parser(
         prog=PROGRAM,
-        description="Pack kernels, graphs and weights into one shared library, look into it, run it.",
+        description="Pack kernels, graphs and weights into one shared library; inspect and run it.",
         epilog=f"{PROGRAM} VERB --help has an example of each verb. Exit codes: {codes}.",
     )
     parser.add_argument(

@@ -18,16 +18,16 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}: the tree stays, payloads are written in the other's grammar, functions get adapters "
-        "to the other calling convention, for which a C compiler is needed. Objects of host code are linked again; of "
-        "a finished library the code stays where it is, and the adapters come behind it.",
+        description=f"{summary}. The tree stays. Payloads are written in the other dialect's grammar, and functions "
+        "get adapters to its calling convention. This needs a C compiler. Objects of host code are linked again. "
+        "The code of a finished library stays at its place, and the adapters come behind it.",
         epilog="example: mblob-pack convert deploy.so --dialect ffi -o deploy_ffi.so",
     )
     parser.add_argument(
         "file", metavar="FILE", help="shared library, or what it is linked from: .tar, .o, .a"
     )
     parser.add_argument("--dialect", choices=("classic", "ffi"), required=True,
-                        help="what to write: classic, for TVM 0.5-0.20; ffi, for TVM 0.22 and later, and tvm_ffi",
+                        help="dialect to write: classic for TVM 0.5-0.20, ffi for TVM 0.22 and later and tvm_ffi",
                         )  # fmt: skip
     parser.add_argument("--object", metavar="FILE", action="append", default=[],
                         help="object, archive or C source of the library's host code; may be repeated")  # fmt: skip
@@ -35,7 +35,7 @@ def configure(verbs: Any) -> None:
         "-o", "--output", metavar="OUT", required=True, help="the library to write (.so, or .tar)"
     )
     parser.add_argument(
-        "--no-index", action="store_true", help="TVM's bytes alone: no index, no digests"
+        "--no-index", action="store_true", help="write only TVM's bytes: no index, no digests"
     )
     parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""`mblob-pack diff`: what two libraries have not in common. No code of them runs."""
+"""`mblob-pack diff`: the differences between two libraries. No code of them runs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ LISTED = 200  # tensors, kernels, functions of one kind that are shown
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "show what two libraries have not in common, without running them"
+    summary = "show the differences between two libraries, without running them"
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}: by entry, by tensor, by function; `+` is in B alone, `-` in A alone, `~` differs. "
-        "Build-ids, debug information and where the blob lies do not count. Exit code 0: the same; 1: different, or a "
-        "file is damaged.",
+        description=f"{summary}: by entry, tensor and function. `+`: only in B, `-`: only in A, `~`: different. "
+        "Build-ids, debug information and the position of the blob are not compared. Exit code 0: equal; 1: "
+        "different, or a file is damaged.",
         epilog="example: mblob-pack diff deploy.so tuned.so --json",
     )
     parser.add_argument("a", metavar="A", help="shared library, packed by mblob or by TVM")
-    parser.add_argument("b", metavar="B", help="another one")
+    parser.add_argument("b", metavar="B", help="shared library to compare with A")
     parser.add_argument(
-        "--lines", type=int, default=40, metavar="N", help="of a text's diff that are shown (40)"
+        "--lines",
+        type=int,
+        default=40,
+        metavar="N",
+        help="lines to show of a text's diff (default: 40)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/diff/1")
     parser.set_defaults(run=run)

@@ -15,10 +15,10 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}: each payload as INDEX-KEY.payload, byte for byte, the code of device modules and the "
-        "text of graphs beside it as INDEX-KEY.FMT; with --tensor or --tensors each tensor as INDEX-KEY.NAME.npy, or "
-        ".safetensors for types that numpy has not. "
-        "Files that exist are replaced. Prints the names of the files.",
+        description=f"{summary}. Each payload becomes INDEX-KEY.payload, byte for byte. Device code and graph texts "
+        "are also written, as INDEX-KEY.FMT. With --tensor or --tensors, each tensor becomes INDEX-KEY.NAME.npy, or "
+        ".safetensors for types that numpy does not have. Existing files are replaced. The names of the files are "
+        "printed.",
         epilog="example: mblob-pack extract deploy.so --tensor p0 -o p0.npy",
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
@@ -26,20 +26,20 @@ def configure(verbs: Any) -> None:
         "--entry",
         action="append",
         metavar="N|KEY",
-        help="only these: an index, or a type key; may be repeated",
+        help="only this entry, by index or type key; may be repeated",
     )
     parser.add_argument(
         "--tensor", action="append", metavar="NAME",
-        help="tensors of these names: weights, parameters of graphs, constants; may be repeated",
+        help="write the tensor of this name: a weight, graph parameter or constant; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--tensors", action="store_true", help="all tensors")
+    parser.add_argument("--tensors", action="store_true", help="write all tensors")
     parser.add_argument("--format", choices=("npy", "safetensors"),
-                        help="of tensors in a folder; by default npy, and safetensors for types that numpy has not",
+                        help="format of tensors in a folder (default: npy, else safetensors if numpy lacks the type)",
                         )  # fmt: skip
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR|FILE",
-        help="folder to write to, made if needed; or a file: .npy (one tensor), .safetensors (any number), .payload or "
-        ".bin (the payload of one entry)",
+        help="folder to write to, created if needed; or a file: .npy (one tensor), .safetensors (any number), .payload "
+        "or .bin (the payload of one entry)",
     )  # fmt: skip
     parser.set_defaults(run=run)
 

@@ -22,13 +22,13 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. --functions prints one function a line: the name of one that is called through "
-        "load_module and run, or `plain NAME(TYPES)` for the plain C form, which dlopen hosts call.",
+        description=f"{summary}. --functions prints one function per line: the name of a function for load_module and "
+        "`run`, or `plain NAME(TYPES)` for a plain C function, which a program calls after dlopen.",
         epilog="example: mblob-pack inspect deploy.so --functions | grep -v '^plain '",
     )
     parser.add_argument(
         "file", metavar="FILE",
-        help="shared library, object, archive of objects, or .tar, of mblob or TVM: ELF of any machine, Mach-O, PE",
+        help="shared library, object, archive or .tar of mblob or TVM: ELF of any machine, Mach-O, PE",
     )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--tree", action="store_true", help="only the tree of modules")
@@ -40,12 +40,12 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "--entry",
         metavar="N|KEY",
-        help="everything of one module, by its index or its type key; with --json as JSON",
+        help="show everything about one module, by index or type key; with --json as JSON",
     )
-    parser.add_argument("--prefix", help="which system library, in a file that has several")
+    parser.add_argument("--prefix", help="select a system library, if the file has several")
     parser.add_argument(
         "--machine",
-        help="which part of a universal Mach-O file, as arm64 or amd64; another file must be for it",
+        help="select a slice of a universal Mach-O file (arm64, amd64); another file must be for that machine",
     )
     parser.set_defaults(run=run)
 

@@ -29,7 +29,8 @@ def configure(verbs: Any) -> None:
         NAME,
         help=summary,
         description=f"{summary}. ARG is x.npy, x.npz:key, an integer, a float, or DTYPE[SHAPE]: an output, "
-        "which starts as zeros. A model takes its inputs by name: NAME=ARG.",
+        "which starts as zeros. Files do not name bfloat16 and float8: x.npy:bfloat16 does. A model takes its "
+        "inputs by name: NAME=ARG.",
         epilog="example: mblob-pack run deploy.so vadd a.npy b.npy 'float32[1024]' 1024 -o out.npz; "
         "mblob-pack run model.so data=x.npy -o out.npz --repeat 10 --profile",
     )
@@ -47,19 +48,19 @@ def configure(verbs: Any) -> None:
         "--json", action="store_true", help="one JSON object, schema mblob/run/1, on stdout"
     )
     parser.add_argument("--device", metavar="KIND[:N]", action="append", default=[],
-                        help="where arrays are when the function is called (cpu, opencl, cuda:1, ...); for a graph "
-                        "the devices that it may use, the first for what names none (default: cpu)")  # fmt: skip
+                        help="device of the arrays in a call (cpu, opencl, cuda:1, ...; default: cpu). For a graph: a "
+                        "device that it may use; values without a device are on the first one")  # fmt: skip
     model = parser.add_argument_group("models: graph and AOT executors, virtual machines")
     model.add_argument("--repeat", metavar="N", type=positive, default=1,
-                       help="run it N times and tell how long it took")  # fmt: skip
+                       help="run it N times and print the time")  # fmt: skip
     model.add_argument("--profile", action="store_true",
-                       help="tell where the time went: per operator of a graph, per instruction of a virtual machine, "
-                       "as a whole for a model compiled ahead of time")  # fmt: skip
+                       help="print the time per operator of a graph, per instruction of a virtual machine, or of the "
+                       "whole call for a model compiled ahead of time")  # fmt: skip
     model.add_argument("--parallel", metavar="N", type=int,
-                       help="operators that do not wait for each other run on N threads, 0: on all")  # fmt: skip
+                       help="run independent operators on N threads; 0: on all threads")  # fmt: skip
     model.add_argument("--name", metavar="NAME", default="default",
-                       help="of the model in the library (default: default); of a virtual machine's function "
-                       "(default: main)")  # fmt: skip
+                       help="name of the model in the library (default: default), or of a virtual machine's "
+                       "function (default: main)")  # fmt: skip
     parser.usage = "mblob-pack run FILE (FUNC [ARG...] | [NAME=ARG...]) [-o OUT.npz] [options]"
     parser.set_defaults(run=run)
 

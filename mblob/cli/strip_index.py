@@ -12,17 +12,17 @@ NAME = "strip-index"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "take the index from a library: its blob becomes what TVM would have written"
+    summary = "remove the index from a library: its blob becomes what TVM would have written"
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. Digests are lost with it. Refused where only the index says where a payload is.",
+        description=f"{summary}. Digests are removed, too. Refused if only the index says where a payload is.",
         epilog="example: mblob-pack strip-index deploy_ffi.so -o for_tvm.so",
     )
     parser.add_argument("file", metavar="FILE", help="shared library that mblob packed")
     parser.add_argument(
         "--force", action="store_true",
-        help="also where mblob could not open the result, because a payload of a key of its own has no end",
+        help="also if mblob cannot open the result, because only the index says where a payload ends",
     )  # fmt: skip
     swap.add_output(parser)
     parser.set_defaults(run=run)

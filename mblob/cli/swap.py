@@ -20,21 +20,21 @@ NAME = "swap"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "put new payloads or weights in place of old ones, without linking"
+    summary = "replace payloads or weights, without linking"
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. Machine code, tree and order stay as they are; digests, index and build-id follow.",
+        description=f"{summary}. Machine code, tree and order stay unchanged. Digests, index and build-id are updated.",
         epilog="example: mblob-pack swap deploy.so --weights p0=p0.npy -o tuned.so",
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
     parser.add_argument(
         "--entry", action="append", default=[], metavar="N|KEY=NEW",
-        help="the payload of an entry, by index or type key, becomes that of a file; may be repeated",
+        help="replace the payload of an entry (index or type key) by a file; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--weights", action="append", default=[], metavar="[NAME=]NEW",
-        help="a tensor of that name becomes that of a .npy or .safetensors file; or all of them those of one "
+        help="replace a tensor by one of a .npy or .safetensors file, or without NAME all tensors by those of a "
         ".safetensors file; may be repeated with NAME",
     )  # fmt: skip
     add_output(parser)
@@ -48,10 +48,10 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         "--output",
         required=True,
         metavar="OUT",
-        help="the new library; FILE itself is replaced by a rename",
+        help="the new library; may be FILE, which a rename then replaces",
     )
     parser.add_argument("--no-reuse", action="store_true",
-                        help="share no blocks with FILE, where the file system could")  # fmt: skip
+                        help="do not share blocks with FILE on file systems that support it")  # fmt: skip
     add_quiet(parser)
 
 

@@ -18,29 +18,31 @@ NAME = "verify"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "check a library, and who provides what it needs, without running it"
+    summary = (
+        "check a library, and which libraries define its undefined symbols, without running it"
+    )
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. Exit code 1: the file is damaged or follows no rule; 3: no model library; 6: with "
-        "--against, something it needs is missing; 7: bytes differ from their digest.",
+        description=f"{summary}. Exit code 1: the file is damaged or breaks a rule; 3: no model library; 6: with "
+        "--against, a symbol is missing; 7: bytes differ from their digest.",
         epilog="example: mblob-pack verify deploy.so --against libm.so.6 --against libc.so.6",
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
     parser.add_argument(
         "--level", choices=("header", "full"), default="full",
-        help="header: structure and index, and all of a small blob; full (default): every byte",
+        help="header: structure, index, and the whole of a small blob; full (default): every byte",
     )  # fmt: skip
     parser.add_argument(
         "--against", action="append", metavar="LIB",
-        help="look for each undefined symbol, as the dynamic linker would: in these libraries (a path, or a name such "
-        "as libm.so.6), then in those that the library needs; may be repeated",
+        help="look up each undefined symbol like the dynamic linker: in this library (a path, or a name such as "
+        "libm.so.6), then in those that FILE needs; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--root",
         default="/",
         metavar="DIR",
-        help="folder that is / on the machine of the library, for needed ones",
+        help="root folder of the machine that FILE is for; needed libraries are searched below it",
     )
     parser.add_argument(
         "--json", action="store_true", help="one JSON object, schema mblob/verify/1"

@@ -148,8 +148,8 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
             sorted, so that the same content gives the same bytes.
 
     Raises:
-        TypeError: a value that is no array.
-        ValueError: a name that is no Unicode text.
+        TypeError: a value is not an array.
+        ValueError: a name is not Unicode text.
     """
     records = {name: as_record(value) for name, value in params.items()}
     names = sorted(records)

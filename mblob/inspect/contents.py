@@ -50,13 +50,13 @@ class Tensor(NamedTuple):
 
 
 class DecodedPayload(NamedTuple):
-    """What a payload says.
+    """Content of a payload.
 
     Attributes:
         facts: for JSON, by the names of the schema: "kernels", "graph", "executable", "symbol", ...
         kernels: of a device module.
-        tensors: in stored order; a name may be there twice.
-        problem: what kept (the rest of) it from being read, None if nothing did.
+        tensors: in stored order; a name may occur twice.
+        problem: the error that prevented reading (the rest of) it, or None.
     """
 
     facts: Mapping[str, Any] = MappingProxyType({})

@@ -25,11 +25,11 @@ STEPS_SHOWN = 8  # of a path in the tree
 
 
 class Change(NamedTuple):
-    """One thing that is not the same.
+    """One difference.
 
     Attributes:
         what: "size", "dtype", "machine", ...
-        a, b: how it is in the two libraries, None where it is not there.
+        a, b: the values in the two libraries; None if absent.
     """
 
     what: str
@@ -41,8 +41,8 @@ class Change(NamedTuple):
 
 
 class ItemChange(NamedTuple):
-    """A tensor, kernel or host function that is not the same: `change` is "added" (in b alone),
-    "removed" or "changed", `details` says in which way."""
+    """A tensor, kernel or host function that differs. `change` is "added" (only in b), "removed" or
+    "changed"; `details` has the differences."""
 
     name: str
     change: str
@@ -57,17 +57,16 @@ class ItemChange(NamedTuple):
 
 
 class EntryChange(NamedTuple):
-    """A module that is not the same.
+    """A module that differs.
 
     Attributes:
         path: its place in the tree: type keys from the root on, `[1]` for the second import of a
             key.
         change: "added", "removed" or "changed".
         a, b: its index in the libraries.
-        details: in which way: size, bytes, imports, alignment, ...
+        details: the differences: size, bytes, imports, alignment, ...
         tensors, kernels: those that differ.
-        text: a unified diff of what can be read in it, line by line; () if nothing can, or it is
-            the same.
+        text: the lines of a unified diff of its text; () if it has no text, or the text is equal.
     """
 
     path: str
@@ -93,14 +92,14 @@ class EntryChange(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What two libraries have not in common; true in a condition if that is anything.
+    """The differences between two libraries; true in a condition if there are any.
 
     Attributes:
         a, b: their paths.
-        library: of the libraries as a whole: dialect, machine, what they need, code and data
-            outside functions.
-        functions: host functions. "code" says that the bytes differ, which they also do where the
-            linker put them, or what they use, elsewhere.
+        library: differences of the whole libraries: dialect, machine, needed libraries, code and
+            data outside functions.
+        functions: host functions that differ. "code": the bytes differ. They also differ if the
+            linker moved the function, or something that it uses.
         entries: modules.
     """
 
@@ -131,19 +130,19 @@ class Difference(NamedTuple):
 
 
 def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, lines: int = 40) -> Difference:
-    """Compare two libraries, of whatever machines and dialects.
+    """Compare two libraries of any machines and dialects.
 
-    Modules are the same if they have the same place in the tree and the same bytes; sizes and
-    digests tell those apart that differ, only bytes that they are equal. Build-ids, debug
-    information and where the blob lies do not count.
+    Modules are equal if they have the same place in the tree and the same bytes. Sizes and digests
+    can show that two differ; only bytes show that they are equal. Build-ids, debug information and
+    the position of the blob are not compared.
 
     Args:
         a, b: their paths.
-        lines: of the unified diff of a text that are kept.
+        lines: number of lines to keep of a text's unified diff.
 
     Raises:
         OSError: a file cannot be read.
-        FormatError: one is damaged, or no library.
+        FormatError: one is damaged, or is no library.
         DigestError: one is damaged.
     """
     from mblob.inspect.library import Library

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.digest import ALGORITHMS
+from mblob.errors import one_line
 from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
 from mblob.inspect.contents import DecodedPayload
@@ -38,9 +39,13 @@ class EntryView:
         self._library = library
         self._start = entry.offset or 0  # in the bytes of the blob
 
+    def __repr__(self) -> str:
+        tail = "" if self.offset is None else f", {self.size} bytes at {self.offset:#x}"
+        return one_line(f"<mblob.EntryView {self.index} {self.type_key!r}{tail}>")
+
     def view(self) -> memoryview:
-        """The payload: read-only, no copy, valid while the library is open (and as long as the view
-        lives)."""
+        """The payload: a read-only view without a copy. Take it while the library is open; it stays
+        valid."""
         if self.offset is None:
             return memoryview(b"")
         return self._library.blob_bytes()[self._start : self._start + self.size]
@@ -51,18 +56,18 @@ class EntryView:
         return f"{self._library.path}: entry {self.index} ({self.type_key})"
 
     def fields(self) -> dict[str, Any]:
-        """What the payload says, by the names of docs/format.md, sections 3 and 11; {} where its
+        """The fields of the payload, by the names of docs/format.md, sections 3 and 11; {} if its
         key has no grammar. Strings are views.
 
         Raises:
-            FormatError: it breaks the grammar of its key.
+            FormatError: the payload breaks the grammar of its key.
         """
         return decode_payload(self.type_key, self.view(), self._library.grammars)
 
     @property
     def content(self) -> DecodedPayload:
-        """What the payload says, described: facts, kernels, tensors, or the problem that keeps it
-        from being read."""
+        """A description of the payload: facts, kernels, tensors, or the problem that prevents
+        reading it."""
         return self._library.content_of(self)
 
     @property
@@ -81,7 +86,7 @@ class EntryView:
     @property
     def tensors(self) -> list[StoredTensor]:
         """The tensors that the payload holds (weights, parameters, constants), in stored order, as
-        views; [] if none. A name may be there twice; `offset` counts from the payload's first byte.
+        views; [] if none. A name may occur twice. `offset` counts from the payload's first byte.
 
         Raises:
             FormatError: the payload breaks the grammar of its key.
@@ -95,6 +100,6 @@ class EntryView:
         return _ALGORITHM_NAMES.get(blob.algorithm) if blob is not None and self.digest else None
 
     def source(self, fmt: str = "") -> str:
-        """Text of the payload, as `Module.get_source`: device code, graph JSON; "" if it has
+        """Text of the payload, as `Module.get_source`: device code or graph JSON; "" if there is
         none."""
         return source_of(self.type_key, self.view(), fmt, self._library.grammars) or ""

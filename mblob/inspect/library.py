@@ -36,31 +36,33 @@ from mblob.module import ENTRY_NAME
 if TYPE_CHECKING:
     from mblob.inspect.providers import Undefined
     from mblob.inspect.verification import Verification
+    from mblob.typed import Level
 
 _OPEN = ("image", "members", "entries")  # what holds the mapping
 _ENTRY_LIMIT = 4096  # bytes of the name of the entry function
 
 
 class Library:
-    """A library file, opened for looking. Use it as a context manager, or `close()` it.
+    """A library file, opened for inspection. Use it as a context manager, or `close()` it.
 
     Attributes:
         path: of the file.
         kind: "shared", "object", "archive", "tar", "universal", ...: what the file is.
         members: `mblob.binary.container.Member` of an archive, a tar, a universal file; else empty.
-        compressed: the file is a `.tar.gz`, or C text: offsets count in what that stands for.
+        compressed: the file is a `.tar.gz` or C text; offsets count in the unpacked bytes, or in
+            the bytes that the text defines.
         image: its machine code.
-        prefixes: of the names of the system libraries in it, those with a blob first; "" for a
-            library without one.
-        prefix: which of them this is.
-        blob: what the blob says, None without one; `blob_offset` is its place in the file.
-        blob_symbol: the symbol that the blob is found by.
+        prefixes: prefixes of the names of its system libraries, those with a blob first; "" for a
+            library without a prefix.
+        prefix: the selected one.
+        blob: content of the blob, or None; `blob_offset` is its offset in the file.
+        blob_symbol: the symbol of the blob.
         function_table: rows of mblob's table of functions.
-        problem: what kept a part from being read (with `partial`), else None.
+        problem: the error that prevented reading a part (with `partial`), else None.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False,
+        self, path: str | os.PathLike[str], *, verify: Level = "header", partial: bool = False,
         prefix: str | None = None, machine: str | None = None,
     ) -> None:  # fmt: skip
         """Map the file and read its blob.
@@ -218,7 +220,7 @@ class Library:
         """The image of an ELF library.
 
         Raises:
-            FormatError: "no_elf": it is no single ELF file. ValueError: it is closed.
+            FormatError: "no_elf": it is not a single ELF file. ValueError: it is closed.
         """
         if not isinstance(self.image, ElfFile):
             raise FormatError.about(
@@ -232,8 +234,8 @@ class Library:
 
     @property
     def size(self) -> int:
-        """Bytes of the file; of a `.tar.gz`, whose offsets count in the unpacked archive, to the
-        end of its members."""
+        """Size of the file in bytes. For a `.tar.gz`: size of the unpacked archive up to the end of
+        its members, since offsets count there."""
         if self._data is None:
             raise ValueError(one_line(f"{self.path}: the library is closed"))
         ends = (m.offset + m.size for m in self.members)
@@ -241,7 +243,7 @@ class Library:
 
     @property
     def dialect(self) -> str | None:
-        """ "classic" or "ffi": of the blob, or else what the symbols tell; None if nothing does."""
+        """ "classic" or "ffi": the dialect of the blob, else that of the symbols, else None."""
         return self.blob.dialect if self.blob else self.era.dialect
 
     @property
@@ -258,7 +260,7 @@ class Library:
         return [EntryView(self, entry) for entry in found]
 
     def content_of(self, entry: EntryView) -> DecodedPayload:
-        """What the payload of an entry says; read once."""
+        """Content of an entry's payload, which is read once."""
         place = entry.type_key, entry.offset, entry.size  # an index may name one payload many times
         if place not in self._contents:
             self._contents[place] = (
@@ -343,8 +345,8 @@ class Library:
 
     @property
     def plugins(self) -> list[Plugin]:
-        """The plug-ins that the library carries, by the names of their symbols. `diagnostics` tells
-        those that cannot be read."""
+        """The plug-ins that the library carries, by symbol name. `diagnostics` lists those that
+        cannot be read."""
         return self.plugin_tables[0]
 
     @cached_property
@@ -354,7 +356,7 @@ class Library:
 
     @property
     def is_model_library(self) -> bool:
-        """Whether there is a blob, or any name of TVM's or ours."""
+        """Whether the file has a blob, or any name of TVM's or mblob's."""
         if self.blob is not None or self.prefixes or self.image.format == "c":
             return True
         if any(s.name.startswith(exported.OUR_PREFIXES) for s in self.image.exports):
@@ -364,7 +366,7 @@ class Library:
         )
 
     def require_model(self) -> None:
-        """Refuse a library that `is_model_library` is false for.
+        """Raise an error if `is_model_library` is false.
 
         Raises:
             FormatError: "no_blob" (exit code 3).
@@ -391,10 +393,10 @@ class Library:
         return diagnose(self)
 
     def verify(
-        self, level: str = "full", against: Sequence[str | os.PathLike[str]] | None = None,
+        self, level: Level = "full", against: Sequence[str | os.PathLike[str]] | None = None,
         root: str | os.PathLike[str] = "/",
     ) -> Verification:  # fmt: skip
-        """Check the file again. Arguments, result and errors as of `mblob.verify`."""
+        """Check the file again: `level`, `against`, `root`, result and errors as of `mblob.verify`."""
         from mblob.inspect.verification import describe
 
         self._read(level)
@@ -408,21 +410,23 @@ class Library:
         return library_json(self)
 
     def to_html(self) -> str:
-        """One self-contained page that shows the library in a browser; see `mblob.inspect.html`. It
-        holds no payloads, and its size is bounded: 10,000 entries make about one megabyte."""
+        """One self-contained HTML page about the library; see `mblob.inspect.html`. It contains no
+        payloads, and its size is limited: 10,000 entries make about 1 MB."""
         from mblob.inspect.html import page
 
         return page(self)
 
     # -- lifetime ----------------------------------------------------------------------------------
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _OPEN:
-            raise ValueError(one_line(f"{self.path}: the library is closed"))
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OPEN:
+                raise ValueError(one_line(f"{self.path}: the library is closed"))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def close(self) -> None:
-        """Let go of the file. Views that are still held keep the mapping."""
+        """Close the file. Existing views keep the mapping."""
         self._data = self._blob_data = None
         for name in _OPEN:
             self.__dict__.pop(name, None)
@@ -440,8 +444,20 @@ class Library:
 
 
 def open_library(
-    path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False, prefix: str | None = None,
+    path: str | os.PathLike[str], *, verify: Level = "header", partial: bool = False, prefix: str | None = None,
     machine: str | None = None,
 ) -> Library:  # fmt: skip
-    """Open a library for looking: no code of it runs. See `Library`."""
+    """Open a library for looking: no code of it runs. See `Library`.
+
+    Args:
+        path, verify, partial, prefix, machine: as of `Library`.
+
+    Returns:
+        The library. It keeps the file mapped until `close`, or the end of a `with`.
+
+    Raises:
+        OSError: the file cannot be read.
+        FormatError: it is no library, a damaged one, or has nothing for `machine`.
+        DigestError: bytes differ from their digest.
+    """
     return Library(path, verify=verify, partial=partial, prefix=prefix, machine=machine)

@@ -33,9 +33,8 @@ class Reference(NamedTuple):
 
     Attributes:
         name: of the symbol.
-        version: that it must have, None for any.
-        provider: path of the library (or plug-in of mblob) that it is bound to, None if nobody has
-            it.
+        version: required version, None for any.
+        provider: path of the library (or plug-in of mblob) that defines it, or None.
     """
 
     name: str
@@ -50,14 +49,14 @@ class Reference(NamedTuple):
 
 
 class MissingLibrary(NamedTuple):
-    """A library that is needed and not found: its name, and the file that needs it."""
+    """A needed library that was not found: its name, and the file that needs it."""
 
     name: str
     needed_by: str
 
 
 class MissingVersion(NamedTuple):
-    """A version that the library needs of another one which is there and does not have it."""
+    """A version that a needed library does not have."""
 
     version: str
     library: str
@@ -68,9 +67,8 @@ class Linkage(NamedTuple):
 
     Attributes:
         references: its undefined symbols, weak ones left out, by name.
-        libraries: paths of those that would be loaded with it, in the order in which they are
-            searched.
-        missing_libraries, missing_versions: what it would stop at.
+        libraries: paths of the libraries that would be loaded with it, in search order.
+        missing_libraries, missing_versions: what would make loading fail.
     """
 
     references: tuple[Reference, ...]
@@ -80,12 +78,12 @@ class Linkage(NamedTuple):
 
     @property
     def unresolved(self) -> list[Reference]:
-        """The symbols that nobody provides."""
+        """The symbols that no library defines."""
         return [r for r in self.references if r.provider is None]
 
     @property
     def problem(self) -> str:
-        """In one line what the dynamic linker would stop at, "" for nothing."""
+        """The errors of the dynamic linker, in one line; "" if there are none."""
         parts = []
         if self.unresolved:
             parts.append(f"nobody provides {_listed(map(str, self.unresolved))}")

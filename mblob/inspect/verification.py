@@ -27,21 +27,21 @@ from mblob.inspect.linkage import Linkage, resolve
 if TYPE_CHECKING:
     from mblob.format.model import Blob
     from mblob.inspect.library import EntryView, Library
+    from mblob.typed import Level
 
 SCHEMA = "mblob/verify/1"
 _ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items() if number}
 
 
 class CheckedEntry(NamedTuple):
-    """What was found out about the payload of an entry.
+    """The checks of an entry's payload.
 
     Attributes:
         index, type_key, size: as of the entry.
-        digest: "crc32", "sha256", or None: nothing is recorded to hold it against.
-        compared: its bytes were held against the digest, which they have.
-        walked: its bytes were held against the grammar of its key, which they follow, as do the
-            graph or the executable in it. False for keys of which nothing is known, and at
-            "header".
+        digest: "crc32", "sha256", or None if no digest is recorded.
+        compared: its bytes were compared with the digest, and match.
+        walked: its bytes follow the grammar of its key, as does the graph or executable in it.
+            False for unknown keys, and at level "header".
     """
 
     index: int  # type: ignore[assignment]  # a tuple has a method of that name
@@ -56,19 +56,18 @@ class CheckedEntry(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """A library that was looked at and found whole.
+    """Result of `verify` for a sound library.
 
     Attributes:
         path: of the file.
         level: "header" or "full".
-        dialect: "classic", "ffi", or None if nothing tells.
-        has_index: the blob has an index. Without one nothing tells damaged bytes of payloads from
-            sound ones.
-        entries: what was held against what.
-        linkage: who provides its undefined symbols, None if nobody asked.
-        warnings: code and text of what keeps nobody from loading the library: damage, and ("full")
+        dialect: "classic", "ffi", or None if unknown.
+        has_index: the blob has an index. Without one, damaged bytes in payloads cannot be found.
+        entries: the checks of each entry.
+        linkage: the libraries that define its undefined symbols; None without `against`.
+        warnings: code and text of problems that do not prevent loading: damage, and at level "full"
             graphs that TVM's executor does not run.
-        has_blob: it has one.
+        has_blob: the library has a blob.
     """
 
     path: str
@@ -81,7 +80,7 @@ class Verification(NamedTuple):
     has_blob: bool
 
     def check(self) -> None:
-        """Refuse a library that could not be opened for want of symbols or libraries.
+        """Raise an error if symbols or libraries are missing.
 
         Raises:
             IncompatibleError: naming them.
@@ -107,24 +106,23 @@ class Verification(NamedTuple):
 
 
 def verify(
-    path: str | os.PathLike[str], level: str = "full", against: Sequence[str | os.PathLike[str]] | None = None,
+    path: str | os.PathLike[str], level: Level = "full", against: Sequence[str | os.PathLike[str]] | None = None,
     root: str | os.PathLike[str] = "/",
 ) -> Verification:  # fmt: skip
     """Check a library without running it.
 
     Args:
         path: of the file.
-        level: "header": structure, index and its checksums, all of a blob with up to 256 KiB of
-            payloads. "full": every byte of the blob against its digest, every payload against the
-            grammar of its key.
-        against: also look for each undefined symbol, as the dynamic linker would: in these
-            libraries (paths, or names such as "libm.so.6"), then in those that the library needs.
-            () for the needed ones alone, None for nothing.
-        root: the folder that is `/` on the machine that the library is for.
+        level: "header": structure, index and its checksums, and the whole of a blob with up to 256
+            KiB of payloads. "full": also every byte of the blob against its digest, and every
+            payload against the grammar of its key.
+        against: also look up each undefined symbol like the dynamic linker: in these libraries
+            (paths, or names such as "libm.so.6"), then in those that the library needs. (): only in
+            the needed ones. None: no lookup.
+        root: root folder of the machine that the library is for.
 
     Returns:
-        What was checked. Symbols that nobody provides are in its `linkage`; `check()` makes an
-        error of them.
+        The result. `linkage` has the missing symbols, and `check()` raises an error about them.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,15 +1,16 @@
-"""Bring your own codegen: parts of a graph go to code generators, which others register.
+"""Bring your own codegen: registered code generators make modules of parts of a graph.
 
-`mblob.partition_graph` does everything. Its steps, to be called one by one: `read_graph`,
-`annotate` (who takes which operator), `merge` (into which regions), `partition` (the graph that is
-left, and the regions), `build` (the model).
+`mblob.partition_graph` does everything. These are its single steps: `read_graph`, `annotate` (the
+key of each operator), `merge` (the regions), `partition` (the remaining graph and the regions),
+`build` (the model).
 """
 
 from mblob.packager.byoc import dnnl
 from mblob.packager.byoc.annotate import annotate
 from mblob.packager.byoc.build import build, partition_graph
+from mblob.packager.byoc.builder import GraphBuilder
 from mblob.packager.byoc.codegens import register_codegen
-from mblob.packager.byoc.graph import Graph, read_graph
+from mblob.packager.byoc.graph import Graph, Value, read_graph
 from mblob.packager.byoc.json_graph import JsonGraph
 from mblob.packager.byoc.merge import merge
 from mblob.packager.byoc.operators import Operator, Region, Tensor
@@ -17,11 +18,13 @@ from mblob.packager.byoc.partition import Partition, partition
 
 __all__ = [
     "Graph",
+    "GraphBuilder",
     "JsonGraph",
     "Operator",
     "Partition",
     "Region",
     "Tensor",
+    "Value",
     "annotate",
     "build",
     "dnnl",

@@ -55,21 +55,20 @@ class Tensors:
 def annotate(
     graph: Graph, targets: Mapping[str, Predicate], params: Mapping[str, ArrayRecord] | None = None
 ) -> dict[int, str]:
-    """The key of each operator that someone takes, by the number of its node. The first predicate
-    that agrees counts.
+    """The key of each operator that a predicate accepts, by node number. The first predicate that
+    accepts decides.
 
-    An operator that writes in place of its input is not asked for, unless it is a reshape: what
-    runs elsewhere gets memory of its own for each result. Nor is one whose result nobody uses.
+    Two kinds of operators stay in the graph: one that writes in place of its input, unless it is a
+    reshape, because a region has new memory for each result; and one whose result is not used.
 
     Args:
-        targets: key -> predicate, called with an `Operator`; what it returns counts as true or
-            false.
+        targets: key -> predicate, called with an `Operator`; returns true or false.
         params: the graph's parameters: such inputs are constants.
 
     Raises:
-        BuildError: a key that no module can have, a predicate that cannot be called, or one that
-            fails: the text names key, node and operator, and the exception is the cause.
-        MblobError: what a predicate raises of it, with the same before its text.
+        BuildError: an invalid key, a predicate that is not callable, or one that fails: the text
+            names key, node and operator, and the exception is the cause.
+        MblobError: an error of mblob in a predicate, with key, node and operator before its text.
     """
     for key, predicate in targets.items():
         check_key(key, "partition_graph")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.binary.file_kind import THIN_MAGIC
 from mblob.bytes.mapping import map_file
@@ -21,11 +21,18 @@ from mblob.packager.byoc.partition import Partition, partition
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode, node_of
-from mblob.packager.modules.payload_modules import const_loader_module, graph_executor_factory
+from mblob.packager.modules.payload_modules import (
+    const_loader_module,
+    graph_executor_factory,
+    text_and_params,
+)
+
+if TYPE_CHECKING:
+    from mblob.typed import GraphJson
 
 
 def partition_graph(
-    graph_json: str | Mapping[str, Any],
+    graph_json: GraphJson,
     params: Mapping[str, Any] | Any,
     host: Module | None,
     targets: Mapping[str, Predicate],
@@ -34,34 +41,36 @@ def partition_graph(
     min_size: int = 1,
     codegens: Mapping[str, Codegen] | None = None,
 ) -> Module:
-    """A model whose operators run where someone takes them, and in `host` where nobody does.
+    """A model whose operators run in modules of code generators where a predicate takes them, and
+    in `host` otherwise.
 
-    Each operator of the graph is offered to the predicates, in their order. Connected operators of
-    one key become a region, as large as can be; the key's code generator makes a module of each
-    region, and the graph calls those. The result is TVM's tree: a GraphExecutorFactory over a
+    The first predicate that accepts an operator decides its key. Connected operators of one key
+    become a region, as large as possible. The key's code generator makes a module of each region,
+    and the graph calls these modules. The result is TVM's tree: a GraphExecutorFactory over a
     const_loader over `host` and the modules of the regions.
 
     Args:
-        graph_json: of the graph executor, as text or parsed.
-        params: name -> array, or the bytes of `save_param_dict`. Those that regions use are their
-            constants, and no inputs of the model any more, unless the rest of the graph uses them,
-            too.
-        host: the module with the functions of all operators that stay with the graph; None if none
-            does.
+        graph_json: of the graph executor: text, parsed, or a `GraphBuilder`.
+        params: name -> array, or the bytes of `save_param_dict`; None: those of the
+            builder. Parameters that regions use become constants of the regions. They are no longer
+            inputs of the model, unless the rest of the graph uses them.
+        host: the module with the functions of all operators that stay in the graph; None if there
+            are none.
         targets: key -> predicate, called with an `mblob.byoc.Operator`.
         name: of the function that makes the model's executor.
-        min_size: regions of fewer operators stay with the graph.
+        min_size: regions of fewer operators stay in the graph.
         codegens: generators for this call, before the registered ones.
 
     Raises:
         BuildError: no graph, params that it does not have, operators that stay with it and no
             `host`, a key without a generator, or a generator that fails (the cause is kept), gives
             no module, or one without the region's function, where that can be seen.
-        MblobError: errors of mblob that predicates and generators raise, with key and operator, or
-            region, in front.
+        MblobError: an error of mblob in a predicate or generator, with the key and the operator or
+            region before its text.
     """
-    graph = read_graph(graph_json)
-    records = as_records(params)
+    found, built = text_and_params(graph_json)
+    graph = read_graph(found)
+    records = as_records(built if params is None else params)
     keys = annotate(graph, targets, records)
     parts = partition(graph, merge(graph, keys, min_size), keys, records, name)
     return build(parts, host, name=name, codegens=codegens)
@@ -93,9 +102,10 @@ def build(
     name: str = "default",
     codegens: Mapping[str, Codegen] | None = None,
 ) -> Module:
-    """The model of a partition: its code generated, its constants packed.
+    """The model of a partition: generates its code and packs its constants.
 
     Args:
+        parts: what `partition` made.
         host, name, codegens: as of `partition_graph`.
 
     Raises:

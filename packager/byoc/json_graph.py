@@ -1,4 +1,4 @@
-"""Graphs of TVM's JSON runtimes (classic.md 8.2): what dnnl_json, tensorrt and their like take.
+"""Graphs of TVM's JSON runtimes: what dnnl_json, tensorrt and their like take.
 
 graph = JsonGraph(region)
 for operator in region.operators:
@@ -20,11 +20,10 @@ from mblob.packager.modules.payload_modules import json_module
 class JsonGraph:
     """Builds the JSON of one region.
 
-    Its inputs and constants are there from the start, in the region's order, which is that of the
-    arguments.
+    It begins with the inputs and constants of the region, in the order of the arguments.
 
     Args:
-        region: whose tensors the kernels use.
+        region: region with the tensors of the kernels.
         write_symbol: put the function's name into the JSON, as TVM does from 0.12 on; runtimes
             before that refuse it.
     """
@@ -63,7 +62,7 @@ class JsonGraph:
             attrs: text, number, flag, or a sequence of these, each by name.
 
         Raises:
-            BuildError: an input that nobody made.
+            BuildError: an input that no kernel makes.
         """
         for tensor in inputs:
             if id(tensor) not in self._entries:
@@ -101,7 +100,7 @@ class JsonGraph:
         return made
 
     def module(self, type_key: str) -> Module:
-        """The region as a module of a JSON runtime.
+        """The region as a module of a JSON runtime, under `type_key`.
 
         Raises:
             BuildError: as of `to_json`, or a reserved key.

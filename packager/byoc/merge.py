@@ -127,12 +127,12 @@ class _Parts:
 def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list[int]]:
     """Regions: numbers of their nodes, ascending; regions by their first node.
 
-    The same graph and keys give the same regions. An operator joins regions of its key that give it
-    an input, in the order of its inputs, wherever that makes no circle.
+    The same graph and keys give the same regions. An operator joins the regions of its key that
+    produce its inputs, in the order of the inputs, if that makes no cycle.
 
     Args:
         keys: of `annotate`.
-        min_size: regions of fewer operators (reshapes count for none) stay with the graph.
+        min_size: regions of fewer operators, not counting reshapes, stay in the graph.
     """
     number = {id(node): i for i, node in enumerate(graph.nodes)}
     parts = _Parts(dependencies(graph))

@@ -21,7 +21,7 @@ _CALL = frozenset(("func_name", "num_inputs", "num_outputs", "flatten_data", OP)
 
 @dataclass(eq=False)
 class Tensor:
-    """A value in a region or around it. The same object wherever it is used.
+    """A value in a region or outside. All its uses share one object.
 
     Attributes:
         name: of an input of the graph: its own; else the operator's, with `:i` behind it for
@@ -41,13 +41,14 @@ class Tensor:
 
     @property
     def is_constant(self) -> bool:
+        """Whether its elements are known when the model is packed."""
         return self.constant is not None
 
     def numpy(self) -> Any:
         """A constant as a numpy array: a view of its bytes, read-only.
 
         Raises:
-            ValueError: it is no constant. TypeError: numpy has no such element type.
+            ValueError: it is not a constant. TypeError: numpy has no such element type.
         """
         if self.constant is None:
             raise ValueError(
@@ -81,7 +82,7 @@ class Operator:
     outputs: Sequence[Tensor] = field(default_factory=tuple)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """An attribute; brackets, quotes and spaces around it are left out.
+        """The attribute `name`, or `default`; brackets, quotes and spaces around it are left out.
 
         Raises:
             BuildError: it is not there, and there is no default.
@@ -94,9 +95,11 @@ class Operator:
     def ints(
         self, name: str, default: Sequence[int] | None = None, count: int | None = None
     ) -> tuple[int, ...]:
-        """An attribute of whole numbers: "2", "2, 2", "[2, 2]" and "(2, 2)" are the same.
+        """The attribute `name`, whole numbers: "2", "2, 2", "[2, 2]" and "(2, 2)" are the same.
 
         Args:
+            name: of the attribute.
+            default: what it is where it is not there.
             count: how many are needed; one alone stands for all.
 
         Raises:
@@ -121,7 +124,7 @@ class Operator:
         return found
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """An attribute of one whole number.
+        """The attribute `name`, one whole number, or `default`.
 
         Raises:
             BuildError: it is not there, or something else.
@@ -130,7 +133,7 @@ class Operator:
         return found
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """An attribute that is true or false: "1", "0", "true", "False".
+        """The attribute `name`, or `default`: true or false, "1", "0", "true", "False".
 
         Raises:
             BuildError: it is something else.
@@ -143,7 +146,7 @@ class Operator:
         return text in ("1", "true")
 
     def number(self, name: str, default: float | None = None) -> float:
-        """An attribute that is a number.
+        """The attribute `name`, a number, or `default`.
 
         Raises:
             BuildError: it is not there, or no number.
@@ -161,21 +164,20 @@ class Operator:
 
 @dataclass(eq=False)
 class Region:
-    """A part of a graph, handed to a code generator, which makes a module with a function `symbol`
-    of it.
+    """A part of a graph. The code generator makes a module with a function `symbol` of it.
 
     That function is called with `inputs`, then `outputs`, which it writes. `__init_<symbol>`, if
     the module has it, is called once before, with `constants` in their order (docs/runtime.md,
     const_loader).
 
     Attributes:
-        key: for whom it was cut out.
+        key: the key of its code generator.
         symbol: name of the function.
         operators: in an order in which they can run; never empty.
-        inputs: what comes from outside, no constants.
+        inputs: tensors from outside, without constants.
         constants: parameters of the graph that it uses.
-        outputs: what others use, or the graph returns; never empty.
-        constant_names: under which the constants are stored, in their order.
+        outputs: tensors that other nodes use or the graph returns; never empty.
+        constant_names: names of the stored constants, in their order.
     """
 
     key: str

@@ -11,7 +11,7 @@ from mblob.dtype import DataType
 from mblob.format.import_tree import topological_order
 from mblob.format.ndarray import ArrayRecord
 from mblob.packager.byoc.annotate import Tensors
-from mblob.packager.byoc.graph import Graph, Node, Value, write_graph
+from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
 from mblob.packager.byoc.merge import dependencies
 from mblob.packager.byoc.operators import Region
 from mblob.packager.byoc.storage import plan_storage
@@ -24,8 +24,8 @@ class Partition:
 
     Attributes:
         graph_json: the graph that calls them, for any executor of TVM's format.
-        params: the parameters that are left to it.
-        regions: what was cut out, in the order of their calls.
+        params: the parameters of that graph.
+        regions: the regions, in the order of their calls.
     """
 
     graph_json: str
@@ -40,17 +40,17 @@ def partition(
     params: Mapping[str, ArrayRecord] | None = None,
     mod_name: str = "default",
 ) -> Partition:
-    """Cut regions out of a graph, which is used up.
+    """Cut regions out of a graph. The graph object cannot be used afterwards.
 
     Args:
         regions: of `merge`.
         keys: of `annotate`.
-        params: parameters by the name of their input. Those that nothing but regions use go with
-            the regions.
+        params: parameters by the name of their input. Parameters that only regions use become
+            theirs.
         mod_name: part of the names of the functions, `tvmgen_<mod_name>_<key>_main_<i>`.
 
     Raises:
-        BuildError: regions that overlap or make a circle, or parameters that do not fit the graph.
+        BuildError: regions that overlap or make a cycle, or parameters that do not fit the graph.
     """
     params = dict(params or {})
     _check_params(graph, params)
@@ -203,10 +203,7 @@ class _Cutter:
         call = Node(
             region.symbol, False, [v for v in outer if not self.tensors.of(v).is_constant], given
         )
-        call.attrs = {
-            "func_name": region.symbol, "num_inputs": str(len(call.inputs)), "num_outputs": str(len(given)),
-            "flatten_data": "0",
-        }  # fmt: skip
+        call.attrs = call_attrs(region.symbol, len(call.inputs), len(given))
         call.after = [n for i in nodes for n in self.graph.nodes[i].after]
         self.constants[id(call)] = [v for v in outer if self.tensors.of(v).is_constant]
         for i, value in enumerate(given):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
@@ -32,6 +32,9 @@ from mblob.packager.modules.reexpress import METAL_VERSION
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import path_or_text
 
+if TYPE_CHECKING:
+    from mblob.typed import DeviceCode
+
 # TVM's OpenCL runtime builds each kernel from the text behind its line
 CL_DELIMITER = "// Function: "
 SOURCE_SUFFIXES = (
@@ -46,7 +49,7 @@ Sources = Any  # text, bytes, a path, or a mapping of these by kernel name
 
 
 def device_module(
-    kind: str,
+    kind: DeviceCode,
     source: Sources,
     functions: Iterable[Any] | None = None,
     fmt: str | None = None,
@@ -60,9 +63,8 @@ def device_module(
 
     Args:
         kind: "cuda", "hip", "opencl", "metal", "vulkan" or "webgpu".
-        source: the code: a text, bytes, or a path to either. metal, vulkan and webgpu keep one
-            source per kernel: a mapping of kernel name to source, or one source that all of them
-            share.
+        source: the code: a text, bytes, or a path to either. metal, vulkan and webgpu have one
+            source per kernel: a mapping from kernel name to source, or one source for all kernels.
         functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple
             in that order. arg_types are texts ("handle", "int32") in the order of the parameters;
             tags name the launch arguments that follow them ("blockIdx.x", "threadIdx.x", ...). For
@@ -70,20 +72,19 @@ def device_module(
             for a descriptor of a CUDA tensor map. A name alone, or a mapping without arg_types: the
             types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None:
             all kernels there whose types are certain; others are left out with a warning.
-    fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it. With
-    `compile` what to
-            make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
+        fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it.
+            With `compile` what to make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
         compile: compile the source, a text or a path: True (with what is on the machine), or the
             name or command of a compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
         arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
         options: for the compiler, a text or a list.
-        launch: launch tags of the kernels that give none.
+        launch: launch tags of kernels that declare none.
 
     Raises:
         OSError: no file at the path.
         BuildError: an unknown kind, a kernel without source, a type or tag that does not exist,
             types that must be given (of all kernels, with functions=None), kernels or numbers of
-            arguments that the code has not.
+            arguments that the code does not have.
         ToolchainError: no compiler, or it failed.
     """
     if kind not in _ENCODERS:

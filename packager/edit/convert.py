@@ -8,10 +8,10 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import path as checked_path
 from mblob.binary.elf import ElfFile
@@ -40,6 +40,11 @@ from mblob.packager.objects import objects as object_files
 from mblob.packager.objects.rename import expose_symbols
 from mblob.packager.write.dialects import DIALECTS
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from mblob.typed import BuildOptions, Dialect
+
 _MEMBERS = 10_000  # of a tar or an archive
 _UNPACKED, _RATIO = 256 << 20, 32  # bytes that a tar may hold: so many, and so many times its size
 _SOURCES = tuple(s for s in SUFFIXES if s != ".cu")
@@ -49,28 +54,28 @@ def convert(
     file: str | os.PathLike[str],
     file_name: str | os.PathLike[str],
     *,
-    dialect: str,
+    dialect: Dialect,
     objects: Sequence[str | os.PathLike[str]] = (),
-    **how: Any,
+    **how: Unpack[BuildOptions],
 ) -> None:
     """Write a library of one dialect in the other.
 
-    The import tree stays, payloads are written in the other's grammar, digests are taken anew.
-    Functions keep their names and get adapters to the other calling convention: objects of host
-    code are linked again, the code of a finished shared library stays where it is, unless `objects`
-    are those it was linked from.
+    The import tree stays. Payloads are written in the other dialect's grammar, with new digests.
+    Functions keep their names and get adapters to the other calling convention. Objects of host
+    code are linked again. The code of a finished shared library stays in its place, unless
+    `objects` has the objects that it was linked from.
 
     Args:
-        file: a shared library, or what one is linked from: `.tar`, `.o`, `.a`.
+        file: a shared library, or the objects of one: `.tar`, `.o`, `.a`.
         file_name: the library to write, `.so` or `.tar`.
         dialect: "classic" or "ffi": what to write.
         objects: objects, archives and sources of the host code of `file`.
         how: of `export_library`: index, digest, embed, cc, target, options, ...
 
     Raises:
-        BuildError: the library is of that dialect already; a module, or a function, that the other
-            dialect cannot have.
-        FormatError: the file is damaged, or no model library.
+        BuildError: the library has that dialect already, or it has a module or function that the
+            other dialect cannot have.
+        FormatError: the file is damaged, or is no model library.
         IncompatibleError: it is for another machine than the compiler.
         ToolchainError, OSError: as of `export_library`.
     """
@@ -381,7 +386,7 @@ def _compile(source: Path, made: Path, work: Path) -> None:
 
 
 def _check_machine(
-    machine: object_files.ElfTarget, label: str, work: Path, how: dict[str, Any]
+    machine: object_files.ElfTarget, label: str, work: Path, how: Mapping[str, Any]
 ) -> None:
     from mblob.packager.options import as_options
 

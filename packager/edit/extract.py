@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple, Union
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 from mblob.arguments import path as checked_path
 from mblob.errors import FormatError
@@ -21,6 +21,9 @@ from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
 from mblob.packager.errors import BuildError
+
+if TYPE_CHECKING:
+    from mblob.typed import TensorFormat
 
 LISTED = 20  # names that an error gives
 FORMATS = ("npy", "safetensors")
@@ -49,38 +52,38 @@ class Plan(NamedTuple):
 
 def extract(
     library: str | os.PathLike[str] | Library, output: str | os.PathLike[str], *,
-    entries: Sequence[Wanted] | None = None, tensors: Sequence[str] | bool = False, format: str | None = None,
+    entries: Sequence[Wanted] | None = None, tensors: Sequence[str] | bool = False, format: TensorFormat | None = None,
     written: Callable[[Path], None] | None = None,
 ) -> list[Path]:  # fmt: skip
-    """Write payloads, or tensors, to files. What is there is replaced by a rename, each file when
-    it is whole.
+    """Write payloads or tensors to files. Each file replaces an existing one by a rename, when it
+    is complete.
 
-    Without `tensors` each payload becomes INDEX-KEY.payload, byte for byte, and the code of a
-    device module or the text of a graph INDEX-KEY.FMT beside it; with them each tensor becomes
-    INDEX-KEY.NAME.npy. Characters of keys and names that do not belong into file names become `_`,
-    and what would have the name of another gets a number.
+    Without `tensors`, each payload becomes INDEX-KEY.payload, byte for byte. The code of a device
+    module and the text of a graph become INDEX-KEY.FMT, too. With `tensors`, each tensor becomes
+    INDEX-KEY.NAME.npy. Characters that do not belong into file names become `_`. A number is added
+    to a name that is taken.
 
     Args:
         library: a path, or an open library.
-        output: a folder, made if needed; or one file: `.npy` for one tensor, `.safetensors` for any
-            number of them, `.payload` or `.bin` for the payload of one entry, `.safetensors` for
-            that of a safetensors module.
+        output: a folder, created if needed; or one file: `.npy` for one tensor, `.safetensors` for
+            any number of tensors, `.payload` or `.bin` for the payload of one entry, `.safetensors`
+            for that of a safetensors module.
         entries: only these: indices, or type keys; all by default.
         tensors: names, or True for all of them.
         format: "npy" or "safetensors" for tensors in a folder; by default the first that can hold
             each.
-        written: called with the path of each file that is done.
+        written: called with the path of each complete file.
 
     Returns:
         The paths of the files.
 
     Raises:
         BuildError: no such entry or tensor, a tensor of two entries, an element type that the
-            format cannot hold. Without a `format`, tensors that no format can hold are named when
-            all others are written.
+            format cannot hold. Without a `format`, all other tensors are written before the error
+            names those that no format can hold.
         FormatError: the library is damaged, or has no blob.
         OSError: a file cannot be read or written.
-        ValueError: no file can have one of the paths.
+        ValueError: a path is not a valid file name.
     """
     if format is not None and format not in FORMATS:
         raise BuildError(f"format: expected one of {', '.join(FORMATS)}, found {format!r}")

@@ -34,29 +34,26 @@ def swap(
     library: PathLike, changes: Mapping[int | str, Any] | None = None, output: PathLike | None = None, *,
     weights: Mapping[str, Any] | PathLike | None = None, reuse: bool = True,
 ) -> None:  # fmt: skip
-    """Put new payloads, or new weights, in place of old ones; code, tree, order and keys stay as
-    they are.
+    """Replace payloads or weights. Code, tree, order and keys stay unchanged.
 
-    Digests, index and build-id follow. What has the same size stays where it is; otherwise the blob
-    grows or shrinks in place, or moves behind everything else, whoever linked the library.
+    Digests, index and build-id are updated. A blob of the same size stays in its place. Otherwise
+    it grows or shrinks in place, or moves to the end of the file, whoever linked the library.
 
     Args:
         library: its path.
         changes: the new payload by index or type key of its entry: bytes-like, a path (read piece
             by piece), or a Module of that key.
-        output: path of the new library; None, or the library's own, replaces it by a rename when it
-            is whole.
-        weights: single tensors by name, of the same element type and shape: an array (anything with
-            the buffer protocol or DLPack's numpy form), or the path of a `.npy` file, or of a
-            `.safetensors` file with a tensor of that name. Or the path of a `.safetensors` file: in
-            place of the library's one safetensors module, or for the parameters of these names if
-            it has none.
-        reuse: where the file system shares blocks between files, share those that stay the same.
+        output: path of the new library; None, or the library's own path, replaces the library by a
+            rename.
+        weights: tensors by name, of the same element type and shape: an array (buffer protocol, or
+            DLPack through numpy), or the path of a `.npy` file or of a `.safetensors` file with a
+            tensor of that name. Or the path of a `.safetensors` file, which replaces the library's
+            only safetensors module, or else the parameters of these names.
+        reuse: share unchanged blocks, if the file system can share blocks between files.
 
     Raises:
-        BuildError: no such entry or tensor, one that is there twice, another element type or shape,
-            an argument that makes no sense, or a blob that grows, does not fit, and cannot move
-            because code refers to it.
+        BuildError: no such entry or tensor, or two of them; another element type or shape; a wrong
+            argument; or a blob that does not fit and cannot move, because code refers to it.
         FormatError: the library is damaged, is no model library, or a new payload breaks the
             grammar of its key.
         DigestError: the library is damaged.
@@ -99,19 +96,18 @@ def swap(
 def strip_index(
     library: PathLike, output: PathLike | None = None, *, force: bool = False, reuse: bool = True
 ) -> None:
-    """Take the index from a blob, and its announcement from the library: what remains is what TVM
-    would have written.
+    """Remove the index from a blob, and its announcement from the library. The blob is then what
+    TVM would have written.
 
-    Digests are lost with it. Payloads of the bulk region move into the stream.
+    Digests are removed, too. Payloads of the bulk region move into the stream.
 
     Args:
         library, output, reuse: as of `swap`.
-        force: also where mblob itself cannot read the result, since nothing tells where a payload
-            of its own key ends.
+        force: also if mblob cannot read the result, because only the index says where a payload
+            ends.
 
     Raises:
-        BuildError: the library has no index, or payloads of which only the index can tell where
-            they are.
+        BuildError: the library has no index, or only the index says where a payload is.
         FormatError, DigestError, OSError: as of `swap`.
     """
     # nothing tells damage afterwards
@@ -136,14 +132,16 @@ def strip_index(
 
 
 def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool = True) -> None:
-    """Give a blob that TVM wrote an index: offsets, sizes, and digests of what the payloads are
-    now.
+    """Add an index to a blob that TVM wrote: offsets, sizes and digests of the present payloads.
 
     No note announces it, so that its loss is not noticed; else it is as one that mblob writes.
-    Arguments and errors as of `swap`.
+
+    Args:
+        library, output, reuse: as of `swap`.
 
     Raises:
         BuildError: the library has an index, or its dialect takes none.
+        FormatError, DigestError, OSError: as of `swap`.
     """
     with Library(Path(os.fspath(library)), verify="full") as opened:
         blob = _blob_of(opened)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.digest import ALGORITHMS
@@ -24,6 +24,51 @@ from mblob.packager.write.blob import plan_blob
 from mblob.packager.write.dialects import DIALECTS
 from mblob.packager.write.reuse import old_library
 
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    from typing_extensions import Unpack
+
+    from mblob.typed import Dialect, Digest, Embed, ExportOptions
+
+    R = TypeVar("R")
+
+
+@overload
+def export_library(
+    mod: Module,
+    file_name: str | os.PathLike[str],
+    fcompile: None = None,
+    fpack_imports: Callable[..., Any] | None = None,
+    addons: Sequence[str | os.PathLike[str]] | None = None,
+    workspace_dir: str | os.PathLike[str] | None = None,
+    **options: Unpack[ExportOptions],
+) -> None: ...
+
+
+@overload
+def export_library(
+    mod: Module,
+    file_name: str | os.PathLike[str],
+    fcompile: Callable[..., R],
+    fpack_imports: Callable[..., Any] | None = None,
+    addons: Sequence[str | os.PathLike[str]] | None = None,
+    workspace_dir: str | os.PathLike[str] | None = None,
+    *,
+    dialect: Dialect = "classic",
+    embed: Embed = "auto",
+    index: bool = True,
+    digest: Digest = "crc32",
+    cc: str | Sequence[str] | None = None,
+    target: str | None = None,
+    options: str | Sequence[str] | None = None,
+    system_lib: bool = False,
+    prefix: str = "",
+    carry: Sequence[str | os.PathLike[str] | Module] | None = None,
+    reuse: bool = True,
+    **kwargs: Any,
+) -> R: ...
+
 
 def export_library(
     mod: Module,
@@ -33,10 +78,10 @@ def export_library(
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
     *,
-    dialect: str = "classic",
-    embed: str = "auto",
+    dialect: Dialect = "classic",
+    embed: Embed = "auto",
     index: bool = True,
-    digest: str = "crc32",
+    digest: Digest = "crc32",
     cc: str | Sequence[str] | None = None,
     target: str | None = None,
     options: str | Sequence[str] | None = None,
@@ -46,62 +91,63 @@ def export_library(
     reuse: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Pack a module and everything it imports into one shared library, or into objects for static
-    linking.
+    """Pack a module and everything that it imports into one shared library, or into objects for
+    static linking.
 
-    Host code is compiled and linked, everything else is serialized into the library. The file
-    appears when it is complete and has been read back; on any failure the old one stays. The same
+    Host code is compiled and linked, and all other modules are written into the library. The file
+    appears when it is complete and was read back. After a failure the old file remains. The same
     inputs give the same bytes.
 
     Args:
         mod: the root of the tree.
-        file_name: `.so`, or `.tar` for the objects of one, to be linked elsewhere; of a system
-            library `.o`, one object, `.a`, an archive, or `.tar`, its objects. None of the inputs.
-        fcompile: links instead of us, as in TVM: called `fcompile(path, files, **kwargs)`; its
-            attributes `object_format` and `get_target_triple` are honoured. `path` has the name of
-            `file_name`, in a folder beside it; its result moves to `file_name`.
-        fpack_imports: makes the file with the packed modules instead of us, as in TVM: called
-            `fpack_imports(mod, is_system_lib, prefix, workspace_dir)`, returns a path.
-        addons: more inputs of the link, first on its line: objects, archives, sources, libraries.
+        file_name: the output: `.so`, or `.tar` with objects to link elsewhere. For a system
+            library: `.o`, `.a`, or `.tar` with its objects. It must not be an input.
+        fcompile: links in place of mblob, as in TVM: `fcompile(path, files, **kwargs)`. Its
+            attributes `object_format` and `get_target_triple` are used. `path` is in a folder
+            beside `file_name`; the result is moved to `file_name`.
+        fpack_imports: writes the file with the packed modules in place of mblob, as in TVM:
+            `fpack_imports(mod, is_system_lib, prefix, workspace_dir)` returns a path.
+        addons: more inputs for the linker, first on its command line: objects, archives, sources,
+            libraries.
         workspace_dir: keeps intermediate files here.
         dialect: "classic", for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for tvm_ffi.
         embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on
-            the link line), "c" (C text), "append" (behind the linked file); "auto" is grow when we
-            link, object for `fcompile`, c where the target has no ELF.
-        index: write the index behind the modules; False leaves TVM's own bytes, in which nothing
-            tells where a payload of a type key that mblob does not know ends: TVM opens such a
-            library if it has a loader, mblob does not.
-        digest: of each payload, in the index: "crc32", "sha256" or "none".
+            the link line), "c" (C text), "append" (behind the linked file). "auto" is grow, but
+            object with `fcompile`, and c for a target without ELF.
+        index: write the index behind the modules. False writes only TVM's bytes, which do not say
+            where the payload of an unknown type key ends. TVM opens such a library if it has a
+            loader; mblob does not.
+        digest: the digest of each payload in the index: "crc32", "sha256" or "none".
         cc: the compiler command; by default $CC, cc, gcc or clang. A launcher may stand before it:
             "ccache gcc".
         target: a triple to build for.
-        options: options of every compilation and of the link.
-        system_lib: make what is linked into a program, and found there by `mblob_system_lib`,
-            `mblob.system_lib` and TVM's `runtime.SystemLib`. All its symbols are hidden, so that
-            none leaves the program.
-        prefix: of a system library: stands before each of its symbols, so that several go into one
-            program, and is the name by which it is found there.
-        carry: plug-ins (mblob/plugin.h) to link in, so that the library brings the code that runs
-            its modules: C or C++ sources, objects, archives (of which the members that a plug-in
-            needs are taken), modules of host code, each with what it imports, or names of plug-ins
-            that come with mblob. Of their symbols only the plug-ins' tables are exported. With
-            `fcompile` their sources are compiled by us, with `cc`, `target` and `options`.
-        reuse: where the file system shares blocks between files, share those that stay the same
-            with the library that `file_name` is so far, which is compared byte for byte.
+        options: options for every compilation and for the link.
+        system_lib: write a library to link into a program. `mblob_system_lib`, `mblob.system_lib`
+            and TVM's `runtime.SystemLib` find it there. All its symbols are hidden, so that the
+            program does not export them.
+        prefix: prefix of all symbols of a system library. So several fit into one program, and each
+            is found by its prefix.
+        carry: plug-ins (mblob/plugin.h) that run modules of this library, linked into it: C or C++
+            sources, objects, archives (only the members that a plug-in needs), modules of host code
+            with their imports, or names of plug-ins that come with mblob. Only the tables of the
+            plug-ins are exported. Even with `fcompile`, mblob compiles their sources, with `cc`,
+            `target` and `options`.
+        reuse: share unchanged blocks with the old `file_name`, if the file system can share blocks.
+            The old file is compared byte for byte.
         kwargs: for `fcompile`.
 
     Returns:
         What `fcompile` returns, else None.
 
     Warns:
-        UnreadableWarning: mblob cannot open what it writes: index=False, and a type key that it
-            does not know.
-        PortabilityWarning: an executor that TVM cannot run, for its graph, for the plain C
-            functions that it calls, or for functions that no module has.
-        UserWarning: a carried plug-in that opens no module of the tree.
+        UnreadableWarning: mblob cannot open the library that it writes: index=False with an unknown
+            type key.
+        PortabilityWarning: TVM cannot run an executor, because of its graph, because it calls plain
+            C functions, or because no module has a function.
+        UserWarning: a carried plug-in opens no module of the tree.
 
     Raises:
-        BuildError: the tree or an argument makes no sense.
+        BuildError: the tree or an argument is wrong.
         TypeError: an argument of the wrong type.
         ToolchainError: no compiler, or it fails; `output` is what it printed.
         IncompatibleError: an object for another machine.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.payload_source import as_bytes_view
@@ -22,12 +22,15 @@ from mblob.packager.modules.nodes import (
 from mblob.packager.options import as_options, check_options
 from mblob.packager.path_arguments import existing_file, path_or_text
 
+if TYPE_CHECKING:
+    from mblob.typed import SourceFormat
+
 FORMATS = ("c", "cc", "cpp", "cu")
 
 
 def csource_module(
     source: str | os.PathLike[str],
-    fmt: str | None = None,
+    fmt: SourceFormat | None = None,
     functions: Sequence[str] | str = (),
     packed: str | Sequence[str] | None = None,
     options: str | Sequence[str] | None = None,
@@ -35,22 +38,23 @@ def csource_module(
     """Host code as source.
 
     Args:
-        source: a path, which is compiled where it lies, so that `#include "x.h"` works; or the
+        source: a path, which is compiled in its folder, so that `#include "x.h"` works; or the
             text.
         fmt: "c", "cc", "cpp" or "cu" (nvcc); by default from the path's suffix, else "c".
-        functions: prototypes of plain C functions that shall have a packed form with checked
-            arguments, such as "void vadd(const float *a, const float *b, float *c, int64_t n)".
+        functions: prototypes of plain C functions. Each function gets a packed form with checked
+            arguments. Example: "void vadd(const float *a, const float *b, float *c, int64_t n)".
             Pointers to numbers are tensors; `const` marks inputs; `x[n]` checks the number of
             elements, `x[n][k]` the shape; `const char *` is a string, `void *` any tensor or
             handle. In C++ sources they are `extern "C"`.
-        packed: "name" gives every packed form the bare name and hides the C function, for TVM
-            hosts; a function's name, or several, does so for these. By default the C function keeps
-            its symbol, and the packed form is `<name>__packed`; `mod["name"]` finds it either way.
-        options: compiler options of this source alone.
+        packed: "name": the packed form of every function gets the function's name, and the C
+            function is hidden, for TVM hosts. One or several names of functions: only for
+            these. By default the C function keeps its symbol, and the packed form is
+            `<name>__packed`; `mod["name"]` finds it either way.
+        options: compiler options for this source only.
 
     Raises:
         OSError: no file at the path.
-        BuildError: no source, an unknown fmt or suffix, a prototype that is none or has no packed
+        BuildError: no source, an unknown fmt or suffix, a wrong prototype or one without a packed
             form, an option that stops the compiler early.
     """
     module = source_module(source, fmt, Declared(functions, packed, "csource_module"), options)
@@ -84,12 +88,12 @@ def static_library(
     Args:
         library: a path to a `.o` or `.a`, or the bytes of one.
         functions, packed: as of `csource_module`. A plain C function needs its prototype here, or
-            debug information (`cc -g`): without either it is taken for a packed one, as TVM's
-            compilers write them, and called as such.
+            debug information (`cc -g`). Without either it is called as a packed function, as TVM's
+            compilers write them.
 
     Raises:
         OSError: no file at the path.
-        BuildError: a prototype that is none or has no packed form.
+        BuildError: a wrong prototype, or one without a packed form.
     """
     return _checked(object_module(library, Declared(functions, packed, "static_library")))
 

@@ -1,11 +1,13 @@
-"""Constructors of serialized modules: device code, JSON graphs, executor factories with their
-parameters, blobs, weights."""
+"""Constructors of serialized modules: JSON graphs, executor factories with their parameters, blobs.
+
+Device code is made in `packager/device`, weights in `weights.py`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob import json_text, texts
 from mblob.bytes.payload_source import (
@@ -22,6 +24,9 @@ from mblob.packager.errors import BuildError, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.path_arguments import check_key
 
+if TYPE_CHECKING:
+    from mblob.typed import GraphJson
+
 # Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): no model of such a
 # name could be made.
 FACTORY_FUNCTIONS = (
@@ -36,7 +41,8 @@ FACTORY_FUNCTIONS = (
 def json_module(
     kind: str, symbol: str, graph_json: str | Mapping[str, Any], const_names: Sequence[str] = ()
 ) -> Module:
-    """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); classic.md 5.6.
+    """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); docs/format.md,
+    section 3.1, has its layout.
 
     Args:
         kind: its type key.
@@ -45,7 +51,7 @@ def json_module(
         const_names: names of its constants, in the order of the graph's inputs.
 
     Raises:
-        BuildError: a reserved key, or text that is no JSON.
+        BuildError: a reserved key, or text that is not JSON.
     """
     check_key(kind, "json_module")
     text = _json_text(graph_json, "json_module")
@@ -59,7 +65,7 @@ def json_module(
 
 
 def graph_executor_factory(
-    graph_json: str | Mapping[str, Any],
+    graph_json: GraphJson,
     params: Mapping[str, Any] | Any = None,
     name: str = "default",
 ) -> Module:
@@ -67,25 +73,27 @@ def graph_executor_factory(
     it.
 
     Args:
-        graph_json: the graph, as text or as what `json.dumps` takes.
+        graph_json: the graph: text, what `json.dumps` takes, or a `GraphBuilder`, which brings its
+            parameters.
         params: name -> array (anything with the buffer protocol; kept, not copied, until it is
-            written), or the bytes of `save_param_dict`. Written in the order given, behind up to 63
-            blanks that align what they can.
+            written), or the bytes of `save_param_dict`. They are written in the order of `params`.
+            Up to 63 spaces before them align as many bytes as possible.
         name: of the function that makes an executor, `mod["default"](device)`.
 
     Warns:
-        PortabilityWarning: the text was changed, for TVM's executor could not have read it: storage
+        PortabilityWarning: the text was changed, because TVM's executor could not read it: storage
             ids that skip numbers, escapes such as `\\u`, the key `metadata` before others.
 
     Raises:
-        BuildError: text that is no JSON, a graph that no executor can run, or a name that nobody
-            could ask for: empty, with a NUL, or that of a function which factories have themselves.
-            FormatError: bytes that are no parameter dictionary.
+        BuildError: text that is not JSON, a graph that no executor can run, or an invalid name:
+            empty, with a NUL, or the name of a function that factories have.
+        FormatError: bytes that are no parameter dictionary.
     """
     _check_model_name(name)
-    text = _graph_text(graph_json)
+    graph, built = text_and_params(graph_json)
+    text = _graph_text(graph)
     if params is None:
-        params = {}
+        params = built
     elif not isinstance(params, Mapping):
         params = read_param_dict(params)
     records = [
@@ -97,6 +105,18 @@ def graph_executor_factory(
     except ValueError as exc:
         raise BuildError(f"graph_executor_factory: {exc}") from None
     return Module(node=PayloadNode(GRAPH_FACTORY, payload, text, dialect="classic"))
+
+
+def text_and_params(
+    graph_json: GraphJson,
+) -> tuple[str | Mapping[str, Any], Mapping[str, Any]]:
+    """A graph as text or parsed, and the parameters that it brings."""
+    if isinstance(graph_json, (str, Mapping)):
+        return graph_json, {}
+    if not hasattr(graph_json, "graph_json"):
+        expected = "JSON as text, a dictionary, or a GraphBuilder"
+        raise BuildError(f"graph: {texts.say(texts.EXPECTED, expected, type(graph_json).__name__)}")
+    return graph_json.graph_json(), graph_json.params
 
 
 _PARAM_ALIGNMENT = (
@@ -154,8 +174,8 @@ class _FactoryPayload(PiecesPayload):
 def const_loader_module(
     constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]
 ) -> Module:
-    """Constants of external modules, which its importer passes to `__init_<symbol>`; classic.md
-    5.2.
+    """Constants of external modules, which its importer passes to `__init_<symbol>`;
+    docs/format.md, section 3.1, has the layout.
 
     Args:
         constants: name -> array, as `params` of `graph_executor_factory`.
@@ -163,7 +183,7 @@ def const_loader_module(
             order.
 
     Raises:
-        BuildError: a value that is no array, or a symbol with a constant that is not there.
+        BuildError: a value that is not an array, or a symbol with an unknown constant.
     """
     names = [str(n) for n in constants]
     for symbol, used in symbols.items():
@@ -205,20 +225,20 @@ def _array(value: Any, what: str) -> list[Any]:
 
 
 def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
-    """Any bytes, under a type key of your own.
+    """A module with any bytes, under a type key of your own.
 
     Args:
         key: 1 to 4096 bytes; not one of the format's own (`library`, `_lib`, `_import_tree`).
-        payload: a bytes-like object, kept without copying; a path, read piece by piece when the
-            library is written and never whole; or an iterable of bytes-like objects: a list or
-            tuple is kept, anything else is used up by one export.
-        data: they are of use without a loader. False: opening the library without a loader or
-            plug-in for the key is an error.
+        payload: a bytes-like object, which is not copied; a path, whose file is read in pieces when
+            the library is written; or an iterable of bytes-like objects. A list or tuple is kept;
+            any other iterable serves one export.
+        data: True: the module is useful without a loader. False: opening the library is an error
+            without a loader or plug-in for the key.
 
     Raises:
-        OSError: no regular file at the path.
-        BuildError: a reserved or impossible key, or nothing that has bytes.
-        TypeError: an item of a list that has none.
+        OSError: the path is not a regular file.
+        BuildError: a reserved or invalid key, or a payload that is none of these.
+        TypeError: an item of a list that is not bytes-like.
     """
     check_key(key, "blob_module")
     return Module(node=PayloadNode(key, payload_of(payload, "blob_module"), data=data))

@@ -28,7 +28,7 @@ KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
 
 def safetensors_module(weights: Any) -> Module:
-    """Weights (key safetensors): packed aligned, mapped in place at load.
+    """Weights (key safetensors). They are packed aligned, and used in the mapping after loading.
 
     Args:
         weights: a path, of which only the header is read now, if it is a safetensors file, which is
@@ -36,8 +36,8 @@ def safetensors_module(weights: Any) -> Module:
 
     Raises:
         OSError: no file at the path.
-        FormatError: no file of weights, or a damaged one.
-        BuildError: none of these, or a type of elements that safetensors has not.
+        FormatError: the file is no file of weights, or it is damaged.
+        BuildError: `weights` is none of these, or safetensors does not have the element type.
     """
     who = "safetensors_module"
     if isinstance(weights, Mapping):
@@ -73,7 +73,7 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> No
         tensors: name -> numpy array, tensor, or anything with the buffer protocol.
 
     Raises:
-        BuildError: a value that is no array, or of a type of elements that the format has not.
+        BuildError: a value is not an array, or the format does not have its element type.
         OSError: it cannot be written.
     """
     pieces = _encoded("save_tensors", records(tensors))
