@@ -8,8 +8,9 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
-from mblob import devices
+from mblob import devices, typed
 from mblob.binary import c_text
 from mblob.bytes.digest import ALGORITHMS
 from mblob.bytes.wire import KEY_LIMIT
@@ -20,8 +21,10 @@ from mblob.format import classic, exported, ffi_dialect, prefixes, safetensors
 from mblob.format.type_keys import FIRST, LAST
 from mblob.inspect.releases import RELEASES
 from mblob.packager.compile import commands
+from mblob.packager.device import device_modules
 from mblob.packager.edit import extract
 from mblob.packager.link.request import EMBEDDINGS
+from mblob.packager.modules import host_modules
 from mblob.packager.write.dialects import DIALECTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,3 +174,12 @@ def choices() -> Iterator[tuple[str, str, set[str]]]:
 def test_options_take_what_the_functions_take() -> None:
     found = {(verb, option): taken for verb, option, taken in choices()}
     assert found == {place: {*taken} for place, taken in CHOICES.items()}
+
+
+def test_literal_types_are_what_the_functions_take() -> None:
+    for literal, taken in (
+        (typed.Dialect, DIALECTS), (typed.Embed, EMBEDDINGS), (typed.Digest, ALGORITHMS), (typed.Level, classic.LEVELS),
+        (typed.SourceFormat, host_modules.FORMATS), (typed.TensorFormat, extract.FORMATS),
+        (typed.DeviceCode, device_modules._ENCODERS),
+    ):  # fmt: skip
+        assert {*get_args(literal)} == {*taken}
