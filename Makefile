@@ -18,6 +18,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations=
 RUFF := ruff==0.17.5
 MYPY := mypy==2.4.1
 CLANG_FORMAT := clang-format==22.1.8
+SPHINX := sphinx==8.2.3 myst-parser==4.0.1 furo==2025.12.19
 
 include csrc/sources.mk
 
@@ -26,7 +27,7 @@ ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk loader/_na
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all lint format check nightly bench install clean runtime stale
+.PHONY: help env demo test test-all lint format check nightly bench docs install clean runtime stale
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
@@ -74,7 +75,7 @@ test: env ## the quick tests: 4 to 5 minutes on two cores; WORKERS=4 for four
 test-all: env ## the slow tests, which make test leaves out: 10 minutes
 	@$(PYTEST) -m slow
 
-PYTHON_SOURCES := mblob packager loader tests examples benchmarks prerequisites.py setup.py
+PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py setup.py
 C_SOURCES = $(call files_in,csrc/src csrc/include csrc/plugins packager loader/_call mblob/bytes tests examples \
   benchmarks,%.c %.h %.cpp)
 
@@ -105,6 +106,14 @@ check: ## what CI calls: lint, then test, then test-all
 bench: env ## measure against cp, TVM, linkers, numpy; QUICK=1 two minutes, FOLDER= for 12 GiB
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(FOLDER),--folder '$(FOLDER)')
 
+docs: $(VENV)/docs-ready ## the documentation as a site: build/docs/index.html
+	@$(BIN)/python -B -m docs.site.build build/docs
+	@echo build/docs/index.html
+
+$(VENV)/docs-ready: $(VENV)/ready Makefile
+	@$(PIP) install $(SPHINX)
+	@touch $@
+
 install: ## headers, libmblob, mblob.pc, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds -ltvm_runtime
 	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' COMPAT='$(COMPAT)'
 	@if $(PYTHON) -c 'import argparse_manpage' 2>/dev/null; then install -d '$(MAN1)' && COLUMNS=100 $(PYTHON) -B -c \
@@ -116,4 +125,4 @@ install: ## headers, libmblob, mblob.pc, the manual page: PREFIX=/usr/local DEST
 clean: ## remove everything that the other targets make
 	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	@rm -f loader/*.so mblob/bytes/*.so
-	@rm -rf $(call files_in,mblob packager loader tests examples benchmarks,%/__pycache__)
+	@rm -rf $(call files_in,mblob packager loader tests examples benchmarks docs,%/__pycache__)

@@ -12,7 +12,9 @@ from mblob.module import Module
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar, overload
+
+    A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,23 @@ class AotModule(TimedModel):
         self._run = module["run"]
         self._kept: dict[tuple[str, int], Tensor] = {}
 
-    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
-        """Copy an array into the input `key` (name or index), and others by name.
+    if TYPE_CHECKING:
 
-        An array of `set_input_zero_copy` is not changed: the input then has memory of its own
+        @overload
+        def set_input(self, key: str | int, value: Any, **params: Any) -> None: ...
+        @overload
+        def set_input(self, **params: Any) -> None: ...
+
+    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+        """Copy arrays into inputs.
+
+        An array that `set_input_zero_copy` lent is left as it is; the input has memory of its own
         again.
+
+        Args:
+            key: name or position of one input; None if all are given by name.
+            value: its array.
+            params: inputs by name.
 
         Raises:
             ValueError: no such input, or another shape or dtype than the model takes.
@@ -64,15 +78,17 @@ class AotModule(TimedModel):
             self._kept.pop(("input", self._index("input", name)), None)
 
     def set_input_zero_copy(self, key: str | int, value: Any) -> None:
-        """Use the array's memory as the input from now on. The array must be aligned to 64 bytes
-        (`mblob.empty`)."""
+        """Let the model read the input `key` (name or position) from the array `value`, from now
+        on; it must be aligned to 64 bytes (`mblob.empty`).
+        """
         tensor = in_place(value, f"set_input_zero_copy: input {key!r}: ")
         self.module["set_input_zero_copy"](key, tensor)
         self._kept["input", self._index("input", key)] = tensor
 
     def set_output_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model write its output `key` into the array, which must be aligned to 64 bytes
-        (`mblob.empty`)."""
+        """Let the model write its output `key` (name or position) into the array `value`; it must
+        be aligned to 64 bytes (`mblob.empty`).
+        """
         tensor = in_place(value, f"set_output_zero_copy: output {key!r}: ")
         self.module["set_output_zero_copy"](key, tensor)
         self._kept["output", self._index("output", key)] = tensor
@@ -92,7 +108,8 @@ class AotModule(TimedModel):
         return run
 
     def profile(self, repeat: int = 1, **inputs: Any) -> list[CallTime]:
-        """Time of the functions of `repeat` runs, as far as calls are visible.
+        """Where the time of `repeat` runs went, as far as it can be seen from outside; `inputs` are
+        set before, by name.
 
         The first row is the model's entry function. Kernels that this compiled code calls directly
         have no rows. Functions that it calls through the runtime (external libraries, functions of
@@ -101,9 +118,17 @@ class AotModule(TimedModel):
         self.set_input(**inputs)
         return [CallTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
+    if TYPE_CHECKING:
+
+        @overload
+        def get_input(self, index: str | int) -> Tensor: ...
+        @overload
+        def get_input(self, index: str | int, out: A) -> A: ...
+
     def get_input(self, index: str | int, out: Any = None) -> Any:
-        """A view of the input, read-only if `set_input_zero_copy` got a read-only array. With
-        `out`, the input is copied into `out`, which is returned."""
+        """The input `index` (name or position) itself, read-only if `set_input_zero_copy` got such
+        an array; or `out` after copying it there.
+        """
         found = self._get(self._get_input, index, out)
         return (
             found
@@ -111,21 +136,33 @@ class AotModule(TimedModel):
             else lent(self._kept.get(("input", self._index("input", index))), found)
         )
 
+    if TYPE_CHECKING:
+
+        @overload
+        def get_output(self, index: str | int) -> Tensor: ...
+        @overload
+        def get_output(self, index: str | int, out: A) -> A: ...
+
     def get_output(self, index: str | int, out: Any = None) -> Any:
-        """A view of the output, which the next run overwrites. With `out`, the output is copied
-        into `out`, which is returned."""
+        """The output `index` (name or position) itself, which the next run overwrites; or `out`
+        after copying it there.
+        """
         return self._get(self._get_output, index, out)
 
     def get_num_inputs(self) -> int:
+        """Number of inputs."""
         return int(self.module["get_num_inputs"]())
 
     def get_num_outputs(self) -> int:
+        """Number of outputs."""
         return int(self.module["get_num_outputs"]())
 
     def get_input_index(self, name: str) -> int:
+        """Position of the input `name`."""
         return self._index("input", name)
 
     def get_input_name(self, index: int) -> str:
+        """Name of the input at position `index`."""
         return str(self.module["get_input_name"](index))
 
     def get_input_info(self) -> tuple[dict[str, list[int]], dict[str, str]]:
@@ -137,10 +174,6 @@ class AotModule(TimedModel):
         """Shapes and dtypes of the outputs, by name."""
         info = json.loads(self.module["get_output_info"]())
         return info["shape"], info["dtype"]
-
-    def __getitem__(self, name: str) -> Any:
-        """A function of the executor's module."""
-        return self.module[name]
 
     def _index(self, kind: str, key: str | int) -> int:
         return int(self.module[f"get_{kind}_index"](key))

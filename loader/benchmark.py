@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mblob.benchmark import BenchmarkResult, measure
+from mblob.module import listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from mblob.devices import Device
+    from mblob.module import Function, Module
 
 
 @dataclass(frozen=True)
@@ -79,15 +81,48 @@ class Timed:
 
 
 class TimedModel(Timed):
-    """One with inputs and outputs of its own and one function, `run`."""
+    """One with inputs and outputs of its own and one function, `run`.
 
-    def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
+    Attributes:
+        module: the executor's own module; its functions have TVM's names.
+    """
+
+    module: Module
+
+    def get_input_info(self) -> Any:
+        raise NotImplementedError
+
+    def get_output_info(self) -> Any:
+        raise NotImplementedError
+
+    def __getitem__(self, key: str) -> Function:
+        """A function of the module, by name."""
+        return self.module[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.module
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the module's functions."""
+        return iter(self.module)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.module)
+
+    def __repr__(self) -> str:
+        try:
+            inputs, outputs = _described(self.get_input_info()), _described(self.get_output_info())
+        except Exception as error:  # a repr says what it can
+            return f"<mblob.{type(self).__name__}: {type(error).__name__}>"
+        return f"<mblob.{type(self).__name__}: inputs {inputs}; outputs {outputs}>"
+
+    def set_input(self, *args: Any, **params: Any) -> None:
         raise NotImplementedError
 
     def get_num_outputs(self) -> int:
         raise NotImplementedError
 
-    def get_output(self, index: Any, out: Any = None) -> Any:
+    def get_output(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
 
     def _run_once(self, parallel: int | None) -> Callable[[], object]:
@@ -117,3 +152,9 @@ class TimedModel(Timed):
                 self.get_output(i, tensor)
 
         return once
+
+
+def _described(info: tuple[Mapping[str, Sequence[int]], Mapping[str, str]]) -> str:
+    """Names, types and shapes: `data float32[1, 3]`."""
+    shapes, types = info
+    return listed((f"{name} {types[name]}{list(shape)}" for name, shape in shapes.items()), 6)

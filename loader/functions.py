@@ -12,12 +12,24 @@ from mblob.loader.runtime import address_of, ffi, last_error, lib
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Literal, TypeVar, overload
 
-    F = Callable[..., Any]
+    F = TypeVar("F", bound=Callable[..., Any])
 
 
-def register_func(name: str | F, f: F | None = None, override: bool = False) -> Any:
+if TYPE_CHECKING:
+
+    @overload
+    def register_func(name: str, f: F, override: bool = False) -> F: ...
+    @overload
+    def register_func(name: F) -> F: ...
+    @overload
+    def register_func(name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
+
+
+def register_func(
+    name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
+) -> Any:
     """Register a Python function under a global name, for kernels and for `get_global_func`.
 
     `register_func("name", f)`, or as a decorator: `@register_func("name")`, `@register_func`. Names
@@ -38,7 +50,7 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
         return register_func(name.__name__, name)
     arguments.name("register_func", "name", name)
 
-    def register(function: F) -> F:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(function):
             raise arguments.wrong_type("register_func", "f", "a callable", function)
         key = loader_key(name)
@@ -57,6 +69,16 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
         return function
 
     return register if f is None else register(f)
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def get_global_func(
+        name: str, allow_missing: Literal[False] = False
+    ) -> _call.PackedFunction: ...
+    @overload
+    def get_global_func(name: str, allow_missing: bool) -> _call.PackedFunction | None: ...
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Any:

@@ -24,7 +24,7 @@ from mblob.loader.tensor import CPU, Tensor, as_tensor, in_place, lent
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, overload
 
     from mblob.module import Module
 
@@ -62,9 +62,21 @@ class GraphModule(TimedModel):
 
     # -- inputs ------------------------------------------------------------------------------------
 
+    if TYPE_CHECKING:
+
+        @overload
+        def set_input(self, key: str | int, value: Any, **params: Any) -> None: ...
+        @overload
+        def set_input(self, **params: Any) -> None: ...
+
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy arrays into inputs: `set_input("data", x)`, `set_input(0, x)`,
         `set_input(**params)`.
+
+        Args:
+            key: name or position of one input; None if all are given by name.
+            value: its array, of the dtype and shape that the model has.
+            params: inputs by name.
 
         Raises:
             ValueError: no such input, or another dtype or shape; the text says what the model has.
@@ -82,8 +94,11 @@ class GraphModule(TimedModel):
         return self.get_input_index(key) if isinstance(key, str) else key
 
     def set_input_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model read the memory of `value` from now on, without a copy. The model keeps
-        `value`.
+        """Let the model read an array where it is, from now on.
+
+        Args:
+            key: name or position of the input.
+            value: the array, which the model keeps. What is written into it later is seen by `run`.
 
         Raises:
             ValueError: no such input, another dtype or shape, strides, or data that is not aligned
@@ -94,8 +109,9 @@ class GraphModule(TimedModel):
         self._bound["input", self._input_index(key)] = tensor
 
     def get_input(self, key: str | int) -> Tensor:
-        """A view of an input; writable, unless `set_input_zero_copy` was given a read-only
-        array."""
+        """A view of the input `key` (name or position); writable, unless `set_input_zero_copy` was
+        given a read-only array.
+        """
         found: Tensor = self._get_input(key)
         return lent(self._bound.get(("input", self._input_index(key))), found)
 
@@ -104,7 +120,7 @@ class GraphModule(TimedModel):
         return int(self.module["get_num_inputs"]())
 
     def get_input_index(self, name: str) -> int:
-        """Position of an input, or -1 if there is no such input."""
+        """Position of the input `name`, or -1 if there is no such input."""
         return int(self.module["get_input_index"](name))
 
     def get_input_info(self) -> tuple[Shapes, Types]:
@@ -114,8 +130,11 @@ class GraphModule(TimedModel):
     # -- outputs -----------------------------------------------------------------------------------
 
     def get_output(self, index: str | int, out: Any = None) -> Tensor:
-        """A view of an output, by position or name. With `out`, the output is copied into that
-        array, which is returned.
+        """A view of an output, which the next run overwrites.
+
+        Args:
+            index: position or name of the output.
+            out: an array that the output is copied to, and which is returned.
 
         Raises:
             ValueError: no such output, or `out` is read-only or has another dtype or shape.
@@ -128,8 +147,11 @@ class GraphModule(TimedModel):
         return tensor
 
     def set_output_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model write an output into the memory of `value` from now on. The model keeps
-        `value`.
+        """Let the model write an output into an array, from now on.
+
+        Args:
+            key: name or position of the output.
+            value: the array, which the model keeps.
 
         Raises:
             ValueError: as `set_input_zero_copy`; or the array is read-only, or the output is an
@@ -154,6 +176,13 @@ class GraphModule(TimedModel):
 
     # -- running -----------------------------------------------------------------------------------
 
+    if TYPE_CHECKING:
+
+        @overload
+        def run(self, *, parallel: int | None, **inputs: Any) -> None: ...
+        @overload
+        def run(self, **inputs: Any) -> None: ...
+
     def run(self, *, parallel: int | None = None, **inputs: Any) -> None:
         """Set inputs given by name, then run the model.
 
@@ -173,7 +202,7 @@ class GraphModule(TimedModel):
             self._run(parallel)
 
     def run_from_inputs(self, device: Device = CPU, **inputs: Any) -> list[Tensor]:
-        """Set inputs, run, and return copies of all outputs."""
+        """Set inputs by name, run, and give copies of all outputs, on `device`."""
         pairs: list[Any] = []
         for name, value in inputs.items():
             pairs += [name, as_tensor(value, lists=True, what=f"run_from_inputs: input {name!r}: ")]
@@ -193,10 +222,14 @@ class GraphModule(TimedModel):
     # -- parameters --------------------------------------------------------------------------------
 
     def load_params(self, params_bytes: Any) -> None:
-        """Set inputs from the bytes of `save_param_dict`. Names that are not inputs are ignored.
+        """Set inputs from a parameter dictionary.
+
+        Args:
+            params_bytes: of `save_param_dict`; names that are no inputs are skipped.
 
         Raises:
-            FormatError: no parameter dictionary. ValueError: another dtype or shape.
+            FormatError: no parameter dictionary.
+            ValueError: another dtype or shape.
         """
         self.module["load_params"](bytes(params_bytes))
 
@@ -204,13 +237,10 @@ class GraphModule(TimedModel):
         """Use the parameters of another model.
 
         Args:
+            other: the model whose parameters are used.
             params_bytes: of `save_param_dict`; only the names in it are used.
         """
         self.module["share_params"](other.module, bytes(params_bytes))
-
-    def __getitem__(self, key: str) -> Any:
-        """A function of the module, by name."""
-        return self.module[key]
 
 
 @dataclass(frozen=True)
@@ -238,7 +268,7 @@ class GraphModuleDebug(GraphModule):
         self.module["execute_node"](node)
 
     def get_node_output(self, node: str | int, index: int = 0) -> Tensor:
-        """A view of a node's result, which later nodes may overwrite."""
+        """A view of output `index` of a node (by position or name); later nodes may write over it."""
         found: Tensor = self.module["get_node_output"](node, index)
         return found
 
@@ -259,7 +289,8 @@ class GraphModuleDebug(GraphModule):
     ) -> list[list[float]]:
         """Seconds of one run of each node alone: for each node, `repeat` means of `number` runs.
 
-        The parameters are those of `benchmark`.
+        The other parameters, `min_repeat_ms`, `limit_zero_time_iterations`, `cooldown_interval_ms`
+        and `repeats_to_cooldown`, are those of `benchmark`.
         """
         data = self.module["run_individual"](
             number,
@@ -284,8 +315,14 @@ class GraphModuleDebug(GraphModule):
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
     ) -> BenchmarkResult:
-        """As `run_individual` for one node, by position or name. Its inputs are the present results
-        of earlier nodes."""
+        """The time of one node alone, on what is there of the nodes before it.
+
+        Args:
+            index: position or name of the node.
+            number, repeat, min_repeat_ms: as of `benchmark`.
+            limit_zero_time_iterations: taken for TVM's sake.
+            cooldown_interval_ms, repeats_to_cooldown: as of `benchmark`.
+        """
         data = self.module["run_individual_node"](
             index,
             number,
@@ -298,7 +335,9 @@ class GraphModuleDebug(GraphModule):
         return BenchmarkResult(struct.unpack(f"={repeat}d", data))
 
     def profile(self, repeat: int = 1, **inputs: Any) -> list[NodeTime]:
-        """Time of each operator in `repeat` runs of the whole model."""
+        """Time of each operator in `repeat` runs of the whole model; `inputs` are set before, by
+        name.
+        """
         self.set_input(**inputs)
         return [NodeTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
@@ -307,6 +346,11 @@ def create(
     graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU
 ) -> GraphModule:
     """A model from its graph and the module with its kernels.
+
+    Args:
+        graph_json: the graph, as text or as what `json.dumps` takes.
+        lib: the module whose functions the operators are.
+        device: where the model runs; several for a graph over several devices.
 
     Raises:
         FormatError: the graph is wrong; the text names the node.
@@ -319,7 +363,7 @@ def create(
 def create_debug(
     graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU
 ) -> GraphModuleDebug:
-    """As `create`, for debugging."""
+    """A model with a look inside; `graph_json`, `lib`, `device` and errors as of `create`."""
     return GraphModuleDebug(_create("tvm.graph_executor_debug.create", graph_json, lib, device))
 
 

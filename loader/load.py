@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mblob.format.exported import HostFunction
     from mblob.loader.loaders import Loader
+    from mblob.typed import Level, Missing, Source
 
     Open = Callable[[Any, Any], int]
 
@@ -35,11 +36,11 @@ PATH_LIMIT = 4096  # bytes of a path, PATH_MAX of Linux
 
 
 def load_module(
-    source: Any,
+    source: Source,
     fmt: str = "",
     *,
-    verify: str = "header",
-    missing: str = "error",
+    verify: Level = "header",
+    missing: Missing = "error",
     loaders: Mapping[str, Loader] | None = None,
 ) -> Module:
     """Open a library and return the root of its module tree.
@@ -80,7 +81,7 @@ def load_module(
         try:
             descriptor = source.fileno()
         except OSError:  # io.BytesIO and the like
-            return _load_bytes(source.read(), options, loaders)
+            return _load_bytes(getattr(source, "read")(), options, loaders)  # noqa: B009
         return _load_descriptor(descriptor, options, loaders)
     return _load_bytes(source, options, loaders)
 

@@ -228,7 +228,18 @@ class OpenedNode(Node):
             found.setdefault(text(name), "")
 
         check(lib.mblob_module_names(self.handle, visit, ffi.NULL))
-        return found
+        return found or self._model_name()
+
+    def _model_name(self) -> dict[str, str]:
+        """Of a factory that nobody has opened the function that makes its executors."""
+        from mblob.format.grammar import decode_payload
+
+        try:
+            fields = decode_payload(self.type_key, self.payload(), self._grammars())
+            name = fields.get("module_name")
+            return {} if name is None else {bytes(name).decode(): ""}
+        except (MblobError, ValueError):
+            return {}  # damaged: opening it says how
 
     def has_loader(self) -> bool:
         """Whether a loader written in Python opens this module."""

@@ -9,12 +9,13 @@ from mblob.loader import _call
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
     import numpy as np
 
     from mblob.format.grammar import Grammars
+    from mblob.typed import ElementType, Shape
 
 
 CPU = Device(1, 0)
@@ -89,8 +90,11 @@ class Tensor(_call.TensorBase):
             )
         return found.astype(dtype or found.dtype, copy=bool(copy))
 
-    def view(self, dtype: str) -> Tensor:
+    def view(self, dtype: ElementType) -> Tensor:
         """The same memory as elements of another type of the same size.
+
+        Args:
+            dtype: the element type, such as "int8".
 
         Raises:
             ValueError: the sizes differ.
@@ -101,10 +105,14 @@ class Tensor(_call.TensorBase):
         return _call.tensor_retype(self, target)
 
     def copyfrom(self, source: Any) -> Tensor:
-        """Copy the elements of an array, a tensor, or an object with a buffer or DLPack into this
-        tensor.
+        """Copy elements into this tensor.
 
-        A tensor of an 8-bit float type also accepts bytes (uint8).
+        Args:
+            source: an array, a tensor, or anything with a buffer or DLPack, of this dtype and
+                shape. A tensor of an 8-bit float takes bytes (uint8), too.
+
+        Returns:
+            This tensor.
 
         Raises:
             ValueError: dtype or shape differ, or this tensor is read-only.
@@ -209,7 +217,7 @@ def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:
         raise ValueError(f"{function}: shape: {exc}") from None
 
 
-def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = CPU) -> Tensor:
+def empty(shape: Shape, dtype: ElementType = "float32", device: Device = CPU) -> Tensor:
     """An uninitialised tensor, on the host aligned to 128 bytes.
 
     Args:
@@ -229,6 +237,13 @@ def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device = C
 def array(source: Any, device: Device = CPU) -> Tensor:
     """A new tensor with the elements of a numpy array, a tensor, or nested lists.
 
+    Args:
+        source: what to copy. Lists become float64, int64 or bool.
+        device: where the tensor lies.
+
+    Returns:
+        A compact tensor with memory of its own, on the host aligned to 128 bytes.
+
     Raises:
         TypeError: elements that are not plain numbers.
         ValueError: nested lists of different lengths.
@@ -239,8 +254,14 @@ def array(source: Any, device: Device = CPU) -> Tensor:
 
 
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor over the memory of an object with `__dlpack__` or of a DLPack capsule, without a
-    copy."""
+    """A tensor over the memory of another library's array, no copy.
+
+    Args:
+        source: an object with `__dlpack__`, or a DLPack capsule, which is used up.
+
+    Returns:
+        The tensor. It keeps the memory of `source` alive.
+    """
     return _call.tensor_from_dlpack(source)
 
 

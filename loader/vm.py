@@ -14,14 +14,17 @@ from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, as_tensor, empty, load_param_dict
-from mblob.module import Module
+from mblob.module import Module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from mblob.typed import Allocator
+
 ADT_KEY = "runtime.ADT"
+_SHOWN = 6  # functions in a repr
 NUMBERS = {bool: "bool", int: "int32", float: "float32"}  # what numbers of Python become, as in TVM
 
 
@@ -68,6 +71,16 @@ class Executable:
             )
         self.mod = self.module = mod
 
+    def __repr__(self) -> str:
+        return f"<mblob.vm.Executable: {self._signatures()}>"
+
+    def _signatures(self) -> str:
+        """The functions of the program with their parameters."""
+        names = self.globals
+        return listed(
+            (f"{n}({', '.join(self.get_function_params(n))})" for n in names[:_SHOWN]), _SHOWN
+        ) + (", ..." if len(names) > _SHOWN else "")
+
     @staticmethod
     def load_exec(bytecode: bytes, lib: Module | None = None) -> Executable:
         """The program in `bytecode`, over the kernels of `lib`.
@@ -83,6 +96,7 @@ class Executable:
 
     @property
     def lib(self) -> Any:
+        """The module of the kernels."""
         return self.mod["get_lib"]()
 
     @property
@@ -92,18 +106,22 @@ class Executable:
 
     @property
     def stats(self) -> str:
+        """Numbers of functions, constants and kernels, as text."""
         return str(self.mod["get_stats"]())
 
     @property
     def constants(self) -> str:
+        """The constants, as text."""
         return str(self.mod["get_constants"]())
 
     @property
     def virtual_devices(self) -> str:
+        """The devices that the program is for, as text."""
         return str(self.mod["get_virtual_devices"]())
 
     @property
     def primitives(self) -> str:
+        """The kernels, as text."""
         return str(self.mod["get_primitives"]())
 
     @property
@@ -117,7 +135,7 @@ class Executable:
         return str(self.mod["get_primitive_names"]()).splitlines()
 
     def get_function_params(self, func_name: str) -> list[str]:
-        """Names of a function's parameters.
+        """Names of the parameters of `func_name`.
 
         Raises:
             ValueError: no such function.
@@ -128,13 +146,19 @@ class Executable:
     def load_late_bound_consts(self, path: str | os.PathLike[str]) -> None:
         """Read constants that were saved separately. The program needs them before it runs.
 
+        Args:
+            path: the file that `move_late_bound_consts` wrote.
+
         Raises:
             FormatError: the file is no parameter dictionary, or a constant is missing.
         """
         self.mod["load_late_bound_consts"](os.fspath(path))
 
     def load_late_bound_consts_from_map(self, constants: Mapping[str, Any]) -> None:
-        """As `load_late_bound_consts`, from arrays by name, which are copied.
+        """Set constants that were saved apart from the program.
+
+        Args:
+            constants: arrays by name, which are copied.
 
         Raises:
             FormatError: a constant is missing. Then none is set.
@@ -147,7 +171,8 @@ class Executable:
         self.mod["load_late_bound_consts_from_map"](*pairs)
 
     def move_late_bound_consts(self, path: str | os.PathLike[str], byte_limit: int) -> None:
-        """Write constants of at least `byte_limit` bytes to a file, for `load_late_bound_consts`.
+        """Write constants of at least `byte_limit` bytes to the file `path`, for
+        `load_late_bound_consts`.
 
         `save` then returns the code without them. The open program keeps them, and its machines
         continue to work.
@@ -160,7 +185,9 @@ class Executable:
         self.mod["move_late_bound_consts"](os.fspath(path), byte_limit)
 
     def get_late_bound_consts(self, byte_limit: int) -> dict[str, Tensor]:
-        """The same with the constants as arrays by name, for `load_late_bound_consts_from_map`."""
+        """The constants of at least `byte_limit` bytes by name, for
+        `load_late_bound_consts_from_map`; otherwise as `move_late_bound_consts`.
+        """
         return load_param_dict(self.mod["get_late_bound_consts"](byte_limit))
 
 
@@ -206,7 +233,7 @@ class VirtualMachine(Timed):
         self,
         exe: Executable | Module,
         device: Device | Sequence[Device],
-        memory_cfg: str | Mapping[Device, str] | None = None,
+        memory_cfg: Allocator | Mapping[Device, Allocator] | None = None,
     ) -> None:
         self._exec = exe if isinstance(exe, Executable) else Executable(exe)
         self.module = self._exec.mod["vm_load_executable"]()
@@ -219,7 +246,12 @@ class VirtualMachine(Timed):
             arguments += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
         self.module["init"](*arguments)
 
-    def _allocator(self, config: str | Mapping[Device, str] | None, device: Device) -> int:
+    def __repr__(self) -> str:
+        return f"<mblob.vm.VirtualMachine: {self._exec._signatures()}>"
+
+    def _allocator(
+        self, config: Allocator | Mapping[Device, Allocator] | None, device: Device
+    ) -> int:
         kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
         kinds = {"naive": self.NAIVE_ALLOCATOR, "pooled": self.POOLED_ALLOCATOR}
         if kind not in kinds:
@@ -227,7 +259,8 @@ class VirtualMachine(Timed):
         return kinds[kind]
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set all inputs of a function for all later calls, by position, by name, or both.
+        """Set all inputs of the function `func_name`, for all calls from now on: by position, by
+        name, or some of each.
 
         Inputs are arrays, numbers, and lists or tuples of them. Names that are not parameters are
         ignored.
@@ -256,8 +289,9 @@ class VirtualMachine(Timed):
         return [_argument(value, name, func_name) for value, name in zip(args, names)]
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set one input: `set_one_input("main", "x", array)`, by index, or `set_one_input("main",
-        x=array)`."""
+        """Set one input of the function `func_name`: `set_one_input("main", "x", array)`, by index,
+        or `set_one_input("main", x=array)`.
+        """
         pairs = [*kwargs.items()] if kwargs else [args]
         if len(pairs) != 1 or len(pairs[0]) != 2 or (args and kwargs):
             raise TypeError("set_one_input: expected one name or index and one array")
@@ -265,13 +299,13 @@ class VirtualMachine(Timed):
         self.module["set_one_input"](func_name, tag, _argument(value, tag, func_name))
 
     def set_outputs(self, func_name: str, *outputs: Any) -> None:
-        """Set arrays into which the next call copies its results. They must be aligned to 64 bytes
-        (`mblob.empty`)."""
+        """Copy the results of the next call of `func_name` into the arrays `outputs`, which are
+        aligned to 64 bytes (`mblob.empty`)."""
         self.module["set_outputs"](func_name, *outputs)
         self._outputs[func_name] = outputs  # their memory is used then
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a function. The result is an array, or an ADT of arrays.
+        """Call the function `func_name`; gives an array, or an ADT of them.
 
         Inputs given here are used in this call only. Without any, the inputs of `set_input` are
         used.
@@ -297,7 +331,7 @@ class VirtualMachine(Timed):
         return self.invoke("main", *args, **kwargs)
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Call a function, as `invoke` does. `get_outputs` returns the result."""
+        """Call the function `func_name`, as `invoke` does; `get_outputs` has what it returned."""
         self._call("invoke_stateful", func_name, args, kwargs)
 
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
@@ -323,8 +357,8 @@ class VirtualMachine(Timed):
     def profile(
         self, *args: Any, func_name: str = "main", repeat: int = 1, **kwargs: Any
     ) -> list[InstructionTime]:
-        """Time of each instruction in `repeat` calls of a function, including those that call
-        kernels.
+        """Time of each instruction in `repeat` calls of the function `func_name`, those that call
+        kernels among them.
 
         A call of another function of the program is an instruction, too. Its time is that of the
         call only; the instructions inside have their own rows. Inputs stay set, as for `benchmark`.
@@ -342,11 +376,13 @@ class VirtualMachine(Timed):
         ]
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
-        """Position of an input, or -1 if the function has no such input."""
+        """Position of the input `input_name`, -1 if the function `func_name` has none of that name."""
         return int(self.module["get_input_index"](input_name, func_name))
 
     def set_limits(self, instructions: int = 0, memory: int = 0) -> None:
-        """Limit the instructions of one call and the bytes of storage in use; 0: no limit."""
+        """Limit a call: `instructions` that it may execute, `memory` in bytes of storage that may
+        be in use; 0: no limit.
+        """
         self.module["set_limits"](instructions, memory)
 
 

@@ -1,7 +1,23 @@
 """mblob: pack compute kernels and module blobs into one shared library, look into it, load it, run
 it.
 
-Every name below is handed on when it is first used, so `import mblob` costs nothing: looking at a
+    host = mblob.csource_module("vadd.c", functions=["void vadd(const float a[n], ...)"])
+    host.import_module(mblob.safetensors_module({"w": weights}))
+    host.export_library("deploy.so")
+
+    lib = mblob.load_module("deploy.so")
+    lib["vadd"](a, b, c, 3)
+    lib.functions, lib.tensors["w"], lib.payloads
+
+* Pack: csource_module, static_library, device_module, blob_module, safetensors_module,
+  graph_executor_factory, GraphBuilder, export_library.
+* Load: load_module, system_lib, Module, array, empty, cpu, device.
+* Run models: graph_executor, aot_executor, vm.
+* Look without running: open, verify, diff.
+* Change: swap, extract, convert.
+* Errors: MblobError and those below it.
+
+Every name is handed on when it is first used, so `import mblob` costs nothing: looking at a
 file never imports a compiler driver, ctypes or numpy. Where each name lives is the table `_HOME`.
 """
 
@@ -61,7 +77,8 @@ _HOME = {
     "strip_index": "mblob.packager.edit.swap:strip_index",
     "add_index": "mblob.packager.edit.swap:add_index",
     "convert": "mblob.packager.edit.convert:convert",
-    # bring your own codegen
+    # graphs, and parts of them for code generators
+    "GraphBuilder": "mblob.packager.byoc:GraphBuilder",
     "byoc": "mblob.packager.byoc",
     "partition_graph": "mblob.packager.byoc:partition_graph",
     "register_codegen": "mblob.packager.byoc:register_codegen",

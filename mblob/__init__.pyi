@@ -1,8 +1,5 @@
 """Where the names of `mblob.__init__` come from, for type checkers. A test compares it with the table there."""
 
-from collections.abc import Callable
-from typing import Any, overload
-
 from mblob.devices import Device as Device
 from mblob.devices import cpu as cpu
 from mblob.devices import cuda as cuda
@@ -29,6 +26,7 @@ from mblob.loader import graph_executor as graph_executor
 from mblob.loader import vm as vm
 from mblob.loader._call import PackedFunction as PackedFunction
 from mblob.loader.functions import get_global_func as get_global_func
+from mblob.loader.functions import register_func as register_func
 from mblob.loader.load import load_module as load_module
 from mblob.loader.loaders import register_loader as register_loader
 from mblob.loader.system_lib import system_lib as system_lib
@@ -39,6 +37,7 @@ from mblob.loader.tensor import from_dlpack as from_dlpack
 from mblob.loader.tensor import load_param_dict as load_param_dict
 from mblob.module import Module as Module
 from mblob.packager import byoc as byoc
+from mblob.packager.byoc import GraphBuilder as GraphBuilder
 from mblob.packager.byoc import partition_graph as partition_graph
 from mblob.packager.byoc import register_codegen as register_codegen
 from mblob.packager.device.device_modules import device_module as device_module
@@ -61,12 +60,3 @@ graph_runtime = graph_executor
 open = open_library
 __version__: str
 __all__: list[str]
-
-_F = Callable[..., Any]
-
-@overload
-def register_func(name: str, f: _F, override: bool = False) -> _F: ...
-@overload
-def register_func(name: _F) -> _F: ...
-@overload
-def register_func(name: str, f: None = None, override: bool = False) -> Callable[[_F], _F]: ...

@@ -110,15 +110,15 @@ def _code_of_plugin(name: str) -> int:
 
 
 def cpu(device_id: int = 0) -> Device:
-    """The processor."""
+    """The processor; `device_id` is 0, there is one."""
     return Device(1, device_id)
 
 
 def cuda(device_id: int = 0) -> Device:
-    """An NVIDIA GPU."""
+    """An NVIDIA GPU: number `device_id`, from 0."""
     return Device(2, device_id)
 
 
 def opencl(device_id: int = 0) -> Device:
-    """An OpenCL device."""
+    """An OpenCL device: number `device_id`, from 0, over all platforms."""
     return Device(4, device_id)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
+    from mblob.loader.tensor import Tensor
+    from mblob.packager.link import export
 
     class Function(Protocol):
         """What `module[name]` gives: see `mblob.PackedFunction`."""
@@ -121,6 +123,12 @@ class Module:
     `mblob.load_module` and the constructors (`csource_module`, `blob_module`, ...) make modules. A
     loader written in Python can make one of callables: `Module("my_key", functions={"f": f},
     payload=b"")`.
+
+    Args:
+        type_key: of the module that is made of callables.
+        functions: its functions by name.
+        payload: its bytes, which are not copied.
+        node: for mblob itself.
     """
 
     __slots__ = ("__weakref__", "_imports", "_is_imported", "_node")
@@ -194,11 +202,13 @@ class Module:
         return self._node.payload()
 
     def get_source(self, fmt: str = "") -> str:
-        """Text of the module (graph JSON, OpenCL C, PTX, C), "" if it has none."""
+        """Text of the module (graph JSON, OpenCL C, PTX, C) in the format `fmt`, by default the one
+        it has; "" if it has none.
+        """
         return self._node.source(fmt) or ""
 
     @property
-    def tensors(self) -> Mapping[str, Any]:
+    def tensors(self) -> Mapping[str, Tensor]:
         """The named tensors (weights) of this module and its imports, as views without a copy. If a
         name occurs twice, the first one is given, depth first in import order.
 
@@ -287,7 +297,7 @@ class Module:
         return one_line(text)
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether `get_function` would find `name`."""
+        """Whether `get_function` would find `name`, with the same `query_imports`."""
         try:
             return self._find(name, query_imports) is not None
         except LoaderMissingError:
@@ -327,8 +337,8 @@ class Module:
     def get_function_metadata(
         self, name: str, query_imports: bool = False
     ) -> dict[str, Any] | None:
-        """The metadata of function `name` in a library of tvm_ffi: {"type_schema": text, ...}, or
-        None.
+        """What a library of tvm_ffi tells about its function `name`: {"type_schema": text, ...};
+        None if nothing. With `query_imports` the imports are asked, too.
 
         Raises:
             FormatError: the metadata is not a JSON object.
@@ -351,7 +361,9 @@ class Module:
         return found
 
     def get_function_doc(self, name: str, query_imports: bool = False) -> str | None:
-        """The documentation of function `name` in a library of tvm_ffi, or None."""
+        """The documentation that a library of tvm_ffi has for its function `name`, or None. With
+        `query_imports` the imports are asked, too.
+        """
         return self._function_metadata("doc", name, query_imports)
 
     def _function_metadata(self, what: str, name: str, query_imports: bool) -> str | None:
@@ -403,11 +415,15 @@ class Module:
         launch.
 
         Args:
-            dev, limit_zero_time_iterations: accepted for compatibility with TVM and ignored.
-            number, repeat: calls per measurement, and number of measurements. One call before them
-            is not measured.
-            min_repeat_ms: repeat the calls of a measurement until it takes this long.
-            cooldown_interval_ms: pause after every `repeats_to_cooldown` measurements.
+            func_name: the function, of this module or its imports.
+            dev, limit_zero_time_iterations: taken for TVM's sake.
+            number, repeat: as many calls for each of as many measurements, after one call that is
+                not measured.
+            min_repeat_ms: more calls per measurement until one takes this long.
+            cooldown_interval_ms: a rest after every `repeats_to_cooldown` measurements.
+
+        Returns:
+            A function of the arguments, which gives a BenchmarkResult in seconds.
 
         Raises:
             AttributeError: no such function.
@@ -428,27 +444,34 @@ class Module:
 
     # -- packing -----------------------------------------------------------------------------------
 
-    def export_library(
-        self,
-        file_name: str | os.PathLike[str],
-        fcompile: Any = None,
-        fpack_imports: Any = None,
-        addons: Sequence[Any] | None = None,
-        workspace_dir: str | os.PathLike[str] | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Write this module and its imports as one library: see `mblob.export_library`."""
-        import mblob
+    if TYPE_CHECKING:
+        export_library = export.export_library
+    else:
 
-        return mblob.export_library(
+        def export_library(
             self,
-            file_name,
-            fcompile=fcompile,
-            fpack_imports=fpack_imports,
-            addons=addons,
-            workspace_dir=workspace_dir,
-            **kwargs,
-        )
+            file_name: str | os.PathLike[str],
+            fcompile: Any = None,
+            fpack_imports: Any = None,
+            addons: Sequence[Any] | None = None,
+            workspace_dir: str | os.PathLike[str] | None = None,
+            **kwargs: Any,
+        ) -> Any:
+            """Write this module and its imports as one library: see `mblob.export_library`, which
+            has the same arguments: `file_name`, `fcompile`, `fpack_imports`, `addons`,
+            `workspace_dir` and those in `kwargs`.
+            """
+            import mblob
+
+            return mblob.export_library(
+                self,
+                file_name,
+                fcompile=fcompile,
+                fpack_imports=fpack_imports,
+                addons=addons,
+                workspace_dir=workspace_dir,
+                **kwargs,
+            )
 
     def __repr__(self) -> str:
         path = self._node.path
@@ -497,6 +520,9 @@ class Named(dict[str, "Any"]):
         super().__init__(items)
         self._what = what
         self._owner = owner
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
 
     def __missing__(self, name: object) -> Any:
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"

@@ -19,6 +19,7 @@ COUNT = "%s %d argument%s, found %d"  # "expected" as the dialect has it
 TYPE_CODE = "expected %s, found type code %d"
 DTYPE = EXPECTED
 DTYPE_OF_ARRAY = DTYPE.replace("%s", "an array of %s", 1) + '; convert it with astype("%s")'
+DTYPE_OF_BITS = DTYPE.replace("%s", "an array of %s", 1) + '; for its bits pass x.view("%s")'
 SHAPE = "expected shape %s, found %s"
 DEVICE = "expected data on the cpu, found device type %d; copy it to the cpu"
 COMPACT = (
@@ -27,12 +28,10 @@ COMPACT = (
 )
 NO_DATA = "expected data, found a NULL pointer"
 MASKED = "a masked array would lose its mask; pass x.filled(value)"
-_NUMBERS = (
-    "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64%s in native byte"
-    " order, found %%S; convert it with astype"
+NO_NUMBERS = (
+    "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, float8"
+    " or complex in native byte order, found %S; convert it with astype"
 )
-NO_NUMBERS = _NUMBERS % ", bfloat16, float8 or complex"
-NO_NUMBERS_IN_CALL = _NUMBERS % " or complex"
 GIVES_NO_NUMBERS = "%s gives no numbers: %S"
 IS_NULL = "%s: an argument is NULL"
 RETURNED = "%s: returned %d and gave no reason"

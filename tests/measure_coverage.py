@@ -25,10 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-PARTS = (
-    "mblob", "mblob/cli", "mblob/html", "packager", "packager/byoc", "packager/vector_c", "loader", "loader/_call",
-    "csrc/include", "csrc/src", "csrc/plugins",
-)  # fmt: skip
+PRODUCT = ("mblob/", "packager/", "loader/", "csrc/")
 # A compiler, and with counters for what is compiled of the product; it stands in front of the real
 # one in PATH.
 COMPILER = """#!/bin/sh
@@ -137,12 +134,12 @@ def c_lines(
 
 
 def part_of(name: str) -> str | None:
-    """The longest of PARTS that a file lies in; files of the tests are of none."""
-    return max((p for p in PARTS if name.startswith(f"{p}/")), key=len, default=None)
+    """The folder of a file of the product; files of the tests are of none."""
+    return str(Path(name).parent) if name.startswith(PRODUCT) else None
 
 
 def compare(reports: list[Path]) -> None:
-    table: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    found: list[defaultdict[tuple[str, str], list[int]]] = []
     for report in reports:
         counts: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         for row in map(json.loads, report.read_text().splitlines()):
@@ -151,14 +148,15 @@ def compare(reports: list[Path]) -> None:
             for key in [(kind, part), (kind, "all")] if part else []:
                 counts[key][0] += len(row["lines"])
                 counts[key][1] += len(row["ran"])
-        for key in [(kind, part) for kind in ("Python", "C") for part in (*PARTS, "all")]:
-            lines, ran = counts[key]
-            table[key].append(f"{100 * ran / lines:7.2f} % of {lines:6}" if lines else "")
+        found.append(counts)
     print("| lines that ran | " + " | ".join(r.stem for r in reports) + " |")
     print("|---" * (len(reports) + 1) + "|")
-    for (kind, part), cells in table.items():
-        if any(cells):
-            print(f"| {kind}: {part} | " + " | ".join(cells) + " |")
+    for key in sorted(set().union(*found)):
+        pairs = [counts[key] for counts in found]
+        cells = (
+            f"{100 * ran / lines:7.2f} % of {lines:6}" if lines else "" for lines, ran in pairs
+        )
+        print(f"| {': '.join(key)} | " + " | ".join(cells) + " |")
 
 
 def main() -> int:

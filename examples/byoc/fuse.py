@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -61,49 +60,25 @@ def fuse(region: mblob.byoc.Region) -> mblob.Module:
 # -- a model ---------------------------------------------------------------------------------------
 
 
-def graph() -> dict[str, Any]:
+def graph() -> mblob.GraphBuilder:
     """sum(relu(x * gain + offset)^2 + x), a node for each operator."""
-    nodes: list[dict[str, Any]] = [
-        {"op": "null", "name": name, "inputs": []} for name in ("x", "gain", "offset")
-    ]
+    steps = np.arange(SIZE, dtype="float32")
+    g = mblob.GraphBuilder()
 
-    def call(function: str, op: str, *inputs: int) -> int:
-        attrs = {
-            "func_name": function,
-            "num_inputs": str(len(inputs)),
-            "num_outputs": "1",
-            "flatten_data": "0",
-        }
-        attrs["op"] = op  # what the function computes: executors do not read it
-        name = f"{function}{len(nodes)}"
-        nodes.append(
-            {"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[n, 0, 0] for n in inputs]}
-        )
-        return len(nodes) - 1
+    def call(op: str, *inputs: mblob.byoc.Value, size: int = SIZE) -> mblob.byoc.Value:
+        # "op" is what the function computes: executors do not read it
+        return g.call(op.removeprefix("nn."), inputs, (size,), attrs={"op": op})
 
-    x, gain, offset = 0, 1, 2
-    scaled = call("add", "add", call("multiply", "multiply", x, gain), offset)
-    positive = call("relu", "nn.relu", scaled)
-    squared = call("multiply", "multiply", positive, positive)
-    total = call("sum", "sum", call("add", "add", squared, x))
-    count = len(nodes)
-    return {
-        "nodes": nodes,
-        "arg_nodes": [x, gain, offset],
-        "heads": [[total, 0, 0]],
-        "node_row_ptr": list(range(count + 1)),
-        "attrs": {
-            "dltype": ["list_str", ["float32"] * count],
-            "shape": ["list_shape", [[SIZE]] * (count - 1) + [[1]]],
-            "storage_id": ["list_int", list(range(count))],
-        },
-    }
+    x = g.input("x", (SIZE,))
+    gain, offset = g.param("gain", steps / SIZE), g.param("offset", 1 - steps / 500)
+    positive = call("nn.relu", call("add", call("multiply", x, gain), offset))
+    squared = call("multiply", positive, positive)
+    g.output(call("sum", call("add", squared, x), size=1))
+    return g
 
 
 def model(plain: bool = False) -> mblob.Module:
     """The model; with `plain` nobody takes a part of it."""
-    steps = np.arange(SIZE, dtype="float32")
-    params = {"gain": steps / SIZE, "offset": 1 - steps / 500}
     binary, unary = (
         "const float a[1000], const float b[1000], float y[1000]",
         "const float a[1000], float y[1000]",
@@ -111,9 +86,7 @@ def model(plain: bool = False) -> mblob.Module:
     functions = [f"void multiply({binary})", f"void add({binary})", f"void relu({unary})",
                  "void sum(const float a[1000], float y[1])"]  # fmt: skip
     kernels = mblob.csource_module(HERE / "kernels.c", functions=functions, packed="name")
-    return mblob.partition_graph(
-        graph(), params, kernels, {} if plain else {"fuse": is_elementwise}
-    )
+    return mblob.partition_graph(graph(), None, kernels, {} if plain else {"fuse": is_elementwise})
 
 
 def main() -> None:

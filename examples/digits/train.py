@@ -19,8 +19,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
+from sklearn.datasets import load_digits  # type: ignore
+from sklearn.model_selection import train_test_split  # type: ignore
 
 HERE = Path(__file__).resolve().parent
 SEED = 7
@@ -33,7 +33,8 @@ def initial_weights(rng: np.random.Generator) -> dict[str, np.ndarray]:
     """He-normal weights and zero biases, in the order the layers run."""
 
     def layer(*shape: int) -> np.ndarray:
-        return (rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(np.float32)
+        scale = float(np.sqrt(2 / np.prod(shape[1:])))
+        return (rng.normal(size=shape) * scale).astype(np.float32)
 
     return {
         "conv.weight": layer(CHANNELS, 3, 3),

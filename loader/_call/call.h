@@ -82,6 +82,8 @@ bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType 
 const char *call_dtype_format(DLDataType dtype);
 size_t call_dtype_size(DLDataType dtype); /* bytes of an element, all lanes */
 bool call_dtype_equal(DLDataType a, DLDataType b);
+bool call_dtype_is_small_float(DLDataType dtype);                  /* bfloat16 or float8 */
+bool call_dtype_of_small_float(const char *name, DLDataType *out); /* "bfloat16", "float8_..." */
 DLDataType call_dtype_for_dlpack(
     DLDataType dtype); /* TVM's two 8-bit floats by DLPack's codes; others stay */
 void call_dtype_text(DLDataType dtype, char out[48]); /* "float32", "int8x4", "bool" */

@@ -176,6 +176,46 @@ static bool is_ctypes_pointer(const Py_buffer *view) {
   return *f == '&' || (f[0] == 'P' && f[1] == '\0');
 }
 
+/* Whether an array that gives no buffer has elements of ml_dtypes, for which the buffer protocol
+ * has no letter. The error that Python has set for it is gone then. */
+static bool is_small_float(PyObject *arg, DLDataType *dtype) {
+  if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *element = PyObject_GetAttrString(arg, "dtype");
+  PyObject *name = element ? PyObject_GetAttrString(element, "name") : NULL;
+  const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+  const bool found = text != NULL && call_dtype_of_small_float(text, dtype);
+  Py_XDECREF(element);
+  Py_XDECREF(name);
+  PyErr_Clear();
+  if (!found) {
+    PyErr_Restore(type, value, traceback);
+    return false;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return true;
+}
+
+/* Get the bits of elements of ml_dtypes as a buffer, in numpy's name for unsigned numbers. */
+static bool get_bits(PyObject *arg, DLDataType dtype, Py_buffer *view) {
+  PyObject *bits = PyObject_CallMethod(arg, "view", "s", dtype.bits == 16 ? "uint16" : "uint8");
+  if (bits == NULL) return false;
+  const int failed = PyObject_GetBuffer(bits, view, PyBUF_FULL_RO);
+  Py_DECREF(bits); /* the view holds it */
+  return !failed;
+}
+
+static bool convert_small_float_value(call_frame *frame, int i, PyObject *arg) {
+  PyObject *number = PyNumber_Float(arg);
+  if (number == NULL) return false;
+  const bool ok = convert_float(frame, i, PyFloat_AS_DOUBLE(number));
+  Py_DECREF(number);
+  return ok;
+}
+
 /* `format`: NULL where the buffer protocol has none for the elements. */
 static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *format) {
   PyObject *dtype = PyObject_GetAttrString(arg, "dtype");
@@ -184,8 +224,7 @@ static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *fo
     dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
-  call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NO_NUMBERS_IN_CALL "%s", dtype,
-                   format ? "" : ", or bfloat16 and float8 with mblob.array");
+  call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NO_NUMBERS, dtype);
   Py_DECREF(dtype);
   return false;
 }
@@ -200,29 +239,39 @@ static bool is_contiguous(const Py_buffer *view) {
   return view->suboffsets == NULL;
 }
 
+/* The error for an object that gives no buffer; Python's own is set. */
+static bool no_buffer(call_frame *frame, int i, PyObject *arg) {
+  if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
+  const bool is_value = PyErr_ExceptionMatches(PyExc_ValueError);
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (is_value && PyObject_HasAttrString(arg, "dtype")) /* numpy's */
+    (void)bad_elements(frame, i, arg, NULL);
+  else
+    call_frame_error(frame, i, PyExc_TypeError,
+                     MB_TEXT_GIVES_NO_NUMBERS "; convert it to a native number type",
+                     Py_TYPE(arg)->tp_name, value ? value : Py_None);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return false;
+}
+
 static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
   Py_buffer *view = &slot->u.view;
+  DLTensor *t = &slot->tensor;
   if (call_ndarray_masked(arg)) return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_MASKED);
+  bool small = false;
   if (PyObject_GetBuffer(arg, view, PyBUF_FULL_RO) != 0) {
-    if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
-    const bool is_value = PyErr_ExceptionMatches(PyExc_ValueError);
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    if (is_value && PyObject_HasAttrString(arg, "dtype")) /* numpy's */
-      (void)bad_elements(frame, i, arg, NULL);
-    else
-      call_frame_error(frame, i, PyExc_TypeError,
-                       MB_TEXT_GIVES_NO_NUMBERS "; convert it to a native number type",
-                       Py_TYPE(arg)->tp_name, value ? value : Py_None);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return false;
+    small = is_small_float(arg, &t->dtype);
+    if (!small) return no_buffer(frame, i, arg);
+    if (Py_TYPE(arg)->tp_hash != PyObject_HashNotImplemented) /* a scalar */
+      return convert_small_float_value(frame, i, arg);
+    if (!get_bits(arg, t->dtype, view)) return false;
   }
   slot->kind = SLOT_BUFFER;
-  DLTensor *t = &slot->tensor;
-  if (!call_dtype_from_format(view->format, view->itemsize, &t->dtype)) {
+  if (!small && !call_dtype_from_format(view->format, view->itemsize, &t->dtype)) {
     if (is_ctypes_pointer(view)) {
       void *pointer;
       memcpy(&pointer, view->buf, sizeof pointer);
@@ -233,7 +282,9 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
       return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
     return bad_elements(frame, i, arg, view->format);
   }
-  if (view->ndim == 0 && (is_scalar_value(arg, view) || takes_number(frame, i, arg)))
+  if (view->ndim == 0 && small && takes_number(frame, i, arg))
+    return convert_small_float_value(frame, i, arg);
+  if (view->ndim == 0 && !small && (is_scalar_value(arg, view) || takes_number(frame, i, arg)))
     return convert_scalar_value(frame, i, arg, t->dtype);
   if (!is_contiguous(view)) {
     bool absent = true;

@@ -2,6 +2,7 @@
 #include "call.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FOREIGN_ORDER(c) ((c) == '>' || (c) == '!')
@@ -104,6 +105,25 @@ static const char *small_float(DLDataType dtype) {
   if (dtype.code < CALL_E4M3_FLOAT8 || dtype.code > kDLFloat4_e2m1fn) return NULL;
   unsigned bits = dtype.code <= kDLFloat8_e8m0fnu ? 8 : dtype.code <= kDLFloat6_e3m2fn ? 6 : 4;
   return dtype.bits == bits ? names[dtype.code - CALL_E4M3_FLOAT8] : NULL;
+}
+
+bool call_dtype_is_small_float(DLDataType dtype) {
+  return (dtype.code == kDLBfloat && dtype.bits == 16) || (dtype.bits == 8 && small_float(dtype));
+}
+
+bool call_dtype_of_small_float(const char *name, DLDataType *out) {
+  if (strcmp(name, "bfloat16") == 0) {
+    *out = (DLDataType){kDLBfloat, 16, 1};
+    return true;
+  }
+  for (unsigned code = CALL_E4M3_FLOAT8; code <= MBLOB_FLOAT8_E3M4; ++code) {
+    const DLDataType dtype = {(uint8_t)code, 8, 1};
+    const char *text = small_float(dtype);
+    if (text == NULL || strcmp(text, name) != 0) continue;
+    *out = dtype;
+    return true;
+  }
+  return false;
 }
 
 void call_dtype_text(DLDataType dtype, char out[48]) {

@@ -137,6 +137,11 @@ static bool check_parameter(call_frame *frame, int i) {
     char found[48], expected[48];
     call_dtype_text(slot->tensor.dtype, found);
     call_dtype_text(p->dtype, expected);
+    /* C has no type for most small floats: kernels take their bits */
+    if (slot->tensor.dtype.bits == p->dtype.bits && slot->tensor.dtype.lanes == 1 &&
+        call_dtype_is_small_float(slot->tensor.dtype) && p->dtype.code == kDLUInt)
+      return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_DTYPE_OF_BITS, expected, found,
+                              expected);
     return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_DTYPE_OF_ARRAY, expected, found,
                             expected);
   }

@@ -30,7 +30,7 @@ PyTypeObject *call_ndarray_type;
 static struct known {
   PyObject *descr;
   DLDataType dtype;
-} known[24];
+} known[40];
 static size_t known_count;
 
 static bool is_writeable(int flags) {

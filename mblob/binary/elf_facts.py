@@ -28,7 +28,6 @@ from mblob.binary.elf_symbols import is_loaded
 from mblob.binary.elf_tables import PAGE
 from mblob.binary.elf_versions import Versions
 
-_VERNEED_LIMIT = 1 << 10  # records; libraries of thousands of functions have some ten
 _COMMENT_LIMIT = 1 << 16  # bytes
 
 

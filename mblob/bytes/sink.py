@@ -62,16 +62,3 @@ class PlainSink:
 
     def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
         return 0
-
-
-class BytesSink(PlainSink):
-    """A blob in memory."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: memoryview | bytes, /) -> None:
-        self.data += data
-
-    def patch(self, offset: int, data: bytes, /) -> None:
-        self.data[offset : offset + len(data)] = data

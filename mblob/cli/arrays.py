@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from mblob.devices import Device
 
-_OUTPUT = re.compile(r"([a-z]+[0-9]*)\[([0-9, ]*)\]")  # float32[2,3]
-_INPUT = re.compile(r"(.+\.np[yz])(?::(.+))?")  # x.npy, x.npz, x.npz:key
+_OUTPUT = re.compile(r"([a-z]+[0-9]*(?:_[a-z0-9]+)?)\[([0-9, ]*)\]")  # float32[2,3]
+_SMALL_FLOAT = re.compile(r"bfloat16|float8_[a-z0-9]+")
+_INPUT = re.compile(r"(.+\.np[yz])(?::(.+))?")  # x.npy, x.npz, x.npz:key, x.npy:bfloat16
 _LABEL = re.compile(r"([A-Za-z_][\w.]*)=(.+)", re.DOTALL)  # data=x.npy
 _MAX_DIMENSION = 1 << 48  # of an output; more elements than any machine addresses
 
@@ -108,9 +109,11 @@ def make_output(position: int, dtype: str, shape: str) -> np.ndarray[Any, Any]:
     where = f"argument {position} ({dtype}[{shape}])"
     try:
         sizes = [int(s) for s in shape.split(",")] if shape.strip() else []
-        kind = np.dtype(dtype)
-        if kind.kind not in "biuf":
-            raise ValueError
+        kind = small_float(position, dtype)
+        if kind is None:
+            kind = np.dtype(dtype)
+            if kind.kind not in "biuf":
+                raise ValueError
     except (TypeError, ValueError):
         raise UsageError(
             f"{where}: expected a number type of numpy and a shape, such as float32[2,3]"
@@ -125,9 +128,46 @@ def make_output(position: int, dtype: str, shape: str) -> np.ndarray[Any, Any]:
         ) from None
 
 
+def small_float(position: int, name: str) -> np.dtype[Any] | None:
+    """The type that ml_dtypes gives numpy, None for a name that is none of these.
+
+    Raises:
+        UsageError: ml_dtypes has no such type. IncompatibleError: it is not installed.
+    """
+    if not _SMALL_FLOAT.fullmatch(name):
+        return None
+    try:
+        import ml_dtypes
+    except ImportError:
+        from mblob.errors import IncompatibleError
+
+        raise IncompatibleError(
+            f"argument {position}: {name} needs ml_dtypes: pip install ml_dtypes"
+        ) from None
+    if not hasattr(ml_dtypes, name):
+        raise UsageError(f"argument {position}: ml_dtypes has no {name}")
+    return load_numpy().dtype(getattr(ml_dtypes, name))  # type: ignore[no-any-return]
+
+
+def as_type(
+    where: str, array: np.ndarray[Any, Any], kind: np.dtype[Any] | None
+) -> np.ndarray[Any, Any]:
+    """The array of a file, whose bytes are elements of `kind` if one is given."""
+    array = with_bits(array)
+    if kind is None:
+        return array
+    if array.dtype.itemsize != kind.itemsize:
+        raise UsageError(
+            f"{where}: elements of {array.dtype} have {array.dtype.itemsize} bytes, of {kind}"
+            f" {kind.itemsize}"
+        )
+    return array.view(kind)
+
+
 def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any]:
     """The array in a .npy file, or the one called `key` in a .npz file (no key is needed if it is
-    alone)."""
+    alone). A type of ml_dtypes at the end of `key` is that of the elements, which files do not
+    name."""
     import zipfile
 
     np = load_numpy()
@@ -136,10 +176,13 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
         found = np.load(file, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UsageError(f"{where}: not a readable numpy file: {error}") from None
+    kind = None
+    if key is not None and (kind := small_float(position, key.rpartition(":")[2])) is not None:
+        key = key.rpartition(":")[0] or None
     if isinstance(found, np.ndarray):
         if key is not None:
             raise UsageError(f"{where}: a single array has no keys, found {key!r}")
-        return with_bits(found)
+        return as_type(where, found, kind)
     with found:
         names = ", ".join(found.files) or "none"
         if key is None:
@@ -151,7 +194,7 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
         if key not in found.files:
             raise UsageError(f"{where}: has no array {key!r}; it has: {names}")
         try:
-            return with_bits(_as_array(found, key))
+            return as_type(where, _as_array(found, key), kind)
         except (ValueError, EOFError, zipfile.BadZipFile) as error:
             raise UsageError(f"{where}: array {key!r} is not readable: {error}") from None
 

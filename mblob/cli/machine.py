@@ -22,6 +22,7 @@ from mblob.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from mblob.loader.plugins import PluginInfo
+    from mblob.typed import Embed
 
 LINKERS = ("bfd", "gold", "lld", "mold")
 CROSS_COMPILERS = (
@@ -243,7 +244,7 @@ def try_linker(linker: Finding, options: list[str]) -> Finding:
     return replace(linker, version=f"{linker.version}; only with embed=object or append, not grow")
 
 
-def trial(options: list[str], embed: str = "auto") -> tuple[str, str]:
+def trial(options: list[str], embed: Embed = "auto") -> tuple[str, str]:
     """Compile, pack, load and call a small kernel.
 
     Raises:

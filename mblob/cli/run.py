@@ -29,7 +29,8 @@ def configure(verbs: Any) -> None:
         NAME,
         help=summary,
         description=f"{summary}. ARG is x.npy, x.npz:key, an integer, a float, or DTYPE[SHAPE]: an output, "
-        "which starts as zeros. A model takes its inputs by name: NAME=ARG.",
+        "which starts as zeros. Files do not name bfloat16 and float8: x.npy:bfloat16 does. A model takes its "
+        "inputs by name: NAME=ARG.",
         epilog="example: mblob-pack run deploy.so vadd a.npy b.npy 'float32[1024]' 1024 -o out.npz; "
         "mblob-pack run model.so data=x.npy -o out.npz --repeat 10 --profile",
     )

@@ -22,8 +22,10 @@ from mblob.format.model import Entry, flat_tree
 from mblob.module import LIBRARY
 
 Target = Union[str, Callable[[], str]]
-LARGE_PAYLOAD = 1 << 20  # bytes from which padding to LARGE_ALIGN is nothing
-LARGE_ALIGN = 1 << 16
+# Of the blob in the file and in memory, in bytes: also the largest page of any Linux machine.
+# Nothing in a blob can be aligned to more.
+BLOB_ALIGN = 1 << 16
+LARGE_PAYLOAD = 1 << 20  # bytes from which padding to BLOB_ALIGN is nothing
 
 
 class OutEntry(NamedTuple):
@@ -342,11 +344,11 @@ class _Writer:
     # -- behind the stream -------------------------------------------------------------------------
 
     def _padding(self, e: OutEntry) -> int:
-        """Bytes in front of a bulk payload. A large one starts at a multiple of LARGE_ALIGN where
+        """Bytes in front of a bulk payload. A large one starts at a multiple of BLOB_ALIGN where
         that aligns its data too: there its file can be copied by reference."""
         assert e.payload is not None
         if (e.payload.size or 0) >= LARGE_PAYLOAD and not e.align_at % e.alignment:
-            return -self.pos % max(LARGE_ALIGN, e.alignment)
+            return -self.pos % max(BLOB_ALIGN, e.alignment)
         return -(self.pos + e.align_at) % e.alignment
 
     def _append_index(self) -> None:

@@ -44,7 +44,6 @@ _CONTEXT_USERS = {
         "__tvm_ffi__library_ctx",
     ),
 }
-# Type keys that TVM opens and nothing of mblob does; who does.
 
 
 def diagnose(library: Library) -> list[dict[str, Any]]:

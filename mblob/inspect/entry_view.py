@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.digest import ALGORITHMS
+from mblob.errors import one_line
 from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
 from mblob.inspect.contents import DecodedPayload
@@ -37,6 +38,10 @@ class EntryView:
         self.alignment, self.digest = entry.alignment, entry.digest
         self._library = library
         self._start = entry.offset or 0  # in the bytes of the blob
+
+    def __repr__(self) -> str:
+        tail = "" if self.offset is None else f", {self.size} bytes at {self.offset:#x}"
+        return one_line(f"<mblob.EntryView {self.index} {self.type_key!r}{tail}>")
 
     def view(self) -> memoryview:
         """The payload: a read-only view without a copy. Take it while the library is open; it stays

@@ -35,6 +35,7 @@ from mblob.module import ENTRY_NAME, LIBRARY
 if TYPE_CHECKING:
     from mblob.inspect.providers import Undefined
     from mblob.inspect.verification import Verification
+    from mblob.typed import Level
 
 _OPEN = ("image", "members", "entries")  # what holds the mapping
 _ENTRY_LIMIT = 4096  # bytes of the name of the entry function
@@ -60,7 +61,7 @@ class Library:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False,
+        self, path: str | os.PathLike[str], *, verify: Level = "header", partial: bool = False,
         prefix: str | None = None, machine: str | None = None,
     ) -> None:  # fmt: skip
         """Map the file and read its blob.
@@ -389,10 +390,10 @@ class Library:
         return diagnose(self)
 
     def verify(
-        self, level: str = "full", against: Sequence[str | os.PathLike[str]] | None = None,
+        self, level: Level = "full", against: Sequence[str | os.PathLike[str]] | None = None,
         root: str | os.PathLike[str] = "/",
     ) -> Verification:  # fmt: skip
-        """Check the file again. Arguments, result and errors as of `mblob.verify`."""
+        """Check the file again: `level`, `against`, `root`, result and errors as of `mblob.verify`."""
         from mblob.inspect.verification import describe
 
         self._read(level)
@@ -414,10 +415,12 @@ class Library:
 
     # -- lifetime ----------------------------------------------------------------------------------
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _OPEN:
-            raise ValueError(one_line(f"{self.path}: the library is closed"))
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OPEN:
+                raise ValueError(one_line(f"{self.path}: the library is closed"))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def close(self) -> None:
         """Close the file. Existing views keep the mapping."""
@@ -438,8 +441,20 @@ class Library:
 
 
 def open_library(
-    path: str | os.PathLike[str], *, verify: str = "header", partial: bool = False, prefix: str | None = None,
+    path: str | os.PathLike[str], *, verify: Level = "header", partial: bool = False, prefix: str | None = None,
     machine: str | None = None,
 ) -> Library:  # fmt: skip
-    """Open a library for inspection, without running its code. See `Library`."""
+    """Open a library for looking: no code of it runs. See `Library`.
+
+    Args:
+        path, verify, partial, prefix, machine: as of `Library`.
+
+    Returns:
+        The library. It keeps the file mapped until `close`, or the end of a `with`.
+
+    Raises:
+        OSError: the file cannot be read.
+        FormatError: it is no library, a damaged one, or has nothing for `machine`.
+        DigestError: bytes differ from their digest.
+    """
     return Library(path, verify=verify, partial=partial, prefix=prefix, machine=machine)

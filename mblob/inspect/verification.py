@@ -27,6 +27,7 @@ from mblob.inspect.linkage import Linkage, resolve
 if TYPE_CHECKING:
     from mblob.format.model import Blob
     from mblob.inspect.library import EntryView, Library
+    from mblob.typed import Level
 
 SCHEMA = "mblob/verify/1"
 _ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items() if number}
@@ -105,7 +106,7 @@ class Verification(NamedTuple):
 
 
 def verify(
-    path: str | os.PathLike[str], level: str = "full", against: Sequence[str | os.PathLike[str]] | None = None,
+    path: str | os.PathLike[str], level: Level = "full", against: Sequence[str | os.PathLike[str]] | None = None,
     root: str | os.PathLike[str] = "/",
 ) -> Verification:  # fmt: skip
     """Check a library without running it.

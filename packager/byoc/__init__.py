@@ -8,8 +8,9 @@ key of each operator), `merge` (the regions), `partition` (the remaining graph a
 from mblob.packager.byoc import dnnl
 from mblob.packager.byoc.annotate import annotate
 from mblob.packager.byoc.build import build, partition_graph
+from mblob.packager.byoc.builder import GraphBuilder
 from mblob.packager.byoc.codegens import register_codegen
-from mblob.packager.byoc.graph import Graph, read_graph
+from mblob.packager.byoc.graph import Graph, Value, read_graph
 from mblob.packager.byoc.json_graph import JsonGraph
 from mblob.packager.byoc.merge import merge
 from mblob.packager.byoc.operators import Operator, Region, Tensor
@@ -17,11 +18,13 @@ from mblob.packager.byoc.partition import Partition, partition
 
 __all__ = [
     "Graph",
+    "GraphBuilder",
     "JsonGraph",
     "Operator",
     "Partition",
     "Region",
     "Tensor",
+    "Value",
     "annotate",
     "build",
     "dnnl",

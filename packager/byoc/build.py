@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.binary.file_kind import THIN_MAGIC
 from mblob.bytes.mapping import map_file
@@ -21,11 +21,18 @@ from mblob.packager.byoc.partition import Partition, partition
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode, node_of
-from mblob.packager.modules.payload_modules import const_loader_module, graph_executor_factory
+from mblob.packager.modules.payload_modules import (
+    const_loader_module,
+    graph_executor_factory,
+    text_and_params,
+)
+
+if TYPE_CHECKING:
+    from mblob.typed import GraphJson
 
 
 def partition_graph(
-    graph_json: str | Mapping[str, Any],
+    graph_json: GraphJson,
     params: Mapping[str, Any] | Any,
     host: Module | None,
     targets: Mapping[str, Predicate],
@@ -43,10 +50,10 @@ def partition_graph(
     const_loader over `host` and the modules of the regions.
 
     Args:
-        graph_json: of the graph executor, as text or parsed.
-        params: name -> array, or the bytes of `save_param_dict`. Parameters that regions use become
-            constants of the regions. They are no longer inputs of the model, unless the rest of the
-            graph uses them.
+        graph_json: of the graph executor: text, parsed, or a `GraphBuilder`.
+        params: name -> array, or the bytes of `save_param_dict`; None: those of the
+            builder. Parameters that regions use become constants of the regions. They are no longer
+            inputs of the model, unless the rest of the graph uses them.
         host: the module with the functions of all operators that stay in the graph; None if there
             are none.
         targets: key -> predicate, called with an `mblob.byoc.Operator`.
@@ -61,8 +68,9 @@ def partition_graph(
         MblobError: an error of mblob in a predicate or generator, with the key and the operator or
             region before its text.
     """
-    graph = read_graph(graph_json)
-    records = as_records(params)
+    found, built = text_and_params(graph_json)
+    graph = read_graph(found)
+    records = as_records(built if params is None else params)
     keys = annotate(graph, targets, records)
     parts = partition(graph, merge(graph, keys, min_size), keys, records, name)
     return build(parts, host, name=name, codegens=codegens)
@@ -97,6 +105,7 @@ def build(
     """The model of a partition: generates its code and packs its constants.
 
     Args:
+        parts: what `partition` made.
         host, name, codegens: as of `partition_graph`.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
@@ -13,12 +13,13 @@ from mblob.packager.errors import BuildError
 from mblob.packager.path_arguments import check_key
 
 Codegen = Callable[[Region], Module]
+C = TypeVar("C", bound=Codegen)
 
 _registered: dict[str, Codegen] = {}
 _OWN = dict.fromkeys(("dnnl", DNNL_JSON), "mblob.packager.byoc.dnnl")  # come with mblob
 
 
-def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen], Codegen]:
+def register_codegen(key: str, *, override: bool = False) -> Callable[[C], C]:
     """Register the code generator of a key: a decorator, `@register_codegen("mykey")`.
 
     The function is called with a `Region` and gives a module that has a function `region.symbol`,
@@ -33,7 +34,7 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[Codegen],
     """
     check_key(key, "register_codegen")
 
-    def register(codegen: Codegen) -> Codegen:
+    def register(codegen: C) -> C:
         if not callable(codegen):
             raise TypeError(
                 f"register_codegen: expected a function, found {type(codegen).__name__}"

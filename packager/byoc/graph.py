@@ -1,4 +1,4 @@
-"""The JSON of the graph executor (classic.md 8.1) as nodes and values, read with checks and written
+"""The JSON of the graph executor as nodes and values, read with checks and written
 anew.
 
 A node is an input (`null`) or a call of a function (`tvm_op`); its results are values. Nothing is
@@ -23,7 +23,7 @@ COPY = "__copy"  # from one device to another
 LIMIT = 1 << 62  # bytes of a value
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Value:
     """What a node gives. Two values are the same if they are one object.
 
@@ -54,8 +54,12 @@ class Value:
             size *= extent
         return size
 
+    def __repr__(self) -> str:
+        name = self.node.name + (f":{self.output}" if len(self.node.outputs) > 1 else "")
+        return f"<value {name!r} {self.dtype}{list(self.shape)}>"
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, repr=False)
 class Node:
     """An input, or a call of a function.
 
@@ -84,6 +88,9 @@ class Node:
     def function(self) -> str:
         """The function that it calls, "" for an input."""
         return "" if self.is_input else self.attrs["func_name"]
+
+    def __repr__(self) -> str:
+        return f"<node {self.name!r} {self.function or 'input'}>"
 
 
 @dataclass(eq=False)
@@ -325,6 +332,12 @@ class _Reader:
 
 
 # -- writing ---------------------------------------------------------------------------------------
+
+
+def call_attrs(function: str, inputs: int, outputs: int) -> dict[str, str]:
+    """The attributes that every call has."""
+    values = (function, str(inputs), str(outputs), "0")
+    return dict(zip(_CALL, values))
 
 
 def write_graph(graph: Graph, storage: Sequence[int]) -> str:

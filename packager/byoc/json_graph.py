@@ -1,4 +1,4 @@
-"""Graphs of TVM's JSON runtimes (classic.md 8.2): what dnnl_json, tensorrt and their like take.
+"""Graphs of TVM's JSON runtimes: what dnnl_json, tensorrt and their like take.
 
 graph = JsonGraph(region)
 for operator in region.operators:
@@ -100,7 +100,7 @@ class JsonGraph:
         return made
 
     def module(self, type_key: str) -> Module:
-        """The region as a module of a JSON runtime.
+        """The region as a module of a JSON runtime, under `type_key`.
 
         Raises:
             BuildError: as of `to_json`, or a reserved key.

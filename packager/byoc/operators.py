@@ -41,6 +41,7 @@ class Tensor:
 
     @property
     def is_constant(self) -> bool:
+        """Whether its elements are known when the model is packed."""
         return self.constant is not None
 
     def numpy(self) -> Any:
@@ -81,7 +82,7 @@ class Operator:
     outputs: Sequence[Tensor] = field(default_factory=tuple)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """An attribute; brackets, quotes and spaces around it are left out.
+        """The attribute `name`, or `default`; brackets, quotes and spaces around it are left out.
 
         Raises:
             BuildError: it is not there, and there is no default.
@@ -94,10 +95,12 @@ class Operator:
     def ints(
         self, name: str, default: Sequence[int] | None = None, count: int | None = None
     ) -> tuple[int, ...]:
-        """An attribute of whole numbers: "2", "2, 2", "[2, 2]" and "(2, 2)" are the same.
+        """The attribute `name`, whole numbers: "2", "2, 2", "[2, 2]" and "(2, 2)" are the same.
 
         Args:
-            count: required number; a single number is repeated.
+            name: of the attribute.
+            default: what it is where it is not there.
+            count: how many are needed; one alone stands for all.
 
         Raises:
             BuildError: it is not there, or something else.
@@ -121,7 +124,7 @@ class Operator:
         return found
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """An attribute of one whole number.
+        """The attribute `name`, one whole number, or `default`.
 
         Raises:
             BuildError: it is not there, or something else.
@@ -130,7 +133,7 @@ class Operator:
         return found
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """An attribute that is true or false: "1", "0", "true", "False".
+        """The attribute `name`, or `default`: true or false, "1", "0", "true", "False".
 
         Raises:
             BuildError: it is something else.
@@ -143,7 +146,7 @@ class Operator:
         return text in ("1", "true")
 
     def number(self, name: str, default: float | None = None) -> float:
-        """An attribute that is a number.
+        """The attribute `name`, a number, or `default`.
 
         Raises:
             BuildError: it is not there, or no number.

@@ -11,7 +11,7 @@ from mblob.dtype import DataType
 from mblob.format.import_tree import topological_order
 from mblob.format.ndarray import ArrayRecord
 from mblob.packager.byoc.annotate import Tensors
-from mblob.packager.byoc.graph import Graph, Node, Value, write_graph
+from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
 from mblob.packager.byoc.merge import dependencies
 from mblob.packager.byoc.operators import Region
 from mblob.packager.byoc.storage import plan_storage
@@ -203,10 +203,7 @@ class _Cutter:
         call = Node(
             region.symbol, False, [v for v in outer if not self.tensors.of(v).is_constant], given
         )
-        call.attrs = {
-            "func_name": region.symbol, "num_inputs": str(len(call.inputs)), "num_outputs": str(len(given)),
-            "flatten_data": "0",
-        }  # fmt: skip
+        call.attrs = call_attrs(region.symbol, len(call.inputs), len(given))
         call.after = [n for i in nodes for n in self.graph.nodes[i].after]
         self.constants[id(call)] = [v for v in outer if self.tensors.of(v).is_constant]
         for i, value in enumerate(given):

@@ -1,4 +1,4 @@
-"""Which values of a graph share memory: ids that the executor turns into buffers (classic.md 8.1).
+"""Which values of a graph share memory: ids that the executor turns into buffers.
 
 As TVM plans: in the order of the nodes, a value takes a block that nobody needs any more and that
 is neither 16 times too small nor too large; inputs and results keep their memory for themselves.

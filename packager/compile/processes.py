@@ -1,4 +1,4 @@
-"""Running compilers and linkers. The only place that starts processes.
+"""Running compilers and linkers: the only place of the packager that starts processes.
 
 Processes get their own group, so that an interrupt can end a compiler together with what it
 started.

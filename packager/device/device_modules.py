@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
@@ -31,6 +31,9 @@ from mblob.packager.modules.reexpress import METAL_VERSION
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import path_or_text
 
+if TYPE_CHECKING:
+    from mblob.typed import DeviceCode
+
 # TVM's OpenCL runtime builds each kernel from the text behind its line
 CL_DELIMITER = "// Function: "
 SOURCE_SUFFIXES = (
@@ -45,7 +48,7 @@ Sources = Any  # text, bytes, a path, or a mapping of these by kernel name
 
 
 def device_module(
-    kind: str,
+    kind: DeviceCode,
     source: Sources,
     functions: Iterable[Any] | None = None,
     fmt: str | None = None,
@@ -65,14 +68,13 @@ def device_module(
             in that order. arg_types are texts ("handle", "int32") in the order of the parameters;
             tags name the launch arguments that follow them ("blockIdx.x", "threadIdx.x", ...). For
             the ffi dialect a mapping may have "arg_extra_tags", too: a number for each parameter, 1
-            for a descriptor of a CUDA tensor map. For a name alone, or a mapping without arg_types,
-            the types are taken from CUDA, HIP or OpenCL source, or from PTX, if they are certain.
-            None: all kernels with certain types; others are left out with a warning.
-        fmt: format of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default it is
-            recognized by the code. With `compile`, the format to make: "ptx" (default), "cubin",
-            "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
-        compile: compile the source, a text or a path. True: with an installed compiler. Or the name
-            or command of a compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
+            for a descriptor of a CUDA tensor map. A name alone, or a mapping without arg_types: the
+            types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None:
+            all kernels there whose types are certain; others are left out with a warning.
+        fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it.
+            With `compile` what to make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
+        compile: compile the source, a text or a path: True (with what is on the machine), or the
+            name or command of a compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
         arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
         options: for the compiler, a text or a list.
         launch: launch tags of kernels that declare none.

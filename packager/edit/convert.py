@@ -8,10 +8,10 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import path as checked_path
 from mblob.binary.elf import ElfFile
@@ -39,6 +39,11 @@ from mblob.packager.objects import objects as object_files
 from mblob.packager.objects.rename import expose_symbols
 from mblob.packager.write.dialects import DIALECTS
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from mblob.typed import BuildOptions, Dialect
+
 SYMBOLS = (classic.SYMBOL, *ffi_dialect.SYMBOLS)
 _MEMBERS = 10_000  # of a tar or an archive
 _UNPACKED, _RATIO = 256 << 20, 32  # bytes that a tar may hold: so many, and so many times its size
@@ -49,9 +54,9 @@ def convert(
     file: str | os.PathLike[str],
     file_name: str | os.PathLike[str],
     *,
-    dialect: str,
+    dialect: Dialect,
     objects: Sequence[str | os.PathLike[str]] = (),
-    **how: Any,
+    **how: Unpack[BuildOptions],
 ) -> None:
     """Write a library of one dialect in the other.
 
@@ -381,7 +386,7 @@ def _compile(source: Path, made: Path, work: Path) -> None:
 
 
 def _check_machine(
-    machine: object_files.ElfTarget, label: str, work: Path, how: dict[str, Any]
+    machine: object_files.ElfTarget, label: str, work: Path, how: Mapping[str, Any]
 ) -> None:
     from mblob.packager.options import as_options
 

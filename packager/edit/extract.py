@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple, Union
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 from mblob.arguments import path as checked_path
 from mblob.errors import FormatError
@@ -21,6 +21,9 @@ from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
 from mblob.packager.errors import BuildError
+
+if TYPE_CHECKING:
+    from mblob.typed import TensorFormat
 
 LISTED = 20  # names that an error gives
 FORMATS = ("npy", "safetensors")
@@ -49,7 +52,7 @@ class Plan(NamedTuple):
 
 def extract(
     library: str | os.PathLike[str] | Library, output: str | os.PathLike[str], *,
-    entries: Sequence[Wanted] | None = None, tensors: Sequence[str] | bool = False, format: str | None = None,
+    entries: Sequence[Wanted] | None = None, tensors: Sequence[str] | bool = False, format: TensorFormat | None = None,
     written: Callable[[Path], None] | None = None,
 ) -> list[Path]:  # fmt: skip
     """Write payloads or tensors to files. Each file replaces an existing one by a rename, when it

@@ -15,6 +15,7 @@ from typing import Any
 
 from mblob.binary.elf_records import STT_FUNC, STT_GNU_IFUNC, Symbol
 from mblob.format import classic, ffi_dialect
+from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.format.exported import FFI_PREFIX
 from mblob.inspect.library import Library
 from mblob.module import Module
@@ -29,7 +30,6 @@ from mblob.packager.link.export import export_library
 from mblob.packager.modules.nodes import ObjectNode
 from mblob.packager.options import as_options
 from mblob.packager.write.dialects import CLASSIC, DIALECTS, Dialect
-from mblob.packager.write.elf_writer import PAYLOAD_ALIGN
 
 _NAME = re.compile(r"[A-Za-z0-9_.$]+")
 _TEXT = 4096  # bytes of the name that __tvm_main__ may hold
@@ -158,7 +158,7 @@ def _old_blob(library: Library) -> tuple[int, int]:
     symbol = library.elf.find(library.blob.symbol) if library.blob is not None else None
     if (
         symbol is None
-        or symbol.st_size < PAYLOAD_ALIGN
+        or symbol.st_size < BLOB_ALIGN
         or find_reference(library.elf, symbol) is not None
     ):
         return 0, 0

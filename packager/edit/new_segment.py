@@ -25,10 +25,10 @@ from mblob.binary.elf_records import (
     Segment,
 )
 from mblob.errors import IncompatibleError
+from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.packager.edit.program_header_room import TABLES, Piece, in_the_way
 from mblob.packager.errors import BuildError
 from mblob.packager.write.elf_patch import Patch, fitting, segment_row
-from mblob.packager.write.elf_writer import PAYLOAD_ALIGN
 
 PAGE = 4096  # bytes; contents start at a multiple, since copies to one are fast
 _PIECE_ALIGN = 64  # bytes; no note or table wants more
@@ -98,7 +98,7 @@ class NewSegment:
             has_moved = s.p_type in _NOTES and self.place_of(s.p_offset) != s.p_offset
             (behind if i > last or has_moved else before).append(self._row(i, s))
         size = self.lead + self.size
-        new = segment_row(elf, PT_LOAD, PF_R, self.offset, self.vaddr, size, PAYLOAD_ALIGN)
+        new = segment_row(elf, PT_LOAD, PF_R, self.offset, self.vaddr, size, BLOB_ALIGN)
         return [*before, new, *behind]
 
     def _row(self, index: int, s: Segment) -> bytes:
@@ -183,9 +183,9 @@ def new_segment(elf: ElfFile, size: int) -> NewSegment:
         raise BuildError(
             f"{elf.name}: {len(elf.segments)} program headers, there is no room for one more"
         )
-    offset = len(elf.data) + -len(elf.data) % PAYLOAD_ALIGN
+    offset = len(elf.data) + -len(elf.data) % BLOB_ALIGN
     top = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD)
-    vaddr = top + -top % PAYLOAD_ALIGN
+    vaddr = top + -top % BLOB_ALIGN
     pieces = _make_room(elf, table_size)
     moved: list[tuple[Piece, int]] = []
     end = offset
@@ -195,7 +195,7 @@ def new_segment(elf: ElfFile, size: int) -> NewSegment:
         end += -end % _PIECE_ALIGN
     lead = PAGE if pieces is None else end - offset + -end % PAGE
     last = max(offset, vaddr) + lead + size
-    if elf.bits == 32 and last > 0xFFFFFFFF - PAYLOAD_ALIGN:
+    if elf.bits == 32 and last > 0xFFFFFFFF - BLOB_ALIGN:
         raise IncompatibleError(
             f"a 32-bit library ({elf.machine}) has no room for {size} bytes behind its segments"
         )

@@ -133,12 +133,14 @@ def strip_index(
 def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool = True) -> None:
     """Add an index to a blob that TVM wrote: offsets, sizes and digests of the present payloads.
 
-    No note announces the index, so its loss is not noticed. Otherwise it equals one that mblob
-    writes.
-    Arguments and errors as of `swap`.
+    No note announces it, so that its loss is not noticed; else it is as one that mblob writes.
+
+    Args:
+        library, output, reuse: as of `swap`.
 
     Raises:
-        BuildError: the library has an index, or its dialect has no index.
+        BuildError: the library has an index, or its dialect takes none.
+        FormatError, DigestError, OSError: as of `swap`.
     """
     with Library(Path(os.fspath(library)), verify="full") as opened:
         blob = _blob_of(opened)

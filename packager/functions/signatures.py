@@ -19,9 +19,8 @@ _RESERVED = ("__tvm_", "__TVM", "__mblob_", "TVMBackend")
 def is_packed(function: Function) -> bool:
     """Whether a function has the shape of TVM's packed ones; in doubt it has.
 
-    `int f(args, int *type_codes, int num_args[, result, int *result_code[, resource])`, the
-    parameters that point
-    with types of their own in each release: classic.md 4.1.
+    `int f(args, int *type_codes, int num_args[, result, int *result_code[, resource])`, where
+    the pointers have types of their own in each release of TVM.
     """
     p = function.parameters
     if (

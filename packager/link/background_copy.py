@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
 
-from mblob.format.blob_plan import BlobPlan
+from mblob.format.blob_plan import BLOB_ALIGN, BlobPlan
 from mblob.interrupts import held
 from mblob.packager.link.request import Cancelled, Request, Triple
 from mblob.packager.options import linkers_named
@@ -20,6 +20,7 @@ from mblob.packager.write.reuse import OldLibrary
 
 # of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole
 OFFSET = 2 << 20
+assert OFFSET % BLOB_ALIGN == 0
 WORTH = 64 << 20  # bytes of payloads from which it pays
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mblob.module import Module
 from mblob.packager.errors import BuildError
@@ -14,6 +15,9 @@ from mblob.packager.modules.nodes import NOTHING, Declared
 from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
 from mblob.packager.modules.weights import read_tensors, safetensors_module
 from mblob.packager.output import check_output
+
+if TYPE_CHECKING:
+    from mblob.typed import Dialect, Digest, Embed
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,10 @@ class BuildPlan:
     options: Sequence[str] = ()
     cc: str | None = None
     target: str | None = None
-    dialect: str = "classic"
-    embed: str = "auto"
+    dialect: Dialect = "classic"
+    embed: Embed = "auto"
     index: bool = True
-    digest: str = "crc32"
+    digest: Digest = "crc32"
     system_lib: bool = False
     prefix: str = ""
     reuse: bool = True

@@ -36,10 +36,11 @@ from mblob.binary.elf_records import (
 )
 from mblob.bytes.mapping import map_file
 from mblob.errors import IncompatibleError, ToolchainError
+from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.write.blob import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
-from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, PLACEHOLDER_SIZE, BlobSection
+from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE, BlobSection
 
 if TYPE_CHECKING:
     from mblob.packager.compile.toolchain import Linker
@@ -59,7 +60,7 @@ LINKER_SCRIPT = f"""SECTIONS
 INSERT BEFORE .dynsym;
 SECTIONS
 {{
-  {GROW_SECTION.name} : ALIGN(MAX({PAYLOAD_ALIGN}, CONSTANT(MAXPAGESIZE))) {{ KEEP(*({GROW_SECTION.name})) }}
+  {GROW_SECTION.name} : ALIGN(MAX({BLOB_ALIGN}, CONSTANT(MAXPAGESIZE))) {{ KEEP(*({GROW_SECTION.name})) }}
 }}
 INSERT AFTER .bss;
 """
@@ -126,7 +127,7 @@ def grow_stub(
     old_end = start + old_size
     limit = None
     if elf.bits == 32:
-        limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - PAYLOAD_ALIGN
+        limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - BLOB_ALIGN
     with new_library(output, stub_path, has_blob=copy is not None) as fd:
         write_all(fd, memoryview(stub.data)[:start])
         if copy is not None:
@@ -237,10 +238,10 @@ def append(stub_path: Path, output: Path, symbol: str, write: WriteBlob) -> int:
     stub = read_stub(stub_path, symbol)
     elf = stub.elf
     header = _header_to_load(stub)
-    offset = len(stub.data) + -len(stub.data) % PAYLOAD_ALIGN
+    offset = len(stub.data) + -len(stub.data) % BLOB_ALIGN
     top = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD)
     # Congruent to the offset modulo every page size, as the gABI asks.
-    vaddr = top + -top % PAYLOAD_ALIGN
+    vaddr = top + -top % BLOB_ALIGN
     limit = 0xFFFFFFFF - max(vaddr, offset) if elf.bits == 32 else None
     if limit is not None and limit < 0:
         raise IncompatibleError(f"a 32-bit library ({elf.machine}) has no room behind its segments")
@@ -249,7 +250,7 @@ def append(stub_path: Path, output: Path, symbol: str, write: WriteBlob) -> int:
         os.lseek(fd, offset, os.SEEK_SET)
         size, fingerprint = write(fd, limit, elf.machine)
         patch = Patch(fd, elf)
-        patch.load_segment(header, offset, vaddr, size, PAYLOAD_ALIGN)
+        patch.load_segment(header, offset, vaddr, size, BLOB_ALIGN)
         patch.placeholder_symbols(stub, st_size=size, st_value=vaddr)
         if stub.section is not None:
             patch.section(

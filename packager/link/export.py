@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.digest import ALGORITHMS
@@ -24,6 +24,51 @@ from mblob.packager.write.blob import plan_blob
 from mblob.packager.write.dialects import DIALECTS
 from mblob.packager.write.reuse import old_library
 
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    from typing_extensions import Unpack
+
+    from mblob.typed import Dialect, Digest, Embed, ExportOptions
+
+    R = TypeVar("R")
+
+
+@overload
+def export_library(
+    mod: Module,
+    file_name: str | os.PathLike[str],
+    fcompile: None = None,
+    fpack_imports: Callable[..., Any] | None = None,
+    addons: Sequence[str | os.PathLike[str]] | None = None,
+    workspace_dir: str | os.PathLike[str] | None = None,
+    **options: Unpack[ExportOptions],
+) -> None: ...
+
+
+@overload
+def export_library(
+    mod: Module,
+    file_name: str | os.PathLike[str],
+    fcompile: Callable[..., R],
+    fpack_imports: Callable[..., Any] | None = None,
+    addons: Sequence[str | os.PathLike[str]] | None = None,
+    workspace_dir: str | os.PathLike[str] | None = None,
+    *,
+    dialect: Dialect = "classic",
+    embed: Embed = "auto",
+    index: bool = True,
+    digest: Digest = "crc32",
+    cc: str | Sequence[str] | None = None,
+    target: str | None = None,
+    options: str | Sequence[str] | None = None,
+    system_lib: bool = False,
+    prefix: str = "",
+    carry: Sequence[str | os.PathLike[str] | Module] | None = None,
+    reuse: bool = True,
+    **kwargs: Any,
+) -> R: ...
+
 
 def export_library(
     mod: Module,
@@ -33,10 +78,10 @@ def export_library(
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
     *,
-    dialect: str = "classic",
-    embed: str = "auto",
+    dialect: Dialect = "classic",
+    embed: Embed = "auto",
     index: bool = True,
-    digest: str = "crc32",
+    digest: Digest = "crc32",
     cc: str | Sequence[str] | None = None,
     target: str | None = None,
     options: str | Sequence[str] | None = None,

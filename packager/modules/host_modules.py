@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.payload_source import as_bytes_view
@@ -22,12 +22,15 @@ from mblob.packager.modules.nodes import (
 from mblob.packager.options import as_options, check_options
 from mblob.packager.path_arguments import existing_file, path_or_text
 
+if TYPE_CHECKING:
+    from mblob.typed import SourceFormat
+
 FORMATS = ("c", "cc", "cpp", "cu")
 
 
 def csource_module(
     source: str | os.PathLike[str],
-    fmt: str | None = None,
+    fmt: SourceFormat | None = None,
     functions: Sequence[str] | str = (),
     packed: str | Sequence[str] | None = None,
     options: str | Sequence[str] | None = None,

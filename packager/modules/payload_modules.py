@@ -1,11 +1,13 @@
-"""Constructors of serialized modules: device code, JSON graphs, executor factories with their
-parameters, blobs, weights."""
+"""Constructors of serialized modules: JSON graphs, executor factories with their parameters, blobs.
+
+Device code is made in `packager/device`, weights in `weights.py`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob import json_text, texts
 from mblob.bytes.payload_source import (
@@ -22,6 +24,9 @@ from mblob.packager.errors import BuildError, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.path_arguments import check_key
 
+if TYPE_CHECKING:
+    from mblob.typed import GraphJson
+
 # Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): no model of such a
 # name could be made.
 FACTORY_FUNCTIONS = (
@@ -36,7 +41,8 @@ FACTORY_FUNCTIONS = (
 def json_module(
     kind: str, symbol: str, graph_json: str | Mapping[str, Any], const_names: Sequence[str] = ()
 ) -> Module:
-    """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); classic.md 5.6.
+    """A module of a JSON runtime (dnnl_json, tensorrt, clml, ...); docs/format.md,
+    section 3.1, has its layout.
 
     Args:
         kind: its type key.
@@ -59,7 +65,7 @@ def json_module(
 
 
 def graph_executor_factory(
-    graph_json: str | Mapping[str, Any],
+    graph_json: GraphJson,
     params: Mapping[str, Any] | Any = None,
     name: str = "default",
 ) -> Module:
@@ -67,7 +73,8 @@ def graph_executor_factory(
     it.
 
     Args:
-        graph_json: the graph, as text or as what `json.dumps` takes.
+        graph_json: the graph: text, what `json.dumps` takes, or a `GraphBuilder`, which brings its
+            parameters.
         params: name -> array (anything with the buffer protocol; kept, not copied, until it is
             written), or the bytes of `save_param_dict`. They are written in the order of `params`.
             Up to 63 spaces before them align as many bytes as possible.
@@ -83,9 +90,10 @@ def graph_executor_factory(
         FormatError: bytes that are no parameter dictionary.
     """
     _check_model_name(name)
-    text = _graph_text(graph_json)
+    graph, built = text_and_params(graph_json)
+    text = _graph_text(graph)
     if params is None:
-        params = {}
+        params = built
     elif not isinstance(params, Mapping):
         params = read_param_dict(params)
     records = [
@@ -97,6 +105,18 @@ def graph_executor_factory(
     except ValueError as exc:
         raise BuildError(f"graph_executor_factory: {exc}") from None
     return Module(node=PayloadNode(GRAPH_FACTORY, payload, text, dialect="classic"))
+
+
+def text_and_params(
+    graph_json: GraphJson,
+) -> tuple[str | Mapping[str, Any], Mapping[str, Any]]:
+    """A graph as text or parsed, and the parameters that it brings."""
+    if isinstance(graph_json, (str, Mapping)):
+        return graph_json, {}
+    if not hasattr(graph_json, "graph_json"):
+        expected = "JSON as text, a dictionary, or a GraphBuilder"
+        raise BuildError(f"graph: {texts.say(texts.EXPECTED, expected, type(graph_json).__name__)}")
+    return graph_json.graph_json(), graph_json.params
 
 
 _PARAM_ALIGNMENT = (
@@ -154,8 +174,8 @@ class _FactoryPayload(PiecesPayload):
 def const_loader_module(
     constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]
 ) -> Module:
-    """Constants of external modules, which its importer passes to `__init_<symbol>`; classic.md
-    5.2.
+    """Constants of external modules, which its importer passes to `__init_<symbol>`;
+    docs/format.md, section 3.1, has the layout.
 
     Args:
         constants: name -> array, as `params` of `graph_executor_factory`.

@@ -44,7 +44,6 @@ Fields = Mapping[str, Any]
 Pieces = list[Any]  # bytes-like; what is large is a view
 
 METAL_VERSION = "0.1.0"  # what TVM's writer says; its reader ignores it
-TENSOR_MAP = 1  # a number of arg_extra_tags
 
 _GRAMMARS: dict[str, Grammars] = {
     "classic": GRAMMARS,

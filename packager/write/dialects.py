@@ -1,4 +1,4 @@
-"""The two dialects as the packager needs them: names of symbols, and who writes the blob."""
+"""The two dialects as the packager needs them: names of symbols, and what reads a blob."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Dialect:
 
     Attributes:
         name: "classic" or "ffi".
-        format: the module that reads and writes its blobs.
+        format: the module that reads its blobs.
         context: the variable in which a loader leaves the handle of the library.
         register: the runtime's function that takes the symbols of a system library.
         function_prefix: of the symbols of functions.

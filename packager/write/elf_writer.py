@@ -32,10 +32,10 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.format import note
+from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.packager.objects.objects import ElfTarget
 from mblob.packager.write.file_sink import FileSink
 
-PAYLOAD_ALIGN = 1 << 16  # also the largest page of any Linux machine
 PLACEHOLDER_SIZE = 4096
 
 WriteBlob = Callable[[FileSink], int]
@@ -54,7 +54,7 @@ class BlobSection:
 
     name: str
     flags: int = SHF_ALLOC
-    alignment: int = PAYLOAD_ALIGN
+    alignment: int = BLOB_ALIGN
     kind: int = SHT_PROGBITS
 
 
@@ -150,7 +150,7 @@ class _Layout:
             at += -at % align
             self.note_offsets.append(at)
             at += len(data)
-        self.payload_offset = at + -at % max(PAYLOAD_ALIGN, section.alignment)
+        self.payload_offset = at + -at % max(BLOB_ALIGN, section.alignment)
 
     def head(self, size: int) -> bytes:
         """All bytes in front of a payload of `size` bytes."""

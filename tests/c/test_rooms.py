@@ -128,7 +128,12 @@ def test_only_the_full_table_knows_executors(
     assert knowing == {SRC / "entry" / "profile_full.c"}
 
 
-INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]""", re.MULTILINE)
+
+
+def includes(text: str) -> list[str]:
+    """What a source includes, but for headers of the system and of the public folder."""
+    return [name for mark, name in INCLUDE.findall(text) if mark == '"' or (SRC / name).is_file()]
 
 
 def header_of(room: str) -> str:
@@ -140,11 +145,16 @@ def test_a_source_includes_of_another_room_its_one_header_alone() -> None:
     wrong = []
     for source in sources(SRC, ".c", ".h"):
         own = room_of(source)
-        for name in INCLUDE.findall(source.read_text()):
+        for name in includes(source.read_text()):
             other = name.rpartition("/")[0]
             if other != own and not (other in NEEDS[own] and name == header_of(other)):
                 wrong.append(f"{source.relative_to(SRC)} includes {name}")
     assert wrong == []
+
+
+def test_an_include_is_seen_however_it_is_written() -> None:
+    text = ' # include <core/core.h>\n#include <stdio.h>\n\t#include "elf/elf.h"\n'
+    assert includes(text) == ["core/core.h", "elf/elf.h"]
 
 
 def test_the_header_of_a_room_needs_no_other_include_before_it(tmp_path: Path) -> None:
@@ -160,9 +170,7 @@ def test_the_header_of_a_room_needs_no_other_include_before_it(tmp_path: Path) -
 def test_a_plug_in_includes_its_own_headers_and_one_of_each_room(plugin: str) -> None:
     own = {p.name for p in (PLUGINS / plugin).glob("*.h")}
     others = {header_of("base")} | ({"common.h"} if plugin != "common" else set())
-    included = {
-        n for p in sources(PLUGINS / plugin, ".c", ".h") for n in INCLUDE.findall(p.read_text())
-    }
+    included = {n for p in sources(PLUGINS / plugin, ".c", ".h") for n in includes(p.read_text())}
     assert included - own <= others
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -246,4 +247,45 @@ def test_arrays_go_to_the_device_and_outputs_come_back(
     ):
         done = pack(*command, *(word for device in devices for word in ("--device", device)))
         assert done.returncode == code
+        assert text in error_line(done)
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A function that copies one bfloat16 and tells the type of both arguments."""
+    path = tmp_path_factory.mktemp("copies") / "copies.so"
+    mblob.csource_module(
+        "#include <string.h>\n#include <tvm/runtime/c_runtime_api.h>\n"
+        "int copy(TVMValue *a, int *c, int n, TVMValue *r, int *k, void *u) {\n"
+        "  DLTensor *x = a[0].v_handle, *y = a[1].v_handle; (void)c; (void)n; (void)u;\n"
+        "  memcpy(y->data, x->data, 2); r->v_int64 = x->dtype.code * 100 + y->dtype.code;\n"
+        "  *k = kTVMArgInt; return 0; }\n"
+    ).export_library(path)
+    return path
+
+
+@pytest.mark.parametrize("given", ["x.npy:bfloat16", "x.npz:x:bfloat16", "one.npz:bfloat16"])
+def test_a_file_of_bfloat16_is_one_where_the_word_says_so(
+    pack, copies: Path, given: str, tmp_path: Path
+) -> None:
+    x = np.array([1.5], ml_dtypes.bfloat16)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "x.npz", x=x, y=np.zeros(3))
+    np.savez(tmp_path / "one.npz", x=x)
+    done = pack("run", copies, "copy", given, "bfloat16[1]")
+    assert (done.returncode, done.stdout) == (0, "404\nout0 = bfloat16[1] [1.5]\n"), done.stderr
+    done = pack("run", copies, "copy", "x.npy", "uint16[1]")
+    assert done.stdout == "101\nout0 = uint16[1] [16320]\n"
+
+
+def test_a_type_that_does_not_fit_the_file_is_a_usage_error(
+    pack, copies: Path, error_line, inputs
+) -> None:
+    for given, text in {
+        "a.npy:bfloat16": "argument 0 (a.npy): elements of float32 have 4 bytes, of bfloat16 2",
+        "a.npy:float8_e9m9": "argument 0: ml_dtypes has no float8_e9m9",
+        "a.npy:bfloat17": "argument 0 (a.npy): a single array has no keys, found 'bfloat17'",
+    }.items():
+        done = pack("run", copies, "copy", given, "bfloat16[1]")
+        assert done.returncode == 2
         assert text in error_line(done)

@@ -1,4 +1,4 @@
-"""docs/byoc.md runs as it stands."""
+"""docs/byoc.md, and the graph of docs/runtime.md, run as they stand."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 
-def test_the_example_of_a_partition(
-    root: Path, blocks: Callable[[Path], list[Any]], tmp_path: Path
+@pytest.mark.parametrize(
+    ("page", "printed"), [("byoc.md", "[0.  0.  0.5 1. ]\n"), ("runtime.md", "64.0\n")]
+)
+def test_graphs_that_are_built_run(
+    root: Path, blocks: Callable[[Path], list[Any]], page: str, printed: str, tmp_path: Path
 ) -> None:
-    (block,) = [b for b in blocks(root / "docs" / "byoc.md") if b.language == "python"]
+    (block,) = [b for b in blocks(root / "docs" / page) if b.language == "python"]
     (tmp_path / block.file).write_text(block.text)
     done = subprocess.run(
         [sys.executable, block.file], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "[0.  0.  0.5 1. ]\n"
+    assert done.stdout == printed
 
 
 def test_its_links_lead_somewhere(root: Path) -> None:

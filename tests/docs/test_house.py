@@ -18,7 +18,8 @@ import pytest
 import mblob
 from tests import built_once as built_once_module
 
-DOCS = sorted((Path(__file__).resolve().parents[2] / "docs").glob("*.md"))
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 
 
 def run_tests(root: Path, folder: Path, text: str, *words: str, **environment: str) -> Any:
@@ -79,7 +80,10 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
     )
     listed = {line.split()[1] for line in done.stdout.splitlines()}
     tests = {"test", "test-all", "check", "nightly"}
-    assert listed == {"help", "env", "demo", "lint", "format", "bench", "install", "clean"} | tests
+    assert (
+        listed
+        == {"help", "env", "demo", "lint", "format", "bench", "docs", "install", "clean"} | tests
+    )
 
 
 def test_make_env_does_nothing_when_it_is_fresh(root: Path) -> None:
@@ -316,7 +320,7 @@ def test_ci_calls_make_check(root: Path) -> None:
 
 
 def test_no_source_file_is_too_long_to_read(root: Path) -> None:
-    folders = ("mblob", "packager", "loader", "csrc/src", "examples", "benchmarks", "tests")
+    folders = ("mblob", "packager", "loader", "csrc", "examples", "benchmarks", "docs", "tests")
     files = [
         p for f in folders for p in (root / f).rglob("*") if p.suffix in (".py", ".c", ".h", ".cpp")
     ]
@@ -343,7 +347,7 @@ def test_nothing_is_left_for_later(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in DOCS)]
+    "page", ["README.md", "CONTRIBUTING.md", *(str(p.relative_to(ROOT)) for p in DOCS)]
 )
 def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
     """A path in backquotes; in CONTRIBUTING.md also below csrc/src."""

@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -107,7 +109,16 @@ assert list(x) == [2, 4]
     assert done.returncode == 0, done.stderr
     program = tmp_path / "program"
     program.mkdir()
-    check_program(program, [tmp_path / "site"])
+    check_program(program, unpacked, environment_of(tmp_path / "site", tmp_path / "venv"))
+
+
+def environment_of(site: Path, folder: Path) -> Path:
+    """The Python of a new environment with the packages of `site`, and numpy and others of ours."""
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    shutil.copytree(site, packages, dirs_exist_ok=True)
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    return folder / "bin" / "python"
 
 
 def test_an_installation_has_the_manual_page_where_argparse_manpage_is(

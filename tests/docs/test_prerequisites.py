@@ -108,8 +108,8 @@ def test_another_python_has_packages_of_its_own(root: Path) -> None:
     assert found == "apt-get install python3.14-venv python3.14-dev"
 
 
-def test_the_readme_names_the_same_packages(root: Path) -> None:
-    text = (root / "README.md").read_text()
+def test_the_page_about_installing_names_the_same_packages(root: Path) -> None:
+    text = (root / "docs" / "install.md").read_text()
     needs = runpy.run_path(str(root / "prerequisites.py"))
     for family in ("debian", "fedora", "alpine"):
         command = needs["install_command"](list(needs["NEEDS"]), f"ID={family}", "python3")

@@ -125,15 +125,11 @@ def test_its_generator_refuses_what_its_plug_in_has_no_room_for(tmp_path: Path) 
     code = (
         f"import sys; sys.path.insert(0, {str(FOLDER)!r})\n"
         "import fuse, mblob\n"
-        "nodes = fuse.graph()['nodes']\n"
-        "def call(n): return {**nodes[3], 'name': f'n{n}', 'inputs': [[n + 2 if n else 0, 0, 0], [1, 0, 0]]}\n"
-        "g = nodes[:3] + [call(n) for n in range(70)]\n"
-        "c = len(g)\n"
-        "a = {'dltype': ['list_str', ['float32'] * c], 'shape': ['list_shape', [[9]] * c],"
-        " 'storage_id': ['list_int', list(range(c))]}\n"
-        "j = {'nodes': g, 'arg_nodes': [0, 1, 2], 'heads': [[c - 1, 0, 0]], 'attrs': a}\n"
-        "j['node_row_ptr'] = list(range(c + 1))\n"
-        "mblob.partition_graph(j, None, None, {'fuse': fuse.is_elementwise})\n"
+        "g = mblob.GraphBuilder()\n"
+        "x, w = g.input('x', 9), g.input('w', 9)\n"
+        "for _ in range(70): x = g.call('multiply', [x, w], 9)\n"
+        "g.output(x)\n"
+        "mblob.partition_graph(g, None, None, {'fuse': fuse.is_elementwise})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert "tvmgen_default_fuse_main_0: more than 64 values" in done.stderr

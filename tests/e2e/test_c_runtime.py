@@ -15,10 +15,10 @@ import pytest
 
 import mblob
 from mblob.bytes.payload_source import BytesPayload
-from mblob.bytes.sink import BytesSink
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic
 from mblob.format.blob_plan import BlobPlan, OutEntry
+from tests.bytes_sink import BytesSink
 from tests.e2e.programs import ROOT, make_c_tests, run
 from tests.loader.executors import vm_programs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -113,3 +114,67 @@ def test_what_packing_raises_is_a_build_error(tmp_path: Path) -> None:
     assert issubclass(mblob.ToolchainError, mblob.BuildError)
     with pytest.raises(mblob.BuildError):
         mblob.export_library(mblob.csource_module("int;;x"), tmp_path / "x.so")
+
+
+# -- what is made of modules -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    g = mblob.GraphBuilder()
+    x, w = g.input("x", (1, 4)), g.param("w", array("f", [1.0, 2.0, 3.0, 4.0]))
+    g.output(g.call("same", [x, w], (1, 4)))
+    factory = mblob.graph_executor_factory(g)
+    same = "void same(const float x[1][4], const float w[4], float y[1][4])"
+    code = f"{same} {{ for (int i = 0; i < 4; i++) y[0][i] = x[0][i]; }}"
+    factory.import_module(mblob.csource_module(code, functions=[same], packed="name"))
+    path = tmp_path_factory.mktemp("model") / "model.so"
+    factory.export_library(path)
+    return path
+
+
+def test_a_factory_lists_its_model_before_it_is_opened(model: Path) -> None:
+    lib = mblob.load_module(model)
+    assert ": default; imports library>" in repr(lib)
+    assert next(iter(lib)) == "default"
+    assert "default" in lib
+    lib.default(mblob.cpu())
+    assert next(iter(lib)) == "default"
+
+
+def test_a_model_shows_its_inputs_outputs_and_functions(model: Path) -> None:
+    gm = mblob.graph_executor.GraphModule(mblob.load_module(model)["default"](mblob.cpu()))
+    assert repr(gm) == "<mblob.GraphModule: inputs x float32[1, 4]; outputs same:0 float32[1, 4]>"
+    assert "run" in gm and "walk" not in gm
+    assert "set_input" in list(gm) == gm._ipython_key_completions_()
+
+
+def test_other_executors_show_what_they_run(golden: Path) -> None:
+    machine = mblob.vm.VirtualMachine(mblob.load_module(golden / "vm_mlp.so"), mblob.cpu())
+    assert repr(machine).startswith("<mblob.vm.VirtualMachine: main(data")
+    aot = mblob.load_module(golden / "aot_mlp.so")
+    executor = mblob.aot_executor.AotModule(aot[next(iter(aot))](mblob.cpu()))
+    assert repr(executor).startswith("<mblob.AotModule: inputs data float32[")
+
+
+def test_names_of_tensors_and_payloads_complete(model: Path) -> None:
+    lib = mblob.load_module(model)
+    assert lib.tensors._ipython_key_completions_() == ["w"]  # type: ignore[attr-defined]
+    assert lib.payloads._ipython_key_completions_() == ["GraphExecutorFactory"]  # type: ignore[attr-defined]
+
+
+def test_an_entry_of_an_open_library_shows_its_place(model: Path) -> None:
+    with mblob.open(model) as library:
+        entry = library.entries[0]
+        place = f"{entry.size} bytes at {entry.offset:#x}"
+        assert repr(library.entries) == (
+            f"[<mblob.EntryView 0 'GraphExecutorFactory', {place}>, <mblob.EntryView 1 'library'>]"
+        )
+
+
+def test_help_begins_with_what_the_package_does() -> None:
+    text = pydoc.render_doc(mblob, renderer=pydoc.plaintext)
+    start = text[: text.index("PACKAGE CONTENTS")]
+    for name in ("load_module", "csource_module", "export_library", "graph_executor", "open"):
+        assert name in start
+    assert len(start.splitlines()) < 40

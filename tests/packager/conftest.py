@@ -24,7 +24,7 @@ VADD = "void vadd(const float *a, const float *b, float *c, int64_t n)"
 
 
 class DLTensor(ctypes.Structure):
-    """DLPack's tensor, as classic.md 4.3 lays it out."""
+    """DLPack's tensor, as TVM's kernels read it."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),

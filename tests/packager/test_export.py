@@ -13,7 +13,7 @@ import pytest
 
 import mblob
 from mblob.binary.elf_records import PT_LOAD
-from mblob.packager.write.elf_writer import PAYLOAD_ALIGN
+from mblob.format.blob_plan import BLOB_ALIGN
 from tests.packager.conftest import PAYLOAD, VADD, VADD_C, check
 
 LINKERS = ("bfd", "gold", "lld", "mold")
@@ -44,7 +44,7 @@ def test_grow_gives_the_blob_the_last_segment_alone(tmp_path: Path, tree: mblob.
         assert lib.blob is not None
         assert (last.p_flags, last.p_filesz, last.p_memsz) == (4, lib.blob.size, lib.blob.size)
         assert lib.blob_offset == last.p_offset
-        assert last.p_offset % PAYLOAD_ALIGN == last.p_vaddr % PAYLOAD_ALIGN == 0
+        assert last.p_offset % BLOB_ALIGN == last.p_vaddr % BLOB_ALIGN == 0
         sizes = {
             s.st_size for s in (*lib.elf.dynsym, *lib.elf.symtab) if s.name == "__tvm_dev_mblob"
         }

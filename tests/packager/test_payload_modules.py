@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.bytes.sink import BytesSink
 from mblob.format.grammar import decode_payload
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.payload_modules import FACTORY_FUNCTIONS, graph_executor_factory
 from mblob.packager.write.blob import plan_blob
 from mblob.packager.write.devc_c import to_c
+from tests.bytes_sink import BytesSink
 
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0]}'
 
@@ -35,7 +35,7 @@ def string(text: str) -> bytes:
 
 
 def test_a_cuda_module_under_a_library_has_the_bytes_that_tvm_wrote() -> None:
-    """classic.md, section 10: 218 bytes, written by TVM 0.14."""
+    """docs/format.md, section 8: 218 bytes, written by TVM 0.14."""
     host = mblob.csource_module(";")
     tags = ["blockIdx.x", "threadIdx.x"]
     host.import_module(

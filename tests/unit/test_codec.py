@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload
-from mblob.bytes.sink import BytesSink
 from mblob.dtype import DataType
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic
@@ -20,6 +19,7 @@ from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.format.grammar import decode_payload
 from mblob.format.ndarray import ArrayRecord, encode_ndarray, read_param_dict, save_param_dict
 from mblob.inspect.library import Library
+from tests.bytes_sink import BytesSink
 
 GOLDEN = Path(os.environ.get("MBLOB_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
 
@@ -53,7 +53,7 @@ def test_the_worked_example_of_the_document_has_these_bytes() -> None:
 
 
 def test_a_library_alone_is_count_zero() -> None:
-    """classic.md 10: N 8, count 0."""
+    """N 8, count 0."""
     assert write([LIB], [[]], index=False) == bytes([8]) + bytes(15)
 
 
@@ -182,7 +182,7 @@ def cuda_payload() -> bytes:
 
 
 def test_the_device_payload_of_the_specification() -> None:
-    """classic.md 10: the worked CUDA example is 210 + 8 bytes."""
+    """docs/format.md, section 8: the worked CUDA example is 210 + 8 bytes."""
     data = write([LIB, OutEntry("cuda", BytesPayload(cuda_payload()))], [[1], []], index=False)
     assert len(data) == 218
     assert data[:8] == (210).to_bytes(8, "little")

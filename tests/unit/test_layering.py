@@ -18,6 +18,19 @@ import mblob
 ROOT = Path(__file__).resolve().parents[2]
 HALVES = ("packager", "loader")
 FILES_OF_A_FOLDER = 40
+IMPORTING = re.compile(r"(^|\.)(import_module|__import__)$")
+# Arrows that are no room's. A device's name may be one that a plug-in brings: then the loader is
+# asked, if it is installed.
+ASKS_THE_LOADER = ("mblob.devices", "mblob.loader.plugins")
+# Types of rooms above: a page is made from a Library; a Module has tensors and `export_library`.
+TYPES_ALONE = {
+    ("mblob.inspect.html", "mblob.inspect"),
+    ("mblob", "mblob.loader"),
+    ("mblob", "mblob.packager.link"),
+}
+# What imports the face, `mblob`: a module has the methods that users call on it, the command line is
+# a user, and an index says which version wrote it.
+TAKES_FROM_THE_FACE = {"mblob.module", "mblob.cli", "mblob.packager.write"}
 
 
 def sources() -> dict[str, Path]:
@@ -37,8 +50,12 @@ def sources() -> dict[str, Path]:
 SOURCES = sources()
 
 
-def imports(path: Path, *, deferred: bool = True) -> Iterator[tuple[int, str]]:
-    """(line, module) of each import in a file; `deferred` counts those inside functions too."""
+def imports(path: Path, *, deferred: bool = True, types: bool = False) -> Iterator[tuple[int, str]]:
+    """(line, module) of each import in a file.
+
+    `deferred` counts those inside functions too, `types` those that only type checkers see. A name
+    that is given to `import_module` or `__import__` as a text counts as an import.
+    """
     pending: list[ast.AST] = [ast.parse(path.read_text(), str(path))]
     while pending:
         node = pending.pop()
@@ -51,9 +68,15 @@ def imports(path: Path, *, deferred: bool = True) -> Iterator[tuple[int, str]]:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
                 yield node.lineno, name if name in SOURCES else node.module
+        elif isinstance(node, ast.Call) and IMPORTING.search(ast.unparse(node.func)):
+            for word in node.args[:1]:
+                if isinstance(word, ast.Constant) and isinstance(word.value, str):
+                    yield node.lineno, word.value
         if not deferred and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
-        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
+            pending.extend(node.orelse)
+        else:
             pending.extend(ast.iter_child_nodes(node))
 
 
@@ -92,6 +115,7 @@ def test_rooms_import_what_the_document_says_and_nothing_else() -> None:
             if (
                 name.partition(".")[0] == "mblob"
                 and name != "mblob"
+                and (module, name) != ASKS_THE_LOADER
                 and room_of(name) != room_of(module)
             ):
                 found[room_of(module)].add(room_of(name))
@@ -103,6 +127,40 @@ def test_rooms_import_what_the_document_says_and_nothing_else() -> None:
     for room, allowed in documented.items():
         assert set(allowed) <= set(above), f"{room} imports a room that is not above it"
         above.append(room)
+
+
+def test_types_come_from_rooms_that_are_imported_but_for_a_few() -> None:
+    allowed = documented_rooms()
+    wrong = {
+        (room_of(module), room_of(name))
+        for module, path in SOURCES.items()
+        for _, name in imports(path, types=True)
+        if name.startswith("mblob.") and (module, name) != ASKS_THE_LOADER
+        if room_of(name) not in (room_of(module), *allowed[room_of(module)])
+    }
+    assert wrong == TYPES_ALONE
+
+
+def test_the_face_is_imported_by_few() -> None:
+    found = {
+        module if room_of(module) == "mblob" else room_of(module)
+        for module, path in SOURCES.items()
+        for _, name in imports(path)
+        if name == "mblob"
+    }
+    assert found == TAKES_FROM_THE_FACE
+
+
+def test_an_import_by_a_text_or_behind_a_type_check_is_seen(tmp_path: Path) -> None:
+    text = (
+        "if TYPE_CHECKING:\n    import a\nelse:\n    import b\n"
+        "importlib.import_module('c')\ndef f():\n    __import__('d')\n"
+    )
+    (tmp_path / "x.py").write_text(text)
+    seen = {name for _, name in imports(tmp_path / "x.py")}
+    assert seen == {"b", "c", "d"}
+    assert {name for _, name in imports(tmp_path / "x.py", types=True)} == {"a", "b", "c", "d"}
+    assert {name for _, name in imports(tmp_path / "x.py", deferred=False)} == {"b", "c"}
 
 
 def test_the_two_halves_never_import_each_other() -> None:

@@ -17,7 +17,8 @@ from mblob.bytes import payload_copy
 from mblob.bytes.digest import Crc32, crc32_of_zeros, hasher
 from mblob.bytes.payload_copy import HANDED, LARGE, Copier
 from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload, Payload
-from mblob.bytes.sink import STEP, BytesSink
+from mblob.bytes.sink import STEP
+from tests.bytes_sink import BytesSink
 
 DATA = random.Random(7).randbytes(LARGE + HANDED + 12345)
 SIZES = (0, 1, STEP - 1, STEP, STEP + 1, HANDED, HANDED + STEP + 1, len(DATA))

@@ -216,9 +216,10 @@ typedef struct mblob_plugin {
       *convention; /* for the plug-in "ffi"; others: NULL, or absent (struct_size) */
 } mblob_plugin;
 
+/* What the symbol of a plug-in's table begins with; its name follows. */
+#define MBLOB_PLUGIN_SYMBOL "__mblob_plugin_"
 /* At file scope: MBLOB_PLUGIN(toy) = {MBLOB_PLUGIN_ABI, sizeof(mblob_plugin), "toy", "1.0",
  * ...}; */
-#define MBLOB_PLUGIN_SYMBOL "__mblob_plugin_"
 #ifdef __cplusplus
 #define MBLOB_PLUGIN(plugin_name)                         \
   extern "C" __attribute__((visibility("default")))       \

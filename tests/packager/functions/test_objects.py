@@ -12,13 +12,14 @@ import pytest
 import mblob
 from mblob.binary.elf import ElfFile
 from mblob.format import note
+from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.format.functions_table import Row, checksum, encode
 from mblob.packager.functions.wrappers import announcement
 from mblob.packager.objects import objects
 from mblob.packager.objects.objects import ElfTarget
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.write.devc_c import to_c
-from mblob.packager.write.elf_writer import PAYLOAD_ALIGN, section_for, write_object
+from mblob.packager.write.elf_writer import section_for, write_object
 from mblob.packager.write.file_sink import FileSink
 
 SYMBOL = "__tvm_dev_mblob"
@@ -66,8 +67,8 @@ def test_readers_that_are_not_ours_agree(tmp_path: Path, name: str) -> None:
         assert (symbol["st_value"], symbol["st_size"]) == (0, len(PAYLOAD))
         section = elf.get_section(symbol["st_shndx"])
         assert section.data() == PAYLOAD
-        assert section["sh_offset"] % PAYLOAD_ALIGN == 0
-        assert section["sh_addralign"] == PAYLOAD_ALIGN
+        assert section["sh_offset"] % BLOB_ALIGN == 0
+        assert section["sh_addralign"] == BLOB_ALIGN
         stack = elf.get_section_by_name(".note.GNU-stack")
         assert (stack["sh_flags"], stack["sh_size"]) == (0, 0)
         (ours,) = elf.get_section_by_name(".note.mblob").iter_notes()

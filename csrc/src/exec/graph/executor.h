@@ -110,10 +110,6 @@ int mb_graph_expose(struct mb_graph_executor *executor, uint32_t entry, DLTensor
 /* Use the bytes of a parameter of another executor, read-only in both from now on. */
 int mb_graph_share_input(struct mb_graph_executor *executor, uint32_t input,
                          struct mb_graph_executor *other, uint32_t other_input);
-/* `input 'data'`, for errors. */
-#define MB_GRAPH_LABEL 96
-const char *mb_graph_label(const struct mb_graph *graph, const char *what, uint32_t entry,
-                           char text[MB_GRAPH_LABEL]);
 
 /* ---- run.c, parallel.c: with the lock ---- */
 

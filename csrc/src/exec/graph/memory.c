@@ -11,9 +11,11 @@
 #include "exec/common/common.h"
 #include "exec/graph/executor.h"
 
-const char *mb_graph_label(const struct mb_graph *g, const char *what, uint32_t entry,
-                           char text[MB_GRAPH_LABEL]) {
-  (void)snprintf(text, MB_GRAPH_LABEL, "%s '%.64s'", what, g->nodes[g->entries[entry].node].name);
+/* `input 'data'`, for errors. */
+#define LABEL 96
+static const char *label_of(const struct mb_graph *g, const char *what, uint32_t entry,
+                            char text[LABEL]) {
+  (void)snprintf(text, LABEL, "%s '%.64s'", what, g->nodes[g->entries[entry].node].name);
   return text;
 }
 
@@ -95,8 +97,8 @@ static void move(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind
 
 /* What failed says of which value it was. */
 static int told(const struct mb_graph_executor *x, const char *what, uint32_t entry, int status) {
-  char label[MB_GRAPH_LABEL];
-  if (status) mb_error_prefix(mb_graph_label(&x->graph, what, entry, label));
+  char label[LABEL];
+  if (status) mb_error_prefix(label_of(&x->graph, what, entry, label));
   return status;
 }
 
@@ -160,10 +162,10 @@ static int place_parameters(struct mb_graph_executor *x, const struct mb_graph_s
     uint32_t entry = x->graph.inputs[i];
     const char *name = x->graph.nodes[x->graph.entries[entry].node].name;
     const struct mb_stored_array *stored = mb_stored_arrays_find(source->parameters, name);
-    char label[MB_GRAPH_LABEL];
+    char label[LABEL];
     if (!stored) continue;
     DLTensor *array = NULL;
-    int status = mb_tensor_match(mb_graph_label(&x->graph, "graph: parameter", entry, label),
+    int status = mb_tensor_match(label_of(&x->graph, "graph: parameter", entry, label),
                                  &x->views[entry], &stored->view);
     if (!status) status = mb_stored_array_share(stored, source->parameters_module, &array);
     if (!status) status = place_parameter(x, entry, array);
@@ -207,7 +209,7 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   const int codes[] = {kTVMModuleHandle, kTVMArgInt, kTVMDLTensorHandle, kDLDevice};
   TVMValue found;
   int found_code = kTVMNullptr;
-  char label[MB_GRAPH_LABEL];
+  char label[LABEL];
   int status = mblob_function_call(lookup, args, codes, 4, &found, &found_code);
   if (status || found_code == kTVMNullptr || !found.v_handle) return status;
   if (found_code != kTVMNDArrayHandle) {
@@ -218,7 +220,7 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   size_t size = 0;
   status = mb_tensor_check(found.v_handle, &size);
   if (!status)
-    status = mb_tensor_match(mb_graph_label(&x->graph, "graph: parameter", entry, label),
+    status = mb_tensor_match(label_of(&x->graph, "graph: parameter", entry, label),
                              &x->views[entry], found.v_handle);
   *is_found = !status;
   if (!status) return place_parameter(x, entry, found.v_handle);
@@ -265,8 +267,8 @@ int mb_graph_memory_new(struct mb_graph_executor *x, const struct mb_graph_sourc
 /* Dtype, shape and layout of a caller's tensor. */
 static int check_value(const struct mb_graph_executor *x, const char *what, uint32_t entry,
                        const DLTensor *value, size_t *size) {
-  char label[MB_GRAPH_LABEL];
-  (void)mb_graph_label(&x->graph, what, entry, label);
+  char label[LABEL];
+  (void)label_of(&x->graph, what, entry, label);
   int status = mb_tensor_check(value, size);
   if (status) {
     mb_error_prefix(label);
@@ -299,17 +301,17 @@ static int bind(struct mb_graph_executor *x, const char *what, uint32_t entry, D
                 bool is_counted) {
   uint32_t root = root_of(x, entry);
   size_t size = 0;
-  char label[MB_GRAPH_LABEL];
+  char label[LABEL];
   int status = check_value(x, what, entry, value, &size);
   if (!status)
-    status = mb_tensor_is_on(mb_graph_label(&x->graph, what, entry, label), x->views[entry].device,
-                             value);
+    status =
+        mb_tensor_is_on(label_of(&x->graph, what, entry, label), x->views[entry].device, value);
   if (status) return status;
   void *data = start_of(value);
   if (size && !is_aligned(x, root, data))
     return mb_fail(MBLOB_E_ARGUMENT,
                    "%s: its data is at %p, expected an address aligned to %u bytes",
-                   mb_graph_label(&x->graph, what, entry, label), data, x->memory[root].alignment);
+                   label_of(&x->graph, what, entry, label), data, x->memory[root].alignment);
   if (is_counted) mb_array_retain(value);
   move(x, root, MB_BOUND, data, is_counted ? value : NULL);
   return MBLOB_OK;
@@ -324,8 +326,8 @@ int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor 
                          bool is_counted) {
   uint32_t entry = x->graph.outputs[output], root = root_of(x, entry);
   const struct mb_graph_memory *memory = &x->memory[root];
-  char label[MB_GRAPH_LABEL];
-  (void)mb_graph_label(&x->graph, "output", entry, label);
+  char label[LABEL];
+  (void)label_of(&x->graph, "output", entry, label);
   if (is_input(x, root))
     return mb_fail(MBLOB_E_ARGUMENT,
                    "%s is input '%s': no function writes it; bind it with set_input_zero_copy",
@@ -360,9 +362,9 @@ int mb_graph_share_input(struct mb_graph_executor *x, uint32_t input,
   uint32_t entry = x->graph.inputs[input], from = other->graph.inputs[other_input];
   struct mb_graph_memory *memory = &other->memory[from];
   DLTensor **pool = &other->pools[other->graph.entries[from].storage];
-  char label[MB_GRAPH_LABEL];
-  int status = mb_tensor_match(mb_graph_label(&x->graph, "parameter", entry, label),
-                               &x->views[entry], &other->views[from]);
+  char label[LABEL];
+  int status = mb_tensor_match(label_of(&x->graph, "parameter", entry, label), &x->views[entry],
+                               &other->views[from]);
   if (status) return status;
   if (memory->kind == MB_BOUND || !memory->is_alone)
     return mb_graph_set_input(x, input, &other->views[from]);

@@ -1,0 +1,113 @@
+"""The Python names as pages of the site, grouped by task; Sphinx reads their docstrings."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+
+import mblob
+
+GROUPS = {
+    "Load and call": (
+        "load_module", "system_lib", "Module", "PackedFunction", "register_loader", "register_func",
+        "get_global_func",
+    ),
+    "Tensors and devices": (
+        "Tensor", "array", "empty", "from_dlpack", "save_tensors", "save_param_dict",
+        "load_param_dict", "Device", "device", "cpu", "cuda", "opencl",
+    ),
+    "Run models": ("graph_executor", "graph_runtime", "aot_executor", "vm"),
+    "Pack": (
+        "csource_module", "static_library", "device_module", "safetensors_module", "blob_module",
+        "json_module", "const_loader_module", "graph_executor_factory", "GraphBuilder", "export_library",
+    ),
+    "Look and compare": ("open", "Library", "verify", "diff"),
+    "Change what is packed": ("extract", "swap", "strip_index", "add_index", "convert"),
+    "Bring your own codegen": ("partition_graph", "register_codegen", "byoc"),
+    "What these give": (),
+    "Errors and warnings": (
+        "MblobError", "FormatError", "DigestError", "IncompatibleError", "LoaderMissingError",
+        "NotFoundError", "KernelError", "BuildError", "ToolchainError", "PortabilityWarning",
+        "UnreadableWarning",
+    ),
+}  # fmt: skip
+# Classes of results. They are reached through the names above; where they are may change.
+RESULTS = (
+    "mblob.module.Signature", "mblob.loader.loaders.LoaderContext",
+    "mblob.inspect.entry_view.EntryView", "mblob.inspect.verification.Verification",
+    "mblob.inspect.verification.CheckedEntry", "mblob.inspect.linkage.Linkage",
+    "mblob.inspect.linkage.Reference", "mblob.inspect.linkage.MissingLibrary",
+    "mblob.inspect.linkage.MissingVersion",
+    "mblob.inspect.difference.Difference", "mblob.inspect.difference.EntryChange",
+    "mblob.inspect.difference.ItemChange", "mblob.inspect.difference.Change", "mblob.format.exported.HostFunction",
+    "mblob.format.plugin_table.Plugin", "mblob.inspect.releases.Releases",
+    "mblob.inspect.releases.Fact", "mblob.inspect.tensors.StoredTensor",
+    "mblob.inspect.contents.DecodedPayload", "mblob.format.grammar.FunctionInfo", "mblob.dtype.DataType",
+    "mblob.format.ndarray.ArrayRecord", "mblob.packager.byoc.graph.Node",
+    "mblob.packager.byoc.graph.Value",
+)  # fmt: skip
+INTRODUCTION = """# Python: import mblob
+
+For programs in Python. Every name below is an attribute of `mblob`; [what stays from release to
+release](../compatibility.md) says what is promised about them.
+
+`mblob.__version__` is the version, as text.
+"""
+
+
+def page() -> str:
+    """The page, as Markdown."""
+    lines = [INTRODUCTION]
+    placed = {name for names in GROUPS.values() for name in names}
+    groups = dict(GROUPS)
+    if more := sorted(set(mblob.__all__) - placed - {"__version__"}):
+        groups["More"] = tuple(more)
+    for title, names in groups.items():
+        lines += [f"## {title}", "", "```{eval-rst}"]
+        for name in names:
+            lines += _directives(name, getattr(mblob, name))
+        for full in RESULTS if title == "What these give" else ():
+            lines += ["", f".. autoclass:: {full}", "   :members:"]
+        lines += ["```", ""]
+    return "\n".join(lines)
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """What a module of ours has for others: what it defines itself, in its order."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and getattr(value, "__module__", None) == module.__name__
+        and (inspect.isclass(value) or inspect.isfunction(value))
+    ]
+    return list(getattr(module, "__all__", own))
+
+
+def _directives(name: str, value: Any) -> list[str]:
+    full = f"mblob.{name}"
+    if isinstance(value, ModuleType):
+        other = value.__name__.rpartition(".")[2]
+        if other != name.rpartition(".")[2]:  # a second name of one
+            return [
+                "",
+                f".. py:module:: {full}",
+                "",
+                f"   Another name of :py:mod:`mblob.{other}`.",
+            ]
+        lines = ["", f".. py:module:: {full}", "", *_text(value)]
+        for inner in public_names(value):
+            if f"mblob.{inner}" != full and inner not in mblob.__all__:
+                lines += _directives(f"{name}.{inner}", getattr(value, inner))
+        return lines
+    if not inspect.isclass(value):
+        return ["", f".. autofunction:: {full}"]
+    if issubclass(value, BaseException):
+        return ["", f".. autoexception:: {full}", "   :members:"]
+    options = ["   :members:", "   :undoc-members:", "   :inherited-members: dict, tuple, Sequence"]
+    return ["", f".. autoclass:: {full}", *options]
+
+
+def _text(module: ModuleType) -> list[str]:
+    return [inspect.getdoc(module) or "", ""]

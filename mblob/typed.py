@@ -1,0 +1,78 @@
+"""Types of arguments, for type checkers alone: nothing imports this file while a program runs.
+
+A test holds each `Literal` against the table that the program checks the argument by.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+    from typing import Protocol, SupportsIndex
+
+    from typing_extensions import Buffer
+
+    from mblob.module import Module
+
+    PathLike = Union[str, os.PathLike[str]]
+
+    class File(Protocol):
+        """An open binary file."""
+
+        def read(self) -> bytes: ...
+
+    class HasBytes(Protocol):
+        """An array of numpy, which is no Buffer for type checkers below Python 3.12."""
+
+        def tobytes(self) -> bytes: ...
+
+    class HasName(Protocol):
+        """A dtype of numpy."""
+
+        @property
+        def name(self) -> str: ...
+
+    class BuiltGraph(Protocol):
+        """A `mblob.GraphBuilder`."""
+
+        @property
+        def params(self) -> Mapping[str, Any]: ...
+        def graph_json(self) -> str: ...
+
+    GraphJson = Union[str, Mapping[str, Any], BuiltGraph]
+    Source = Union[PathLike, int, Buffer, HasBytes, File]  # of a library to load
+    Shape = Union[SupportsIndex, Sequence[SupportsIndex]]
+    ElementType = Union[str, type[Any], HasName]  # numpy's are taken by their name
+
+Dialect = Literal["classic", "ffi"]
+Embed = Literal["auto", "grow", "object", "c", "append"]
+Digest = Literal["none", "crc32", "sha256"]
+Level = Literal["off", "header", "full"]
+Missing = Literal["error", "stub"]
+SourceFormat = Literal["c", "cc", "cpp", "cu"]
+TensorFormat = Literal["npy", "safetensors"]
+DeviceCode = Literal["cuda", "hip", "opencl", "metal", "vulkan", "webgpu"]
+Allocator = Literal["naive", "pooled"]
+
+
+class BuildOptions(TypedDict, total=False):
+    """Options of `export_library` that `convert` has, too."""
+
+    embed: Embed
+    index: bool
+    digest: Digest
+    cc: str | Sequence[str] | None
+    target: str | None
+    options: str | Sequence[str] | None
+    system_lib: bool
+    prefix: str
+    carry: Sequence[PathLike | Module] | None
+    reuse: bool
+
+
+class ExportOptions(BuildOptions, total=False):
+    """Options of `export_library` that are given by name."""
+
+    dialect: Dialect
