@@ -378,7 +378,9 @@ def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
 def test_documents_that_sources_name_are_there(root: Path) -> None:
     """What `help()` of a module cites can be opened: docs/NAME.md, or a file beside the source."""
     folders = [root / name for name in ("mblob", "packager", "loader", "csrc/include", "csrc/src")]
-    sources = {p for f in folders for kind in ("*.py", "*.pyi", "*.h", "*.c") for p in f.rglob(kind)}
+    sources = {
+        p for f in folders for kind in ("*.py", "*.pyi", "*.h", "*.c") for p in f.rglob(kind)
+    }
     assert len(sources) > 200
     dead = [
         f"{path.relative_to(root)}: {name}"

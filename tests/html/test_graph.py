@@ -88,7 +88,9 @@ def test_what_is_drawn_is_bounded_and_takes_no_quadratic_time() -> None:
     assert len(drawn["edges"]) <= graph.EDGES
 
 
-@pytest.mark.parametrize("inputs", [[[0, 0, 0]], [[2, 0, 0]], [[-1, 0, 0]], [[1 << 70]], "x", [None], [[0, -5, 1]]])
+@pytest.mark.parametrize(
+    "inputs", [[[0, 0, 0]], [[2, 0, 0]], [[-1, 0, 0]], [[1 << 70]], "x", [None], [[0, -5, 1]]]
+)
 def test_graphs_that_lie_are_drawn_as_far_as_they_go(inputs: object) -> None:
     from mblob.inspect.graph_summary import nodes_of
 
@@ -116,9 +118,7 @@ def library_of(length: int, path: Path) -> Path:
     root = mblob.graph_executor_factory(json.dumps(text), {})
     prototype = "int twice(int x)"
     root.import_module(
-        mblob.csource_module(
-            f"{prototype} {{ return x; }}", functions=[prototype], packed="name"
-        )
+        mblob.csource_module(f"{prototype} {{ return x; }}", functions=[prototype], packed="name")
     )
     root.export_library(path)
     return path
