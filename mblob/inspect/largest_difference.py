@@ -7,8 +7,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from mblob.bytes.progress import advance
 from mblob.dtype import DataType
@@ -27,8 +26,7 @@ _CODES = {
 _HALF, _BFLOAT16 = (2, 16), (4, 16)
 
 
-@dataclass(frozen=True)
-class LargestDifference:
+class LargestDifference(NamedTuple):
     """Where two tensors of one type and shape differ most.
 
     Attributes:
@@ -40,7 +38,7 @@ class LargestDifference:
     """
 
     difference: Number | None
-    index: tuple[int, ...]
+    index: tuple[int, ...]  # type: ignore[assignment]  # as tuple.index
     a: Number | None
     b: Number | None
     nan_in_one: int

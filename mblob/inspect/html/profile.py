@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.inspect.html import assemble
 from mblob.inspect.html.data import MESSAGE, cut, graph_drawing
@@ -17,14 +16,13 @@ SCRIPTS = ("base.js", "table.js", "graph.js", "profile.js")
 ROWS = 10_000
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """An operator, instruction or function, and the seconds that one run spent in it."""
 
     node: int
     name: str
     function: str
-    count: int
+    count: int  # type: ignore[assignment]  # as tuple.count
     seconds: float
 
 
