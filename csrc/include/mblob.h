@@ -186,8 +186,9 @@ MBLOB_API const char *mblob_function_signature(const mblob_function *function);
  * write is in their signature. */
 MBLOB_API int mblob_function_first_output(const mblob_function *function);
 /* 1: arguments reach the function as values of the ffi dialect (TVM 0.21 and later), which has
- * bools (kTVMArgBool), texts with a NUL in them and containers (kTVMObjectHandle); 0: as they
- * are, by the packed convention. */
+ * bools (kTVMArgBool), texts with a NUL in them and containers (kTVMObjectHandle); 2: the same of
+ * a function of a Relax machine, which may return, or keep, a tensor that it was given: pass
+ * counted ones (kTVMNDArrayHandle); 0: as they are, by the packed convention. */
 MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
 
 /* Look up `name` (imports included) and call it with arguments described by `types`, a comma

@@ -392,7 +392,8 @@ def test_the_runtime_is_small(
         pytest.skip("the size is told for x86-64")
     stripped = tmp_path / "libmblob.so"
     run(require("strip"), "-o", stripped, (installed / "lib" / "libmblob.so").resolve())
-    assert stripped.stat().st_size < 300_000  # bytes; without plug-ins
+    # bytes; without plug-ins. A quarter is the Relax machine, and what its programs call by name.
+    assert stripped.stat().st_size < 400_000
 
 
 @pytest.mark.parametrize("program", ["test_pool", "test_forks"])
