@@ -1,5 +1,6 @@
 #include "base/blocks.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ struct block {
 struct blocks {
   struct block *free[CLASSES];
   unsigned char counts[CLASSES];
+  bool is_known; /* to at_end */
 };
 
 static __thread struct blocks mine;
@@ -71,5 +73,8 @@ void mb_block_give(void *memory, size_t size) {
   struct block *block = memory;
   block->next = mine.free[class];
   mine.free[class] = block;
-  if (!mine.counts[class]++) mb_thread_end_set(&at_end, &mine);
+  mine.counts[class]++;
+  if (mine.is_known) return;
+  mine.is_known = true;
+  mb_thread_end_set(&at_end, &mine);
 }

@@ -43,6 +43,7 @@ static bool is_made(const struct relax_machine *m, int64_t word) {
 
 static int gather(struct relax_machine *m, struct relax_frame *frame,
                   const struct relax_instruction *in, bool *made) {
+  const bool views = m->targets[in->target].address != NULL && !m->instrument;
   int status = MBLOB_OK;
   for (uint32_t i = 0; i < in->count; i++) {
     const int64_t word = in->operands[i], value = relax_operand_value(word);
@@ -57,7 +58,7 @@ static int gather(struct relax_machine *m, struct relax_frame *frame,
         *made = true;
     }
     frame->args[i] = found.value;
-    frame->codes[i] = found.code;
+    frame->codes[i] = views && found.code == kTVMNDArrayHandle ? kTVMDLTensorHandle : found.code;
   }
   return status;
 }
@@ -101,6 +102,20 @@ static int call_builtin(const struct mb_method *builtin, const TVMValue *args, c
   return status;
 }
 
+/* Without a detour through mblob_function_call. */
+static int call_kernel(const struct relax_target *target, const TVMValue *args, const int *codes,
+                       int count, struct relax_value *result) {
+  struct mb_return given = MB_RETURN_NOTHING;
+  const struct mb_library *library = target->library;
+  int status = library->convention->call(library->dialect != MB_FFI_OF_0_21, library->external,
+                                         target->address, target->function->name, args, codes,
+                                         count, &given);
+  if (given.code == kTVMNullptr) return status;
+  if (!status) status = relax_take_result(given.value, given.code, result);
+  if (status || given.text) mb_return_drop(&given);
+  return status;
+}
+
 static int nobody(const struct relax_machine *m, size_t index) {
   return mb_fail(
       MBLOB_E_KERNEL,
@@ -124,6 +139,7 @@ int relax_call_target(struct relax_machine *m, size_t index, const TVMValue *arg
   if (f->kind == RELAX_COMPILED) return relax_run_compiled(m, f, &arguments, result);
   if (f->kind == RELAX_CODE) return relax_run(m, f, &arguments, result);
   const struct relax_target *target = &m->targets[index];
+  if (target->address) return call_kernel(target, args, codes, count, result);
   if (target->builtin) return call_builtin(target->builtin, args, codes, count, result);
   int status = target->function ? MBLOB_OK : find_late(m, index);
   return status
@@ -200,11 +216,37 @@ static int call_watched(struct relax_machine *m, const struct relax_instruction 
   return status;
 }
 
+static void store(struct relax_frame *frame, const struct relax_instruction *in,
+                  struct relax_value result) {
+  if (in->other < RELAX_VOID)
+    relax_set(&frame->registers[in->other], result);
+  else
+    relax_clear(&result);
+  frame->pc++;
+}
+
+/* What is called most, without a call: false if it is something else. */
+static bool call_at_once(struct relax_machine *m, struct relax_frame *frame,
+                         const struct relax_instruction *in) {
+  struct relax_value result = {.code = kTVMNullptr};
+  const struct relax_placed *placed = &m->placed[frame->pc];
+  if (placed->like.shape) {
+    if (relax_place(placed, frame->registers[relax_operand_value(in->operands[0])], &result))
+      return false;
+  } else {
+    const struct mb_method *builtin = m->targets[in->target].builtin;
+    if (!builtin || builtin->call != relax_null_value || in->count) return false;
+  }
+  store(frame, in, result);
+  return true;
+}
+
 /* Either a frame is pushed, or the result is stored and the next instruction follows. */
 static int call(struct relax_machine *m, struct relax_frame *frame,
                 const struct relax_instruction *in) {
   bool made = false;
   struct relax_value result = {.code = kTVMNullptr};
+  if (!m->instrument && call_at_once(m, frame, in)) return MBLOB_OK;
   int status = gather(m, frame, in, &made);
   const struct relax_closure *closure = NULL;
   size_t skipped = 0;
@@ -232,11 +274,7 @@ static int call(struct relax_machine *m, struct relax_frame *frame,
     relax_clear(&result);
     return status;
   }
-  if (in->other < RELAX_VOID)
-    relax_set(&frame->registers[in->other], result);
-  else
-    relax_clear(&result);
-  frame->pc++;
+  store(frame, in, result);
   return MBLOB_OK;
 }
 

@@ -21,6 +21,10 @@ static int find_packed(struct relax_machine *m, const char *name, struct relax_t
   if (out->function) {
     out->function = mblob_function_retain(out->function);
     out->borrows = mblob_function_is_ffi(out->function) == 1;
+    if (out->function->kind == MB_SAFE_CALL && out->function->library->convention) {
+      out->address = out->function->u.address;
+      out->library = out->function->library;
+    }
     return MBLOB_OK;
   }
   if (status) return status;
@@ -91,7 +95,7 @@ static int find_targets(struct relax_machine *m) {
 static void clear_targets(struct relax_machine *m) {
   for (size_t i = 0; i < m->exec->function_count; i++) {
     mblob_function_release(m->targets[i].function);
-    m->targets[i] = (struct relax_target){NULL, NULL, false};
+    m->targets[i] = (struct relax_target){.function = NULL};
   }
 }
 
@@ -109,6 +113,12 @@ int relax_machine_prepare(struct relax_machine *m, bool pooled) {
     if (!status) relax_set(&m->constants[i], value);
   }
   if (!status) status = find_targets(m);
+  for (size_t i = 0; !status && i < m->exec->code_count; i++) {
+    const struct relax_instruction *in = &m->exec->code[i];
+    free(m->placed[i].like.shape);
+    m->placed[i].like.shape = NULL;
+    if (in->opcode == RELAX_CALL) status = relax_placed_read(m, in, &m->placed[i]);
+  }
   if (!status) vm_pool_keep(m->pool, pooled);
   m->ready = !status;
   return status;
@@ -328,6 +338,8 @@ static void close_machine(void *object) {
   if (m->targets) clear_targets(m);
   for (size_t i = 0; m->constants && i < m->exec->constant_count; i++)
     relax_clear(&m->constants[i]);
+  for (size_t i = 0; m->placed && i < m->exec->code_count; i++) free(m->placed[i].like.shape);
+  free(m->placed);
   free(m->targets);
   free(m->constants);
   relax_frames_free(m);
@@ -344,9 +356,10 @@ static int fill(struct relax_machine *m) {
   m->link = calloc(1, sizeof(*m->link));
   m->targets = calloc(exec->function_count + 1, sizeof(*m->targets));
   m->constants = calloc(exec->constant_count + 1, sizeof(*m->constants));
+  m->placed = calloc(exec->code_count + 1, sizeof(*m->placed));
   m->slots = calloc(exec->function_count + 1, sizeof(*m->slots));
   m->idle = calloc(exec->function_count + 1, sizeof(struct relax_frame *));
-  if (!status && (!m->link || !m->targets || !m->constants || !m->slots || !m->idle))
+  if (!status && (!m->link || !m->targets || !m->constants || !m->placed || !m->slots || !m->idle))
     status = mb_fail_memory(exec->function_count * sizeof(*m->slots));
   for (size_t i = 0; m->constants && i < exec->constant_count; i++)
     m->constants[i].code = kTVMNullptr;

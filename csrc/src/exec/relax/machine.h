@@ -34,11 +34,20 @@ struct relax_frame {
   struct relax_value registers[];
 };
 
+/* A call of vm.builtin.alloc_tensor whose place and shape are known. */
+struct relax_placed {
+  DLTensor like; /* shape: an allocation of its own, NULL: no such call; data is not set */
+  int64_t offset;
+  size_t size;
+};
+
 /* What a Call of an entry of the table does. */
 struct relax_target {
   const struct mb_method *builtin; /* called directly; NULL if it is none of ours */
   mblob_function *function; /* counted; NULL of functions of the program, and of what nobody has */
   bool borrows;             /* it takes tensors as they are described (kTVMDLTensorHandle) */
+  void *address; /* of a kernel that is called by the convention of the ffi dialect; NULL of others */
+  const struct mb_library *library; /* of that */
 };
 
 /* What closures that are part of their machine's module point to it by: it is NULL once the machine
@@ -77,6 +86,7 @@ struct relax_machine {
   bool ready; /* vm_initialization was called */
   struct relax_target *targets;
   struct relax_value *constants;
+  struct relax_placed *placed; /* of each instruction */
   struct relax_slots *slots;
   struct vm_pool *pool;
   struct relax_frame *top;
@@ -153,6 +163,12 @@ void relax_return_object(struct mb_call *call, struct mb_object *object);
 
 /* ---- builtins: tables of global functions ------------------------------------------------------ */
 
+/* (memory.c) Whether an instruction is a call of alloc_tensor that is always the same; and that call,
+ * which fails without an error: the builtin has one. */
+int relax_placed_read(const struct relax_machine *m, const struct relax_instruction *in,
+                      struct relax_placed *out);
+int relax_place(const struct relax_placed *placed, struct relax_value storage,
+                struct relax_value *out);
 /* vm.builtin.invoke_closure and null_value, which the interpreter knows. */
 int relax_invoke_closure(void *unused, struct mb_call *call);
 int relax_null_value(void *unused, struct mb_call *call);

@@ -181,6 +181,50 @@ static int alloc_tensor(void *unused, struct mb_call *call) {
   return shaped_view(storage, shape, &like, call);
 }
 
+int relax_placed_read(const struct relax_machine *m, const struct relax_instruction *in,
+                      struct relax_placed *out) {
+  const struct mb_method *builtin = m->targets[in->target].builtin;
+  if (!builtin || builtin->call != alloc_tensor || in->count < 4) return MBLOB_OK;
+  static const enum relax_operand kinds[] = {RELAX_REGISTER, RELAX_IMMEDIATE, RELAX_CONSTANT,
+                                             RELAX_CONSTANT};
+  for (size_t i = 0; i < 4; i++)
+    if (relax_operand_kind(in->operands[i]) != kinds[i]) return MBLOB_OK;
+  const struct relax_value shape = m->constants[relax_operand_value(in->operands[2])],
+                           dtype = m->constants[relax_operand_value(in->operands[3])];
+  const struct mb_object *extents = relax_object(shape.value, shape.code, MB_SHAPE_TYPE);
+  const int64_t offset = relax_operand_value(in->operands[1]);
+  /* What is wrong, or rare, is told when it runs. */
+  if (relax_operand_value(in->operands[0]) >= RELAX_VOID || !extents || dtype.code != kTVMDataType ||
+      offset < 0 || offset % MB_DEFAULT_ALIGNMENT || mb_object_count(extents) > MB_NDIM_LIMIT ||
+      check_dtype(dtype.value.v_type) || size_of(extents, dtype.value.v_type, &out->size))
+    return MBLOB_OK;
+  const size_t rank = mb_object_count(extents);
+  int64_t *copy = malloc((rank + 1) * sizeof(*copy));
+  if (!copy) return mb_fail_memory(rank * sizeof(*copy));
+  for (size_t i = 0; i < rank; i++) copy[i] = mb_object_item(extents, i)->value.v_int64;
+  out->like = (DLTensor){.ndim = (int32_t)rank, .dtype = dtype.value.v_type, .shape = copy};
+  out->offset = offset;
+  return MBLOB_OK;
+}
+
+int relax_place(const struct relax_placed *placed, struct relax_value storage,
+                struct relax_value *out) {
+  DLTensor *view = NULL, *owner = storage.value.v_handle;
+  if (storage.code != kTVMNDArrayHandle || owner->ndim != 1 || owner->dtype.bits != 8 ||
+      owner->dtype.lanes != 1 || (uint64_t)placed->offset > (uint64_t)owner->shape[0] ||
+      placed->size > (uint64_t)owner->shape[0] - (uint64_t)placed->offset)
+    return MBLOB_E_ARGUMENT;
+  DLTensor like = placed->like;
+  like.data = (char *)owner->data + placed->offset;
+  like.byte_offset = owner->byte_offset;
+  like.device = owner->device;
+  int status = mb_array_view(&like, owner, release_array, &view);
+  if (status) return status;
+  mb_array_retain(owner);
+  *out = (struct relax_value){{.v_handle = view}, kTVMNDArrayHandle};
+  return MBLOB_OK;
+}
+
 /* (machine, count) -> int64[count] */
 static int alloc_shape_heap(void *unused, struct mb_call *call) {
   (void)unused;
