@@ -225,7 +225,7 @@ MBLOB_API int mblob_function_from_ffi(void *object, mblob_function **out);
 /* ---- executors ------------------------------------------------------------------------------- */
 
 /* Models: executors that the root of a library makes (GraphExecutorFactory, AotExecutorFactory,
- * VMExecutable). An executor is a module, and all of TVM's functions of it can be called; these
+ * VMExecutable, relax.VMExecutable). An executor is a module, and all of TVM's functions of it can be called; these
  * are the ones that every program needs. It keeps its library. Use one from one thread at a
  * time.
  *
@@ -233,8 +233,8 @@ MBLOB_API int mblob_function_from_ffi(void *object, mblob_function **out);
  * "float32[1,1,8,8]", or "tensor", a DLTensor. Element type and shape must be those of the
  * model; the error says which. */
 
-/* `name`: the function of the factory, NULL for "default"; a VMExecutable has none, its model is
- * main. Numbers of devices are DLPack's: (1, 0) is the cpu. */
+/* `name`: the function of the factory, NULL for "default"; a VMExecutable, of
+ * Relay or Relax, has none, its model is main. Numbers of devices are DLPack's: (1, 0) is the cpu. */
 MBLOB_API int mblob_executor_create(mblob_module *factory, const char *name, int device_type,
                                     int device_id, mblob_module **out);
 /* Copy `data` into the input called `name`. */

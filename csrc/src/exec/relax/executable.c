@@ -12,8 +12,10 @@
 #define MAGIC_PREFIX UINT64_C(0xD225DE2F42141500) /* of both forms, but for the lowest byte */
 
 static void close_executable(void *object) {
-  relax_executable_reset(object);
-  free(object);
+  struct relax_executable *exec = object;
+  relax_executable_reset(exec);
+  free(exec->owned);
+  free(exec);
 }
 
 /* Up to TVM 0.21 the payload is one string; later it is the code itself. */
@@ -38,6 +40,90 @@ static int open_executable(const mblob_module_info *info, void **object) {
   mb_error_prefix(info->type_key);
   return status;
 }
+
+/* ---- code that is in no library -------------------------------------------------------------- */
+
+/* A program does not say which dialect it is of: all are tried, the latest first. */
+static int read_any(struct relax_executable *exec, const void *code, uint64_t size) {
+  static const enum mb_dialect dialects[] = {MB_FFI, MB_FFI_OF_0_21, MB_CLASSIC};
+  struct mb_saved_error first = {0};
+  int status = MBLOB_OK;
+  for (int i = 0; i < 3; i++) {
+    exec->dialect = dialects[i];
+    status = relax_executable_read(exec, code, size, MB_UNKNOWN);
+    if (!status) break;
+    if (!i) mb_error_save(&first);
+    relax_executable_reset(exec);
+  }
+  if (status) status = mb_error_restore(&first);
+  mb_saved_error_free(&first);
+  return status;
+}
+
+/* Takes `code` over, which may start with its length (TVM up to 0.21). */
+static int open_code(char *code, size_t size, mblob_module **out) {
+  const bool framed = size >= 16 && mb_u64_at((const uint8_t *)code) == size - 8;
+  struct relax_executable *exec = calloc(1, sizeof(*exec));
+  *out = NULL;
+  if (!exec) {
+    free(code);
+    return mb_fail_memory(sizeof(*exec));
+  }
+  exec->owned = code;
+  int status = read_any(exec, code + (framed ? 8 : 0), size - (framed ? 8 : 0));
+  if (!status) status = mb_native_create(&mb_relax_executable_class, exec, out);
+  if (status)
+    close_executable(exec);
+  else
+    exec->module = *out;
+  return status;
+}
+
+/* (path): the program in a file that was saved alone; what it calls is to be imported. */
+static int load_from_file(void *unused, struct mb_call *call) {
+  (void)unused;
+  const char *path = NULL;
+  struct mb_source source;
+  char *code = NULL;
+  mblob_module *module = NULL;
+  int status = mb_call_expect(call, 1, 1);
+  if (!status) status = mb_call_text(call, 0, &path);
+  if (!status) status = mb_source_open(path, &source);
+  if (status) return status;
+  code = malloc(source.size ? source.size : 1);
+  if (code) memcpy(code, source.bytes, source.size);
+  status = code ? open_code(code, source.size, &module) : mb_fail_memory(source.size);
+  mb_source_close(&source);
+  if (!status) mb_call_return_module(call, module);
+  return status;
+}
+
+/* (bytes [, module that it imports]) */
+static int load_from_bytes(void *unused, struct mb_call *call) {
+  (void)unused;
+  const void *bytes = NULL;
+  size_t size = 0;
+  mblob_module *module = NULL, *library = NULL;
+  int status = mb_call_expect(call, 1, 2);
+  if (!status) status = mb_call_bytes(call, 0, &bytes, &size);
+  if (!status && call->count == 2) status = mb_call_module(call, 1, &library);
+  if (status) return status;
+  char *copy = malloc(size ? size : 1);
+  if (!copy) return mb_fail_memory(size);
+  if (size) memcpy(copy, bytes, size);
+  status = open_code(copy, size, &module);
+  if (!status && library) status = mblob_module_import(module, library);
+  if (!status)
+    mb_call_return_module(call, module);
+  else
+    mblob_module_release(module);
+  return status;
+}
+
+const struct mb_method relax_executable_functions[] = {
+    {"relax.ExecutableLoadFromFile", load_from_file},
+    {"mblob.RelaxExecutable", load_from_bytes},
+    {"", NULL}};
 
 /* ---- methods --------------------------------------------------------------------------------- */
 

@@ -116,6 +116,44 @@ static int set_input(void *object, struct mb_call *call) {
   return status ? status : keep_inputs(m, f, values, count);
 }
 
+#define NOT_SET (-1) /* code of an input that was never set */
+
+/* (function, name or index, value): one input, for all calls from now on */
+static int set_one_input(void *object, struct mb_call *call) {
+  struct relax_machine *m = object;
+  const struct relax_function *f = NULL;
+  struct relax_value value;
+  size_t param = 0;
+  int status = need_ready(m);
+  if (!status) status = relax_expect(call, 3);
+  if (!status) status = function_argument(m, call, 0, &f);
+  if (status) return status;
+  const struct mb_names names = {"input", (const char *const *)f->params, f->param_count};
+  status = mb_names_argument(&names, call, 1, &param);
+  if (!status) status = relax_take(m, call->args[2], call->codes[2], &value, NULL);
+  if (status) return status;
+  struct relax_slots *slots = &m->slots[f - m->exec->functions];
+  if (!slots->inputs) {
+    slots->inputs = malloc(f->param_count * sizeof(*slots->inputs));
+    for (size_t i = 0; slots->inputs && i < f->param_count; i++) slots->inputs[i].code = NOT_SET;
+  }
+  if (!slots->inputs) {
+    relax_clear(&value);
+    return mb_fail_memory(f->param_count * sizeof(*slots->inputs));
+  }
+  relax_set(&slots->inputs[param], value);
+  slots->has_inputs = true;
+  return MBLOB_OK;
+}
+
+static int check_inputs(const struct relax_function *f, const struct relax_value *inputs) {
+  for (size_t i = 0; inputs && i < f->param_count; i++)
+    if (inputs[i].code == NOT_SET)
+      return mb_fail(MBLOB_E_KERNEL, "ValueError: input '%s' of function '%s' has not been set",
+                     f->params[i], f->name);
+  return MBLOB_OK;
+}
+
 /* The last argument is a module, whose get_params() is the last input. */
 static int set_input_with_param_module(void *object, struct mb_call *call) {
   struct relax_machine *m = object;
@@ -166,7 +204,8 @@ static int invoke_stateful(void *object, struct mb_call *call) {
     return mb_fail(MBLOB_E_KERNEL,
                    "ValueError: No inputs set for stateful call of %s; use `set_input` first.",
                    f->name);
-  status = run_values(m, f, slots->inputs, &result);
+  status = check_inputs(f, slots->inputs);
+  if (!status) status = run_values(m, f, slots->inputs, &result);
   if (status) return status;
   relax_set(&slots->output, result);
   slots->has_output = true;
@@ -228,6 +267,33 @@ static int get_output(void *object, struct mb_call *call) {
   relax_retain(found);
   return code == kTVMStr ? mb_return_set(call->result, value, code)
                          : relax_give(found, call->result);
+}
+
+/* (function, index, tensor): output `index`, of a tuple or of one, to the memory of the tensor */
+static int copy_output(void *object, struct mb_call *call) {
+  TVMValue value;
+  int code = kTVMNullptr;
+  int64_t index = 0;
+  DLTensor *to = NULL;
+  struct mb_call first = *call;
+  first.count = 1;
+  int status = relax_expect(call, 3);
+  if (!status) status = find_output(object, &first, &value, &code);
+  if (!status) status = relax_int(call, 1, &index);
+  if (!status) status = relax_tensor(call, 2, &to);
+  if (status) return status;
+  const struct mb_object *array = relax_object(value, code, MB_ARRAY_TYPE);
+  const size_t count = array ? mb_object_count(array) : 1;
+  if (index < 0 || (uint64_t)index >= count)
+    return mb_fail(MBLOB_E_ARGUMENT, "no output %lld; there are %zu", (long long)index, count);
+  if (array) {
+    value = mb_object_value(array, (size_t)index);
+    code = mb_object_item(array, (size_t)index)->code;
+  }
+  if (code != kTVMNDArrayHandle)
+    return mb_fail(MBLOB_E_ARGUMENT, "output %lld is no tensor: %s", (long long)index,
+                   relax_key(value, code));
+  return mb_tensor_assign_output("output", to, value.v_handle);
 }
 
 /* ---- closures -------------------------------------------------------------------------------- */
@@ -372,9 +438,11 @@ static int set_limits(void *object, struct mb_call *call) {
 const struct mb_method relax_machine_methods[] = {
     {"vm_initialization", vm_initialization},
     {"set_input", set_input},
+    {"set_one_input", set_one_input},
     {"set_input_with_param_module", set_input_with_param_module},
     {"invoke_stateful", invoke_stateful},
     {"get_output", get_output},
+    {"copy_output", copy_output},
     {"get_output_arity", get_output_arity},
     {"invoke_closure", invoke_closure},
     {"save_function", save_function},

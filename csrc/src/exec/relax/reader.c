@@ -397,6 +397,11 @@ void relax_executable_reset(struct relax_executable *exec) {
   free(exec->constants);
   free(exec->code);
   free(exec->words);
+  exec->functions = NULL;
+  exec->constants = NULL;
+  exec->code = NULL;
+  exec->words = NULL;
+  exec->function_count = exec->constant_count = exec->code_count = exec->word_count = 0;
 }
 
 int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue *value,
