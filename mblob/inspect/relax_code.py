@@ -19,6 +19,25 @@ OPERANDS = 0x7FFF
 VERSION = "0.14"
 
 
+_BUILTINS = (
+    "alloc_shape_heap alloc_storage alloc_tensor call_tir_dyn check_func_info check_prim_value_info check_shape_info "
+    "check_string_info check_tensor_info check_tuple_info copy cuda_graph.get_cached_alloc cuda_graph.run_or_capture "
+    "ensure_zero_offset invoke_closure invoke_debug_func make_closure make_prim_value make_shape make_tuple "
+    "match_prim_value match_shape memory_manager.clear null_value read_if_cond reshape shape_of tensor_to_shape "
+    "to_device tuple_getitem tuple_reset_item"
+)
+_SORT, _RANDOM = "argsort argsort_nms sort topk", "normal randint random_fill seed uniform"
+_RUN = "assert_op nonzero print shape_to_tensor unique"
+# What the runtime registers for programs (csrc/src/entry/profile_full.c).
+PROVIDED = frozenset(
+    f"{prefix}.{name}"
+    for prefix, names in {
+        "vm.builtin": _BUILTINS, "tvm.contrib.sort": _SORT, "tvm.contrib.random": _RANDOM, "relax.run": _RUN,
+    }.items()
+    for name in names.split()
+)  # fmt: skip
+
+
 class Function(NamedTuple):
     """A row of the table of functions."""
 

@@ -193,7 +193,8 @@ def _relax(
         (c.i64("scopes"), text(c.string("scopes")))
         for _ in range(c.count("scopes", 16) if has_scopes else 0)
     ]
-    kinds, arrays = _relax_constants(c, base, tags)
+    kinds, arrays, contexts = _relax_constants(c, base, tags)
+    _expectations(functions, contexts)
     constants = sum(kinds.values())
     if check and not all(0 <= i < constants for i, _ in scopes):
         raise c.fail("a memory scope is of a constant that is not there")
@@ -237,8 +238,10 @@ def _relax_functions(
 
 def _relax_constants(
     c: Cursor, base: int, tags: dict[int, str]
-) -> tuple[dict[str, int], list[tuple[str, ArrayRecord]]]:
+) -> tuple[dict[str, int], list[tuple[str, ArrayRecord]], list[str]]:
+    """How many there are of each kind, tensors by name, and texts of error contexts."""
     kinds: dict[str, int] = {}
+    contexts: list[str] = []
     arrays: list[tuple[str, ArrayRecord]] = []
     for i in range(c.count("constants", 4)):
         tag = c.i32(f"constant {i}")
@@ -248,12 +251,29 @@ def _relax_constants(
         kinds[kind_name] = kinds.get(kind_name, 0) + 1
         if kind_name == "tensor":
             arrays.append((f"constant {i}", _moved(read_ndarray(c, f"constant {i}"), base)))
-        elif kind_name in ("shape", "string"):
-            step = 8 if kind_name == "shape" else 1
-            c.skip(step * c.count(f"constant {i}", step), f"constant {i}")
+        elif kind_name == "string":
+            found = text(c.string(f"constant {i}"))
+            contexts += [found] if found.startswith("ErrorContext(fn=") else []
+        elif kind_name == "shape":
+            c.skip(8 * c.count(f"constant {i}", 8), f"constant {i}")
         else:
             c.skip(4 if kind_name == "dtype" else 8, f"constant {i}")
-    return kinds, arrays
+    return kinds, arrays, contexts
+
+
+_CONTEXT = re.compile(
+    r"ErrorContext\(fn=(.*?), loc=param\[[0-9]+\], param=(.*?), annotation=(.*)\) ?$", re.DOTALL
+)
+
+
+def _expectations(functions: list[dict[str, Any]], contexts: list[str]) -> None:
+    """What parameters expect, as the texts of errors have it: `x: R.Tensor((2, 32), ..)`."""
+    expected: dict[str, dict[str, str]] = {}
+    for found in filter(None, map(_CONTEXT.match, contexts)):
+        expected.setdefault(found[1], {})[found[2]] = found[3]
+    for function in functions:
+        if function["name"] in expected and function["kind"] != "packed":
+            function["expects"] = expected[function["name"]]
 
 
 def _function(

@@ -183,6 +183,11 @@ def test_damaged_blobs_end_in_errors_under_sanitizers(sanitized: Path) -> None:
     run(sanitized / "address" / "fuzz_reader", 300, *vectors)
 
 
+def test_damaged_programs_of_relax_end_in_errors_under_sanitizers(sanitized: Path) -> None:
+    programs = ROOT / "tests" / "c" / "exec" / "relax_programs.bin"
+    run(sanitized / "address" / "fuzz_relax", 3000, programs)
+
+
 @pytest.mark.slow
 def test_every_program_with_threads_passes_under_thread_sanitizer(tmp_path: Path) -> None:
     make_c_tests("thread", f"BUILD={tmp_path}")

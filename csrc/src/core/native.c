@@ -35,8 +35,8 @@ static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle r
 /* Methods that write to the tensors they are given, all from argument 1 on; argument 0 says of
  * what. */
 static bool writes_arguments(const char *method) {
-  static const char writers[][24] = {"get_input", "get_output", "debug_get_output", "set_outputs",
-                                     "set_output_zero_copy", "copy_output"};
+  static const char writers[][24] = {"get_input",   "get_output",           "debug_get_output",
+                                     "set_outputs", "set_output_zero_copy", "copy_output"};
   for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
     if (strcmp(writers[i], method) == 0) return true;
   return false;

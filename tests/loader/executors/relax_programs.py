@@ -141,11 +141,11 @@ class Program:
         return pack("<id", tags[5], value)
 
 
-BUILTINS = (
-    "alloc_storage alloc_tensor alloc_shape_heap match_shape make_shape check_tensor_info make_tuple tuple_getitem "
-    "reshape shape_of copy null_value read_if_cond make_closure invoke_closure check_shape_info make_prim_value "
-    "tuple_reset_item"
-).split()
+BUILTINS = [
+    "alloc_storage", "alloc_tensor", "alloc_shape_heap", "match_shape", "make_shape", "check_tensor_info", "make_tuple",
+    "tuple_getitem", "reshape", "shape_of", "copy", "null_value", "read_if_cond", "make_closure", "invoke_closure",
+    "check_shape_info", "make_prim_value", "tuple_reset_item",
+]  # fmt: skip
 F32 = np.dtype("float32")
 (
     STORAGE, TENSOR, HEAP, MATCH, SHAPE, CHECK, TUPLE, ITEM, RESHAPE, SHAPE_OF, COPY, NULL, COND, CLOSURE, INVOKE,
@@ -156,7 +156,7 @@ F32 = np.dtype("float32")
 def sample(dialect: str = "ffi", magic: int = MAGIC + 1) -> Program:
     """Functions that use each kind of value, jumps, calls, closures and recursion."""
     first = len(BUILTINS)
-    main, down, pair, bind, inner, deep = range(first, first + 6)
+    _main, down, pair, bind, inner, deep = range(first, first + 6)
     constants: list[Any] = [
         np.arange(6, dtype="float32").reshape(2, 3), F32, (2, 3), (24,), np.dtype("uint8"), "global",
         "ErrorContext(fn=main) ", (6,), 1 << 60, 0.5,

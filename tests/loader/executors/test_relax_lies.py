@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from struct import pack
 from typing import Any
 
@@ -33,6 +35,8 @@ from tests.loader.executors.relax_programs import (
 )
 
 pytestmark = pytest.mark.own_process
+ROOT = Path(__file__).parents[3]
+TABLES = ROOT / "csrc" / "src"
 COPIED = "vm.builtin.copy"
 
 
@@ -133,7 +137,9 @@ def test_each_cut_of_a_program_is_refused() -> None:
             open_program(code[:size])
 
 
-@pytest.mark.parametrize(("dialect", "magic"), [("ffi", 0x1E), ("ffi", 0x1D), ("0.21", 0x1D), ("classic", 0x1D)])
+@pytest.mark.parametrize(
+    ("dialect", "magic"), [("ffi", 0x1E), ("ffi", 0x1D), ("0.21", 0x1D), ("classic", 0x1D)]
+)
 def test_the_sample_runs_in_each_dialect(dialect: str, magic: int) -> None:
     program = relax_programs.sample(dialect, relax_programs.MAGIC & ~0xFF | magic)
     executable = mblob.get_global_func("mblob.RelaxExecutable")(program.payload())
@@ -325,3 +331,30 @@ def test_each_kind_of_value_comes_back(make: Callable[[], Any]) -> None:
 def test_a_void_result_is_none() -> None:
     assert machine(main(call(0, [r(0)], VOID), ret(VOID)))["main"](1) is None
     assert machine(main(call(COPY if COPY == 0 else 0, [i(-5)], 1), ret(1)))["main"](1) == -5
+
+
+def test_the_names_that_inspect_knows_are_those_that_the_runtime_has() -> None:
+    from mblob.inspect import relax_code
+
+    for name in relax_code.PROVIDED:
+        assert mblob.get_global_func(name, allow_missing=True) is not None, name
+    registered = (TABLES / "entry" / "profile_full.c").read_text()
+    tables = [path.read_text() for path in sorted((TABLES / "exec").rglob("*.c"))]
+    assert "mb_run_functions" in registered
+    found = {
+        name
+        for text in tables
+        for name in re.findall(r'\{"((?:vm\.builtin|tvm\.contrib|relax\.run)\.[\w.]+)"', text)
+    }
+    assert found == relax_code.PROVIDED
+
+
+def test_the_program_of_the_c_tests_is_the_sample() -> None:
+    committed = (ROOT / "tests" / "c" / "exec" / "relax_programs.bin").read_bytes()
+    assert committed == relax_programs.sample().payload()
+
+
+def test_listings_of_both_readers_are_one() -> None:
+    code = relax_programs.sample().payload()
+    lines = vm_summary.relax_listing(memoryview(code), vm_summary.CONSTANTS_OF_FFI)
+    assert open_program(code)["as_text"]() == "\n".join(lines) + "\n"

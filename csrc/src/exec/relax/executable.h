@@ -62,7 +62,7 @@ struct relax_constant {
 
 struct relax_executable {
   mblob_module *module; /* its own, not counted; its imports have the kernels */
-  void *owned; /* the code, if it is no payload */
+  void *owned;          /* the code, if it is no payload */
   enum mb_dialect dialect;
   struct relax_function *functions;
   size_t function_count;

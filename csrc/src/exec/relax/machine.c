@@ -99,14 +99,23 @@ static void clear_targets(struct relax_machine *m) {
   }
 }
 
+/* What compiled functions of the ffi dialect are given values by. */
+static int find_convention(struct relax_machine *m) {
+  bool needed = m->exec->dialect != MB_CLASSIC && !m->convention, compiled = false;
+  for (size_t i = 0; i < m->exec->function_count; i++)
+    compiled |= m->exec->functions[i].kind == RELAX_COMPILED;
+  if (!needed || !compiled) return MBLOB_OK;
+  int status = mb_plugin_convention(&m->convention);
+  if (!status && m->convention->struct_size < sizeof(*m->convention))
+    status = mb_fail(MBLOB_E_INCOMPATIBLE, "libmblob-ffi.so is of an older mblob than libmblob");
+  return status;
+}
+
 int relax_machine_prepare(struct relax_machine *m, bool pooled) {
   int status = MBLOB_OK;
   relax_rows_free(m);
   clear_targets(m);
-  if (m->exec->dialect != MB_CLASSIC && !m->convention)
-    status = mb_plugin_convention(&m->convention);
-  if (!status && m->convention && m->convention->struct_size < sizeof(*m->convention))
-    status = mb_fail(MBLOB_E_INCOMPATIBLE, "libmblob-ffi.so is of an older mblob than libmblob");
+  status = find_convention(m);
   for (size_t i = 0; !status && i < m->exec->constant_count; i++) {
     struct relax_value value;
     status = relax_constant_value(m->exec, i, &value.value, &value.code);

@@ -46,7 +46,8 @@ struct relax_target {
   const struct mb_method *builtin; /* called directly; NULL if it is none of ours */
   mblob_function *function; /* counted; NULL of functions of the program, and of what nobody has */
   bool borrows;             /* it takes tensors as they are described (kTVMDLTensorHandle) */
-  void *address; /* of a kernel that is called by the convention of the ffi dialect; NULL of others */
+  void *
+      address; /* of a kernel that is called by the convention of the ffi dialect; NULL of others */
   const struct mb_library *library; /* of that */
 };
 

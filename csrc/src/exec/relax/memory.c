@@ -194,9 +194,10 @@ int relax_placed_read(const struct relax_machine *m, const struct relax_instruct
   const struct mb_object *extents = relax_object(shape.value, shape.code, MB_SHAPE_TYPE);
   const int64_t offset = relax_operand_value(in->operands[1]);
   /* What is wrong, or rare, is told when it runs. */
-  if (relax_operand_value(in->operands[0]) >= RELAX_VOID || !extents || dtype.code != kTVMDataType ||
-      offset < 0 || offset % MB_DEFAULT_ALIGNMENT || mb_object_count(extents) > MB_NDIM_LIMIT ||
-      check_dtype(dtype.value.v_type) || size_of(extents, dtype.value.v_type, &out->size))
+  if (relax_operand_value(in->operands[0]) >= RELAX_VOID || !extents ||
+      dtype.code != kTVMDataType || offset < 0 || offset % MB_DEFAULT_ALIGNMENT ||
+      mb_object_count(extents) > MB_NDIM_LIMIT || check_dtype(dtype.value.v_type) ||
+      size_of(extents, dtype.value.v_type, &out->size))
     return MBLOB_OK;
   const size_t rank = mb_object_count(extents);
   int64_t *copy = malloc((rank + 1) * sizeof(*copy));

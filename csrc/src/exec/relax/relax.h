@@ -8,7 +8,7 @@
 extern const struct mb_class mb_relax_executable_class, mb_relax_executable_of_0_16_class;
 
 /* Tables of global functions: vm.builtin.*, and those that open code which is in no library. */
-extern const struct mb_method relax_executable_functions[], relax_memory_functions[], relax_shape_functions[],
-    relax_check_functions[], relax_closure_functions[];
+extern const struct mb_method relax_executable_functions[], relax_memory_functions[],
+    relax_shape_functions[], relax_check_functions[], relax_closure_functions[];
 
 #endif
