@@ -358,3 +358,21 @@ def test_listings_of_both_readers_are_one() -> None:
     code = relax_programs.sample().payload()
     lines = vm_summary.relax_listing(memoryview(code), vm_summary.CONSTANTS_OF_FFI)
     assert open_program(code)["as_text"]() == "\n".join(lines) + "\n"
+
+
+def test_functions_of_python_are_called_by_name() -> None:
+    of = {
+        name: mblob.get_global_func(f"vm.builtin.{name}")
+        for name in ("register_py_func", "get_py_func", "clear_py_func_registry")
+    }
+    program = main(call(2, [c(0), r(0)], 1), ret(1), constants=["doubled"])
+    program.functions = [*program.functions, Function("vm.builtin.call_py_func")]
+    vm = machine(program)
+    with fails("InternalError", "Python function 'doubled' not found in registry"):
+        vm["main"]((4,))
+    of["register_py_func"]("doubled", lambda x: 2 * x)
+    assert vm["main"]((4,)) == 8
+    assert of["get_py_func"]("doubled")(5) == 10
+    of["clear_py_func_registry"]()
+    with fails("InternalError", "not found in registry"):
+        vm["main"]((4,))

@@ -1,5 +1,7 @@
 /* Closures: functions of the program as values. Builtins that make and call them. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "exec/relax/machine.h"
 
@@ -228,7 +230,79 @@ static int get_cached_alloc(void *unused, struct mb_call *call) {
   return status ? status : call_with_items(function_at(call, 1), NULL, call);
 }
 
+/* ---- functions of Python ----------------------------------------------------------------------- */
+
+#define PY_FUNC "vm.py_func." /* in front of their names, in the registry */
+
+static int py_name(const struct mb_call *call, char name[256]) {
+  TVMByteArray text;
+  if (!call->count || !relax_text(call->args[0], call->codes[0], &text))
+    return relax_mismatch(call, 0, "ffi.String");
+  if (snprintf(name, 256, PY_FUNC "%s", text.data) < 256) return MBLOB_OK;
+  return mb_fail(MBLOB_E_KERNEL, "ValueError: a name of %zu bytes is too long", text.size);
+}
+
+/* (name, function) */
+static int register_py_func(void *unused, struct mb_call *call) {
+  (void)unused;
+  char name[256];
+  int status = relax_expect(call, 2);
+  if (!status) status = py_name(call, name);
+  if (!status && !function_at(call, 1)) status = relax_mismatch(call, 1, "ffi.Function");
+  return status ? status : mb_global_register(name, function_at(call, 1), true);
+}
+
+static int find_py_func(const struct mb_call *call, mblob_function **out) {
+  char name[256];
+  *out = NULL;
+  int status = py_name(call, name);
+  if (!status) status = mb_global_get(name, out);
+  if (!status && !*out)
+    status = mb_fail(MBLOB_E_KERNEL, "InternalError: Python function '%s' not found in registry",
+                     name + sizeof(PY_FUNC) - 1);
+  return status;
+}
+
+/* (name) */
+static int get_py_func(void *unused, struct mb_call *call) {
+  (void)unused;
+  mblob_function *function = NULL;
+  int status = relax_expect(call, 1);
+  if (!status) status = find_py_func(call, &function);
+  if (!status) mb_call_return_function(call, function);
+  return status;
+}
+
+/* (name, tuple of arguments) */
+static int call_py_func(void *unused, struct mb_call *call) {
+  (void)unused;
+  mblob_function *function = NULL;
+  struct mb_object *array = NULL;
+  int status = relax_expect(call, 2);
+  if (!status) status = relax_array(call, 1, &array);
+  if (!status) status = find_py_func(call, &function);
+  if (!status) status = call_with_items(function, array, call);
+  mblob_function_release(function);
+  return status;
+}
+
+static int clear_py_funcs(void *unused, struct mb_call *call) {
+  (void)unused;
+  const char **names = NULL;
+  size_t count = 0;
+  int status = relax_expect(call, 0);
+  if (!status) status = mb_global_names(&names, &count);
+  for (size_t i = 0; !status && i < count; i++)
+    if (strncmp(names[i], PY_FUNC, sizeof(PY_FUNC) - 1) == 0) (void)mb_global_remove(names[i]);
+  free(names);
+  return status;
+}
+
 const struct mb_method relax_closure_functions[] = {
+    {"vm.builtin.register_py_func", register_py_func},
+    {"vm.builtin.get_py_func", get_py_func},
+    {"vm.builtin.call_py_func", call_py_func},
+    {"vm.builtin.clear_py_func_registry", clear_py_funcs},
     {"vm.builtin.make_closure", make_closure},
     {"vm.builtin.invoke_closure", relax_invoke_closure},
     {"vm.builtin.call_tir_dyn", call_tir_dyn},

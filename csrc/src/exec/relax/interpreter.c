@@ -229,14 +229,12 @@ static void store(struct relax_frame *frame, const struct relax_instruction *in,
 static bool call_at_once(struct relax_machine *m, struct relax_frame *frame,
                          const struct relax_instruction *in) {
   struct relax_value result = {.code = kTVMNullptr};
-  const struct relax_placed *placed = &m->placed[frame->pc];
-  if (placed->like.shape) {
-    if (relax_place(placed, frame->registers[relax_operand_value(in->operands[0])], &result))
-      return false;
-  } else {
-    const struct mb_method *builtin = m->targets[in->target].builtin;
-    if (!builtin || builtin->call != relax_null_value || in->count) return false;
-  }
+  const uint32_t quick = m->quick[frame->pc];
+  if (quick == RELAX_SLOW ||
+      (quick >= RELAX_PLACED &&
+       relax_place(&m->placed[quick - RELAX_PLACED],
+                   frame->registers[relax_operand_value(in->operands[0])], &result)))
+    return false;
   store(frame, in, result);
   return true;
 }

@@ -111,6 +111,63 @@ static int find_convention(struct relax_machine *m) {
   return status;
 }
 
+static void forget_quick(struct relax_machine *m) {
+  for (size_t i = 0; i < m->placed_count; i++) free(m->placed[i].like.shape);
+  free(m->placed);
+  m->placed = NULL;
+  m->placed_count = 0;
+  memset(m->quick, 0, m->exec->code_count * sizeof(*m->quick));
+}
+
+static bool is_same_place(const int64_t *a, const int64_t *b) {
+  return a[1] == b[1] && a[2] == b[2] && a[3] == b[3]; /* the register may be another */
+}
+
+/* The call of alloc_tensor that the instruction is; programs have few that differ. */
+static int find_place(struct relax_machine *m, const struct relax_instruction *in,
+                      uint32_t *quick) {
+  enum { LOOKED_AT = 64 };
+  struct relax_placed found = {.operands = in->operands};
+  size_t i = m->placed_count > LOOKED_AT ? m->placed_count - LOOKED_AT : 0;
+  for (; in->count >= 4 && i < m->placed_count; i++)
+    if (relax_operand_kind(in->operands[0]) == RELAX_REGISTER &&
+        relax_operand_value(in->operands[0]) < RELAX_VOID &&
+        is_same_place(m->placed[i].operands, in->operands)) {
+      *quick = (uint32_t)(RELAX_PLACED + i);
+      return MBLOB_OK;
+    }
+  int status = relax_placed_read(m, in, &found);
+  if (status || !found.like.shape) return status;
+  if ((m->placed_count & (m->placed_count - 1)) == 0) {
+    const size_t room = m->placed_count ? 2 * m->placed_count : 1;
+    struct relax_placed *grown = realloc(m->placed, room * sizeof(*grown));
+    if (!grown) {
+      free(found.like.shape);
+      return mb_fail_memory(room * sizeof(*grown));
+    }
+    m->placed = grown;
+  }
+  *quick = (uint32_t)(RELAX_PLACED + m->placed_count);
+  m->placed[m->placed_count++] = found;
+  return MBLOB_OK;
+}
+
+static int find_quick(struct relax_machine *m) {
+  int status = MBLOB_OK;
+  forget_quick(m);
+  for (size_t i = 0; !status && i < m->exec->code_count; i++) {
+    const struct relax_instruction *in = &m->exec->code[i];
+    const struct mb_method *builtin =
+        in->opcode == RELAX_CALL ? m->targets[in->target].builtin : NULL;
+    if (!builtin) continue;
+    if (builtin->call == relax_null_value && !in->count)
+      m->quick[i] = RELAX_NULL;
+    else if (builtin->call == relax_alloc_tensor)
+      status = find_place(m, in, &m->quick[i]);
+  }
+  return status;
+}
+
 int relax_machine_prepare(struct relax_machine *m, bool pooled) {
   int status = MBLOB_OK;
   relax_rows_free(m);
@@ -122,12 +179,7 @@ int relax_machine_prepare(struct relax_machine *m, bool pooled) {
     if (!status) relax_set(&m->constants[i], value);
   }
   if (!status) status = find_targets(m);
-  for (size_t i = 0; !status && i < m->exec->code_count; i++) {
-    const struct relax_instruction *in = &m->exec->code[i];
-    free(m->placed[i].like.shape);
-    m->placed[i].like.shape = NULL;
-    if (in->opcode == RELAX_CALL) status = relax_placed_read(m, in, &m->placed[i]);
-  }
+  if (!status) status = find_quick(m);
   if (!status) vm_pool_keep(m->pool, pooled);
   m->ready = !status;
   return status;
@@ -347,8 +399,8 @@ static void close_machine(void *object) {
   if (m->targets) clear_targets(m);
   for (size_t i = 0; m->constants && i < m->exec->constant_count; i++)
     relax_clear(&m->constants[i]);
-  for (size_t i = 0; m->placed && i < m->exec->code_count; i++) free(m->placed[i].like.shape);
-  free(m->placed);
+  if (m->quick) forget_quick(m);
+  free(m->quick);
   free(m->targets);
   free(m->constants);
   relax_frames_free(m);
@@ -365,10 +417,10 @@ static int fill(struct relax_machine *m) {
   m->link = calloc(1, sizeof(*m->link));
   m->targets = calloc(exec->function_count + 1, sizeof(*m->targets));
   m->constants = calloc(exec->constant_count + 1, sizeof(*m->constants));
-  m->placed = calloc(exec->code_count + 1, sizeof(*m->placed));
+  m->quick = calloc(exec->code_count + 1, sizeof(*m->quick));
   m->slots = calloc(exec->function_count + 1, sizeof(*m->slots));
   m->idle = calloc(exec->function_count + 1, sizeof(struct relax_frame *));
-  if (!status && (!m->link || !m->targets || !m->constants || !m->placed || !m->slots || !m->idle))
+  if (!status && (!m->link || !m->targets || !m->constants || !m->quick || !m->slots || !m->idle))
     status = mb_fail_memory(exec->function_count * sizeof(*m->slots));
   for (size_t i = 0; m->constants && i < exec->constant_count; i++)
     m->constants[i].code = kTVMNullptr;

@@ -34,8 +34,12 @@ struct relax_frame {
   struct relax_value registers[];
 };
 
+/* What an instruction does without a call. */
+enum { RELAX_SLOW, RELAX_NULL, RELAX_PLACED };
+
 /* A call of vm.builtin.alloc_tensor whose place and shape are known. */
 struct relax_placed {
+  const int64_t *operands; /* of the first such call */
   DLTensor like; /* shape: an allocation of its own, NULL: no such call; data is not set */
   int64_t offset;
   size_t size;
@@ -87,7 +91,10 @@ struct relax_machine {
   bool ready; /* vm_initialization was called */
   struct relax_target *targets;
   struct relax_value *constants;
-  struct relax_placed *placed; /* of each instruction */
+  uint32_t
+      *quick; /* of each instruction: RELAX_SLOW, RELAX_NULL, or a place in `placed` behind them */
+  struct relax_placed *placed;
+  size_t placed_count;
   struct relax_slots *slots;
   struct vm_pool *pool;
   struct relax_frame *top;
@@ -164,7 +171,7 @@ void relax_return_object(struct mb_call *call, struct mb_object *object);
 
 /* ---- builtins: tables of global functions ------------------------------------------------------ */
 
-/* (memory.c) Whether an instruction is a call of alloc_tensor that is always the same; and that call,
+/* (memory.c) Whether a call of alloc_tensor is always the same; and that call,
  * which fails without an error: the builtin has one. */
 int relax_placed_read(const struct relax_machine *m, const struct relax_instruction *in,
                       struct relax_placed *out);
@@ -173,6 +180,7 @@ int relax_place(const struct relax_placed *placed, struct relax_value storage,
 /* vm.builtin.invoke_closure and null_value, which the interpreter knows. */
 int relax_invoke_closure(void *unused, struct mb_call *call);
 int relax_null_value(void *unused, struct mb_call *call);
+int relax_alloc_tensor(void *unused, struct mb_call *call);
 
 /* ---- frames.c -------------------------------------------------------------------------------- */
 

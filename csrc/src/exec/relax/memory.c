@@ -147,7 +147,7 @@ static int shaped_view(DLTensor *owner, const struct mb_object *shape, DLTensor 
 }
 
 /* (storage, offset, shape, type [, scope]) -> a view, which keeps the storage. */
-static int alloc_tensor(void *unused, struct mb_call *call) {
+int relax_alloc_tensor(void *unused, struct mb_call *call) {
   (void)unused;
   DLTensor *storage = NULL;
   struct mb_object *shape = NULL;
@@ -183,8 +183,7 @@ static int alloc_tensor(void *unused, struct mb_call *call) {
 
 int relax_placed_read(const struct relax_machine *m, const struct relax_instruction *in,
                       struct relax_placed *out) {
-  const struct mb_method *builtin = m->targets[in->target].builtin;
-  if (!builtin || builtin->call != alloc_tensor || in->count < 4) return MBLOB_OK;
+  if (in->count < 4) return MBLOB_OK;
   static const enum relax_operand kinds[] = {RELAX_REGISTER, RELAX_IMMEDIATE, RELAX_CONSTANT,
                                              RELAX_CONSTANT};
   for (size_t i = 0; i < 4; i++)
@@ -366,7 +365,7 @@ static int clear(void *unused, struct mb_call *call) {
 
 const struct mb_method relax_memory_functions[] = {
     {"vm.builtin.alloc_storage", alloc_storage},
-    {"vm.builtin.alloc_tensor", alloc_tensor},
+    {"vm.builtin.alloc_tensor", relax_alloc_tensor},
     {"vm.builtin.alloc_shape_heap", alloc_shape_heap},
     {"vm.builtin.null_value", relax_null_value},
     {"vm.builtin.copy", copy},
