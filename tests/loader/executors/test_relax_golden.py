@@ -167,3 +167,17 @@ def test_programs_of_each_release_run(relax: Path, release: str) -> None:
 def test_the_listing_is_tvms(relax: Path, name: str) -> None:
     module = mblob.load_module(relax / f"{name}.so")
     assert module["as_text"]() == (relax / f"{name}.txt").read_text()
+
+
+def test_what_is_expected_and_what_nobody_has_is_told_without_running(relax: Path) -> None:
+    with mblob.open(relax / "mlp_dynamic.so") as lib:
+        (forward, *_) = lib.entries[0].content.facts["executable"]["functions"]
+        assert forward["expects"] == {"x": 'R.Tensor((batch, 16), dtype="float32")'}
+        assert "missing_functions" not in {d["code"] for d in lib.diagnostics}
+    with mblob.open(relax / "llm_paged_kv.so") as lib:
+        (text,) = [d["message"] for d in lib.diagnostics if d["code"] == "missing_functions"]
+        assert "vm.builtin.paged_attention_kv_cache_create" in text
+        assert "matmul" not in text
+    module = mblob.load_module(relax / "llm_paged_kv.so")
+    with pytest.raises(mblob.IncompatibleError, match="paged_attention_kv_cache_create"):
+        mblob.relax.VirtualMachine(module, mblob.cpu(0))
