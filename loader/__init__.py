@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mblob.devices import Device
-    from mblob.loader.tensor import Tensor
+    from mblob.loader.tensor import Shape, Tensor
 
 
-def _classes() -> tuple[type[Device], type[Tensor]]:
+def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
     """Asked for with the first tensor or device: most programs that call kernels have none."""
     from mblob.devices import Device
-    from mblob.loader.tensor import Tensor
+    from mblob.loader.tensor import Shape, Tensor
 
-    return Device, Tensor
+    return Device, Tensor, Shape
 
 
 def _module_handle(module: Module) -> int:

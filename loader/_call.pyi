@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mblob.devices import Device
-from mblob.loader.tensor import Tensor
+from mblob.loader.tensor import Shape, Tensor
 from mblob.module import Module
 
 class PackedFunction:
@@ -65,7 +65,7 @@ def set_hooks(
     module_class: type[Module],
     module_handle: Callable[[Module], int],
     wrap_module: Callable[[int], Module],
-    classes: Callable[[], tuple[type[Device], type[Tensor]]],
+    classes: Callable[[], tuple[type[Device], type[Tensor], type[Shape]]],
     raise_status: Callable[[int, str], Any],
     ffi_function: Callable[[int], Any],
     ffi_stand_in: Callable[[Any], Any],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import index
+
 from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
 from mblob.devices import Device
@@ -10,7 +12,7 @@ from mblob.loader import _call
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     import numpy as np
@@ -24,6 +26,28 @@ CPU = Device(1, 0)
 _TVM_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
 # cpu, cuda_host, rocm_host: memory that the processor reads at the same addresses
 HOST_TYPES = (1, 3, 11)
+
+
+class Shape(tuple):  # type: ignore[type-arg]
+    """Extents, from any sequence of ints: a value of its own to Relax programs and functions of the
+    ffi dialect, which tell it from a tuple. In Python it is one: `Shape([1, 2]) == (1, 2)`.
+
+    Raises:
+        TypeError: an extent is no int.
+        OverflowError: an extent has more than 64 bits.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, extents: Iterable[int] = ()) -> Shape:
+        items = tuple(index(extent) for extent in extents)
+        for extent in items:
+            if not -(2**63) <= extent < 2**63:
+                raise OverflowError(f"Shape: {extent} has more than 64 bits")
+        return super().__new__(cls, items)
+
+    def __repr__(self) -> str:
+        return f"mblob.Shape({list(self)})"
 
 
 class Tensor(_call.TensorBase):

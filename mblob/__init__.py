@@ -89,6 +89,7 @@ _HOME = {
     "get_global_func": "mblob.loader.functions:get_global_func",
     "system_lib": "mblob.loader.system_lib:system_lib",
     "PackedFunction": "mblob.loader._call:PackedFunction",
+    "Shape": "mblob.loader.tensor:Shape",
     "Tensor": "mblob.loader.tensor:Tensor",
     "empty": "mblob.loader.tensor:empty",
     "array": "mblob.loader.tensor:array",
@@ -98,6 +99,7 @@ _HOME = {
     "aot_executor": "mblob.loader.aot_executor",
     "graph_executor": "mblob.loader.graph_executor",
     "graph_runtime": "mblob.loader.graph_executor",  # its name in TVM 0.6
+    "relax": "mblob.loader.relax",
     "vm": "mblob.loader.vm",
 }
 

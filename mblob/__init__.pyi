@@ -23,6 +23,7 @@ from mblob.inspect.library import open_library
 from mblob.inspect.verification import verify as verify
 from mblob.loader import aot_executor as aot_executor
 from mblob.loader import graph_executor as graph_executor
+from mblob.loader import relax as relax
 from mblob.loader import vm as vm
 from mblob.loader._call import PackedFunction as PackedFunction
 from mblob.loader.functions import get_global_func as get_global_func
@@ -30,6 +31,7 @@ from mblob.loader.functions import register_func as register_func
 from mblob.loader.load import load_module as load_module
 from mblob.loader.loaders import register_loader as register_loader
 from mblob.loader.system_lib import system_lib as system_lib
+from mblob.loader.tensor import Shape as Shape
 from mblob.loader.tensor import Tensor as Tensor
 from mblob.loader.tensor import array as array
 from mblob.loader.tensor import empty as empty

@@ -285,8 +285,9 @@ MBLOB_API const char *mblob_function_signature(const mblob_function *function);
  * Threads: any. */
 MBLOB_API int mblob_function_first_output(const mblob_function *function);
 /* 1: arguments reach the function as values of the ffi dialect (TVM 0.21 and later), which has
- * bools (kTVMArgBool), texts with a NUL in them and containers (kTVMObjectHandle); 0: as they
- * are, by the packed convention.
+ * bools (kTVMArgBool), texts with a NUL in them and containers (kTVMObjectHandle); 2: the same of
+ * a function of a Relax machine, which may return, or keep, a tensor that it was given: pass
+ * counted ones (kTVMNDArrayHandle); 0: as they are, by the packed convention.
  * Errors: none; 0 of NULL.
  * Threads: any. */
 MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
@@ -339,7 +340,7 @@ MBLOB_API int mblob_function_from_ffi(void *object, mblob_function **out);
 /* ---- executors ------------------------------------------------------------------------------- */
 
 /* Models: executors that the root of a library makes (GraphExecutorFactory, AotExecutorFactory,
- * VMExecutable). An executor is a module, and all of TVM's functions of it can be called; these
+ * VMExecutable, relax.VMExecutable). An executor is a module, and all of TVM's functions of it can be called; these
  * are the ones that every program needs. It keeps its library. Use one from one thread at a
  * time.
  *
@@ -347,8 +348,8 @@ MBLOB_API int mblob_function_from_ffi(void *object, mblob_function **out);
  * "float32[1,1,8,8]", or "tensor", a DLTensor. Element type and shape must be those of the
  * model; the error says which. */
 
-/* Make an executor. `name`: the function of the factory, NULL for "default"; a VMExecutable has
- * none, its model is main. Numbers of devices are DLPack's: (1, 0) is the cpu.
+/* Make an executor. `name`: the function of the factory, NULL for "default"; a VMExecutable, of
+ * Relay or Relax, has none, its model is main. Numbers of devices are DLPack's: (1, 0) is the cpu.
  * Ownership: `*out` is a new reference, given back with mblob_module_release(). It keeps `factory`.
  * Errors: MBLOB_E_NOT_FOUND: the factory has no such function. MBLOB_E_ARGUMENT: it makes no
  * executor. MBLOB_E_FORMAT: the model is damaged.

@@ -34,10 +34,12 @@ typedef struct call_hooks {
   PyObject *module_class;  /* mblob.module.Module */
   PyObject *module_handle; /* f(Module) -> address of its mblob_module, with a reference */
   PyObject *wrap_module;   /* f(address) -> Module; takes over the reference */
-  PyObject *classes; /* f() -> the two that follow, which are not imported before there is a use for
+  PyObject
+      *classes; /* f() -> the three that follow, which are not imported before there is a use for
                         them */
   PyObject *device_class; /* mblob.devices.Device(device_type, device_id), NULL before that */
   PyObject *tensor_class; /* mblob.loader.tensor.Tensor, a subclass of call_tensor_type */
+  PyObject *shape_class;  /* mblob.loader.tensor.Shape, a subclass of tuple */
   PyObject *raise_status; /* f(status, function name): raises what mblob_last_error_info() says */
   PyObject *ffi_function; /* f(address of an mblob_function) -> tvm_ffi.Function */
   PyObject *ffi_stand_in; /* f(value) -> what is passed for it to a function of the ffi dialect, or
@@ -147,7 +149,8 @@ typedef struct call_slot {
   void *original; /* the first of them */
   void *copy;     /* of them all, aligned, behind `pad` more bytes: what the function works on */
   size_t pad;
-  void *snapshot; /* what the copy held before the call, for overlapping arguments */
+  void *snapshot;         /* what the copy held before the call, for overlapping arguments */
+  TVMArrayHandle counted; /* what a function that keeps tensors is given in place of `tensor` */
 } call_slot;
 
 #define CALL_INLINE_ARGS 8
@@ -211,6 +214,13 @@ PyObject *call_convert_borrowed(TVMValue value, int code);
 bool call_convert_string(call_frame *frame, int i, const char *text, size_t size);
 /* A list or tuple, as an Array. */
 bool call_convert_sequence(call_frame *frame, int i, PyObject *arg);
+/* A Shape, as a ShapeTuple. */
+bool call_convert_shape(call_frame *frame, int i, PyObject *arg);
+/* Tensors of the caller in a frame of a function that keeps them, as counted ones: over the same
+ * memory where its owner can be kept and kernels can use it as it lies, of others a copy. */
+bool call_count_tensors(call_frame *frame, PyObject *const *args);
+/* What the function wrote to copies that were made for the alignment goes to the caller's. */
+void call_count_back(call_frame *frame);
 /* Whatever loader/ffi_values.py knows; false with *absent set if that is not so. */
 bool call_convert_stand_in(call_frame *frame, int i, PyObject *arg, bool *absent);
 
@@ -219,6 +229,8 @@ bool call_convert_stand_in(call_frame *frame, int i, PyObject *arg, bool *absent
 /* A list, tuple or dict of what a container of the runtime holds; borrows. TypeError: it is
  * none. */
 PyObject *call_container_object(void *container);
+/* The same object with tuples in place of lists, however deep; takes it over. */
+PyObject *call_container_tuples(PyObject *object);
 
 /* ---- ndarray.c: numpy's arrays --------------------------------------------------------------- */
 
@@ -347,6 +359,8 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
 /* A counted tensor over the memory of `object`, whose argument is `slot`: of tensors, ours and
  * those of others. False without an exception: it has to be a copy. */
 bool call_keep_array(PyObject *object, call_slot *slot, TVMArrayHandle *out);
+/* The same, also of an array of numpy, which its holder goes on to write. */
+bool call_keep_argument(PyObject *object, call_slot *slot, TVMArrayHandle *out);
 /* A counted copy of a tensor. */
 bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out);
 /* A new function that calls a Python callable. NULL with an exception set. */

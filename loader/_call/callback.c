@@ -127,8 +127,7 @@ static bool is_borrowed(const borrowed *from, const DLTensor *tensor) {
   return false;
 }
 
-bool call_keep_array(PyObject *object, call_slot *slot, TVMArrayHandle *out) {
-  const bool own = PyObject_TypeCheck(object, &call_tensor_type);
+static bool keep(PyObject *object, bool own, call_slot *slot, TVMArrayHandle *out) {
   if (slot->readonly || !(own || slot->kind == SLOT_DLPACK || slot->kind == SLOT_DLPACK_VERSIONED))
     return false;
   kept_tensor *kept = calloc(1, sizeof *kept);
@@ -145,6 +144,15 @@ bool call_keep_array(PyObject *object, call_slot *slot, TVMArrayHandle *out) {
   if (slot->kind == SLOT_DLPACK_VERSIONED) kept->versioned = slot->u.versioned;
   if (!own) slot->kind = SLOT_NONE; /* the array has it now */
   return true;
+}
+
+bool call_keep_array(PyObject *object, call_slot *slot, TVMArrayHandle *out) {
+  return keep(object, PyObject_TypeCheck(object, &call_tensor_type), slot, out);
+}
+
+bool call_keep_argument(PyObject *object, call_slot *slot, TVMArrayHandle *out) {
+  const bool own = slot->kind == SLOT_ARRAY || PyObject_TypeCheck(object, &call_tensor_type);
+  return keep(object, own, slot, out);
 }
 
 bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out) {

@@ -1,4 +1,4 @@
-/* container.c - TVM's containers as Python objects: an Array is a list, a ShapeTuple a tuple, a
+/* container.c - TVM's containers as Python objects: an Array is a list, a ShapeTuple a Shape, a
  * Map a dict, a String a str. They are copies; what is counted in them (arrays, modules,
  * functions) is shared. */
 #include "call.h"
@@ -76,9 +76,10 @@ static PyObject *convert(void *container) {
   if (type == MAP) return dict_of(container);
   if (type == SHAPE) {
     PyObject *list = list_of(container, "runtime.GetShapeTupleSize", "runtime.GetShapeTupleElem");
-    PyObject *tuple = list ? PyList_AsTuple(list) : NULL;
+    PyObject *shape =
+        list && call_hook_classes() ? PyObject_CallOneArg(call_hook.shape_class, list) : NULL;
     Py_XDECREF(list);
-    return tuple;
+    return shape;
   }
   call_raise(PyExc_TypeError, "an object of type %u has no meaning in Python", type);
   return NULL;
@@ -97,4 +98,19 @@ PyObject *call_container_object(void *container) {
   PyObject *object = convert(container);
   nesting--;
   return object;
+}
+
+/* As deep as call_container_object went. */
+PyObject *call_container_tuples(PyObject *object) {
+  if (object == NULL || !PyList_CheckExact(object)) return object;
+  PyObject *tuple = PyTuple_New(PyList_GET_SIZE(object));
+  for (Py_ssize_t i = 0; tuple != NULL && i < PyList_GET_SIZE(object); ++i) {
+    PyObject *item = call_container_tuples(Py_NewRef(PyList_GET_ITEM(object, i)));
+    if (item == NULL)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, i, item);
+  }
+  Py_DECREF(object);
+  return tuple;
 }

@@ -369,6 +369,9 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     return convert_module(frame, i, arg);
   if (PyObject_CheckBuffer(arg)) return convert_buffer(frame, i, arg);
   if (PyObject_HasAttrString((PyObject *)type, "_is_device")) return convert_device(frame, i, arg);
+  if (frame->ffi && PyTuple_Check(arg) && !PyTuple_CheckExact(arg) && call_hook_classes() &&
+      PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.shape_class))
+    return call_convert_shape(frame, i, arg);
   if (frame->ffi && (PyList_Check(arg) || PyTuple_CheckExact(arg)))
     return call_convert_sequence(frame, i, arg);
   if (call_dlpack_argument(frame, i, arg, &absent)) return true;
@@ -393,6 +396,7 @@ bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {
   slot->kind = SLOT_NONE;
   slot->is_tensor = slot->readonly = slot->misaligned = slot->shared = false;
   slot->copy = slot->snapshot = NULL;
+  slot->counted = NULL;
   frame->count = i + 1;
   PyTypeObject *type = Py_TYPE(arg);
   if (type == call_ndarray_type && call_ndarray_read(slot, arg))

@@ -3,6 +3,8 @@
  * turns into objects of the ffi. */
 #include "call.h"
 
+#include <string.h>
+
 /* The container that the runtime's global function `make` makes of those values, for as long as
  * the slot. */
 static bool make_container(call_frame *frame, int i, const char *make, const TVMValue *values,
@@ -28,6 +30,22 @@ bool call_convert_string(call_frame *frame, int i, const char *text, size_t size
   const TVMValue value = {.v_handle = &bytes};
   const int code = kTVMBytes;
   return make_container(frame, i, "runtime.String", &value, &code, 1);
+}
+
+bool call_convert_shape(call_frame *frame, int i, PyObject *arg) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(arg);
+  TVMValue *values = PyMem_Calloc((size_t)count + 1, sizeof *values);
+  int *codes = PyMem_Calloc((size_t)count + 1, sizeof *codes); /* kTVMArgInt is 0 */
+  bool ok = values != NULL && codes != NULL;
+  if (!ok) PyErr_NoMemory();
+  for (Py_ssize_t k = 0; ok && k < count; ++k) {
+    values[k].v_int64 = PyLong_AsLongLong(PyTuple_GET_ITEM(arg, k));
+    ok = values[k].v_int64 != -1 || !PyErr_Occurred();
+  }
+  ok = ok && make_container(frame, i, "runtime.ShapeTuple", values, codes, (int)count);
+  PyMem_Free(values);
+  PyMem_Free(codes);
+  return ok;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -114,6 +132,32 @@ bool call_convert_sequence(call_frame *frame, int i, PyObject *arg) {
   Py_XDECREF(name);
   Py_DECREF(tuple);
   return ok;
+}
+
+bool call_count_tensors(call_frame *frame, PyObject *const *args) {
+  for (int i = 0; i < frame->count; ++i) {
+    call_slot *slot = &frame->slots[i];
+    if (!slot->is_tensor) continue;
+    const bool kept = !slot->misaligned && call_keep_argument(args[i], slot, &slot->counted);
+    if (!kept && !call_copy_array(&slot->tensor, &slot->counted)) return false;
+    frame->values[i].v_handle = slot->counted;
+    frame->codes[i] = kTVMNDArrayHandle;
+  }
+  frame->misaligned = false; /* what the function has is aligned */
+  return true;
+}
+
+void call_count_back(call_frame *frame) {
+  for (int i = 0; i < frame->count; ++i) {
+    call_slot *slot = &frame->slots[i];
+    size_t size;
+    if (!slot->counted || !slot->misaligned || slot->readonly ||
+        !call_tensor_size(&slot->tensor, &size))
+      continue;
+    char *given = (char *)slot->tensor.data + slot->tensor.byte_offset;
+    const char *copy = ((const DLTensor *)slot->counted)->data;
+    if (size && memcmp(given, copy, size) != 0) memcpy(given, copy, size);
+  }
 }
 
 /* ---- what Python code knows ------------------------------------------------------------------ */

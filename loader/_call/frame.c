@@ -41,6 +41,7 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
 }
 
 static void slot_release(call_slot *slot) {
+  if (slot->counted != NULL) (void)call_tvm.array_free(slot->counted);
   if (slot->copy != NULL && !slot->shared) free((char *)slot->copy - slot->pad);
   free(slot->snapshot);
   switch (slot->kind) {
@@ -73,7 +74,7 @@ void call_frame_release(call_frame *frame) {
   if (failed) PyErr_Fetch(&type, &value, &traceback); /* a deleter may run Python code */
   for (int i = 0; i < frame->count; ++i) {
     call_slot *slot = &frame->slots[i];
-    if (slot->kind != SLOT_NONE || slot->copy != NULL) slot_release(slot);
+    if (slot->kind != SLOT_NONE || slot->copy != NULL || slot->counted != NULL) slot_release(slot);
   }
   frame->count = 0;
   if (frame->heap != NULL) PyMem_Free(frame->heap);
@@ -91,7 +92,8 @@ void call_frame_borrow(call_frame *frame, const call_frame *from) {
     frame->slots[i].kind = SLOT_NONE;
     frame->values[i] = from->values[i];
     frame->codes[i] = from->codes[i];
-    if (frame->slots[i].is_tensor) frame->values[i].v_handle = &frame->slots[i].tensor;
+    frame->slots[i].counted = NULL;
+    if (from->codes[i] == kTVMDLTensorHandle) frame->values[i].v_handle = &frame->slots[i].tensor;
   }
 }
 

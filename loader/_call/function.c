@@ -15,6 +15,7 @@ typedef struct function_object {
   uint32_t alignment;
   int first_output; /* mblob_function_first_output() */
   bool ffi;         /* mblob_function_is_ffi() */
+  bool keeps;       /* the same is 2 */
 } function_object;
 
 mblob_function *call_function_handle(PyObject *function) {
@@ -98,8 +99,10 @@ PyObject *call_function_invoke(PyObject *function, call_frame *frame) {
     return NULL;
   }
   call_callback_forget();
+  if (self->keeps) call_count_back(frame);
   PyObject *result = ret_code == kTVMNullptr ? Py_NewRef(Py_None)
                                              : call_convert_result(ret, ret_code, self->owner);
+  if (self->keeps && ret_code == kTVMObjectHandle) result = call_container_tuples(result);
   if (wrong < 0 || result == NULL) return result;
   Py_DECREF(result);
   call_frame_error(
@@ -123,10 +126,11 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   frame->parameters = self->parameters;
   frame->alignment = self->alignment;
   frame->ffi = self->ffi;
-  frame->dlpack = self->ffi;
-  frame->gaps = self->ffi && self->parameters == NULL;
+  frame->dlpack = self->ffi && !self->keeps;
+  frame->gaps = frame->dlpack && self->parameters == NULL;
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!call_convert_argument(frame, (int)i, args[i])) return false;
+  if (self->keeps) return call_count_tensors(frame, args);
   if (frame->parameters == NULL && frame->alignment != 0) call_align_output(frame);
   return self->first_output == 0 || call_frame_writable(frame, self->first_output, args[0]);
 }
@@ -183,6 +187,7 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->alignment = mblob_function_alignment(handle);
   self->first_output = mblob_function_first_output(handle);
   self->ffi = mblob_function_is_ffi(handle) != 0;
+  self->keeps = mblob_function_is_ffi(handle) == 2;
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
   PyObject_GC_Track(self);
   if (self->parameter_count == -2) {

@@ -13,7 +13,7 @@ static bool set_hook(PyObject **hook, PyObject *value) {
 }
 
 bool call_hook_classes(void) {
-  PyObject *device_class, *tensor_class;
+  PyObject *device_class, *tensor_class, *shape_class;
   if (call_hook.device_class) return true;
   if (!call_hook.classes) {
     call_raise(PyExc_RuntimeError, "loader is not imported");
@@ -22,12 +22,13 @@ bool call_hook_classes(void) {
   PyObject *both = PyObject_CallNoArgs(call_hook.classes);
   if (both == NULL) return false;
   const bool fits =
-      PyArg_ParseTuple(both, "O!O!;classes", &PyType_Type, &device_class, &PyType_Type,
-                       &tensor_class) &&
+      PyArg_ParseTuple(both, "O!O!O!;classes", &PyType_Type, &device_class, &PyType_Type,
+                       &tensor_class, &PyType_Type, &shape_class) &&
       (PyType_IsSubtype((PyTypeObject *)tensor_class, &call_tensor_type) ||
        call_raise(PyExc_TypeError, "classes: the second must derive from TensorBase"));
   if (fits) {
     set_hook(&call_hook.tensor_class, tensor_class);
+    set_hook(&call_hook.shape_class, shape_class);
     set_hook(&call_hook.device_class, device_class);
   }
   Py_DECREF(both);
@@ -67,6 +68,7 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.classes, classes);
   Py_CLEAR(call_hook.device_class); /* those of an earlier import of the loader */
   Py_CLEAR(call_hook.tensor_class);
+  Py_CLEAR(call_hook.shape_class);
   set_hook(&call_hook.raise_status, raise_status);
   set_hook(&call_hook.ffi_function, ffi_function);
   set_hook(&call_hook.ffi_stand_in, ffi_stand_in);

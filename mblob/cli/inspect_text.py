@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import human_size, one_line
+from mblob.format.type_keys import RELAX_EXECUTABLES
 
 if TYPE_CHECKING:
     from mblob.format.plugin_table import Plugin
@@ -301,6 +302,8 @@ def entry_lines(library: Library, entry: EntryView) -> Iterator[str]:
         [one_line(f"{t.name}  {t.dtype}{list(t.shape)}  {human_size(t.size)} at {(entry.offset or 0) + t.offset:#x}")
          for t in tensors],
     )  # fmt: skip
+    if entry.type_key in RELAX_EXECUTABLES and content.problem is None:
+        yield from _bytecode_lines(library, entry)
 
 
 def _indices(library: Library, indices: Sequence[int]) -> str:
@@ -336,4 +339,23 @@ def _executable_lines(machine: dict[str, Any]) -> Iterator[str]:
         for f in machine["functions"]
     ]
     yield from _listed("functions", functions)
+    expected = [
+        one_line(f"{f['name']}: {name}  {annotation}")
+        for f in machine["functions"]
+        for name, annotation in f.get("expects", {}).items()
+    ]
+    yield from _listed("expected", expected)
     yield from _listed("primitives", [one_line(p) for p in machine.get("primitives", [])])
+
+
+def _bytecode_lines(library: Library, entry: EntryView) -> Iterator[str]:
+    """TVM's own listing of a program of Relax."""
+    from mblob.format.grammar import decode_payload
+    from mblob.inspect import vm_summary
+    from mblob.inspect.tensors import constant_tags
+
+    code = decode_payload(entry.type_key, entry.view(), library.grammars)["code"]
+    yield "  bytecode"
+    for line in vm_summary.relax_listing(code, constant_tags(library.grammars)):
+        indent = 4 + len(line) - len(line.lstrip())
+        yield f"{'':{indent}}{one_line(line.strip())}".rstrip()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mblob.cli.arrays import copied, devices_of, read_value, split_label, write_outputs
 from mblob.cli.report import UsageError, one_line
-from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAY_EXECUTABLE
+from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAX_EXECUTABLES, RELAY_EXECUTABLE
 
 if TYPE_CHECKING:
     from mblob.devices import Device
@@ -124,15 +124,12 @@ class Ahead(Executor):
         return [Row(i, r.function, r.function, r.count, r.seconds) for i, r in enumerate(rows)]
 
 
-class RelayProgram:
-    """A function of a program of the Relay virtual machine."""
+class Program:
+    """A function of a program of a virtual machine."""
 
-    def __init__(self, module: Module, function: str, devices: list[Device]) -> None:
-        import mblob
-
-        self.function = function
-        self.names = mblob.vm.Executable(module).get_function_params(function)
-        self.machine = mblob.vm.VirtualMachine(module, devices)
+    machine: Any
+    function: str
+    names: list[str]
 
     def inputs(self) -> dict[str, str]:
         return {name: name for name in self.names}  # programs do not tell types and shapes
@@ -140,14 +137,15 @@ class RelayProgram:
     def has_input(self, name: str) -> bool:
         return name in self.names
 
-    def set(self, name: str, value: Any) -> None:
-        self.machine.set_one_input(self.function, name, value)
-
     def run(self, parallel: int | None) -> None:
         self.machine.invoke_stateful(self.function)
 
+    def _results(self) -> list[Any]:
+        """What the last run gave, the fields of a tuple."""
+        raise NotImplementedError
+
     def outputs(self) -> list[tuple[str, Any]]:
-        found = [self._array(value) for value in self.machine.get_outputs()]
+        found = [self._array(value) for value in self._results()]
         return [(f"out{i}", array) for i, array in enumerate(found)]
 
     def profile(self, repeat: int) -> list[Row]:
@@ -172,6 +170,54 @@ class RelayProgram:
         return copied(value)
 
 
+class RelayProgram(Program):
+    """Of Relay's."""
+
+    def __init__(self, module: Module, function: str, devices: list[Device]) -> None:
+        import mblob
+
+        self.function = function
+        self.names = mblob.vm.Executable(module).get_function_params(function)
+        self.machine = mblob.vm.VirtualMachine(module, devices)
+
+    def set(self, name: str, value: Any) -> None:
+        self.machine.set_one_input(self.function, name, value)
+
+    def _results(self) -> list[Any]:
+        return list(self.machine.get_outputs())
+
+
+class RelaxProgram(Program):
+    """Of Relax's."""
+
+    def __init__(self, module: Module, function: str, devices: list[Device]) -> None:
+        import mblob
+
+        self.function = function
+        self.machine = mblob.relax.VirtualMachine(module, devices)
+        if function not in self.machine.functions:
+            there = ", ".join(self.machine.functions)
+            raise ValueError(f"no function {function!r}; there are: {there}")
+        self.names = self.machine.get_function_params(function)
+
+    def set(self, name: str, value: Any) -> None:
+        self.machine.module["set_one_input"](self.function, name, value)
+
+    def _results(self) -> list[Any]:
+        found = self.machine.get_outputs(self.function)
+        return list(found) if type(found) is tuple else [found]
+
+    @staticmethod
+    def _array(value: Any) -> Any:
+        import numpy as np
+
+        if isinstance(value, (bool, int, float)):
+            return np.asarray(value)
+        if isinstance(value, tuple) and all(isinstance(extent, int) for extent in value):
+            return np.asarray(value, "int64")  # a Shape
+        return Program._array(value)
+
+
 def open_model(
     module: Module, file: str, name: str, profiled: bool, devices: list[Device]
 ) -> Model:
@@ -182,9 +228,10 @@ def open_model(
     """
     import mblob
 
-    if module.type_key == RELAY_EXECUTABLE:
+    if module.type_key in (RELAY_EXECUTABLE, *RELAX_EXECUTABLES):
+        program = RelayProgram if module.type_key == RELAY_EXECUTABLE else RelaxProgram
         try:
-            return RelayProgram(module, "main" if name == DEFAULT else name, devices)
+            return program(module, "main" if name == DEFAULT else name, devices)
         except ValueError as error:
             raise UsageError(
                 f"{file}: {error}", hint="--name FUNCTION names another one than main"

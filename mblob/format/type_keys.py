@@ -126,13 +126,9 @@ _MODELS = (
     TypeKey(
         RELAY_EXECUTABLE, _CODE, NONE, 8, 19, no_ffi="Relay's virtual machine ended with TVM 0.19"
     ),
-    TypeKey(
-        RELAX_EXECUTABLE_OF_0_16, _CODE, NONE, 16, 19, "TVM 0.16 - 0.19", " with Relax", _RENUMBERED
-    ),
+    TypeKey(RELAX_EXECUTABLE_OF_0_16, _CODE, NONE, 16, 19, no_ffi=_RENUMBERED),
     # TVM 0.21 wrote one string in the ffi dialect; later releases say how long the payload is.
-    TypeKey(
-        RELAX_EXECUTABLE, _CODE, "code:r", 20, LAST, "TVM 0.20 or later", " with Relax", _RENUMBERED
-    ),
+    TypeKey(RELAX_EXECUTABLE, _CODE, "code:r", 20, LAST, no_ffi=_RENUMBERED),
 )
 
 # All others.

@@ -16,6 +16,7 @@ from mblob.format.type_keys import (
     DEVICE_KEYS,
     EXAMPLE_JSON,
     EXECUTABLES,
+    RELAX_EXECUTABLES,
     RELAY_EXECUTABLE,
     SAFETENSORS,
 )
@@ -109,6 +110,9 @@ def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
     if problem is None and key == RELAY_EXECUTABLE and key in grammars:
         code = decode_payload(key, payload, grammars)["code"]
         vm_summary.relay(code, len(payload) - len(code), check=True)
+    if problem is None and key in RELAX_EXECUTABLES and key in grammars:
+        code = decode_payload(key, payload, grammars)["code"]
+        vm_summary.relax(code, len(payload) - len(code), constant_tags(grammars), check=True)
     if problem is not None:
         raise problem
     return key == SAFETENSORS or key in grammars or is_param_dict(payload)

@@ -24,8 +24,8 @@ from mblob.binary.image import Image
 from mblob.binary.non_elf import ForeignFile
 from mblob.format import classic, ffi_dialect, note, plugin_table, prefixes
 from mblob.format.exported import NO_MODEL
-from mblob.format.type_keys import GRAPHS, ROWS
-from mblob.inspect import tvm_executor
+from mblob.format.type_keys import GRAPHS, RELAX_EXECUTABLES, ROWS
+from mblob.inspect import relax_code, tvm_executor
 
 if TYPE_CHECKING:
     from mblob.inspect.library import Library
@@ -296,6 +296,7 @@ def _of_entries(library: Library) -> Iterator[Remark]:
 
 def _of_executors(library: Library) -> Iterator[Remark]:
     """Whether TVM's executors can read the graphs, and call what they find; mblob's can."""
+    yield from _of_programs(library)
     yield from unreadable_graphs(library)
     if library.dialect != "classic":
         return
@@ -307,6 +308,27 @@ def _of_executors(library: Library) -> Iterator[Remark]:
         )
         if why is not None:
             yield "plain_operators", f"entry {e.index} ({e.type_key}): {why}"
+
+
+def _of_programs(library: Library) -> Iterator[Remark]:
+    """Functions that programs of Relax name, and that neither the library nor mblob has."""
+    own = {f.name for f in library.host_functions}
+    for e in library.entries:
+        if e.type_key not in RELAX_EXECUTABLES or e.content.problem is not None:
+            continue
+        named = [
+            f["name"] for f in e.content.facts["executable"]["functions"] if f["kind"] == "packed"
+        ]
+        missing = [name for name in named if name not in own and name not in relax_code.PROVIDED]
+        if any(x.type_key != "library" and x.index != e.index for x in library.entries):
+            missing = [name for name in missing if "." in name]  # others may be of those modules
+        if missing:
+            shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
+            yield (
+                "missing_functions",
+                f"entry {e.index} ({e.type_key}): it names functions that neither the library nor mblob has: "
+                f"{shown}; register them before it runs (mblob.register_func)",
+            )
 
 
 def unreadable_graphs(library: Library) -> Iterator[Remark]:

@@ -10,7 +10,7 @@ from mblob.bytes.wire import Cursor
 from mblob.errors import FormatError
 from mblob.format.grammar import strings, text
 from mblob.format.ndarray import ArrayRecord, read_ndarray
-from mblob.inspect import vm_code
+from mblob.inspect import relax_code, vm_code
 
 MAGIC, MAGIC_V2 = 0xD225DE2F4214151D, 0xD225DE2F4214151E
 _EARLY_0_8 = (0, 7, 5)  # builds before 0.8: without attributes
@@ -150,41 +150,98 @@ def _relay_functions(
 
 
 def relax(
-    code: memoryview, base: int, tags: dict[int, str]
+    code: memoryview, base: int, tags: dict[int, str], check: bool = False
 ) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]]]:
     """An executable of the Relax VM: summary, constants by name.
 
     Args:
         base: as of `relay`.
         tags: of constants, CONSTANTS_OF_0_21, CONSTANTS_OF_FFI, or {} for the classic dialect.
+        check: look at every instruction, as loading does.
 
     Raises:
         FormatError: "payload", "truncated".
     """
+    facts, arrays, c, program = _relax(code, base, tags, check)
+    if check:
+        relax_code.check(c, program)
+        if c.left:
+            raise c.fail("bytes follow the last instruction")
+    return facts, arrays
+
+
+def relax_listing(code: memoryview, tags: dict[int, str]) -> list[str]:
+    """Lines of TVM's own listing of an executable of the Relax VM.
+
+    Raises:
+        FormatError: "payload", "truncated".
+    """
+    _, _, c, program = _relax(code, 0, tags, True)
+    return list(relax_code.listing(program, relax_code.check(c, program)))
+
+
+def _relax(
+    code: memoryview, base: int, tags: dict[int, str], check: bool
+) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]], Cursor, relax_code.Program]:
     c = Cursor(code)
     version = _head(c, (MAGIC, MAGIC_V2))
+    if check and version != relax_code.VERSION:
+        raise c.fail(f"its version is not {relax_code.VERSION}, which TVM 0.16 to 0.27 write")
     has_scopes = bytes(code[:8]) == MAGIC_V2.to_bytes(8, "little")
-    functions = []
-    for i in range(c.count("functions", 52)):
-        kind, name = c.i32(f"function {i}"), text(c.string(f"function {i}: name"))
-        start, end, count, registers = (c.i64(f"function {i}") for _ in range(4))
-        params = [text(s) for s in strings(c, f"function {i}: params")]
-        size = end - start if kind == 1 else 0
-        functions.append(
-            _function(
-                _RELAX_KINDS.get(kind, f"kind {kind}"),
-                name,
-                max(count, -1),
-                registers,
-                max(size, 0),
-                params,
-            )
-        )
+    rows, functions = _relax_functions(c, check)
     scopes = [
         (c.i64("scopes"), text(c.string("scopes")))
         for _ in range(c.count("scopes", 16) if has_scopes else 0)
     ]
+    kinds, arrays, contexts = _relax_constants(c, base, tags)
+    _expectations(functions, contexts)
+    constants = sum(kinds.values())
+    if check and not all(0 <= i < constants for i, _ in scopes):
+        raise c.fail("a memory scope is of a constant that is not there")
+    offsets, words = (_signed(c.u64s(f"instruction{what}")) for what in (" offsets", "s"))
+    return {
+        "machine": "relax",
+        "version": version,
+        "layout": 2 if has_scopes else 1,
+        "functions": functions,
+        "constants": constants,
+        "constant_kinds": kinds,
+        "scopes": [{"constant": i, "scope": scope} for i, scope in scopes],
+        "instructions": len(offsets),
+    }, arrays, c, relax_code.Program(rows, constants, offsets, words)  # fmt: skip
+
+
+def _signed(words: tuple[int, ...]) -> list[int]:
+    return [word - (1 << 64) if word >> 63 else word for word in words]
+
+
+def _relax_functions(
+    c: Cursor, check: bool
+) -> tuple[list[relax_code.Function], list[dict[str, Any]]]:
+    rows, functions = [], []
+    for i in range(c.count("functions", 52)):
+        kind, name = c.i32(f"function {i}"), text(c.string(f"function {i}: name"))
+        start, end, count, registers = (c.i64(f"function {i}") for _ in range(4))
+        params = [text(s) for s in strings(c, f"function {i}: params")]
+        row = relax_code.Function(kind, name, start, end, count, registers, len(params))
+        problem = relax_code.problem_of_function(row) if check else None
+        if problem is None and check and any("\0" in word for word in (name, *params)):
+            problem = "a name has a NUL byte"
+        if problem:
+            raise c.fail(f"function {i}: {problem}")
+        rows.append(row)
+        kind_name = _RELAX_KINDS.get(kind, f"kind {kind}")
+        size = max(end - start, 0) if kind == 1 else 0
+        functions.append(_function(kind_name, name, max(count, -1), registers, size, params))
+    return rows, functions
+
+
+def _relax_constants(
+    c: Cursor, base: int, tags: dict[int, str]
+) -> tuple[dict[str, int], list[tuple[str, ArrayRecord]], list[str]]:
+    """How many there are of each kind, tensors by name, and texts of error contexts."""
     kinds: dict[str, int] = {}
+    contexts: list[str] = []
     arrays: list[tuple[str, ArrayRecord]] = []
     for i in range(c.count("constants", 4)):
         tag = c.i32(f"constant {i}")
@@ -194,23 +251,29 @@ def relax(
         kinds[kind_name] = kinds.get(kind_name, 0) + 1
         if kind_name == "tensor":
             arrays.append((f"constant {i}", _moved(read_ndarray(c, f"constant {i}"), base)))
-        elif kind_name in ("shape", "string"):
-            step = 8 if kind_name == "shape" else 1
-            c.skip(step * c.count(f"constant {i}", step), f"constant {i}")
+        elif kind_name == "string":
+            found = text(c.string(f"constant {i}"))
+            contexts += [found] if found.startswith("ErrorContext(fn=") else []
+        elif kind_name == "shape":
+            c.skip(8 * c.count(f"constant {i}", 8), f"constant {i}")
         else:
             c.skip(4 if kind_name == "dtype" else 8, f"constant {i}")
-    offsets = c.u64s("instruction offsets")
-    c.u64s("instructions")
-    return {
-        "machine": "relax",
-        "version": version,
-        "layout": 2 if has_scopes else 1,
-        "functions": functions,
-        "constants": sum(kinds.values()),
-        "constant_kinds": kinds,
-        "scopes": [{"constant": i, "scope": scope} for i, scope in scopes],
-        "instructions": len(offsets),
-    }, arrays
+    return kinds, arrays, contexts
+
+
+_CONTEXT = re.compile(
+    r"ErrorContext\(fn=(.*?), loc=param\[[0-9]+\], param=(.*?), annotation=(.*)\) ?$", re.DOTALL
+)
+
+
+def _expectations(functions: list[dict[str, Any]], contexts: list[str]) -> None:
+    """What parameters expect, as the texts of errors have it: `x: R.Tensor((2, 32), ..)`."""
+    expected: dict[str, dict[str, str]] = {}
+    for found in filter(None, map(_CONTEXT.match, contexts)):
+        expected.setdefault(found[1], {})[found[2]] = found[3]
+    for function in functions:
+        if function["name"] in expected and function["kind"] != "packed":
+            function["expects"] = expected[function["name"]]
 
 
 def _function(

@@ -27,6 +27,8 @@ NEEDS = {
     "exec/graph": {"base", "format", "core", "core/device", "core/threads", "exec/common"},
     "exec/aot": {"base", "format", "elf", "core", "core/device", "exec/common"},
     "exec/relay": {"base", "format", "core", "core/device", "exec/common"},
+    "exec/relax": {"base", "core", "core/device", "exec/common"},
+    "exec/contrib": {"base", "core", "core/device", "exec/common"},
     "entry": {
         "base",
         "core",
@@ -36,6 +38,8 @@ NEEDS = {
         "exec/graph",
         "exec/aot",
         "exec/relay",
+        "exec/relax",
+        "exec/contrib",
     },
 }
 EXECUTORS = {room for room in NEEDS if room.startswith("exec/")}

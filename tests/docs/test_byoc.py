@@ -20,7 +20,7 @@ import pytest
 def test_graphs_that_are_built_run(
     root: Path, blocks: Callable[[Path], list[Any]], page: str, printed: str, tmp_path: Path
 ) -> None:
-    (block,) = [b for b in blocks(root / "docs" / page) if b.language == "python"]
+    (block,) = [b for b in blocks(root / "docs" / page) if b.language == "python" and b.file]
     (tmp_path / block.file).write_text(block.text)
     done = subprocess.run(
         [sys.executable, block.file], cwd=tmp_path, capture_output=True, text=True

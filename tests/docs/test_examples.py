@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import mblob
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
@@ -102,6 +106,35 @@ def test_the_cxx_host_prints_the_tree_and_adds(root: Path, build: Build, deploy:
 def test_the_dlopen_host_finds_the_plain_function(root: Path, build: Build, deploy: Path) -> None:
     program = build(root / "examples/dlopen_host/main.c")
     assert run(program, deploy) == "11 22 33\n"
+
+
+@pytest.mark.own_process
+def test_the_relax_host_reads_digits_as_python_and_the_command_line_do(
+    root: Path, build: Build, tmp_path: Path
+) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("the library is compiled for x86-64")
+    library, folder = root / "examples/relax/digits_relax.so", root / "examples/digits"
+    labels = np.load(folder / "test_labels.npy")
+    lines = run(build(root / "examples/relax/classify.c"), library, folder / "test_images.npy")
+    digits = np.array([int(line) for line in lines.split()])
+    assert np.count_nonzero(digits == labels) == 359
+    images = np.load(folder / "test_images.npy")[:, None]
+    vm = mblob.relax.VirtualMachine(mblob.load_module(library), mblob.cpu(0))
+    for count in (360, 1, 0):
+        np.testing.assert_array_equal(vm["main"](images[:count]).numpy(), digits[:count])
+    np.save(tmp_path / "images.npy", images)
+    command = [
+        sys.executable,
+        "-m",
+        "mblob.cli.main",
+        "run",
+        library,
+        f"image={tmp_path}/images.npy",
+    ]
+    run(*command, "-o", tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as out:
+        np.testing.assert_array_equal(out["out0"], digits)
 
 
 def test_the_commands_of_the_examples_page_run(

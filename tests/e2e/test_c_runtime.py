@@ -183,6 +183,11 @@ def test_damaged_blobs_end_in_errors_under_sanitizers(sanitized: Path) -> None:
     run(sanitized / "address" / "fuzz_reader", 300, *vectors)
 
 
+def test_damaged_programs_of_relax_end_in_errors_under_sanitizers(sanitized: Path) -> None:
+    programs = ROOT / "tests" / "c" / "exec" / "relax_programs.bin"
+    run(sanitized / "address" / "fuzz_relax", 3000, programs)
+
+
 @pytest.mark.slow
 def test_every_program_with_threads_passes_under_thread_sanitizer(tmp_path: Path) -> None:
     make_c_tests("thread", f"BUILD={tmp_path}")
@@ -392,7 +397,8 @@ def test_the_runtime_is_small(
         pytest.skip("the size is told for x86-64")
     stripped = tmp_path / "libmblob.so"
     run(require("strip"), "-o", stripped, (installed / "lib" / "libmblob.so").resolve())
-    assert stripped.stat().st_size < 300_000  # bytes; without plug-ins
+    # bytes; without plug-ins. A quarter is the Relax machine, and what its programs call by name.
+    assert stripped.stat().st_size < 400_000
 
 
 @pytest.mark.parametrize("program", ["test_pool", "test_forks"])

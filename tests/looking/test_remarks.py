@@ -139,7 +139,7 @@ def test_each_type_of_modules_has_somebody_who_runs_it_or_a_remark() -> None:
     from mblob import loader
 
     runs = {"AotExecutorFactory", "GraphExecutorFactory", "GraphRuntimeFactory"}
-    runs |= {"VMExecutable", "const_loader", "metadata"}
+    runs |= {"VMExecutable", "const_loader", "metadata", "relax.Executable", "relax.VMExecutable"}
     for path in (Path(loader.__file__).parent / "_lib").glob("libmblob-*.so"):
         with mblob.open(path) as lib:
             runs |= {key for plugin in lib.plugins for key in plugin.type_keys}

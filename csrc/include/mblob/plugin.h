@@ -192,6 +192,13 @@ typedef struct mblob_convention {
   /* A function as an object of tvm_ffi, and back. The caller owns a reference to the result. */
   int (*object_of_function)(struct mblob_function *function, void **out);
   int (*function_of_object)(void *object, struct mblob_function **out);
+  /* Rows of values of 16 bytes, which compiled functions of Relax work on: store a value, with a
+   * reference of its own, in an item that holds none; what an item holds, through
+   * host->return_value; give back what it holds, which is nothing then. Older plug-ins have none of
+   * them (struct_size). */
+  int (*to_any)(int releases, TVMValue value, int code, void *item);
+  int (*from_any)(int releases, const void *item, void *ret);
+  void (*any_release)(int releases, void *item);
 } mblob_convention;
 
 /* A plug-in. Its texts are at the beginning and inside the struct, because they are read from the

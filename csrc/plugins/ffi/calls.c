@@ -65,6 +65,10 @@ static int set_view(enum mb_releases releases, struct views *views, struct mb_an
 static int convert_argument(enum mb_releases releases, struct views *views, TVMValue value,
                             int code, struct mb_any *out, void **heap) {
   *heap = NULL;
+  if (code == kTVMDLTensorHandle && value.v_handle) {
+    *out = (struct mb_any){.type = MB_ANY_TENSOR_VIEW, .u.pointer = value.v_handle};
+    return set_view(releases, views, out, heap);
+  }
   int status = mb_any_of_value(releases, value, code, true, out);
   return status || out->type != MB_ANY_TENSOR_VIEW ? status : set_view(releases, views, out, heap);
 }
@@ -106,11 +110,14 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
     mb_error_raise(NULL); /* what somebody left and nobody took is not this call's */
     uint64_t before = mb_plugin_host()->error_count();
     int rc = callee->call(callee->handle, anys, count, &result);
-    status = rc ? mb_error_record(callee->name, rc, before) : take_result(callee, &result, ret);
+    if (rc)
+      status = mb_error_record(callee->name, rc, before);
+    else if (result.type != MB_ANY_NONE)
+      status = take_result(callee, &result, ret);
   }
   while (made-- > 0) {
-    free(copies[made]);
-    mb_any_release(callee->releases, &anys[made]);
+    if (copies[made]) free(copies[made]);
+    if (anys[made].type >= MB_ANY_OBJECT) mb_any_release(callee->releases, &anys[made]);
   }
   if (anys != inline_anys) free(anys);
   return status;

@@ -37,11 +37,15 @@ static int shape_object(enum mb_releases releases, TVMValue container, struct mb
     status = ask("runtime.GetShapeTupleElem", container, i, 2, &extent, &code);
     extents[i] = extent.v_int64;
   }
-  if (!status)
-    status = mb_any_set_object(releases, out, MB_ANY_SHAPE,
-                               mb_object_shape(releases, extents, (size_t)count.v_int64));
+  void *object = status ? NULL : mb_object_shape(releases, extents, (size_t)count.v_int64);
   free(extents);
-  return status;
+  if (!object) return status ? status : MBLOB_E_MEMORY;
+  struct mb_record *record = mb_object_record(object); /* it turns back into the very ShapeTuple */
+  record->value = container;
+  record->code = kTVMObjectHandle;
+  record->counted = true;
+  mb_plugin_host()->value_retain(container, kTVMObjectHandle);
+  return mb_any_set_object(releases, out, MB_ANY_SHAPE, object);
 }
 
 static int string_value(enum mb_releases releases, TVMValue container, struct mb_any *out) {

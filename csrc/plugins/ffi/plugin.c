@@ -5,6 +5,7 @@
 #include "c_api.h"
 #include "calls.h"
 #include "common.h"
+#include "values.h"
 
 static int describe(char *text, size_t size) {
   (void)snprintf(text, size, "libraries of TVM 0.21 to 0.27 and of tvm_ffi 0.1");
@@ -29,11 +30,35 @@ static int function_of_object(void *object, mblob_function **out) {
   return MBLOB_OK;
 }
 
+static int to_any(int releases, TVMValue value, int code, void *item) {
+  return mb_any_of_value((enum mb_releases)releases, value, code, false, item);
+}
+
+static int from_any(int releases, const void *item, void *ret) {
+  struct mb_place place;
+  TVMValue value;
+  int code = kTVMNullptr;
+  int status = mb_value_of_any((enum mb_releases)releases, item, &value, &code, &place);
+  if (!status && code == kTVMDLTensorHandle)
+    status = mb_fail(MBLOB_E_KERNEL,
+                     "a tensor that is borrowed, or has gaps between its rows, is no result");
+  if (!status && code != kTVMNullptr) status = mb_plugin_host()->return_value(ret, value, code);
+  mb_place_release(&place);
+  return status;
+}
+
+static void any_release(int releases, void *item) {
+  mb_any_release((enum mb_releases)releases, item);
+}
+
 static const mblob_convention convention = {.struct_size = sizeof(mblob_convention),
                                             .symbol = mb_ffi_symbol,
                                             .call = mb_ffi_call,
                                             .object_of_function = object_of_function,
-                                            .function_of_object = function_of_object};
+                                            .function_of_object = function_of_object,
+                                            .to_any = to_any,
+                                            .from_any = from_any,
+                                            .any_release = any_release};
 
 MBLOB_PLUGIN(ffi) = {.abi_version = MBLOB_PLUGIN_ABI,
                      .struct_size = sizeof(mblob_plugin),

@@ -179,6 +179,8 @@ static int give_tensor(enum mb_releases releases, TVMValue *value, int *code,
 
 static int give_shape(enum mb_releases releases, TVMValue *value, int *code, struct mb_place *place,
                       void *object) {
+  if (mb_object_is_own(releases, object) && mb_object_record(object)->code == kTVMObjectHandle)
+    return give(value, code, mb_object_record(object)->value, kTVMObjectHandle);
   const struct mb_shape_cell *shape = mb_object_cell(releases, object);
   TVMValue *extents = calloc(shape->count + 1, sizeof(*extents)), made = {.v_handle = NULL};
   int *codes = calloc(shape->count + 1, sizeof(*codes)),

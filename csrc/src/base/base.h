@@ -6,6 +6,7 @@
 #define MB_BASE_H
 
 #include "base/argument_types.h" /* types of arguments, names of elements */
+#include "base/blocks.h"         /* small blocks that come and go with each call */
 #include "base/byte_order.h"     /* elements of other machines */
 #include "base/bytes.h"          /* a cursor that bounds every number of a file */
 #include "base/digest.h"         /* CRC-32, SHA-256 */

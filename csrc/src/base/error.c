@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "base/error.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -243,16 +244,34 @@ int mb_fail_plain_function(const char *name) {
 
 void mb_set_kernel_error(const char *text) { record(MBLOB_E_KERNEL, strdup(text ? text : "")); }
 
-void mb_error_prefix(const char *context) {
-  char *text = NULL, *line = *context && state.info.message ? copy_line(context) : NULL;
+/* Characters of "ValueError: " in front of a text, 0 if it names no kind of error. */
+static size_t size_of_kind(const char *text) {
+  size_t size = 0, start = 0;
+  for (; text[size] && (isalnum((unsigned char)text[size]) || strchr("._", text[size])); size++)
+    if (text[size] == '.') start = size + 1;
+  return isupper((unsigned char)text[start]) && strncmp(text + size, ": ", 2) == 0 ? size + 2 : 0;
+}
+
+/* `context` behind the first `kept` bytes of the message. */
+static void insert(const char *context, size_t kept) {
+  char *text = NULL, *line = *context ? copy_line(context) : NULL;
   if (!line) return;
-  int n = asprintf(&text, "%s: %s", line, state.info.message);
+  int n =
+      asprintf(&text, "%.*s%s: %s", (int)kept, state.info.message, line, state.info.message + kept);
   free(line);
   if (n < 0) return;
   free(state.message);
   free(state.full);
   state.full = NULL;
   state.info.message = state.message = text;
+}
+
+void mb_error_prefix(const char *context) {
+  if (state.info.message) insert(context, 0);
+}
+
+void mb_error_place(const char *context) {
+  if (state.info.message) insert(context, size_of_kind(state.info.message));
 }
 
 int mb_error_restatus(int status) { return state.info.status = status; }

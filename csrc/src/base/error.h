@@ -31,6 +31,9 @@ void mb_set_kernel_error(const char *text);
 
 /* Put `context` and ": " in front of the current message, as callers that know the file do. */
 void mb_error_prefix(const char *context);
+/* The same behind the kind that the message starts with ("ValueError: "), if it has one: callers read
+ * kinds there. */
+void mb_error_place(const char *context);
 /* Rises with each failure on this thread: tells whether a callee recorded one. */
 uint64_t mb_error_serial(void);
 /* After code of others returned a status that is not MBLOB_OK: the failure that it recorded

@@ -18,9 +18,9 @@ struct mb_global {
 };
 
 struct mb_profile {
-  const struct mb_class *classes[7]; /* that open payloads; ends with NULL */
+  const struct mb_class *classes[9]; /* that open payloads; ends with NULL */
   const struct mb_method
-      *methods[3];             /* tables of global functions that need no object; ends with NULL */
+      *methods[12];            /* tables of global functions that need no object; ends with NULL */
   struct mb_global globals[9]; /* others; ends with one without a call */
   void *(*symbol)(
       const char *name); /* the runtime's function of that name; NULL if it is none of its names */

@@ -80,8 +80,6 @@
   "torch\0" "PyTorch\0" \
   "clml\0" "Qualcomm's CLML\0" \
   "hip,hsaco\0" "ROCm\0" \
-  "relax.Executable\0" "TVM 0.16 - 0.19\0" \
-  "relax.VMExecutable\0" "TVM 0.20 or later\0" \
   "tensorrt,msc_tensorrt\0" "TensorRT\0" \
   "VitisAIRuntime\0" "Vitis AI\0" \
   "vulkan\0" "Vulkan\0" \

@@ -86,7 +86,7 @@ int mblob_function_first_output(const mblob_function *function) {
 }
 
 int mblob_function_is_ffi(const mblob_function *function) {
-  return function && behind(function)->is_ffi;
+  return function ? behind(function)->is_ffi + behind(function)->keeps : 0;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */

@@ -28,15 +28,15 @@ static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle r
   struct mb_call call = {
       .method = bound->method->name, .args = args, .codes = codes, .count = count, .result = ret};
   int status = bound->method->call(bound->object, &call);
-  if (status) mb_error_prefix(bound->method->name);
+  if (status) mb_error_place(bound->method->name);
   return status;
 }
 
 /* Methods that write to the tensors they are given, all from argument 1 on; argument 0 says of
  * what. */
 static bool writes_arguments(const char *method) {
-  static const char writers[][24] = {"get_input", "get_output", "debug_get_output", "set_outputs",
-                                     "set_output_zero_copy"};
+  static const char writers[][24] = {"get_input",   "get_output",           "debug_get_output",
+                                     "set_outputs", "set_output_zero_copy", "copy_output"};
   for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
     if (strcmp(writers[i], method) == 0) return true;
   return false;
@@ -53,6 +53,11 @@ int mb_method_bind(const struct mb_method *method, void *object, mblob_function 
   else
     (*out)->first_output = writes_arguments(method->name);
   return status;
+}
+
+const struct mb_method *mb_method_of(const mblob_function *function) {
+  const bool is_one = function->kind == MB_CALLBACK && function->u.callback.call == call_bound;
+  return is_one ? ((const struct bound *)function->u.callback.resource)->method : NULL;
 }
 
 /* ---- classes --------------------------------------------------------------------------------- */
@@ -80,7 +85,11 @@ static int find_native(void *self, const char *name, mblob_function **out) {
   const struct native *native = self;
   *out = NULL;
   for (const struct mb_method *m = native->class->methods; m->call; m++)
-    if (strcmp(m->name, name) == 0) return mb_method_bind(m, native->object, out);
+    if (strcmp(m->name, name) == 0) {
+      int status = mb_method_bind(m, native->object, out);
+      if (!status) (*out)->is_ffi = (*out)->keeps = native->class->keeps;
+      return status;
+    }
   return native->class->function ? native->class->function(native->object, name, out) : MBLOB_OK;
 }
 

@@ -19,7 +19,7 @@ struct mb_call {
 };
 
 struct mb_method {
-  char name[36]; /* in place: a pointer would need a relocation, which is larger */
+  char name[40]; /* in place: a pointer would need a relocation, which is larger */
   /* Returns a mblob_status; the error is recorded, the method's name is put in front. */
   int (*call)(void *object, struct mb_call *call);
 };
@@ -36,6 +36,8 @@ struct mb_class {
   void (*close)(void *object); /* may be NULL */
   /* The name that `function` knows beside the methods, for errors; may be NULL. */
   const char *(*extra_name)(void *object);
+  bool
+      keeps; /* its functions take all kinds of values, and keep tensors (mblob_function_is_ffi 2) */
 };
 
 /* A module of that class; it owns `object` unless this fails. */
@@ -51,6 +53,8 @@ mblob_loader mb_native_loader(const struct mb_class *class);
 /* A function that calls `method` with `object`, which must outlive it: for `function` of a
  * class. */
 int mb_method_bind(const struct mb_method *method, void *object, mblob_function **out);
+/* The method of such a function, NULL of any other. */
+const struct mb_method *mb_method_of(const mblob_function *function);
 
 /* ---- arguments: MBLOB_E_ARGUMENT with what was expected and found ---------------------------- */
 

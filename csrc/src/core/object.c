@@ -11,9 +11,13 @@ struct mb_object {
   enum mb_object_type type;
   atomic_size_t references;
   struct mb_object *next; /* in the list of those that are being freed */
-  size_t count;
+  size_t count, room;
   struct mb_return items[];
 };
+
+static size_t size_of(size_t room) {
+  return sizeof(struct mb_object) + room * sizeof(struct mb_return);
+}
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
@@ -53,7 +57,7 @@ void mb_object_release(struct mb_object *object) {
         pending = child;
       }
     }
-    free(object);
+    mb_block_give(object, size_of(object->room));
   }
 }
 
@@ -92,9 +96,12 @@ static size_t find_key(const struct mb_object *map, TVMValue key, int code) {
 
 /* With room for `room` items, none yet. */
 static int new_object(enum mb_object_type type, size_t room, struct mb_object **out) {
-  const size_t size = sizeof(struct mb_object) + room * sizeof(struct mb_return);
-  *out = calloc(1, size);
+  size_t size = 0;
+  *out = NULL;
+  if (!__builtin_mul_overflow(room, sizeof(struct mb_return), &size) && size < PTRDIFF_MAX / 2)
+    *out = mb_block_take(size = size_of(room));
   if (!*out) return mb_fail_memory(size);
+  (*out)->room = room;
   (*out)->tag = MB_TAG_OBJECT;
   (*out)->type = type;
   atomic_init(&(*out)->references, 1);
@@ -179,6 +186,38 @@ static int make_string(void *unused, struct mb_call *call) {
   if (!status) status = set_item(string, 0, (TVMValue){.v_handle = &bytes}, kTVMBytes);
   return finish(call, string, status);
 }
+
+/* ---- for code of the runtime ------------------------------------------------------------------ */
+
+size_t mb_object_count(const struct mb_object *object) { return object->count; }
+
+const struct mb_return *mb_object_item(const struct mb_object *object, size_t i) {
+  return &object->items[i];
+}
+
+TVMValue mb_object_value(const struct mb_object *object, size_t i) {
+  return value_of(&object->items[i]);
+}
+
+int mb_object_new_shape(const int64_t *extents, size_t count, struct mb_object **out) {
+  int status = new_object(MB_SHAPE_TYPE, count, out);
+  for (size_t i = 0; !status && i < count; i++)
+    (*out)->items[i] = (struct mb_return){.value = {.v_int64 = extents[i]}, .code = kTVMArgInt};
+  if (!status) (*out)->count = count;
+  return status;
+}
+
+int mb_object_new_string(const char *data, size_t size, struct mb_object **out) {
+  TVMByteArray bytes = {data, size};
+  int status = new_object(MB_STRING_TYPE, 1, out);
+  if (!status) status = set_item(*out, 0, (TVMValue){.v_handle = &bytes}, kTVMBytes);
+  if (!status || !*out) return status;
+  mb_object_release(*out);
+  *out = NULL;
+  return status;
+}
+
+void mb_object_reset_item(struct mb_object *array, size_t i) { mb_return_drop(&array->items[i]); }
 
 /* ---- looking --------------------------------------------------------------------------------- */
 

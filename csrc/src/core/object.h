@@ -1,6 +1,6 @@
 /* object.h - counted rows of values, the objects of TVM that a kTVMObjectHandle points to here:
  * Array, Map (keys and values in turn, in the order they were given), ShapeTuple and String (its
- * bytes). None changes once it is made. */
+ * bytes). None changes once it is made, but by mb_object_reset_item. */
 #ifndef MB_OBJECT_H
 #define MB_OBJECT_H
 
@@ -20,6 +20,16 @@ size_t mb_object_references(const struct mb_object *object);
 
 /* An Array of the arguments. `unused` is NULL. */
 int mb_object_make_array(void *unused, struct mb_call *call);
+
+/* Items as they are kept; an item's value as a caller passes it. `i` is below the count. */
+size_t mb_object_count(const struct mb_object *object);
+const struct mb_return *mb_object_item(const struct mb_object *object, size_t i);
+TVMValue mb_object_value(const struct mb_object *object, size_t i);
+int mb_object_new_shape(const int64_t *extents, size_t count, struct mb_object **out);
+int mb_object_new_string(const char *data, size_t size, struct mb_object **out);
+/* Leave nothing in that place of an Array: the one change that a program makes
+ * (vm.builtin.tuple_reset_item). */
+void mb_object_reset_item(struct mb_object *array, size_t i);
 
 /* The global functions runtime.Array, runtime.ArrayGetItem and so on, with TVM's names. */
 extern const struct mb_method mb_object_functions[];

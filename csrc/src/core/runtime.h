@@ -52,6 +52,7 @@ struct mblob_function {
   uint32_t alignment;
   uint8_t first_output;  /* mblob_function_first_output() */
   bool is_ffi;           /* mblob_function_is_ffi() */
+  bool keeps;            /* the same: it keeps tensors that it is given */
   const char *signature; /* "" when unknown */
   union {
     void *address; /* MB_KERNEL: a TVMBackendPackedCFunc; MB_SAFE_CALL: one of that convention */

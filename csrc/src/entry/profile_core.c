@@ -6,7 +6,8 @@
 /* What profile_full.c has; a test compares. */
 static const char elsewhere[] = MB_KEY_AOT_FACTORY
     "," MB_KEY_CONST_LOADER "," MB_KEY_GRAPH_FACTORY "," MB_KEY_GRAPH_RUNTIME_FACTORY
-    "," MB_KEY_METADATA "," MB_KEY_RELAY_EXECUTABLE
+    "," MB_KEY_METADATA "," MB_KEY_RELAX_EXECUTABLE "," MB_KEY_RELAX_EXECUTABLE_OF_0_16
+    "," MB_KEY_RELAY_EXECUTABLE
     ","
     "runtime.ADT,runtime.Load_Executable,runtime.Tuple,tvm.graph_executor.create,tvm.graph_executor_debug.create,"
     "tvm.graph_runtime.create,tvm.graph_runtime_debug.create\0"

@@ -2,15 +2,21 @@
 #include "entry/entry.h"
 #include "exec/aot/aot.h"
 #include "exec/common/common.h"
+#include "exec/contrib/contrib.h"
 #include "exec/graph/graph.h"
+#include "exec/relax/relax.h"
 #include "exec/relay/relay.h"
 #include "host_abi/host_abi.h"
 
 const struct mb_profile mb_profile = {
     /* A class is in the file of its name. */
     .classes = {&mb_aot_factory_class, &mb_const_loader_class, &mb_graph_factory_class,
-                &mb_graph_runtime_factory_class, &mb_metadata_class, &mb_vm_executable_class, NULL},
-    .methods = {mb_host_functions, mb_object_functions, NULL},
+                &mb_graph_runtime_factory_class, &mb_metadata_class, &mb_relax_executable_class,
+                &mb_relax_executable_of_0_16_class, &mb_vm_executable_class, NULL},
+    .methods = {mb_host_functions, mb_object_functions, relax_memory_functions,
+                relax_shape_functions, relax_check_functions, relax_closure_functions,
+                relax_executable_functions, mb_sort_functions, mb_random_functions,
+                mb_run_functions, NULL},
     .globals = {{"runtime.ADT", mb_vm_adt},
                 {"runtime.Load_Executable", mb_vm_load_executable},
                 {"runtime.Tuple", mb_vm_tuple},

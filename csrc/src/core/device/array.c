@@ -14,8 +14,11 @@ struct array {
   atomic_size_t references;
   void (*release)(void *owner); /* gives back whose memory it is; NULL for own memory */
   void *owner;
+  int ndim; /* what there is room for: holders may write to the view */
   int64_t shape[];
 };
+
+static size_t size_of(int ndim) { return sizeof(struct array) + (size_t)ndim * sizeof(int64_t); }
 
 static struct array *array_of(DLTensor *handle) { return (struct array *)(void *)handle; }
 
@@ -30,7 +33,7 @@ void mb_array_release(DLTensor *handle) {
     array->release(array->owner);
   else
     (void)mb_device_free(array->view.device, array->view.data);
-  free(array);
+  mb_block_give(array, size_of(array->ndim));
 }
 
 size_t mb_array_references(const DLTensor *handle) {
@@ -47,10 +50,11 @@ static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice 
                      struct array **out) {
   int status = mb_shape_check(shape, ndim);
   if (status) return status;
-  struct array *array = calloc(1, sizeof(*array) + (size_t)ndim * sizeof(int64_t));
+  struct array *array = mb_block_take(size_of(ndim));
   if (!array) return mb_fail_memory(sizeof(*array));
   if (ndim) memcpy(array->shape, shape, (size_t)ndim * sizeof(int64_t));
   array->view = (DLTensor){.device = device, .ndim = ndim, .dtype = dtype, .shape = array->shape};
+  array->ndim = ndim;
   atomic_init(&array->references, 1);
   *out = array;
   return MBLOB_OK;
@@ -70,10 +74,10 @@ int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dty
                                                                    : MBLOB_E_ARGUMENT;
   if (!status) status = new_array(shape, ndim, dtype, device, &array);
   if (!status) status = alloc_data(array);
-  if (status)
-    free(array);
-  else
+  if (!status)
     *out = &array->view;
+  else if (array)
+    mb_block_give(array, size_of(array->ndim));
   return status;
 }
 

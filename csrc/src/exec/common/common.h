@@ -6,6 +6,7 @@
 #include "exec/common/const_loader.h"
 #include "exec/common/names.h"
 #include "exec/common/parameter_bytes.h"
+#include "exec/common/storage.h"
 #include "exec/common/stored_arrays.h"
 #include "exec/common/tensors.h"
 

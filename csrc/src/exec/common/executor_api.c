@@ -33,9 +33,19 @@ static int join_types(const char *who, const char *first, const char *type, char
 
 /* ---- kinds of executors ---------------------------------------------------------------------- */
 
-/* Relay's virtual machine has several functions, each with its inputs; a model is "main". */
+/* Virtual machines, Relay's and Relax's, have several functions, each with its inputs; a model is
+ * "main". */
+static bool is_relax(const mblob_module *module) {
+  return strcmp(mblob_module_type_key(module), "relax.VirtualMachine") == 0;
+}
+
 static bool is_machine(const mblob_module *module) {
-  return strcmp(mblob_module_type_key(module), "VirtualMachine") == 0;
+  return is_relax(module) || strcmp(mblob_module_type_key(module), "VirtualMachine") == 0;
+}
+
+static bool makes_machines(const char *key) {
+  return strcmp(key, MB_KEY_RELAY_EXECUTABLE) == 0 || strcmp(key, MB_KEY_RELAX_EXECUTABLE) == 0 ||
+         strcmp(key, MB_KEY_RELAX_EXECUTABLE_OF_0_16) == 0;
 }
 
 /* Call a function that gives a module. */
@@ -64,7 +74,8 @@ static int make_machine(mblob_module *executable, int device_type, int device_id
   enum { POOLED = 2 }; /* memory is used again */
   int status = make_module(executable, "vm_load_executable", NULL, 0, out);
   if (!status)
-    status = mblob_call(*out, "init", "int,int,int", device_type, device_id, (int)POOLED);
+    status = mblob_call(*out, is_relax(*out) ? "vm_initialization" : "init", "int,int,int",
+                        device_type, device_id, (int)POOLED);
   if (status) {
     mblob_module_release(*out);
     *out = NULL;
@@ -80,7 +91,7 @@ int mblob_executor_create(mblob_module *factory, const char *name, int device_ty
   if (!factory || !out)
     return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_create: %s is NULL",
                    factory ? "out" : "factory");
-  if (strcmp(mblob_module_type_key(factory), MB_KEY_RELAY_EXECUTABLE) == 0)
+  if (makes_machines(mblob_module_type_key(factory)))
     return make_machine(factory, device_type, device_id, out);
   TVMValue args[2] = {{.v_int64 = device_type}, {.v_int64 = device_id}};
   return make_module(factory, name ? name : "default", args, 2, out);
@@ -109,8 +120,11 @@ int mblob_executor_run(mblob_module *executor) {
 int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type, void *data) {
   char *types = NULL;
   if (!executor || !type || !data) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
-  int status = join_types("mblob_executor_get_output", "int", type, &types);
-  if (!status) status = mblob_call(executor, "get_output", types, index, data);
+  const bool relax = is_relax(executor);
+  int status = join_types("mblob_executor_get_output", relax ? "str,int" : "int", type, &types);
+  if (!status)
+    status = relax ? mblob_call(executor, "copy_output", types, "main", index, data)
+                   : mblob_call(executor, "get_output", types, index, data);
   free(types);
   return status;
 }

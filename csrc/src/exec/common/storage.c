@@ -1,9 +1,10 @@
+#include "exec/common/storage.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "core/device/device.h"
-#include "exec/relay/values.h"
 
 #define BUCKETS 64
 #define UNIT \

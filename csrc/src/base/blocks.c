@@ -1,0 +1,80 @@
+#include "base/blocks.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/locks.h"
+
+#define STEP 64
+#define CLASSES 16 /* up to 1 KiB */
+#define KEPT 64    /* blocks of a class */
+
+struct block {
+  struct block *next;
+};
+
+struct blocks {
+  struct block *free[CLASSES];
+  unsigned char counts[CLASSES];
+  bool is_known; /* to at_end */
+};
+
+static __thread struct blocks mine;
+
+static void free_blocks(void *blocks) {
+  struct blocks *all = blocks;
+  for (size_t i = 0; i < CLASSES; i++)
+    while (all->free[i]) {
+      struct block *block = all->free[i];
+      all->free[i] = block->next;
+      free(block);
+    }
+  /* What is given back while the thread ends is freed at once. */
+  memset(all->counts, KEPT, sizeof(all->counts));
+}
+
+static struct mb_thread_end at_end = MB_THREAD_END(free_blocks);
+
+/* Of the thread that unloads this, or ends the process. */
+__attribute__((destructor)) static void process_exit(void) { free_blocks(&mine); }
+
+/* Sanitizers see the life of each block. */
+#ifdef __SANITIZE_ADDRESS__
+#define KEEPS 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KEEPS 0
+#endif
+#endif
+#ifndef KEEPS
+#define KEEPS 1
+#endif
+
+static size_t class_of(size_t size) { return (size - 1) / STEP; }
+
+void *mb_block_take(size_t size) {
+  const size_t class = size ? class_of(size) : 0;
+  if (!KEEPS || class >= CLASSES) return calloc(1, size ? size : 1);
+  struct block *block = mine.free[class];
+  if (!block) return calloc(1, (class + 1) * STEP);
+  mine.free[class] = block->next;
+  mine.counts[class]--;
+  memset(block, 0, size);
+  return block;
+}
+
+void mb_block_give(void *memory, size_t size) {
+  const size_t class = size ? class_of(size) : 0;
+  if (!KEEPS || class >= CLASSES || mine.counts[class] >= KEPT) {
+    free(memory);
+    return;
+  }
+  struct block *block = memory;
+  block->next = mine.free[class];
+  mine.free[class] = block;
+  mine.counts[class]++;
+  if (mine.is_known) return;
+  mine.is_known = true;
+  mb_thread_end_set(&at_end, &mine);
+}

@@ -1,0 +1,32 @@
+/* storage.h - memory that virtual machines place tensors in. */
+#ifndef MB_STORAGE_H
+#define MB_STORAGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct vm_pool;
+
+/* Blocks of memory that tensors are placed in. The pool keeps what was given back for the next
+ * request of the same size, as long as all of it is not more than what was in use at once; it
+ * may go before its blocks. */
+struct vm_storage {
+  atomic_size_t references;
+  struct vm_pool *pool;
+  char *data;
+  size_t size, alignment;  /* bytes */
+  struct vm_storage *next; /* while it waits in the pool */
+};
+
+/* `keep`: whether blocks wait at all ("pooled", not "naive"). */
+int vm_pool_new(struct vm_pool **out);
+void vm_pool_keep(struct vm_pool *pool, bool keep);
+/* Bytes that may be in use at once; 0: no limit. */
+void vm_pool_limit(struct vm_pool *pool, size_t limit);
+void vm_pool_close(struct vm_pool *pool);
+int vm_storage_new(struct vm_pool *pool, size_t size, size_t alignment, struct vm_storage **out);
+void vm_storage_retain(struct vm_storage *storage);
+void vm_storage_release(struct vm_storage *storage);
+
+#endif

@@ -1,0 +1,312 @@
+/* Closures: functions of the program as values. Builtins that make and call them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/relax/machine.h"
+
+/* ---- closures -------------------------------------------------------------------------------- */
+
+void relax_link_release(struct relax_link *link) {
+  if (link && atomic_fetch_sub_explicit(&link->references, 1, memory_order_acq_rel) == 1)
+    free(link);
+}
+
+static void clear_bound(struct relax_closure *closure) {
+  for (size_t i = 0; i < closure->count; i++) relax_clear(&closure->bound[i]);
+  free(closure->bound);
+  closure->bound = NULL;
+  closure->count = 0;
+}
+
+static void release_closure(void *resource) {
+  struct relax_closure *closure = resource;
+  clear_bound(closure);
+  relax_link_release(closure->link);
+  mblob_module_release(closure->module);
+  free(closure);
+}
+
+static int call_closure(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                        void *resource) {
+  const struct relax_closure *closure = resource;
+  struct relax_machine *m = closure->link->machine;
+  if (!m)
+    return mb_fail(MBLOB_E_KERNEL, "RuntimeError: %s: the machine of the function is gone",
+                   closure->function->name);
+  return relax_call_outside(m, closure, args, codes, count, ret);
+}
+
+struct relax_closure *relax_closure_of(const mblob_function *function) {
+  const bool is_one =
+      function && function->kind == MB_CALLBACK && function->u.callback.call == call_closure;
+  return is_one ? function->u.callback.resource : NULL;
+}
+
+int relax_closure_new(struct relax_machine *m, const struct relax_function *f,
+                      const struct relax_value *bound, size_t count, bool weak,
+                      mblob_function **out) {
+  struct relax_closure *closure = calloc(1, sizeof(*closure));
+  *out = NULL;
+  if (closure && count) closure->bound = malloc(count * sizeof(*bound));
+  if (!closure || (count && !closure->bound)) {
+    free(closure);
+    return mb_fail_memory(sizeof(*closure) + count * sizeof(*bound));
+  }
+  int status = mblob_function_create(call_closure, closure, release_closure, out);
+  if (status) {
+    free(closure->bound);
+    free(closure);
+    return status;
+  }
+  (*out)->is_ffi = (*out)->keeps = true;
+  (*out)->alignment = MB_DEFAULT_ALIGNMENT; /* kernels assume it */
+  closure->link = m->link;
+  atomic_fetch_add_explicit(&m->link->references, 1, memory_order_relaxed);
+  closure->module = weak ? NULL : mblob_module_retain(m->self);
+  closure->function = f;
+  for (; closure->count < count; closure->count++) {
+    closure->bound[closure->count] = bound[closure->count];
+    relax_retain(bound[closure->count]);
+  }
+  return MBLOB_OK;
+}
+
+void relax_closure_rebind(struct relax_closure *closure, const struct relax_function *f,
+                          struct relax_value *bound, size_t count, bool drops_result) {
+  clear_bound(closure);
+  closure->function = f;
+  closure->bound = bound;
+  closure->count = count;
+  closure->drops_result = drops_result;
+}
+
+/* ---- builtins -------------------------------------------------------------------------------- */
+
+static mblob_function *function_at(const struct mb_call *call, int i) {
+  return i < call->count && call->codes[i] == kTVMPackedFuncHandle ? call->args[i].v_handle : NULL;
+}
+
+/* (closure, values...): the values stand behind its arguments, in front of those bound before. */
+static int make_closure(void *unused, struct mb_call *call) {
+  (void)unused;
+  const struct relax_closure *inner = relax_closure_of(function_at(call, 0));
+  if (!inner || !inner->link->machine) return relax_mismatch(call, 0, "relax.vm.Closure");
+  struct relax_machine *m = inner->link->machine;
+  const size_t count = (size_t)call->count - 1 + inner->count;
+  struct relax_value *bound = calloc(count + 1, sizeof(*bound));
+  mblob_function *made = NULL;
+  if (!bound) return mb_fail_memory(count * sizeof(*bound));
+  size_t i = 0;
+  int status = MBLOB_OK;
+  for (; !status && i + 1 < (size_t)call->count; i++)
+    status = relax_take(m, call->args[i + 1], call->codes[i + 1], &bound[i], NULL);
+  const size_t own = i;
+  for (size_t k = 0; !status && k < inner->count; k++) bound[i++] = inner->bound[k];
+  if (!status) status = relax_closure_new(m, inner->function, bound, count, false, &made);
+  for (size_t k = 0; k < own; k++) relax_clear(&bound[k]);
+  free(bound);
+  if (!status) mb_call_return_function(call, made);
+  return status;
+}
+
+/* Call a function that is a value; what it gives is the result of `call`. */
+static int forward(mblob_function *function, const TVMValue *args, const int *codes, int count,
+                   struct mb_call *call) {
+  TVMValue ret = {.v_int64 = 0};
+  int ret_code = kTVMNullptr;
+  int status = mblob_function_call(function, args, codes, count, &ret, &ret_code);
+  if (!status && (ret_code == kTVMStr || ret_code == kTVMBytes))
+    return mb_return_set(call->result, ret, ret_code);
+  if (!status) relax_return(call, ret, ret_code);
+  return status;
+}
+
+/* (machine, function, args...) */
+int relax_invoke_closure(void *unused, struct mb_call *call) {
+  (void)unused;
+  struct relax_machine *m = NULL;
+  int status = relax_context(call, &m);
+  mblob_function *function = status ? NULL : function_at(call, 1);
+  if (!status && !function)
+    status = mb_fail(MBLOB_E_KERNEL,
+                     "InternalError: Function expects a closure or ffi::Function, found %s",
+                     call->count > 1 ? relax_key(call->args[1], call->codes[1]) : "nothing");
+  return status ? status
+                : forward(function, call->args + 2, call->codes + 2, call->count - 2, call);
+}
+
+/* (function, tensors..., shape): the dimensions become arguments. */
+static int call_tir_dyn(void *unused, struct mb_call *call) {
+  (void)unused;
+  struct mb_object *shape = NULL;
+  mblob_function *function = function_at(call, 0);
+  if (!function) return relax_mismatch(call, 0, "ffi.Function");
+  int status = relax_shape(call, call->count - 1, &shape);
+  if (status) return status;
+  const size_t tensors = call->count > 2 ? (size_t)call->count - 2 : 0,
+               count = tensors + mb_object_count(shape);
+  if (count > INT16_MAX)
+    return mb_fail(MBLOB_E_KERNEL, "InternalError: %zu arguments, at most 32767 can be passed",
+                   count);
+  TVMValue *args = mb_block_take(count * sizeof(*args));
+  int *codes = mb_block_take(count * sizeof(*codes));
+  if (!args || !codes) status = mb_fail_memory(count * sizeof(*args));
+  const bool borrows = mblob_function_is_ffi(function) == 1;
+  for (size_t i = 0; !status && i < tensors; i++) {
+    args[i] = call->args[i + 1];
+    codes[i] = call->codes[i + 1];
+    if (borrows && codes[i] == kTVMNDArrayHandle) codes[i] = kTVMDLTensorHandle;
+  }
+  for (size_t i = tensors; !status && i < count; i++) { /* kTVMArgInt is 0 */
+    args[i].v_int64 = mb_object_item(shape, i - tensors)->value.v_int64;
+    codes[i] = kTVMArgInt;
+  }
+  if (!status) status = forward(function, args, codes, (int)count, call);
+  if (args) mb_block_give(args, count * sizeof(*args));
+  if (codes) mb_block_give(codes, count * sizeof(*codes));
+  return status;
+}
+
+/* (None, name of a global function, text of a line, args...) */
+static int invoke_debug_func(void *unused, struct mb_call *call) {
+  (void)unused;
+  TVMByteArray name;
+  mblob_function *function = NULL;
+  if (call->count < 3) return relax_expect(call, 3);
+  if (!relax_text(call->args[1], call->codes[1], &name))
+    return relax_mismatch(call, 1, "ffi.String");
+  int status = mb_global_get(name.data, &function);
+  if (!status && !function)
+    status = mb_fail(MBLOB_E_KERNEL,
+                     "ValueError: %s is not found. Use the decorator `@register_func(\"%s\")` to "
+                     "register it.",
+                     name.data, name.data);
+  if (!status)
+    status =
+        mblob_function_call(function, call->args + 2, call->codes + 2, call->count - 2, NULL, NULL);
+  mblob_function_release(function);
+  return status;
+}
+
+static int call_with_items(mblob_function *function, const struct mb_object *array,
+                           struct mb_call *call) {
+  const size_t count = array ? mb_object_count(array) : 0;
+  TVMValue *args = mb_block_take(count * sizeof(*args));
+  int *codes = mb_block_take(count * sizeof(*codes));
+  int status = args && codes ? MBLOB_OK : mb_fail_memory(count * sizeof(*args));
+  if (!status && count > INT16_MAX)
+    status =
+        mb_fail(MBLOB_E_KERNEL, "InternalError: %zu arguments, at most 32767 can be passed", count);
+  for (size_t i = 0; !status && i < count; i++) {
+    args[i] = mb_object_value(array, i);
+    codes[i] = mb_object_item(array, i)->code;
+  }
+  if (!status) status = forward(function, args, codes, (int)count, call);
+  if (args) mb_block_give(args, count * sizeof(*args));
+  if (codes) mb_block_give(codes, count * sizeof(*codes));
+  return status;
+}
+
+/* (machine, closure, tuple of arguments, id [, shape]): nothing is captured, the closure runs. */
+static int run_or_capture(void *unused, struct mb_call *call) {
+  (void)unused;
+  struct relax_machine *m = NULL;
+  struct mb_object *array = NULL;
+  int status = call->count == 4 || call->count == 5 ? MBLOB_OK : relax_expect(call, 4);
+  if (!status) status = relax_context(call, &m);
+  if (!status && !function_at(call, 1)) status = relax_mismatch(call, 1, "relax.vm.Closure");
+  if (!status) status = relax_array(call, 2, &array);
+  return status ? status : call_with_items(function_at(call, 1), array, call);
+}
+
+/* (machine, closure, id): what it allocates, each time anew. */
+static int get_cached_alloc(void *unused, struct mb_call *call) {
+  (void)unused;
+  struct relax_machine *m = NULL;
+  int status = relax_expect(call, 3);
+  if (!status) status = relax_context(call, &m);
+  if (!status && !function_at(call, 1)) status = relax_mismatch(call, 1, "relax.vm.Closure");
+  return status ? status : call_with_items(function_at(call, 1), NULL, call);
+}
+
+/* ---- functions of Python ----------------------------------------------------------------------- */
+
+#define PY_FUNC "vm.py_func." /* in front of their names, in the registry */
+
+static int py_name(const struct mb_call *call, char name[256]) {
+  TVMByteArray text;
+  if (!call->count || !relax_text(call->args[0], call->codes[0], &text))
+    return relax_mismatch(call, 0, "ffi.String");
+  if (snprintf(name, 256, PY_FUNC "%s", text.data) < 256) return MBLOB_OK;
+  return mb_fail(MBLOB_E_KERNEL, "ValueError: a name of %zu bytes is too long", text.size);
+}
+
+/* (name, function) */
+static int register_py_func(void *unused, struct mb_call *call) {
+  (void)unused;
+  char name[256];
+  int status = relax_expect(call, 2);
+  if (!status) status = py_name(call, name);
+  if (!status && !function_at(call, 1)) status = relax_mismatch(call, 1, "ffi.Function");
+  return status ? status : mb_global_register(name, function_at(call, 1), true);
+}
+
+static int find_py_func(const struct mb_call *call, mblob_function **out) {
+  char name[256];
+  *out = NULL;
+  int status = py_name(call, name);
+  if (!status) status = mb_global_get(name, out);
+  if (!status && !*out)
+    status = mb_fail(MBLOB_E_KERNEL, "InternalError: Python function '%s' not found in registry",
+                     name + sizeof(PY_FUNC) - 1);
+  return status;
+}
+
+/* (name) */
+static int get_py_func(void *unused, struct mb_call *call) {
+  (void)unused;
+  mblob_function *function = NULL;
+  int status = relax_expect(call, 1);
+  if (!status) status = find_py_func(call, &function);
+  if (!status) mb_call_return_function(call, function);
+  return status;
+}
+
+/* (name, tuple of arguments) */
+static int call_py_func(void *unused, struct mb_call *call) {
+  (void)unused;
+  mblob_function *function = NULL;
+  struct mb_object *array = NULL;
+  int status = relax_expect(call, 2);
+  if (!status) status = relax_array(call, 1, &array);
+  if (!status) status = find_py_func(call, &function);
+  if (!status) status = call_with_items(function, array, call);
+  mblob_function_release(function);
+  return status;
+}
+
+static int clear_py_funcs(void *unused, struct mb_call *call) {
+  (void)unused;
+  const char **names = NULL;
+  size_t count = 0;
+  int status = relax_expect(call, 0);
+  if (!status) status = mb_global_names(&names, &count);
+  for (size_t i = 0; !status && i < count; i++)
+    if (strncmp(names[i], PY_FUNC, sizeof(PY_FUNC) - 1) == 0) (void)mb_global_remove(names[i]);
+  free(names);
+  return status;
+}
+
+const struct mb_method relax_closure_functions[] = {
+    {"vm.builtin.register_py_func", register_py_func},
+    {"vm.builtin.get_py_func", get_py_func},
+    {"vm.builtin.call_py_func", call_py_func},
+    {"vm.builtin.clear_py_func_registry", clear_py_funcs},
+    {"vm.builtin.make_closure", make_closure},
+    {"vm.builtin.invoke_closure", relax_invoke_closure},
+    {"vm.builtin.call_tir_dyn", call_tir_dyn},
+    {"vm.builtin.invoke_debug_func", invoke_debug_func},
+    {"vm.builtin.cuda_graph.run_or_capture", run_or_capture},
+    {"vm.builtin.cuda_graph.get_cached_alloc", get_cached_alloc},
+    {"", NULL}};

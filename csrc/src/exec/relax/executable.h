@@ -1,0 +1,90 @@
+/* executable.h - a program of Relax's virtual machine: what the payload of the keys
+ * relax.VMExecutable and relax.Executable holds, read and checked. After reading, nothing in it can
+ * make the interpreter step outside of registers, code, constants or functions; what depends on
+ * values is checked when it runs. */
+#ifndef MB_RELAX_EXECUTABLE_H
+#define MB_RELAX_EXECUTABLE_H
+
+#include <mblob.h>
+
+#include "base/base.h"
+#include "core/core.h"
+#include "exec/common/common.h"
+
+#define RELAX_REGISTER_LIMIT (1 << 20)   /* of one function */
+#define RELAX_VOID ((int64_t)1 << 54)    /* the register that is always None */
+#define RELAX_CONTEXT (RELAX_VOID + 1)   /* the register that holds the machine */
+#define RELAX_NO_ARGUMENTS ((int64_t)-2) /* of functions that are not defined here */
+
+enum relax_kind { RELAX_PACKED, RELAX_CODE, RELAX_COMPILED };
+enum relax_opcode { RELAX_CALL = 1, RELAX_RET, RELAX_GOTO, RELAX_IF };
+enum relax_operand { RELAX_REGISTER, RELAX_IMMEDIATE, RELAX_CONSTANT, RELAX_FUNCTION };
+
+static inline unsigned relax_operand_kind(int64_t word) { return (unsigned)((uint64_t)word >> 56); }
+static inline int64_t relax_operand_value(int64_t word) {
+  return (int64_t)((uint64_t)word << 8) >> 8;
+}
+
+struct relax_instruction {
+  enum relax_opcode opcode;
+  uint32_t count; /* of operands */
+  int64_t target; /* Call: function; Ret, If: register; Goto: offset */
+  int64_t other;  /* Call: register of the result; If: offset where it is false */
+  const int64_t *operands;
+};
+
+struct relax_function {
+  enum relax_kind kind;
+  char *name;
+  size_t start, end;     /* RELAX_CODE: instructions */
+  int64_t num_args;      /* RELAX_NO_ARGUMENTS: not defined here */
+  int64_t register_file; /* as the file says */
+  size_t registers;      /* RELAX_CODE: as many as are used */
+  size_t operands;       /* of its longest call */
+  char **params;
+  size_t param_count;
+};
+
+enum relax_constant_kind {
+  RELAX_TENSOR,
+  RELAX_DTYPE,
+  RELAX_SHAPE,
+  RELAX_STRING,
+  RELAX_INT,
+  RELAX_FLOAT
+};
+
+struct relax_constant {
+  enum relax_constant_kind kind;
+  struct mb_stored_array array; /* RELAX_TENSOR */
+  TVMValue value;               /* RELAX_SHAPE, RELAX_STRING: an object; numbers and types */
+};
+
+struct relax_executable {
+  mblob_module *module; /* its own, not counted; its imports have the kernels */
+  void *owned;          /* the code, if it is no payload */
+  enum mb_dialect dialect;
+  struct relax_function *functions;
+  size_t function_count;
+  struct mb_map by_name; /* to functions; of a name that comes twice, the last */
+  struct relax_constant *constants;
+  size_t constant_count;
+  struct relax_instruction *code;
+  size_t code_count;
+  int64_t *words;
+  size_t word_count;
+};
+
+/* Read and check `size` bytes of that dialect; a mblob_status. `out` is to be freed anyway. */
+int relax_executable_read(struct relax_executable *out, const void *code, uint64_t size,
+                          int64_t entry);
+void relax_executable_reset(struct relax_executable *exec);
+/* The constant as a value, with a reference; tensors keep `exec->module`. */
+int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue *value, int *code);
+
+/* Texts for people, TVM's own (listing.c); on the heap, NULL after an error. */
+char *relax_list_text(const struct relax_executable *exec);
+char *relax_list_python(const struct relax_executable *exec);
+char *relax_list_stats(const struct relax_executable *exec);
+
+#endif

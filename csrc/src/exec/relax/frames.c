@@ -1,0 +1,122 @@
+/* Frames of calls: on the heap, where those of each function wait for the next call. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "exec/relax/machine.h"
+
+#define IDLE_LIMIT 1024 /* frames that wait, of all functions */
+
+static struct relax_frame *new_frame(const struct relax_function *f) {
+  const size_t registers = f->registers * sizeof(struct relax_value),
+               args = f->operands * sizeof(TVMValue), codes = f->operands * sizeof(int);
+  struct relax_frame *frame = malloc(sizeof(*frame) + registers + args + codes);
+  if (!frame) {
+    (void)mb_fail_memory(sizeof(*frame) + registers + args + codes);
+    return NULL;
+  }
+  frame->function = f;
+  frame->args = (TVMValue *)(void *)(frame->registers + f->registers);
+  frame->codes = (int *)(frame->args + f->operands);
+  for (size_t i = 0; i < f->registers; i++)
+    frame->registers[i] = (struct relax_value){.code = kTVMNullptr};
+  return frame;
+}
+
+static int too_deep(const struct relax_machine *m) {
+  return mb_fail(MBLOB_E_KERNEL,
+                 "RecursionError: more than %zu calls inside each other, or %u registers in them; "
+                 "set_limits raises the first",
+                 m->call_limit, RELAX_REGISTER_TOTAL);
+}
+
+/* "(x, w)" after a blank, "" if there are no names; on the heap. */
+static char *names_of(const struct relax_function *f) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = f->param_count ? open_memstream(&text, &size) : NULL;
+  if (!out) return NULL;
+  for (size_t i = 0; i < f->param_count; i++)
+    (void)fprintf(out, "%s%s", i ? ", " : " (", f->params[i]);
+  (void)fputc(')', out);
+  if (!fclose(out)) return text;
+  free(text);
+  return NULL;
+}
+
+int relax_check_count(const struct relax_function *f, size_t count) {
+  if (f->num_args >= 0 && (uint64_t)f->num_args == count) return MBLOB_OK;
+  if (f->num_args < 0)
+    return mb_fail(MBLOB_E_KERNEL, "InternalError: function '%s' is declared and not defined",
+                   f->name);
+  if (f->kind == RELAX_COMPILED)
+    return mb_fail(MBLOB_E_KERNEL, "InternalError: Function %s expects %lld arguments, found %zu",
+                   f->name, (long long)f->num_args, count);
+  char *names = names_of(f);
+  int status = mb_fail(MBLOB_E_KERNEL,
+                       "InternalError: Invoking function %s expects %lld arguments%s, but %zu "
+                       "arguments were provided.",
+                       f->name, (long long)f->num_args, names ? names : "", count);
+  free(names);
+  return status;
+}
+
+int relax_push(struct relax_machine *m, const struct relax_function *f,
+               const struct relax_arguments *arguments, int64_t result) {
+  const size_t given = arguments->count + arguments->bound_count;
+  int status =
+      f->num_args >= 0 && (uint64_t)f->num_args == given ? MBLOB_OK : relax_check_count(f, given);
+  if (status) return status;
+  if (m->depth >= m->call_limit || f->registers > RELAX_REGISTER_TOTAL - m->registers)
+    return too_deep(m);
+  struct relax_frame **idle = &m->idle[f - m->exec->functions], *frame = *idle;
+  if (frame) {
+    *idle = frame->below;
+    m->idle_count--;
+  } else if (!(frame = new_frame(f))) {
+    return MBLOB_E_MEMORY;
+  }
+  frame->pc = f->start;
+  frame->result = result;
+  frame->is_base = false;
+  frame->below = m->top;
+  m->top = frame;
+  m->depth++;
+  m->registers += f->registers;
+  for (size_t i = 0; i < arguments->count; i++) {
+    frame->registers[i] = (struct relax_value){arguments->args[i], arguments->codes[i]};
+    relax_retain(frame->registers[i]);
+  }
+  for (size_t i = 0; i < arguments->bound_count; i++) {
+    frame->registers[arguments->count + i] = arguments->bound[i];
+    relax_retain(arguments->bound[i]);
+  }
+  return MBLOB_OK;
+}
+
+void relax_pop(struct relax_machine *m) {
+  struct relax_frame *frame = m->top;
+  const struct relax_function *f = frame->function;
+  m->top = frame->below;
+  m->depth--;
+  m->registers -= f->registers;
+  for (size_t i = 0; i < f->registers; i++) relax_clear(&frame->registers[i]);
+  if (m->idle_count >= IDLE_LIMIT) {
+    free(frame);
+    return;
+  }
+  struct relax_frame **idle = &m->idle[f - m->exec->functions];
+  frame->below = *idle;
+  *idle = frame;
+  m->idle_count++;
+}
+
+void relax_frames_free(struct relax_machine *m) {
+  for (size_t i = 0; m->idle && i < m->exec->function_count; i++)
+    while (m->idle[i]) {
+      struct relax_frame *frame = m->idle[i];
+      m->idle[i] = frame->below;
+      free(frame);
+    }
+  free(m->idle);
+}

@@ -1,0 +1,454 @@
+/* What machines can be asked, under the names of TVM's VirtualMachine. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/device/device.h"
+#include "exec/relax/machine.h"
+
+enum allocator { NAIVE = 1, POOLED = 2 }; /* TVM's numbers */
+
+/* ---- ready ----------------------------------------------------------------------------------- */
+
+/* One triple: device type, device id, kind of allocator. */
+static int read_device(const struct mb_call *call, int i, int64_t device[3]) {
+  char name[MB_DEVICE_TEXT];
+  int status = MBLOB_OK;
+  for (int k = 0; !status && k < 3; k++) status = relax_int(call, i + k, &device[k]);
+  if (status) return status;
+  if (device[2] != NAIVE && device[2] != POOLED)
+    return mb_fail(MBLOB_E_KERNEL, "InternalError: Unknown allocator type: %lld",
+                   (long long)device[2]);
+  if (device[0] < 1 || device[0] > INT16_MAX || device[1] < 0 || device[1] > INT32_MAX)
+    return mb_fail(MBLOB_E_ARGUMENT, "(%lld, %lld) is no device", (long long)device[0],
+                   (long long)device[1]);
+  if (mb_device_is_host((int)device[0])) return MBLOB_OK;
+  const DLDevice other = {(DLDeviceType)device[0], (int32_t)device[1]};
+  return mb_fail(MBLOB_E_INCOMPATIBLE, "device %s (type %d): virtual machines run on the cpu only",
+                 mb_device_text(other, name), (int)device[0]);
+}
+
+/* A second call is a fresh start. */
+static int vm_initialization(void *object, struct mb_call *call) {
+  struct relax_machine *m = object;
+  int64_t device[3] = {0};
+  int status = MBLOB_OK;
+  if (!call->count || call->count % 3)
+    return mb_fail(MBLOB_E_KERNEL,
+                   "InternalError: expected triples (device type, device id, allocator), found %d "
+                   "values",
+                   call->count);
+  for (int i = 0; !status && i < call->count; i += 3) status = read_device(call, i, device);
+  struct relax_activation activation;
+  if (!status) status = relax_enter(m, &activation);
+  if (status) return status;
+  if (m->nesting > 1)
+    status = mb_fail(MBLOB_E_ARGUMENT, "the machine is in a call");
+  else
+    status = relax_machine_prepare(m, device[2] == POOLED);
+  relax_leave(&activation);
+  return status;
+}
+
+static int need_ready(const struct relax_machine *m) {
+  if (m->ready) return MBLOB_OK;
+  return mb_fail(MBLOB_E_KERNEL,
+                 "RuntimeError: the machine is not ready; call vm_initialization first");
+}
+
+static int function_argument(const struct relax_machine *m, const struct mb_call *call, int i,
+                             const struct relax_function **out) {
+  TVMByteArray name;
+  if (i >= call->count || !relax_text(call->args[i], call->codes[i], &name))
+    return relax_mismatch(call, i, "ffi.String");
+  *out = relax_function_find(m, name.data);
+  return *out ? MBLOB_OK : mblob_last_error_info()->status;
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+static void free_values(struct relax_value *values, size_t count) {
+  for (size_t i = 0; values && i < count; i++) relax_clear(&values[i]);
+  free(values);
+}
+
+/* Arguments from `first` on as values that are kept: borrowed tensors are copied. */
+static int take_values(const struct relax_machine *m, const struct mb_call *call, int first,
+                       struct relax_value **out, size_t *count) {
+  *count = (size_t)(call->count - first);
+  *out = calloc(*count + 1, sizeof(**out));
+  if (!*out) return mb_fail_memory(*count * sizeof(**out));
+  int status = MBLOB_OK;
+  for (size_t i = 0; i < *count; i++) (*out)[i].code = kTVMNullptr;
+  for (size_t i = 0; !status && i < *count; i++) {
+    const int at = first + (int)i;
+    status = relax_take(m, call->args[at], call->codes[at], &(*out)[i], NULL);
+  }
+  if (!status) return MBLOB_OK;
+  free_values(*out, *count);
+  *out = NULL;
+  return status;
+}
+
+static int keep_inputs(struct relax_machine *m, const struct relax_function *f,
+                       struct relax_value *values, size_t count) {
+  if (f->num_args < 0 || (uint64_t)f->num_args != count) {
+    free_values(values, count);
+    return mb_fail(MBLOB_E_KERNEL,
+                   "InternalError: The number of provided parameters doesn't match the number of "
+                   "arguments for %s: expected %lld, found %zu",
+                   f->name, (long long)(f->num_args < 0 ? 0 : f->num_args), count);
+  }
+  struct relax_slots *slots = &m->slots[f - m->exec->functions];
+  free_values(slots->inputs, slots->inputs ? count : 0);
+  slots->inputs = values;
+  slots->has_inputs = true;
+  return MBLOB_OK;
+}
+
+static int set_input(void *object, struct mb_call *call) {
+  struct relax_machine *m = object;
+  const struct relax_function *f = NULL;
+  struct relax_value *values = NULL;
+  size_t count = 0;
+  int status = need_ready(m);
+  if (!status) status = function_argument(m, call, 0, &f);
+  if (!status) status = take_values(m, call, 1, &values, &count);
+  return status ? status : keep_inputs(m, f, values, count);
+}
+
+#define NOT_SET (-1) /* code of an input that was never set */
+
+/* (function, name or index, value): one input, for all calls from now on */
+static int set_one_input(void *object, struct mb_call *call) {
+  struct relax_machine *m = object;
+  const struct relax_function *f = NULL;
+  struct relax_value value;
+  size_t param = 0;
+  int status = need_ready(m);
+  if (!status) status = relax_expect(call, 3);
+  if (!status) status = function_argument(m, call, 0, &f);
+  if (status) return status;
+  const struct mb_names names = {"input", (const char *const *)f->params, f->param_count};
+  status = mb_names_argument(&names, call, 1, &param);
+  if (!status) status = relax_take(m, call->args[2], call->codes[2], &value, NULL);
+  if (status) return status;
+  struct relax_slots *slots = &m->slots[f - m->exec->functions];
+  if (!slots->inputs) {
+    slots->inputs = malloc(f->param_count * sizeof(*slots->inputs));
+    for (size_t i = 0; slots->inputs && i < f->param_count; i++) slots->inputs[i].code = NOT_SET;
+  }
+  if (!slots->inputs) {
+    relax_clear(&value);
+    return mb_fail_memory(f->param_count * sizeof(*slots->inputs));
+  }
+  relax_set(&slots->inputs[param], value);
+  slots->has_inputs = true;
+  return MBLOB_OK;
+}
+
+static int check_inputs(const struct relax_function *f, const struct relax_value *inputs) {
+  for (size_t i = 0; inputs && i < f->param_count; i++)
+    if (inputs[i].code == NOT_SET)
+      return mb_fail(MBLOB_E_KERNEL, "ValueError: input '%s' of function '%s' has not been set",
+                     f->params[i], f->name);
+  return MBLOB_OK;
+}
+
+/* The last argument is a module, whose get_params() is the last input. */
+static int set_input_with_param_module(void *object, struct mb_call *call) {
+  struct relax_machine *m = object;
+  const struct relax_function *f = NULL;
+  struct relax_value *values = NULL, params = {.code = kTVMNullptr};
+  size_t count = 0;
+  mblob_module *module = NULL;
+  mblob_function *get = NULL;
+  int status = need_ready(m);
+  if (!status) status = function_argument(m, call, 0, &f);
+  if (!status) status = mb_call_module(call, call->count - 1, &module);
+  if (!status) status = mb_module_need(module, "get_params", MB_ITSELF, &get);
+  if (!status) status = relax_call_function(get, false, NULL, NULL, 0, &params);
+  mblob_function_release(get);
+  if (!status) status = take_values(m, call, 1, &values, &count);
+  if (!status)
+    relax_set(&values[count - 1], params);
+  else
+    relax_clear(&params);
+  return status ? status : keep_inputs(m, f, values, count);
+}
+
+/* ---- stateful calls -------------------------------------------------------------------------- */
+
+static int run_values(struct relax_machine *m, const struct relax_function *f,
+                      const struct relax_value *values, struct relax_value *result) {
+  struct relax_activation activation;
+  const struct relax_arguments arguments = {NULL, NULL, 0, values,
+                                            f->num_args > 0 ? (size_t)f->num_args : 0};
+  int status = relax_check_stack();
+  if (!status) status = relax_enter(m, &activation);
+  if (status) return status;
+  status = relax_run(m, f, &arguments, result);
+  relax_leave(&activation);
+  return status;
+}
+
+static int invoke_stateful(void *object, struct mb_call *call) {
+  struct relax_machine *m = object;
+  const struct relax_function *f = NULL;
+  struct relax_value result = {.code = kTVMNullptr};
+  int status = need_ready(m);
+  if (!status) status = relax_expect(call, 1);
+  if (!status) status = function_argument(m, call, 0, &f);
+  if (status) return status;
+  struct relax_slots *slots = &m->slots[f - m->exec->functions];
+  if (!slots->has_inputs)
+    return mb_fail(MBLOB_E_KERNEL,
+                   "ValueError: No inputs set for stateful call of %s; use `set_input` first.",
+                   f->name);
+  status = check_inputs(f, slots->inputs);
+  if (!status) status = run_values(m, f, slots->inputs, &result);
+  if (status) return status;
+  relax_set(&slots->output, result);
+  slots->has_output = true;
+  return MBLOB_OK;
+}
+
+/* The value that argument 0 names and the others lead to, borrowed. */
+static int find_output(struct relax_machine *m, const struct mb_call *call, TVMValue *value,
+                       int *code) {
+  const struct relax_function *f = NULL;
+  int status = function_argument(m, call, 0, &f);
+  if (status) return status;
+  const struct relax_slots *slots = &m->slots[f - m->exec->functions];
+  if (!slots->has_output)
+    return mb_fail(
+        MBLOB_E_KERNEL,
+        "ValueError: No output saved for call of \"%s\"; use `invoke_stateful` to call it "
+        "first.",
+        f->name);
+  *value = slots->output.value;
+  *code = slots->output.code;
+  for (int i = 1; !status && i < call->count; i++) {
+    const struct mb_object *array = relax_object(*value, *code, MB_ARRAY_TYPE);
+    int64_t index = 0;
+    status = relax_int(call, i, &index);
+    if (!status && !array)
+      status = mb_fail(MBLOB_E_KERNEL,
+                       "ValueError: Attempted to index into an object that is not an Array.");
+    if (!status && (index < 0 || (uint64_t)index >= mb_object_count(array)))
+      status = mb_fail(MBLOB_E_KERNEL, "IndexError: Invalid index (%lld >= %zu).", (long long)index,
+                       mb_object_count(array));
+    if (status) return status;
+    *value = mb_object_value(array, (size_t)index);
+    *code = mb_object_item(array, (size_t)index)->code;
+  }
+  return status;
+}
+
+static int get_output_arity(void *object, struct mb_call *call) {
+  TVMValue value;
+  int code = kTVMNullptr;
+  int status = find_output(object, call, &value, &code);
+  if (status) return status;
+  const struct mb_object *array = relax_object(value, code, MB_ARRAY_TYPE);
+  mb_call_return_int(call, array ? (int64_t)mb_object_count(array) : -1);
+  return MBLOB_OK;
+}
+
+static int get_output(void *object, struct mb_call *call) {
+  TVMValue value;
+  int code = kTVMNullptr;
+  int status = find_output(object, call, &value, &code);
+  if (!status && relax_object(value, code, MB_ARRAY_TYPE))
+    status = mb_fail(MBLOB_E_KERNEL,
+                     "ValueError: `get_output` cannot return a tuple for RPC compatibility. Please "
+                     "specify another index argument.");
+  if (status) return status;
+  const struct relax_value found = {value, code};
+  relax_retain(found);
+  return code == kTVMStr ? mb_return_set(call->result, value, code)
+                         : relax_give(found, call->result);
+}
+
+/* (function, index, tensor): output `index`, of a tuple or of one, to the memory of the tensor */
+static int copy_output(void *object, struct mb_call *call) {
+  TVMValue value;
+  int code = kTVMNullptr;
+  int64_t index = 0;
+  DLTensor *to = NULL;
+  struct mb_call first = *call;
+  first.count = 1;
+  int status = relax_expect(call, 3);
+  if (!status) status = find_output(object, &first, &value, &code);
+  if (!status) status = relax_int(call, 1, &index);
+  if (!status) status = relax_tensor(call, 2, &to);
+  if (status) return status;
+  const struct mb_object *array = relax_object(value, code, MB_ARRAY_TYPE);
+  const size_t count = array ? mb_object_count(array) : 1;
+  if (index < 0 || (uint64_t)index >= count)
+    return mb_fail(MBLOB_E_ARGUMENT, "no output %lld; there are %zu", (long long)index, count);
+  if (array) {
+    value = mb_object_value(array, (size_t)index);
+    code = mb_object_item(array, (size_t)index)->code;
+  }
+  if (code != kTVMNDArrayHandle)
+    return mb_fail(MBLOB_E_ARGUMENT, "output %lld is no tensor: %s", (long long)index,
+                   relax_key(value, code));
+  return mb_tensor_assign_output("output", to, value.v_handle);
+}
+
+/* ---- closures -------------------------------------------------------------------------------- */
+
+static int call_value(struct mb_call *call, int first) {
+  TVMValue ret = {.v_int64 = 0};
+  int ret_code = kTVMNullptr;
+  if (call->count <= first || call->codes[first] != kTVMPackedFuncHandle)
+    return mb_fail(
+        MBLOB_E_KERNEL, "InternalError: Function expects a closure or ffi::Function, found %s",
+        call->count > first ? relax_key(call->args[first], call->codes[first]) : "nothing");
+  int status =
+      mblob_function_call(call->args[first].v_handle, call->args + first + 1,
+                          call->codes + first + 1, call->count - first - 1, &ret, &ret_code);
+  if (status || ret_code == kTVMStr || ret_code == kTVMBytes)
+    return status ? status : mb_return_set(call->result, ret, ret_code);
+  relax_return(call, ret, ret_code);
+  return MBLOB_OK;
+}
+
+static int invoke_closure(void *object, struct mb_call *call) {
+  int status = need_ready(object);
+  return status ? status : call_value(call, 0);
+}
+
+static int save_named(struct relax_machine *m, const struct relax_function *f, const char *name,
+                      struct relax_value *values, size_t count, bool drops_result) {
+  mblob_function *function = NULL;
+  int status = MBLOB_OK;
+  const struct relax_function *known = mb_map_get(&m->exec->by_name, name);
+  function = mb_map_get(&m->named, name);
+  if (!function) {
+    char *key = known ? known->name : strdup(name);
+    status = key ? relax_closure_new(m, f, NULL, 0, true, &function) : mb_fail_memory(strlen(name));
+    if (!status && !mb_map_put(&m->named, key, function)) {
+      mblob_function_release(function);
+      status = MBLOB_E_MEMORY;
+    }
+    if (status && !known) free(key);
+  }
+  if (status)
+    free_values(values, count);
+  else
+    relax_closure_rebind(relax_closure_of(function), f, values, count, drops_result);
+  return status;
+}
+
+/* (name, name to save it under, whether it gives its result, arguments...) */
+static int save_function(void *object, struct mb_call *call) {
+  struct relax_machine *m = object;
+  const struct relax_function *f = NULL;
+  struct relax_value *values = NULL;
+  TVMByteArray name = {"", 0};
+  size_t count = 0;
+  int64_t gives = 0;
+  int status = need_ready(m);
+  if (!status && call->count < 3) status = relax_expect(call, 3);
+  if (!status) status = function_argument(m, call, 0, &f);
+  if (!status && f->kind == RELAX_PACKED)
+    status = mb_fail(MBLOB_E_KERNEL,
+                     "InternalError: Cannot support closure with function kind 0: '%s'", f->name);
+  if (!status && !relax_text(call->args[1], call->codes[1], &name))
+    status = relax_mismatch(call, 1, "ffi.String");
+  if (!status) status = relax_int(call, 2, &gives);
+  if (!status) status = take_values(m, call, 3, &values, &count);
+  return status ? status : save_named(m, f, name.data, values, count, !gives);
+}
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+static int get_function_arity(void *object, struct mb_call *call) {
+  const struct relax_function *f = NULL;
+  int status = function_argument(object, call, 0, &f);
+  if (!status) mb_call_return_int(call, (int64_t)f->param_count);
+  return status;
+}
+
+static int get_function_param_name(void *object, struct mb_call *call) {
+  const struct relax_function *f = NULL;
+  int64_t i = 0;
+  int status = function_argument(object, call, 0, &f);
+  if (!status) status = relax_int(call, 1, &i);
+  if (status) return status;
+  if (i < 0 || (uint64_t)i >= f->param_count)
+    return mb_fail(MBLOB_E_KERNEL, "ValueError: Invalid index for %s (%lld out of %zu)", f->name,
+                   (long long)i, f->param_count);
+  return mb_call_return_text(call, f->params[i]);
+}
+
+/* (function or None), or (name of a global function, args...), which gives it */
+static int set_instrument(void *object, struct mb_call *call) {
+  struct relax_machine *m = object;
+  TVMByteArray name;
+  struct relax_value made = {.code = kTVMNullptr};
+  int status = call->count >= 1 ? MBLOB_OK : relax_expect(call, 1);
+  if (status) return status;
+  if (relax_text(call->args[0], call->codes[0], &name)) {
+    mblob_function *factory = NULL;
+    status = mb_global_get(name.data, &factory);
+    if (!status && !factory)
+      status = mb_fail(MBLOB_E_KERNEL, "InternalError: Cannot find factory %s", name.data);
+    if (!status)
+      status = relax_call_function(factory, false, call->args + 1, call->codes + 1, call->count - 1,
+                                   &made);
+    mblob_function_release(factory);
+  } else {
+    made = (struct relax_value){call->args[0], call->codes[0]};
+    relax_retain(made);
+  }
+  if (!status && made.code != kTVMPackedFuncHandle && made.code != kTVMNullptr)
+    status = relax_mismatch(call, 0, "ffi.Function");
+  if (status) {
+    relax_clear(&made);
+    return status;
+  }
+  mblob_function_release(m->instrument);
+  m->instrument = made.code == kTVMNullptr ? NULL : made.value.v_handle;
+  return MBLOB_OK;
+}
+
+static int profile(void *object, struct mb_call *call) {
+  int status = need_ready(object);
+  return status ? status : relax_profile_run(object, call);
+}
+
+/* Instructions that a call may execute, bytes of storage that may be in use at once, calls inside
+ * each other; 0: no limit, of calls the one that holds without this. */
+static int set_limits(void *object, struct mb_call *call) {
+  struct relax_machine *m = object;
+  int64_t limits[3] = {0};
+  int status = call->count == 2 || call->count == 3 ? MBLOB_OK : relax_expect(call, 3);
+  for (int i = 0; !status && i < call->count; i++) status = relax_int(call, i, &limits[i]);
+  if (!status && (limits[0] < 0 || limits[1] < 0 || limits[2] < 0))
+    status = mb_fail(MBLOB_E_ARGUMENT, "a limit is negative");
+  if (status) return status;
+  m->instruction_limit = (uint64_t)limits[0];
+  vm_pool_limit(m->pool, (size_t)limits[1]);
+  m->call_limit = limits[2] ? (size_t)limits[2] : RELAX_CALL_LIMIT;
+  return MBLOB_OK;
+}
+
+const struct mb_method relax_machine_methods[] = {
+    {"vm_initialization", vm_initialization},
+    {"set_input", set_input},
+    {"set_one_input", set_one_input},
+    {"set_input_with_param_module", set_input_with_param_module},
+    {"invoke_stateful", invoke_stateful},
+    {"get_output", get_output},
+    {"copy_output", copy_output},
+    {"get_output_arity", get_output_arity},
+    {"invoke_closure", invoke_closure},
+    {"save_function", save_function},
+    {"get_function_arity", get_function_arity},
+    {"get_function_param_name", get_function_param_name},
+    {"set_instrument", set_instrument},
+    {"profile", profile},
+    {"set_limits", set_limits},
+    {"", NULL}};

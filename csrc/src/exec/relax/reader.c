@@ -1,0 +1,425 @@
+/* Sections of a program: functions, memory scopes, constants, instructions (TVM 0.16 to 0.27).
+ *
+ * All releases since 0.16 write the version "0.14". Two magics tell whether memory scopes are
+ * there. Numbers of kinds of constants are those of the dialect. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#include "core/device/device.h"
+#include "exec/relax/executable.h"
+
+#define MAGIC_1 UINT64_C(0xD225DE2F4214151D)
+#define MAGIC_2 UINT64_C(0xD225DE2F4214151E)
+#define VERSION "0.14"
+#define SMALLEST_FUNCTION 52
+
+static bool bad(const struct mb_cursor *c, uint64_t at, const char *text) {
+  (void)mb_fail_format("payload", (int64_t)at, c->entry, "bytecode: %s", text);
+  return false;
+}
+
+static bool no_memory(uint64_t size) {
+  (void)mb_fail_memory((size_t)size);
+  return false;
+}
+
+static bool read_i64(struct mb_cursor *c, int64_t *out, const char *what) {
+  uint64_t number = 0;
+  bool ok = mb_read_u64(c, &number, what);
+  *out = (int64_t)number;
+  return ok;
+}
+
+static bool read_name(struct mb_cursor *c, char **out, const char *what) {
+  struct mb_slice name;
+  if (!mb_read_string(c, &name, what)) return false;
+  if (memchr(name.data, 0, name.size)) return bad(c, c->pos - name.size, "a name has a NUL byte");
+  *out = strndup((const char *)name.data, name.size);
+  return *out || no_memory(name.size);
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+static bool read_params(struct mb_cursor *c, struct relax_function *f) {
+  uint64_t count = 0;
+  if (!mb_read_count(c, &count, 8, "function.params")) return false;
+  f->params = calloc(count ? count : 1, sizeof(*f->params));
+  if (!f->params) return no_memory(count * sizeof(*f->params));
+  while (f->param_count < count)
+    if (!read_name(c, &f->params[f->param_count++], "function.params")) return false;
+  return true;
+}
+
+static bool check_function(const struct mb_cursor *c, uint64_t at, const struct relax_function *f,
+                           int64_t start, int64_t end) {
+  const bool undefined = f->num_args == RELAX_NO_ARGUMENTS;
+  if (start < 0 || end < start) return bad(c, at, "a function ends before it starts");
+  if (f->kind != RELAX_CODE && (start || end))
+    return bad(c, at, "a function without instructions has a place in them");
+  if (f->num_args < 0 && !undefined)
+    return bad(c, at, "a function has a negative number of arguments");
+  if (f->kind == RELAX_COMPILED && undefined)
+    return bad(c, at, "a compiled function has no number of arguments");
+  if (f->register_file < 0 || f->register_file > RELAX_REGISTER_LIMIT)
+    return bad(c, at, "a function has an impossible number of registers");
+  if (f->kind != RELAX_PACKED && f->num_args > f->register_file)
+    return bad(c, at, "a function has more arguments than registers");
+  if (f->kind != RELAX_PACKED && f->param_count && (int64_t)f->param_count != f->num_args)
+    return bad(c, at, "a function has names for more or fewer arguments than it has");
+  if (f->kind == RELAX_COMPILED && f->num_args == f->register_file)
+    return bad(c, at, "a compiled function has no register for its result");
+  return true;
+}
+
+static bool read_function(struct mb_cursor *c, struct relax_executable *exec) {
+  struct relax_function *f = &exec->functions[exec->function_count++];
+  uint64_t at = c->pos;
+  uint32_t kind = 0;
+  int64_t start = 0, end = 0;
+  if (!mb_read_u32(c, &kind, "function.kind")) return false;
+  if (kind > RELAX_COMPILED) return bad(c, at, "a function is of a kind that is not known");
+  f->kind = (enum relax_kind)kind;
+  if (!read_name(c, &f->name, "function.name") || !read_i64(c, &start, "function.start") ||
+      !read_i64(c, &end, "function.end") || !read_i64(c, &f->num_args, "function.num_args") ||
+      !read_i64(c, &f->register_file, "function.registers") || !read_params(c, f) ||
+      !check_function(c, at, f, start, end))
+    return false;
+  f->start = (size_t)start;
+  f->end = (size_t)end;
+  f->registers = f->num_args > 0 ? (size_t)f->num_args : 0;
+  return mb_map_put(&exec->by_name, f->name, f);
+}
+
+static bool read_functions(struct mb_cursor *c, struct relax_executable *exec) {
+  uint64_t count = 0;
+  if (!mb_read_count(c, &count, SMALLEST_FUNCTION, "functions")) return false;
+  exec->functions = calloc(count ? count : 1, sizeof(*exec->functions));
+  if (!exec->functions) return no_memory(count * sizeof(*exec->functions));
+  while (exec->function_count < count)
+    if (!read_function(c, exec)) return false;
+  return true;
+}
+
+/* ---- constants ------------------------------------------------------------------------------- */
+
+static bool kind_of(const struct relax_executable *exec, uint32_t tag,
+                    enum relax_constant_kind *out) {
+  static const struct {
+    uint8_t classic, of_0_21, ffi;
+  } tags[] = {[RELAX_TENSOR] = {0, 72, 70}, [RELAX_DTYPE] = {1, 5, 5}, [RELAX_SHAPE] = {2, 71, 69},
+              [RELAX_STRING] = {3, 65, 65}, [RELAX_INT] = {4, 1, 1},   [RELAX_FLOAT] = {5, 3, 3}};
+  for (size_t i = 0; i < sizeof(tags) / sizeof(*tags); i++) {
+    uint8_t known = exec->dialect == MB_CLASSIC       ? tags[i].classic
+                    : exec->dialect == MB_FFI_OF_0_21 ? tags[i].of_0_21
+                                                      : tags[i].ffi;
+    if (known != tag) continue;
+    *out = (enum relax_constant_kind)i;
+    return true;
+  }
+  return false;
+}
+
+static bool read_shape(struct mb_cursor *c, struct relax_constant *out) {
+  uint64_t count = 0;
+  if (!mb_read_count(c, &count, 8, "constant.shape")) return false;
+  int64_t *extents = malloc(count ? count * sizeof(*extents) : 1);
+  if (!extents) return no_memory(count * sizeof(*extents));
+  bool ok = true;
+  for (uint64_t i = 0; ok && i < count; i++) ok = read_i64(c, &extents[i], "constant.shape");
+  struct mb_object *shape = NULL;
+  ok = ok && !mb_object_new_shape(extents, (size_t)count, &shape);
+  free(extents);
+  out->value.v_handle = shape;
+  return ok;
+}
+
+static bool read_text(struct mb_cursor *c, struct relax_constant *out) {
+  struct mb_slice text;
+  struct mb_object *string = NULL;
+  if (!mb_read_string(c, &text, "constant.string")) return false;
+  bool ok = !mb_object_new_string((const char *)text.data, (size_t)text.size, &string);
+  out->value.v_handle = string;
+  return ok;
+}
+
+static bool read_type(struct mb_cursor *c, const struct relax_executable *exec,
+                      struct relax_constant *out) {
+  uint32_t word = 0;
+  if (!mb_read_u32(c, &word, "constant.dtype")) return false;
+  DLDataType type = {(uint8_t)word, (uint8_t)(word >> 8), (uint16_t)(word >> 16)};
+  out->value.v_int64 = 0;
+  out->value.v_type = exec->dialect == MB_CLASSIC ? type : mb_dtype_stored_in_ffi(type);
+  return true;
+}
+
+static bool read_constant(struct mb_cursor *c, struct relax_executable *exec) {
+  struct relax_constant *out = &exec->constants[exec->constant_count++];
+  uint64_t at = c->pos;
+  uint32_t tag = 0;
+  if (!mb_read_u32(c, &tag, "constant.kind")) return false;
+  if (!kind_of(exec, tag, &out->kind))
+    return bad(c, at, "a constant is of a kind that this dialect does not have");
+  switch (out->kind) {
+    case RELAX_TENSOR:
+      if (!mb_stored_array_read(c, &out->array)) return false;
+      if (exec->dialect != MB_CLASSIC)
+        out->array.view.dtype = mb_dtype_stored_in_ffi(out->array.view.dtype);
+      return true;
+    case RELAX_DTYPE: return read_type(c, exec, out);
+    case RELAX_SHAPE: return read_shape(c, out);
+    case RELAX_STRING: return read_text(c, out);
+    default: return read_i64(c, &out->value.v_int64, "constant.number");
+  }
+}
+
+static bool read_constants(struct mb_cursor *c, struct relax_executable *exec) {
+  uint64_t count = 0;
+  if (!mb_read_count(c, &count, 8, "constants")) return false;
+  exec->constants = calloc(count ? count : 1, sizeof(*exec->constants));
+  if (!exec->constants) return no_memory(count * sizeof(*exec->constants));
+  while (exec->constant_count < count)
+    if (!read_constant(c, exec)) return false;
+  return true;
+}
+
+/* Scopes of memory that devices have: the host has one, whatever they say. */
+static bool skip_scopes(struct mb_cursor *c, uint64_t *at, int64_t *largest) {
+  uint64_t count = 0;
+  struct mb_slice ignored;
+  *at = c->pos;
+  *largest = -1;
+  if (!mb_read_count(c, &count, 16, "scopes")) return false;
+  for (uint64_t i = 0; i < count; i++) {
+    int64_t constant = 0;
+    if (!read_i64(c, &constant, "scopes.constant") || !mb_read_string(c, &ignored, "scopes.scope"))
+      return false;
+    if (constant < 0) return bad(c, *at, "a memory scope is of a constant that is not there");
+    if (constant > *largest) *largest = constant;
+  }
+  return true;
+}
+
+/* ---- instructions ---------------------------------------------------------------------------- */
+
+static bool read_words(struct mb_cursor *c, int64_t **out, size_t *count, const char *what) {
+  uint64_t found = 0;
+  if (!mb_read_count(c, &found, 8, what)) return false;
+  *out = malloc(found ? found * sizeof(**out) : 1);
+  if (!*out) return no_memory(found * sizeof(**out));
+  for (*count = 0; *count < found; (*count)++)
+    if (!read_i64(c, &(*out)[*count], what)) return false;
+  return true;
+}
+
+/* The instruction whose words are from `at` to `end`. */
+static const char *decode(const struct relax_executable *exec, size_t at, size_t end,
+                          struct relax_instruction *out) {
+  static const uint8_t sizes[] = {
+      [RELAX_CALL] = 4, [RELAX_RET] = 2, [RELAX_GOTO] = 2, [RELAX_IF] = 3};
+  const int64_t *words = exec->words + at;
+  const size_t left = end - at;
+  if (!left || words[0] < RELAX_CALL || words[0] > RELAX_IF) return "an opcode is not known";
+  out->opcode = (enum relax_opcode)words[0];
+  if (left < sizes[out->opcode]) return "an instruction is cut off";
+  out->target = words[1];
+  if (out->opcode == RELAX_IF) out->other = words[2];
+  if (out->opcode != RELAX_CALL) return NULL;
+  out->other = words[1];
+  out->target = words[2];
+  if (words[3] < 0 || (uint64_t)words[3] > left - 4) return "a call has more operands than words";
+  if (words[3] > INT16_MAX) return "a call has more than 32767 operands";
+  out->count = (uint32_t)words[3];
+  out->operands = words + 4;
+  return NULL;
+}
+
+/* Each instruction has its own words, in order, as TVM writes them: so none is looked at twice. */
+static bool read_instructions(struct mb_cursor *c, struct relax_executable *exec) {
+  int64_t *offsets = NULL;
+  uint64_t at = c->pos;
+  const char *problem = NULL;
+  bool ok = read_words(c, &offsets, &exec->code_count, "instructions.offsets") &&
+            read_words(c, &exec->words, &exec->word_count, "instructions");
+  if (ok) exec->code = calloc(exec->code_count + 1, sizeof(*exec->code));
+  if (ok && !exec->code) ok = no_memory(exec->code_count * sizeof(*exec->code));
+  for (size_t i = 0; ok && !problem && i < exec->code_count; i++) {
+    const bool last = i + 1 == exec->code_count;
+    int64_t end = last ? (int64_t)exec->word_count : offsets[i + 1];
+    if (offsets[i] < 0 || end < offsets[i] || (uint64_t)end > exec->word_count)
+      problem = "places of instructions are not in order, or outside of the code";
+    else
+      problem = decode(exec, (size_t)offsets[i], (size_t)end, &exec->code[i]);
+  }
+  free(offsets);
+  return ok && (!problem || bad(c, at, problem));
+}
+
+/* ---- what instructions of a function refer to ------------------------------------------------ */
+
+/* A register that is read: one of the function's, or, where `special`, one of the two others. */
+static bool is_register(const struct relax_function *f, int64_t i, bool special) {
+  return (i >= 0 && i < f->register_file) || i == RELAX_VOID || (special && i == RELAX_CONTEXT);
+}
+
+static void use(struct relax_function *f, int64_t i) {
+  if (i < RELAX_VOID && (size_t)i >= f->registers) f->registers = (size_t)i + 1;
+}
+
+static const char *check_operand(const struct relax_executable *exec, struct relax_function *f,
+                                 int64_t word) {
+  const int64_t value = relax_operand_value(word);
+  switch (relax_operand_kind(word)) {
+    case RELAX_REGISTER:
+      if (!is_register(f, value, true)) return "a register that the function does not have";
+      use(f, value);
+      return NULL;
+    case RELAX_IMMEDIATE: return NULL;
+    case RELAX_CONSTANT:
+      return value >= 0 && (uint64_t)value < exec->constant_count ? NULL
+                                                                  : "a constant that is not there";
+    case RELAX_FUNCTION:
+      return value >= 0 && (uint64_t)value < exec->function_count ? NULL
+                                                                  : "a function that is not there";
+    default: return "an operand of a kind that is not known";
+  }
+}
+
+static const char *check_jump(const struct relax_function *f, size_t at, int64_t offset) {
+  const int64_t least = (int64_t)f->start - (int64_t)at, most = (int64_t)f->end - (int64_t)at;
+  return offset >= least && offset < most ? NULL : "a jump out of the function";
+}
+
+static const char *check_call(const struct relax_executable *exec, struct relax_function *f,
+                              const struct relax_instruction *in) {
+  const char *problem = NULL;
+  if (in->target < 0 || (uint64_t)in->target >= exec->function_count)
+    return "a call of a function that is not there";
+  if (in->other < 0 || (in->other < RELAX_VOID && in->other >= f->register_file))
+    return "a result goes to a register that the function does not have";
+  use(f, in->other);
+  if (in->count > f->operands) f->operands = in->count;
+  for (uint32_t i = 0; !problem && i < in->count; i++)
+    problem = check_operand(exec, f, in->operands[i]);
+  return problem;
+}
+
+static const char *check_instruction(const struct relax_executable *exec, struct relax_function *f,
+                                     size_t at) {
+  const struct relax_instruction *in = &exec->code[at];
+  if (in->opcode == RELAX_CALL) return check_call(exec, f, in);
+  if (in->opcode == RELAX_GOTO) return check_jump(f, at, in->target);
+  if (!is_register(f, in->target, false)) return "a register that the function does not have";
+  use(f, in->target);
+  if (in->opcode == RELAX_RET) return NULL;
+  if (in->other <= 1) return "an If whose other way is not ahead of it";
+  return check_jump(f, at, in->other);
+}
+
+static bool check_code(const struct mb_cursor *c, struct relax_executable *exec,
+                       struct relax_function *f) {
+  const char *problem = NULL;
+  size_t i = f->start;
+  for (; !problem && i < f->end; i++) problem = check_instruction(exec, f, i);
+  const enum relax_opcode last = f->end > f->start ? exec->code[f->end - 1].opcode : RELAX_CALL;
+  if (!problem && f->num_args >= 0 && last != RELAX_RET && last != RELAX_GOTO)
+    problem = "the function does not end with Ret or Goto";
+  if (!problem) return true;
+  (void)mb_fail_format("payload", (int64_t)c->pos, c->entry,
+                       "bytecode: function '%.64s', instruction %zu: %s", f->name,
+                       i - f->start - (i > f->start), problem);
+  return false;
+}
+
+/* Functions share no instructions, so each of these is checked once. */
+static bool check_functions(const struct mb_cursor *c, struct relax_executable *exec) {
+  size_t sum = 0;
+  for (size_t i = 0; i < exec->function_count; i++) {
+    struct relax_function *f = &exec->functions[i];
+    if (f->kind != RELAX_CODE) continue;
+    if (f->end > exec->code_count)
+      return bad(c, c->pos, "a function has instructions behind the last one");
+    sum += f->end - f->start;
+    if (sum > exec->code_count) return bad(c, c->pos, "functions share instructions");
+    if (!check_code(c, exec, f)) return false;
+  }
+  return true;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static bool read_header(struct mb_cursor *c, bool *has_scopes) {
+  uint64_t magic = 0;
+  struct mb_slice version;
+  if (!mb_read_u64(c, &magic, "bytecode.magic")) return false;
+  if (magic != MAGIC_1 && magic != MAGIC_2)
+    return bad(c, c->pos - 8, "it does not start as a program of the virtual machine");
+  *has_scopes = magic == MAGIC_2;
+  if (!mb_read_string(c, &version, "bytecode.version")) return false;
+  return mb_slice_is(version, VERSION) ||
+         bad(c, c->pos - version.size,
+             "its version is not " VERSION ", which TVM 0.16 to 0.27 write");
+}
+
+static bool read_all(struct mb_cursor *c, struct relax_executable *exec) {
+  bool has_scopes = false;
+  uint64_t at = 0;
+  int64_t largest = -1;
+  if (!read_header(c, &has_scopes) || !read_functions(c, exec) ||
+      (has_scopes && !skip_scopes(c, &at, &largest)) || !read_constants(c, exec))
+    return false;
+  if (largest >= 0 && (uint64_t)largest >= exec->constant_count)
+    return bad(c, at, "a memory scope is of a constant that is not there");
+  if (!read_instructions(c, exec) || !check_functions(c, exec)) return false;
+  return !mb_left(c) || bad(c, c->pos, "bytes follow the last instruction");
+}
+
+int relax_executable_read(struct relax_executable *out, const void *code, uint64_t size,
+                          int64_t entry) {
+  struct mb_cursor c = {code, 0, size, entry};
+  return read_all(&c, out) ? MBLOB_OK : mblob_last_error_info()->status;
+}
+
+void relax_executable_reset(struct relax_executable *exec) {
+  mb_map_free(&exec->by_name);
+  for (size_t i = 0; i < exec->function_count; i++) {
+    struct relax_function *f = &exec->functions[i];
+    for (size_t k = 0; k < f->param_count; k++) free(f->params[k]);
+    free(f->params);
+    free(f->name);
+  }
+  for (size_t i = 0; i < exec->constant_count; i++) {
+    struct relax_constant *constant = &exec->constants[i];
+    mb_stored_array_clear(&constant->array);
+    if (constant->kind == RELAX_SHAPE || constant->kind == RELAX_STRING)
+      mb_value_release(constant->value, kTVMObjectHandle);
+  }
+  free(exec->functions);
+  free(exec->constants);
+  free(exec->code);
+  free(exec->words);
+  exec->functions = NULL;
+  exec->constants = NULL;
+  exec->code = NULL;
+  exec->words = NULL;
+  exec->function_count = exec->constant_count = exec->code_count = exec->word_count = 0;
+}
+
+int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue *value,
+                         int *code) {
+  static const uint8_t codes[] = {
+      [RELAX_TENSOR] = kTVMNDArrayHandle, [RELAX_DTYPE] = kTVMDataType,
+      [RELAX_SHAPE] = kTVMObjectHandle,   [RELAX_STRING] = kTVMObjectHandle,
+      [RELAX_INT] = kTVMArgInt,           [RELAX_FLOAT] = kTVMArgFloat};
+  const struct relax_constant *constant = &exec->constants[i];
+  DLTensor *array = NULL;
+  *value = constant->value;
+  *code = kTVMNullptr;
+  int status = constant->kind == RELAX_TENSOR
+                   ? mb_stored_array_share(&constant->array, exec->module, &array)
+                   : MBLOB_OK;
+  if (status) return status;
+  if (array) value->v_handle = array;
+  *code = codes[constant->kind];
+  if (!array) mb_value_retain(*value, *code);
+  return MBLOB_OK;
+}

@@ -1,0 +1,268 @@
+"""Programs of TVM's Relax virtual machine, in the shape of `tvm.relax.VirtualMachine`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from mblob.benchmark import BenchmarkResult, measure
+from mblob.devices import Device
+from mblob.format.type_keys import RELAX_EXECUTABLES
+from mblob.loader.benchmark import Asked, Timed
+from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, empty
+from mblob.loader.vm import InstructionTime
+from mblob.module import Module
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+ALLOCATORS = {"naive": 1, "pooled": 2}  # TVM's numbers
+NUMBERS = {bool: "int32", int: "int32", float: "float32"}  # what numbers become, as in TVM
+
+
+class VirtualMachine(Timed):
+    """Runs a program: `VirtualMachine(mblob.load_module("model.so"), mblob.cpu(0))`.
+
+    `vm["main"](x)` calls a function of the program. Arguments are arrays, DLPack tensors,
+    `mblob.Shape`, tuples and lists, str, int, float, bool, None, and functions of the machine;
+    results are tensors, `mblob.Shape`, tuples, numbers, str, None, and functions. One thread at a
+    time may use it; machines of one program are independent.
+
+    Args:
+        rt_mod: the program's module.
+        device: where it runs: `mblob.cpu(0)`, or a list of devices.
+        memory_cfg: "pooled" (the default: memory is kept for the next call), "naive", or one of
+            them per device.
+        profile: taken for TVM's sake; `profile` works without.
+
+    Raises:
+        IncompatibleError: the program names a builtin that is not here; the text names it, and the
+            functions that call it.
+
+    Attributes:
+        module: the machine's own module; its functions have TVM's names.
+    """
+
+    def __init__(
+        self,
+        rt_mod: Module,
+        device: Device | Sequence[Device],
+        memory_cfg: str | Mapping[Device, str] | None = None,
+        profile: bool = False,
+    ) -> None:
+        del profile
+        if not isinstance(rt_mod, Module) or rt_mod.type_key not in RELAX_EXECUTABLES:
+            found = rt_mod.type_key if isinstance(rt_mod, Module) else type(rt_mod).__name__
+            raise TypeError(
+                f"VirtualMachine: expected a module of the key {RELAX_EXECUTABLES[0]!r}, found {found!r}"
+            )
+        self._executable = rt_mod
+        self.module = rt_mod["vm_load_executable"]()
+        devices = [device] if isinstance(device, Device) else list(device)
+        if not devices or devices[-1].device_type != CPU.device_type:
+            devices.append(CPU)  # TVM adds it too: it computes shapes
+        arguments: list[int] = []
+        for d in devices:
+            arguments += [d.device_type, d.device_id, _allocator(memory_cfg, d)]
+        self.module["vm_initialization"](*arguments)
+
+    def __getitem__(self, name: str) -> Any:
+        """A function of the program, or one that `save_function` saved.
+
+        Raises:
+            NotFoundError: no such function.
+            KernelError: the name is that of a kernel; get it from the program's module.
+        """
+        return self.module[name]
+
+    @property
+    def functions(self) -> list[str]:
+        """Names of the program's functions."""
+        return str(self._executable["get_function_names"]()).splitlines()
+
+    @property
+    def missing(self) -> list[str]:
+        """Functions that the program names, and that neither its library nor any registry has:
+        `mblob.register_func` provides them."""
+        return str(self._executable["get_missing_functions"]()).splitlines()
+
+    def invoke_closure(self, closure: Any, *args: Any) -> Any:
+        """Call a function that a function returned; `closure(*args)` does the same."""
+        return self.module["invoke_closure"](closure, *args)
+
+    def save_function(
+        self,
+        func_name: str,
+        saved_name: str,
+        *args: Any,
+        include_return: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Keep a function with all of its arguments under another name: `vm[saved_name]()` calls
+        it.
+
+        Args:
+            include_return: whether it gives its result then, or None.
+        """
+        given = self._arguments(func_name, args, kwargs)
+        self.module["save_function"](func_name, saved_name, include_return, *given)
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Set all inputs of a function, for `invoke_stateful`: by position, by name, or some of
+        each. They are copied; numbers become 0-d arrays (int32, float32).
+
+        Raises:
+            TypeError: an input is missing, or there are too many.
+        """
+        self.module["set_input"](func_name, *self._arguments(func_name, args, kwargs))
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Call a function on what `set_input` set; `get_outputs` has what it returned."""
+        self.module["invoke_stateful"](func_name)
+
+    def get_outputs(self, func_name: str) -> Any:
+        """What the last `invoke_stateful` of a function returned; of a tuple, a tuple.
+
+        Raises:
+            KernelError: it was not called.
+        """
+        return self._output(func_name, ())
+
+    def _output(self, func_name: str, path: tuple[int, ...]) -> Any:
+        count = self.module["get_output_arity"](func_name, *path)
+        if count < 0:
+            return self.module["get_output"](func_name, *path)
+        return tuple(self._output(func_name, (*path, i)) for i in range(count))
+
+    def get_function_arity(self, func_name: str) -> int:
+        """How many parameters with names a function has."""
+        return int(self.module["get_function_arity"](func_name))
+
+    def get_function_params(self, func_name: str) -> list[str]:
+        """Names of a function's parameters."""
+        name = self.module["get_function_param_name"]
+        return [name(func_name, i) for i in range(self.get_function_arity(func_name))]
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that times a function of the program on its arguments: `repeat` measurements
+        of `number` calls each."""
+        del dev, f_preproc
+        function = self.module[func_name]
+
+        def evaluate(*args: Any) -> BenchmarkResult:
+            given = [_argument(value, i, func_name) for i, value in enumerate(args)]
+            return measure(
+                partial(function, *given), repeat, number, min_repeat_ms / 1e3,
+                cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
+            )  # fmt: skip
+
+        return evaluate
+
+    def _timed_run(self, asked: Asked) -> Callable[[], object]:
+        name = asked.func_name or "main"
+        if asked.parallel is not None:
+            raise ValueError(
+                "benchmark: parallel is for graph executors; a program runs in its order"
+            )
+
+        def set_inputs() -> None:
+            if asked.args or asked.inputs:
+                self.set_input(name, *asked.args, **asked.inputs)
+
+        def once() -> None:
+            set_inputs()
+            self.invoke_stateful(name)
+            _copied(self.get_outputs(name))
+
+        set_inputs()
+        return once if asked.end_to_end else partial(self.invoke_stateful, name)
+
+    def set_instrument(self, instrument: Any) -> None:
+        """Have a function called before and after each call of bytecode: (function, name, whether
+        before, result, arguments...). It skips the call by returning
+        `VirtualMachine.SKIP_RUN`. None ends it; a str is the name of a global function that makes
+        it."""
+        self.module["set_instrument"](instrument)
+
+    SKIP_RUN = 1
+
+    def profile(self, func_name: str, *args: Any, repeat: int = 1) -> list[InstructionTime]:
+        """Time of each instruction in `repeat` calls of a function of bytecode, after one more.
+
+        Calls of other functions of the program are instructions, too: their time is that of the
+        call alone, what is inside has rows of its own. Inputs stay set.
+        """
+        if args:
+            self.set_input(func_name, *args)
+        rows = json.loads(self.module["profile"](func_name, repeat))
+        return [InstructionTime(**row) for row in rows]
+
+    def set_limits(self, instructions: int = 0, memory: int = 0, calls: int = 0) -> None:
+        """Instructions that one call may execute, bytes of storage that may be in use, calls inside
+        each other; 0: no limit, of calls 10,000."""
+        self.module["set_limits"](instructions, memory, calls)
+
+    def _arguments(
+        self, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> list[Any]:
+        """Arguments in the order of the parameters, as the machine keeps them."""
+        if kwargs:
+            params = self.get_function_params(func_name)
+            unknown = [name for name in kwargs if name not in params]
+            missing = [name for name in params if name not in kwargs]
+            if unknown or len(missing) != len(args):
+                of = f"; it has no parameter {', '.join(map(repr, unknown))}" if unknown else ""
+                raise TypeError(
+                    f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}{of}"
+                )
+            rest = iter(args)
+            args = tuple(kwargs[name] if name in kwargs else next(rest) for name in params)
+        return [_argument(value, i, func_name) for i, value in enumerate(args)]
+
+
+def _allocator(config: str | Mapping[Device, str] | None, device: Device) -> int:
+    kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
+    if kind not in ALLOCATORS:
+        raise ValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
+    return ALLOCATORS[kind]
+
+
+def _argument(value: Any, key: int, func_name: str) -> Any:
+    """An input as the machine keeps it: a copy of what its owner may change.
+
+    Raises:
+        TypeError: it is none of what functions take.
+    """
+    if value is None or isinstance(value, (str, Shape, Tensor)) or callable(value):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_argument(item, key, func_name) for item in value]
+    dtype = NUMBERS.get(type(value))
+    if dtype is not None:
+        import numpy as np
+
+        value = np.asarray(value, dtype)
+    tensor = as_tensor(value, what=f"{func_name}: input {key}: ")
+    return empty(tensor.shape, tensor.dtype).copyfrom(tensor)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a result, tuples field by field."""
+    if isinstance(value, tuple) and not isinstance(value, Shape):
+        return tuple(_copied(field) for field in value)
+    if isinstance(value, Tensor):
+        return empty(value.shape, value.dtype).copyfrom(value)
+    return value

@@ -1,0 +1,183 @@
+"""Programs that TVM 0.25 to 0.27 compiled for the Relax machine, and hand-made ones of 0.16 to 0.23:
+each case that TVM's own machine was recorded with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+
+pytestmark = pytest.mark.own_process
+GOLDEN = Path(__file__).parents[4] / "shared" / "golden" / "relax"
+LATER = {"decoder_kv_effect", "llm_paged_kv", "tensor_cache_model"}  # caches of language models
+LIBRARIES = [
+    p.relative_to(GOLDEN).with_suffix("").as_posix()
+    for p in sorted([*GOLDEN.glob("*.so"), *GOLDEN.glob("v2*/*.so")])
+    if p.stem not in LATER
+] or ["mlp_static"]
+CLASSIC = ["016", "019", "020", "021", "022", "023"]
+
+
+@pytest.fixture
+def relax(golden: Path) -> Path:
+    folder = golden / "relax"
+    if not folder.exists():
+        pytest.skip("no golden libraries of Relax")
+    return folder
+
+
+class Player:
+    """Plays the cases of one library."""
+
+    def __init__(self, library: Path, arrays: Mapping[str, Any]) -> None:
+        self.module = mblob.load_module(library)
+        self.vm = mblob.relax.VirtualMachine(self.module, mblob.cpu(0))
+        self.arrays = arrays
+        self.results: list[Any] = []
+
+    def value(self, v: Mapping[str, Any]) -> Any:
+        kind = v["t"]
+        if kind == "tensor":
+            return self.array(v).copy()
+        if kind in ("int", "float", "bool", "str"):
+            return v["v"]
+        if kind == "shape":
+            return mblob.Shape(v["v"])
+        if kind == "tuple":
+            return tuple(self.value(item) for item in v["v"])
+        if kind == "function":
+            return self.vm[v["name"]]
+        if kind == "result":
+            found = self.results[v["case"]]
+            for i in v.get("path", []):
+                found = found[i]
+            return found
+        assert kind == "none"
+        return None
+
+    def array(self, v: Mapping[str, Any]) -> Any:
+        if "key" in v:
+            return self.arrays[v["key"]]
+        return np.array(v["v"], v["dtype"]).reshape(v["shape"])
+
+    def call(self, case: Mapping[str, Any], args: list[Any]) -> Any:
+        name, via = case["function"], case.get("via", "call")
+        if via == "stateful":
+            self.vm.set_input(name, *args)
+            self.vm.invoke_stateful(name)
+            return self.vm.get_outputs(name)
+        if via == "save":
+            self.vm.save_function(name, "saved", *args)
+            return self.vm["saved"]()
+        if via == "invoke_closure":
+            return self.vm.invoke_closure(*args)
+        return self.vm[name](*args)
+
+    def check(self, expected: Mapping[str, Any], found: Any, case: Mapping[str, Any]) -> None:
+        kind = expected["t"]
+        if kind == "tensor":
+            array = self.array(expected)
+            assert isinstance(found, (mblob.Tensor, np.ndarray))
+            if isinstance(found, mblob.Tensor):
+                assert found.dtype == expected["dtype"]
+                found = found.numpy()
+            assert found.shape == array.shape
+            np.testing.assert_allclose(
+                found, array, rtol=case.get("rtol", 1e-6), atol=case.get("atol", 1e-6)
+            )
+        elif kind == "tuple":
+            assert type(found) is tuple
+            assert len(found) == len(expected["v"])
+            for e, f in zip(expected["v"], found):
+                self.check(e, f, case)
+        elif kind == "shape":
+            assert type(found) is mblob.Shape
+            assert found == tuple(expected["v"])
+        elif kind == "closure":
+            assert callable(found)
+        elif kind == "none":
+            assert found is None
+        else:
+            assert type(found).__name__ == ("str" if kind == "dtype" else kind)
+            assert found == expected["v"]
+
+    def play(self, case: Mapping[str, Any]) -> None:
+        args = [self.value(v) for v in case["args"]]
+        if "error" in case:
+            self.results.append(None)
+            self.fails(case, args)
+            return
+        found = self.call(case, args)
+        self.results.append(found)
+        self.check(case["result"], found, case)
+        for i, expected in case.get("mutates", {}).items():
+            self.check(expected, args[int(i)], case)
+        then = case.get("then")
+        if then:
+            rest = [self.value(v) for v in then["invoke_closure"]]
+            self.check(then["result"], self.vm.invoke_closure(found, *rest), case)
+            self.check(then["result"], found(*rest), case)
+
+    def fails(self, case: Mapping[str, Any], args: list[Any]) -> None:
+        kind, text = case["error"]["kind"], case["error"]["text"]
+        with pytest.raises((mblob.KernelError, mblob.NotFoundError)) as error:
+            self.call(case, args)
+        if kind == "AttributeError":
+            assert isinstance(error.value, AttributeError)
+            return
+        assert isinstance(error.value, mblob.KernelError)
+        assert error.value.kind == kind
+        wanted = text.rpartition(" : ")[2].partition(" is false: ")
+        said = (wanted[2] or wanted[0]).rstrip(".")
+        if "Expected `" in said:  # the text lists TVM's types, too
+            said = "Expected `" + said.partition("Expected `")[2]
+        assert said in str(error.value)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_every_case_gives_what_tvm_gives(relax: Path, name: str) -> None:
+    recorded = json.loads((relax / f"{name}.json").read_text())
+    with np.load(relax / f"{name}.npz") as arrays:
+        player = Player(relax / f"{name}.so", dict(arrays))
+    for case in recorded["cases"]:
+        player.play(case)
+    assert len(player.results) == len(recorded["cases"]) > 0
+
+
+@pytest.mark.parametrize("release", CLASSIC)
+def test_programs_of_each_release_run(relax: Path, release: str) -> None:
+    recorded = json.loads((relax / "classic" / "classic.json").read_text())
+    name = f"relax_{release}"
+    player = Player(relax / "classic" / f"{name}.so", {})
+    cases = [c for c in recorded["cases"] if name in c.get("only", [name])]
+    for case in cases:
+        player.play(case)
+    assert len(player.results) == len(cases) > 0
+
+
+@pytest.mark.parametrize(
+    "name", [*LIBRARIES, *sorted(LATER), *(f"classic/relax_{r}" for r in CLASSIC)]
+)
+def test_the_listing_is_tvms(relax: Path, name: str) -> None:
+    module = mblob.load_module(relax / f"{name}.so")
+    assert module["as_text"]() == (relax / f"{name}.txt").read_text()
+
+
+def test_what_is_expected_and_what_nobody_has_is_told_without_running(relax: Path) -> None:
+    with mblob.open(relax / "mlp_dynamic.so") as lib:
+        (forward, *_) = lib.entries[0].content.facts["executable"]["functions"]
+        assert forward["expects"] == {"x": 'R.Tensor((batch, 16), dtype="float32")'}
+        assert "missing_functions" not in {d["code"] for d in lib.diagnostics}
+    with mblob.open(relax / "llm_paged_kv.so") as lib:
+        (text,) = [d["message"] for d in lib.diagnostics if d["code"] == "missing_functions"]
+        assert "vm.builtin.paged_attention_kv_cache_create" in text
+        assert "matmul" not in text
+    module = mblob.load_module(relax / "llm_paged_kv.so")
+    with pytest.raises(mblob.IncompatibleError, match="attention_kv_cache.*in: batch_decode, decode, prefill"):
+        mblob.relax.VirtualMachine(module, mblob.cpu(0))

@@ -1,0 +1,378 @@
+"""Programs of the Relax virtual machine that are damaged or lie, and calls that are wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from struct import pack
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.inspect import vm_summary
+from tests.loader.executors import relax_programs
+from tests.loader.executors.relax_programs import (
+    CODE,
+    COMPILED,
+    COPY,
+    PACKED,
+    VM,
+    VOID,
+    Function,
+    Program,
+    branch,
+    c,
+    call,
+    f,
+    goto,
+    i,
+    r,
+    ret,
+)
+
+pytestmark = pytest.mark.own_process
+ROOT = Path(__file__).parents[3]
+TABLES = ROOT / "csrc" / "src"
+COPIED = "vm.builtin.copy"
+
+
+def open_program(program: Program | bytes) -> mblob.Module:
+    """Its executable. What `verify` says is held against it: both read it, or both refuse it."""
+    code = program if isinstance(program, bytes) else program.payload()
+    try:
+        executable = mblob.get_global_func("mblob.RelaxExecutable")(code)
+    except mblob.FormatError:
+        with pytest.raises(mblob.FormatError):
+            vm_summary.relax(memoryview(code), 0, vm_summary.CONSTANTS_OF_FFI, check=True)
+        raise
+    vm_summary.relax(memoryview(code), 0, vm_summary.CONSTANTS_OF_FFI, check=True)
+    assert isinstance(executable, mblob.Module)
+    return executable
+
+
+def machine(program: Program) -> mblob.relax.VirtualMachine:
+    return mblob.relax.VirtualMachine(open_program(program), mblob.cpu(0))
+
+
+def main(*code: list[int], **said: Any) -> Program:
+    """A program of the builtin copy, number 0, and main(x) of that code, with 4 registers."""
+    constants = said.pop("constants", ())
+    function = Function("main", list(code), **{"params": ["x"], "registers": 4, **said})
+    return Program([Function(COPIED), function], constants)
+
+
+LIES: list[tuple[str, Program, str]] = [
+    ("opcode", main([7, 0], ret(0)), "an opcode is not known"),
+    ("short call", main([1, 0, 0], ret(0)), "cut off"),
+    ("operands", main([1, 0, 0, 5, 0], ret(0)), "more operands than words"),
+    ("negative count", main([1, 0, 0, -1], ret(0)), "more operands than words"),
+    ("function", main(call(2), ret(0)), "a function that is not there"),
+    ("negative function", main(call(-1), ret(0)), "a function that is not there"),
+    ("register", main(call(0, [r(4)]), ret(0)), "a register that the function does not have"),
+    ("result", main(call(0, [r(0)], 4), ret(0)), "a register that the function does not have"),
+    ("negative result", main(call(0, [r(0)], -1), ret(0)), "does not have"),
+    ("ret", main(ret(4)), "a register that the function does not have"),
+    ("ret of the machine", main(ret(VM)), "a register that the function does not have"),
+    ("constant", main(call(0, [c(0)]), ret(0)), "a constant that is not there"),
+    ("function operand", main(call(0, [f(2)]), ret(0)), "a function that is not there"),
+    ("operand", main(call(0, [9 << 56]), ret(0)), "an operand of a kind that is not known"),
+    ("jump out", main(goto(2), ret(0)), "a jump out of the function"),
+    ("jump before", main(goto(-1), ret(0)), "a jump out of the function"),
+    ("jump far", main(goto(2**62), ret(0)), "a jump out of the function"),
+    ("if back", main(branch(0, 1), ret(0)), "whose other way is not ahead"),
+    ("if out", main(branch(0, 2), ret(0)), "a jump out of the function"),
+    ("end", main(call(0, [r(0)], 1)), "does not end with Ret or Goto"),
+    ("no code", main(), "does not end with Ret or Goto"),
+    ("place", main(ret(0), place=(0, 2)), "behind the last one"),
+    ("place backwards", main(ret(0), place=(1, 0)), "ends before it starts"),
+    ("registers", main(ret(0), registers=1 << 40), "impossible number of registers"),
+    ("negative registers", main(ret(0), registers=-1), "impossible number of registers"),
+    ("arguments", main(ret(0), registers=0), "more arguments than registers"),
+    ("names", main(ret(0), num_args=2), "names for more or fewer arguments"),
+    ("negative arguments", main(ret(0), num_args=-1), "a negative number of arguments"),
+    ("kind", main(ret(0), kind=3), "a kind that is not known"),
+    ("compiled", main(ret(0), kind=COMPILED, registers=1), "no register for its result"),
+    ("packed code", main(ret(0), kind=PACKED, place=(0, 1)), "has a place in them"),
+    ("magic", replace(main(ret(0)), magic=5), "does not start as a program"),
+    ("version", replace(main(ret(0)), version="0.15"), "its version is not"),
+    ("tail", replace(main(ret(0)), tail=b"x"), "bytes follow"),
+    ("scope", replace(main(ret(0)), scopes={0: "global"}), "a memory scope is of a constant"),
+    ("order", replace(main(ret(0), ret(0)), offsets=[2, 0]), "not in order"),
+    ("overlap", replace(main(ret(0), ret(0)), offsets=[0, 1]), "cut off"),
+    ("offset", replace(main(ret(0)), offsets=[-1]), "not in order"),
+    ("far offset", replace(main(ret(0)), offsets=[2**62]), "not in order"),
+    ("tag", main(ret(0), constants=[pack("<iq", 6, 1)]), "a kind that this dialect does not have"),
+    ("shape", main(ret(0), constants=[pack("<iQ", 69, 2**60)]), "items of at least"),
+    ("text", main(ret(0), constants=[pack("<iQ", 65, 2**60)]), "items of at least"),
+    ("tensor", main(ret(0), constants=[pack("<i6Q", 70, *[0] * 6)]), "wrong magic"),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "message"), [lie[1:] for lie in LIES], ids=[lie[0] for lie in LIES]
+)
+def test_a_program_that_lies_is_refused_before_it_runs(program: Program, message: str) -> None:
+    with pytest.raises(mblob.FormatError, match=message):
+        open_program(program)
+
+
+def test_functions_do_not_share_instructions() -> None:
+    program = main(ret(0))
+    program.functions = [
+        *program.functions,
+        Function("other", [], ["x"], kind=CODE, place=(0, 1)),
+    ]
+    with pytest.raises(mblob.FormatError, match="functions share instructions"):
+        open_program(program)
+
+
+def test_each_cut_of_a_program_is_refused() -> None:
+    code = relax_programs.sample().payload()
+    for size in range(0, len(code), 7):
+        with pytest.raises(mblob.FormatError):
+            open_program(code[:size])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "magic"), [("ffi", 0x1E), ("ffi", 0x1D), ("0.21", 0x1D), ("classic", 0x1D)]
+)
+def test_the_sample_runs_in_each_dialect(dialect: str, magic: int) -> None:
+    program = relax_programs.sample(dialect, relax_programs.MAGIC & ~0xFF | magic)
+    executable = mblob.get_global_func("mblob.RelaxExecutable")(program.payload())
+    vm = mblob.relax.VirtualMachine(executable, mblob.cpu(0))
+    x = np.ones((2, 3), "float32")
+    given, shape, text, large, half, seven, nothing, view = vm["main"](x)
+    assert given.numpy().tolist() == x.tolist()
+    assert (shape, text, large, half) == ((3, 2), "ErrorContext(fn=main) ", 1 << 60, 0.5)
+    assert (type(shape), seven, nothing, view.shape) == (mblob.Shape, -7, None, (3, 2))
+    assert vm["down"](0) == (6,)
+    assert vm["down"](np.zeros((), "int32")) == (6,)
+    assert vm["invoked"]("y") == ("y", ("y", "y", "global"))
+    assert vm["bind"](1)(2) == (1, (2, 1, "global"))
+
+
+@pytest.fixture
+def vm() -> mblob.relax.VirtualMachine:
+    return machine(relax_programs.sample())
+
+
+def fails(kind: str, text: str) -> Any:
+    return pytest.raises(mblob.KernelError, match=f"^{kind}: .*{text}")
+
+
+def test_errors_name_function_instruction_and_builtin(vm: Any) -> None:
+    with fails("TypeError", r"main, instruction 0 \(call vm.builtin.check_tensor_info\).*get None"):
+        vm["main"](None)
+    with fails("InternalError", r"Invoking function main expects 1 arguments \(x\), but 0"):
+        vm["main"]()
+    with fails("TypeError", r"down, instruction 0 \(call vm.builtin.read_if_cond\).*`None`"):
+        vm["down"](None)
+    with fails("ValueError", "a condition that is a tensor without elements"):
+        vm["down"](np.zeros(0, "int32"))
+
+
+def test_endless_recursion_is_an_error_and_the_limit_can_be_raised(vm: Any) -> None:
+    for _ in range(2):
+        with fails("RecursionError", "more than 10000 calls inside each other"):
+            vm["deep"](1)
+    vm.set_limits(calls=20000)
+    with fails("RecursionError", "more than 20000 calls inside each other"):
+        vm["deep"](1)
+    vm.set_limits(instructions=500)
+    with fails("RuntimeError", "the limit of 500 instructions is reached"):
+        vm["deep"](1)
+    vm.set_limits(memory=10)
+    with pytest.raises(MemoryError, match="over the limit of 10"):
+        vm["main"](np.ones((2, 3), "float32"))
+    vm.set_limits()
+    assert vm["main"](np.ones((2, 3), "float32"))[1] == (3, 2)
+
+
+def test_a_machine_that_is_not_ready_says_so() -> None:
+    vm = open_program(relax_programs.sample())["vm_load_executable"]()
+    for name, arguments in (("main", ()), ("set_input", ("main",)), ("invoke_stateful", ("main",))):
+        with fails("RuntimeError", "call vm_initialization first"):
+            vm[name](*arguments)
+    with fails("InternalError", "Unknown allocator type: 3"):
+        vm["vm_initialization"](1, 0, 3)
+    with fails("InternalError", "expected triples"):
+        vm["vm_initialization"]()
+    vm["vm_initialization"](1, 0, 2)
+    vm["vm_initialization"](1, 0, 1)
+    assert vm["down"](0) == (6,)
+
+
+def test_stateful_calls_tell_what_is_missing(vm: Any) -> None:
+    with fails("ValueError", "Unknown function: nope"):
+        vm.set_input("nope")
+    with fails("InternalError", "doesn't match the number of arguments for main"):
+        vm.set_input("main")
+    with fails("ValueError", "No inputs set for stateful call of main"):
+        vm.invoke_stateful("main")
+    with fails("ValueError", 'No output saved for call of "main"'):
+        vm.get_outputs("main")
+    vm.set_input("main", np.ones((2, 3), "float32"))
+    vm.invoke_stateful("main")
+    assert vm.module["get_output_arity"]("main") == 8
+    with fails("ValueError", "cannot return a tuple"):
+        vm.module["get_output"]("main")
+    with fails("IndexError", r"Invalid index \(8 >= 8\)"):
+        vm.module["get_output"]("main", 8)
+    with fails("ValueError", "not an Array"):
+        vm.module["get_output"]("main", 0, 0)
+
+
+def test_a_builtin_that_nobody_has_is_told_when_the_machine_is_made() -> None:
+    program = main(call(2, [r(0)], 1), ret(1))
+    program.functions = [*program.functions, Function("vm.builtin.no_such")]
+    executable = open_program(program)
+    with pytest.raises(mblob.IncompatibleError, match=r"'vm.builtin.no_such'.*in: main"):
+        mblob.relax.VirtualMachine(executable, mblob.cpu(0))
+    assert executable["get_missing_functions"]() == "vm.builtin.no_such\n"
+
+
+def test_other_names_are_found_when_they_are_called() -> None:
+    program = main(call(2, [r(0)], 1), ret(1))
+    program.functions = [*program.functions, Function("tests.relax.late")]
+    vm = machine(program)
+    assert vm.missing == ["tests.relax.late"]
+    with fails("InternalError", "Cannot find ffi::Function tests.relax.late"):
+        vm["main"](1)
+    mblob.register_func("tests.relax.late", lambda x: (x, "seen"), override=True)
+    assert vm["main"](1) == (1, "seen")
+    assert vm.missing == []
+
+
+def test_instruments_see_calls_and_may_skip_them(vm: Any) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def watch(function: Any, name: str, before: bool, result: Any, *args: Any) -> int:
+        seen.append((name, before))
+        return int(name == "vm.builtin.copy")
+
+    vm.set_instrument(watch)
+    assert vm["down"](0) is None
+    vm.set_instrument(None)
+    assert vm["down"](0) == (6,)
+    assert seen == [
+        ("vm.builtin.read_if_cond", True),
+        ("vm.builtin.read_if_cond", False),
+        ("vm.builtin.copy", True),
+    ]
+
+
+def test_a_function_of_python_may_call_the_machine_again() -> None:
+    program = main(call(2, [r(0)], 1), ret(1))
+    program.functions = [*program.functions, Function("tests.relax.again")]
+    vm = machine(program)
+    depth = 5
+
+    def again(n: int) -> Any:
+        return (n, vm["main"](n + 1)) if n < depth else "end"
+
+    mblob.register_func("tests.relax.again", again, override=True)
+    assert vm["main"](3) == (3, (4, "end"))
+    depth = 10**9
+    with pytest.raises((mblob.KernelError, RecursionError)):
+        vm["main"](0)
+    depth = 0
+    assert vm["main"](0) == "end"
+
+
+def test_saved_functions_keep_their_arguments(vm: Any) -> None:
+    vm.save_function("down", "zero", 0)
+    vm.save_function("down", "quiet", 0, include_return=False)
+    assert vm["zero"]() == (6,)
+    assert vm["quiet"]() is None
+    vm.save_function("bind", "zero", "x")
+    assert vm["zero"]()("y")[0] == "x"
+    with fails("InternalError", "Cannot support closure with function kind 0"):
+        vm["vm.builtin.copy"]
+    with pytest.raises(mblob.NotFoundError):
+        vm["nope"]
+
+
+def test_closures_outlive_what_made_them() -> None:
+    closure = machine(relax_programs.sample())["bind"](np.arange(3, dtype="float32"))
+    assert closure(None)[1][1].numpy().tolist() == [0, 1, 2]
+
+
+def test_shapes_are_told_from_tuples() -> None:
+    vm = machine(main(call(0, [r(0)], 1), ret(1)))
+    assert type(vm["main"](mblob.Shape(range(3)))) is mblob.Shape
+    assert type(vm["main"]((0, 1, 2))) is tuple
+    assert vm["main"](mblob.Shape([])) == ()
+    assert repr(mblob.Shape(np.array([1, 2]))) == "mblob.Shape([1, 2])"
+    with pytest.raises(OverflowError, match="more than 64 bits"):
+        mblob.Shape([1 << 63])
+    with pytest.raises(TypeError):
+        mblob.Shape([0.5])  # type: ignore[list-item]
+
+
+def each_value() -> list[Callable[[], Any]]:
+    return [
+        lambda: 1, lambda: True, lambda: 0.5, lambda: None, lambda: "text", lambda: "n\0l", lambda: "",
+        lambda: mblob.Shape([2]), lambda: (1, (None, "a"), ()), lambda: [],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", each_value())
+def test_each_kind_of_value_comes_back(make: Callable[[], Any]) -> None:
+    vm = machine(main(call(0, [r(0)], 1), ret(1)))
+    given, found = make(), vm["main"](make())
+    assert found == (tuple(given) if isinstance(given, list) else given)
+    assert type(found) is (tuple if isinstance(given, list) else type(given))
+
+
+def test_a_void_result_is_none() -> None:
+    assert machine(main(call(0, [r(0)], VOID), ret(VOID)))["main"](1) is None
+    assert machine(main(call(COPY if COPY == 0 else 0, [i(-5)], 1), ret(1)))["main"](1) == -5
+
+
+def test_the_names_that_inspect_knows_are_those_that_the_runtime_has() -> None:
+    from mblob.inspect import relax_code
+
+    for name in relax_code.PROVIDED:
+        assert mblob.get_global_func(name, allow_missing=True) is not None, name
+    registered = (TABLES / "entry" / "profile_full.c").read_text()
+    tables = [path.read_text() for path in sorted((TABLES / "exec").rglob("*.c"))]
+    assert "mb_run_functions" in registered
+    found = {
+        name
+        for text in tables
+        for name in re.findall(r'\{"((?:vm\.builtin|tvm\.contrib|relax\.run)\.[\w.]+)"', text)
+    }
+    assert found == relax_code.PROVIDED
+
+
+def test_the_program_of_the_c_tests_is_the_sample() -> None:
+    committed = (ROOT / "tests" / "c" / "exec" / "relax_programs.bin").read_bytes()
+    assert committed == relax_programs.sample().payload()
+
+
+def test_listings_of_both_readers_are_one() -> None:
+    code = relax_programs.sample().payload()
+    lines = vm_summary.relax_listing(memoryview(code), vm_summary.CONSTANTS_OF_FFI)
+    assert open_program(code)["as_text"]() == "\n".join(lines) + "\n"
+
+
+def test_functions_of_python_are_called_by_name() -> None:
+    of = {
+        name: mblob.get_global_func(f"vm.builtin.{name}")
+        for name in ("register_py_func", "get_py_func", "clear_py_func_registry")
+    }
+    program = main(call(2, [c(0), r(0)], 1), ret(1), constants=["doubled"])
+    program.functions = [*program.functions, Function("vm.builtin.call_py_func")]
+    vm = machine(program)
+    with fails("InternalError", "Python function 'doubled' not found in registry"):
+        vm["main"]((4,))
+    of["register_py_func"]("doubled", lambda x: 2 * x)
+    assert vm["main"]((4,)) == 8
+    assert of["get_py_func"]("doubled")(5) == 10
+    of["clear_py_func_registry"]()
+    with fails("InternalError", "not found in registry"):
+        vm["main"]((4,))
