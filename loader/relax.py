@@ -8,6 +8,7 @@ from functools import partial
 
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.devices import Device
+from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, empty
@@ -56,7 +57,7 @@ class VirtualMachine(Timed):
         del profile
         if not isinstance(rt_mod, Module) or rt_mod.type_key not in RELAX_EXECUTABLES:
             found = rt_mod.type_key if isinstance(rt_mod, Module) else type(rt_mod).__name__
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"VirtualMachine: expected a module of the key {RELAX_EXECUTABLES[0]!r}, found {found!r}"
             )
         self._executable = rt_mod
@@ -90,7 +91,7 @@ class VirtualMachine(Timed):
         return str(self._executable["get_missing_functions"]()).splitlines()
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
-        """Call a function that a function returned; `closure(*args)` does the same."""
+        """Call `closure`, a function that a function returned, on `args`; `closure(*args)` does the same."""
         return self.module["invoke_closure"](closure, *args)
 
     def save_function(
@@ -101,18 +102,20 @@ class VirtualMachine(Timed):
         include_return: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Keep a function with all of its arguments under another name: `vm[saved_name]()` calls
-        it.
+        """Store a function with all of its arguments under another name: `vm[saved_name]()` calls it.
 
         Args:
-            include_return: whether it gives its result then, or None.
+            func_name: the function.
+            saved_name: the new name.
+            args, kwargs: all arguments of the function, by position and by name.
+            include_return: False: the call returns None.
         """
         given = self._arguments(func_name, args, kwargs)
         self.module["save_function"](func_name, saved_name, include_return, *given)
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set all inputs of a function, for `invoke_stateful`: by position, by name, or some of
-        each. They are copied; numbers become 0-d arrays (int32, float32).
+        """Set all inputs of the function `func_name` for `invoke_stateful`: by position, by name, or
+        both. Arrays are copied; numbers become 0-d arrays (int32, float32).
 
         Raises:
             TypeError: an input is missing, or there are too many.
@@ -120,14 +123,14 @@ class VirtualMachine(Timed):
         self.module["set_input"](func_name, *self._arguments(func_name, args, kwargs))
 
     def invoke_stateful(self, func_name: str) -> None:
-        """Call a function on what `set_input` set; `get_outputs` has what it returned."""
+        """Call the function `func_name` on the inputs of `set_input`. `get_outputs` gives the result."""
         self.module["invoke_stateful"](func_name)
 
     def get_outputs(self, func_name: str) -> Any:
-        """What the last `invoke_stateful` of a function returned; of a tuple, a tuple.
+        """The result of the last `invoke_stateful` of the function `func_name`. A tuple is a tuple.
 
         Raises:
-            KernelError: it was not called.
+            KernelError: the function was not called.
         """
         return self._output(func_name, ())
 
@@ -138,11 +141,11 @@ class VirtualMachine(Timed):
         return tuple(self._output(func_name, (*path, i)) for i in range(count))
 
     def get_function_arity(self, func_name: str) -> int:
-        """How many parameters with names a function has."""
+        """The number of named parameters of the function `func_name`."""
         return int(self.module["get_function_arity"](func_name))
 
     def get_function_params(self, func_name: str) -> list[str]:
-        """Names of a function's parameters."""
+        """Names of the parameters of the function `func_name`."""
         name = self.module["get_function_param_name"]
         return [name(func_name, i) for i in range(self.get_function_arity(func_name))]
 
@@ -157,8 +160,16 @@ class VirtualMachine(Timed):
         repeats_to_cooldown: int = 1,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """A function that times a function of the program on its arguments: `repeat` measurements
-        of `number` calls each."""
+        """A function that times a function of the program: it takes the arguments and returns a
+        BenchmarkResult.
+
+        Args:
+            func_name: the function.
+            dev, f_preproc: accepted for compatibility with TVM and ignored.
+            number, repeat: calls per measurement, and number of measurements.
+            min_repeat_ms: repeat the calls of a measurement until it takes this long.
+            cooldown_interval_ms: pause after every `repeats_to_cooldown` measurements.
+        """
         del dev, f_preproc
         function = self.module[func_name]
 
@@ -174,7 +185,7 @@ class VirtualMachine(Timed):
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
         name = asked.func_name or "main"
         if asked.parallel is not None:
-            raise ValueError(
+            raise ArgumentValueError(
                 "benchmark: parallel is for graph executors; a program runs in its order"
             )
 
@@ -191,19 +202,23 @@ class VirtualMachine(Timed):
         return once if asked.end_to_end else partial(self.invoke_stateful, name)
 
     def set_instrument(self, instrument: Any) -> None:
-        """Have a function called before and after each call of bytecode: (function, name, whether
-        before, result, arguments...). It skips the call by returning
-        `VirtualMachine.SKIP_RUN`. None ends it; a str is the name of a global function that makes
-        it."""
+        """Call a function before and after each call of bytecode.
+
+        Args:
+            instrument: called with (function, name, whether before, result, arguments...). If it
+                returns `VirtualMachine.SKIP_RUN`, the call is skipped. A str is the name of a
+                global function that makes it. None removes it.
+        """
         self.module["set_instrument"](instrument)
 
     SKIP_RUN = 1
 
     def profile(self, func_name: str, *args: Any, repeat: int = 1) -> list[InstructionTime]:
-        """Time of each instruction in `repeat` calls of a function of bytecode, after one more.
+        """Time of each instruction in `repeat` calls of the bytecode function `func_name` on `args`,
+        after one more call.
 
-        Calls of other functions of the program are instructions, too: their time is that of the
-        call alone, what is inside has rows of its own. Inputs stay set.
+        A call of another function of the program is an instruction, too. Its time is that of the
+        call only; the instructions inside have their own rows. Inputs stay set.
         """
         if args:
             self.set_input(func_name, *args)
@@ -211,8 +226,13 @@ class VirtualMachine(Timed):
         return [InstructionTime(**row) for row in rows]
 
     def set_limits(self, instructions: int = 0, memory: int = 0, calls: int = 0) -> None:
-        """Instructions that one call may execute, bytes of storage that may be in use, calls inside
-        each other; 0: no limit, of calls 10,000."""
+        """Limit a call of the program.
+
+        Args:
+            instructions: that it may execute; 0: no limit.
+            memory: bytes of storage that may be in use; 0: no limit.
+            calls: that may be nested; 0: 10,000.
+        """
         self.module["set_limits"](instructions, memory, calls)
 
     def _arguments(
@@ -225,7 +245,7 @@ class VirtualMachine(Timed):
             missing = [name for name in params if name not in kwargs]
             if unknown or len(missing) != len(args):
                 of = f"; it has no parameter {', '.join(map(repr, unknown))}" if unknown else ""
-                raise TypeError(
+                raise ArgumentTypeError(
                     f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}{of}"
                 )
             rest = iter(args)
@@ -236,7 +256,7 @@ class VirtualMachine(Timed):
 def _allocator(config: str | Mapping[Device, str] | None, device: Device) -> int:
     kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
     if kind not in ALLOCATORS:
-        raise ValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
+        raise ArgumentValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
     return ALLOCATORS[kind]
 
 

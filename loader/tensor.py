@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mblob.format.grammar import Grammars
-    from mblob.typed import ElementType, Shape
+    from mblob.typed import ElementType
+    from mblob.typed import Shape as Extents
 
 
 CPU = Device(1, 0)
@@ -244,7 +245,7 @@ def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:
         raise ArgumentValueError(f"{function}: shape: {exc}") from None
 
 
-def empty(shape: Shape, dtype: ElementType = "float32", device: Device = CPU) -> Tensor:
+def empty(shape: Extents, dtype: ElementType = "float32", device: Device = CPU) -> Tensor:
     """An uninitialised tensor, on the host aligned to 128 bytes.
 
     Args:

@@ -14,10 +14,10 @@ GROUPS = {
         "get_global_func",
     ),
     "Tensors and devices": (
-        "Tensor", "array", "empty", "from_dlpack", "save_tensors", "save_param_dict",
+        "Tensor", "Shape", "array", "empty", "from_dlpack", "save_tensors", "save_param_dict",
         "load_param_dict", "Device", "device", "cpu", "cuda", "opencl",
     ),
-    "Run models": ("graph_executor", "graph_runtime", "aot_executor", "vm"),
+    "Run models": ("graph_executor", "graph_runtime", "aot_executor", "vm", "relax"),
     "Pack": (
         "csource_module", "static_library", "device_module", "safetensors_module", "blob_module",
         "json_module", "const_loader_module", "graph_executor_factory", "GraphBuilder", "export_library",

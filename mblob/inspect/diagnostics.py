@@ -26,6 +26,7 @@ from mblob.format import classic, ffi_dialect, note, plugin_table, prefixes
 from mblob.format.exported import NO_MODEL
 from mblob.format.type_keys import GRAPHS, RELAX_EXECUTABLES, ROWS
 from mblob.inspect import relax_code, tvm_executor
+from mblob.module import LIBRARY
 
 if TYPE_CHECKING:
     from mblob.inspect.library import Library
@@ -320,7 +321,7 @@ def _of_programs(library: Library) -> Iterator[Remark]:
             f["name"] for f in e.content.facts["executable"]["functions"] if f["kind"] == "packed"
         ]
         missing = [name for name in named if name not in own and name not in relax_code.PROVIDED]
-        if any(x.type_key != "library" and x.index != e.index for x in library.entries):
+        if any(x.type_key != LIBRARY and x.index != e.index for x in library.entries):
             missing = [name for name in missing if "." in name]  # others may be of those modules
         if missing:
             shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
