@@ -33,8 +33,12 @@ static void raise_failure(function_object *self, int status) {
 
 static bool check_count(const function_object *self, Py_ssize_t count) {
   if (self->parameter_count < 0 || count == self->parameter_count) return true;
-  PyErr_Format(PyExc_TypeError, "%U: expected %d arguments (%s), found %zd", self->shown,
-               self->parameter_count, mblob_function_signature(self->handle), count);
+  PyObject *shown = PyUnicode_FromFormat(" (%s)", mblob_function_signature(self->handle));
+  if (shown == NULL) return false;
+  PyErr_Format(PyExc_TypeError, "%U: " MB_TEXT_COUNT, self->shown, "expected",
+               self->parameter_count, self->parameter_count == 1 ? "" : "s",
+               PyUnicode_AsUTF8(shown), (int)count);
+  Py_DECREF(shown);
   return false;
 }
 

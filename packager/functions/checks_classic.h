@@ -4,7 +4,8 @@
 #define MBLOB_EXPECTED "expected"
 #define MBLOB_NAME_OF_6 MB_DTYPE_OF_6 /* types of TVM 0.15 to 0.19 */
 #define MBLOB_NAME_OF_7 MB_DTYPE_OF_7
-#define MBLOB_EXPECTED_TENSOR "expected a %s tensor, found %s"
+#define MBLOB_EXPECTED_TENSOR(name) \
+  "expected %s %s tensor, found %s", *(name) == 'i' ? "an" : "a", name
 
 /* One call: what it is of, and its arguments. */
 typedef struct {

@@ -5,7 +5,7 @@
 #define MBLOB_EXPECTED "Expected"
 #define MBLOB_NAME_OF_6 "bool" /* types of DLPack */
 #define MBLOB_NAME_OF_7 MB_DTYPE_E3M4
-#define MBLOB_EXPECTED_TENSOR "expected Tensor of %s, found %s"
+#define MBLOB_EXPECTED_TENSOR(name) "expected Tensor of %s, found %s", name
 
 /* One call: what it is of, and its arguments. */
 typedef struct {
