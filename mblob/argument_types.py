@@ -88,13 +88,14 @@ HALVES = tuple(row.c for row in TABLE if not row.passed)
 POINTER_SIZED = {
     "intptr_t": "int", "uintptr_t": "uint", "size_t": "uint", "ssize_t": "int", "ptrdiff_t": "int",
 }  # fmt: skip
-# Wide as each C library likes. Only the names matter: the target's compiler sees the real types.
-_OF_LIBRARIES = {f"{kind}_fast{bits}_t": kind for kind in ("int", "uint") for bits in (8, 16, 32)}
+# Wide as each C library likes: the target's compiler says it in packed forms, the runtime's own in
+# calls.
+OF_LIBRARIES = {f"{kind}_fast{bits}_t": kind for kind in ("int", "uint") for bits in (8, 16, 32)}
 # All names of prototypes and their kinds, and those that are no keywords of C.
 KINDS = {
     **{name: row.kind for row in TABLE for name in (row.c, *row.aliases, *row.others)},
     **POINTER_SIZED,
-    **_OF_LIBRARIES,
+    **OF_LIBRARIES,
 }
 TYPEDEFS = tuple(name for name in KINDS if name not in ("float", "double", "_Bool"))
 SIZES = {name: (row.bits + 7) // 8 for row in TABLE for name in (row.c, *row.others)}
@@ -139,12 +140,17 @@ def macros() -> dict[str, str]:
     }
     # loader/_call needs a Python of 64 bits
     recorded |= {name: f"{CODES[kind]}, 64" for name, kind in POINTER_SIZED.items()}
-    unsigned = [name for name, value in recorded.items() if value == "kDLUInt, 64"]
+    unsigned = {name: "64" for name, value in recorded.items() if value == "kDLUInt, 64"}
+    bits = {name: f"8 * sizeof({name})" for name in OF_LIBRARIES}
+    unsigned |= {name: bits[name] for name, kind in OF_LIBRARIES.items() if kind == "uint"}
     return {
         "MB_ARGUMENT_WORDS": _listed(f'{{"{word}", {rest}}}' for word, rest in _words().items()),
         "MB_ARGUMENT_WORDS_TEXT": texts.quoted(", ".join([*_words(), "or DTYPE[dimensions]"])),
         "MB_C_TYPES": _listed(f'{{"{name}", {rest}}}' for name, rest in recorded.items()),
-        "MB_C_TYPES_OF_UINT64": _quoted(unsigned),
+        "MB_C_TYPES_OF_LIBRARIES": _listed(
+            f'{{"{name}", {CODES[kind]}, {bits[name]}}}' for name, kind in OF_LIBRARIES.items()
+        ),
+        "MB_C_TYPES_OF_UINT64": _listed(f'{{"{name}", {size}}}' for name, size in unsigned.items()),
         "MB_DTYPE_NAMES": _quoted(NAMES.values()),
         "MB_DTYPE_LAST": str(LAST_CODE),
         "MB_SMALL_FLOATS": _elements(SMALL_FLOATS),

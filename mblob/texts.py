@@ -15,7 +15,7 @@ from __future__ import annotations
 ARGUMENT = ": argument "  # in front of its number
 WHEN_CALLING = " when calling:\n"  # the ffi dialect: in front of the signature
 EXPECTED = "expected %s, found %s"
-COUNT = "%s %d argument%s, found %d"  # "expected" as the dialect has it
+COUNT = "%s %d argument%s%s, found %d"  # "expected" as the dialect has it, the plural, " (types)"
 TYPE_CODE = "expected %s, found type code %d"
 DTYPE = EXPECTED
 DTYPE_OF_ARRAY = DTYPE.replace("%s", "an array of %s", 1) + '; convert it with astype("%s")'

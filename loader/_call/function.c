@@ -34,9 +34,12 @@ static void raise_failure(function_object *self, int status) {
 
 static bool check_count(const function_object *self, Py_ssize_t count) {
   if (self->parameter_count < 0 || count == self->parameter_count) return true;
-  call_raise(call_type_and_value, "%U: expected %d argument%s (%s), found %zd", self->shown,
-             self->parameter_count, self->parameter_count == 1 ? "" : "s",
-             mblob_function_signature(self->handle), count);
+  PyObject *shown = PyUnicode_FromFormat(" (%s)", mblob_function_signature(self->handle));
+  const char *text = shown ? PyUnicode_AsUTF8(shown) : NULL;
+  if (text)
+    call_raise(call_type_and_value, "%U: " MB_TEXT_COUNT, self->shown, "expected",
+               self->parameter_count, self->parameter_count == 1 ? "" : "s", text, (int)count);
+  Py_XDECREF(shown);
   return false;
 }
 

@@ -12,7 +12,9 @@ typedef struct named_type {
   uint8_t code, bits;
 } named_type;
 
-static const named_type types[] = {MB_C_TYPES};
+/* Those of libraries last: their bits are those of this process's C library. */
+static const named_type types[] = {MB_C_TYPES, MB_C_TYPES_OF_LIBRARIES};
+enum { SAME_EVERYWHERE = sizeof((const named_type[]){MB_C_TYPES}) / sizeof(named_type) };
 
 /* Words of one parameter, counted. */
 typedef struct words {
@@ -99,10 +101,10 @@ static call_parameter parse_one(const char *at, const char *end) {
   if (stars > 0) {
     p.kind = PARAM_POINTER;
     p.is_const = is_const;
-    if (stars == 1)
-      p.dtype = base;
-    else
+    if (stars > 1)
       p.is_const = true; /* pointers to pointers are nothing an array could be */
+    else if (w.named == NULL || w.named < types + SAME_EVERYWHERE)
+      p.dtype = base; /* of the others the kernel knows the bits it was compiled with */
   } else if (base.bits != 0) {
     p.kind = base.code == kDLFloat || base.code == kDLBfloat ? PARAM_FLOAT : PARAM_INT;
     p.dtype = base;

@@ -41,6 +41,7 @@ OLDEST = {
 }
 N_STAB, N_PEXT, N_TYPE, N_EXT, N_SECT = 0xE0, 0x10, 0x0E, 0x01, 0x0E
 N_WEAK_REF, N_WEAK_DEF = 0x40, 0x80
+LC_SYMTAB = 2
 ZEROFILL = (0x1, 0xC, 0x12)  # types of sections without bytes
 CODE = 0x80000400  # attributes of sections with instructions
 # names of an export trie add up to at most this times the file, which shared prefixes could exceed
@@ -102,6 +103,7 @@ class MachO(ForeignFile):
     title = "Mach-O file"
 
     def _parsed(self, lief: Any, data: bytes) -> Any:
+        self._check_names(data)
         # "quick" leaves out the export trie: lief 0.17 recurses over it, and a deep one ends the process.
         found = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
         return found.at(0) if found is not None and len(found) else None
@@ -126,6 +128,28 @@ class MachO(ForeignFile):
         self.hints = [f"cpusubtype {header.cpu_subtype & 0xFFFFFF}", *_oldest_systems(lief, parsed)]
         self._read_symbols(parsed, bool(header.flags & MH_TWOLEVEL) and self.kind != "object")
         self._read_tries(parsed)
+
+    def _check_names(self, data: bytes) -> None:
+        """Refuse names that many symbols share, before lief copies each."""
+        order, wide = THIN[data[:4]], 0xCF in data[:4]
+        record = struct.Struct(order + ("I12x" if wide else "I8x"))
+        at, found = 32 if wide else 28, False
+        (count,) = struct.unpack_from(order + "I", data.ljust(32, b"\0"), 16)
+        for _ in range(count):
+            if len(data) - at < 24:
+                return
+            command, size, symbols, number, strings, _ = struct.unpack_from(order + "6I", data, at)
+            if command == LC_SYMTAB:
+                if found:
+                    raise self.fail("more than one table of symbols", at)
+                found = True
+                self.check(symbols, number * record.size, f"a table of {number} symbols")
+                for (name,) in record.iter_unpack(data[symbols : symbols + number * record.size]):
+                    end = data.find(b"\0", strings + name)
+                    self.spend(max((len(data) if end < 0 else end) - strings - name, 0))
+            if size < 8:
+                return
+            at += size
 
     def _check_tables(self, parsed: Any) -> None:
         """Refuse a file that is cut off: lief reads what is left and says nothing."""

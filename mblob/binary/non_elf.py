@@ -18,6 +18,7 @@ from mblob.binary.elf_records import (
     STT_OBJECT,
     Symbol,
 )
+from mblob.binary.elf_tables import NAME_LIMIT, name_budget
 from mblob.errors import FormatError
 
 SIZE_LIMIT = 256 << 20  # bytes of a file; lief loads all of it and needs twice that
@@ -65,6 +66,7 @@ class ForeignFile:
         self.needed: list[str] = []
         self.runpath: list[str] = []
         self.hints: list[str] = []
+        self._names_left = name_budget(len(data))
         if len(data) > SIZE_LIMIT:
             raise self.fail(
                 f"{len(data)} bytes; a {self.title} may have {SIZE_LIMIT}, because lief loads it whole. "
@@ -112,6 +114,25 @@ class ForeignFile:
         """Raise unless `size` bytes at `offset` are in the file."""
         if offset < 0 or size > len(self.data) or offset > len(self.data) - size:
             raise self.fail(f"{what} needs {size} bytes, the file ends at {len(self.data)}", offset)
+
+    def spend(self, size: int) -> None:
+        """Count a name of `size` bytes: records may share one long name.
+
+        Raises:
+            FormatError: all names add up to more than a file has reason to.
+        """
+        self._names_left -= size
+        if self._names_left < 0:
+            raise self.fail("its names add up to more than 8 times the file")
+
+    def text_at(self, at: int, what: str) -> str:
+        """The name at an offset, up to a NUL."""
+        for window in (256, 4096, NAME_LIMIT):  # most names are short, and each look copies
+            text, end, _ = bytes(self.data[at : at + window]).partition(b"\0")
+            if end:
+                self.spend(len(text))
+                return text_of(text)
+        raise self.fail(f"{what} has no end within {NAME_LIMIT} bytes", at)
 
     @cached_property
     def _exported(self) -> dict[str, Symbol]:

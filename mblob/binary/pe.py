@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 from mblob.binary.elf_records import Symbol
-from mblob.binary.elf_tables import NAME_LIMIT
 from mblob.binary.non_elf import ForeignFile, Span, number_of, symbol, text_of
 
 MACHINES = {
@@ -88,7 +88,7 @@ class PeFile(_Coff):
         wanted.parse_signature = wanted.parse_rsrc = wanted.parse_reloc = False
         wanted.parse_exceptions = wanted.parse_arm64x_binary = False
         # Tables may share their names: of 160 KB lief 0.17 and 1.0 make 40 million imports.
-        wanted.parse_imports = False
+        wanted.parse_imports = wanted.parse_exports = False
         return lief.PE.parse(data, wanted)
 
     def _read(self, lief: Any, parsed: Any) -> None:
@@ -100,9 +100,7 @@ class PeFile(_Coff):
             self.hints = ["its data may be run as code (no NX_COMPAT)"]
         if (debug := parsed.codeview_pdb) is not None:
             self.build_id = bytes(debug.signature).hex()  # the GUID that debuggers look for
-        if (exported := parsed.get_export()) is not None:
-            self.soname = text_of(exported.name) or None
-            self.exports = list(self._exports(exported))
+        self._read_exports(parsed.export_dir)
         self._left = len(self.data) // (self.bits // 8)  # each place of a name is used once
         self._read_imports(parsed.import_dir, 20, 12, 0)
         self._read_imports(parsed.delay_dir, 32, 4, 16)
@@ -132,16 +130,11 @@ class PeFile(_Coff):
             table += word
 
     def _number(self, address: int, size: int = 4) -> int:
-        at = self._offset(address, size, "import directory")
+        at = self._offset(address, size, "directory of names")
         return int.from_bytes(self.data[at : at + size], "little")
 
     def _name(self, address: int, what: str) -> str:
-        at = self._offset(address, 1, what)
-        for window in (256, NAME_LIMIT):  # most names are short, and each look copies
-            text, end, _ = bytes(self.data[at : at + window]).partition(b"\0")
-            if end:
-                return text_of(text)
-        raise self.fail(f"{what} has no end within {NAME_LIMIT} bytes", at)
+        return self.text_at(self._offset(address, 1, what), what)
 
     def _offset(self, address: int, size: int, what: str) -> int:
         """Where `size` bytes at an address lie in the file."""
@@ -150,13 +143,32 @@ class PeFile(_Coff):
             raise self.fail(f"{what}: no section has {size} bytes at address {address:#x}")
         return span.offset + address - span.address
 
-    def _exports(self, exported: Any) -> Iterator[Symbol]:
+    def _read_exports(self, directory: Any) -> None:
         """Those with a name that are not forwarded to another library."""
-        for e in exported.entries:
-            if (name := text_of(e.name)) and not e.is_forwarded:
-                span = self._span_at(e.address)
+        start, size = (directory.rva, directory.size) if directory is not None else (0, 0)
+        if not start or not size:
+            return
+        own, functions, names = (self._number(start + at) for at in (12, 20, 24))
+        places = (self._number(start + at) for at in (28, 32, 36))
+        addresses, texts, ordinals = (
+            self._numbers(place, count, width)
+            for place, count, width in zip(places, (functions, names, names), (4, 4, 2))
+        )
+        self.soname = (self._name(own, "the library's name") or None) if own else None
+        for text, ordinal in zip(texts, ordinals):
+            address = addresses[ordinal] if ordinal < functions else 0
+            name = self._name(text, "exported name")
+            if name and address and not start <= address < start + size:
+                span = self._span_at(address)
                 function = bool(span and span.executable)
-                yield symbol(name, e.address, defined=True, function=function)
+                self.exports.append(symbol(name, address, defined=True, function=function))
+
+    def _numbers(self, address: int, count: int, width: int) -> tuple[int, ...]:
+        """A table of numbers of 2 or 4 bytes."""
+        if not count:
+            return ()
+        at = self._offset(address, count * width, "export directory")
+        return struct.unpack_from(f"<{count}{' HI'[width // 2]}", self.data, at)
 
 
 class CoffObject(_Coff):
@@ -182,7 +194,9 @@ class CoffObject(_Coff):
             storage = number_of(s.storage_class)
             if storage not in (C_EXTERNAL, C_WEAK_EXTERNAL):
                 continue
-            name = text_of(s.name) or self._tail(at, table + count * 18)
+            name = self._name(at, table + count * 18)
+            if not name:
+                continue
             if self.machine == "i386":
                 name = name.removeprefix("_")
             # what a compiler makes of a weak function, beside its own name
@@ -196,10 +210,14 @@ class CoffObject(_Coff):
             yield at
             at += 18 * (1 + self.data[at + 17])
 
-    def _tail(self, at: int, strings: int) -> str:
-        """A name that is the end of another one, as LLVM shares them: lief has none for it."""
-        start = strings + int.from_bytes(self.data[at + 4 : at + 8], "little")
-        return text_of(bytes(self.data[start : start + NAME_LIMIT]).partition(b"\0")[0])
+    def _name(self, at: int, strings: int) -> str:
+        """Of the symbol at `at`: in its record, or behind the table. LLVM shares the ends of names, of
+        which lief has only whole ones."""
+        record = bytes(self.data[at : at + 8])
+        if record[:4] != bytes(4):
+            return text_of(record.partition(b"\0")[0])
+        start = int.from_bytes(record[4:], "little")
+        return self.text_at(strings + start, "the name of a symbol") if start >= 4 else ""
 
     def _symbol(self, name: str, value: int, section: int, weak: bool) -> Symbol:
         span = self._sections[section - 1] if 0 < section <= len(self._sections) else None

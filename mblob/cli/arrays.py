@@ -170,10 +170,12 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
     name."""
     import zipfile
 
+    from mblob.packager.path_arguments import existing_file
+
     np = load_numpy()
     where = f"argument {position} ({file})"
     try:
-        found = np.load(file, allow_pickle=False)
+        found = np.load(existing_file(Path(file), f"argument {position}"), allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UsageError(f"{where}: not a readable numpy file: {error}") from None
     kind = None

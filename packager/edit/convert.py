@@ -38,6 +38,7 @@ from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, Payload
 from mblob.packager.modules.weights import safetensors_module
 from mblob.packager.objects import objects as object_files
 from mblob.packager.objects.rename import expose_symbols
+from mblob.packager.path_arguments import existing_file
 from mblob.packager.write.dialects import DIALECTS
 
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ def convert(
     """
     if dialect not in DIALECTS:
         raise BuildError(f"dialect: expected one of {', '.join(DIALECTS)}, found {dialect!r}")
-    path = Path(checked_path(file, "convert: file"))
+    path = existing_file(Path(checked_path(file, "convert: file")), "convert: file")
     given = [Path(checked_path(p, "convert: objects")) for p in objects]
+    given = [existing_file(p, "convert: objects") for p in given]
     if Path(os.fspath(file_name)).suffix in (".o", ".a"):
         raise BuildError(
             f"{file_name}: convert writes a shared library (.so), or .tar for the objects of one"

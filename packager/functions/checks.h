@@ -133,7 +133,7 @@ MBLOB_STATIC int mblob_count(const char *function, int found, int expected) {
   if (found == expected) return 0;
   char text[80];
   (void)snprintf(text, sizeof text, MB_TEXT_COUNT, MBLOB_EXPECTED, expected,
-                 expected == 1 ? "" : "s", found);
+                 expected == 1 ? "" : "s", "", found);
   mblob_raise_of_call(function, text, "TypeError");
   return -1;
 }
@@ -237,7 +237,7 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
                               mblob_array *out) {
   const DLTensor *t = NULL;
   if (mblob_kind_of(call, i) != MBLOB_TENSOR)
-    return mblob_fail(call, i, MBLOB_TYPE, MBLOB_EXPECTED_TENSOR, want->name,
+    return mblob_fail(call, i, MBLOB_TYPE, MBLOB_EXPECTED_TENSOR(want->name),
                       mblob_kind_name(call, i));
   if (mblob_host_tensor(call, i, &t)) return -1;
   if ((t->dtype.code != want->code && t->dtype.code != want->other) ||

@@ -15,6 +15,7 @@ from mblob.packager.modules.nodes import NOTHING, Declared
 from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
 from mblob.packager.modules.weights import read_tensors, safetensors_module
 from mblob.packager.output import check_output
+from mblob.packager.path_arguments import existing_file
 
 if TYPE_CHECKING:
     from mblob.typed import Dialect, Digest, Embed
@@ -109,10 +110,9 @@ def module_of(plan: BuildPlan) -> Module:
 
 def _factory(graph: Path, params: Path | None, name: str) -> Module:
     try:
-        text = graph.read_text(encoding="utf-8")
-        return graph_executor_factory(
-            text, read_tensors(params) if params is not None else None, name
-        )
+        text = existing_file(graph, "build: graph").read_text(encoding="utf-8")
+        tensors = read_tensors(existing_file(params, "build: params")) if params else None
+        return graph_executor_factory(text, tensors, name)
     except (BuildError, UnicodeDecodeError) as exc:
         raise BuildError(f"{graph}: {exc}") from None
 

@@ -44,6 +44,7 @@ from mblob.errors import did_you_mean
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan
 from mblob.packager.options import as_options
+from mblob.packager.path_arguments import existing_file
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib", "reuse")
@@ -134,7 +135,7 @@ def _parse(path: Path) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    with path.open("rb") as file:
+    with existing_file(path, "build: manifest").open("rb") as file:
         try:
             return tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:

@@ -62,8 +62,9 @@ def refused(tmp_path: Path, peak_memory: Callable[..., int]) -> Callable[[bytes]
             assert "\n" not in str(caught.value)
             assert len(str(caught.value)) < 600
             codes.append(caught.value.code)
-            if caught.value.code == "pe":
-                codes[0] += ": " + str(caught.value).removeprefix(f"{path}: ").partition(" (at")[0]
+            if caught.value.code in ("pe", "coff", "mach_o"):
+                text = caught.value.text.removeprefix(f"{path}: ")
+                codes[0] += ": " + text.partition(" (at")[0]
 
         assert peak_memory(run) < MEMORY
         return codes[0]
@@ -194,6 +195,62 @@ def test_coff_objects_that_lie(tmp_path: Path, data: bytes) -> None:
         look(tmp_path / "x.obj")
     except MblobError as error:
         assert "\n" not in str(error)
+
+
+LONG, MANY = b"a" * 50_000 + b"\0", 2000
+
+
+def coff_of_tails() -> bytes:
+    record = struct.pack("<2IIhHBB", 0, 5, 0, 1, 0, 2, 0)
+    head = coff(1, MANY)[:8] + struct.pack("<IIHH", 60, MANY, 0, 0) + bytes(40)
+    return head + record * MANY + struct.pack("<I", 6 + len(LONG)) + b"xx" + LONG
+
+
+def mach_o_of_one_name() -> bytes:
+    at = 32 + 24
+    command = struct.pack("<6I", 2, 24, at, MANY, at + 16 * MANY, 1 + len(LONG))
+    head = struct.pack("<8I", 0xFEEDFACF, 0x01000007, 3, 1, 1, len(command), 0, 0)
+    return head + command + struct.pack("<IBBHQ", 1, 3, 0, 0, 5) * MANY + b"\0" + LONG
+
+
+def mach_o_of_two_tables() -> bytes:
+    command = struct.pack("<6I", 2, 24, 80, 0, 80, 0) * 2
+    return struct.pack("<8I", 0xFEEDFACF, 0x01000007, 3, 1, 2, len(command), 0, 0) + command
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (coff_of_tails, "coff: its names add up to more than 8 times the file"),
+        (mach_o_of_one_name, "mach_o: its names add up to more than 8 times the file"),
+        (mach_o_of_two_tables, "mach_o: more than one table of symbols"),
+    ],
+)
+def test_symbols_that_share_one_long_name(
+    refused: Callable[[bytes], str], make: Callable[[], bytes], error: str
+) -> None:
+    """Of 90 KB lief and its readers made hundreds of megabytes."""
+    assert refused(make()) == error
+
+
+def test_exports_of_a_dll_that_share_one_long_name(
+    refused: Callable[[bytes], str], dll: Path
+) -> None:
+    raw = bytearray(dll.read_bytes())
+    (at,) = struct.unpack_from("<I", raw, 60)
+    optional = at + 24
+    (headers,) = struct.unpack_from("<H", raw, at + 6)
+    last = optional + struct.unpack_from("<H", raw, at + 20)[0] + 40 * (headers - 1)
+    (start,) = struct.unpack_from("<I", raw, last + 12)
+    functions, names = start + 40, start + 44
+    ordinals, text = names + 4 * MANY, names + 6 * MANY
+    body = struct.pack("<2I2H7I", 0, 0, 0, 0, text, 1, 1, MANY, functions, names, ordinals)
+    body += struct.pack("<I", 16) + struct.pack("<I", text) * MANY + bytes(2 * MANY) + LONG
+    struct.pack_into("<2I", raw, last + 8, len(body), start)
+    struct.pack_into("<2I", raw, last + 16, len(body), len(raw))
+    struct.pack_into("<I", raw, last + 36, 0x40000040)
+    struct.pack_into("<2I", raw, optional + 112, start, len(body))
+    assert refused(bytes(raw) + body) == "pe: its names add up to more than 8 times the file"
 
 
 @pytest.mark.slow

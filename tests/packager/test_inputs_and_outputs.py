@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.cli.arrays import read_array
 from mblob.packager.compile import toolchain
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan, build
@@ -193,6 +194,38 @@ def test_what_is_no_regular_file_is_refused(
                 for given in (path, str(path)):
                     with pytest.raises(OSError, match=f"{what}, expected a regular file"):
                         make(given)
+
+
+@pytest.mark.parametrize("kind", ["a device", "a socket", "a pipe"])
+def test_files_of_verbs_are_regular_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """What never ends, or never begins, was read: a manifest, a graph, parameters, what to
+    convert, an array on the command line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vadd.c").write_text("int vadd(int a) { return a; }")
+    (tmp_path / "graph.json").write_text("{}")
+    named = tmp_path / "x.npy"
+    if kind == "a pipe":
+        os.mkfifo(named)
+    elif kind == "a device":
+        named.symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as s:
+        if kind == "a socket":
+            s.bind("x.npy")
+        kernels = [Path("vadd.c")]
+        out = Path("x.so")
+        for read in (
+            lambda: load(named),
+            lambda: build(BuildPlan(out, kernels=kernels, graph=named)),
+            lambda: build(BuildPlan(out, kernels=kernels, graph=Path("graph.json"), params=named)),
+            lambda: mblob.convert(named, out, dialect="ffi"),
+            lambda: mblob.convert("vadd.c", out, dialect="ffi", objects=[named]),
+            lambda: read_array(0, str(named), None),
+        ):
+            with pytest.raises(OSError, match=f"{kind}, expected a regular file"):
+                read()
+    assert not out.exists()
 
 
 def test_a_folder_is_no_source(tmp_path: Path) -> None:

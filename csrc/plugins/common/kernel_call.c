@@ -16,8 +16,10 @@ static int wrong_count(const struct mb_kernel *kernel, int count) {
     used += (size_t)snprintf(tags + used, sizeof(tags) - used, "%s%s", i ? ", " : ": ",
                              mb_launch_tag_names[kernel->tags[i]]);
   return mb_fail(MBLOB_E_ARGUMENT,
-                 "kernel '%s': expected %zu arguments and %zu launch sizes%s; found %d values",
-                 kernel->name, kernel->type_count, kernel->tag_count, tags, count);
+                 "kernel '%s': expected %zu argument%s and %zu launch size%s%s; found %d value%s",
+                 kernel->name, kernel->type_count, kernel->type_count == 1 ? "" : "s",
+                 kernel->tag_count, kernel->tag_count == 1 ? "" : "s", tags, count,
+                 count == 1 ? "" : "s");
 }
 
 int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const int *codes,

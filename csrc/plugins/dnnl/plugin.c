@@ -196,10 +196,13 @@ static int run(struct module *m, const TVMValue *args, const int *codes, int cou
   size_t expected = graph->argument_count + graph->output_count;
   int status = dn_calls_check(&m->calls);
   if (status) return status;
-  if ((size_t)count != expected)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "dnnl_json %s: expected %zu arguments (%zu inputs, then %zu outputs), found %d",
-                   graph->symbol, expected, graph->argument_count, graph->output_count, count);
+  if ((size_t)count != expected) {
+    char which[80];
+    (void)snprintf(which, sizeof(which), " (%zu inputs, then %zu outputs)", graph->argument_count,
+                   graph->output_count);
+    return mb_fail(MBLOB_E_ARGUMENT, "dnnl_json %s: " MB_TEXT_COUNT, graph->symbol, "expected",
+                   (int)expected, expected == 1 ? "" : "s", which, count);
+  }
   void *few[FEW_ARGUMENTS], **data = few;
   if (expected > FEW_ARGUMENTS && !(data = calloc(expected, sizeof(*data))))
     return mb_fail_memory(expected * sizeof(*data));

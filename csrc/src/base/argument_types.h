@@ -55,7 +55,23 @@
   {"size_t", kDLUInt, 64}, \
   {"ssize_t", kDLInt, 64}, \
   {"ptrdiff_t", kDLInt, 64}
-#define MB_C_TYPES_OF_UINT64 "uint64_t", "uint_least64_t", "uintmax_t", "uint_fast64_t", "uintptr_t", "size_t"
+#define MB_C_TYPES_OF_LIBRARIES  \
+  {"int_fast8_t", kDLInt, 8 * sizeof(int_fast8_t)}, \
+  {"int_fast16_t", kDLInt, 8 * sizeof(int_fast16_t)}, \
+  {"int_fast32_t", kDLInt, 8 * sizeof(int_fast32_t)}, \
+  {"uint_fast8_t", kDLUInt, 8 * sizeof(uint_fast8_t)}, \
+  {"uint_fast16_t", kDLUInt, 8 * sizeof(uint_fast16_t)}, \
+  {"uint_fast32_t", kDLUInt, 8 * sizeof(uint_fast32_t)}
+#define MB_C_TYPES_OF_UINT64  \
+  {"uint64_t", 64}, \
+  {"uint_least64_t", 64}, \
+  {"uintmax_t", 64}, \
+  {"uint_fast64_t", 64}, \
+  {"uintptr_t", 64}, \
+  {"size_t", 64}, \
+  {"uint_fast8_t", 8 * sizeof(uint_fast8_t)}, \
+  {"uint_fast16_t", 8 * sizeof(uint_fast16_t)}, \
+  {"uint_fast32_t", 8 * sizeof(uint_fast32_t)}
 #define MB_DTYPE_NAMES "int", "uint", "float", "handle", "bfloat", "complex"
 #define MB_DTYPE_LAST 17
 #define MB_SMALL_FLOATS  \

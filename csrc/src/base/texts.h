@@ -5,7 +5,7 @@
 #define MB_TEXT_ARGUMENT ": argument "
 #define MB_TEXT_WHEN_CALLING " when calling:\n"
 #define MB_TEXT_EXPECTED "expected %s, found %s"
-#define MB_TEXT_COUNT "%s %d argument%s, found %d"
+#define MB_TEXT_COUNT "%s %d argument%s%s, found %d"
 #define MB_TEXT_TYPE_CODE "expected %s, found type code %d"
 #define MB_TEXT_DTYPE "expected %s, found %s"
 #define MB_TEXT_DTYPE_OF_ARRAY "expected an array of %s, found %s; convert it with astype(\"%s\")"

@@ -211,14 +211,18 @@ static bool is_unsigned_long(const char *p, const char *end) {
 
 /* Whether the signature says that parameter `i` is an integer of 64 bits without a sign. */
 static bool takes_uint64(const struct call *c, size_t i) {
-  static const char types[][16] = {MB_C_TYPES_OF_UINT64};
+  static const struct {
+    char name[15];
+    uint8_t bits;
+  } types[] = {MB_C_TYPES_OF_UINT64};
   const char *p = c->signature;
   while (i-- > 0 && p) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
   if (!p) return false;
   while (*p == ' ') p++;
   size_t size = strcspn(p, ",");
   for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++)
-    if (size == strlen(types[k]) && strncmp(p, types[k], size) == 0) return true;
+    if (size == strlen(types[k].name) && strncmp(p, types[k].name, size) == 0)
+      return types[k].bits == 64;
   return is_unsigned_long(p, p + size);
 }
 

@@ -146,7 +146,7 @@ static void global_functions_ask_modules(TVMModuleHandle module, const char *pat
   CHECK(ask("runtime.ModuleImplementsFunction", module, arg, kTVMStr, 2, &ret, &code) == 0 &&
         ret.v_int64 == 0);
   FAILS(ask("runtime.ModuleGetTypeKey", module, arg, kTVMStr, 2, &ret, &code),
-        "runtime.ModuleGetTypeKey: expected 1 arguments, found 2");
+        "runtime.ModuleGetTypeKey: expected 1 argument, found 2");
 }
 
 static void sources_of_0_7_compile(void) {

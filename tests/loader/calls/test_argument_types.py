@@ -15,7 +15,7 @@ import pytest
 
 import mblob
 from mblob import argument_types
-from mblob.argument_types import POINTER_SIZED, TABLE
+from mblob.argument_types import OF_LIBRARIES, POINTER_SIZED, TABLE
 from mblob.dtype import SMALL_FLOATS
 from mblob.loader.runtime import ffi, lib
 from mblob.packager.functions.wrappers import packed_forms
@@ -26,6 +26,9 @@ PASSED = [row for row in TABLE if row.passed]
 # Every name of a number that can be passed, and the word of its row.
 NAMES = {name: row.word for row in PASSED for name in (row.c, *row.aliases, *row.others)}
 NAMES |= {name: f"{kind}64" for name, kind in POINTER_SIZED.items()}
+# As wide as the C library of this process has them.
+BITS = {name: 8 * ffi.sizeof(name) for name in OF_LIBRARIES}
+NAMES |= {name: f"{kind}{BITS[name]}" for name, kind in OF_LIBRARIES.items()}
 # Words that C takes in any order.
 NAMES |= {n: "uint64" for n in ("unsigned long", "long unsigned int", "unsigned long int long")}
 # How C passes it through `...`.
@@ -86,12 +89,28 @@ def test_every_name_of_64_bits_without_a_sign_takes_them_all(
         library[same](-1)
 
 
+@pytest.mark.parametrize("name", [n for n, kind in OF_LIBRARIES.items() if kind == "uint"])
+def test_no_type_without_a_sign_takes_a_negative_number(
+    library: mblob.Module, name: str
+) -> None:
+    same = f"same_{name}"
+    for number in (-1, -(2**40), 2 ** BITS[name], 2**64):
+        with pytest.raises((OverflowError, mblob.KernelError), match="expected"):
+            library[same](number)
+    for number in (-1, -(2**40)):
+        assert "expected" in call_of_c(library, same, "int64", number)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_array_of_each_type_is_told_from_others(library: mblob.Module, name: str) -> None:
     word = NAMES[name]
     first = library[f"first_{name.replace(' ', '_')}"]
     assert first(np.ones(2, word)) == 1
     other = "float32" if word == "float64" else "float64"
+    if name in OF_LIBRARIES:  # the kernel says it
+        with pytest.raises(mblob.KernelError, match=f"expected {word}, found {other}"):
+            first(np.ones(2, other))
+        return
     with pytest.raises(
         TypeError, match=f"argument 0 .*: expected an array of {word}, found {other}; .*astype"
     ):

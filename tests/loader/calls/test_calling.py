@@ -242,8 +242,10 @@ def test_a_wrong_count_is_found_before_the_call(recorded: mblob.Module) -> None:
     a, b, _ = floats()
     with pytest.raises(TypeError, match=r"vadd: expected 3 arguments \(const float \*.*found 2"):
         recorded["vadd"](a, b)
-    with pytest.raises(TypeError, match="none: expected 0 arguments"):
+    with pytest.raises(TypeError, match=r"none: expected 0 arguments \(void\), found 1$"):
         recorded["none"](1)
+    with pytest.raises(TypeError, match=r"real: expected 1 argument \(double\), found 0$"):
+        recorded["real"]()
 
 
 def test_a_wrong_dtype_is_found_before_the_call(recorded: mblob.Module) -> None:

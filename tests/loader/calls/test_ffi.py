@@ -303,3 +303,18 @@ def test_a_damaged_blob_is_told_by_its_rule(golden: Path) -> None:
         with pytest.raises(mblob.FormatError) as caught:
             mblob.load_module(bytes(data), missing="stub")
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", ["uint_fast8_t", "uint_fast16_t", "uint_fast32_t"])
+def test_a_type_as_wide_as_the_c_library_likes_takes_no_negative_number(
+    tmp_path: Path, name: str
+) -> None:
+    prototype = f"{name} same({name} x)"
+    code = f"#include <stdint.h>\n{prototype} {{ return x; }}"
+    source = mblob.csource_module(code, functions=[prototype])
+    source.export_library(tmp_path / "x.so", dialect="ffi")
+    same = mblob.load_module(tmp_path / "x.so")["same"]
+    assert same(7) == 7
+    for number in (-1, -(2**40), 2**64):
+        with pytest.raises((OverflowError, mblob.KernelError), match="expected"):
+            same(number)

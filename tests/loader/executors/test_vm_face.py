@@ -53,7 +53,7 @@ def test_inputs_by_position_and_by_name(load: Any) -> None:
     ):
         with pytest.raises(TypeError, match=rf"main\(x, y\): 0 arguments for {of}$"):
             machine.run(**wrong)
-    with pytest.raises(ValueError, match="function 'main' takes 2 arguments, found 1"):
+    with pytest.raises(ValueError, match="function 'main': expected 2 arguments, found 1"):
         machine.run(X)
     with pytest.raises(TypeError, match="expected one name or index and one array"):
         machine.set_one_input("main", "x")

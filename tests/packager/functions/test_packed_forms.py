@@ -88,6 +88,12 @@ def test_less_than_the_elements_own_alignment_is_refused(vadd_lib: PackedLibrary
     )
 
 
+def test_articles_and_plurals_are_those_of_their_words(packed: Packed) -> None:
+    lib = packed("int f(const signed char *x) { return *x; }", "int f(const int8_t *x)")
+    assert lib.error("f__packed") == "f: expected 1 argument, found 0"
+    assert lib.error("f__packed", 1) == "f: argument 0 (x): expected an int8 tensor, found int"
+
+
 @pytest.mark.parametrize("count", [0, 3, 5])
 def test_a_wrong_count_is_named(vadd_lib: PackedLibrary, count: int) -> None:
     assert (

@@ -88,7 +88,8 @@ struct Unpacker<R(Args...)> {
   static void Call(F &f, const char *name, const TVMArgs &args, TVMRetValue *rv) {
     if (args.size() != static_cast<int>(sizeof...(Args)))
       throw InternalError(std::string(name) + ": expected " + std::to_string(sizeof...(Args)) +
-                          " arguments, found " + std::to_string(args.size()));
+                          (sizeof...(Args) == 1 ? " argument, found " : " arguments, found ") +
+                          std::to_string(args.size()));
     CallUnpacked<R, Args...>(f, name, args, rv, std::index_sequence_for<Args...>());
   }
 };

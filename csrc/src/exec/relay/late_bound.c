@@ -80,7 +80,7 @@ static int bind_bytes(struct vm_executable *exec, const void *bytes, size_t size
 /* A file that TVM's move_late_bound_consts wrote: a dictionary of parameters. */
 static int bind_file(struct vm_executable *exec, const char *path) {
   struct stat info;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return mb_fail_errno(errno, "%s", path);
   void *bytes = MAP_FAILED;
   int status = fstat(fd, &info) ? mb_fail_errno(errno, "%s", path) : MBLOB_OK;
