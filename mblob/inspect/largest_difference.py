@@ -7,8 +7,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from mblob.bytes.progress import advance
 from mblob.dtype import DataType
@@ -27,20 +26,19 @@ _CODES = {
 _HALF, _BFLOAT16 = (2, 16), (4, 16)
 
 
-@dataclass(frozen=True)
-class LargestDifference:
+class LargestDifference(NamedTuple):
     """Where two tensors of one type and shape differ most.
 
     Attributes:
         difference: absolute, of the elements; None if all that differ are NaN in one tensor alone.
-        index: of the element, for each dimension; the first of several.
+        place: the index of the element in each dimension; the first of several.
         a, b: the elements.
         nan_in_one: elements that are NaN in one tensor and a number in the other. They count for
             nothing else; two NaN are the same.
     """
 
     difference: Number | None
-    index: tuple[int, ...]
+    place: tuple[int, ...]
     a: Number | None
     b: Number | None
     nan_in_one: int
@@ -48,7 +46,7 @@ class LargestDifference:
     def to_json(self) -> dict[str, Any]:
         return {
             "difference": _plain(self.difference),
-            "index": list(self.index),
+            "index": list(self.place),
             "a": _plain(self.a),
             "b": _plain(self.b),
             "nan_in_one": self.nan_in_one,
@@ -58,7 +56,7 @@ class LargestDifference:
         parts = []
         if self.difference is not None:
             parts.append(
-                f"largest difference {_short(self.difference)} at {list(self.index)}: "
+                f"largest difference {_short(self.difference)} at {list(self.place)}: "
                 f"{_short(self.a)} -> {_short(self.b)}"
             )
         if self.nan_in_one:
