@@ -14,7 +14,7 @@ from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class
 from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
-from mblob.loader.tensor import CPU, Tensor, as_tensor, empty, load_param_dict
+from mblob.loader.tensor import CPU, Tensor, _numpy, as_tensor, empty, load_param_dict
 from mblob.module import Module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -422,8 +422,7 @@ def _argument(value: Any, key: str | int, func_name: str) -> Any:
 
 
 def _scalar(value: float, dtype: str, key: str | int, func_name: str) -> Any:
-    import numpy as np
-
+    np = _numpy("a number as an input")
     with np.errstate(over="ignore"):
         fits = -(2**31) <= value < 2**31 if dtype == "int32" else True
         array = np.asarray(value, dtype) if fits else None

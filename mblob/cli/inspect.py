@@ -23,7 +23,7 @@ def configure(verbs: Any) -> None:
         NAME,
         help=summary,
         description=f"{summary}. --functions prints one function per line: the name of a function for load_module and "
-        "`run`, or `plain NAME(TYPES)` for a plain C function, which a program calls after dlopen.",
+        "`run`, or `plain NAME(PARAMETERS)` for a plain C function, which a program calls after dlopen.",
         epilog="example: mblob-pack inspect deploy.so --functions | grep -v '^plain '",
     )
     parser.add_argument(

@@ -105,13 +105,14 @@ def _count(number: int, noun: str) -> str:
 
 
 def function_lines(library: Library) -> Iterator[str]:
-    """Packed functions by name; plain C functions as `plain NAME(TYPES)`, the symbol and its
-    argument types."""
+    """Packed functions by name; plain C functions as `plain NAME(PARAMETERS)`, the symbol and what
+    it takes: types alone where the file has no prototype."""
     for name in library.packed_functions:
         yield one_line(name)
     for row in library.function_table:
         if row.abi == "plain":
-            yield one_line(f"plain {row.symbol}({row.types})")
+            _, found, parameters = row.prototype.partition("(")
+            yield one_line(f"plain {row.symbol}(" + (parameters if found else f"{row.types})"))
 
 
 def described_functions(library: Library) -> list[str]:

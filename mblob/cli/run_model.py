@@ -383,12 +383,17 @@ def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:
 
 def print_times(report: dict[str, Any]) -> None:
     """What was run, and how long it took."""
-    runs, seconds = report["runs"], report["seconds"]
-    if runs == 1:
-        print(f"ran {report['model']} once: {milliseconds(seconds['mean'])}")
-        return
-    words = ", ".join(f"{name} {milliseconds(value)}" for name, value in seconds.items())
-    print(f"ran {report['model']} {runs} times: {words}")
+    runs = report["runs"]
+    times = "once" if runs == 1 else f"{runs} times"
+    print(f"ran {report['model']} {times}: {times_text(report)}")
+
+
+def times_text(report: dict[str, Any]) -> str:
+    """How long a run took; of several mean, median, least and most."""
+    seconds = report["seconds"]
+    if report["runs"] == 1:
+        return milliseconds(seconds["mean"])
+    return ", ".join(f"{name} {milliseconds(value)}" for name, value in seconds.items())
 
 
 def print_profile(report: dict[str, Any], model: Model) -> None:
@@ -437,11 +442,11 @@ def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model
     from mblob.inspect.library import open_library
 
     rows = [Row(**row) for row in report["nodes"]]
-    seconds, around = report["seconds"], report["around"]
+    around = report["around"]
     facts = [
         ("model", report["model"]),
         ("runs", str(report["runs"])),
-        ("one run", ", ".join(f"{name} {milliseconds(value)}" for name, value in seconds.items())),
+        ("one run", times_text(report)),
         ("around it", ", ".join(f"{name} {milliseconds(value)}" for name, value in around.items())),
     ]
     note = ""

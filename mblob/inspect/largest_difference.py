@@ -31,14 +31,14 @@ class LargestDifference(NamedTuple):
 
     Attributes:
         difference: absolute, of the elements; None if all that differ are NaN in one tensor alone.
-        index: of the element, for each dimension; the first of several.
+        place: the index of the element in each dimension; the first of several.
         a, b: the elements.
         nan_in_one: elements that are NaN in one tensor and a number in the other. They count for
             nothing else; two NaN are the same.
     """
 
     difference: Number | None
-    index: tuple[int, ...]  # type: ignore[assignment]  # as tuple.index
+    place: tuple[int, ...]
     a: Number | None
     b: Number | None
     nan_in_one: int
@@ -46,7 +46,7 @@ class LargestDifference(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         return {
             "difference": _plain(self.difference),
-            "index": list(self.index),
+            "index": list(self.place),
             "a": _plain(self.a),
             "b": _plain(self.b),
             "nan_in_one": self.nan_in_one,
@@ -56,7 +56,7 @@ class LargestDifference(NamedTuple):
         parts = []
         if self.difference is not None:
             parts.append(
-                f"largest difference {_short(self.difference)} at {list(self.index)}: "
+                f"largest difference {_short(self.difference)} at {list(self.place)}: "
                 f"{_short(self.a)} -> {_short(self.b)}"
             )
         if self.nan_in_one:

@@ -83,14 +83,13 @@ def test_the_tree_names_each_module_and_unfolds_a_shared_one_once(pack, golden: 
     )
 
 
-TYPES = "const float *, const float *, float *, int64_t"
 NAMED = "const float *a, const float *b, float *c, int64_t n"
 
 
 def test_functions_lists_packed_names_and_marks_the_plain_form(pack, deploy: Path) -> None:
     lines = pack("inspect", deploy, "--functions").stdout.splitlines()
-    assert lines == ["vadd", f"plain vadd({TYPES})"]
-    assert "plain NAME(TYPES)" in " ".join(pack("inspect", "--help").stdout.split())
+    assert lines == ["vadd", f"plain vadd({NAMED})"]
+    assert "plain NAME(PARAMETERS)" in " ".join(pack("inspect", "--help").stdout.split())
 
 
 def test_the_summary_counts_a_function_with_two_forms_once(pack, deploy: Path) -> None:

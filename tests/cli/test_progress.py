@@ -121,12 +121,13 @@ def test_a_build_draws_on_a_terminal_unless_quiet(tmp_path: Path, quiet: bool) -
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("quiet", [False, True])
-@pytest.mark.parametrize("verb", ["verify", "diff", "extract"])
+@pytest.mark.parametrize("verb", ["verify", "diff", "extract", "swap", "convert"])
 def test_long_verbs_draw_on_stderr_alone(
     verb: str, quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """Each counts the bytes that it goes through, with a rate and the time that is left."""
+    """Each counts the bytes that it goes through, with a rate and the time that is left, once they
+    are known."""
     import mblob
     from mblob.bytes import digest
     from mblob.cli.command_line import execute
@@ -138,6 +139,8 @@ def test_long_verbs_draw_on_stderr_alone(
     stream = Terminal()
     words = {
         "verify": [], "diff": [str(tmp_path / "b.so")], "extract": ["-o", str(tmp_path / "out")],
+        "swap": ["--entry", f"0={tmp_path / 'a.so'}", "-o", str(tmp_path / "new.so")],
+        "convert": ["--dialect", "ffi", "-o", str(tmp_path / "new.so")],
     }[verb]  # fmt: skip
     monkeypatch.setattr(sys, "stderr", stream)
     execute([verb, str(tmp_path / "a.so"), *words, *(["--quiet"] if quiet else [])])
@@ -146,4 +149,4 @@ def test_long_verbs_draw_on_stderr_alone(
     if quiet:
         assert stream.getvalue() == ""
     else:
-        assert re.search(r"[0-9]%.*M/8\.[0-9]+M \[.*<.*B/s\]", stream.getvalue())
+        assert re.search(r"[0-9]%.*[0-9][kM]?/(8|16)\.[0-9]+M \[.*<.*B/s\]", stream.getvalue())

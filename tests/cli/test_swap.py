@@ -19,7 +19,7 @@ def test_payloads_by_index_and_key(pack, deploy: Path, tmp_path: Path) -> None:
     for name in ("1", "about"):
         done = pack("swap", deploy, "--entry", f"{name}=new.json", "-o", "b.so")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-        assert pack("extract", "b.so", "--entry", "1", "-o", "out.bin").returncode == 0
+        assert pack("extract", "b.so", "--entry", "1", "-o", "out.bin", "--force").returncode == 0
         assert (tmp_path / "out.bin").read_text() == (tmp_path / "new.json").read_text()
         assert pack("verify", "b.so").returncode == 0
 

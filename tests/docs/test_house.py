@@ -391,7 +391,10 @@ def test_documents_that_sources_name_are_there(root: Path) -> None:
     assert dead == []
 
 
-def test_make_says_one_short_line_a_step_unless_asked(bare: Path) -> None:
+def test_make_says_one_short_line_a_step_unless_asked(
+    bare: Path, require: Callable[[str], str]
+) -> None:
+    (bare / "bin" / "as").symlink_to(require("as"))
     step = f"build/obj/base/{sorted((bare / 'csrc/src/base').glob('*.c'))[0].stem}.o"
     done = make_bare(bare, step)
     assert (done.returncode, done.stderr) == (0, "")

@@ -31,7 +31,10 @@ def test_commands_and_python(
     )
     assert "\nw.npy\n" in done.stdout
     assert "~ entry [1] library/const_loader: " in done.stdout
-    assert "  ~ tensor w: first different element 0\n" in done.stdout
+    assert (
+        "  ~ tensor w: first different element 0; largest difference 2 at [3]: 3 -> 1\n"
+        in done.stdout
+    )
     done = subprocess.run(
         [sys.executable, "-c", python], cwd=tmp_path, capture_output=True, text=True, check=True
     )

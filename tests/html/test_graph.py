@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mblob
@@ -55,6 +56,18 @@ def test_boxes_do_not_overlap_and_inputs_stand_above(length: int) -> None:
     for row in rows.values():
         row.sort()
         assert all(a[0] + a[1] <= b[0] for a, b in zip(row, row[1:]))
+
+
+def test_a_long_graph_with_a_branch_at_one_side_goes_straight_down() -> None:
+    """A line that passes each block at its right would lead the drawing to the right with each."""
+    nodes = [null("data")]
+    for block in range(140):
+        x = len(nodes) - 1
+        nodes += [operator(f"convolution {block}", x), operator("b", x), operator("c", x + 2)]
+        nodes += [operator("convolution", x + 3), operator("e", x)]
+        nodes += [operator("f", x + 1, x + 4, x + 5, x + 2), operator("add", x + 6, x)]
+    drawn = graph.drawing(nodes, [(len(nodes) - 1, 0)], {})
+    assert drawn["width"] < 1200 < 10 * 1200 < drawn["height"]
 
 
 def test_parameters_are_written_on_the_operators_that_take_them() -> None:
@@ -122,6 +135,40 @@ def library_of(length: int, path: Path) -> Path:
     )
     root.export_library(path)
     return path
+
+
+def test_a_wide_page_has_modules_and_functions_beside_the_graph(
+    browser: Page, write: Write, tmp_path: Path
+) -> None:
+    page = write(library_of(10, tmp_path / "graph.so"))
+    for width, beside in ((1300, True), (420, False)):
+        browser.open(page, width=width, height=900)
+        left, right = (
+            browser.value(f"document.querySelector('{one}').getBoundingClientRect().{side}")
+            for one, side in (("#functions", "right"), ("#models", "left"))
+        )
+        assert (left < right) is beside
+        assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_page_lists_the_parameters_of_a_model_and_of_functions(
+    browser: Page, write: Write, tmp_path: Path
+) -> None:
+    builder = mblob.GraphBuilder()
+    x = builder.input("x", (4,))
+    weight = builder.param("the.weight", np.ones(4, "f4"))
+    builder.output(builder.call("scale", [x, weight], (4,)))
+    root = mblob.graph_executor_factory(builder)
+    prototype = "void scale(const float x[4], const float by[4], float out[4])"
+    body = "{ for (int i = 0; i < 4; i++) out[i] = x[i] * by[i]; }"
+    root.import_module(mblob.csource_module(prototype + body, functions=[prototype], packed="name"))
+    root.export_library(tmp_path / "m.so")
+    browser.open(write(tmp_path / "m.so"), width=1300, height=900)
+    assert "the.weight  float32[4]" in browser.value("document.querySelector('.held').textContent")
+    assert (
+        browser.value("document.querySelector('#functions tbody').textContent")
+        == "scalepackedconst float x[4], const float by[4], float out[4]"
+    )
 
 
 @pytest.mark.parametrize("length", [10, 1000])

@@ -273,7 +273,7 @@ for path in sorted(folder.iterdir(), key=lambda p: int(p.name)):
     name = str(path)
     for verb in (
         ["inspect", name], ["inspect", name, "--json"], ["inspect", name, "--functions"], ["inspect", name, "--tree"],
-        ["inspect", name, "--html", "-"], ["verify", name], ["extract", name, "-o", sys.argv[3]],
+        ["inspect", name, "--html", "-"], ["verify", name], ["extract", name, "--force", "-o", sys.argv[3]],
         ["diff", name, other], ["diff", other, name],
     ):
         out, err = io.StringIO(), io.StringIO()

@@ -73,7 +73,7 @@ def test_nan_in_one_is_counted_and_hides_nothing(dtype: str) -> None:
 def test_infinity_is_a_difference_unless_both_have_it() -> None:
     found = compare("float32", [math.inf, 1, math.inf], [math.inf, math.inf, -math.inf], (3,))
     assert found is not None
-    assert (found.difference, found.index) == (math.inf, (1,))
+    assert (found.difference, found.place) == (math.inf, (1,))
     assert found.to_json()["difference"] == "inf"
 
 

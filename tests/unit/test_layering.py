@@ -175,7 +175,7 @@ def test_the_two_halves_never_import_each_other() -> None:
         assert guilty == []
 
 
-def test_what_is_no_half_imports_the_standard_library_but_for_two_files() -> None:
+def test_what_is_no_half_imports_the_standard_library_and_others_when_it_reads() -> None:
     found = {
         (module, name, (line, name) in imports(path, deferred=False))
         for module, path in SOURCES.items()

@@ -62,15 +62,17 @@ function themeButton() {
 }
 
 // The whole page: its file and what is said of it, a bar that leads to its sections, what stands before them, and sections: [id,
-// title, element or null].
+// title, element or null, column]. On a wide screen sections of the columns "left" and "right" stand beside each other.
 function showPage(what, said, all, ...before) {
   const name = data.file.split("/").pop(), sections = all.filter(([, , content]) => content);
   document.title = what ? `${show(name)}: ${what}` : `${show(name)}: mblob`;
+  const made = (...columns) => sections.filter(([, , , column]) => columns.includes(column || "")).map(([id, title, content]) => el("section", { id }, el("h2", null, title), content));
+  const left = [...before.filter(Boolean), ...made("left")], right = made("right");
   document.getElementById("page").replaceChildren(
     el("h1", null, text(name)),
     el("p", { class: "soft" }, text(data.file), said),
     el("nav", { "aria-label": "parts of this page" }, ...sections.map(([id, title]) => el("a", { href: `#${id}` }, title.replace(/ \(.*/, ""))), themeButton()),
-    ...before.filter(Boolean),
-    ...sections.map(([id, title, content]) => el("section", { id }, el("h2", null, title), content)),
+    ...(right.length ? [el("div", { class: "beside" }, el("div", null, ...left), el("div", null, ...right))] : left),
+    ...made(""),
   );
 }

@@ -28,6 +28,7 @@ PARTS = 20_000  # tensors, sections of device code and the like, of all entries 
 ROWS = 10_000  # kernels, functions, undefined symbols
 REMARKS = 500
 MODELS, VALUES = 200, 40  # models, and inputs or outputs of each
+PARAMETERS = 200  # of each: the page has a table of all tensors
 GRAPHS = 2 * NODES  # nodes of all graphs together that are drawn
 GRAPH_BYTES = 32 << 20  # of the texts of all graphs together that are drawn
 NAME = 240  # characters of a name
@@ -150,15 +151,16 @@ def _area(a: Area) -> list[Any]:
 
 
 def _model(m: Model) -> list[Any]:
-    """Entry, kind and name of a model; what it takes and gives: rows of name, type and shape, and
-    how many more, or None where nothing tells; how many parameters the library holds for it."""
-    return [m.entry, m.kind, cut(m.name), _values(m.inputs), _values(m.outputs), len(m.parameters)]
+    """Entry, kind and name of a model; what it takes, gives and holds: rows of name, type and shape,
+    and how many more, or None where nothing tells."""
+    lists = (_values(m.inputs), _values(m.outputs), _values(m.parameters, PARAMETERS))
+    return [m.entry, m.kind, cut(m.name), *lists]
 
 
-def _values(values: Sequence[Value] | None) -> list[Any] | None:
+def _values(values: Sequence[Value] | None, limit: int = VALUES) -> list[Any] | None:
     if values is None:
         return None
-    rows = [[cut(v.name or ""), cut(v.type_text)] for v in values[:VALUES]]
+    rows = [[cut(v.name or ""), cut(v.type_text)] for v in values[:limit]]
     return [rows, len(values) - len(rows)]
 
 
@@ -201,9 +203,15 @@ def _kernel(entry: int, k: dict[str, Any]) -> list[Any]:
 def _functions(library: Library) -> list[Any]:
     """Name, form and parameters of each host function."""
     return sorted(
-        [cut(f.name), f.abi, cut(f.prototype or f.types or "", MESSAGE)]
+        [cut(f.name), f.abi, cut(_parameters(f.prototype) or f.types or "", MESSAGE)]
         for f in library.host_functions
     )
+
+
+def _parameters(prototype: str | None) -> str:
+    """The parameters of a prototype; all of it where the function returns something."""
+    before, _, behind = (prototype or "").partition("(")
+    return behind[:-1] if before.startswith("void ") and behind.endswith(")") else prototype or ""
 
 
 def _undefined(known: dict[str, Any]) -> list[Any]:

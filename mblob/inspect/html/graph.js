@@ -1,7 +1,7 @@
 // A model's graph: boxes with lines between them, laid out by html/graph.py. It scrolls, grows and shrinks; arrow keys go from box to box.
 
 const ZOOMS = [0.15, 0.25, 0.4, 0.6, 0.8, 1, 1.25, 1.6, 2];
-const LEAST_ZOOM = 0.6; // of a graph that is shown first: smaller letters cannot be read
+const LEAST_ZOOM = 0.8; // of a graph that is shown first: smaller letters cannot be read
 
 const box = ([node, kind, lines, x, y, width, height, after, title, operator, inputs, values]) =>
   ({ node, kind, lines, x, y, width, height, after, title, operator, inputs, values, up: [], down: [] });

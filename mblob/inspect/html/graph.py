@@ -7,6 +7,7 @@ takes time in proportion to what is drawn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ NODES = 2000  # of one graph that are drawn, the first ones
 EDGES = 8000
 SPAN = 8  # layers that a line may cross; of a longer one the end has a note instead
 LINES_THROUGH = 20_000  # places in layers that long lines pass
+STRAIGHT = 12  # layers above and below, whose middle a layer follows
 SWEEPS = 6  # over all layers, to put nodes below what they take
 NAMED_PARAMETERS = 2  # of a node that are written on it
 LETTERS = 34  # of a line on a node
@@ -218,7 +220,19 @@ class _Plan:
             down = bool(sweep % 2)
             for row in self._rows if down else reversed(self._rows):
                 self._settle(row, width, place, self._up if down else self._down)
+        self._straighten(place)
         return place
+
+    def _straighten(self, place: dict[int, float]) -> None:
+        """Move whole layers so that a long graph goes straight down: branches that always lie on
+        one side would lead it further that way with each block."""
+        middles = [sum(place[i] for i in row) / len(row) for row in self._rows]
+        sums = [0.0, *accumulate(middles)]
+        for k, row in enumerate(self._rows):
+            first, end = max(k - STRAIGHT, 0), min(k + STRAIGHT + 1, len(middles))
+            trend = (sums[end] - sums[first]) / (end - first)
+            for i in row:
+                place[i] -= trend
 
     @staticmethod
     def _settle(

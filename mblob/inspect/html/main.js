@@ -105,9 +105,13 @@ function makeModels() {
   ];
   const cards = data.models.rows.map(([entry, kind, title, inputs, outputs, parameters], place) => {
     const facts = el("dl", { class: "model" }, el("dt", null, "takes"), ...values(inputs).filter(Boolean), el("dt", null, "gives"), ...values(outputs).filter(Boolean));
-    if (parameters) facts.append(el("dt", null, "holds"), el("dd", null, counted(parameters, "parameter", "parameters")));
     const graph = graphs.get(entry);
     graphs.delete(entry);
+    if (parameters[0].length) { // a graph has them written on its operators
+      const list = el("details", null, el("summary", null, counted(parameters[0].length + parameters[1], "parameter", "parameters")), el("dl", { class: "held" }, ...values(parameters).filter(Boolean)));
+      list.open = !graph;
+      facts.append(el("dt", null, "holds"), el("dd", null, list));
+    }
     return el("div", null, el("h3", null, el("button", { type: "button", class: "plain", click: () => pick(entry, "model") }, `[${entry}] ${show(title) || entries[entry].key}`),
       el("span", { class: "soft" }, `  ${kind}`)), facts, graph ? placed(makeGraph(graph), !place) : null);
   });
@@ -145,13 +149,13 @@ function makeHeaders() {
 }
 
 showPage("", `, ${human(data.size)} (${grouped(data.size)} bytes)`, [
-  ["models", "Models", makeModels()],
+  ["tree", "Import tree", makeTree(), "left"],
+  ["functions", `Functions (${grouped(data.functions.rows.length + data.functions.left_out)})`, makeFunctions(), "left"],
+  ["models", "Models", makeModels(), "right"],
   ["bytes", "Where the bytes are", makeTreemap()],
-  ["tree", "Import tree", makeTree()],
   ["entries", `Entries (${grouped(entries.length + data.hidden[0])})`, makeEntries()],
   ["tensors", "Tensors", makeTensors()],
   ["kernels", "Kernels", data.kernels.rows.length ? kernelTable(data.kernels.rows, data.kernels.left_out) : null],
-  ["functions", `Functions (${grouped(data.functions.rows.length + data.functions.left_out)})`, makeFunctions()],
   ["undefined", `Undefined symbols (${grouped(data.undefined.rows.length + data.undefined.left_out)})`, makeUndefined()],
   ["headers", "Headers, byte by byte", makeHeaders()],
 ], makeFacts(), makeRemarks());
