@@ -355,7 +355,10 @@ def test_parameter_dictionaries_go_both_ways() -> None:
         mblob.load_param_dict(b"nothing of the kind")
 
 
-@pytest.mark.parametrize("statement", ["mblob.empty(2).numpy()", "mblob.array([1, 2])"])
+@pytest.mark.parametrize("statement", [
+    "mblob.empty(2).numpy()", "mblob.array([1, 2])",
+    "from mblob.loader import vm; vm._scalar(1, 'int32', 'x', 'main')",
+])  # fmt: skip
 def test_what_needs_numpy_says_so_where_it_is_missing(statement: str) -> None:
     code = f"import sys; sys.modules['numpy'] = None; import mblob; {statement}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
