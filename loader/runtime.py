@@ -131,7 +131,7 @@ _WRONG: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
     (r"(^|: )no [a-z]+ -?\d", (IndexError, ValueError)),
     # the number of arguments, which Python calls a TypeError
     (
-        r"arguments?, found \d|takes \d+ argument|found \d+ (arguments|values)$",
+        r"arguments?( \([^)]*\))?, found \d|takes \d+ argument|found \d+ (arguments|values)$",
         (TypeError, ValueError),
     ),
     (r"num_args should be|number of arguments|argument \d+ is missing", (TypeError, ValueError)),
