@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mblob.errors import ArgumentValueError
 from mblob.loader.benchmark import TimedModel
 from mblob.loader.tensor import Tensor, as_tensor, in_place, lent
-from mblob.module import Module
+from mblob.module import Module, checked_module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class AotModule(TimedModel):
     """
 
     def __init__(self, module: Module) -> None:
-        self.module = module
+        self.module = checked_module("AotModule", "module", module)
         self._set_input = module["set_input"]
         self._get_input = module["get_input"]
         self._get_output = module["get_output"]

@@ -20,6 +20,7 @@ from mblob.devices import Device
 from mblob.loader.benchmark import TimedModel
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, as_tensor, in_place, lent
+from mblob.module import checked_module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class GraphModule(TimedModel):
     """
 
     def __init__(self, module: Module) -> None:
-        self.module = module
+        self.module = checked_module("GraphModule", "module", module)
         self._set_input = module["set_input"]
         self._run = module["run"]
         self._get_output = module["get_output"]

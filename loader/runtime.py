@@ -118,7 +118,7 @@ def _argument_error(whole: str, message: str, is_call: bool) -> MblobError:
     return also(ArgumentError, *classes)(whole)
 
 
-_DTYPE = r"(bool|u?int\d+|b?float\d+\w*|complex\d+|handle)(x\d+)?"
+_DTYPE = r"(bool|u?int\d+|b?float\d+\w*|e\dm\d_float8|complex\d+|handle)(x\d+)?"
 _TYPE = (
     r"an? \w+|int|uint|float|handle|None|dtype|device|tensor|object|module|function|str|bytes|bool|Tensor|error|Shape"
     r"|Array|Map|nothing|object of Python|another object"
@@ -131,7 +131,7 @@ _WRONG: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
     (r"(^|: )no [a-z]+ -?\d", (IndexError, ValueError)),
     # the number of arguments, which Python calls a TypeError
     (
-        r"arguments?, found \d|takes \d+ argument|found \d+ (arguments|values)$",
+        r"arguments?( \([^)]*\))?, found \d|takes \d+ argument|found \d+ (arguments|values)$",
         (TypeError, ValueError),
     ),
     (r"num_args should be|number of arguments|argument \d+ is missing", (TypeError, ValueError)),

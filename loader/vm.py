@@ -15,7 +15,7 @@ from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, _numpy, as_tensor, empty, load_param_dict
-from mblob.module import Module, listed
+from mblob.module import Module, checked_module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Executable:
     """
 
     def __init__(self, mod: Module) -> None:
-        if mod.type_key != RELAY_EXECUTABLE:
+        if checked_module("Executable", "mod", mod).type_key != RELAY_EXECUTABLE:
             raise ArgumentTypeError(
                 f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}"
             )

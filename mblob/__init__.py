@@ -44,6 +44,7 @@ _HOME = {
     "save_param_dict": "mblob.format.ndarray:save_param_dict",
     # errors
     "MblobError": "mblob.errors:MblobError",
+    "ArgumentError": "mblob.errors:ArgumentError",
     "FormatError": "mblob.errors:FormatError",
     "DigestError": "mblob.errors:DigestError",
     "IncompatibleError": "mblob.errors:IncompatibleError",

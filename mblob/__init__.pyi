@@ -5,6 +5,7 @@ from mblob.devices import cpu as cpu
 from mblob.devices import cuda as cuda
 from mblob.devices import device as device
 from mblob.devices import opencl as opencl
+from mblob.errors import ArgumentError as ArgumentError
 from mblob.errors import BuildError as BuildError
 from mblob.errors import DigestError as DigestError
 from mblob.errors import FormatError as FormatError

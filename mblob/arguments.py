@@ -53,7 +53,11 @@ def path(value: str | bytes | os.PathLike[Any], who: str = "") -> str:
         TypeError: it is no path.
         ValueError: it has a NUL in it, or is no Unicode text.
     """
-    text = os.fsdecode(value)
+    try:
+        text = os.fsdecode(value)
+    except TypeError:
+        found = texts.say(texts.EXPECTED, "a path", type(value).__name__)
+        raise ArgumentTypeError(f"{who}{who and ': '}{found}") from None
     why = "has a NUL in it" if "\0" in text else None
     try:
         os.fsencode(text)
@@ -80,6 +84,16 @@ def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 
             f"{function}: {argument}: expected {least} to {most}, found {number}"
         )
     return number
+
+
+def mapping(function: str, argument: str, value: Any) -> None:
+    """Refuse what is no dictionary or the like.
+
+    Raises:
+        TypeError: it has no `items()`.
+    """
+    if not hasattr(value, "items"):
+        raise wrong_type(function, argument, "a dict of arrays by name", value)
 
 
 def check_unmasked(value: Any) -> None:

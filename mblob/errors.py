@@ -269,6 +269,10 @@ _KINDS = {
     "OpAttributeUnImplemented": "NotImplementedError",
     "OpAttributeRequired": "AttributeError",
     "OpAttributeInvalid": "AttributeError",
+    # these are not made of a text
+    "UnicodeDecodeError": "UnicodeError",
+    "UnicodeEncodeError": "UnicodeError",
+    "UnicodeTranslateError": "UnicodeError",
 }
 # Classes that are not raised as errors, or are not made of a text.
 _NO_ERRORS = ("StopIteration", "StopAsyncIteration", "ExceptionGroup")

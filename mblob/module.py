@@ -177,10 +177,7 @@ class Module:
         Raises:
             ValueError: `other` imports this module, directly or indirectly: a cycle.
         """
-        if not isinstance(other, Module):
-            raise ArgumentTypeError(
-                f"import_module: expected a Module, found {type(other).__name__}"
-            )
+        checked_module("import_module", "other", other)
         # A chain is built in linear time: only a module that somebody imports can be below one with
         # imports.
         may_be_below = self is other or (self._is_imported and other._imports)
@@ -410,6 +407,8 @@ class Module:
             name: the C symbol.
             restype, argtypes: ctypes types, as of a ctypes function.
         """
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"symbol: name: expected str, found {type(name).__name__}")
         return self._node.symbol(name, restype, argtypes)
 
     def time_evaluator(
@@ -541,6 +540,18 @@ class Named(dict[str, "Any"]):
     def __missing__(self, name: object) -> Any:
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
         raise NotFoundError(text + did_you_mean(name, self))
+
+
+def checked_module(function: str, argument: str, value: Any) -> Module:
+    """`value` if it is a Module.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(value, Module):
+        found = type(value).__name__
+        raise ArgumentTypeError(f"{function}: {argument}: expected a Module, found {found}")
+    return value
 
 
 def listed(names: Iterable[str], limit: int = 12) -> str:

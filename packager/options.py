@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 
 
 def as_options(options: str | Sequence[str] | None, folder: Path | None = None) -> tuple[str, ...]:
@@ -21,6 +21,10 @@ def as_options(options: str | Sequence[str] | None, folder: Path | None = None) 
     """
     if options is None:
         return ()
+    if not isinstance(options, (str, Iterable)):
+        raise BuildTypeError(
+            f"options: expected a text or a list of texts, found {type(options).__name__}"
+        )
     words = shlex.split(options) if isinstance(options, str) else [str(o) for o in options]
     base = Path.cwd() if folder is None else folder.absolute()
     return tuple(_absolute(_with_files(words, base), base))

@@ -27,7 +27,7 @@ GROUPS = {
     "Bring your own codegen": ("partition_graph", "register_codegen", "byoc"),
     "What these give": (),
     "Errors and warnings": (
-        "MblobError", "FormatError", "DigestError", "IncompatibleError", "LoaderMissingError",
+        "MblobError", "ArgumentError", "FormatError", "DigestError", "IncompatibleError", "LoaderMissingError",
         "NotFoundError", "KernelError", "BuildError", "ToolchainError", "PortabilityWarning",
         "UnreadableWarning",
     ),

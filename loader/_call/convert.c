@@ -87,7 +87,7 @@ static bool convert_str(call_frame *frame, int i, PyObject *arg) {
   if (text == NULL) {
     if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return false;
     PyErr_Clear();
-    return call_frame_error(frame, i, PyExc_UnicodeEncodeError,
+    return call_frame_error(frame, i, PyExc_ValueError,
                             "the str has surrogates, which no Unicode text has; pass bytes");
   }
   if (strlen(text) != (size_t)size) {

@@ -103,8 +103,10 @@ _ARGUMENTS = {
                                       "target", "weights")},
 }  # fmt: skip
 _FOR_PYTHON = re.compile(r", or get a function of ctypes with symbol\('[^']*'\)")
+# An argument with the option behind it, which texts for both have: "functions= (--function)".
+_BOTH = re.compile(rf"(?<![-\w.])({'|'.join(_ARGUMENTS)})=\S* \((--[^()]*)\)")
 _ARGUMENT = re.compile(
-    rf"(?<![-\w.])({'|'.join(_ARGUMENTS)})=(True\b|False\b|'[^']*'|\[[^]]*\]|\{{[^}}]*\}})?"
+    rf"(?<![-\w.])({'|'.join(_ARGUMENTS)})=(True\b|False\b|'[^']*'|\x22[^\x22]*\x22|\[[^]]*\]|\{{[^}}]*\}})?"
 )
 
 
@@ -118,7 +120,8 @@ def in_options(text: str) -> str:
             return word
         return f"{word} '{value}'" if " " in value or "(" in value else f"{word} {value}"
 
-    return _ARGUMENT.sub(option, _FUNCTIONS.sub("", _FOR_PYTHON.sub("", text)))
+    text = _BOTH.sub(r"\2", _FUNCTIONS.sub("", _FOR_PYTHON.sub("", text)))
+    return _ARGUMENT.sub(option, text)
 
 
 def _without(text: str, output: str) -> str:

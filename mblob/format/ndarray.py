@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mblob.arguments import check_unmasked, no_numbers
+from mblob.arguments import check_unmasked, mapping, no_numbers
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.bytes.wire import Cursor, encode_strings, encode_u64
 from mblob.dtype import DataType
@@ -154,6 +154,7 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
         TypeError: a value is not an array.
         ValueError: a name is not Unicode text.
     """
+    mapping("save_param_dict", "params", params)
     records = {name: as_record(value) for name, value in params.items()}
     names = sorted(records)
     out = [encode_u64(PARAMS_MAGIC), bytes(8), encode_strings(names), encode_u64(len(names))]

@@ -85,9 +85,12 @@ def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
     Raises:
         FormatError: "payload": a rule of the format is broken; the text names the tensor.
     """
-    if data.nbytes > 8 and data[8] != ord("{"):
-        raise _fail("not a safetensors file, whose header begins with {", 8)
-    offset = data_offset(data, data.nbytes)
+    try:
+        offset = data_offset(data, data.nbytes)
+    except FormatError:
+        if data.nbytes > 8 and data[8] != ord("{"):  # something else: its "size" tells nothing
+            raise _fail("not a safetensors file, whose header begins with {", 8) from None
+        raise
     header, size = bytes(data[8:offset]), data.nbytes - offset
     try:
         root = json_text.parse(header, _Object)

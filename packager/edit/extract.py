@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 
 from mblob import json_text
 from mblob.arguments import path as checked_path
+from mblob.arguments import wrong_type
 from mblob.bytes.progress import advance
 from mblob.errors import FormatError, NotFoundError, also, did_you_mean
 from mblob.format import npy, safetensors
@@ -117,6 +118,9 @@ def _planned(
 ) -> Plan:
     """What is written where; everything that can be refused is refused here, before anything is
     written."""
+    for argument, value in (("entries", wanted), ("tensors", names)):
+        if not (value is None or isinstance(value, (bool, Iterable))):
+            raise wrong_type("extract", argument, "a list", value)
     entries = chosen_entries(library, wanted)
     output = Path(given)
     is_folder = output.is_dir() or given.endswith(os.sep)  # which a Path forgets

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Union
 
+from mblob.arguments import path as checked_path
+from mblob.arguments import wrong_type
 from mblob.bytes.payload_source import Payload
 from mblob.errors import MblobError, NotFoundError, also, did_you_mean
 from mblob.format import note
@@ -59,7 +61,9 @@ def swap(
         DigestError: the library is damaged.
         OSError: a file cannot be read or written.
     """
-    path = Path(os.fspath(library))
+    path = Path(checked_path(library, "swap: library"))
+    if changes is not None and not hasattr(changes, "items"):
+        raise wrong_type("swap", "changes", "a dict of payloads by index or key", changes)
     with Library(path) as opened:
         blob = _blob_of(opened)
         new: dict[int, Payload] = {}
@@ -111,7 +115,7 @@ def strip_index(
         FormatError, DigestError, OSError: as of `swap`.
     """
     # nothing tells damage afterwards
-    with Library(Path(os.fspath(library)), verify="full") as opened:
+    with Library(Path(checked_path(library, "strip_index: library")), verify="full") as opened:
         blob = _blob_of(opened)
         if blob.index_offset is None:
             raise BuildError(f"{opened.path}: has no index")
@@ -143,7 +147,7 @@ def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool 
         BuildError: the library has an index, or its dialect takes none.
         FormatError, DigestError, OSError: as of `swap`.
     """
-    with Library(Path(os.fspath(library)), verify="full") as opened:
+    with Library(Path(checked_path(library, "add_index: library")), verify="full") as opened:
         blob = _blob_of(opened)
         if blob.index_offset is not None:
             raise BuildError(f"{opened.path}: has an index already")
@@ -207,7 +211,7 @@ def _write(
 ) -> None:  # fmt: skip
     """Write the library with its new blob, read it back, and give it its name."""
     path = library.path
-    target = Path(os.fspath(output)) if output is not None else path
+    target = Path(checked_path(output, "output")) if output is not None else path
     check_output(target, (inputs or {}).items())
     symbol = library.elf.find(blob.symbol)
     assert symbol is not None

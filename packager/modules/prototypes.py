@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -134,6 +134,10 @@ def parse(declarations: Sequence[str] | str) -> tuple[Prototype, ...]:
     """
     if isinstance(declarations, str):
         declarations = (declarations,)
+    if not isinstance(declarations, Iterable):
+        raise BuildTypeError(
+            f"functions: expected prototypes as texts, found {type(declarations).__name__}"
+        )
     found: dict[str, Prototype] = {}
     for text in declarations:
         for declaration in _declarations(text):

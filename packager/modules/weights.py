@@ -13,6 +13,7 @@ from typing import Any
 
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
+from mblob.arguments import mapping
 from mblob.errors import FormatError, MblobError
 from mblob.format import npy, safetensors
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
@@ -87,6 +88,7 @@ def records(arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
     Raises:
         BuildError: a name that is no text, or a value that is no array.
     """
+    mapping("weights", "tensors", arrays)
     found = {}
     for name, array in arrays.items():
         if not isinstance(name, str):

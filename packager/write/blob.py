@@ -9,7 +9,7 @@ from typing import Optional
 import mblob
 from mblob.bytes.native_copy import crc32
 from mblob.bytes.progress import watched
-from mblob.errors import MblobError
+from mblob.errors import ArgumentError, MblobError
 from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_ffi
 from mblob.format.import_tree import order_of
 from mblob.format.type_keys import LIBRARY
@@ -64,7 +64,7 @@ def plan_blob(
         if dialect.is_ffi:
             check_ffi(entries)
     except ValueError as exc:
-        if isinstance(exc, MblobError):
+        if isinstance(exc, MblobError) and not isinstance(exc, ArgumentError):
             raise
         raise BuildError(str(exc)) from None
     host = next(([node_of(m) for m in group] for group in groups if is_host(group[0])), [])

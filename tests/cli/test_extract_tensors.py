@@ -113,7 +113,9 @@ def test_one_tensor_to_npy(pack, weights: Path, tmp_path: Path, error_line) -> N
     done = pack("extract", weights, "--tensor", "b", "-o", "b.npy")
     line = error_line(done)
     assert (
-        done.returncode == 2 and "tensor 'b': .npy cannot hold bfloat16; write .safetensors" in line
+        done.returncode == 2
+        and "tensor 'b': .npy cannot hold bfloat16; write a .safetensors file, or --format safetensors"
+        in line
     )
     assert not (tmp_path / "b.npy").exists()
     done = pack("extract", weights, "--tensors", "-o", "all.npy")

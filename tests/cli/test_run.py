@@ -98,7 +98,7 @@ def test_a_uint64_takes_its_whole_range(pack, error_line, tmp_path: Path) -> Non
     done = pack("run", "k.so", "half", "--", -1)
     assert (done.returncode, error_line(done)) == (
         2,
-        "half: argument 0: expected an int from 0 to 2**64 - 1, found -1",
+        "half: argument 0 (x): expected an int from 0 to 2**64 - 1, found -1",
     )
 
 

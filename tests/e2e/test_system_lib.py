@@ -451,7 +451,7 @@ def test_the_command_line_names_what_is_wrong(tmp_path: Path) -> None:
         (["bad.toml"], "system_lib: expected true or false, found 'yes'"),
         (
             ["--kernel", KERNELS, "--prefix", "p_", "-o", "x.so"],
-            "add system_lib=True (--system-lib)",
+            "add --system-lib, or leave the prefix out",
         ),
         (
             ["--kernel", KERNELS, "--system-lib", "-o", "x.so"],

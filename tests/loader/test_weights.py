@@ -224,3 +224,39 @@ def test_a_parameter_dictionary_is_weights_too(
     path = tree_library(tmp_path / "p.so", [("library", None), ("plain_data", params)], [[1], []])
     tensors = mblob.load_module(path).imported_modules[0].tensors
     assert tensors["p"].numpy().tolist() == [0, 1, 2]
+
+
+LISTS = {
+    "few": (["b", "a"], "a, b"),
+    "one long": (["n" * 5000], "..."),
+    "a long one behind a short one": (["a", "n" * 5000, "z"], "a, ..."),
+    **{f"full but for {399 - n}": (["n" * n, "z", "zz"], None) for n in range(388, 400)},
+    "many": ([f"layer.{i:04}" for i in range(3000)], None),
+}
+
+
+@pytest.mark.parametrize("names", LISTS)
+def test_the_error_of_c_lists_tensors_up_to_a_bound(tmp_path: Path, names: str) -> None:
+    given, shown = LISTS[names]
+    host = mblob.csource_module("")
+    host.import_module(mblob.safetensors_module({n: np.zeros(1, "int8") for n in given}))
+    host.export_library(tmp_path / "w.so")
+    module = mblob.load_module(tmp_path / "w.so")
+    out = ffi.new("DLTensor *")
+    assert lib.mblob_module_tensor(module._node.handle, b"none", out) == lib.MBLOB_E_NOT_FOUND
+    head, _, listed = text_of(lib.mblob_last_error()).partition("; there are: ")
+    assert head == "no tensor 'none' in module 'library' and its imports"
+    assert shown is None or listed == shown
+    assert len(listed) <= 405
+    parts = listed.split(", ")
+    cut = parts.pop() if parts[-1] == "..." else ""
+    assert set(parts) <= set(given)
+    assert bool(cut) == (len(parts) < len(given))
+
+
+def test_the_error_of_c_says_that_there_are_no_tensors(tmp_path: Path) -> None:
+    mblob.csource_module("").export_library(tmp_path / "n.so")
+    module = mblob.load_module(tmp_path / "n.so")
+    out = ffi.new("DLTensor *")
+    assert lib.mblob_module_tensor(module._node.handle, b"w", out) == lib.MBLOB_E_NOT_FOUND
+    assert text_of(lib.mblob_last_error()).endswith("and its imports; there are: none")

@@ -423,9 +423,8 @@ int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
   if (!search.found) {
     (void)mb_module_walk(module, false, list_tensors, &search);
     return mb_fail(MBLOB_E_NOT_FOUND,
-                   search.used ? "no tensor '%s' in the weights of module '%s'; there are: %s"
-                               : "no tensor '%s': module '%s' and its imports hold no weights",
-                   name, module->type_key, search.names);
+                   "no tensor '%s' in module '%s' and its imports; there are: %s", name,
+                   module->type_key, search.used ? search.names : "none");
   }
   *out = search.found->view;
   return MBLOB_OK;

@@ -139,11 +139,11 @@ def test_what_is_wrong_with_an_array_is_told_each_time(checked: mblob.Module, ti
         (
             (a, np.zeros(8, "f")[::2], c),
             ValueError,
-            "add4: argument 1: the array is not contiguous",
+            r"add4: argument 1 \(b\): the array is not contiguous",
         ),
-        ((a, b, c[::-1]), ValueError, "add4: argument 2: the array is not contiguous"),
-        ((a, b, readonly), ValueError, "add4: argument 2: the array is read-only"),
-        ((a, b, warned), ValueError, "add4: argument 2: the array is read-only"),
+        ((a, b, c[::-1]), ValueError, r"add4: argument 2 \(c\): the array is not contiguous"),
+        ((a, b, readonly), ValueError, r"add4: argument 2 \(c\): the array is read-only"),
+        ((a, b, warned), ValueError, r"add4: argument 2 \(c\): the array is read-only"),
         (
             (a, np.zeros(5, "f"), c),
             mblob.KernelError,

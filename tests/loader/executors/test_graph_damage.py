@@ -209,7 +209,7 @@ def test_parameters_of_a_wrong_model_are_not_shared(mlp: Any) -> None:
     with pytest.raises(ValueError, match="the other executor has no input 'p1'"):
         model.share_params(graph_executor.create(renamed, factory.imported_modules[0]), params)
     with pytest.raises(
-        ValueError, match="argument 0: expected a graph executor, found a module 'library'"
+        TypeError, match="argument 0: expected a graph executor, found a module 'library'"
     ):
         model.module["share_params"](factory.imported_modules[0], bytes(params))
     with pytest.raises((ValueError, TypeError), match="argument 0: expected a module"):
