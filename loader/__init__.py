@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 
+from mblob.errors import argument_class
 from mblob.loader import _call, bridge
 from mblob.loader.opened import OpenedNode, adopt
 from mblob.loader.runtime import address_of, check, ffi, lib, raise_status
@@ -57,6 +58,23 @@ def _ffi_stand_in(value: Any) -> Any:
     return stand_in(value)
 
 
+def _prototype(owner: Module, name: str) -> str:
+    return owner._node.functions().get(name, "")
+
+
+def _parameter(owner: Module, name: str, i: int) -> str:
+    from mblob.loader.prototype import parameters
+
+    known = parameters(_prototype(owner, name))
+    return f" ({known[i].name})" if i < len(known) and known[i].name else ""
+
+
+def _check_bound(owner: Module, name: str, shown: str, given: tuple[Any, ...]) -> None:
+    from mblob.loader.prototype import check
+
+    check(_prototype(owner, name), shown, given)
+
+
 _call.set_hooks(
     module_class=Module,
     module_handle=_module_handle,
@@ -65,6 +83,9 @@ _call.set_hooks(
     raise_status=raise_status,
     ffi_function=_ffi_function,
     ffi_stand_in=_ffi_stand_in,
+    error_class=argument_class,
+    parameter=_parameter,
+    check_bound=_check_bound,
 )
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
 check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))

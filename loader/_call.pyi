@@ -69,6 +69,9 @@ def set_hooks(
     raise_status: Callable[[int, str], Any],
     ffi_function: Callable[[int], Any],
     ffi_stand_in: Callable[[Any], Any],
+    error_class: Callable[[Any], type[Exception]],
+    parameter: Callable[[Module, str, int], str],
+    check_bound: Callable[[Module, str, str, tuple[Any, ...]], None],
 ) -> None: ...
 def callback(callable: Callable[..., Any], /) -> int: ...
 def keep_exception(exception: BaseException, /) -> None: ...

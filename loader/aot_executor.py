@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from mblob.errors import ArgumentValueError
 from mblob.loader.benchmark import TimedModel
 from mblob.loader.tensor import Tensor, as_tensor, in_place, lent
 from mblob.module import Module
@@ -101,7 +102,7 @@ class AotModule(TimedModel):
 
     def _run_once(self, parallel: int | None) -> Callable[[], object]:
         if parallel is not None:
-            raise ValueError(
+            raise ArgumentValueError(
                 "benchmark: parallel is for graph executors; this model is compiled as a whole"
             )
         run: Callable[[], object] = self._run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mblob.benchmark import BenchmarkResult, measure
+from mblob.errors import ArgumentValueError
 from mblob.module import listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -134,7 +135,7 @@ class TimedModel(Timed):
 
         given = [*asked.args, *([asked.func_name] if asked.func_name is not None else [])]
         if given not in ([], ["run"]):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"benchmark: expected func_name 'run', found {', '.join(map(repr, given))}"
             )
         run = self._run_once(asked.parallel)

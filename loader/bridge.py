@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from _weakref import ref  # `weakref` itself imports three modules more
 
-from mblob.errors import LoaderMissingError
+from mblob.errors import LoaderMissingError, StateError
 from mblob.loader import _call
 from mblob.loader.runtime import address_of, check, ffi, lib, text
 
@@ -58,7 +58,7 @@ nodes = Nodes()
 
 
 def _nobody(_: Any, __: str) -> Module:
-    raise RuntimeError("mblob.loader.opened is not imported")
+    raise StateError("mblob.loader.opened is not imported")
 
 
 # Makes the Python tree of a module that C code opened, from (mblob_module, path).
@@ -146,7 +146,7 @@ class _Late:
     def __call__(self, *args: Any) -> Any:
         function = self._find(self._name)
         if function is None:
-            raise RuntimeError(f"{self._name}: {self._origin} it came from is gone")
+            raise StateError(f"{self._name}: {self._origin} it came from is gone")
         return function(*args)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from mblob.errors import ArgumentTypeError
 from mblob.loader import _call
 from mblob.loader.runtime import address_of, check, ffi, lib
 
@@ -77,7 +78,7 @@ def _numpy_dtype(dtype: Any) -> tuple[int, int, int]:
         # bfloat16 and the like of ml_dtypes
         known = DataType.parse(dtype.name if dtype.isnative else str(dtype))
     except ValueError:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"functions have no data type for numpy's {dtype}; pass one of native numbers"
         ) from None
     return (known.code, known.bits, known.lanes)
@@ -99,7 +100,7 @@ def _device(value: Any) -> Any:
 def _map(value: dict[Any, Any]) -> Any:
     tvm_ffi = sys.modules.get("tvm_ffi")
     if tvm_ffi is None:
-        raise TypeError(
+        raise ArgumentTypeError(
             "a dict is passed as a Map of tvm_ffi, which is not imported; import it before, or pass a list"
         )
     return tvm_ffi.convert(value)

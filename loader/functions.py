@@ -4,7 +4,7 @@ registered."""
 from __future__ import annotations
 
 from mblob import arguments
-from mblob.errors import one_line
+from mblob.errors import ArgumentValueError, NotFoundError, also, one_line
 from mblob.loader import _call, bridge
 from mblob.loader.loaders import loader_key, register_loader
 from mblob.loader.runtime import address_of, ffi, last_error, lib
@@ -59,7 +59,7 @@ def register_func(
             return function
         status = bridge.register_global(name, function, bool(override))
         if status == lib.MBLOB_E_ARGUMENT:
-            raise ValueError(
+            raise ArgumentValueError(
                 one_line(
                     f"register_func: {name!r} is registered already; override=True replaces it"
                 )
@@ -88,7 +88,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
         allow_missing: return None instead of an error.
 
     Raises:
-        ValueError: no such function.
+        NotFoundError: no such function. It is also a ValueError.
     """
     arguments.name("get_global_func", "name", name)
     out = ffi.new("mblob_function **")
@@ -96,8 +96,8 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
     if status == lib.MBLOB_E_NOT_FOUND:
         if allow_missing:
             return None
-        raise ValueError(
-            one_line(f"no global function {name!r}; register it with mblob.register_func({name!r})")
+        raise also(NotFoundError, ValueError)(  # which is what TVM raises
+            f"no global function {name!r}; register it with mblob.register_func({name!r})"
         )
     if status:
         raise last_error()

@@ -264,7 +264,7 @@ class GraphModuleDebug(GraphModule):
     """A model for debugging: `lib["debug_create"]("default", mblob.cpu(0))`, or `create_debug`."""
 
     def execute_node(self, node: str | int) -> None:
-        """Run the nodes up to and including this one that did not run since the last `run`."""
+        """Run the nodes up to `node` (name or index) that did not run since the last `run`."""
         self.module["execute_node"](node)
 
     def get_node_output(self, node: str | int, index: int = 0) -> Tensor:

@@ -7,7 +7,15 @@ import os
 import stat
 
 from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
-from mblob.errors import FormatError, LoaderMissingError, MblobError, one_line
+from mblob.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    FormatError,
+    LoaderMissingError,
+    MblobError,
+    one_line,
+)
 from mblob.loader import bridge
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.loader.runtime import ffi, last_error, lib
@@ -92,7 +100,7 @@ def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
     for argument, value, known in (("verify", verify, VERIFY), ("missing", missing, MISSING)):
         if not isinstance(value, str) or value not in known:
             found = f"load_module: {argument}: expected one of {', '.join(known)}, found {value!r}"
-            raise ValueError(one_line(found))
+            raise ArgumentValueError(one_line(found))
     if loaders is None:
         return
     if not hasattr(loaders, "items"):
@@ -105,7 +113,7 @@ def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
             raise _wrong_type(f"loaders[{key!r}]", "a callable", loader)
 
 
-def _wrong_type(argument: str, expected: str, found: Any) -> TypeError:
+def _wrong_type(argument: str, expected: str, found: Any) -> ArgumentError:
     from mblob.arguments import wrong_type
 
     return wrong_type("load_module", argument, expected, found)
@@ -214,7 +222,7 @@ def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -
         view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
     except TypeError:
         if isinstance(data, memoryview) or hasattr(data, "__array_interface__"):
-            raise TypeError(
+            raise ArgumentTypeError(
                 "load_module: source: expected contiguous bytes, found elements with gaps"
             ) from None
         raise _wrong_type("source", SOURCES, data) from None

@@ -12,7 +12,15 @@ from _thread import RLock, get_ident
 from _weakref import ref
 from os import register_at_fork
 
-from mblob.errors import LoaderMissingError, MblobError, one_line
+from mblob.errors import (
+    ArgumentTypeError,
+    LoaderMissingError,
+    MblobError,
+    NotFoundError,
+    StateError,
+    did_you_mean,
+    one_line,
+)
 from mblob.loader import _call, bridge
 from mblob.loader.runtime import (
     address_of,
@@ -24,7 +32,7 @@ from mblob.loader.runtime import (
     lib,
     text,
 )
-from mblob.module import LIBRARY, Module, Node, nearest
+from mblob.module import LIBRARY, Module, Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -99,7 +107,7 @@ class OpenedNode(Node):
         self._fallback: Loader | None = None
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
+        raise ArgumentTypeError(
             "a Module of an opened library cannot be pickled or copied; load the library where it is needed"
         )
 
@@ -111,7 +119,7 @@ class OpenedNode(Node):
     def module(self) -> Module:
         module = self._module() if self._module else None
         if module is None:
-            raise RuntimeError(f"the module {self.type_key!r} is gone")
+            raise StateError(f"the module {self.type_key!r} is gone")
         return module
 
     @property
@@ -156,7 +164,7 @@ class OpenedNode(Node):
 
     def find(self, name: str) -> Callable[..., Any] | None:
         if not isinstance(name, str):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"expected the name of a function, a str, found {type(name).__name__} {name!r}"
             )
         encoded = bytes_of_name(name)
@@ -204,7 +212,12 @@ class OpenedNode(Node):
         if self.type_key != LIBRARY or encoded is None:
             return None
         if lib.mblob_module_function(self.handle, encoded, 0, out):
-            return str(last_error()) if last_error_code() == "plain_function" else None
+            if last_error_code() != "plain_function":
+                return None
+            return (
+                f"{name!r} is a plain C function, without a packed form: pack it again with its prototype,"
+                f" functions=['void {name}(...)'], or get a function of ctypes with symbol({name!r})"
+            )
         lib.mblob_function_release(out[0])
         return None
 
@@ -309,13 +322,10 @@ def _c_function(
     return function  # type: ignore[no-any-return]
 
 
-def _no_symbol(module: Module, name: str) -> AttributeError:
+def _no_symbol(module: Module, name: str) -> NotFoundError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
-    close = nearest(name, [n for m in module.walk() for n in m._node.functions()])
-    hint = f"; did you mean {close!r}?" if close else ""
-    return AttributeError(
-        one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
-    )
+    hint = did_you_mean(name, [n for m in module.walk() for n in m._node.functions()])
+    return NotFoundError(one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}"))
 
 
 class _Asking:
@@ -389,7 +399,7 @@ def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:
     except Exception as exc:
         raise MblobError(f"the loader of {where} failed: {type(exc).__name__}: {exc}") from exc
     if not isinstance(loaded, Module):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}"
         )
     own_imports = loaded.imported_modules

@@ -4,11 +4,18 @@ errors as the exceptions of mblob.errors."""
 from __future__ import annotations
 
 from mblob.errors import (
+    ArgumentError,
     DigestError,
     FormatError,
     IncompatibleError,
     KernelError,
     LoaderMissingError,
+    MblobError,
+    NotFoundError,
+    StateError,
+    also,
+    class_of_kind,
+    kind_in,
 )
 from mblob.loader import _native
 
@@ -19,8 +26,6 @@ if TYPE_CHECKING:
 
 ffi = _native.ffi
 lib = _native.lib
-
-_ARGUMENT_EXIT_CODE = 2  # of mblob-pack, for wrong arguments
 
 
 def address_of(pointer: Any) -> int:
@@ -61,10 +66,7 @@ def last_error(called: str = "") -> Exception:
     status = info.status
     # A kernel that asked for a function nobody has returns the runtime's own error.
     if status == lib.MBLOB_E_KERNEL or (called and status == lib.MBLOB_E_NOT_FOUND):
-        error = KernelError(message)
-        if text(info.code) == "kernel_arguments":
-            error.exit_code = _ARGUMENT_EXIT_CODE
-        return error
+        return _kernel_error(message, text(info.code), status)
     if status == lib.MBLOB_E_FORMAT:
         offset = int(info.offset) if info.offset >= 0 else None
         return FormatError(message, code=text(info.code), offset=offset, entry=entry)
@@ -80,16 +82,74 @@ def last_error(called: str = "") -> Exception:
         return DigestError(message, entry=entry)
     if status == lib.MBLOB_E_INCOMPATIBLE:
         return IncompatibleError(message)
-    kinds: dict[int, type[Exception]] = {
-        lib.MBLOB_E_ARGUMENT: ValueError,
-        lib.MBLOB_E_NOT_FOUND: AttributeError,
-        lib.MBLOB_E_IO: OSError,
-        lib.MBLOB_E_MEMORY: MemoryError,
-    }
     prefix = f"{called}: " if called else ""
     if message.startswith(prefix):  # the runtime's own modules say it themselves
         prefix = ""
-    return kinds.get(status, RuntimeError)(prefix + message)
+    if status == lib.MBLOB_E_ARGUMENT:
+        return _argument_error(prefix + message, message, bool(called))
+    kinds: dict[int, type[Exception]] = {
+        lib.MBLOB_E_NOT_FOUND: NotFoundError,
+        lib.MBLOB_E_IO: OSError,
+        lib.MBLOB_E_MEMORY: MemoryError,
+    }
+    return kinds.get(status, StateError)(prefix + message)
+
+
+def _kernel_error(message: str, code: str, status: int) -> KernelError:
+    """What a function of a library said, of the classes that its kind and the text name."""
+    kind = kind_in(message)
+    classes = [class_of_kind(kind)]
+    if status == lib.MBLOB_E_NOT_FOUND:
+        classes += [KeyError, AttributeError]
+    elif code == "kernel_arguments":
+        classes += classes_of_argument(message)
+    error = also(KernelError, *classes)(message)
+    if code == "kernel_arguments":
+        error.exit_code = ArgumentError.exit_code
+    return error
+
+
+def _argument_error(whole: str, message: str, is_call: bool) -> MblobError:
+    """A part of the runtime refused an argument; of a call it was an executor, where TVM raises a
+    RuntimeError."""
+    classes = classes_of_argument(message) + ((RuntimeError,) if is_call else ())
+    if KeyError in classes:
+        return also(NotFoundError, *classes)(whole)
+    return also(ArgumentError, *classes)(whole)
+
+
+_DTYPE = r"(bool|u?int\d+|b?float\d+\w*|complex\d+|handle)(x\d+)?"
+_TYPE = (
+    r"an? \w+|int|uint|float|handle|None|dtype|device|tensor|object|module|function|str|bytes|bool|Tensor|error|Shape"
+    r"|Array|Map|nothing|object of Python|another object"
+)
+# What is wrong with an argument, by what the texts of mblob and TVM say of it: kernels hand over
+# nothing else. The first row that is found counts.
+_WRONG: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
+    # no input, output, ... of that name, or at that position
+    (r"(^|: |the graph has |executor has )no [a-z ]+ '", (KeyError, AttributeError, ValueError)),
+    (r"(^|: )no [a-z]+ -?\d", (IndexError, ValueError)),
+    # the number of arguments, which Python calls a TypeError
+    (
+        r"arguments?, found \d|takes \d+ argument|found \d+ (arguments|values)$",
+        (TypeError, ValueError),
+    ),
+    (r"num_args should be|number of arguments|argument \d+ is missing", (TypeError, ValueError)),
+    # dtypes, which TVM calls a ValueError
+    (rf"expected (an array of )?{_DTYPE}, found {_DTYPE}($|[;, ])", (TypeError, ValueError)),
+    (r"\.dtype|dtype is expected", (TypeError, ValueError)),
+    (r"found (.* )?(\()?type code \d", (TypeError,)),
+    (rf"expected [^,]*, found ({_TYPE})($|[;, ])", (TypeError,)),
+    (r"Expect arg\[\d+\] to be|Mismatched type", (TypeError,)),
+)
+
+
+def classes_of_argument(message: str) -> tuple[type[Exception], ...]:
+    """What Python calls the error about an argument that a text tells of: (ValueError,) unless the
+    text says more."""
+    import re  # only errors need it
+
+    return next((found for text, found in _WRONG if re.search(text, message)), (ValueError,))
 
 
 def raise_status(status: int, called: str = "") -> NoReturn:

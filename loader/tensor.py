@@ -5,6 +5,7 @@ from __future__ import annotations
 from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
 from mblob.devices import Device
+from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob.loader import _call
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -64,13 +65,13 @@ class Tensor(_call.TensorBase):
                 name = _TVM_NAMES.get(self.dtype, self.dtype)
                 return np.asarray(self.view(bits)).view(getattr(ml_dtypes, name))  # type: ignore[no-any-return]
             except (ImportError, AttributeError):
-                raise TypeError(
+                raise ArgumentTypeError(
                     f'numpy has no {self.dtype}; install ml_dtypes, or look at the bits: t.view("{bits}").numpy()'
                 ) from None
         try:
             return np.asarray(memoryview(self))  # type: ignore[no-any-return]
         except BufferError as exc:
-            raise TypeError(str(exc)) from None
+            raise ArgumentTypeError(str(exc)) from None
 
     asnumpy = numpy
 
@@ -85,7 +86,7 @@ class Tensor(_call.TensorBase):
         found = self.numpy()
         same = dtype is None or found.dtype == dtype
         if copy is False and not (same and self.device.device_type in HOST_TYPES):
-            raise ValueError(
+            raise ArgumentValueError(
                 "Tensor.__array__: cannot be had without a copy, which copy=False forbids"
             )
         return found.astype(dtype or found.dtype, copy=bool(copy))
@@ -101,7 +102,9 @@ class Tensor(_call.TensorBase):
         """
         target, own = _parse("view", dtype), _parse("view", self.dtype)
         if (target[1] * target[2] + 7) // 8 != (own[1] * own[2] + 7) // 8:
-            raise ValueError(f"view: an element of {self.dtype} is not as large as one of {dtype}")
+            raise ArgumentValueError(
+                f"view: an element of {self.dtype} is not as large as one of {dtype}"
+            )
         return _call.tensor_retype(self, target)
 
     def copyfrom(self, source: Any) -> Tensor:
@@ -120,7 +123,7 @@ class Tensor(_call.TensorBase):
         other = as_tensor(source, what="copyfrom: source: ")
         if other.shape != self.shape or not _takes(self.dtype, other.dtype):
             expected, found = (f"{t.dtype} of shape {t.shape}" for t in (self, other))
-            raise ValueError(f"copyfrom: {texts.say(texts.EXPECTED, expected, found)}")
+            raise ArgumentValueError(f"copyfrom: {texts.say(texts.EXPECTED, expected, found)}")
         self._copy_bytes(other)
         return self
 
@@ -136,12 +139,12 @@ class Tensor(_call.TensorBase):
     def __setitem__(self, key: Any, value: Any) -> None:
         """`t[:] = array` copies into the whole tensor."""
         if key != slice(None):
-            raise TypeError("a Tensor takes `t[:] = array`; for parts of it use t.numpy()")
+            raise ArgumentTypeError("a Tensor takes `t[:] = array`; for parts of it use t.numpy()")
         self.copyfrom(value)
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("a tensor without dimensions has no length")
+            raise ArgumentTypeError("a tensor without dimensions has no length")
         return int(self.shape[0])
 
     def __repr__(self) -> str:
@@ -153,7 +156,7 @@ def _numpy(what: str) -> Any:
     try:
         import numpy
     except ImportError:
-        raise ImportError(f"{what} needs numpy: pip install numpy", name="numpy") from None
+        raise ImportError(f"{what} needs numpy: pip install 'mblob[numpy]'", name="numpy") from None
     return numpy
 
 
@@ -187,7 +190,7 @@ def _parse(function: str, dtype: Any) -> tuple[int, int, int]:
     try:
         parsed = DataType.parse(text)
     except ValueError as exc:
-        raise ValueError(f"{function}: dtype: {exc}") from None
+        raise ArgumentValueError(f"{function}: dtype: {exc}") from None
     return parsed.code, parsed.bits, parsed.lanes
 
 
@@ -214,7 +217,7 @@ def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:
     try:
         return _call.tensor_empty(extents, parts, device.device_type, device.device_id)
     except ValueError as exc:
-        raise ValueError(f"{function}: shape: {exc}") from None
+        raise ArgumentValueError(f"{function}: shape: {exc}") from None
 
 
 def empty(shape: Shape, dtype: ElementType = "float32", device: Device = CPU) -> Tensor:
@@ -284,7 +287,7 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     try:
         check_unmasked(source)
     except TypeError as exc:
-        raise TypeError(f"{what}{exc}") from None
+        raise ArgumentTypeError(f"{what}{exc}") from None
     if bits and hasattr(source, "view"):  # ml_dtypes: no buffer protocol
         return as_tensor(source.view(bits), what=what).view(name)
     try:
@@ -296,14 +299,14 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
             return as_tensor(_of_lists(source, what), what=what)
         # numpy's: the buffer protocol has no letter for it
         if isinstance(exc, ValueError) and element is not None:
-            raise TypeError(f"{what}{no_numbers(element)}") from None
+            raise ArgumentTypeError(f"{what}{no_numbers(element)}") from None
         if isinstance(exc, ValueError):  # of a buffer that was released or closed
             found = texts.say(texts.GIVES_NO_NUMBERS, type(source).__name__, exc)
-            raise TypeError(f"{what}{found}") from None
-        raise TypeError(f"{what}expected an array, found {type(source).__name__}") from None
+            raise ArgumentTypeError(f"{what}{found}") from None
+        raise ArgumentTypeError(f"{what}expected an array, found {type(source).__name__}") from None
     dtype = _call.dtype_of_format(view.format, view.itemsize)
     if dtype is None:
-        raise TypeError(f"{what}{no_numbers(element, view.format)}")
+        raise ArgumentTypeError(f"{what}{no_numbers(element, view.format)}")
     data: Any = view if view.c_contiguous else view.tobytes()
     return _call.tensor_view(data, tuple(view.shape or ()), dtype)
 
@@ -319,7 +322,7 @@ def in_place(value: Any, what: str) -> Tensor:
         return value
     strided = not getattr(getattr(value, "flags", None), "c_contiguous", True)
     if strided:
-        raise ValueError(
+        raise ArgumentValueError(
             f"{what}the array is not contiguous, so its memory cannot be used as it is"
         )
     return as_tensor(value, what=what)
@@ -337,7 +340,7 @@ def _of_lists(source: Any, what: str) -> Any:
     try:
         return _numpy("an array of lists").asarray(source)
     except ValueError as exc:
-        raise ValueError(f"{what}{exc}") from None
+        raise ArgumentValueError(f"{what}{exc}") from None
 
 
 def load_param_dict(data: Any) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from functools import partial
 
 from mblob import texts
 from mblob.devices import Device
+from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class
 from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
@@ -48,7 +49,7 @@ class ADT(Sequence):  # type: ignore[type-arg]  # fields are tensors and further
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
-            raise IndexError(f"ADT: {texts.say(texts.NO_FIELD, index, len(self))}")
+            raise argument_class(IndexError)(f"ADT: {texts.say(texts.NO_FIELD, index, len(self))}")
         return _result(self.module["get_field"](index % len(self)))
 
     def __repr__(self) -> str:
@@ -66,7 +67,7 @@ class Executable:
 
     def __init__(self, mod: Module) -> None:
         if mod.type_key != RELAY_EXECUTABLE:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}"
             )
         self.mod = self.module = mod
@@ -255,7 +256,7 @@ class VirtualMachine(Timed):
         kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
         kinds = {"naive": self.NAIVE_ALLOCATOR, "pooled": self.POOLED_ALLOCATOR}
         if kind not in kinds:
-            raise ValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
+            raise ArgumentValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
         return kinds[kind]
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
@@ -282,7 +283,7 @@ class VirtualMachine(Timed):
             if len(missing) != len(args):
                 unknown = [name for name in kwargs if name not in params]
                 of = f"; it has no parameter {', '.join(map(repr, unknown))}" if unknown else ""
-                raise TypeError(
+                raise ArgumentTypeError(
                     f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}{of}"
                 )
             args, names = tuple(kwargs[p] if p in kwargs else next(rest) for p in params), params
@@ -294,7 +295,7 @@ class VirtualMachine(Timed):
         """
         pairs = [*kwargs.items()] if kwargs else [args]
         if len(pairs) != 1 or len(pairs[0]) != 2 or (args and kwargs):
-            raise TypeError("set_one_input: expected one name or index and one array")
+            raise ArgumentTypeError("set_one_input: expected one name or index and one array")
         tag, value = pairs[0]
         self.module["set_one_input"](func_name, tag, _argument(value, tag, func_name))
 
@@ -337,7 +338,7 @@ class VirtualMachine(Timed):
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
         name = asked.func_name or "main"
         if asked.parallel is not None:
-            raise ValueError(
+            raise ArgumentValueError(
                 "benchmark: parallel is for graph executors; a program runs in its order"
             )
 
@@ -427,7 +428,7 @@ def _scalar(value: float, dtype: str, key: str | int, func_name: str) -> Any:
         fits = -(2**31) <= value < 2**31 if dtype == "int32" else True
         array = np.asarray(value, dtype) if fits else None
     if array is None or (np.isinf(array) and not np.isinf(value)):
-        raise OverflowError(
+        raise argument_class(OverflowError)(
             f"{func_name}: input {key!r}: {value!r} is outside of {dtype}, which a Python {type(value).__name__} "
             f"becomes; pass a numpy array of the type that the program takes"
         )

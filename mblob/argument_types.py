@@ -14,11 +14,11 @@ which a test compares.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from mblob import texts
-from mblob.dtype import FLOAT8_E3M4, NAMES, SMALL_FLOATS
+from mblob.dtype import LAST_CODE, NAMES, OF_DLPACK, SMALL_FLOATS
 
 
 class ArgumentType(NamedTuple):
@@ -126,6 +126,11 @@ def _quoted(items: Iterable[str]) -> str:
     return ", ".join(texts.quoted(item) for item in items)
 
 
+def _elements(table: Mapping[str, tuple[int, int]]) -> str:
+    """Rows of code, bits and name."""
+    return _listed(f'{{{code}, {bits}, "{name}"}}' for name, (code, bits) in table.items())
+
+
 def macros() -> dict[str, str]:
     """Macros of C by their names."""
     recorded = {
@@ -138,7 +143,6 @@ def macros() -> dict[str, str]:
     unsigned = {name: "64" for name, value in recorded.items() if value == "kDLUInt, 64"}
     bits = {name: f"8 * sizeof({name})" for name in OF_LIBRARIES}
     unsigned |= {name: bits[name] for name, kind in OF_LIBRARIES.items() if kind == "uint"}
-    small = {code: name for name, (code, _) in SMALL_FLOATS.items()}
     return {
         "MB_ARGUMENT_WORDS": _listed(f'{{"{word}", {rest}}}' for word, rest in _words().items()),
         "MB_ARGUMENT_WORDS_TEXT": texts.quoted(", ".join([*_words(), "or DTYPE[dimensions]"])),
@@ -148,10 +152,9 @@ def macros() -> dict[str, str]:
         ),
         "MB_C_TYPES_OF_UINT64": _listed(f'{{"{name}", {size}}}' for name, size in unsigned.items()),
         "MB_DTYPE_NAMES": _quoted(NAMES.values()),
-        "MB_DTYPE_OF_6": texts.quoted(small.pop(6)),
-        "MB_DTYPE_OF_7": texts.quoted(small.pop(7)),
-        "MB_DTYPE_E3M4": texts.quoted(small.pop(FLOAT8_E3M4)),
-        "MB_DTYPES_FROM_8": _quoted(small[code] for code in sorted(small)),
+        "MB_DTYPE_LAST": str(LAST_CODE),
+        "MB_SMALL_FLOATS": _elements(SMALL_FLOATS),
+        "MB_DTYPES_OF_DLPACK": _elements(OF_DLPACK),
     }
 
 

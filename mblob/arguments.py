@@ -7,16 +7,16 @@ import os
 from _operator import index  # what `operator` hands on
 
 from mblob import texts
-from mblob.errors import one_line
+from mblob.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, one_line
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
 
 
-def wrong_type(function: str, argument: str, expected: str, value: Any) -> TypeError:
+def wrong_type(function: str, argument: str, expected: str, value: Any) -> ArgumentError:
     """The error for a value of a type that the argument does not take."""
-    return TypeError(
+    return ArgumentTypeError(
         f"{function}: {argument}: {texts.say(texts.EXPECTED, expected, type(value).__name__)}"
     )
 
@@ -31,13 +31,13 @@ def name(function: str, argument: str, value: Any, *, empty: bool = False) -> st
     if not isinstance(value, str):
         raise wrong_type(function, argument, "str", value)
     if not value and not empty:
-        raise ValueError(f"{function}: {argument}: expected a name, found an empty one")
+        raise ArgumentValueError(f"{function}: {argument}: expected a name, found an empty one")
     if "\0" in value:
-        raise ValueError(one_line(f"{function}: {argument}: {value!r} has a NUL in it"))
+        raise ArgumentValueError(one_line(f"{function}: {argument}: {value!r} has a NUL in it"))
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError(
+        raise ArgumentValueError(
             one_line(f"{function}: {argument}: {value!r} is no Unicode text")
         ) from None
     return value
@@ -60,7 +60,7 @@ def path(value: str | bytes | os.PathLike[Any], who: str = "") -> str:
     except UnicodeEncodeError:
         why = "is no Unicode text"
     if why is not None:
-        raise ValueError(one_line(f"{who}{who and ': '}the path {text!r} {why}"))
+        raise ArgumentValueError(one_line(f"{who}{who and ': '}the path {text!r} {why}"))
     return text
 
 
@@ -76,7 +76,9 @@ def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 
     except TypeError:
         raise wrong_type(function, argument, "int", value) from None
     if not least <= number <= most:
-        raise ValueError(f"{function}: {argument}: expected {least} to {most}, found {number}")
+        raise ArgumentValueError(
+            f"{function}: {argument}: expected {least} to {most}, found {number}"
+        )
     return number
 
 
@@ -87,10 +89,12 @@ def check_unmasked(value: Any) -> None:
         TypeError: it is one; what to pass is said.
     """
     if hasattr(value, "filled") and hasattr(value, "mask"):
-        raise TypeError(texts.MASKED)
+        raise ArgumentTypeError(texts.MASKED)
 
 
-def no_numbers(element: Any, fmt: str | None = None) -> TypeError:
+def no_numbers(element: Any, fmt: str | None = None) -> ArgumentError:
     """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has
     none its format."""
-    return TypeError(texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element))
+    return ArgumentTypeError(
+        texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element)
+    )

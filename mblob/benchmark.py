@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from mblob.errors import ArgumentValueError
+
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,9 +80,11 @@ def measure(
         ValueError: fewer than one measurement or call; a rest that cannot be.
     """
     if repeat < 1 or number < 1:
-        raise ValueError(f"expected repeat and number of at least 1, found {repeat} and {number}")
+        raise ArgumentValueError(
+            f"expected repeat and number of at least 1, found {repeat} and {number}"
+        )
     if cooldown < 0 or cooldown_every < 1:
-        raise ValueError(
+        raise ArgumentValueError(
             f"expected cooldown_interval_ms of at least 0 and repeats_to_cooldown of at least 1, "
             f"found {cooldown * 1e3:g} and {cooldown_every}"
         )

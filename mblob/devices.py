@@ -4,6 +4,7 @@ check."""
 from __future__ import annotations
 
 from mblob.arguments import whole, wrong_type
+from mblob.errors import ArgumentValueError, MblobError, also, did_you_mean
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Device:
         object.__setattr__(self, "device_id", whole("Device", "device_id", device_id))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a Device cannot be changed ({name})")
+        raise also(MblobError, AttributeError)(f"a Device cannot be changed ({name})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Device, (self.device_type, self.device_id)
@@ -84,15 +85,16 @@ def device(kind: str | int, device_id: int = 0) -> Device:
     name, colon, number = kind.partition(":")
     if colon:
         if not number.isdecimal():
-            raise ValueError(
+            raise ArgumentValueError(
                 f"device {kind[:60]!r}: expected a number behind the colon, found {number[:60]!r}"
             )
         device_id = int(number)
     code = CODES.get(name) or _code_of_plugin(name)
     if not code:
         known = ", ".join(sorted(CODES))
-        raise ValueError(
+        raise ArgumentValueError(
             f"device {kind[:60]!r} is not known; expected one of {known}, or the name of a plug-in's devices"
+            f"{did_you_mean(kind[:60], CODES)}"
         )
     return Device(code, device_id)
 

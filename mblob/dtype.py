@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from mblob.arguments import no_numbers
+from mblob.errors import ArgumentValueError
 
 # DLDataTypeCode of dlpack.h; custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex"}
@@ -22,6 +23,8 @@ SMALL_FLOATS = {
     "float8_e8m0fnu": (14, 8), "float6_e2m3fn": (15, 6), "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
     "float8_e3m4": (FLOAT8_E3M4, 8),
 }  # fmt: skip
+OF_DLPACK = {"bool": (6, 8), "float8_e3m4": (7, 8)}  # what those of 8 bits are there
+LAST_CODE = max(code for code, _ in SMALL_FLOATS.values() if code != FLOAT8_E3M4)
 
 # Elements by their text without lanes: code and bits.
 _ELEMENTS = {
@@ -69,7 +72,7 @@ class DataType(NamedTuple):
             or not re.fullmatch("[0-9]{1,5}", lanes)
             or not 0 < int(lanes) < 65536
         ):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"{text[:60]!r} is not a data type; expected one like float32, int8, uint8x4, bool"
             )
         return cls(*_ELEMENTS[name], int(lanes))

@@ -1,11 +1,20 @@
 """The errors that users of mblob see. Each failure names the culprit, the place, what was found and
-expected."""
+expected.
+
+Every error is an `MblobError`, and beside it what Python calls such a failure: `also` makes those
+classes. docs/errors.md has the table.
+"""
 
 from __future__ import annotations
 
+import builtins
+
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from typing import Any, TypeVar
+
+    E = TypeVar("E", bound="MblobError")
 
 
 # characters of a word that is shown whole, and what is shown of a longer one
@@ -35,21 +44,70 @@ def _escaped(c: str) -> str:
     )
 
 
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """The end of an error about an unknown name: "; did you mean 'build'?", "" if none is like
+    it."""
+    import difflib  # only errors need it, and it is slow to import
+
+    close = difflib.get_close_matches(name, list(names), 1) if isinstance(name, str) else []
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
 class MblobError(Exception):
     """Base of all errors of mblob. `exit_code` is the exit code of `mblob-pack`.
 
-    The message is one line.
+    The message is one line; `culprit` is the file, or the part of one, that it begins with, "" if it
+    begins with none.
     """
 
     exit_code = 1
+    culprit = ""
 
     def __init__(self, message: str = "", *more: object) -> None:
         super().__init__(one_line(message), *more)
+
+    def __str__(self) -> str:  # a KeyError shows the repr of its text
+        return Exception.__str__(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (_made_of(type(self)), self.args), self.__dict__
 
     def prefix(self, culprit: str) -> None:
         """Put `culprit` and ": " in front of the message, for callers that know which file it is
         about."""
         self.args = (f"{one_line(culprit)}: {self}", *self.args[1:])
+        self.culprit = culprit
+
+    @classmethod
+    def about(cls: type[E], culprit: object, message: str, **more: Any) -> E:
+        """An error whose message begins with `culprit`."""
+        error = cls(message, **more)
+        error.prefix(str(culprit))
+        return error
+
+
+class ArgumentError(MblobError):
+    """A wrong argument: of another type than expected, which is also a TypeError, or of a wrong
+    value, shape or count, which is also a ValueError."""
+
+    exit_code = 2
+
+    @property
+    def kind(self) -> str:
+        """What TVM calls such an error: "TypeError" or "ValueError"."""
+        return kind_in(str(self)) or ("TypeError" if isinstance(self, TypeError) else "ValueError")
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument is of another type than expected."""
+
+
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument has a wrong value, shape or count."""
+
+
+class StateError(MblobError, RuntimeError):
+    """Something is used when it cannot be: it is gone, or not made yet."""
 
 
 class FormatError(MblobError, ValueError):
@@ -145,6 +203,10 @@ class BuildError(MblobError, ValueError):
     exit_code = 2
 
 
+class BuildTypeError(BuildError, TypeError):
+    """A BuildError about an argument of another type than expected."""
+
+
 class ToolchainError(BuildError):
     """A compiler or linker is missing or failed.
 
@@ -169,27 +231,22 @@ class NotFoundError(MblobError, KeyError, AttributeError):
 
     exit_code = 2
 
-    def __str__(self) -> str:  # a KeyError shows the repr of its text
-        return Exception.__str__(self)
-
 
 class KernelError(MblobError):
     """A function of a library returned an error. The text is the function's own, and may have
-    several lines."""
+    several lines.
+
+    The error is also of the class that its kind names, or a RuntimeError where Python has no class
+    of that name. An error of a kernel that refused its arguments is also a TypeError or ValueError.
+    """
 
     def __init__(self, message: str = "") -> None:
         Exception.__init__(self, message)
 
     @property
     def kind(self) -> str:
-        """The text before the first ": " if it is the name of an error ("ValueError"), else ""."""
-        word, colon, _ = str(self).partition(": ")
-        named = (
-            colon
-            and word.rpartition(".")[2][:1].isupper()
-            and word.replace(".", "").replace("_", "").isalnum()
-        )
-        return word if named else ""
+        """The kind of error that the text begins with ("ValueError"), else ""."""
+        return kind_in(str(self))
 
 
 class UnreadableWarning(UserWarning):
@@ -202,3 +259,96 @@ class PortabilityWarning(UserWarning):
     The text says which of three cases it is: mblob runs the library and TVM does not; neither runs
     it; or mblob changed a graph so that TVM can read it.
     """
+
+
+# -- classes of Python beside those above ----------------------------------------------------------
+
+# Kinds that TVM has beside the classes of Python, and what each is in its Python face.
+_KINDS = {
+    "OpNotImplemented": "NotImplementedError",
+    "OpAttributeUnImplemented": "NotImplementedError",
+    "OpAttributeRequired": "AttributeError",
+    "OpAttributeInvalid": "AttributeError",
+}
+# Classes that are not raised as errors, or are not made of a text.
+_NO_ERRORS = ("StopIteration", "StopAsyncIteration", "ExceptionGroup")
+
+_classes: dict[tuple[type[Any], ...], type[Any]] = {}
+_bases: dict[type[Any], tuple[type[Any], ...]] = {}
+
+
+def kind_in(text: str) -> str:
+    """What stands before the first ": " of a text if that names an error ("ValueError"), else
+    ""."""
+    word, colon, _ = text.partition(": ")
+    named = (
+        colon
+        and word.rpartition(".")[2][:1].isupper()
+        and word.replace(".", "").replace("_", "").isalnum()
+    )
+    return word if named else ""
+
+
+def class_of_kind(kind: str) -> type[Exception]:
+    """The class of Python that a kind of error names; RuntimeError where it names none."""
+    name = kind.rpartition(".")[2]
+    found = getattr(builtins, _KINDS.get(name, name), None)
+    if name in _NO_ERRORS or not (isinstance(found, type) and issubclass(found, Exception)):
+        return RuntimeError
+    return found
+
+
+def also(base: type[E], *others: type[Exception]) -> type[E]:
+    """`base` that is `others`, too: `also(ArgumentError, TypeError)` is `ArgumentTypeError`.
+
+    There is one class for each combination. Its objects can be pickled and copied, as those of all
+    classes here.
+    """
+    found = _classes.get((base, *others))
+    if found is None:
+        kinds = {c for c in others if not issubclass(base, c)}
+        kinds = {c for c in kinds if not any(c is not d and issubclass(d, c) for d in kinds)}
+        key = (base, *sorted(kinds, key=lambda c: c.__name__))
+        if key not in _classes:
+            _classes[key] = _make(key) if kinds else base
+        found = _classes[(base, *others)] = _classes[key]
+    return found
+
+
+def _make(key: tuple[type[Any], ...]) -> type[Any]:
+    words = [c.__name__.removesuffix("Error") for c in key]
+    name = f"{''.join(words)}Error"
+    own = {"__module__": __name__, "__doc__": key[0].__doc__, "__qualname__": name}
+    made = type(name, key, own)
+    _bases[made] = key
+    return made
+
+
+def _made_of(cls: type[Any]) -> tuple[type[Any], ...]:
+    return _bases.get(cls, (cls,))
+
+
+def _again(classes: tuple[type[Any], ...], args: tuple[Any, ...]) -> Any:
+    """An error as it was, for pickle and copy."""
+    cls = also(*classes)
+    error = cls.__new__(cls, *args)
+    error.args = args
+    return error
+
+
+_classes[(ArgumentError, TypeError)] = ArgumentTypeError
+_classes[(ArgumentError, ValueError)] = ArgumentValueError
+_classes[(BuildError, TypeError)] = BuildTypeError
+
+
+def argument_class(given: type[Exception] | Iterable[type[Exception]]) -> type[Exception]:
+    """The class for a wrong argument that Python would report as `given`; MemoryError and errors of
+    mblob stay what they are."""
+    classes = (given,) if isinstance(given, type) else tuple(given)
+    if any(issubclass(c, (MblobError, OSError, MemoryError)) for c in classes):
+        return classes[0]
+    if RuntimeError in classes:
+        return StateError
+    if TypeError not in classes:  # a BufferError, an OverflowError
+        classes = (*classes, ValueError)
+    return also(ArgumentError, *classes)

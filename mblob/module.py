@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import os
 
-from mblob.errors import FormatError, LoaderMissingError, NotFoundError, one_line
+from mblob.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    FormatError,
+    LoaderMissingError,
+    NotFoundError,
+    did_you_mean,
+    one_line,
+)
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -31,7 +39,9 @@ if TYPE_CHECKING:
 
 
 ENTRY_NAME = "__tvm_main__"
-LIBRARY = "library"  # type key of the linked code itself, which a blob writes as "_lib"
+# The type key of the linked code itself. It stands here, and not in format/type_keys.py, whose import
+# would take as long as that of all else a load needs.
+LIBRARY = "library"
 
 
 class Node:
@@ -87,7 +97,7 @@ class Node:
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
         what = "a plain C function needs an opened library, this module is not one"
-        raise AttributeError(one_line(f"{self.type_key}: {what}"))
+        raise NotFoundError(f"{self.type_key}: {what}")
 
     def on_import(self, child: Module) -> None:
         """Called before `child` joins the imports."""
@@ -143,7 +153,7 @@ class Module:
     ) -> None:
         if node is None:
             if not type_key:
-                raise ValueError("Module: a type key is needed")
+                raise ArgumentValueError("Module: a type key is needed")
             node = FunctionsNode(type_key, functions or {}, payload)
         self._node = node
         self._imports: list[Module] = []
@@ -168,12 +178,14 @@ class Module:
             ValueError: `other` imports this module, directly or indirectly: a cycle.
         """
         if not isinstance(other, Module):
-            raise TypeError(f"import_module: expected a Module, found {type(other).__name__}")
+            raise ArgumentTypeError(
+                f"import_module: expected a Module, found {type(other).__name__}"
+            )
         # A chain is built in linear time: only a module that somebody imports can be below one with
         # imports.
         may_be_below = self is other or (self._is_imported and other._imports)
         if may_be_below and any(m is self for m in other.walk()):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle"
             )
         self._node.on_import(other)
@@ -283,15 +295,17 @@ class Module:
         names: dict[str, str] = {}
         for module in self.walk() if query_imports else (self,):
             names.update(module._node.functions())
-        text = f"module {self.type_key!r} has no function {name!r}; it has: {listed(sorted(names))}"
         reasons = (
             module._node.explain(name) for module in (self.walk() if query_imports else (self,))
         )
         reason = next((r for r in reasons if r), None)
+        text = f"module {self.type_key!r} has no function {name!r}"
+        if names or not reason:
+            text += f"; it has: {listed(sorted(names))}"
         if reason:
             text += f"; {reason}"
-        elif close := nearest(name, names):
-            text += f"; did you mean {close!r}?"
+        elif close := did_you_mean(name, names):
+            text += close
         elif not query_imports and self.implements_function(name, True):
             text += "; one of its imports has it: pass query_imports=True"
         return one_line(text)
@@ -526,18 +540,10 @@ class Named(dict[str, "Any"]):
 
     def __missing__(self, name: object) -> Any:
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
-        close = nearest(name, self) if isinstance(name, str) else None
-        raise NotFoundError(text + (f"; did you mean {close!r}?" if close else ""))
+        raise NotFoundError(text + did_you_mean(name, self))
 
 
 def listed(names: Iterable[str], limit: int = 12) -> str:
     """Names for an error or a repr, the first of many; "none" of none."""
     names = list(names)
     return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "") if names else "none"
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that is most like `name`, None if none is."""
-    import difflib  # only errors need it, and it is slow to import
-
-    return next(iter(difflib.get_close_matches(name, names, 1)), None)

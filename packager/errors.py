@@ -6,6 +6,7 @@ import sys
 import warnings
 
 from mblob.errors import BuildError as BuildError
+from mblob.errors import BuildTypeError as BuildTypeError
 from mblob.errors import one_line
 
 

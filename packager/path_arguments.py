@@ -10,11 +10,8 @@ from pathlib import Path
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.wire import KEY_LIMIT
-from mblob.format.classic import LIB_KEY, TREE_KEY
-from mblob.module import LIBRARY
-from mblob.packager.errors import BuildError
-
-_RESERVED = (LIB_KEY, TREE_KEY, LIBRARY)
+from mblob.format.type_keys import RESERVED
+from mblob.packager.errors import BuildError, BuildTypeError
 
 
 def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: str) -> Path | str:
@@ -31,7 +28,9 @@ def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: 
     if isinstance(given, os.PathLike):
         return existing_file(Path(given), who)
     if not isinstance(given, str):
-        raise BuildError(f"{who}: expected a path or a source text, found {type(given).__name__}")
+        raise BuildTypeError(
+            f"{who}: expected a path or a source text, found {type(given).__name__}"
+        )
     one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
     if one_line and (
         _exists(given) or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))
@@ -89,8 +88,8 @@ def check_key(key: str, who: str) -> str:
         BuildError: reserved, empty, too long or with a NUL.
     """
     if not isinstance(key, str):
-        raise BuildError(f"{who}: expected a type key as text, found {type(key).__name__}")
-    if key in _RESERVED:
+        raise BuildTypeError(f"{who}: expected a type key as text, found {type(key).__name__}")
+    if key in RESERVED:
         raise BuildError(f"{who}: type key {key!r} is the format's own; choose another")
     try:
         size = len(key.encode())

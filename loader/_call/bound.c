@@ -39,13 +39,12 @@ static PyObject *bound_vectorcall(PyObject *object, PyObject *const *args, size_
   bound_object *self = SELF(object);
   (void)args;
   if (self->function == NULL) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "a bound function was called after the garbage collector took its arguments");
-    return NULL;
+    return call_raise(PyExc_RuntimeError,
+                      "a bound function was called after the garbage collector took its arguments");
   }
   if (PyVectorcall_NARGS(nargsf) != 0 || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0)) {
-    return PyErr_Format(PyExc_TypeError, "%U: its arguments are bound, call it without any",
-                        self->frame.name);
+    return call_raise(call_type_and_value, "%U: its arguments are bound, call it without any",
+                      self->frame.name);
   }
   if (self->has_tensors && !check_tensors(self)) return NULL;
   Py_INCREF(self); /* a callback may drop the last other reference */
@@ -69,7 +68,8 @@ PyObject *call_bound_new(PyObject *function, PyObject *const *args, Py_ssize_t c
     self->has_tensors |= PyObject_TypeCheck(args[i], &call_tensor_type) != 0;
     PyTuple_SET_ITEM(self->args, i, Py_NewRef(args[i]));
   }
-  if (self->args == NULL || !call_function_prepare(function, &self->frame, args, count, kwnames)) {
+  if (self->args == NULL || !call_function_prepare(function, &self->frame, args, count, kwnames) ||
+      !call_function_check_bound(&self->frame, self->args)) {
     Py_DECREF(self);
     return NULL;
   }

@@ -42,6 +42,11 @@ typedef struct call_hooks {
   PyObject *ffi_function; /* f(address of an mblob_function) -> tvm_ffi.Function */
   PyObject *ffi_stand_in; /* f(value) -> what is passed for it to a function of the ffi dialect, or
                              None */
+  PyObject
+      *error_class; /* f(class, or tuple of classes) -> class of mblob.errors that is all these */
+  PyObject *parameter;   /* f(owner, function name, i) -> " (NAME)" of its parameter, or "" */
+  PyObject *check_bound; /* f(owner, function name, arguments): raises if they do not fit together;
+                             a tensor is the tuple of its shape */
 } call_hooks;
 
 extern call_hooks call_hook;
@@ -152,6 +157,7 @@ typedef struct call_slot {
 
 typedef struct call_frame {
   PyObject *name;                   /* of the function, for errors; borrowed */
+  PyObject *function;               /* the PackedFunction, which knows its parameters; or NULL */
   const call_parameter *parameters; /* NULL if not recorded */
   uint32_t alignment;               /* mblob_function_alignment() */
   int count;
@@ -180,7 +186,8 @@ void call_frame_release(
  * holds stays its own. */
 void call_frame_borrow(call_frame *frame, const call_frame *from);
 int call_frame_traverse(const call_frame *frame, visitproc visit, void *arg);
-/* Set an exception "NAME: argument I: ...", counted from 0 as kernels do. Returns false. */
+/* Set an exception "NAME: argument I (PARAMETER): ...", counted from 0 as kernels do; `type` as of
+ * `call_raise`. Returns false. */
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
 bool call_frame_on_host(const DLTensor *tensor);
@@ -301,6 +308,23 @@ bool call_device_wait(DLDevice device);
 /* True if `obj` is such an object and is now argument i; false with *absent set if it is none. */
 bool call_ffi_argument(call_frame *frame, int i, PyObject *obj, bool *absent);
 PyObject *call_ffi_hand_over(PyObject *module, PyObject *unused);
+
+/* " (NAME)" of a parameter of a PackedFunction (or NULL) for errors, "" where nothing tells it. */
+PyObject *call_function_parameter(PyObject *function, int i);
+/* Whether the arguments of a frame fit together, as far as the prototype of its function tells;
+ * `args` are those that it was made of. */
+bool call_function_check_bound(const call_frame *frame, PyObject *args);
+
+/* ---- error.c: exceptions, all of them classes of mblob.errors -------------------------------- */
+
+/* For an array of another dtype, and a wrong number of arguments: (TypeError, ValueError). */
+extern PyObject *call_type_and_value;
+bool call_error_init(void); /* false with an exception set */
+/* The class of mblob.errors that is also `type`, a class of Python or a tuple of such; a new
+ * reference, never NULL. */
+PyObject *call_error_class(PyObject *type);
+/* Set an exception of that class. Returns NULL. */
+PyObject *call_raise(PyObject *type, const char *format, ...);
 
 /* ---- function.c, bound.c, callback.c, memory.c ----------------------------------------------- */
 

@@ -157,7 +157,7 @@ bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out) {
     *out = NULL;
     ok = false;
   }
-  if (!ok) PyErr_Format(PyExc_RuntimeError, "a copy of a tensor: %s", mblob_last_error());
+  if (!ok) call_raise(PyExc_RuntimeError, "a copy of a tensor: %s", mblob_last_error());
   return ok;
 }
 
@@ -189,7 +189,7 @@ static bool set_result(PyObject *result, const borrowed *from, TVMRetValueHandle
     TVMValue value = frame.values[0];
     int code = frame.codes[0];
     if (call_tvm.set_return(ret, &value, &code, 1) != 0) {
-      PyErr_Format(PyExc_RuntimeError, "result of a Python function: %s", mblob_last_error());
+      call_raise(PyExc_RuntimeError, "result of a Python function: %s", mblob_last_error());
       ok = false;
     }
   }

@@ -14,7 +14,7 @@ static bool ask(const char *name, void *container, int64_t i, TVMValue *ret, int
   if (status == MBLOB_OK)
     status = mblob_function_call(function, args, codes, i < 0 ? 1 : 2, ret, ret_code);
   mblob_function_release(function);
-  if (status != MBLOB_OK) PyErr_Format(PyExc_RuntimeError, "%s", mblob_last_error());
+  if (status != MBLOB_OK) call_raise(PyExc_RuntimeError, "%s", mblob_last_error());
   return status == MBLOB_OK;
 }
 
@@ -68,7 +68,7 @@ static PyObject *text_of(void *string) {
 static PyObject *convert(void *container) {
   unsigned type = 0;
   if (call_tvm.object_type(container, &type) != 0) {
-    PyErr_Format(PyExc_TypeError, "a value that is an object: %s", mblob_last_error());
+    call_raise(PyExc_TypeError, "a value that is an object: %s", mblob_last_error());
     return NULL;
   }
   if (type == ARRAY) return list_of(container, "runtime.ArraySize", "runtime.ArrayGetItem");
@@ -80,7 +80,7 @@ static PyObject *convert(void *container) {
     Py_XDECREF(list);
     return tuple;
   }
-  PyErr_Format(PyExc_TypeError, "an object of type %u has no meaning in Python", type);
+  call_raise(PyExc_TypeError, "an object of type %u has no meaning in Python", type);
   return NULL;
 }
 
@@ -88,9 +88,9 @@ PyObject *call_container_object(void *container) {
   if (container == NULL) Py_RETURN_NONE;
   static __thread int nesting;
   if (nesting == CALL_NESTING) {
-    PyErr_Format(PyExc_ValueError,
-                 "a container holds containers more than %d levels deep, which is the limit",
-                 CALL_NESTING);
+    call_raise(PyExc_ValueError,
+               "a container holds containers more than %d levels deep, which is the limit",
+               CALL_NESTING);
     return NULL;
   }
   nesting++;

@@ -81,30 +81,15 @@ static bool convert_float(call_frame *frame, int i, double value) {
 
 /* ---- text -------------------------------------------------------------------------------- */
 
-/* The codec's error, which stays what it is, with the argument that it is about in its reason. */
-static bool surrogates(call_frame *frame, int i) {
-  PyObject *type, *value, *traceback, *kind, *reason, *nowhere;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  call_frame_error(frame, i, PyExc_ValueError,
-                   "the str has surrogates, which no Unicode text has; pass bytes");
-  PyErr_Fetch(&kind, &reason, &nowhere);
-  PyErr_NormalizeException(&kind, &reason, &nowhere);
-  PyObject *text = reason ? PyObject_Str(reason) : NULL;
-  if (text == NULL || PyObject_SetAttrString(value, "reason", text) != 0) PyErr_Clear();
-  Py_XDECREF(text);
-  Py_XDECREF(kind);
-  Py_XDECREF(reason);
-  Py_XDECREF(nowhere);
-  PyErr_Restore(type, value, traceback);
-  return false;
-}
-
 static bool convert_str(call_frame *frame, int i, PyObject *arg) {
   Py_ssize_t size;
   const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
-  if (text == NULL)
-    return PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) ? surrogates(frame, i) : false;
+  if (text == NULL) {
+    if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return false;
+    PyErr_Clear();
+    return call_frame_error(frame, i, PyExc_UnicodeEncodeError,
+                            "the str has surrogates, which no Unicode text has; pass bytes");
+  }
   if (strlen(text) != (size_t)size) {
     if (frame->ffi) return call_convert_string(frame, i, text, (size_t)size);
     return call_frame_error(frame, i, PyExc_ValueError,

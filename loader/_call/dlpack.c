@@ -55,8 +55,8 @@ static bool take(PyObject *capsule, taken *out) {
   if (PyCapsule_IsValid(capsule, versioned_name)) {
     DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
     if (managed->version.major != DLPACK_MAJOR_VERSION) {
-      PyErr_Format(PyExc_BufferError, MB_TEXT_DLPACK_VERSION, (unsigned)managed->version.major,
-                   DLPACK_MAJOR_VERSION);
+      call_raise(PyExc_BufferError, MB_TEXT_DLPACK_VERSION, (unsigned)managed->version.major,
+                 DLPACK_MAJOR_VERSION);
       return false;
     }
     if (PyCapsule_SetName(capsule, versioned_used) != 0) return false;
@@ -70,16 +70,16 @@ static bool take(PyObject *capsule, taken *out) {
     out->plain = managed;
     out->tensor = managed->dl_tensor;
   } else {
-    PyErr_Format(PyExc_TypeError, "expected a DLPack capsule nobody has used, found %R", capsule);
+    call_raise(PyExc_TypeError, "expected a DLPack capsule nobody has used, found %R", capsule);
     return false;
   }
   out->tensor.dtype = from_dlpack_dtype(out->tensor.dtype);
   if (padded)
-    PyErr_SetString(PyExc_BufferError, "DLPack: " MB_TEXT_DLPACK_PADDED);
+    call_raise(PyExc_BufferError, "DLPack: " MB_TEXT_DLPACK_PADDED);
   else if (!call_device_has_addresses(out->tensor.device))
-    PyErr_Format(PyExc_BufferError,
-                 "DLPack: memory of device type %d has no addresses; copy it to the host first",
-                 (int)out->tensor.device.device_type);
+    call_raise(PyExc_BufferError,
+               "DLPack: memory of device type %d has no addresses; copy it to the host first",
+               (int)out->tensor.device.device_type);
   else if (call_tensor_described(&out->tensor, true))
     return true;
   taken_release(out);
@@ -107,8 +107,8 @@ static void name_elements(PyObject *obj, const char *who) {
     PyErr_Restore(type, value, traceback);
     return;
   }
-  PyErr_Format(PyExc_BufferError, "%s%s of dtype %S has no DLPack capsule: %S", who,
-               Py_TYPE(obj)->tp_name, dtype, value);
+  call_raise(PyExc_BufferError, "%s%s of dtype %S has no DLPack capsule: %S", who,
+             Py_TYPE(obj)->tp_name, dtype, value);
   Py_DECREF(dtype);
   Py_DECREF(type);
   Py_XDECREF(value);
@@ -194,12 +194,12 @@ PyObject *call_dlpack_import(PyObject *obj) {
     capsule = Py_NewRef(obj);
   } else {
     if (!PyObject_HasAttr(obj, dlpack_name)) {
-      return PyErr_Format(PyExc_TypeError,
-                          "from_dlpack: expected an object with __dlpack__, found %s",
-                          Py_TYPE(obj)->tp_name);
+      return call_raise(PyExc_TypeError,
+                        "from_dlpack: expected an object with __dlpack__, found %s",
+                        Py_TYPE(obj)->tp_name);
     }
     if (call_ndarray_masked(obj))
-      return PyErr_Format(PyExc_TypeError, "from_dlpack: %s", MB_TEXT_MASKED);
+      return call_raise(PyExc_TypeError, "from_dlpack: %s", MB_TEXT_MASKED);
     capsule = ask_capsule(obj, "from_dlpack: ");
     if (capsule == NULL) return NULL;
   }
@@ -216,8 +216,8 @@ PyObject *call_dlpack_import(PyObject *obj) {
   }
   const bool gaps = t->tensor.strides != NULL && !call_tensor_compact(&t->tensor);
   if (gaps)
-    PyErr_SetString(PyExc_ValueError,
-                    "from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray(x)");
+    call_raise(PyExc_ValueError,
+               "from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray(x)");
   PyObject *tensor =
       gaps ? NULL : call_tensor_over(&t->tensor, NULL, release_taken, t, t->readonly);
   if (tensor == NULL) release_taken(t);
@@ -299,7 +299,7 @@ static bool parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
                           export_options *o) {
   o->stream = o->max_version = o->dl_device = o->copy = Py_None;
   if (nargs > 1) {
-    PyErr_Format(
+    call_raise(
         PyExc_TypeError,
         "__dlpack__: takes stream, max_version, dl_device, copy as keywords, found %zd values",
         nargs);
@@ -318,7 +318,7 @@ static bool parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
     else if (PyUnicode_CompareWithASCIIString(name, "copy") == 0)
       o->copy = value;
     else {
-      PyErr_Format(PyExc_TypeError, "__dlpack__: unknown keyword %R", name);
+      call_raise(PyExc_TypeError, "__dlpack__: unknown keyword %R", name);
       return false;
     }
   }
@@ -330,8 +330,8 @@ static int wants_versioned(PyObject *max_version) {
   if (max_version == Py_None) return 0;
   int major, minor;
   if (!PyTuple_Check(max_version) || !PyArg_ParseTuple(max_version, "ii", &major, &minor)) {
-    PyErr_Format(PyExc_TypeError, "__dlpack__: max_version: expected (major, minor), found %R",
-                 max_version);
+    call_raise(PyExc_TypeError, "__dlpack__: max_version: expected (major, minor), found %R",
+               max_version);
     return -1;
   }
   return major >= DLPACK_MAJOR_VERSION;
@@ -341,14 +341,14 @@ static bool check_device(const call_tensor *tensor, PyObject *wanted) {
   if (wanted == Py_None) return true;
   int type, id;
   if (!PyTuple_Check(wanted) || !PyArg_ParseTuple(wanted, "ii", &type, &id)) {
-    PyErr_Format(PyExc_TypeError,
-                 "__dlpack__: dl_device: expected (device_type, device_id), found %R", wanted);
+    call_raise(PyExc_TypeError,
+               "__dlpack__: dl_device: expected (device_type, device_id), found %R", wanted);
     return false;
   }
   if (type == (int)tensor->dl.device.device_type && id == tensor->dl.device.device_id) return true;
-  PyErr_Format(PyExc_BufferError,
-               "__dlpack__: the tensor is on device (%d, %d) and is not moved to (%d, %d)",
-               (int)tensor->dl.device.device_type, (int)tensor->dl.device.device_id, type, id);
+  call_raise(PyExc_BufferError,
+             "__dlpack__: the tensor is on device (%d, %d) and is not moved to (%d, %d)",
+             (int)tensor->dl.device.device_type, (int)tensor->dl.device.device_id, type, id);
   return false;
 }
 
@@ -375,12 +375,12 @@ static bool check_stream(DLDevice device, PyObject *stream) {
   }
   if (number == -1) return true;
   if (device.device_type == kDLCPU) {
-    PyErr_Format(PyExc_BufferError, "__dlpack__: a cpu tensor has no stream, found %R", stream);
+    call_raise(PyExc_BufferError, "__dlpack__: a cpu tensor has no stream, found %R", stream);
     return false;
   }
   bool cuda = device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
   if (!cuda || number > 0) return true;
-  PyErr_Format(
+  call_raise(
       PyExc_ValueError,
       "__dlpack__: stream: expected None, -1, 1 (legacy default), 2 (per thread) or a stream's "
       "address, found %R",
@@ -397,7 +397,7 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   if (versioned < 0 || !check_device(tensor, options.dl_device)) return NULL;
   if (!check_stream(tensor->dl.device, options.stream)) return NULL;
   if (!call_device_has_addresses(tensor->dl.device)) {
-    return PyErr_Format(
+    return call_raise(
         PyExc_BufferError,
         "__dlpack__: memory of device type %d is known to this runtime only; use numpy()",
         (int)tensor->dl.device.device_type);
@@ -407,7 +407,7 @@ PyObject *call_dlpack_export(PyObject *object, PyObject *const *args, Py_ssize_t
   int copy = options.copy == Py_None ? 0 : PyObject_IsTrue(options.copy);
   if (copy < 0) return NULL;
   if (!copy && !versioned && tensor->readonly) {
-    return PyErr_Format(
+    return call_raise(
         PyExc_BufferError,
         "__dlpack__: a read-only tensor needs a consumer of DLPack 1.0 (max_version=(1, 0)), or copy=True");
   }

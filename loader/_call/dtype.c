@@ -97,14 +97,15 @@ DLDataType call_dtype_for_dlpack(DLDataType dtype) {
   return dtype;
 }
 
-/* Float types whose name says their bits: TVM's 6 and 7 and DLPack's 8 to 17, as mblob/dtype.py
- * has them. */
+/* Float types whose name says their bits. */
 static const char *small_float(DLDataType dtype) {
-  if (dtype.code == MBLOB_FLOAT8_E3M4 && dtype.bits == 8) return MB_DTYPE_E3M4;
-  static const char *const names[] = {MB_DTYPE_OF_6, MB_DTYPE_OF_7, MB_DTYPES_FROM_8};
-  if (dtype.code < CALL_E4M3_FLOAT8 || dtype.code > kDLFloat4_e2m1fn) return NULL;
-  unsigned bits = dtype.code <= kDLFloat8_e8m0fnu ? 8 : dtype.code <= kDLFloat6_e3m2fn ? 6 : 4;
-  return dtype.bits == bits ? names[dtype.code - CALL_E4M3_FLOAT8] : NULL;
+  static const struct {
+    uint8_t code, bits;
+    const char *name;
+  } rows[] = {MB_SMALL_FLOATS};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (rows[i].code == dtype.code && rows[i].bits == dtype.bits) return rows[i].name;
+  return NULL;
 }
 
 bool call_dtype_is_small_float(DLDataType dtype) {

@@ -7,6 +7,7 @@
 
 bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
   frame->name = name;
+  frame->function = NULL;
   frame->parameters = NULL;
   frame->alignment = 0;
   frame->ffi = frame->items = frame->gaps = frame->dlpack = false;
@@ -20,7 +21,8 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
   frame->slots = frame->inline_slots;
   if (count > CALL_INLINE_ARGS) {
     if (count > 65536) {
-      PyErr_Format(PyExc_TypeError, "%U: %zd arguments, at most 65536 can be passed", name, count);
+      call_raise(call_type_and_value, "%U: %zd arguments, at most 65536 can be passed", name,
+                 count);
       return false;
     }
     size_t n = (size_t)count;
@@ -107,11 +109,13 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
   va_start(args, format);
   PyObject *text = PyUnicode_FromFormatV(format, args);
   va_end(args);
-  if (text != NULL) {
-    PyErr_Format(type, frame->items ? "%U: item %d: %U" : "%U" MB_TEXT_ARGUMENT "%d: %U",
-                 frame->name, i, text);
-    Py_DECREF(text);
-  }
+  PyObject *parameter = text && !frame->items ? call_function_parameter(frame->function, i) : NULL;
+  if (text != NULL && frame->items)
+    call_raise(type, "%U: item %d: %U", frame->name, i, text);
+  else if (parameter != NULL)
+    call_raise(type, "%U" MB_TEXT_ARGUMENT "%d%U: %U", frame->name, i, parameter, text);
+  Py_XDECREF(parameter);
+  Py_XDECREF(text);
   return false;
 }
 
@@ -140,9 +144,9 @@ static bool check_parameter(call_frame *frame, int i) {
     /* C has no type for most small floats: kernels take their bits */
     if (slot->tensor.dtype.bits == p->dtype.bits && slot->tensor.dtype.lanes == 1 &&
         call_dtype_is_small_float(slot->tensor.dtype) && p->dtype.code == kDLUInt)
-      return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_DTYPE_OF_BITS, expected, found,
+      return call_frame_error(frame, i, call_type_and_value, MB_TEXT_DTYPE_OF_BITS, expected, found,
                               expected);
-    return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_DTYPE_OF_ARRAY, expected, found,
+    return call_frame_error(frame, i, call_type_and_value, MB_TEXT_DTYPE_OF_ARRAY, expected, found,
                             expected);
   }
   if (slot->readonly && !p->is_const) {
@@ -156,9 +160,9 @@ static bool check_parameter(call_frame *frame, int i) {
 bool call_frame_writable(const call_frame *frame, int first, PyObject *of) {
   for (int i = first; i < frame->count; ++i) {
     if (!frame->slots[i].is_tensor || !frame->slots[i].readonly) continue;
-    PyErr_Format(PyExc_ValueError,
-                 "%U(%R, ...): argument %d: the array is read-only; pass a writable one",
-                 frame->name, of, i);
+    call_raise(PyExc_ValueError,
+               "%U(%R, ...): argument %d: the array is read-only; pass a writable one", frame->name,
+               of, i);
     return false;
   }
   return true;

@@ -28,18 +28,63 @@ static void raise_failure(function_object *self, int status) {
   PyObject *nothing = PyObject_CallFunction(call_hook.raise_status, "iO", status, self->shown);
   Py_XDECREF(nothing);
   if (!PyErr_Occurred())
-    PyErr_Format(PyExc_RuntimeError, "%U: failed with status %d", self->shown, status);
+    call_raise(PyExc_RuntimeError, "%U: failed with status %d", self->shown, status);
 }
 
 static bool check_count(const function_object *self, Py_ssize_t count) {
   if (self->parameter_count < 0 || count == self->parameter_count) return true;
   PyObject *shown = PyUnicode_FromFormat(" (%s)", mblob_function_signature(self->handle));
   if (shown == NULL) return false;
-  PyErr_Format(PyExc_TypeError, "%U: " MB_TEXT_COUNT, self->shown, "expected",
-               self->parameter_count, self->parameter_count == 1 ? "" : "s",
-               PyUnicode_AsUTF8(shown), (int)count);
+  call_raise(call_type_and_value, "%U: " MB_TEXT_COUNT, self->shown, "expected",
+             self->parameter_count, self->parameter_count == 1 ? "" : "s",
+             PyUnicode_AsUTF8(shown), (int)count);
   Py_DECREF(shown);
   return false;
+}
+
+PyObject *call_function_parameter(PyObject *function, int i) {
+  const function_object *self = (const function_object *)function;
+  PyObject *text = NULL;
+  if (self != NULL && self->owner != Py_None)
+    text = PyObject_CallFunction(call_hook.parameter, "OOi", self->owner, self->name, i);
+  if (text != NULL && PyUnicode_Check(text)) return text;
+  PyErr_Clear();
+  Py_XDECREF(text);
+  return PyUnicode_FromString("");
+}
+
+/* Its shape as a tuple of int. */
+static PyObject *shape_of(const DLTensor *tensor) {
+  PyObject *shape = PyTuple_New(tensor->ndim);
+  for (int d = 0; shape != NULL && d < tensor->ndim; ++d) {
+    PyObject *extent = PyLong_FromLongLong(tensor->shape[d]);
+    if (extent == NULL)
+      Py_CLEAR(shape);
+    else
+      PyTuple_SET_ITEM(shape, d, extent);
+  }
+  return shape;
+}
+
+bool call_function_check_bound(const call_frame *frame, PyObject *args) {
+  const function_object *self = (const function_object *)frame->function;
+  if (self->parameters == NULL || self->owner == Py_None) return true;
+  PyObject *given = PyTuple_New(frame->count);
+  for (int i = 0; given != NULL && i < frame->count; ++i) {
+    const call_slot *slot = &frame->slots[i];
+    PyObject *one =
+        slot->is_tensor ? shape_of(&slot->tensor) : Py_NewRef(PyTuple_GET_ITEM(args, i));
+    if (one == NULL)
+      Py_CLEAR(given);
+    else
+      PyTuple_SET_ITEM(given, i, one);
+  }
+  if (given == NULL) return false;
+  PyObject *nothing = PyObject_CallFunctionObjArgs(call_hook.check_bound, self->owner, self->name,
+                                                   self->shown, given, NULL);
+  Py_DECREF(given);
+  Py_XDECREF(nothing);
+  return nothing != NULL;
 }
 
 PyObject *call_function_invoke(PyObject *function, call_frame *frame) {
@@ -71,9 +116,10 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
                            Py_ssize_t count, PyObject *kwnames) {
   const function_object *self = (const function_object *)function;
   if (!call_frame_init(frame, self->shown, count)) return false;
+  frame->function = function;
   if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
-    PyErr_Format(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->shown,
-                 kwnames);
+    call_raise(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->shown,
+               kwnames);
     return false;
   }
   if (!check_count(self, count)) return false;
@@ -157,7 +203,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return NULL;
   void *handle = PyLong_AsVoidPtr(address);
   if (handle == NULL) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "PackedFunction: the address is 0");
+    if (!PyErr_Occurred()) call_raise(PyExc_ValueError, "PackedFunction: the address is 0");
     return NULL;
   }
   return call_function_wrap(handle, name, owner);

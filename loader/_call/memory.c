@@ -15,8 +15,7 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return NULL;
   void *data = PyLong_AsVoidPtr(address);
   if (data == NULL && PyErr_Occurred()) return NULL;
-  if (size < 0)
-    return PyErr_Format(PyExc_ValueError, "Memory: size %zd, expected at least 0", size);
+  if (size < 0) return call_raise(PyExc_ValueError, "Memory: size %zd, expected at least 0", size);
   memory_object *self = (memory_object *)type->tp_alloc(type, 0);
   if (self == NULL) return NULL;
   self->data = data;

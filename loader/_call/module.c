@@ -16,7 +16,7 @@ bool call_hook_classes(void) {
   PyObject *device_class, *tensor_class;
   if (call_hook.device_class) return true;
   if (!call_hook.classes) {
-    PyErr_SetString(PyExc_RuntimeError, "loader is not imported");
+    call_raise(PyExc_RuntimeError, "loader is not imported");
     return false;
   }
   PyObject *both = PyObject_CallNoArgs(call_hook.classes);
@@ -25,7 +25,7 @@ bool call_hook_classes(void) {
       PyArg_ParseTuple(both, "O!O!;classes", &PyType_Type, &device_class, &PyType_Type,
                        &tensor_class) &&
       (PyType_IsSubtype((PyTypeObject *)tensor_class, &call_tensor_type) ||
-       PyErr_Format(PyExc_TypeError, "classes: the second must derive from TensorBase"));
+       call_raise(PyExc_TypeError, "classes: the second must derive from TensorBase"));
   if (fits) {
     set_hook(&call_hook.tensor_class, tensor_class);
     set_hook(&call_hook.device_class, device_class);
@@ -41,14 +41,24 @@ PyObject *call_device_object(DLDevice device) {
 }
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"module_class", "module_handle", "wrap_module",  "classes",
-                          "raise_status", "ffi_function",  "ffi_stand_in", NULL};
+  static char *names[] = {"module_class",
+                          "module_handle",
+                          "wrap_module",
+                          "classes",
+                          "raise_status",
+                          "ffi_function",
+                          "ffi_stand_in",
+                          "error_class",
+                          "parameter",
+                          "check_bound",
+                          NULL};
   PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function,
-      *ffi_stand_in;
+      *ffi_stand_in, *error_class, *parameter, *check_bound;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOO", names, &PyType_Type, &module_class,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOO", names, &PyType_Type, &module_class,
                                    &module_handle, &wrap_module, &classes, &raise_status,
-                                   &ffi_function, &ffi_stand_in)) {
+                                   &ffi_function, &ffi_stand_in, &error_class, &parameter,
+                                   &check_bound)) {
     return NULL;
   }
   set_hook(&call_hook.module_class, module_class);
@@ -60,14 +70,16 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.raise_status, raise_status);
   set_hook(&call_hook.ffi_function, ffi_function);
   set_hook(&call_hook.ffi_stand_in, ffi_stand_in);
+  set_hook(&call_hook.error_class, error_class);
+  set_hook(&call_hook.parameter, parameter);
+  set_hook(&call_hook.check_bound, check_bound);
   Py_RETURN_NONE;
 }
 
 static PyObject *callback(PyObject *module, PyObject *callable) {
   (void)module;
   if (!PyCallable_Check(callable)) {
-    return PyErr_Format(PyExc_TypeError, "expected a callable, found %s",
-                        Py_TYPE(callable)->tp_name);
+    return call_raise(PyExc_TypeError, "expected a callable, found %s", Py_TYPE(callable)->tp_name);
   }
   mblob_function *function = call_callback_new(callable);
   return function ? PyLong_FromVoidPtr(function) : NULL;
@@ -76,8 +88,8 @@ static PyObject *callback(PyObject *module, PyObject *callable) {
 static PyObject *keep_exception(PyObject *module, PyObject *exception) {
   (void)module;
   if (!PyExceptionInstance_Check(exception)) {
-    return PyErr_Format(PyExc_TypeError, "expected an exception, found %s",
-                        Py_TYPE(exception)->tp_name);
+    return call_raise(PyExc_TypeError, "expected an exception, found %s",
+                      Py_TYPE(exception)->tp_name);
   }
   PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
   call_callback_keep();
@@ -91,13 +103,13 @@ static bool parse_layout(PyObject *shape, PyObject *dtype, DLTensor *dl,
   unsigned short lanes;
   if (!PyArg_ParseTuple(dtype, "bbH", &code, &bits, &lanes)) return false;
   if (bits == 0 || lanes == 0) {
-    PyErr_SetString(PyExc_ValueError, "tensor: a data type has at least 1 bit and 1 lane");
+    call_raise(PyExc_ValueError, "tensor: a data type has at least 1 bit and 1 lane");
     return false;
   }
   Py_ssize_t ndim = PyTuple_GET_SIZE(shape);
   if (ndim > CALL_TENSOR_NDIM_MAX) {
-    PyErr_Format(PyExc_ValueError, "tensor: %zd dimensions, expected at most %d", ndim,
-                 CALL_TENSOR_NDIM_MAX);
+    call_raise(PyExc_ValueError, "tensor: %zd dimensions, expected at most %d", ndim,
+               CALL_TENSOR_NDIM_MAX);
     return false;
   }
   for (Py_ssize_t d = 0; d < ndim; ++d) {
@@ -143,11 +155,10 @@ static PyObject *tensor_view(PyObject *module, PyObject *args) {
   size_t nbytes;
   PyObject *tensor = NULL;
   if (!PyBuffer_IsContiguous(buffer, 'C')) {
-    PyErr_SetString(PyExc_ValueError, "tensor: the buffer is not contiguous");
+    call_raise(PyExc_ValueError, "tensor: the buffer is not contiguous");
   } else if (!call_tensor_size(&dl, &nbytes) || nbytes != (size_t)buffer->len) {
-    PyErr_Format(PyExc_ValueError,
-                 "tensor: a buffer of %zd bytes does not match dtype and shape %R", buffer->len,
-                 shape);
+    call_raise(PyExc_ValueError, "tensor: a buffer of %zd bytes does not match dtype and shape %R",
+               buffer->len, shape);
   } else {
     dl.data = buffer->buf;
     tensor = call_tensor_over(&dl, view, NULL, NULL, buffer->readonly != 0);
@@ -228,7 +239,7 @@ static int execute(PyObject *module) {
                {"BoundFunction", &call_bound_type},
                {"TensorBase", &call_tensor_type},
                {"Memory", &call_memory_type}};
-  if (!call_runtime_bind() || !call_dlpack_init()) return -1;
+  if (!call_runtime_bind() || !call_error_init() || !call_dlpack_init()) return -1;
   for (size_t i = 0; i < sizeof types / sizeof types[0]; ++i) {
     if (PyType_Ready(types[i].type) != 0) return -1;
     if (PyModule_AddObject(module, types[i].name, Py_NewRef((PyObject *)types[i].type)) != 0)

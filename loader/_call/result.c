@@ -65,7 +65,7 @@ static PyObject *plain_object(TVMValue value, int code) {
 }
 
 static PyObject *unknown_code(int code) {
-  PyErr_Format(
+  call_raise(
       PyExc_TypeError,
       "a value of type code %d has no meaning in Python (classic TVM objects are not supported)",
       code);

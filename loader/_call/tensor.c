@@ -40,17 +40,17 @@ bool call_tensor_size(const DLTensor *dl, size_t *nbytes) {
 bool call_tensor_described(const DLTensor *dl, bool has_data) {
   size_t size;
   if (dl->ndim < 0 || dl->ndim > CALL_TENSOR_NDIM_MAX) {
-    PyErr_Format(PyExc_ValueError, "tensor: " MB_TEXT_NDIM, (int)dl->ndim, CALL_TENSOR_NDIM_MAX);
+    call_raise(PyExc_ValueError, "tensor: " MB_TEXT_NDIM, (int)dl->ndim, CALL_TENSOR_NDIM_MAX);
   } else if (dl->ndim > 0 && dl->shape == NULL) {
-    PyErr_Format(PyExc_ValueError, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)dl->ndim);
+    call_raise(PyExc_ValueError, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)dl->ndim);
   } else if (!call_tensor_size(dl, &size)) {
-    PyErr_SetString(PyExc_ValueError,
-                    "tensor: a negative dimension, or more bytes than memory has addresses");
+    call_raise(PyExc_ValueError,
+               "tensor: a negative dimension, or more bytes than memory has addresses");
   } else if (has_data && size != 0 && dl->data == NULL) {
-    PyErr_Format(PyExc_ValueError, "tensor: " MB_TEXT_DATA_IS_NULL, size);
+    call_raise(PyExc_ValueError, "tensor: " MB_TEXT_DATA_IS_NULL, size);
   } else if (dl->byte_offset > PY_SSIZE_T_MAX) {
-    PyErr_Format(PyExc_ValueError, "tensor: byte_offset is %llu, more than memory has addresses",
-                 (unsigned long long)dl->byte_offset);
+    call_raise(PyExc_ValueError, "tensor: byte_offset is %llu, more than memory has addresses",
+               (unsigned long long)dl->byte_offset);
   } else {
     return true;
   }
@@ -62,16 +62,16 @@ bool call_tensor_described(const DLTensor *dl, bool has_data) {
 static bool set_layout(call_tensor *self, const DLTensor *dl) {
   int ndim = dl->ndim;
   if (ndim < 0 || ndim > CALL_TENSOR_NDIM_MAX) {
-    PyErr_Format(PyExc_ValueError, "tensor: " MB_TEXT_NDIM, ndim, CALL_TENSOR_NDIM_MAX);
+    call_raise(PyExc_ValueError, "tensor: " MB_TEXT_NDIM, ndim, CALL_TENSOR_NDIM_MAX);
     return false;
   }
   if (dl->strides != NULL && !call_tensor_compact(dl)) {
-    PyErr_SetString(PyExc_ValueError, "tensor: not contiguous; make a contiguous copy first");
+    call_raise(PyExc_ValueError, "tensor: not contiguous; make a contiguous copy first");
     return false;
   }
   if (!call_tensor_size(dl, &self->nbytes)) {
-    PyErr_SetString(PyExc_ValueError,
-                    "tensor: a negative dimension, or more bytes than memory has addresses");
+    call_raise(PyExc_ValueError,
+               "tensor: a negative dimension, or more bytes than memory has addresses");
     return false;
   }
   self->shape = PyMem_Calloc((size_t)ndim + 1, sizeof *self->shape);
@@ -136,11 +136,10 @@ PyObject *call_tensor_empty(const DLTensor *like) {
 
 bool call_tensor_valid(const call_tensor *tensor) {
   if (tensor->dl.ndim >= 0 && tensor->shape != NULL) return true;
-  PyErr_SetString(
-      PyExc_ValueError,
-      tensor->shape == NULL
-          ? "tensor: not initialised; use mblob.empty or mblob.array"
-          : "tensor: it was valid only during the call that passed it; copy what you keep");
+  call_raise(PyExc_ValueError,
+             tensor->shape == NULL
+                 ? "tensor: not initialised; use mblob.empty or mblob.array"
+                 : "tensor: it was valid only during the call that passed it; copy what you keep");
   return false;
 }
 
@@ -176,7 +175,8 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
   if (!call_tensor_valid(self)) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyErr_SetObject(PyExc_BufferError, value);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    call_raise(PyExc_BufferError, "%S", value);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
@@ -190,21 +190,21 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     if (self->dl.dtype.lanes > 1)
       snprintf(lanes, sizeof lanes, "x%u", (unsigned)self->dl.dtype.lanes);
     if (self->dl.dtype.bits == 0)
-      PyErr_Format(PyExc_BufferError, "elements of type %s have no bytes", text);
+      call_raise(PyExc_BufferError, "elements of type %s have no bytes", text);
     else
-      PyErr_Format(PyExc_BufferError,
-                   "elements of type %s have no buffer format; use Tensor.view(\"uint%d%s\")", text,
-                   (self->dl.dtype.bits + 7) / 8 * 8, lanes);
+      call_raise(PyExc_BufferError,
+                 "elements of type %s have no buffer format; use Tensor.view(\"uint%d%s\")", text,
+                 (self->dl.dtype.bits + 7) / 8 * 8, lanes);
     return -1;
   }
   if (!call_device_is_host(self->dl.device)) {
-    PyErr_Format(PyExc_BufferError,
-                 "the tensor is in the memory of device type %d; copy it to the processor first",
-                 (int)self->dl.device.device_type);
+    call_raise(PyExc_BufferError,
+               "the tensor is in the memory of device type %d; copy it to the processor first",
+               (int)self->dl.device.device_type);
     return -1;
   }
   if ((flags & PyBUF_WRITABLE) && self->readonly) {
-    PyErr_SetString(PyExc_BufferError, "the tensor is read-only");
+    call_raise(PyExc_BufferError, "the tensor is read-only");
     return -1;
   }
   static char nothing;
@@ -281,13 +281,13 @@ static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused) {
 static PyObject *tensor_copy_bytes(PyObject *object, PyObject *source) {
   call_tensor *self = SELF(object);
   if (!PyObject_TypeCheck(source, &call_tensor_type)) {
-    return PyErr_Format(PyExc_TypeError, "expected a Tensor, found %s", Py_TYPE(source)->tp_name);
+    return call_raise(PyExc_TypeError, "expected a Tensor, found %s", Py_TYPE(source)->tp_name);
   }
   if (!call_tensor_valid(self) || !call_tensor_valid(SELF(source))) return NULL;
-  if (self->readonly) return PyErr_Format(PyExc_ValueError, "the tensor is read-only");
+  if (self->readonly) return call_raise(PyExc_ValueError, "the tensor is read-only");
   if (self->nbytes != SELF(source)->nbytes) {
-    return PyErr_Format(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu",
-                        SELF(source)->nbytes, self->nbytes);
+    return call_raise(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu",
+                      SELF(source)->nbytes, self->nbytes);
   }
   if (!call_device_is_host(self->dl.device) || !call_device_is_host(SELF(source)->dl.device)) {
     if (!call_device_copy(&SELF(source)->dl, &self->dl)) return NULL;

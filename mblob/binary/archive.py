@@ -48,13 +48,14 @@ def places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
         head = bytes(data[at : at + _HEADER])
         digits = head[48:58].strip()
         if len(head) < _HEADER or head[58:] != b"`\n" or not digits.isdigit():
-            raise FormatError(
-                f"{label}: no header of an archive member here", code="archive", offset=at
+            raise FormatError.about(
+                label, "no header of an archive member here", code="archive", offset=at
             )
         size, start = int(digits), at + _HEADER
         if size > len(data) - start:
-            raise FormatError(
-                f"{label}: a member of {size} bytes, {len(data) - start} are left",
+            raise FormatError.about(
+                label,
+                f"a member of {size} bytes, {len(data) - start} are left",
                 code="archive",
                 offset=at,
             )
@@ -68,8 +69,9 @@ def places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
         elif name[:3] == b"#1/" and name[3:].isdigit():
             length = int(name[3:])
             if length > min(size, _NAME_LIMIT):
-                raise FormatError(
-                    f"{label}: a member's name of {length} bytes, it has {size}",
+                raise FormatError.about(
+                    label,
+                    f"a member's name of {length} bytes, it has {size}",
                     code="archive",
                     offset=start,
                 )

@@ -49,8 +49,8 @@ class CText:
     def __init__(self, data: memoryview, name: str) -> None:
         self.name = name
         if len(data) > _LIMIT:
-            raise FormatError(
-                f"{name}: {len(data)} bytes of C text, {_LIMIT} are the limit", code="c_text"
+            raise FormatError.about(
+                name, f"{len(data)} bytes of C text, {_LIMIT} are the limit", code="c_text"
             )
         self._blob = b""
         self.imports: Sequence[Symbol] = ()
@@ -70,13 +70,13 @@ class CText:
     def _read(self, symbol: str, size: int, text: bytes, at: int) -> bytes:
         end = text.find(b"}")
         if end < 0:
-            raise FormatError(
-                f"{self.name}: the bytes of {symbol} do not end", code="c_text", offset=at
+            raise FormatError.about(
+                self.name, f"the bytes of {symbol} do not end", code="c_text", offset=at
             )
         found = _decode(text[:end], self.name, at)
         if len(found) != size:
-            raise FormatError(
-                f"{self.name}: {symbol} has {len(found)} bytes, it says {size}", code="c_text"
+            raise FormatError.about(
+                self.name, f"{symbol} has {len(found)} bytes, it says {size}", code="c_text"
             )
         return found
 
@@ -108,8 +108,8 @@ def _decode(text: bytes, name: str, at: int) -> bytes:
         value = int(found[1], 16 if found[1][1:2] in (b"x", b"X") else 10) if found else 256
         if value > 255:
             shown = number.strip()[:40].decode("utf-8", "backslashreplace")
-            raise FormatError(
-                f"{name}: {shown!r} among the bytes of a blob", code="c_text", offset=at
+            raise FormatError.about(
+                name, f"{shown!r} among the bytes of a blob", code="c_text", offset=at
             )
         out.append(value)
     return bytes(out)

@@ -88,8 +88,8 @@ def open_file(data: memoryview, label: str, machine: str | None = None) -> Opene
 def _machine(label: str, name: str) -> MachineAlias:
     found = machine_of(name)
     if found is None:
-        raise FormatError(
-            f"{label}: no machine is called {name!r}; known are {known_names()}", code="no_machine"
+        raise FormatError.about(
+            label, f"no machine is called {name!r}; known are {known_names()}", code="no_machine"
         )
     return found
 
@@ -98,8 +98,9 @@ def _open_one(data: memoryview, label: str) -> Opened:
     """A file that is no universal one."""
     start = bytes(data[:SNIFF_SIZE])
     if start[:8] == THIN_MAGIC:
-        raise FormatError(
-            f"{label}: a thin archive, which holds names of files only: look at those",
+        raise FormatError.about(
+            label,
+            "a thin archive, which holds names of files only: look at those",
             code="archive",
         )
     if start[:8] == AR_MAGIC:
@@ -107,8 +108,8 @@ def _open_one(data: memoryview, label: str) -> Opened:
     if start[:3] == GZIP_MAGIC:
         unpacked = tar.unpacked(data, label)
         if linkable_kind(bytes(unpacked[:SNIFF_SIZE])) != "tar" or unpacked[:3] == GZIP_MAGIC:
-            raise FormatError(
-                f"{label}: gzip, but no tar archive is in it", code="not_elf", offset=0
+            raise FormatError.about(
+                label, "gzip, but no tar archive is in it", code="not_elf", offset=0
             )
         return _of_members("tar", unpacked, label, _tar_places(unpacked, label))._replace(
             compressed=True
@@ -135,8 +136,9 @@ def _of_universal(
             image = mach_o.MachO(part, name, s.offset)
             kind = f"mach-o {image.kind}"
         else:
-            raise FormatError(
-                f"{label}: its part for {s.machine} is no Mach-O file",
+            raise FormatError.about(
+                label,
+                f"its part for {s.machine} is no Mach-O file",
                 code="mach_o",
                 offset=s.offset,
             )
@@ -155,8 +157,8 @@ def _of_universal(
     for part_image in parts.values():
         if fits(wanted, part_image.machine, part_image.bits, part_image.endian):
             return Opened("universal", part_image, tuple(members))
-    raise FormatError(
-        f"{label}: no part for {wanted.name}; there are {', '.join(parts)}", code="no_machine"
+    raise FormatError.about(
+        label, f"no part for {wanted.name}; there are {', '.join(parts)}", code="no_machine"
     )
 
 
@@ -166,15 +168,15 @@ def _of_members(
     members: list[Member] = []
     for name, start, size in places:
         if len(members) == MEMBER_LIMIT:
-            raise FormatError(
-                f"{label}: more than {MEMBER_LIMIT} members", code="archive", offset=start
+            raise FormatError.about(
+                label, f"more than {MEMBER_LIMIT} members", code="archive", offset=start
             )
         members.append(_member(data[start : start + size], f"{label}({name})", name, base + start))
     images = [m.image for m in members if m.image is not None]
     images.sort(key=lambda image: image.format == "c")  # the machine is that of code
     if not images:
         what = "no members" if not members else f"{len(members)} members, none of them machine code"
-        raise FormatError(f"{label}: {what}", code="no_blob")
+        raise FormatError.about(label, what, code="no_blob")
     image = images[0] if len(images) == 1 else ObjectSet(images, label)
     return Opened(kind, image, tuple(members))
 
@@ -186,8 +188,9 @@ def _member(content: memoryview, label: str, name: str, start: int) -> Member:
         or head[:8] == THIN_MAGIC
         or mach_o.slices(content, label)
     ):
-        raise FormatError(
-            f"{label}: an archive in an archive, which is not looked into: unpack it",
+        raise FormatError.about(
+            label,
+            "an archive in an archive, which is not looked into: unpack it",
             code="archive",
         )
     try:

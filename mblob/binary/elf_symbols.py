@@ -56,18 +56,12 @@ from mblob.binary.elf_records import (
     SymbolTable,
 )
 from mblob.binary.elf_versions import Versions
+from mblob.binary.relocation_types import MEANINGS
 from mblob.errors import FormatError
 
 # Machines whose functions have the address of their code (others: of a descriptor), and whose
 # relocations are known.
-KNOWN_MACHINES = (
-    ("x86_64", 64),
-    ("aarch64", 64),
-    ("i386", 32),
-    ("arm", 32),
-    ("riscv", 64),
-    ("s390x", 64),
-)
+KNOWN_MACHINES = tuple(MEANINGS)
 
 # Words at DT_PLTGOT in front of the slots of calls, which are the dynamic linker's own.
 _RESERVED_SLOTS = {"x86_64": 3, "i386": 3, "aarch64": 3, "arm": 3, "s390x": 3, "riscv": 2}
@@ -82,7 +76,7 @@ _LOOKED_UP = (STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFU
 
 
 def bad(elf: ElfFile, text: str) -> FormatError:
-    return FormatError(f"{elf.name}: dynamic section: {text}", code="elf_dynamic")
+    return FormatError.about(elf.name, f"dynamic section: {text}", code="elf_dynamic")
 
 
 def is_loaded(elf: ElfFile, vaddr: int, size: int, flags: int = 0) -> bool:

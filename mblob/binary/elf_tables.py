@@ -98,7 +98,7 @@ class ElfTables:
         vars(self).update(zip(_HEADER_FIELDS, values[len(IDENT.fields) :]))
 
     def _fail(self, message: str, code: str, at: int | None = None) -> FormatError:
-        return FormatError(f"{self.name}: {message}", code=code, offset=at)
+        return FormatError.about(self.name, message, code=code, offset=at)
 
     def _check(self, offset: int, size: int, what: str) -> None:
         length = len(self.data)

@@ -93,6 +93,6 @@ def open_image(data: memoryview, name: str, base: int = 0) -> Image:
         return pe.CoffObject(data, name, base)
     if c_text.is_c(data):
         return c_text.CText(data, name)
-    raise FormatError(
-        f"{name}: not a library: neither ELF, Mach-O nor PE", code="not_elf", offset=0
+    raise FormatError.about(
+        name, "not a library: neither ELF, Mach-O nor PE", code="not_elf", offset=0
     )

@@ -76,16 +76,16 @@ def slices(data: memoryview, name: str) -> list[Slice]:
         return []
     step = struct.calcsize(f">{fmt}")
     if count * step > len(data) - 8:
-        raise FormatError(
-            f"{name}: {count} machines, the file ends at {len(data)}", code="mach_o", offset=8
+        raise FormatError.about(
+            name, f"{count} machines, the file ends at {len(data)}", code="mach_o", offset=8
         )
     found = []
     for i in range(count):
         cpu, _, offset, size, *_ = struct.unpack_from(f">{fmt}", data, 8 + i * step)
         machine = MACHINES.get(cpu, f"machine {cpu:#x}")
         if size > len(data) or offset > len(data) - size:
-            raise FormatError(
-                f"{name}: the part for {machine} is {size} bytes at {offset}, the file ends at {len(data)}",
+            raise FormatError.about(
+                name, f"the part for {machine} is {size} bytes at {offset}, the file ends at {len(data)}",
                 code="mach_o", offset=8 + i * step,
             )  # fmt: skip
         found.append(Slice(machine, offset, size))

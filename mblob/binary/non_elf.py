@@ -108,7 +108,7 @@ class ForeignFile:
         return "little" if self.byte_order == "<" else "big"
 
     def fail(self, message: str, at: int | None = None) -> FormatError:
-        return FormatError(f"{self.name}: {message}", code=self.format.replace("-", "_"), offset=at)
+        return FormatError.about(self.name, message, code=self.format.replace("-", "_"), offset=at)
 
     def check(self, offset: int, size: int, what: str) -> None:
         """Raise unless `size` bytes at `offset` are in the file."""

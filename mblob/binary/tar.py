@@ -1,5 +1,9 @@
-"""The one reader of `.tar` and `.tar.gz`, as TVM exports them. No memory or disk is used because a
-header says so."""
+"""The reader of `.tar` and `.tar.gz`, as TVM exports them, for what looks and loads. No memory or disk
+is used because a header says so.
+
+`convert` has another (packager/edit/convert.py): it takes what else Python unpacks, and copies members
+into files, with limits for those.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +36,19 @@ def members(data: memoryview, label: str) -> Iterator[TarInfo]:
             for info in tar:
                 start, size = info.offset_data, info.size
                 if info.isreg() and info.issparse():
-                    raise FormatError(
-                        f"{label}({info.name}): stored with holes, unpack it", code="archive"
+                    raise FormatError.about(
+                        f"{label}({info.name})", "stored with holes, unpack it", code="archive"
                     )
                 if info.isreg() and size > len(data) - start:
-                    raise FormatError(
-                        f"{label}({info.name}): {size} bytes, {max(0, len(data) - start)} are left", code="archive",
+                    raise FormatError.about(
+                        f"{label}({info.name})", f"{size} bytes, {max(0, len(data) - start)} are left", code="archive",
                         offset=start,
                     )  # fmt: skip
                 yield info
     except (tarfile.TarError, ValueError, OverflowError, RecursionError, EOFError) as error:
         if isinstance(error, FormatError):
             raise
-        raise FormatError(f"{label}: a damaged tar archive: {error}", code="archive") from None
+        raise FormatError.about(label, f"a damaged tar archive: {error}", code="archive") from None
 
 
 class _File:
@@ -88,21 +92,22 @@ def unpacked(data: memoryview, label: str) -> memoryview:
                 try:
                     piece = inflate.decompress(pending, STEP)
                 except zlib.error as error:
-                    raise FormatError(
-                        f"{label}: damaged gzip: {error}", code="archive", offset=start
+                    raise FormatError.about(
+                        label, f"damaged gzip: {error}", code="archive", offset=start
                     ) from None
                 total += len(piece)
                 if total > limit:
-                    raise FormatError(
-                        f"{label}: unpacks to more than {limit} bytes ({UNPACKED_RATIO} times its size): unpack it"
+                    raise FormatError.about(
+                        label,
+                        f"unpacks to more than {limit} bytes ({UNPACKED_RATIO} times its size): unpack it"
                         " yourself if you trust it",
                         code="archive",
                     )
                 file.write(piece)
                 pending = inflate.unconsumed_tail
         if not inflate.eof:
-            raise FormatError(
-                f"{label}: gzip that ends after {total} bytes: the file is cut", code="archive"
+            raise FormatError.about(
+                label, f"gzip that ends after {total} bytes: the file is cut", code="archive"
             )
         if total == 0:
             return memoryview(b"")

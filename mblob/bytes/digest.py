@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mblob.bytes.native_copy import crc32
+from mblob.bytes.progress import advance
 
 CHUNK = 1 << 20  # bytes hashed per step: large against the call, small against caches
 
@@ -105,5 +106,7 @@ def digest_of(algorithm: int, data: memoryview) -> bytes:
     """Digest of `data`, in steps, so that a huge mapping is never held in memory at once."""
     h = hasher(algorithm)
     for start in range(0, len(data), CHUNK):
-        h.update(data[start : start + CHUNK])
+        piece = data[start : start + CHUNK]
+        h.update(piece)
+        advance(len(piece))
     return h.digest()

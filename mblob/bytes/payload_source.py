@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from mblob.arguments import check_unmasked
 from mblob.bytes.sink import STEP
-from mblob.errors import ChangedError, MblobError
+from mblob.errors import ArgumentTypeError, ChangedError, MblobError
 
 # an attribute of errors that are no failure of the file being written
 OF_CALLER = "_mblob_of_caller"
@@ -216,6 +216,6 @@ def as_bytes_view(data: Any) -> memoryview:
         TypeError,
         ValueError,
     ) as exc:  # numpy raises either for elements that no buffer can have
-        raise TypeError(
+        raise ArgumentTypeError(
             f"expected contiguous bytes-like data, found {type(data).__name__}: {exc}"
         ) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from mblob.errors import FormatError, one_line
+from mblob.errors import ArgumentValueError, FormatError, one_line
 
 KEY_LIMIT = 4096  # bytes of a type key; a longer one is damage, not a name
 
@@ -120,7 +120,7 @@ def encode_string(value: str | bytes) -> bytes:
     try:
         raw = value.encode() if isinstance(value, str) else bytes(value)
     except UnicodeEncodeError:
-        raise ValueError(one_line(f"{value!r} is no Unicode text")) from None
+        raise ArgumentValueError(one_line(f"{value!r} is no Unicode text")) from None
     return encode_u64(len(raw)) + raw
 
 

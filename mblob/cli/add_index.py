@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mblob.cli import swap
+from mblob.cli.progress import watched_files
 
 NAME = "add-index"
 
@@ -33,8 +34,7 @@ def run(args: argparse.Namespace) -> int:
         MblobError, OSError: as of `mblob.add_index`.
     """
     from mblob.packager.edit.swap import add_index
-    from mblob.packager.write.progress import listening
 
-    with swap.meter(args) as shown, listening(shown):
+    with watched_files(args, args.file):
         add_index(args.file, args.output, reuse=not args.no_reuse)
     return 0

@@ -70,7 +70,7 @@ def load_numpy() -> Any:
         from mblob.errors import IncompatibleError
 
         raise IncompatibleError(
-            "an array on the command line needs numpy: pip install numpy"
+            "an array on the command line needs numpy: pip install 'mblob[numpy]'"
         ) from None
     return numpy
 

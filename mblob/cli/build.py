@@ -125,9 +125,9 @@ SWITCH_INTERVAL = 5e-5  # seconds: half of what a step of the copy takes
 
 def run(args: argparse.Namespace) -> int:
     """Make a plan of manifest and flags, and carry it out."""
+    from mblob.bytes.progress import listening
     from mblob.errors import MblobError
     from mblob.packager.link.build import build
-    from mblob.packager.write.progress import listening
 
     plan = make_plan(args)
     # The thread that copies a large payload wants the interpreter for an instant after each 256

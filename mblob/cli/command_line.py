@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from mblob.cli.report import EXIT_CODES, PROGRAM, UsageError, exit_code, print_error
+from mblob.errors import did_you_mean
 
 # Each is a module of this folder, of the same name with _ for -. Each one's example takes what
 # those before it made.
@@ -36,8 +37,43 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)  # the base passes over what cannot be written
 
+    verbs: Mapping[str, argparse.ArgumentParser] = {}  # of the whole command line
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"{self.prog} --help shows what it takes")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(c) for c in action.choices]
+        what = "verb" if action.dest == "verb" else "/".join(action.option_strings)
+        expected = f"expected one of {', '.join(names)}{did_you_mean(value, names)}"
+        self.error(
+            f"unknown verb {value!r}; {expected}"
+            if what == "verb"
+            else f"{what}: found {value!r}, {expected}"
+        )
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As its base; an option that nobody knows is answered with the one that was meant."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self._unknown(rest, found.verb)
+        return found
+
+    def _unknown(self, rest: Sequence[str], verb: str) -> NoReturn:
+        known = self.verbs[verb]
+        option = next((word for word in rest if word.startswith("-")), rest[0])
+        name = option.partition("=")[0]
+        if not option.startswith("-"):
+            known.error(f"{option!r} is one word too many")
+        close = did_you_mean(name, known._option_string_actions)
+        if verb == "build" and not close and not name.startswith("--"):
+            raise UsageError(
+                f"{verb}: no option {name!r}",
+                hint=f"options of the compiler come behind --: {PROGRAM} {verb} ... -- {option}",
+            )
+        known.error(f"{verb}: no option {name!r}{close}")
 
 
 class Formatter(argparse.HelpFormatter):
@@ -95,6 +131,7 @@ def make_parser(verbs: Sequence[str] = VERBS) -> Parser:
     parsers = parser.add_subparsers(
         dest="verb", metavar="VERB", prog=PROGRAM, required=True, parser_class=Parser
     )
+    parser.verbs = parsers.choices
     for verb in verbs:
         import_module(f"mblob.cli.{verb.replace('-', '_')}").configure(parsers)
     return parser

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mblob.cli.progress import remarks
+from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
-from mblob.cli.swap import add_quiet, meter
 
 NAME = "convert"
 
@@ -53,14 +52,13 @@ def run(args: argparse.Namespace) -> int:
     """
     from mblob.errors import MblobError
     from mblob.packager.edit.convert import convert
-    from mblob.packager.write.progress import listening
 
     if args.output == "-":
         raise UsageError(
             "convert: -o -: a library is written to a file, not to stdout", hint="-o converted.so"
         )
     try:
-        with remarks(quiet=args.quiet), meter(args) as shown, listening(shown):
+        with remarks(quiet=args.quiet), watched_files(args, args.file):
             convert(
                 args.file, args.output, dialect=args.dialect, objects=args.object, index=not args.no_index, cc=args.cc,
                 target=args.target,

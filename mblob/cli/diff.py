@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import one_line, print_json
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def configure(verbs: Any) -> None:
         help="lines to show of a text's diff (default: 40)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/diff/1")
+    add_quiet(parser)
     parser.set_defaults(run=run)
 
 
@@ -52,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.lines < 0:
         raise UsageError(f"--lines: expected 0 or more, found {args.lines}")
-    found = diff(args.a, args.b, lines=args.lines)
+    with watched_files(args, args.a):
+        found = diff(args.a, args.b, lines=args.lines)
     if args.json:
         print_json(found.to_json())
     else:
@@ -79,7 +82,10 @@ def lines_of(found: Difference) -> Iterator[str]:
 
 def _items(kind: str, items: tuple[ItemChange, ...], lead: str) -> Iterator[str]:
     for item in items[:LISTED]:
-        details = "; ".join(describe(d) for d in item.details)
+        words = [describe(d) for d in item.details]
+        if item.largest is not None:
+            words.append(str(item.largest))
+        details = "; ".join(words)
         yield f"{lead}{SIGNS[item.change]} {one_line(f'{kind} {item.name:.200}' + (f': {details}' if details else ''))}"
     if len(items) > LISTED:
         yield f"{lead}... {len(items) - LISTED} more: see --json"

@@ -4,9 +4,19 @@ the library runs."""
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
+
+from mblob.cli.progress import add_quiet, watched_files
+from mblob.cli.report import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mblob.inspect.library import Library
 
 NAME = "extract"
+STEP = 1 << 18  # bytes written at a time
 
 
 def configure(verbs: Any) -> None:
@@ -15,10 +25,10 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. Each payload becomes INDEX-KEY.payload, byte for byte. Device code and graph texts "
-        "are also written, as INDEX-KEY.FMT. With --tensor or --tensors, each tensor becomes INDEX-KEY.NAME.npy, or "
-        ".safetensors for types that numpy does not have. Existing files are replaced. The names of the files are "
-        "printed.",
+        description=f"{summary}. Each payload becomes INDEX-KEY.payload, byte for byte; weights get .safetensors, JSON "
+        "gets .json. Device code and graph texts are also written, as INDEX-KEY.FMT. With --tensor or --tensors, each "
+        "tensor becomes INDEX-KEY.NAME.npy, or .safetensors for types that numpy does not have. --force replaces "
+        "existing files. The names of the files are printed.",
         epilog="example: mblob-pack extract deploy.so --tensor p0 -o p0.npy",
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
@@ -39,8 +49,10 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR|FILE",
         help="folder to write to, created if needed; or a file: .npy (one tensor), .safetensors (any number), .payload "
-        "or .bin (the payload of one entry)",
+        "or .bin (the payload of one entry); or - for stdout (the payload of one entry)",
     )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    add_quiet(parser)
     parser.set_defaults(run=run)
 
 
@@ -56,9 +68,39 @@ def run(args: argparse.Namespace) -> int:
     from mblob.inspect.library import open_library
     from mblob.packager.edit.extract import extract
 
+    files: list[Path] = []
     with open_library(args.file, partial=True) as library:
-        extract(
-            library, args.output, entries=args.entry, tensors=args.tensors or args.tensor or False, format=args.format,
-            written=print,
-        )  # fmt: skip
+        if args.output == "-":
+            _write_to_stdout(library, args)
+            return report_problems(library)
+        try:
+            with watched_files(args, args.file):
+                extract(
+                    library, args.output, entries=args.entry, tensors=args.tensors or args.tensor or False,
+                    format=args.format, written=files.append, force=args.force,
+                )  # fmt: skip
+        finally:  # behind the progress, which has the terminal meanwhile
+            for path in files:
+                print(path)
         return report_problems(library)
+
+
+def _write_to_stdout(library: Library, args: argparse.Namespace) -> None:
+    """Write the payload of one entry to the standard output.
+
+    Raises:
+        UsageError: tensors were asked for, or not one entry. BuildError: no such entry.
+    """
+    from mblob.packager.edit.extract import chosen_entries
+
+    entries = [] if args.tensors or args.tensor else chosen_entries(library, args.entry)
+    if len(entries) != 1:
+        raise UsageError(
+            "extract: -o - writes the payload of one entry to stdout",
+            hint="choose it with --entry N, or name a folder or a file",
+        )
+    (entry,) = entries
+    view = entry.view()
+    sys.stdout.flush()
+    for start in range(0, len(view), STEP):
+        sys.stdout.buffer.write(view[start : start + STEP])

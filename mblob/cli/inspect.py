@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         if args.entry is not None:
             _print_entry(library, one_entry(library, args.entry), args.json)
         elif args.html is not None:
-            _write_page(library, args.html)
+            write_page(library, args.html)
         elif args.json:
             print_json(library.to_json())
         else:
@@ -117,8 +117,13 @@ def one_entry(library: Library, wanted: str) -> EntryView:
         e for e in library.entries if e.type_key == wanted
     ]
     if not matches:
+        from mblob.errors import did_you_mean
+
         known = ", ".join(f"{e.index} ({e.type_key})" for e in library.entries[:20])
-        raise UsageError(f"inspect: no entry {wanted!r} in {library.path}; there are {known}")
+        keys = {e.type_key for e in library.entries}
+        raise UsageError(
+            f"inspect: no entry {wanted!r} in {library.path}; there are {known}{did_you_mean(wanted, keys)}"
+        )
     if len(matches) > 1:
         places = ", ".join(str(e.index) for e in matches[:20])
         raise UsageError(
@@ -137,8 +142,9 @@ def report_problems(library: Library) -> int:
     return 1 if problems else 0
 
 
-def _write_page(library: Library, out: str) -> None:
-    """Write the page to the file `out`, which is replaced when all of it is written; "-" is stdout.
+def write_page(library: Library, out: str, page: str | None = None) -> None:
+    """Write a page, by default that of the library, to the file `out`, which is replaced when all
+    of it is written; "-" is stdout.
 
     Raises:
         UsageError: `out` is the library itself, or no name.
@@ -154,7 +160,7 @@ def _write_page(library: Library, out: str) -> None:
             f"--html {out}: that is the library itself, which the page would replace",
             hint="--html report.html",
         )
-    page = library.to_html()
+    page = library.to_html() if page is None else page
     if out == "-":
         sys.stdout.write(page)
         return

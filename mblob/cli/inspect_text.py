@@ -12,6 +12,7 @@ from mblob.cli.report import human_size, one_line
 if TYPE_CHECKING:
     from mblob.format.plugin_table import Plugin
     from mblob.inspect.library import EntryView, Library
+    from mblob.inspect.models import Model
 
 DEPTH = 64  # levels of the tree that are drawn; each costs four columns on every line below it
 LISTED = 12  # names that the summary lists in one line
@@ -158,12 +159,36 @@ def summary_lines(library: Library) -> Iterator[str]:
             yield f"    ... {len(library.entries) - i} more: see --tree"
             break
         yield f"    {line}"
+    yield from _model_lines(library.models)
     yield from _listed("functions", described_functions(library), always=True)
     yield from _listed("plug-ins", [one_line(describe_plugin(p)) for p in library.plugins])
     yield from _listed("kernels", list(kernel_lines(library.entries)))
     yield from _undefined_lines(library)
     for remark in library.diagnostics:
-        yield f"  {remark['severity']}: {one_line(remark['message'])} [{remark['code']}]"
+        if remark["severity"] != "info":
+            yield f"  {remark['severity']}: {one_line(remark['message'])} [{remark['code']}]"
+
+
+def _model_lines(models: Sequence[Model]) -> Iterator[str]:
+    """What each model takes, gives and holds."""
+    if models:
+        yield f"  models     {len(models)}"
+    room = TREE_LINES
+    for done, model in enumerate(models):
+        if room <= 0:
+            yield f"    ... {len(models) - done} more: see --json"
+            break
+        name = f" {model.name!r}" if model.name else ""
+        told = "" if model.inputs is not None else ", inputs and outputs are known when it runs"
+        yield one_line(f"[{model.entry}] {model.kind}{name}{told}").join(("    ", ""))
+        for title, values in (
+            ("input", model.inputs), ("output", model.outputs), ("parameter", model.parameters),
+        ):  # fmt: skip
+            for value in (values or ())[:LISTED]:
+                yield f"      {title:<10} {one_line(str(value))}"
+            if values and len(values) > LISTED:
+                yield f"      {title:<10} ... {len(values) - LISTED} more: see --entry {model.entry}"
+            room -= 1 + min(len(values or ()), LISTED)
 
 
 def _file_lines(library: Library) -> Iterator[str]:

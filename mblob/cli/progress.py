@@ -1,16 +1,22 @@
-"""How far a long write is, drawn by tqdm (the extra `cli`) on a terminal, and what packing warns
+"""How far long work is, drawn by tqdm (the extra `cli`) on a terminal, and what packing warns
 of."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 from mblob.cli.report import print_warning
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
 
 _ROOM = {"ncols": 80, "nrows": 24}  # of a terminal that tells no size, such as a serial line
 DELAY = 0.5  # seconds from the first byte on before anything is shown, or tqdm imported
@@ -18,7 +24,7 @@ DELAY = 0.5  # seconds from the first byte on before anything is shown, or tqdm 
 
 @contextmanager
 def progress(total: int, stream: TextIO, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Draw how much is written while the block runs; it calls what it is given with each number of
+    """Draw how much is done while the block runs; it calls what it is given with each number of
     bytes.
 
     Args:
@@ -47,6 +53,22 @@ def progress(total: int, stream: TextIO, *, quiet: bool = False) -> Iterator[Cal
     finally:
         if bar is not None:
             bar.close()
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings"
+    )
+
+
+@contextmanager
+def watched_files(args: argparse.Namespace, *files: str) -> Iterator[None]:
+    """Draw how far the block is: it goes through about as many bytes as these files have."""
+    from mblob.bytes.progress import listening
+
+    total = sum(p.stat().st_size for p in map(Path, files) if p.is_file())
+    with progress(total, sys.stderr, quiet=args.quiet) as shown, listening(shown):
+        yield
 
 
 def _bar(total: int, done: int, stream: TextIO) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 
 from mblob import errors, texts
-from mblob.errors import MblobError, ToolchainError
+from mblob.errors import KernelError, MblobError, ToolchainError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ def print_error(error: BaseException) -> None:
     hint = getattr(error, "hint", "")
     if hint and text.endswith(hint):  # where the text stands alone it says what to do itself
         text = text[: -len(hint)].rstrip("; ")
+    if isinstance(error, ToolchainError):
+        text = _without(text, error.output)
+    if isinstance(error, (MblobError, OSError)) and not isinstance(error, KernelError):
+        text, hint = in_options(text), in_options(hint)
     print(f"{PROGRAM}: error: {errors.one_line(one_line(text))}", file=sys.stderr)
     if isinstance(error, ToolchainError):
         if error.command:
@@ -86,12 +91,52 @@ def print_error(error: BaseException) -> None:
         print(f"hint: {errors.one_line(one_line(hint))}", file=sys.stderr)
 
 
+# Functions and arguments of Python, as errors name them, and what the command line has for them.
+_FUNCTIONS = re.compile(
+    r"\b(csource_module|static_library|blob_module|safetensors_module|graph_executor_factory|export_library|load_module"
+    r"|swap|extract|convert|device|mblob\.open|functions): (?!\d)"
+)
+_ARGUMENTS = {
+    "entries": "--entry", "functions": "--function", "index": "--no-index", "system_lib": "--system-lib",
+    "options": "-- CFLAGS", "tensors": "--tensors", "verify": "--level",
+    **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "format", "packed", "prefix",
+                                      "target", "weights")},
+}  # fmt: skip
+_FOR_PYTHON = re.compile(r", or get a function of ctypes with symbol\('[^']*'\)")
+_ARGUMENT = re.compile(
+    rf"(?<![-\w.])({'|'.join(_ARGUMENTS)})=(True\b|False\b|'[^']*'|\[[^]]*\]|\{{[^}}]*\}})?"
+)
+
+
+def in_options(text: str) -> str:
+    """A text of the Python face in the words of the command line: `cc=` becomes `--cc`."""
+
+    def option(found: re.Match[str]) -> str:
+        value = (found[2] or "").strip("[]{}").replace("': '", "=").strip("'\"")
+        word = _ARGUMENTS[found[1]]
+        if not value or value in ("True", "False"):
+            return word
+        return f"{word} '{value}'" if " " in value or "(" in value else f"{word} {value}"
+
+    return _ARGUMENT.sub(option, _FUNCTIONS.sub("", _FOR_PYTHON.sub("", text)))
+
+
+def _without(text: str, output: str) -> str:
+    """The text of a failed tool without what its output, which is printed below, says again."""
+    start = text.find(": ")
+    while start >= 0:
+        if text[start + 2 :].strip() and text[start + 2 :].strip() in one_line(output):
+            return text[:start]
+        start = text.find(": ", start + 1)
+    return text
+
+
 def print_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
     """Print one `warning:` line on stderr, in place of `warnings.showwarning`."""
-    print(f"{PROGRAM}: warning: {one_line(str(message))}", file=sys.stderr)
+    print(f"{PROGRAM}: warning: {one_line(in_options(str(message)))}", file=sys.stderr)
 
 
 def for_terminal(text: str) -> str:

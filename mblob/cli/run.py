@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.arrays import devices_of, read_arguments, split_label, write_outputs
-from mblob.cli.report import UsageError, for_terminal
+from mblob.cli.report import UsageError, for_terminal, in_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,8 @@ def configure(verbs: Any) -> None:
     model.add_argument("--profile", action="store_true",
                        help="print the time per operator of a graph, per instruction of a virtual machine, or of the "
                        "whole call for a model compiled ahead of time")  # fmt: skip
+    model.add_argument("--html", metavar="OUT.html",
+                       help="with --profile: write a page for a browser that shows the times")  # fmt: skip
     model.add_argument("--parallel", metavar="N", type=int,
                        help="run independent operators on N threads; 0: on all threads")  # fmt: skip
     model.add_argument("--name", metavar="NAME", default="default",
@@ -80,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.output is not None and args.output.suffix != ".npz":
         raise UsageError(f"-o {args.output}: outputs are written as a .npz file", hint="-o out.npz")
+    if args.html is not None and not args.profile:
+        raise UsageError("--html shows where the time went", hint="add --profile")
     if not args.words or split_label(args.words[0]) is not None:
         from mblob.cli.run_model import run_model
 
@@ -106,18 +110,27 @@ def run(args: argparse.Namespace) -> int:
 
 def call(module: Module, file: str, name: str, values: list[Any]) -> Any:
     """Call a function of the library; what is wrong with its arguments is a usage error."""
-    from mblob.errors import MblobError
-
     try:
         function = module[name]
     except AttributeError as error:
-        raise UsageError(f"{file}: {error}") from None
-    try:
-        return function(*values)
-    except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, MblobError):
-            raise
-        raise UsageError(str(error)) from error
+        if Path(name).suffix in (".npy", ".npz"):
+            raise UsageError(_file_for_name(module, file, name)) from None
+        raise UsageError(in_options(f"{file}: {error}")) from None
+    return function(*values)
+
+
+def _file_for_name(module: Module, file: str, name: str) -> str:
+    """What to say to who gave a file where the name of a function stands."""
+    from mblob.cli.run_model import is_model
+    from mblob.module import listed
+
+    if is_model(module):
+        return f"{file} holds a model; pass its inputs by name: mblob-pack run {file} NAME={name}"
+    functions = list(module.functions)
+    return (
+        f"{name!r} is a file, expected a function of {file} and then its arguments; it has: {listed(functions)}; "
+        f"mblob-pack run {file} {functions[0] if len(functions) == 1 else 'FUNC'} {name}"
+    )
 
 
 def call_on(

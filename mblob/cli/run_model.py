@@ -189,7 +189,7 @@ def open_model(
             raise UsageError(
                 f"{file}: {error}", hint="--name FUNCTION names another one than main"
             ) from None
-    if module.type_key not in (*GRAPHS, AOT_FACTORY):
+    if not is_model(module):
         raise UsageError(
             f"{file}: its root is a module of type {module.type_key!r}, no model with inputs; name a function to call",
             hint="mblob-pack inspect FILE --functions lists the functions",
@@ -205,6 +205,11 @@ def open_model(
     if profiled:
         return Graph(mblob.graph_executor.GraphModuleDebug(module["debug_create"](name, *devices)))
     return Graph(mblob.graph_executor.GraphModule(create(*devices)))
+
+
+def is_model(module: Module) -> bool:
+    """Whether the root of a library is a model, which takes inputs by name."""
+    return module.type_key in (*GRAPHS, AOT_FACTORY, RELAY_EXECUTABLE)
 
 
 def run_model(args: argparse.Namespace) -> int:
@@ -250,6 +255,8 @@ def run_model(args: argparse.Namespace) -> int:
         ],
         "output_file": None if args.output is None else str(args.output),
     }
+    if args.html is not None:
+        write_profile(args, report, model)
     if args.json:
         print(json.dumps(report, indent=2))
         return 0
@@ -345,10 +352,7 @@ def print_profile(report: dict[str, Any], model: Model) -> None:
     rows = [Row(**row) for row in report["nodes"]]
     calls = [row for row in rows if row.function is not None]
     rest = [row for row in rows if row.function is None]
-    # What was called through the runtime is a part of the entry function's time.
-    total = (
-        rows[0].seconds if isinstance(model, Ahead) else sum(row.seconds for row in rows)
-    ) or 1.0
+    total = whole_time(rows, model)
     names = [one_line(row.name) for row in calls]
     width = max(map(len, names), default=0)
     for row, name in zip(calls, names):
@@ -369,6 +373,41 @@ def print_profile(report: dict[str, Any], model: Model) -> None:
         print(
             "  further lines, if any, are functions that it called through the runtime, parts of the first"
         )
+
+
+def whole_time(rows: list[Row], model: Model) -> float:
+    """Seconds that shares are of. What was called through the runtime is a part of the time of the
+    function that a model compiled ahead of time is."""
+    if isinstance(model, Ahead) and rows:
+        return rows[0].seconds or 1.0
+    return sum(row.seconds for row in rows) or 1.0
+
+
+def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model) -> None:
+    """Write the page of `--html`."""
+    from mblob.cli.inspect import write_page
+    from mblob.inspect.html.profile import Timed, profile_page
+    from mblob.inspect.library import open_library
+
+    rows = [Row(**row) for row in report["nodes"]]
+    seconds, around = report["seconds"], report["around"]
+    facts = [
+        ("model", report["model"]),
+        ("runs", str(report["runs"])),
+        ("one run", ", ".join(f"{name} {milliseconds(value)}" for name, value in seconds.items())),
+        ("around it", ", ".join(f"{name} {milliseconds(value)}" for name, value in around.items())),
+    ]
+    note = ""
+    if isinstance(model, Ahead):
+        note = (
+            "The first bar is all of the model: kernels that its code calls itself cannot be told apart. "
+            "Further bars are functions that it called through the runtime, parts of the first."
+        )
+    timed = [Timed(r.node, r.name, r.function or "", r.count, r.seconds) for r in rows]
+    with open_library(args.file) as library:
+        entry = library.entries[0] if isinstance(model, Graph) else None
+        page = profile_page(args.file, facts, timed, whole_time(rows, model), note, entry)
+        write_page(library, args.html, page)
 
 
 def print_outputs(report: dict[str, Any], outputs: list[tuple[str, Any]]) -> None:

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mblob.cli import swap
+from mblob.cli.progress import watched_files
 
 NAME = "strip-index"
 
@@ -35,8 +36,7 @@ def run(args: argparse.Namespace) -> int:
         MblobError, OSError: as of `mblob.strip_index`.
     """
     from mblob.packager.edit.swap import strip_index
-    from mblob.packager.write.progress import listening
 
-    with swap.meter(args) as shown, listening(shown):
+    with watched_files(args, args.file):
         strip_index(args.file, args.output, force=args.force, reuse=not args.no_reuse)
     return 0

@@ -4,16 +4,11 @@ byte for byte."""
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mblob.cli.progress import progress, remarks
+from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
 NAME = "swap"
 
@@ -55,18 +50,6 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     add_quiet(parser)
 
 
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings"
-    )
-
-
-def meter(args: argparse.Namespace) -> AbstractContextManager[Callable[[int], None]]:
-    """Draws how far the write is."""
-    path = Path(args.file)
-    return progress(path.stat().st_size if path.is_file() else 0, sys.stderr, quiet=args.quiet)
-
-
 def run(args: argparse.Namespace) -> int:
     """Write the library.
 
@@ -74,7 +57,6 @@ def run(args: argparse.Namespace) -> int:
         UsageError, MblobError, OSError: as of `mblob.swap`.
     """
     from mblob.packager.edit.swap import swap
-    from mblob.packager.write.progress import listening
 
     changes: dict[int | str, Any] = {}
     for text in args.entry:
@@ -83,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--entry: {key!r} is named twice")
         changes[key] = file
     weights = weights_of(args.weights)
-    with remarks(quiet=args.quiet), meter(args) as shown, listening(shown):
+    with remarks(quiet=args.quiet), watched_files(args, args.file):
         swap(args.file, changes, args.output, weights=weights, reuse=not args.no_reuse)
     return 0
 

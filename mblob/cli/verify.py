@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import exit_code, human_size, one_line, print_json
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "--json", action="store_true", help="one JSON object, schema mblob/verify/1"
     )
+    add_quiet(parser)
     parser.set_defaults(run=run)
 
 
@@ -61,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     from mblob.inspect.verification import verify
 
     try:
-        found = verify(args.file, args.level, args.against, args.root)
+        with watched_files(args, args.file):
+            found = verify(args.file, args.level, args.against, args.root)
         if args.json:
             print_json(found.to_json())
         else:

@@ -13,13 +13,12 @@ from mblob.bytes.payload_copy import Copier
 from mblob.bytes.payload_source import Payload, PlacedPayload
 from mblob.bytes.sink import PlainSink, Sink
 from mblob.bytes.wire import encode_string, encode_u64, encode_u64s
-from mblob.errors import ChangedError
+from mblob.errors import ArgumentError, ArgumentValueError, ChangedError
 from mblob.format import index as ix
-from mblob.format.classic import LIB_KEY, TREE_KEY
 from mblob.format.ffi_dialect import PLACE_SIZE
 from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Entry, flat_tree
-from mblob.module import LIBRARY
+from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
 
 Target = Union[str, Callable[[], str]]
 # Of the blob in the file and in memory, in bytes: also the largest page of any Linux machine.
@@ -81,7 +80,7 @@ class BlobPlan:
 
     def __post_init__(self) -> None:
         if self.digest not in ALGORITHMS:
-            raise ValueError(
+            raise ArgumentValueError(
                 f"digest: expected one of {', '.join(ALGORITHMS)}, found {self.digest!r}"
             )
 
@@ -178,29 +177,29 @@ def check_ffi(entries: Sequence[OutEntry]) -> None:
     """
     libraries = [i for i, e in enumerate(entries) if e.payload is None]
     if not libraries:
-        raise ValueError(
+        raise ArgumentValueError(
             "no module of the tree is host code, and TVM keeps a file of the ffi dialect open through that one; import"
             " some, at least csource_module('')"
         )
     if len(libraries) > 1:
-        raise ValueError(
+        raise ArgumentValueError(
             f"modules {libraries[0]} and {libraries[1]} both stand for the library, expected one"
         )
     for i, e in enumerate(entries):
         if not e.type_key or e.type_key == LIB_KEY:
-            raise ValueError(
+            raise ArgumentValueError(
                 f"module {i}: kind {e.type_key!r}, expected a name that is not {LIB_KEY!r}"
             )
         if e.payload is not None and e.payload.size == 0:
             raise _empty(i, e.type_key)
         if any(c <= before for before, c in zip((i, *e.imports), e.imports)):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"module {i} ({e.type_key}) imports {list(e.imports)}, expected ascending numbers above {i}"
             )
 
 
-def _empty(i: int, kind: str) -> ValueError:
-    return ValueError(
+def _empty(i: int, kind: str) -> ArgumentError:
+    return ArgumentValueError(
         f"module {i} ({kind!r}) has an empty payload, which TVM's loader of the ffi dialect takes for a damaged file;"
         " give it at least one byte, or use dialect='classic'"
     )
@@ -326,7 +325,7 @@ class _Writer:
         )
         if self.measures:
             if payload.size is None:
-                raise ValueError(
+                raise ArgumentValueError(
                     f"entry {i} ({e.type_key}): its new payload does not say how many bytes it has"
                 )
             size, value = payload.size, bytes(SIZES[self._algorithm])

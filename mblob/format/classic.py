@@ -6,15 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mblob.bytes.wire import Cursor
-from mblob.errors import FormatError
+from mblob.errors import ArgumentValueError, FormatError
 from mblob.format import index as ix
 from mblob.format.grammar import GRAMMARS, Grammars, read_payload
+from mblob.format.model import SYMBOL as SYMBOL
 from mblob.format.model import Blob, Entry, check_tree, flat_tree
-from mblob.module import LIBRARY
+from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
 
-SYMBOL = "__tvm_dev_mblob"
-LIB_KEY = "_lib"  # of the library's item, in both dialects
-TREE_KEY = "_import_tree"
+CONTEXT = "__tvm_module_ctx"  # the variable in which a loader leaves the handle of the library
 LEVELS = ("off", "header", "full")
 
 
@@ -32,7 +31,7 @@ def read(data: memoryview, *, level: str = "header", index_expected: bool = Fals
         DigestError: bytes differ from their digest.
     """
     if level not in LEVELS:
-        raise ValueError(f"verify: expected one of {', '.join(LEVELS)}, found {level!r}")
+        raise ArgumentValueError(f"verify: expected one of {', '.join(LEVELS)}, found {level!r}")
     blob = sized(data)
     footer = ix.find_footer(blob, index_expected)
     if footer is None:

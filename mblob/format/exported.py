@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mblob.binary.function_names import function_names
 from mblob.binary.image import Image
 from mblob.errors import DigestError, FormatError
-from mblob.format import functions_table, note
+from mblob.format import classic, ffi_dialect, functions_table, note
 
 FFI_PREFIX = "__tvm_ffi_"  # of a function's symbol in the ffi dialect, from TVM 0.22 on
 # of functions that tell of a function
@@ -18,14 +18,17 @@ FFI_METADATA, FFI_DOC = "__tvm_ffi__metadata_", "__tvm_ffi__doc_"
 SYSTEM_LIB = "__mblob_system_lib"
 # What only host code of the classic dialect has, and what only TVM 0.21 wrote, which gave functions
 # their plain names.
-_CLASSIC_MARKS = {"__tvm_dev_mblob", "__tvm_module_ctx", "__TVMFuncCall", "__TVMAPISetLastError"}
-_MARKS_OF_0_21 = {"__tvm_ffi_library_bin", "__tvm_ffi_library_ctx"}
+_CLASSIC_MARKS = {classic.SYMBOL, classic.CONTEXT, "__TVMFuncCall", "__TVMAPISetLastError"}
+_MARKS_OF_0_21 = {ffi_dialect.SYMBOL_OF_0_21, ffi_dialect.CONTEXT_OF_0_21}
 OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
 NO_MODEL = "not a model library: it has no blob, and exports no name of TVM's or mblob's"
 
 # Exported by compilers and linkers into every library; no function of the user's.
 # csrc/src/core/lookup.c has them too.
-HELPERS = ("_init", "_fini", "__extendhfsf2", "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee")
+HELPERS = (
+    "_init", "_fini", "__extendhfsf2", "__truncsfhf2", "__extendhfdf2", "__truncdfhf2", "__extendhfxf2", "__truncxfhf2",
+    "__gnu_h2f_ieee", "__gnu_f2h_ieee",
+)  # fmt: skip
 
 
 def is_helper(name: str) -> bool:
@@ -84,17 +87,19 @@ def read_table(elf: Image, prefix: str = "") -> list[functions_table.Row]:
     symbol = elf.find(prefix + functions_table.SYMBOL)
     if symbol is None:
         if expected:
-            raise FormatError(
-                f"{elf.name}: its note announces a table of functions, but {functions_table.SYMBOL} is missing: the"
+            raise FormatError.about(
+                elf.name,
+                f"its note announces a table of functions, but {functions_table.SYMBOL} is missing: the"
                 " library is damaged, or its dynamic symbols were edited",
                 code="function_table_missing",
             )
         return []
     data = bytes(elf.bytes_of(symbol)[1])
     if expected and (crc := functions_table.checksum(data)) != said.table_crc:
-        raise DigestError(
-            f"{elf.name}: {functions_table.SYMBOL}: CRC-32 {crc:08x}, its note says {said.table_crc:08x}: the table of"
-            " functions is damaged"
+        raise DigestError.about(
+            elf.name,
+            f"{functions_table.SYMBOL}: CRC-32 {crc:08x}, its note says {said.table_crc:08x}: the table of functions is"
+            " damaged",
         )
     return functions_table.decode(data)
 

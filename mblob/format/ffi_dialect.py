@@ -9,11 +9,12 @@ from mblob.format import classic
 from mblob.format import index as ix
 from mblob.format.grammar import FFI_GRAMMARS, FFI_GRAMMARS_OF_0_21, Grammars, decode_payload
 from mblob.format.model import Blob, Entry, check_tree
-from mblob.module import LIBRARY
+from mblob.format.type_keys import LIB_KEY, LIBRARY
 
 SYMBOL = "__tvm_ffi__library_bin"  # of 0.22 and later
 SYMBOL_OF_0_21 = "__tvm_ffi_library_bin"
 SYMBOLS = (SYMBOL, SYMBOL_OF_0_21)
+CONTEXT, CONTEXT_OF_0_21 = "__tvm_ffi__library_ctx", "__tvm_ffi_library_ctx"
 SMALLEST_MODULE = 8 + 1  # bytes: a kind's length and one letter
 # bytes: what stands in the stream for a payload of the bulk region, its offset and its size
 PLACE_SIZE = 16
@@ -119,7 +120,7 @@ def _read_modules(blob: memoryview) -> Blob:
     for i in range(modules):
         cursor.entry, item = i, cursor.pos
         key = cursor.key(f"module {i}: kind")
-        if key != classic.LIB_KEY:
+        if key != LIB_KEY:
             size = cursor.count(f"module {i} ({key!r}): payload")
             entries.append(
                 Entry(i, key, cursor.skip(size, "payload"), size, rows[i], item_offset=item)

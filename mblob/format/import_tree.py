@@ -11,6 +11,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
+from mblob.errors import ArgumentValueError
+
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from mblob.module import Module
@@ -80,7 +82,7 @@ def _ordered(rows: Sequence[Sequence[int]], groups: Sequence[Sequence[Module]]) 
     order = topological_order(rows)
     if len(order) < len(rows):
         names = [_name(groups[i]) for i in find_cycle(rows)]
-        raise ValueError(
+        raise ArgumentValueError(
             f"cannot write the import tree: modules import each other in a circle: {' -> '.join(names)}"
             " (host modules count as one, they become one library); break the circle"
         )

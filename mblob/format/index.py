@@ -13,7 +13,7 @@ from mblob.bytes.record import Record
 from mblob.bytes.wire import KEY_LIMIT
 from mblob.errors import DigestError, FormatError
 from mblob.format.model import Blob, Entry, check_tree, flat_tree
-from mblob.module import LIBRARY
+from mblob.format.type_keys import LIBRARY
 
 MAGIC = b"mblob index v1\r\n"
 VERSION = 1

@@ -38,6 +38,9 @@ class Entry(NamedTuple):
     bulk: bool = False
 
 
+SYMBOL = "__tvm_dev_mblob"  # of the classic dialect
+
+
 class Blob(NamedTuple):
     """A blob read from a library.
 
@@ -62,7 +65,7 @@ class Blob(NamedTuple):
     target: str = ""
     producer: str = ""
     has_tree: bool = True
-    symbol: str = "__tvm_dev_mblob"
+    symbol: str = SYMBOL
 
 
 def flat_tree(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -13,6 +13,7 @@ from mblob.arguments import check_unmasked, no_numbers
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.bytes.wire import Cursor, encode_strings, encode_u64
 from mblob.dtype import DataType
+from mblob.errors import ArgumentTypeError, ArgumentValueError
 
 NDARRAY_MAGIC = 0xDD5E40F096B4A13F
 PARAMS_MAGIC = 0xF7E58D4F05049CB7
@@ -94,7 +95,9 @@ def encode_header(dtype: DataType, shape: tuple[int, ...], size: int) -> bytes:
     for extent in shape:
         expected *= extent
     if size != expected:
-        raise ValueError(f"array: {size} bytes of data, {dtype} of shape {shape} has {expected}")
+        raise ArgumentValueError(
+            f"array: {size} bytes of data, {dtype} of shape {shape} has {expected}"
+        )
     head = encode_u64(NDARRAY_MAGIC) + bytes(8) + (1).to_bytes(4, "little") + bytes(4)
     head += len(shape).to_bytes(4, "little") + dtype.to_bytes()
     head += b"".join(extent.to_bytes(8, "little", signed=True) for extent in shape)
@@ -123,14 +126,14 @@ def as_record(value: Any) -> ArrayRecord:
     try:
         view = memoryview(value.view(f"uint{dtype.bits}") if dtype else value)
     except BufferError as exc:  # a tensor's, which says what is wrong with it
-        raise TypeError(str(exc)) from None
+        raise ArgumentTypeError(str(exc)) from None
     except TypeError:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"expected an array with the buffer protocol, found {type(value).__name__}"
         ) from None
     except ValueError as exc:
         if element is None:  # of a buffer that was released or closed
-            raise TypeError(f"{type(value).__name__} gives no numbers: {exc}") from None
+            raise ArgumentTypeError(f"{type(value).__name__} gives no numbers: {exc}") from None
         raise no_numbers(element) from None  # numpy's
     try:
         dtype = dtype or DataType.from_format(view.format, view.itemsize)

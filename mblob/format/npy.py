@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from mblob.dtype import DataType
-from mblob.errors import FormatError
+from mblob.errors import ArgumentValueError, FormatError
 from mblob.format.ndarray import NDIM_LIMIT, ArrayRecord
 
 MAGIC = b"\x93NUMPY"
@@ -37,7 +37,7 @@ def header(dtype: DataType, shape: tuple[int, ...]) -> bytes:
     """
     descr = descr_of(dtype)
     if descr is None:
-        raise ValueError(f".npy cannot hold {dtype}")
+        raise ArgumentValueError(f".npy cannot hold {dtype}")
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
     size = len(MAGIC) + 4 + len(text) + 1
     return (
@@ -63,7 +63,7 @@ def read(data: memoryview, name: str) -> ArrayRecord:
     import ast  # only those who read need it
 
     def fail(message: str) -> FormatError:
-        return FormatError(f"{name}: {message}", code="npy")
+        return FormatError.about(name, message, code="npy")
 
     if bytes(data[:6]) != MAGIC or len(data) < 12:
         raise fail("no .npy file")

@@ -10,7 +10,7 @@ from mblob.format import classic, ffi_dialect, functions_table
 from mblob.format.exported import SYSTEM_LIB
 
 BLOBS = (classic.SYMBOL, *ffi_dialect.SYMBOLS)
-CONTEXTS = ("__tvm_module_ctx", "__tvm_ffi__library_ctx", "__tvm_ffi_library_ctx")
+CONTEXTS = (classic.CONTEXT, ffi_dialect.CONTEXT, ffi_dialect.CONTEXT_OF_0_21)
 # with the contexts: variables that a loader fills once the library is loaded (csrc/src/elf/slots.c)
 SLOTS = (
     "__TVMFuncCall", "__TVMAPISetLastError", "__TVMBackendGetFuncFromEnv", "__TVMBackendAllocWorkspace",

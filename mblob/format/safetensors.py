@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mblob import json_text
 from mblob.dtype import DataType
-from mblob.errors import FormatError
+from mblob.errors import ArgumentValueError, FormatError
 from mblob.format.ndarray import NDIM_LIMIT
 
 # of the tensor data in a packed library: a cache line, and what TVM's kernels assume
@@ -85,6 +85,8 @@ def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
     Raises:
         FormatError: "payload": a rule of the format is broken; the text names the tensor.
     """
+    if data.nbytes > 8 and data[8] != ord("{"):
+        raise _fail("not a safetensors file, whose header begins with {", 8)
     offset = data_offset(data, data.nbytes)
     header, size = bytes(data[8:offset]), data.nbytes - offset
     try:
@@ -135,7 +137,7 @@ def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]])
     for name, dtype, shape, size in tensors:
         kind = dtype_name(dtype)
         if kind is None:
-            raise ValueError(f"tensor {name!r}: .safetensors cannot hold {dtype}")
+            raise ArgumentValueError(f"tensor {name!r}: .safetensors cannot hold {dtype}")
         members[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()

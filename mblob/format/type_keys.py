@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+from mblob.module import LIBRARY as LIBRARY
+
 FIRST, LAST = 5, 27  # releases of TVM, 0.5 to 0.27
 
 
@@ -153,6 +155,11 @@ _OTHERS = (
     TypeKey(STATIC_LIBRARY, "data:s func_names:v", "data:s func_names:v"),
 )
 
+# The format's own, which are no row: the linked code itself (in the index, for callers: LIBRARY), and the
+# last item of a classic stream.
+LIB_KEY, TREE_KEY = "_lib", "_import_tree"
+RESERVED = (LIB_KEY, TREE_KEY, LIBRARY)  # no payload has one
+
 TABLE = (*_DEVICES, *_GRAPHS_OF_OTHERS, *_CONSTANT_KEYS, *_MODELS, *_OTHERS)
 ROWS = {row.key: row for row in TABLE}
 DEVICE_KEYS = tuple(row.key for row in _DEVICES)
@@ -180,12 +187,16 @@ def _grammars(rows: list[tuple[str, str]]) -> Iterator[str]:
         yield f'"{",".join(key for key, _ in group)} {grammar}\\0"'
 
 
+def _c_name(name: str) -> str:
+    return f"MB_{name}" if name.endswith("_KEY") else f"MB_KEY_{name}"
+
+
 def header() -> str:
     """The text of `csrc/src/base/type_keys.h`."""
     named = {
         n: v
         for n, v in globals().items()
-        if n.isupper() and isinstance(v, str) and v in (*ROWS, SAFETENSORS)
+        if n.isupper() and isinstance(v, str) and v in (*ROWS, SAFETENSORS, *RESERVED)
     }
     both = [(r.key, letters(r.classic)) for r in TABLE if r.ffi != NONE]
     both = [row for row in both if row[1] == letters(ROWS[row[0]].ffi).replace("r", "s")]
@@ -199,7 +210,7 @@ def header() -> str:
         "#ifndef MB_TYPE_KEYS_H",
         "#define MB_TYPE_KEYS_H",
         "",
-        *(f'#define MB_KEY_{name} "{key}"' for name, key in named.items()),
+        *(f'#define {_c_name(name)} "{key}"' for name, key in named.items()),
         "",
         "/* Strings `keys grammar`: a letter for each field, texts between two forms",
         " * (format/payload_grammar.c). */",

@@ -184,7 +184,7 @@ def _general(key: str, fields: dict[str, Any], tensors: tuple[Tensor, ...]) -> D
     facts: dict[str, Any] = {}
     problem = None
     for name, value in fields.items():
-        if name in _GRAPHS and (name != "graph_json" or key != EXAMPLE_JSON):
+        if name in GRAPH_FIELDS and (name != "graph_json" or key != EXAMPLE_JSON):
             if len(value) > graph_summary.JSON_LIMIT:
                 continue
             try:
@@ -209,7 +209,7 @@ def _list(value: list[memoryview]) -> list[str]:
     return [text(v) for v in value]
 
 
-_GRAPHS = ("graph_json", "nodes_json")
+GRAPH_FIELDS = ("graph_json", "nodes_json")
 _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("symbol", "module_name", "fmt", "runtime", "export_path", "version"), _short),
     **dict.fromkeys(("const_names", "func_names"), _list),

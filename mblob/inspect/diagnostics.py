@@ -22,7 +22,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.image import Image
 from mblob.binary.non_elf import ForeignFile
-from mblob.format import classic, ffi_dialect, note, plugin_table
+from mblob.format import classic, ffi_dialect, note, plugin_table, prefixes
 from mblob.format.exported import NO_MODEL
 from mblob.format.type_keys import GRAPHS, ROWS
 from mblob.inspect import tvm_executor
@@ -38,19 +38,22 @@ _EXECUTABLE_BY_DEFAULT = ("i386", "x86_64", "arm", "ppc", "s390x", "sparc", "spa
 # What asks for the modules around a library, and the variable in which the runtime leaves them for
 # it.
 _CONTEXT_USERS = {
-    "classic": (("TVMBackendGetFuncFromEnv",), "__tvm_module_ctx"),
+    "classic": (("TVMBackendGetFuncFromEnv",), classic.CONTEXT),
     "ffi": (
         ("TVMFFIEnvModLookupFromImports", "TVMBackendGetFuncFromEnv"),
-        "__tvm_ffi__library_ctx",
+        ffi_dialect.CONTEXT,
     ),
 }
+# Remarks that need no action.
+_NO_ACTION = ("era", "trailing_bytes")
 
 
 def diagnose(library: Library) -> list[dict[str, Any]]:
     """All remarks: {"code", "severity", "message"}; what kept a part from being read comes first,
-    as an error."""
+    as an error. A "warning" is something that its reader can do something about, or should know
+    before the library is used; "info" is everything else, which is shown in JSON alone."""
     remarks = [
-        {"code": code, "severity": "warning", "message": text}
+        {"code": code, "severity": _severity(library, code), "message": text}
         for part in (_of_linking, _of_blobs, _of_names, _of_entries, _of_executors, _of_plugins)
         for code, text in part(library)
     ]
@@ -59,6 +62,12 @@ def diagnose(library: Library) -> list[dict[str, Any]]:
             0, {"code": library.problem.code, "severity": "error", "message": library.problem.text}
         )
     return remarks
+
+
+def _severity(library: Library, code: str) -> str:
+    if code in _NO_ACTION or (code == "interposable_blob" and not _users_of_blob(library)):
+        return "info"
+    return "warning"
 
 
 def _images(image: Image) -> list[Image]:
@@ -128,11 +137,7 @@ def _wants_executable_stack(image: Image) -> bool:
 def _of_blobs(library: Library) -> Iterator[Remark]:
     if not library.is_model_library:
         yield "no_model", NO_MODEL
-    present = [
-        name
-        for name in (classic.SYMBOL, *ffi_dialect.SYMBOLS)
-        if library.image.find(library.prefix + name)
-    ]
+    present = [name for name in prefixes.BLOBS if library.image.find(library.prefix + name)]
     if len(present) > 1:
         names = " and ".join(present)
         yield (
@@ -188,7 +193,7 @@ def _of_placing(library: Library) -> Iterator[Remark]:
             and symbol.st_other & 3 == STV_DEFAULT
             and not _finds_its_own(library, image, symbol)
         ):
-            yield "interposable_blob", _interposed(library, image, symbol)
+            yield "interposable_blob", _interposed(library, symbol)
     elif isinstance(image, ForeignFile):
         span = image.span_of(symbol)
         writable = span is not None and span.writable
@@ -199,16 +204,20 @@ def _of_placing(library: Library) -> Iterator[Remark]:
         )
 
 
-def _interposed(library: Library, elf: ElfFile, symbol: Symbol) -> str:
-    """Who would take another library's blob: code that has the name in a relocation. Loaders ask
-    the library itself, so that where nothing refers to it only a search of the whole process may
-    come to another one."""
+def _users_of_blob(library: Library) -> list[str]:
+    """The blob and what leads to it, by the names that relocations have: code that refers to them
+    so may come to another library's. Loaders ask the library itself."""
+    symbol, image = library.blob_symbol, library.image
+    if symbol is None or not isinstance(image, ElfFile):
+        return []
     contexts = {library.prefix + context for _, context in _CONTEXT_USERS.values()}
-    known = [
-        symbol,
-        *(s for s in elf.exports if s.name in contexts and s.st_other & 3 == STV_DEFAULT),
-    ]
-    used = " and ".join(s.name for s in known if elf_facts.is_relocated_to(elf, s))
+    others = (s for s in image.exports if s.name in contexts and s.st_other & 3 == STV_DEFAULT)
+    return [s.name for s in (symbol, *others) if elf_facts.is_relocated_to(image, s)]
+
+
+def _interposed(library: Library, symbol: Symbol) -> str:
+    """Who would take another library's blob: its own code, or only a search of the whole process."""
+    used = " and ".join(_users_of_blob(library))
     if used:
         return f"its code may find {used} in another library that was loaded first: link with -Wl,-Bsymbolic"
     return (

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob import json_text
+from mblob.bytes.progress import advance
 from mblob.errors import FormatError
 from mblob.inspect.host_difference import host_differences
+from mblob.inspect.largest_difference import LargestDifference, largest_difference
 
 if TYPE_CHECKING:
     from mblob.inspect.library import EntryView, Library
@@ -41,19 +43,27 @@ class Change(NamedTuple):
 
 
 class ItemChange(NamedTuple):
-    """A tensor, kernel or host function that differs. `change` is "added" (only in b), "removed" or
-    "changed"; `details` has the differences."""
+    """A tensor, kernel or host function that differs.
+
+    `change` is "added" (only in b), "removed" or "changed"; `details` has the differences.
+    `largest` is the largest difference of two tensors of the same type and shape, None for element
+    types that are not compared as numbers.
+    """
 
     name: str
     change: str
     details: tuple[Change, ...] = ()
+    largest: LargestDifference | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        found: dict[str, Any] = {
             "name": self.name,
             "change": self.change,
             "details": [d.to_json() for d in self.details],
         }
+        if self.largest is not None:
+            found["largest"] = self.largest.to_json()
+        return found
 
 
 class EntryChange(NamedTuple):
@@ -285,6 +295,7 @@ def first_difference(a: memoryview, b: memoryview) -> int | None:
     size = min(len(a), len(b))
     for at in range(0, size, STEP):
         one, other = bytes(a[at : min(at + STEP, size)]), bytes(b[at : min(at + STEP, size)])
+        advance(len(one))
         if one != other:
             return at + next(i for i, (x, y) in enumerate(zip(one, other)) if x != y)
     return None if len(a) == len(b) else size
@@ -313,12 +324,14 @@ def _tensors(a: EntryView, b: EntryView) -> tuple[ItemChange, ...]:
             )
             if x != y
         ]
-        at = first_difference(one.data, other.data)
-        if not details and at is not None:
+        at = None if details else first_difference(one.data, other.data)
+        largest = None
+        if at is not None:
             element = at * 8 // max(one.dtype.bits, 8) if one.dtype.bits != 1 else at
             details.append(Change("first different element", element, element))
+            largest = largest_difference(one.dtype, one.shape, one.data, other.data)
         if details:
-            found.append(ItemChange(name, "changed", tuple(details)))
+            found.append(ItemChange(name, "changed", tuple(details), largest))
     return tuple(found)
 
 

@@ -141,11 +141,11 @@ def check_linking(elf: ElfFile) -> None:
     check_relocations(elf, symbols)
     if elf.dynamic.get(DT_FLAGS_1, [0])[0] & DF_1_NOOPEN:
         text = "it says that dlopen may not open it (DF_1_NOOPEN); link it without -z nodlopen"
-        raise IncompatibleError(f"{elf.name}: {text}")
+        raise IncompatibleError.about(elf.name, text)
 
 
 def _fail(elf: ElfFile, text: str) -> FormatError:
-    return FormatError(f"{elf.name}: {text}", code="elf_header")
+    return FormatError.about(elf.name, text, code="elf_header")
 
 
 # -- segments --------------------------------------------------------------------------------------

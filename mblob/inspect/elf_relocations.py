@@ -14,6 +14,9 @@ from mblob.binary.elf_facts import becomes_read_only, has_text_relocations
 from mblob.binary.elf_records import (
     DF_1_NOW,
     DF_BIND_NOW,
+    DT_ANDROID_REL,
+    DT_ANDROID_RELA,
+    DT_ANDROID_RELR,
     DT_BIND_NOW,
     DT_FLAGS,
     DT_FLAGS_1,
@@ -44,33 +47,32 @@ from mblob.binary.elf_records import (
     Symbol,
 )
 from mblob.binary.elf_symbols import Symbols, bad, is_loaded
+from mblob.binary.relocation_types import (
+    ADDRESS,
+    COPY,
+    DESCRIPTOR,
+    MEANINGS,
+    MODULE,
+    NONE,
+    OFFSET,
+    PART_1,
+    PART_2,
+    PART_4,
+    PART_8,
+    RELATIVE,
+    RESOLVER,
+    SIZE,
+    SIZE_4,
+    SLOT,
+    TLS_PLACE,
+    UNKNOWN,
+)
 from mblob.bytes.record import Record
 from mblob.errors import FormatError
 from mblob.format.prefixes import CONTEXTS, SLOTS
 
-NONE, RELATIVE, ADDRESS, SLOT, RESOLVER, COPY, MODULE, OFFSET, TLS_PLACE, DESCRIPTOR, UNKNOWN = (
-    range(11)
-)
-PART_1, PART_2, PART_4, PART_8 = range(11, 15)  # an address, or a distance to one, in so many bytes
-SIZE, SIZE_4 = range(15, 17)  # a symbol's st_size in a word, or in 4 bytes of one
-# What glibc's dynamic linker follows, by machine and class; the numbers are each machine's psABI.
-_TYPES = {
-    ("x86_64", 64): {0: NONE, 8: RELATIVE, 1: ADDRESS, 6: SLOT, 7: SLOT, 37: RESOLVER, 5: COPY, 16: MODULE,
-                     17: OFFSET, 18: TLS_PLACE, 36: DESCRIPTOR, 32: SIZE_4, 33: SIZE},
-    ("aarch64", 64): {0: NONE, 1027: RELATIVE, 257: ADDRESS, 1025: SLOT, 1026: SLOT, 1032: RESOLVER, 1024: COPY,
-                      1028: MODULE, 1029: OFFSET, 1030: TLS_PLACE, 1031: DESCRIPTOR},
-    ("i386", 32): {0: NONE, 8: RELATIVE, 1: ADDRESS, 2: PART_4, 6: SLOT, 7: SLOT, 42: RESOLVER, 5: COPY, 35: MODULE,
-                   36: OFFSET, 14: TLS_PLACE, 37: TLS_PLACE, 41: DESCRIPTOR, 38: SIZE},
-    ("arm", 32): {0: NONE, 23: RELATIVE, 2: ADDRESS, 1: PART_4, 3: PART_4, 21: SLOT, 22: SLOT, 160: RESOLVER, 20: COPY,
-                  17: MODULE, 18: OFFSET, 19: TLS_PLACE, 13: DESCRIPTOR},
-    ("riscv", 64): {0: NONE, 3: RELATIVE, 2: ADDRESS, 1: PART_4, 5: SLOT, 58: RESOLVER, 4: COPY, 7: MODULE,
-                    9: OFFSET, 11: TLS_PLACE, 12: DESCRIPTOR},
-    ("s390x", 64): {0: NONE, 12: RELATIVE, 22: ADDRESS, 1: PART_1, 3: PART_2, 4: PART_4, 5: PART_4, 16: PART_2,
-                    17: PART_2, 19: PART_4, 23: PART_8, 10: SLOT, 11: SLOT, 61: RESOLVER, 9: COPY, 54: MODULE,
-                    55: OFFSET, 56: TLS_PLACE},
-}  # fmt: skip
 # bionic relocates by tables of its own, which are not read here.
-_ANDROID_TABLES = (0x6000000F, 0x60000011, 0x6FFFE000)
+_ANDROID_TABLES = (DT_ANDROID_REL, DT_ANDROID_RELA, DT_ANDROID_RELR)
 _SIZES = {PART_1: 1, PART_2: 2, PART_4: 4, PART_8: 8, SIZE_4: 4}
 _ONES = b"\1" * 16
 _EMPTY = Symbol("", 0, 0, 0, 0, 0, 0)
@@ -127,7 +129,7 @@ class _Relocations:
         self.elf, self.symbols = elf, symbols
         self.word = elf.layout.word.size
         self.shift, self.mask = elf.layout.symbol_shift, elf.layout.type_mask
-        self.types = _TYPES.get((elf.machine, elf.bits))
+        self.types = MEANINGS.get((elf.machine, elf.bits))
         flags = 0 if has_text_relocations(elf) else PF_W
         loaded = [s for s in elf.segments if s.p_type == PT_LOAD]
         self.writable = [
@@ -235,8 +237,9 @@ class _Relocations:
             if not is_loaded(elf, at, word, PF_W):
                 continue
             if becomes_read_only(elf, at) or becomes_read_only(elf, at + word - 1):
-                raise FormatError(
-                    f"{elf.name}: {name} becomes read-only, so nobody can fill it",
+                raise FormatError.about(
+                    elf.name,
+                    f"{name} becomes read-only, so nobody can fill it",
                     code="elf_header",
                 )
             if _touches(tables, at, word):

@@ -8,12 +8,14 @@ from mblob.bytes.digest import ALGORITHMS
 from mblob.errors import one_line
 from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
-from mblob.inspect.contents import DecodedPayload
+from mblob.inspect.contents import GRAPH_FIELDS, DecodedPayload
+from mblob.inspect.graph_summary import nodes_of
 from mblob.inspect.source_text import source_of
 from mblob.inspect.tensors import StoredTensor, tensors_of
 
 if TYPE_CHECKING:
     from mblob.format.model import Entry
+    from mblob.inspect.graph_summary import GraphNode
     from mblob.inspect.library import Library
 
 _ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items()}
@@ -69,6 +71,19 @@ class EntryView:
         """A description of the payload: facts, kernels, tensors, or the problem that prevents
         reading it."""
         return self._library.content_of(self)
+
+    def graph_json(self) -> memoryview | None:
+        """The text of the graph in the payload, None if it has none, or a damaged one."""
+        if "graph" not in self.content.facts:
+            return None
+        fields = self.fields()
+        return next((fields[name] for name in GRAPH_FIELDS if name in fields), None)
+
+    def graph(self) -> tuple[list[GraphNode], list[tuple[int, int]]] | None:
+        """The nodes of the graph in the payload, and its outputs (`graph_summary.nodes_of`); None
+        as of `graph_json`."""
+        raw = self.graph_json()
+        return None if raw is None else nodes_of(raw)
 
     @property
     def kernels(self) -> list[FunctionInfo]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mblob import json_text
 from mblob.dtype import DataType
@@ -13,8 +14,29 @@ JSON_LIMIT = 256 << 20  # bytes of text; a longer one is for nobody to parse
 OPERATOR_LIMIT = 4096  # operators that are told apart
 
 
+VALUES_SHOWN = 8  # outputs of one node
+
+
 class GraphError(ValueError):
     """A text that is no graph."""
+
+
+class GraphNode(NamedTuple):
+    """A node of a graph, as it is drawn.
+
+    Attributes:
+        kind: "input", "constant" or "operator".
+        name: of the node.
+        operator: the function that it calls, "" for inputs and constants.
+        inputs: of each input the number of its node and which of the outputs of that.
+        values: of its outputs, type and shape as text: `float32[1, 10]`; "" what nothing tells.
+    """
+
+    kind: str
+    name: str
+    operator: str
+    inputs: tuple[tuple[int, int], ...]
+    values: tuple[str, ...]
 
 
 def summarize(raw: memoryview) -> dict[str, Any]:
@@ -28,6 +50,28 @@ def summarize(raw: memoryview) -> dict[str, Any]:
     Raises:
         GraphError: it is none, said in one line.
     """
+    return _parse(raw).summary()
+
+
+def nodes_of(raw: memoryview) -> tuple[list[GraphNode], list[tuple[int, int]]]:
+    """The nodes of a graph in stored order, and of each output its node and which of its values.
+
+    Numbers of nodes and values are what the text says: they may be of none.
+
+    Raises:
+        GraphError: as of `summarize`.
+    """
+    graph = _parse(raw)
+    return [graph.node(i) for i in range(len(graph.nodes))], graph.heads()
+
+
+def value_text(value: dict[str, Any]) -> str:
+    """Type and shape of a value: `float32[1, 10]`, `?` for what nothing tells."""
+    shape = value["shape"]
+    return f"{value['dtype'] or '?'}[{', '.join(map(str, shape)) if shape is not None else '?'}]"
+
+
+def _parse(raw: memoryview) -> _Graph:
     try:
         graph = json_text.parse(bytes(raw))
     except json_text.JsonError as error:
@@ -36,7 +80,7 @@ def summarize(raw: memoryview) -> dict[str, Any]:
         raise GraphError("its graph has no list of nodes")
     if not all(isinstance(n, dict) for n in nodes):
         raise GraphError("a node of its graph is no object")
-    return _Graph(graph, nodes).summary()
+    return _Graph(graph, nodes)
 
 
 class _Graph:
@@ -55,15 +99,11 @@ class _Graph:
             self._operator(n) for n in nodes if n.get("op") not in ("null", "input", "const")
         )
         inputs = [i for i in _ints(self.graph.get("arg_nodes")) if 0 <= i < len(nodes)]
-        heads = self.graph.get("heads")
-        outputs = [h for h in heads if len(_ints(h)) >= 2] if isinstance(heads, list) else []
         return {
             "nodes": len(nodes),
             "inputs": [self._value(i, 0) for i in inputs],
             "outputs": [
-                self._value(node, at)
-                for node, at, *_ in map(_ints, outputs)
-                if 0 <= node < len(nodes)
+                self._value(node, at) for node, at in self.heads() if 0 <= node < len(nodes)
             ],
             "operators": dict(
                 sorted(operators.most_common(OPERATOR_LIMIT), key=lambda item: (-item[1], item[0]))
@@ -71,6 +111,40 @@ class _Graph:
             "storage": self._storage(),
             "devices": sorted(set(_ints(self._column("device_index")))),
         }
+
+    def heads(self) -> list[tuple[int, int]]:
+        """Of each output its node and which of its values."""
+        heads = self.graph.get("heads")
+        found = map(_ints, heads) if isinstance(heads, list) else ()
+        return [(h[0], h[1]) for h in found if len(h) >= 2]
+
+    def node(self, number: int) -> GraphNode:
+        """A node as it is drawn."""
+        node = self.nodes[number]
+        kind = {"null": "input", "input": "input", "const": "constant"}.get(
+            str(node.get("op")), "operator"
+        )
+        stored = node.get("inputs")
+        inputs = [_ints(i) for i in stored] if isinstance(stored, list) else []
+        values = [self._value(number, at) for at in range(self._output_count(number))]
+        return GraphNode(
+            kind,
+            str(node.get("name") or ""),
+            self._operator(node) if kind == "operator" else "",
+            tuple((i[0], i[1] if len(i) > 1 else 0) for i in inputs if i),
+            tuple("" if v["shape"] is v["dtype"] is None else value_text(v) for v in values),
+        )
+
+    def _output_count(self, number: int) -> int:
+        """How many outputs of a node are shown."""
+        if number + 1 < len(self.rows):
+            count = self.rows[number + 1] - self.rows[number]
+        else:
+            own = self.nodes[number].get("attrs")
+            told = own.get("num_outputs") if isinstance(own, dict) else None
+            known = isinstance(told, str) and re.fullmatch("[0-9]{1,4}", told, re.ASCII)
+            count = int(str(told)) if known else 1
+        return min(max(count, 1), VALUES_SHOWN)
 
     @staticmethod
     def _operator(node: dict[str, Any]) -> str:

@@ -45,6 +45,7 @@ def library_json(library: Library) -> dict[str, Any]:
         "prefixes": library.prefixes,
         "blob": _blob_json(library),
         "entries": [entry_json(e) for e in library.entries],
+        "models": [m.to_json() for m in library.models],
         "functions": library.functions,
         "plain_functions": library.plain_functions,
         "host_functions": [_function_json(f) for f in library.host_functions],

@@ -20,19 +20,21 @@ from mblob.binary.elf_records import Symbol
 from mblob.binary.function_names import function_names
 from mblob.binary.image import Image
 from mblob.bytes.mapping import advise_random, map_file, prefetch
-from mblob.errors import FormatError, MblobError, one_line
+from mblob.errors import ArgumentTypeError, ArgumentValueError, FormatError, MblobError, one_line
 from mblob.format import classic, exported, ffi_dialect, note, plugin_table, prefixes
 from mblob.format.exported import FFI_PREFIX, NO_MODEL, HostFunction
 from mblob.format.grammar import GRAMMARS, Grammars
 from mblob.format.index import place_of
 from mblob.format.model import Blob, Entry
 from mblob.format.plugin_table import Plugin
+from mblob.format.type_keys import LIBRARY
 from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.entry_view import EntryView as EntryView
 from mblob.inspect.releases import Releases, releases_of
-from mblob.module import ENTRY_NAME, LIBRARY
+from mblob.module import ENTRY_NAME
 
 if TYPE_CHECKING:
+    from mblob.inspect.models import Model
     from mblob.inspect.providers import Undefined
     from mblob.inspect.verification import Verification
     from mblob.typed import Level
@@ -86,7 +88,7 @@ class Library:
             DigestError: bytes differ from their digest.
         """
         if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"mblob.open: expected a path, found {type(path).__name__} (load_module takes more)"
             )
         self.problem: FormatError | None = None
@@ -98,7 +100,7 @@ class Library:
         self._blob_data: memoryview | None = None
         try:
             if not self._data:
-                raise FormatError(f"{self.path}: an empty file", code="not_elf", offset=0)
+                raise FormatError.about(self.path, "an empty file", code="not_elf", offset=0)
             if verify != "full":
                 advise_random(self._data, begin=True)
             opened = container.open_file(self._data, str(self.path), machine)
@@ -117,7 +119,7 @@ class Library:
             advise_random(self._data, begin=False)  # payloads are read from one end to the other
         except BaseException as error:
             self.close()
-            if isinstance(error, MblobError) and one_line(str(self.path)) not in str(error):
+            if isinstance(error, MblobError) and not error.culprit:
                 error.prefix(str(self.path))
             raise
 
@@ -140,14 +142,14 @@ class Library:
             return self.prefixes[0] if self.prefixes else ""
         if prefix not in self.prefixes:
             known = ", ".join(map(repr, self.prefixes[:20])) or "none at all"
-            raise FormatError(
-                f"{self.path}: no library of prefix {prefix!r}; there is {known}", code="no_prefix"
+            raise FormatError.about(
+                self.path, f"no library of prefix {prefix!r}; there is {known}", code="no_prefix"
             )
         return prefix
 
     def _read(self, level: str, partial: bool = False) -> tuple[int, Blob | None]:
         if level not in classic.LEVELS:
-            raise ValueError(
+            raise ArgumentValueError(
                 f"verify: expected one of {', '.join(classic.LEVELS)}, found {level!r}"
             )
         expected = bool(note.announced(self.image).flags & note.HAS_INDEX)
@@ -168,8 +170,9 @@ class Library:
                 self.compressed = self.compressed or owner.format == "c"
                 return offset, self._read_blob(self._blob_data, name, level, partial, expected)
         if expected:
-            raise FormatError(
-                f"{self.path}: its note announces a blob, but {classic.SYMBOL} is missing",
+            raise FormatError.about(
+                self.path,
+                f"its note announces a blob, but {classic.SYMBOL} is missing",
                 code="index_footer",
             )
         return 0, None
@@ -210,7 +213,7 @@ class Library:
             ValueError: the library is closed.
         """
         if self._data is None:
-            raise ValueError(one_line(f"{self.path}: the library is closed"))
+            raise ArgumentValueError(one_line(f"{self.path}: the library is closed"))
         return self._blob_data if self._blob_data is not None else memoryview(b"")
 
     @property
@@ -221,8 +224,9 @@ class Library:
             FormatError: "no_elf": it is not a single ELF file. ValueError: it is closed.
         """
         if not isinstance(self.image, ElfFile):
-            raise FormatError(
-                f"{self.path}: {self.image.format} of kind {self.kind}, not one ELF file",
+            raise FormatError.about(
+                self.path,
+                f"{self.image.format} of kind {self.kind}, not one ELF file",
                 code="no_elf",
             )
         return self.image
@@ -234,7 +238,7 @@ class Library:
         """Size of the file in bytes. For a `.tar.gz`: size of the unpacked archive up to the end of
         its members, since offsets count there."""
         if self._data is None:
-            raise ValueError(one_line(f"{self.path}: the library is closed"))
+            raise ArgumentValueError(one_line(f"{self.path}: the library is closed"))
         ends = (m.offset + m.size for m in self.members)
         return max(ends, default=len(self._data)) if self.compressed else len(self._data)
 
@@ -340,6 +344,13 @@ class Library:
 
         return undefined_symbols(self.image)
 
+    @cached_property
+    def models(self) -> list[Model]:
+        """The models in it: what each takes, gives and holds, as far as the file tells."""
+        from mblob.inspect.models import models_of
+
+        return models_of(self)
+
     @property
     def plugins(self) -> list[Plugin]:
         """The plug-ins that the library carries, by symbol name. `diagnostics` lists those that
@@ -369,7 +380,7 @@ class Library:
             FormatError: "no_blob" (exit code 3).
         """
         if not self.is_model_library:
-            raise FormatError(f"{self.path}: {NO_MODEL}", code="no_blob")
+            raise FormatError.about(self.path, f"{NO_MODEL}", code="no_blob")
 
     @cached_property
     def era(self) -> Releases:
@@ -419,7 +430,7 @@ class Library:
 
         def __getattr__(self, name: str) -> Any:
             if name in _OPEN:
-                raise ValueError(one_line(f"{self.path}: the library is closed"))
+                raise ArgumentValueError(one_line(f"{self.path}: the library is closed"))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def close(self) -> None:

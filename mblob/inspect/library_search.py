@@ -101,8 +101,8 @@ def open_shared(path: str) -> ElfFile:
     elf = ElfFile(data, path)
     elf.check_tables()
     if elf.e_type != ET_DYN:
-        raise FormatError(
-            f"{path}: ELF type {elf.e_type}, a shared library has {ET_DYN}", code="elf_header"
+        raise FormatError.about(
+            path, f"ELF type {elf.e_type}, a shared library has {ET_DYN}", code="elf_header"
         )
     return elf
 

@@ -184,14 +184,19 @@ def _given(name: str, importer: SharedObject, search: Search) -> SharedObject:
         elf = open_shared(name)
     except FormatError as error:
         if error.code == "not_elf":  # the library that is looked at is one
-            raise FormatError(f"{name}: to resolve symbols against, expected a shared library (it does not start with "
-                              f"{ELF_MAGIC!r})", code="") from None  # fmt: skip
+            raise FormatError.about(
+                name,
+                "to resolve symbols against, expected a shared library (it does not start with"
+                f" {ELF_MAGIC!r})",
+                code="",
+            ) from None
         raise
     target = importer.elf
     if not is_for(elf, target):
-        raise IncompatibleError(
-            f"{name}: for {elf.machine}, {elf.bits} bits, {elf.endian} endian; {importer.path} is for"
-            f" {target.machine}, {target.bits} bits, {target.endian} endian"
+        raise IncompatibleError.about(
+            name,
+            f"for {elf.machine}, {elf.bits} bits, {elf.endian} endian; {importer.path} is for"
+            f" {target.machine}, {target.bits} bits, {target.endian} endian",
         )
     return SharedObject(name, elf, [name, Path(name).name])
 

@@ -13,7 +13,7 @@ from mblob.format.type_keys import FIRST, LAST, METAL, ROWS
 from mblob.inspect.contents import DecodedPayload
 from mblob.module import ENTRY_NAME
 
-RELEASES = tuple(f"0.{n}" for n in range(5, 28))
+RELEASES = tuple(f"0.{n}" for n in range(FIRST, LAST + 1))
 
 # Names that a library defines (the runtime writes their address into them) or leaves undefined.
 _NAMES = {
@@ -25,7 +25,7 @@ _NAMES = {
     "TVMFFIEnvModRegisterSystemLibSymbol": (22, LAST), "TVMBackendRegisterSystemLibSymbol": (5, 21),
 }  # fmt: skip
 _SYMBOLS = {
-    "__tvm_module_ctx": (5, 20), "__tvm_ffi_library_ctx": (21, 21), "__tvm_ffi__library_ctx": (22, LAST),
+    classic.CONTEXT: (5, 20), ffi_dialect.CONTEXT_OF_0_21: (21, 21), ffi_dialect.CONTEXT: (22, LAST),
     classic.SYMBOL: (5, 20), ffi_dialect.SYMBOL: (22, LAST), ffi_dialect.SYMBOL_OF_0_21: (21, 21),
 }  # fmt: skip
 _TAGS = (

@@ -86,7 +86,7 @@ class Verification(NamedTuple):
             IncompatibleError: naming them.
         """
         if self.linkage and self.linkage.problem:
-            raise IncompatibleError(f"{self.path}: {self.linkage.problem}")
+            raise IncompatibleError.about(self.path, f"{self.linkage.problem}")
 
     def to_json(self) -> dict[str, Any]:
         """What `mblob-pack verify --json` prints for a sound file."""
@@ -203,8 +203,9 @@ def _is_loaded(elf: ElfFile) -> bool:
 def _linkage(library: Library, against: Sequence[str | os.PathLike[str]], root: str) -> Linkage:
     elf = shared_elf(library)
     if elf is None:
-        raise FormatError(
-            f"{library.path}: no ELF shared library, so no dynamic linker looks for its symbols",
+        raise FormatError.about(
+            library.path,
+            "no ELF shared library, so no dynamic linker looks for its symbols",
             code="",
         )
     return resolve(elf, str(library.path), against, root)

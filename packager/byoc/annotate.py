@@ -10,7 +10,7 @@ from mblob.errors import MblobError
 from mblob.format.ndarray import ArrayRecord
 from mblob.packager.byoc.graph import NOP, Graph, Node, Value
 from mblob.packager.byoc.operators import OP, Operator, Tensor, own_attrs
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import check_key
 
 Predicate = Callable[[Operator], Any]
@@ -73,7 +73,7 @@ def annotate(
     for key, predicate in targets.items():
         check_key(key, "partition_graph")
         if not callable(predicate):
-            raise BuildError(
+            raise BuildTypeError(
                 f"partition_graph: {key}: expected a predicate, found {type(predicate).__name__}"
             )
     tensors = Tensors(graph, params or {})

@@ -18,7 +18,7 @@ from mblob.packager.byoc.graph import COPY, NOP, read_graph
 from mblob.packager.byoc.merge import merge
 from mblob.packager.byoc.operators import Region
 from mblob.packager.byoc.partition import Partition, partition
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode, node_of
 from mblob.packager.modules.payload_modules import (
@@ -157,7 +157,7 @@ def _generate(region: Region, codegens: Mapping[str, Codegen]) -> Module:
             f"the code generator of {region.key!r} failed for {region.symbol}: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(made, Module):
-        raise BuildError(
+        raise BuildTypeError(
             f"the code generator of {region.key!r} gave {type(made).__name__} for {region.symbol}, expected a Module"
         )
     if all(_lacks(node_of(module), region.symbol) for module in made.walk()):

@@ -71,6 +71,7 @@ class GraphBuilder:
             name: its name in the graph.
             array: anything with the buffer protocol, an array of ml_dtypes, or a tensor; kept, not
                 copied, until it is written.
+            device: as of `input`.
 
         Raises:
             BuildError: it is no array; else as of `input`.
@@ -124,7 +125,12 @@ class GraphBuilder:
         attrs: Mapping[str, Any] | None = None,
         device: Device | None = None,
     ) -> list[Value]:
-        """`call` with any number of outputs, of which each has a shape and a dtype."""
+        """As `call`, with any number of outputs.
+
+        Args:
+            outputs: shape and dtype of each.
+            function, inputs, name, attrs, device: as of `call`.
+        """
         arguments.name("call", "function", function)
         node = Node(self._name("call", name, function), False)
         where = f"operator {node.name!r}"
@@ -138,7 +144,7 @@ class GraphBuilder:
         return self._add(node, outputs, where, kind)
 
     def reshape(self, value: Value, shape: Shape, *, name: str | None = None) -> Value:
-        """The same elements in another shape: the same memory, and no call.
+        """The elements of `value` in another `shape`: the same memory, and no call. `name`: of the node.
 
         Raises:
             BuildError: another number of bytes; else as of `call`.
@@ -157,14 +163,14 @@ class GraphBuilder:
         return made
 
     def copy(self, value: Value, device: Device, *, name: str | None = None) -> Value:
-        """A copy of a value on another device."""
+        """A copy of `value` on another `device`. `name`: of the node."""
         name = self._name("copy", name, "copy")
         return self.call(COPY, [value], value.shape, value.dtype, name=name, device=device)
 
     # -- the graph ---------------------------------------------------------------------------------
 
     def output(self, *values: Value) -> None:
-        """Make values outputs of the graph, behind those there are.
+        """Make `values` outputs of the graph, behind those there are.
 
         Raises:
             BuildError: a value of another graph.

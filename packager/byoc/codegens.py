@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
+from mblob.errors import ArgumentTypeError
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
 from mblob.packager.byoc.operators import Region
@@ -36,7 +37,7 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[C], C]:
 
     def register(codegen: C) -> C:
         if not callable(codegen):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"register_codegen: expected a function, found {type(codegen).__name__}"
             )
         if not override and key in _registered and _registered[key] is not codegen:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mblob.errors import ArgumentValueError
 from mblob.format.ndarray import ArrayRecord
 from mblob.packager.errors import BuildError
 
@@ -51,7 +52,7 @@ class Tensor:
             ValueError: it is not a constant. TypeError: numpy has no such element type.
         """
         if self.constant is None:
-            raise ValueError(
+            raise ArgumentValueError(
                 f"{self.name} is no constant: its elements are known when the graph runs"
             )
         import numpy as np  # who asks for an array has it

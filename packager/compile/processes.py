@@ -35,7 +35,7 @@ def _check_word(word: str) -> None:
     except ValueError:
         raise BuildError(
             f"no command can have the word {word!r}, which has a NUL in it or is no Unicode text; check options=, cc="
-            " and target= (--cc, --target)"
+            " and target="
         ) from None
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.errors import ToolchainError
+from mblob.format.type_keys import CUDA, HIP, OPENCL
 from mblob.interrupts import DeferredSignals
 from mblob.packager.compile.processes import Command, Job, run_all
 from mblob.packager.compile.toolchain import command_words
@@ -210,15 +211,15 @@ class Language:
 
 
 LANGUAGES = {
-    "cuda": Language(
+    CUDA: Language(
         ".cu", ("ptx", "cubin", "fatbin"), {"nvcc": _nvcc, "clang": _clang_cuda}, "NVCC", ("/usr/local/cuda/bin/nvcc",),
         "NVIDIA's CUDA toolkit (Debian: nvidia-cuda-toolkit)", ("cubin",), r"(?:sm_|compute_)?(\d+[af]?)", "sm_90",
     ),
-    "hip": Language(
+    HIP: Language(
         ".hip", ("hsaco",), {"hipcc": _hipcc, "clang": _clang_hip}, "HIPCC", ("/opt/rocm/bin/hipcc",),
         "AMD's ROCm (Debian: hipcc)", ("hsaco",), r"(gfx[0-9a-f]+(?::[\w+:-]+)?)", "gfx90a",
     ),
-    "opencl": Language(
+    OPENCL: Language(
         ".cl", ("spv",), {"clang": _clang_opencl}, "CLANG", (),
         "clang and llvm-spirv of the same release (Debian 12: clang, llvm-spirv-14)", (), "", "",
     ),

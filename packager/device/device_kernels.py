@@ -18,6 +18,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import EM_CUDA, STB_GLOBAL, STT_FUNC, layout_of
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.dtype import DataType
+from mblob.format.type_keys import CUDA, HIP, OPENCL
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 _ATTRIBUTE = r"(?:__launch_bounds__|__attribute__|__cluster_dims__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _HEAD = rf"(?:[\w\s]|{_ATTRIBUTE})*?"
 _SOURCES = {
-    "cuda": re.compile(rf"__global__\b{_HEAD}\bvoid\b{_HEAD}\b(\w+)\s*\(([^(){{}}]*)\)\s*\{{"),
-    "opencl": re.compile(
+    CUDA: re.compile(rf"__global__\b{_HEAD}\bvoid\b{_HEAD}\b(\w+)\s*\(([^(){{}}]*)\)\s*\{{"),
+    OPENCL: re.compile(
         rf"(?:__kernel|\bkernel)\b{_HEAD}\bvoid\b{_HEAD}\b(\w+)\s*\(([^(){{}}]*)\)\s*\{{"
     ),
 }
-_SOURCES["hip"] = _SOURCES["cuda"]
+_SOURCES[HIP] = _SOURCES[CUDA]
 _QUALIFIERS = frozenset(
     (
         "const", "volatile", "restrict", "__restrict__", "__restrict", "register", "struct", "__private", "private",

@@ -12,6 +12,7 @@ from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_u64
 from mblob.format.grammar import FunctionInfo, encode_function_map
+from mblob.format.type_keys import CUDA, HIP, METAL, OPENCL, VULKAN, WEBGPU
 from mblob.module import Module
 from mblob.packager.device.device_compile import LANGUAGES, Arch, Compile, compile_device
 from mblob.packager.device.device_functions import Seen, complete
@@ -25,7 +26,7 @@ from mblob.packager.device.device_kernels import (
     merged,
     names_in_hsaco,
 )
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode
 from mblob.packager.modules.reexpress import METAL_VERSION
 from mblob.packager.options import as_options
@@ -110,11 +111,11 @@ def _seen_in(kind: str, source: Sources) -> Seen:
         return Seen()
     code = _read(source)
     text = _text(code.rstrip(b"\0"))
-    if kind == "cuda" and is_cubin(code):
+    if kind == CUDA and is_cubin(code):
         return _seen_in_cubin(code, "device_module: the cubin", {})
     if text is None or "\0" in text or code.startswith(BINARIES):
         return Seen(opaque=True)
-    ptx = kernels_of_ptx(text) if kind == "cuda" else {}
+    ptx = kernels_of_ptx(text) if kind == CUDA else {}
     return Seen(ptx or kernels_of_source(text, kind), tuple(ptx) or None, exact=bool(ptx))
 
 
@@ -141,10 +142,10 @@ def _compiled(
     code, fmt = compile_device(kind, given, how, fmt, arch, options)
     text = given.read_text(errors="replace") if isinstance(given, Path) else given
     by_source = kernels_of_source(text, kind)
-    if kind == "hip":
+    if kind == HIP:
         names = names_in_hsaco(code, "device_module: the code object that was compiled")
         return code, fmt, Seen(by_source, names, opaque=True)
-    if kind != "cuda":
+    if kind != CUDA:
         return code, fmt, Seen(by_source, opaque=True)
     if fmt == "cubin":
         return (
@@ -186,7 +187,7 @@ def _read(source: Any) -> bytes:
     try:
         return bytes(as_bytes_view(source))
     except TypeError:
-        raise BuildError(
+        raise BuildTypeError(
             f"device_module: expected source as text, bytes or a path, found {type(source).__name__}"
         ) from None
 
@@ -316,5 +317,5 @@ def _joined(sources: Mapping[str, bytes]) -> str | None:
 
 
 _ENCODERS: dict[str, Callable[[Sources, list[FunctionInfo], str | None], Encoded]] = {
-    "cuda": _cuda, "hip": _hip, "opencl": _opencl, "metal": _metal, "vulkan": _vulkan, "webgpu": _webgpu,
+    CUDA: _cuda, HIP: _hip, OPENCL: _opencl, METAL: _metal, VULKAN: _vulkan, WEBGPU: _webgpu,
 }  # fmt: skip

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import (
+    DT_ANDROID_REL,
+    DT_ANDROID_RELA,
+    DT_ANDROID_RELASZ,
+    DT_ANDROID_RELSZ,
+)
 from mblob.errors import FormatError
 
-DT_ANDROID_REL, DT_ANDROID_RELSZ, DT_ANDROID_RELA, DT_ANDROID_RELASZ = range(0x6000000F, 0x60000013)
-DT_ANDROID_RELR, DT_ANDROID_RELRSZ = 0x6FFFE000, 0x6FFFE001
 TAGS = (DT_ANDROID_REL, DT_ANDROID_RELSZ, DT_ANDROID_RELA, DT_ANDROID_RELASZ)
 
 _SAME_INFO, _SAME_STEP, _SAME_ADDEND, _HAS_ADDEND = 1, 2, 4, 8

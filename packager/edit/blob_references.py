@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
+    DT_ANDROID_RELR,
+    DT_ANDROID_RELRSZ,
     DT_PLTGOT,
     DT_RELR,
     DT_RELRSZ,
@@ -25,7 +27,6 @@ from mblob.binary.elf_records import (
 )
 from mblob.errors import FormatError
 from mblob.packager.edit import android_relocations
-from mblob.packager.edit.android_relocations import DT_ANDROID_RELR, DT_ANDROID_RELRSZ
 
 # Places in the blob that code would refer to: its start, what follows the length prefix, and the
 # count.

@@ -22,6 +22,7 @@ from mblob.errors import FormatError, IncompatibleError
 from mblob.format import classic, ffi_dialect, functions_table
 from mblob.format.functions_table import Row
 from mblob.format.model import Blob
+from mblob.format.prefixes import BLOBS
 from mblob.format.type_keys import SAFETENSORS
 from mblob.inspect.library import Library
 from mblob.module import Module
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
     from mblob.typed import BuildOptions, Dialect
 
-SYMBOLS = (classic.SYMBOL, *ffi_dialect.SYMBOLS)
 _MEMBERS = 10_000  # of a tar or an archive
 _UNPACKED, _RATIO = 256 << 20, 32  # bytes that a tar may hold: so many, and so many times its size
 _SOURCES = tuple(s for s in SUFFIXES if s != ".cu")
@@ -218,7 +218,7 @@ class _Found:
     def _add_source(self, path: Path, label: str, work: Path) -> None:
         text = path.read_text("utf-8", "surrogateescape")
         # devc.c: the packed modules as a table of bytes
-        if any(f"{symbol}[" in text for symbol in SYMBOLS):
+        if any(f"{symbol}[" in text for symbol in BLOBS):
             made = work / f"{path.stem}.packed.o"
             _compile(path, made, work)
             self.add_file(made, label, work)
@@ -237,7 +237,7 @@ class _Found:
                     f"{label}: an object of a system library, which announces itself to one runtime ({registrar});"
                     " convert a shared library, or its objects"
                 )
-        symbol = next((name for name in SYMBOLS if name in names), None)
+        symbol = next((name for name in BLOBS if name in names), None)
         if symbol is not None:
             self._add_blob(elf, symbol, label)
             return

@@ -13,10 +13,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Union
 
+from mblob import json_text
 from mblob.arguments import path as checked_path
-from mblob.errors import FormatError
+from mblob.bytes.progress import advance
+from mblob.errors import FormatError, NotFoundError, also, did_you_mean
 from mblob.format import npy, safetensors
-from mblob.format.type_keys import SAFETENSORS, WEBGPU
+from mblob.format.type_keys import ROWS, SAFETENSORS, WEBGPU
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 LISTED = 20  # names that an error gives
 FORMATS = ("npy", "safetensors")
+JSON_LIMIT = 16 << 20  # bytes of a text that is read to see whether it is JSON
+NPY_MAGIC = b"\x93NUMPY"
 SUFFIX = re.compile(r"[a-z0-9_]{1,12}")  # formats of payloads that may end a file name
 FILE_SUFFIX = re.compile(r"\.[A-Za-z]\w*")  # of what is a file's name rather than a folder's
 PAYLOAD_SUFFIXES = (".payload", ".bin")  # of an output that is a file, not a folder
@@ -53,12 +57,13 @@ class Plan(NamedTuple):
 def extract(
     library: str | os.PathLike[str] | Library, output: str | os.PathLike[str], *,
     entries: Sequence[Wanted] | None = None, tensors: Sequence[str] | bool = False, format: TensorFormat | None = None,
-    written: Callable[[Path], None] | None = None,
+    written: Callable[[Path], None] | None = None, force: bool = True,
 ) -> list[Path]:  # fmt: skip
     """Write payloads or tensors to files. Each file replaces an existing one by a rename, when it
     is complete.
 
-    Without `tensors`, each payload becomes INDEX-KEY.payload, byte for byte. The code of a device
+    Without `tensors`, each payload becomes INDEX-KEY.payload, byte for byte. Weights get the suffix
+    .safetensors; other payloads that begin as JSON or .npy get .json or .npy. The code of a device
     module and the text of a graph become INDEX-KEY.FMT, too. With `tensors`, each tensor becomes
     INDEX-KEY.NAME.npy. Characters that do not belong into file names become `_`. A number is added
     to a name that is taken.
@@ -73,14 +78,15 @@ def extract(
         format: "npy" or "safetensors" for tensors in a folder; by default the first that can hold
             each.
         written: called with the path of each complete file.
+        force: replace existing files; False refuses the first of them.
 
     Returns:
         The paths of the files.
 
     Raises:
-        BuildError: no such entry or tensor, a tensor of two entries, an element type that the
-            format cannot hold. Without a `format`, all other tensors are written before the error
-            names those that no format can hold.
+        BuildError: no such entry or tensor, an existing file that may not be replaced, a tensor of
+            two entries, an element type that the format cannot hold. Without a `format`, all other
+            tensors are written before the error names those that no format can hold.
         FormatError: the library is damaged, or has no blob.
         OSError: a file cannot be read or written.
         ValueError: a path is not a valid file name.
@@ -94,7 +100,8 @@ def extract(
                 f"{opened.path}: it has no blob, so there is nothing to extract", code="no_blob"
             )
         done = []
-        for path in _written(_planned(opened, given, entries, tensors, format), opened.path):
+        plan = _planned(opened, given, entries, tensors, format)
+        for path in _written(plan, opened.path, force):
             done.append(path)
             if written:
                 written(path)
@@ -130,7 +137,7 @@ def _planned(
     plan = []
     for entry in entries:
         stem = f"{entry.index}-{_file_name(entry.type_key)}"
-        plan.append(Output(files.new(stem, "payload"), (entry.view(),)))
+        plan.append(Output(files.new(stem, payload_suffix(entry)), (entry.view(),)))
         content = readable(entry)
         if content is not None:
             plan.append(Output(files.new(stem, content[0]), (content[1],)))
@@ -144,15 +151,15 @@ def _check_folder(output: Path, is_folder: bool, files: str) -> None:
         raise BuildError(f"{output}: expected {files}, or a folder; with a / at its end it is one")
 
 
-def _written(plan: Plan, library: Path) -> Iterator[Path]:
+def _written(plan: Plan, library: Path, force: bool) -> Iterator[Path]:
     """Write the files; the path of each when it is done."""
     if plan.folder is None:
         for file in plan.files:
-            _write_named(file, library)
+            _write_named(file, library, force)
             yield Path(file.name)
         return
     info = library.stat()
-    with FolderWriter(plan.folder, (info.st_dev, info.st_ino)) as folder:
+    with FolderWriter(plan.folder, (info.st_dev, info.st_ino), replace=force) as folder:
         for file in plan.files:
             folder.write(file.name, file.pieces)
             yield plan.folder / file.name
@@ -175,7 +182,9 @@ def chosen_entries(library: Library, wanted: Sequence[Wanted] | None) -> list[En
         matches = by_word.get(str(wish), [])
         if not matches:
             known = ", ".join(f"{e.index} ({e.type_key:.80})" for e in library.entries[:LISTED])
-            raise BuildError(f"no entry {wish!r} in {library.path}; there are {known}")
+            raise also(BuildError, NotFoundError)(
+                f"no entry {wish!r} in {library.path}; there are {known}{did_you_mean(wish, by_word)}"
+            )
         with_payload = [e for e in matches if e.offset is not None]
         if not with_payload:
             raise BuildError(
@@ -202,7 +211,9 @@ def chosen_tensors(
             error.prefix(entry.place)
             raise
     if not found:
-        raise BuildError(f"{library.path}: these entries have no tensors; --entry writes payloads")
+        raise BuildError(
+            f"{library.path}: these entries have no tensors; leave tensors= out to write payloads"
+        )
     if names is None:
         return found
     known = {tensor.name for _, tensor in found}
@@ -210,7 +221,9 @@ def chosen_tensors(
         if name not in known:
             listed = ", ".join(f"{n:.80}" for n in sorted(known)[:LISTED])
             more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
-            raise BuildError(f"no tensor {name[:80]!r} in {library.path}; there are {listed}{more}")
+            raise also(BuildError, NotFoundError)(
+                f"no tensor {name[:80]!r} in {library.path}; there are {listed}{more}{did_you_mean(name, known)}"
+            )
     chosen = set(names)
     return [(entry, tensor) for entry, tensor in found if tensor.name in chosen]
 
@@ -220,7 +233,7 @@ def _one_file(tensors: Sequence[Found], output: Path) -> Output:
         if len(tensors) > 1:
             raise BuildError(
                 f"{output}: .npy holds one tensor, {len(tensors)} were asked for ({_places(tensors)}); choose one with"
-                " --tensor and --entry, or write .safetensors or to a folder"
+                " tensors= and entries=, or write .safetensors or to a folder"
             )
         return Output(str(output), _npy(*tensors[0]))
     return Output(str(output), _safetensors(tensors))
@@ -273,7 +286,7 @@ def _named_each(
         types = ", ".join(sorted({str(tensor.dtype) for _, tensor in left}))
         raise BuildError(
             f"{library.path}: not written, because neither .npy nor .safetensors can hold {types}: {_places(left)};"
-            " write the payload (--entry)"
+            " write the payload: leave tensors= out"
         )
 
 
@@ -289,9 +302,9 @@ def _npy(entry: EntryView, tensor: StoredTensor) -> tuple[memoryview, ...]:
     try:
         return memoryview(npy.header(tensor.dtype, tensor.shape)), tensor.data
     except ValueError as exc:
-        hint = "write .safetensors (-o FILE.safetensors, or --format safetensors)"
+        hint = "write a .safetensors file, or format='safetensors'"
         if safetensors.dtype_name(tensor.dtype) is None:
-            hint = "nor can .safetensors: write the payload (--entry)"
+            hint = "nor can .safetensors: write the payload, without tensors="
         raise BuildError(f"{entry.place}: tensor {tensor.name!r}: {exc}; {hint}") from None
 
 
@@ -303,12 +316,14 @@ def _safetensors(tensors: Sequence[Found]) -> tuple[memoryview, ...]:
         if one == other:
             same = [found for found in ordered if found[1].name == one]
             raise BuildError(
-                f"tensor {one!r} is there {len(same)} times ({_places(same)}); choose one with --entry"
+                f"tensor {one!r} is there {len(same)} times ({_places(same)}); choose one with entries="
             )
     try:
         return safetensors.encode([(t.name, t.dtype, t.shape, t.data) for _, t in tensors])
     except ValueError as exc:
-        raise BuildError(f"{ordered[0][0].place}: {exc}; write the payload (--entry)") from None
+        raise BuildError(
+            f"{ordered[0][0].place}: {exc}; write the payload, without tensors="
+        ) from None
 
 
 def _places(tensors: Sequence[Found]) -> str:
@@ -320,14 +335,33 @@ def _payload_file(library: Library, entries: Sequence[EntryView], output: Path) 
     if len(entries) != 1:
         raise BuildError(
             f"{output}: one file holds the payload of one entry, {library.path} has {len(entries)} to write; choose one"
-            " with --entry, or name a folder"
+            " with entries=, or name a folder"
         )
     (entry,) = entries
     if output.suffix == ".safetensors" and entry.type_key != SAFETENSORS:
         raise BuildError(
-            f"{entry.place} is no safetensors file; --tensors writes its tensors to one"
+            f"{entry.place} is no safetensors file; tensors=True writes its tensors to one"
         )
     return Output(str(output), (entry.view(),))
+
+
+def payload_suffix(entry: EntryView) -> str:
+    """The suffix of the file of a payload: what it is, if its key or its first bytes tell, else
+    "payload"."""
+    if entry.type_key == SAFETENSORS:
+        return "safetensors"
+    if entry.type_key in ROWS:  # a record of TVM's, with fields
+        return "payload"
+    view = entry.view()
+    if bytes(view[:6]) == NPY_MAGIC:
+        return "npy"
+    if bytes(view[:1]) in (b"{", b"[") and len(view) <= JSON_LIMIT:
+        try:
+            json_text.parse(bytes(view))
+        except json_text.JsonError:
+            return "payload"
+        return "json"
+    return "payload"
 
 
 def readable(entry: EntryView) -> tuple[str, memoryview] | None:
@@ -374,7 +408,7 @@ class _Names:
         return name
 
 
-def _write_named(file: Output, library: Path) -> None:
+def _write_named(file: Output, library: Path, force: bool) -> None:
     """Write a file that the caller named under another name and rename it; a link is followed."""
     from mblob.packager.output import replacing
 
@@ -383,8 +417,12 @@ def _write_named(file: Output, library: Path) -> None:
         raise BuildError(
             f"{path}: the output is also the library, which would be lost; name another output"
         )
+    if not force and path.exists():
+        raise BuildError(f"{path} exists; --force replaces it")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as out:
         for piece in file.pieces:
             for start in range(0, len(piece), CHUNK):
-                out.write(piece[start : start + CHUNK])
+                step = piece[start : start + CHUNK]
+                out.write(step)
+                advance(len(step))

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from mblob.binary.elf_records import STT_FUNC, STT_GNU_IFUNC, Symbol
-from mblob.format import classic, ffi_dialect
 from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.format.exported import FFI_PREFIX
+from mblob.format.prefixes import BLOBS
 from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager import output
@@ -33,7 +33,6 @@ from mblob.packager.write.dialects import CLASSIC, DIALECTS, Dialect
 
 _NAME = re.compile(r"[A-Za-z0-9_.$]+")
 _TEXT = 4096  # bytes of the name that __tvm_main__ may hold
-_BLOBS = {classic.SYMBOL, *ffi_dialect.SYMBOLS}
 # What only code of one dialect has; what else it has for the runtime is the same in both.
 _OWN = {
     "classic": {"TVMFuncCall", "TVMAPISetLastError", "TVMBackendGetFuncFromEnv"},
@@ -89,7 +88,7 @@ def _lines(library: Library, label: str) -> Iterator[str]:
             s.is_exported
             and not _is_function(s)
             and s.name.startswith(("__TVM", "__tvm_"))
-            and s.name not in _BLOBS
+            and s.name not in BLOBS
         ):
             _check_name(s.name, label)
             yield f".weak {s.name}"
@@ -185,7 +184,7 @@ def _is_hidden(name: str, target: Dialect) -> bool:
     (other,) = (d for d in DIALECTS.values() if d is not target)
     if name in SLOTS or name in _OWN["ffi"]:  # functions of ours that the code calls by name
         return True
-    if name in _BLOBS:
+    if name in BLOBS:
         return name != target.symbol
     if name.startswith("__TVM"):
         return name[2:] in _OWN[other.name]

@@ -11,7 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from mblob.bytes.progress import advance
 from mblob.interrupts import at_the_end
+from mblob.packager.errors import BuildError
 from mblob.temporary import temporary_folder
 
 CHUNK = 1 << 18  # bytes written at a time
@@ -27,14 +29,18 @@ class FolderWriter:
     Args:
         folder: where to; a link to a folder is followed, links in it are not.
         kept: device and inode of a file that must not be replaced.
+        replace: other files that are there are.
 
     Raises:
         OSError: the folder cannot be made or opened; it names the folder.
     """
 
-    def __init__(self, folder: Path, kept: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, folder: Path, kept: tuple[int, int] | None = None, *, replace: bool = True
+    ) -> None:
         self._folder = folder
         self._kept = kept
+        self._replace = replace
         self._temporary: Path | None = None  # where a file is written, relative to the folder
         folder.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -92,6 +98,9 @@ class FolderWriter:
             found = os.lstat(name, dir_fd=self._fd)
         except FileNotFoundError:
             return None
+        if not self._replace and not stat.S_ISDIR(found.st_mode):
+            self._refuse_library(found)
+            raise BuildError(f"{self._folder / name} exists; --force replaces it")
         if stat.S_ISLNK(found.st_mode):
             return None
         if not stat.S_ISREG(found.st_mode):
@@ -99,9 +108,12 @@ class FolderWriter:
                 errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL,
                 "no regular file is there",
             )
+        self._refuse_library(found)
+        return found.st_mode & 0o7777
+
+    def _refuse_library(self, found: os.stat_result) -> None:
         if (found.st_dev, found.st_ino) == self._kept:
             raise OSError(errno.EEXIST, "it is the library, which would be lost")
-        return found.st_mode & 0o7777
 
 
 def _write(folder: int, path: Path, pieces: Sequence[memoryview], mode: int | None) -> None:
@@ -112,7 +124,9 @@ def _write(folder: int, path: Path, pieces: Sequence[memoryview], mode: int | No
             pieces = [memoryview(b"".join(pieces))]
         for piece in pieces:
             for start in range(0, len(piece), CHUNK):
-                _write_all(fd, piece[start : start + CHUNK])
+                step = piece[start : start + CHUNK]
+                _write_all(fd, step)
+                advance(len(step))
         if mode is not None:
             os.fchmod(fd, mode)
     finally:

@@ -17,8 +17,7 @@ from mblob.bytes.payload_source import (
     as_bytes_view,
 )
 from mblob.dtype import DataType
-from mblob.errors import FormatError, PortabilityWarning
-from mblob.format import npy, safetensors
+from mblob.errors import FormatError, NotFoundError, PortabilityWarning, also, did_you_mean
 from mblob.format.grammar import Grammars
 from mblob.format.ndarray import ArrayRecord, as_record
 from mblob.format.type_keys import SAFETENSORS
@@ -26,8 +25,9 @@ from mblob.inspect import contents, tvm_executor
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.module import Module
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PiecesPayload, is_host, out_entry
+from mblob.packager.modules.weights import kind_of, read_tensors
 from mblob.packager.path_arguments import existing_file
 
 LISTED = 20  # names that an error gives
@@ -117,16 +117,26 @@ def with_tensors(
     if isinstance(weights, (str, os.PathLike)):
         path = existing_file(Path(weights), "swap: weights")
         entries = [e for e in library.entries if e.type_key == SAFETENSORS]
-        if len(entries) == 1:
+        kind = kind_of(map_file(path))
+        if kind == "npy":
+            names = (
+                ", ".join(f"{n:.80}" for n in sorted(_by_name(library))[:LISTED]) or "none at all"
+            )
+            raise BuildError(
+                f"{path}: one array, without a name; say which tensor it is: weights={{'NAME': '{path}'}};"
+                f" there are {names}"
+            )
+        if len(entries) == 1 and not kind:
+            read_tensors(path)  # which says what is expected if it is none
             return {entries[0].index: FilePayload(path)}
-        if entries:
+        if entries and not kind:
             found = ", ".join(str(e.index) for e in entries[:LISTED])
             raise BuildError(
                 f"{library.path}: {len(entries)} entries are safetensors files; name one by its index: {found}"
             )
-        weights = _tensors_of_file(path)
+        weights = read_tensors(path)
     elif not isinstance(weights, Mapping):
-        raise BuildError(
+        raise BuildTypeError(
             f"weights: expected a path or a mapping of names, found {type(weights).__name__}"
         )
     stored = _by_name(library)
@@ -163,7 +173,9 @@ def _only(
     if not found:
         known = ", ".join(f"{n:.80}" for n in sorted(stored)[:LISTED]) or "none at all"
         more = f" and {len(stored) - LISTED} more" if len(stored) > LISTED else ""
-        raise BuildError(f"no tensor {name[:80]!r} in {library.path}; there are {known}{more}")
+        raise also(BuildError, NotFoundError)(
+            f"no tensor {name[:80]!r} in {library.path}; there are {known}{more}{did_you_mean(name, stored)}"
+        )
     places = ", ".join(f"{e.index} ({e.type_key:.80})" for e, _ in found[:LISTED])
     raise BuildError(
         f"{library.path}: tensor {name[:80]!r} is in several places: entries {places}; swap a whole entry"
@@ -174,9 +186,7 @@ def _record_of(value: Any, name: str) -> ArrayRecord:
     """The array that a caller gave for a tensor: itself, or a file."""
     if isinstance(value, (str, os.PathLike)):
         path = existing_file(Path(value), f"swap: tensor {name!r}")
-        if path.suffix != ".safetensors":
-            return npy.read(map_file(path), str(path))
-        tensors = _tensors_of_file(path)
+        tensors = read_tensors(path)
         if name in tensors:
             return tensors[name]
         if len(tensors) == 1:
@@ -190,18 +200,6 @@ def _record_of(value: Any, name: str) -> ArrayRecord:
             return ArrayRecord(dtype, tuple(value.shape), memoryview(value.tobytes()))
         except (AttributeError, ValueError, TypeError):
             raise BuildError(f"swap: tensor {name!r}: {exc}") from None
-
-
-def _tensors_of_file(path: Path) -> dict[str, ArrayRecord]:
-    data = map_file(path)
-    try:
-        base, entries = safetensors.read(data)
-    except FormatError as error:
-        error.prefix(str(path))
-        raise
-    return {
-        e.name: ArrayRecord(e.dtype, e.shape, data[base + e.begin : base + e.end]) for e in entries
-    }
 
 
 def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryview:

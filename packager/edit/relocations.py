@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_JMPREL
+from mblob.binary.relocation_types import number
 from mblob.packager.edit import android_relocations
 from mblob.packager.edit.blob_references import relative_words
 from mblob.packager.errors import BuildError
@@ -39,16 +40,38 @@ class Types:
     descriptor: int = -1
 
 
+def _types(machine: tuple[str, int], **names: str) -> Types:
+    return Types(**{field: number(machine, name) for field, name in names.items()})
+
+
+_X86_64, _AARCH64, _I386 = ("x86_64", 64), ("aarch64", 64), ("i386", 32)
+_ARM, _S390X, _RISCV = ("arm", 32), ("s390x", 64), ("riscv", 64)
 _TYPES = {
-    ("x86_64", 64): Types(8, 6, 1, 7, 16, 18, 17, 36),
-    ("aarch64", 64): Types(1027, 1025, 257, 1026, 1028, 1030, 1029, 1031),
-    ("i386", 32): Types(8, 6, 1, 7, 35, 14, 36, 41),
-    ("arm", 32): Types(23, 21, 2, 22, 17, 19, 18, 13),
-    ("s390x", 64): Types(12, 10, 22, 11, 54, 56, 55),
-    ("riscv", 64): Types(3, 2, 2, 5, 7, 11, 9),
-}
-
-
+    _X86_64: _types(
+        _X86_64, relative="RELATIVE", symbol="GLOB_DAT", word="64", call="JUMP_SLOT", module="DTPMOD64",
+        fixed="TPOFF64", offset="DTPOFF64", descriptor="TLSDESC",
+    ),
+    _AARCH64: _types(
+        _AARCH64, relative="RELATIVE", symbol="GLOB_DAT", word="ABS64", call="JUMP_SLOT", module="TLS_DTPMOD",
+        fixed="TLS_TPREL", offset="TLS_DTPREL", descriptor="TLSDESC",
+    ),
+    _I386: _types(
+        _I386, relative="RELATIVE", symbol="GLOB_DAT", word="32", call="JMP_SLOT", module="TLS_DTPMOD32",
+        fixed="TLS_TPOFF", offset="TLS_DTPOFF32", descriptor="TLS_DESC",
+    ),
+    _ARM: _types(
+        _ARM, relative="RELATIVE", symbol="GLOB_DAT", word="ABS32", call="JUMP_SLOT", module="TLS_DTPMOD32",
+        fixed="TLS_TPOFF32", offset="TLS_DTPOFF32", descriptor="TLS_DESC",
+    ),
+    _S390X: _types(
+        _S390X, relative="RELATIVE", symbol="GLOB_DAT", word="64", call="JMP_SLOT", module="TLS_DTPMOD",
+        fixed="TLS_TPOFF", offset="TLS_DTPOFF",
+    ),
+    _RISCV: _types(
+        _RISCV, relative="RELATIVE", symbol="64", word="64", call="JUMP_SLOT", module="TLS_DTPMOD64",
+        fixed="TLS_TPREL64", offset="TLS_DTPREL64",
+    ),
+}  # fmt: skip
 _NONE = 0  # on every machine
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Union
 
 from mblob.bytes.payload_source import Payload
-from mblob.errors import MblobError
+from mblob.errors import MblobError, NotFoundError, also, did_you_mean
 from mblob.format import note
+from mblob.format.ffi_dialect import SYMBOL_OF_0_21
 from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Blob, Entry
+from mblob.format.type_keys import LIBRARY
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
-from mblob.module import LIBRARY
 from mblob.packager.edit.new_payloads import check_new, payload_of, source_files, with_tensors
 from mblob.packager.edit.reembed import reembed
 from mblob.packager.edit.rewrite import fingerprint, rewritten
@@ -146,7 +147,7 @@ def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool 
         blob = _blob_of(opened)
         if blob.index_offset is not None:
             raise BuildError(f"{opened.path}: has an index already")
-        if blob.symbol.endswith("__tvm_ffi_library_bin"):
+        if blob.symbol.endswith(SYMBOL_OF_0_21):
             raise BuildError(
                 f"{opened.path}: of TVM 0.21, whose dialect is read without an index only"
             )
@@ -183,7 +184,10 @@ def _entry(library: Library, wanted: int | str) -> EntryView:
     by_index = [e for e in matches if str(e.index) == str(wanted)]
     matches = by_index or matches
     if not matches:
-        raise BuildError(f"no entry {wanted!r} in {library.path}; there are {known}")
+        keys = {e.type_key for e in library.entries}
+        raise also(BuildError, NotFoundError)(
+            f"no entry {wanted!r} in {library.path}; there are {known}{did_you_mean(wanted, keys)}"
+        )
     if len(matches) > 1:
         found = ", ".join(str(e.index) for e in matches[:20])
         raise BuildError(

@@ -17,6 +17,7 @@ from pathlib import Path
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from mblob.format.exported import ffi_name, is_helper
+from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.functions_table import Row
 from mblob.packager.compile.compile import Generated, HostFile
 from mblob.packager.errors import BuildError, warn
@@ -28,7 +29,6 @@ from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
 
 ALIGNMENT = 64  # bytes: what kernels assume of which nothing is known
 MARK = "__mblob_adapters"  # begins a hidden symbol of the object that has them
-_MARK_OF_0_21 = "__tvm_ffi_library_ctx"
 
 Known = Sequence[tuple[HostFile, ObjectSymbols]]
 
@@ -77,7 +77,7 @@ def needed(
         BuildError: objects of TVM 0.21, whose convention is neither.
     """
     for f, contents in files:
-        if _MARK_OF_0_21 in contents.defined | contents.weak | contents.undefined:
+        if CONTEXT_OF_0_21 in contents.defined | contents.weak | contents.undefined:
             raise BuildError(
                 f"{f.label}: compiled by TVM 0.21, whose calling convention no other release has; compile it with"
                 " another one"
@@ -214,10 +214,8 @@ def generate(dialect: Dialect, adapters: Iterable[Adapter], joins: bool = False)
     )
     # Code of the other dialect has its own variable for the library's handle, which no loader of
     # this one sets.
-    if dialect.is_ffi:
-        parts.append("#define MBLOB_PASS_HANDLE() (__tvm_module_ctx = __tvm_ffi__library_ctx)")
-    else:
-        parts.append("#define MBLOB_PASS_HANDLE() (__tvm_ffi__library_ctx = __tvm_module_ctx)")
+    other = CLASSIC if dialect.is_ffi else FFI
+    parts.append(f"#define MBLOB_PASS_HANDLE() ({other.context} = {dialect.context})")
     form = _ADAPTER_TO_FFI if dialect.is_ffi else _ADAPTER_TO_CLASSIC
     for i, a in enumerate(adapters):
         parts.append("" if dialect.is_ffi or joins else _HIDDEN.format(symbol=a.symbol))

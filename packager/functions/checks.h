@@ -86,13 +86,13 @@ MBLOB_STATIC MBLOB_FORMAT(4) void mblob_set_failure(const mblob_call_info *call,
 
 MBLOB_STATIC void mblob_dtype_name(DLDataType type, char *text, size_t size) {
   static const char *const names[] = {MB_DTYPE_NAMES};
-  enum {
-    FIRST = 6,
-    E3M4 = 128
-  }; /* small floats, whose names say their bits; mblob's code of float8_e3m4, the last one */
-  static const char *const small[] = {MBLOB_NAME_OF_6, MBLOB_NAME_OF_7, MB_DTYPES_FROM_8,
-                                      MB_DTYPE_E3M4};
-  const unsigned place = type.code == E3M4 ? 12 : type.code < 18 ? (unsigned)type.code - FIRST : 13;
+  static const struct {
+    int code, bits;
+    const char *name;
+  } small[] = {MBLOB_SMALL_FLOATS}; /* whose names say their bits; the first row counts */
+  const size_t count = sizeof small / sizeof *small;
+  size_t row = 0;
+  while (row < count && (small[row].code != type.code || small[row].bits != type.bits)) row++;
   const bool scalar = type.lanes == 1;
   char lanes[8] = "";
   if (!scalar) (void)snprintf(lanes, sizeof lanes, "x%d", type.lanes);
@@ -100,8 +100,8 @@ MBLOB_STATIC void mblob_dtype_name(DLDataType type, char *text, size_t size) {
     (void)snprintf(text, size, "bool");
   else if (type.code == 3 && (scalar || !type.bits))
     (void)snprintf(text, size, "%s", type.bits ? "handle" : "void");
-  else if (place <= 12 && type.bits == (place < 9 || place == 12 ? 8 : place < 11 ? 6 : 4))
-    (void)snprintf(text, size, "%s%s", small[place], lanes);
+  else if (row < count)
+    (void)snprintf(text, size, "%s%s", small[row].name, lanes);
   else if (type.code < sizeof names / sizeof *names)
     (void)snprintf(text, size, "%s%d%s", names[type.code], type.bits, lanes);
   else
@@ -288,8 +288,8 @@ MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_
     return mblob_fail(call, i, MBLOB_SHAPE,
                       "its size %s, computed from the other arguments, overflows", text);
   if (at_least ? a->elements >= expected : a->elements == expected) return 0;
-  return mblob_fail(call, i, MBLOB_SHAPE, "expected %s%lld elements (%s), found %lld",
-                    at_least ? "at least " : "", (long long)expected, text, (long long)a->elements);
+  return mblob_fail(call, i, MBLOB_SHAPE, MB_TEXT_ELEMENTS, at_least ? "at least " : "",
+                    (long long)expected, text, (long long)a->elements);
 }
 
 MBLOB_STATIC int64_t mblob_add(int64_t a, int64_t b, bool *bad) {

@@ -2,8 +2,7 @@
 #include <tvm/runtime/c_runtime_api.h>
 
 #define MBLOB_EXPECTED "expected"
-#define MBLOB_NAME_OF_6 MB_DTYPE_OF_6 /* types of TVM 0.15 to 0.19 */
-#define MBLOB_NAME_OF_7 MB_DTYPE_OF_7
+#define MBLOB_SMALL_FLOATS MB_SMALL_FLOATS /* 6 and 7 are those of TVM 0.15 to 0.19 */
 #define MBLOB_EXPECTED_TENSOR(name) \
   "expected %s %s tensor, found %s", *(name) == 'i' ? "an" : "a", name
 

@@ -3,8 +3,7 @@
 #include <tvm/ffi/c_api.h>
 
 #define MBLOB_EXPECTED "Expected"
-#define MBLOB_NAME_OF_6 "bool" /* types of DLPack */
-#define MBLOB_NAME_OF_7 MB_DTYPE_E3M4
+#define MBLOB_SMALL_FLOATS MB_DTYPES_OF_DLPACK, MB_SMALL_FLOATS
 #define MBLOB_EXPECTED_TENSOR(name) "expected Tensor of %s, found %s", name
 
 /* One call: what it is of, and its arguments. */

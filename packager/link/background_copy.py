@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
 
+from mblob.bytes.progress import current_listener, listening
 from mblob.format.blob_plan import BLOB_ALIGN, BlobPlan
 from mblob.interrupts import held
 from mblob.packager.link.request import Cancelled, Request, Triple
 from mblob.packager.options import linkers_named
 from mblob.packager.write.blob import write_blob
-from mblob.packager.write.progress import current_listener, listening
 from mblob.packager.write.reuse import OldLibrary
 
 # of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole

@@ -13,7 +13,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
 from mblob.bytes.mapping import map_file
 from mblob.compilers import include_dir
-from mblob.errors import FormatError
+from mblob.errors import ArgumentTypeError, FormatError
 from mblob.format import plugin_table
 from mblob.format.exported import OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
@@ -60,7 +60,7 @@ def given_plugins(given: Sequence[Any] | None) -> tuple[tuple[HostNode, ...], ..
         BuildError: a file or module that no plug-in is made of.
     """
     if isinstance(given, (str, bytes, os.PathLike, Module)):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"carry: expected a list of paths and modules, found {given!r}; write [{given!r}]"
         )
     made: list[tuple[HostNode, ...]] = []
@@ -84,7 +84,7 @@ def _nodes(item: Any) -> tuple[HostNode, ...]:
     if isinstance(item, (str, os.PathLike)):
         item = _module_of(Path(os.fspath(item)))
     if not isinstance(item, Module):
-        raise TypeError(f"carry: expected a path or a module, found {type(item).__name__}")
+        raise ArgumentTypeError(f"carry: expected a path or a module, found {type(item).__name__}")
     nodes = []
     for module in item.walk():
         node = node_of(module)

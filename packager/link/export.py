@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from mblob.arguments import path as checked_path
+from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
-from mblob.errors import UnreadableWarning
+from mblob.errors import ArgumentTypeError, UnreadableWarning
 from mblob.format.type_keys import GRAPHS
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
 from mblob.packager import output
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
 from mblob.packager.modules.nodes import HostNode, files_in, files_of
@@ -171,7 +172,9 @@ def export_library(
         output.workspace(workspace_dir) as work,
         old_library(path, reuse) as old,
     ):
-        return _write(replace(request, old=old), temporary, path.suffix, work, fcompile, kwargs)
+        done = _write(replace(request, old=old), temporary, path.suffix, work, fcompile, kwargs)
+        _check_format(path, temporary)
+        return done
 
 
 def _write(
@@ -210,20 +213,35 @@ def _write(
 # -- what is asked for -----------------------------------------------------------------------------
 
 
+def _check_format(path: Path, written: Path) -> None:
+    """Refuse an ELF file under a name that says Mach-O or PE.
+
+    Raises:
+        BuildError: what the output would be.
+    """
+    if path.suffix in _NOT_ELF and written.is_file():
+        with written.open("rb") as file:
+            if file.read(4) == ELF_MAGIC:
+                raise BuildError(
+                    f"{path}: the compiler makes ELF files; name the output {path.with_suffix('.so').name}, or"
+                    f" choose a compiler that makes {path.suffix} files"
+                )
+
+
 def _checked_path(
     mod: Any, file_name: Any, fcompile: Any, system_lib: bool, kwargs: dict[str, Any]
 ) -> Path:
     if not isinstance(mod, Module):
-        raise BuildError(f"export_library: expected a Module, found {type(mod).__name__}")
+        raise BuildTypeError(f"export_library: expected a Module, found {type(mod).__name__}")
     if kwargs and fcompile is None:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)"
         )
     path = Path(checked_path(file_name, "export_library: file_name"))
     if fcompile is None:
         _check_suffix(path, system_lib)
     elif not callable(fcompile):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
             " a compiler to use is named by cc="
         )
@@ -242,7 +260,7 @@ def _warn_of_unreadable(request: Request) -> None:
     if keys:
         warn(
             f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
-            " such a payload ends; leave index=False (--no-index) out, unless TVM alone shall open it",
+            " such a payload ends; leave index=False out, unless TVM alone shall open it",
             UnreadableWarning,
         )
 
@@ -276,14 +294,19 @@ def _plugins(
 
 def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
     if isinstance(given, (str, bytes, os.PathLike)):
-        raise TypeError(f"addons: expected a list of paths, found {given!r}; write [{given!r}]")
+        raise ArgumentTypeError(
+            f"addons: expected a list of paths, found {given!r}; write [{given!r}]"
+        )
     return [Path(checked_path(a, "addons")) for a in given or ()]
 
 
 # What people ask for that is neither a library nor a tar of objects; a linker would write a library
 # of that name.
 _OBJECTS_AND_SOURCES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h")
-_OTHER_FILES = (*_OBJECTS_AND_SOURCES, ".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
+_DATA = (".npy", ".npz", ".safetensors", ".params", ".json", ".toml", ".txt", ".py", ".html")
+_NOT_ELF = (".dll", ".dylib", ".exe", ".pyd", ".lib")
+_OTHER_FILES = (*_OBJECTS_AND_SOURCES, *_PACKED, *_DATA)
 
 
 def _check_suffix(path: Path, system_lib: bool) -> None:
@@ -297,9 +320,5 @@ def _check_suffix(path: Path, system_lib: bool) -> None:
         name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
         raise BuildError(
             f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
-            + (
-                "; for static linking add system_lib=True (--system-lib)"
-                if path.suffix in (".o", ".a")
-                else ""
-            )
+            + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
         )

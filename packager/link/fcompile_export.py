@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.binary.archive import is_archive
+from mblob.binary.elf_records import EM_ARM, MACHINES
 from mblob.compilers import include_dir
 from mblob.errors import ToolchainError
 from mblob.format.functions_table import Row
@@ -32,24 +33,21 @@ from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import objects
 from mblob.packager.objects.objects import ElfTarget, functions_of
 from mblob.packager.objects.rename import unshare
-from mblob.packager.write.devc_c import write_c
-from mblob.packager.write.elf_writer import section_for, write_object
 
 FCompile = Callable[..., Any]
 
-# e_machine, bits, byte order and e_flags by architecture of a triple. The flags are the ABI of
+# Machine, bits, byte order and e_flags by architecture of a triple. The flags are the ABI of
 # common Linux distributions: EABI 5 with hard floats, RV64GC with lp64d, ELFv2.
-_ARCHITECTURES: dict[str, tuple[int, int, str, int, str]] = {
-    "x86_64": (62, 64, "<", 0, "x86_64"), "amd64": (62, 64, "<", 0, "x86_64"),
-    "i386": (3, 32, "<", 0, "i386"), "i486": (3, 32, "<", 0, "i386"), "i586": (3, 32, "<", 0, "i386"),
-    "i686": (3, 32, "<", 0, "i386"),
-    "aarch64": (183, 64, "<", 0, "aarch64"), "arm64": (183, 64, "<", 0, "aarch64"),
-    "arm": (40, 32, "<", 0x5000000, "arm"), "armv7": (40, 32, "<", 0x5000000, "arm"),
-    "armv7a": (40, 32, "<", 0x5000000, "arm"), "armv7l": (40, 32, "<", 0x5000000, "arm"),
-    "riscv64": (243, 64, "<", 0x5, "riscv"), "riscv32": (243, 32, "<", 0x5, "riscv"),
-    "powerpc64le": (21, 64, "<", 2, "ppc64"), "ppc64le": (21, 64, "<", 2, "ppc64"),
-    "s390x": (22, 64, ">", 0, "s390x"), "loongarch64": (258, 64, "<", 0x43, "loongarch"),
+_ARCHITECTURES: dict[str, tuple[str, int, str, int]] = {
+    "x86_64": ("x86_64", 64, "<", 0), "amd64": ("x86_64", 64, "<", 0),
+    **dict.fromkeys(("i386", "i486", "i586", "i686"), ("i386", 32, "<", 0)),
+    "aarch64": ("aarch64", 64, "<", 0), "arm64": ("aarch64", 64, "<", 0),
+    **dict.fromkeys(("arm", "armv7", "armv7a", "armv7l"), ("arm", 32, "<", 0x5000000)),
+    "riscv64": ("riscv", 64, "<", 0x5), "riscv32": ("riscv", 32, "<", 0x5),
+    "powerpc64le": ("ppc64", 64, "<", 2), "ppc64le": ("ppc64", 64, "<", 2),
+    "s390x": ("s390x", 64, ">", 0), "loongarch64": ("loongarch", 64, "<", 0x43),
 }  # fmt: skip
+_NUMBERS = {name: number for number, name in MACHINES.items()}
 _NO_ELF = ("darwin", "macos", "ios", "windows", "mingw", "msvc", "cygwin", "wasm", "emscripten")
 
 
@@ -217,12 +215,8 @@ def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: P
             raise BuildError(
                 f"embed='object': {triple or object_format} is no ELF target that we know; use embed='c'"
             )
-        write_c(work / "devc.c", request.dialect.symbol, request.write)
-        return work / "devc.c"
-    path = work / "devc.o"
-    symbol, section = request.dialect.symbol, section_for(machine)
-    write_object(path, machine, symbol, section, request.write, has_index=request.plan.index)
-    return path
+        return request.write_c(work)[0]
+    return request.write_object(work, machine)[0]
 
 
 def _triple(request: Request, fcompile: FCompile) -> str | None:
@@ -245,8 +239,8 @@ def _machine(request: Request, triple: str | None, work: Path) -> ElfTarget | No
         known = _ARCHITECTURES.get(triple.split("-", 1)[0])
         if known is None:
             return None
-        e_machine, bits, byte_order, e_flags, name = known
-        if e_machine == 40 and triple.endswith("hf"):
+        name, bits, byte_order, e_flags = known
+        if name == MACHINES[EM_ARM] and triple.endswith("hf"):
             e_flags |= 0x400  # EF_ARM_ABI_FLOAT_HARD
-        return ElfTarget(bits, byte_order, e_machine, e_flags, 0, b"", name)
+        return ElfTarget(bits, byte_order, _NUMBERS[name], e_flags, 0, b"", name)
     return probe(find(request.cc), request.options, work)

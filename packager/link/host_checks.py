@@ -98,6 +98,48 @@ def warn_of_operators(
             warn(f"{node.type_key}: {why}", PortabilityWarning)
 
 
+# Who provides symbols to a library when it is opened, or at any time.
+_PRESENT = re.compile(
+    r"TVM runtime|tvm_ffi|libmblob|dynamic linker|linker$|compiler$|libgcc|libmvec|Python"
+)
+
+
+def warn_of_undefined(library: Path) -> None:
+    """Warn of symbols of a linked library that nothing defines: neither what was linked, nor the
+    libraries that it needs, nor the runtime that opens it."""
+    try:
+        with Library(library, verify="off", partial=True) as found:
+            # the linker wrote the version, or the file, of what it found
+            unknown = {
+                u.name: u.provider
+                for u in found.undefined_symbols
+                if not (u.weak or u.version or u.library or _PRESENT.match(u.provider or ""))
+            }
+            if not unknown:  # of nearly all libraries
+                return
+            from mblob.inspect.library_search import shared_elf
+            from mblob.inspect.linkage import resolve
+
+            elf = shared_elf(found)
+            if elf is None:
+                return
+            linkage = resolve(elf, str(library), (), "/")
+    except (MblobError, OSError):  # of another machine, or the linker of somebody else
+        return
+    if linkage.missing_libraries:
+        return
+    names = [r.name for r in linkage.unresolved if r.name in unknown]
+    if names:
+        told = [f"{n} (of {unknown[n]})" if unknown[n] else n for n in names[:_NAMED]]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        warn(
+            f"nothing that is linked defines {', '.join(told)}{more}: opening the library fails unless the process"
+            " has it; add the object or the library (-lNAME as an option of the linker) that defines it",
+            PortabilityWarning,
+        )
+
+
+_NAMED = 12  # symbols that one warning names
 _Linked = tuple[set[str], list[str]]  # what a library exports, what it needs
 
 

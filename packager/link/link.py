@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from mblob.binary.archive import is_archive
+from mblob.binary.elf_records import EM_X86_64
 from mblob.errors import ToolchainError
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
@@ -43,6 +44,7 @@ from mblob.packager.link.host_checks import (
     missing_slots,
     plain_functions,
     warn_of_operators,
+    warn_of_undefined,
 )
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
@@ -50,8 +52,7 @@ from mblob.packager.objects import objects
 from mblob.packager.objects.objects import ElfTarget, ObjectSymbols, functions_of
 from mblob.packager.options import linkers_named
 from mblob.packager.write.blob import write_blob
-from mblob.packager.write.devc_c import write_c
-from mblob.packager.write.elf_writer import BlobSection, placeholder, section_for, write_object
+from mblob.packager.write.elf_writer import BlobSection, placeholder
 
 
 @dataclass(frozen=True)
@@ -299,6 +300,8 @@ def export_shared(
     check_exports(request.wrapped(), output)
     warn_of_operators(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
+    if not inputs.joins:
+        warn_of_undefined(output)
 
 
 def _link(
@@ -331,8 +334,7 @@ def _embed(
         )
         return embed.append(stub, output, symbol, write)
     if request.embed == "c":
-        source = work / "devc.c"
-        size = write_c(source, symbol, request.write)
+        _, size = request.write_c(work)
         machine = machine_options(request.options)
         command = (*inputs.tools.cc, *machine, "-fPIC", "-c", "devc.c", "-o", "devc.o")
         run_all([Job("devc.c", command)], work)
@@ -391,7 +393,7 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
         raise _CannotGrow(
             "mold knows no linker scripts; use -fuse-ld=bfd, gold or lld, or embed='object'"
         )
-    if inputs.machine.e_machine != 62:
+    if inputs.machine.e_machine != EM_X86_64:
         raise _CannotGrow(
             "gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'"
         )
@@ -406,16 +408,7 @@ def _link_object(request: Request, inputs: Inputs, output: Path, work: Path) -> 
             embed.check_linker(size, inputs.machine, inputs.tools.linker(request.options, work))
 
     check(request.plan.known_size or 0)  # before all of it is written, if it is known
-    section = section_for(inputs.machine)
-    symbol = request.dialect.symbol
-    size = write_object(
-        work / "devc.o",
-        inputs.machine,
-        symbol,
-        section,
-        request.write,
-        has_index=request.plan.index,
-    )
+    _, size = request.write_object(work, inputs.machine)
     check(size)
     inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
     if size > embed.OBJECT_LIMIT:
@@ -464,19 +457,9 @@ def export_tar(request: Request, output: Path, work: Path) -> None:
     if packed is not None:
         members.append(packed)
     elif request.plan.is_needed and request.embed == "c":
-        write_c(work / "devc.c", request.dialect.symbol, request.write)
-        members.append(work / "devc.c")
+        members.append(request.write_c(work)[0])
     elif request.plan.is_needed:
-        section, symbol = section_for(inputs.machine), request.dialect.symbol
-        write_object(
-            work / "devc.o",
-            inputs.machine,
-            symbol,
-            section,
-            request.write,
-            has_index=request.plan.index,
-        )
-        members.append(work / "devc.o")
+        members.append(request.write_object(work, inputs.machine)[0])
     write_tar(members, output)
 
 

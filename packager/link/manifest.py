@@ -40,6 +40,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mblob.errors import did_you_mean
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan
 from mblob.packager.options import as_options
@@ -79,7 +80,10 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
     path = Path(path)
     table = _parse(path)
     if unknown := sorted(set(table) - set(_KEYS)):
-        raise BuildError(f"{path}: unknown key {unknown[0]!r}; expected some of {', '.join(_KEYS)}")
+        raise BuildError(
+            f"{path}: unknown key {unknown[0]!r}; expected some of {', '.join(_KEYS)}"
+            f"{did_you_mean(unknown[0], _KEYS)}"
+        )
     folder = path.parent
     if output is None:
         if "output" not in table:

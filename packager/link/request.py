@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.bytes.progress import watched
+from mblob.errors import ArgumentTypeError
 from mblob.format.blob_plan import BlobPlan
 from mblob.packager.errors import BuildError
-from mblob.packager.write.progress import watched
 
 # What compiles and links is imported by those who ask for it: a large blob is on its way by then.
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mblob.packager.compile.toolchain import Toolchain
     from mblob.packager.functions.wrappers import Wrapped
     from mblob.packager.modules.nodes import HostNode
+    from mblob.packager.objects.objects import ElfTarget
     from mblob.packager.write.dialects import Dialect
     from mblob.packager.write.reuse import OldLibrary
 
@@ -98,6 +100,33 @@ class Request:
         """Write the blob, and return its size in bytes."""
         return self.plan.write(watched(sink))
 
+    @property
+    def symbol(self) -> str:
+        """Of the blob in the library."""
+        return self.prefix + self.dialect.symbol
+
+    def write_object(self, folder: Path, machine: ElfTarget) -> tuple[Path, int]:
+        """Write the blob as an object for a linker to place. In a system library its symbol is
+        hidden.
+
+        Returns:
+            The file, and the size of the blob.
+        """
+        from mblob.packager.write.elf_writer import section_for, write_object
+
+        path, index, hidden = folder / "devc.o", self.plan.index, self.system_lib
+        section = section_for(machine)
+        size = write_object(
+            path, machine, self.symbol, section, self.write, has_index=index, hidden=hidden
+        )
+        return path, size
+
+    def write_c(self, folder: Path) -> tuple[Path, int]:
+        """The same as C text."""
+        from mblob.packager.write.devc_c import write_c
+
+        return folder / "devc.c", write_c(folder / "devc.c", self.symbol, self.write)
+
     def type_keys(self) -> frozenset[str] | None:
         """Of the modules in the library; None if the caller's `fpack_imports` writes them."""
         return (
@@ -155,11 +184,11 @@ def check_prefix(prefix: str, system_lib: bool) -> None:
         BuildError, TypeError: saying what is expected.
     """
     if not isinstance(prefix, str):
-        raise TypeError(f"prefix: expected a str, found {type(prefix).__name__}")
+        raise ArgumentTypeError(f"prefix: expected a str, found {type(prefix).__name__}")
     if prefix and not system_lib:
         raise BuildError(
-            f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True"
-            " (--system-lib), or leave the prefix out"
+            f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True,"
+            " or leave the prefix out"
         )
     if prefix and (
         not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > PREFIX_LIMIT

@@ -33,8 +33,6 @@ from mblob.packager.objects import archive_writer, objects
 from mblob.packager.objects.archive_writer import Member
 from mblob.packager.objects.objects import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols, require_symbols
-from mblob.packager.write.devc_c import write_c
-from mblob.packager.write.elf_writer import section_for, write_object
 
 Known = tuple[HostFile, ObjectSymbols]
 
@@ -222,32 +220,22 @@ def _defined(path: Path) -> list[str]:
 
 
 def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
-    symbol = request.prefix + request.dialect.symbol
     packed = request.packed_file(work)
     if packed is not None:
         file = _compiled(request, gathered, packed, work)
-        return _Blob([file], 0, symbol in _defined(file))
+        return _Blob([file], 0, request.symbol in _defined(file))
     request.triple.tell(gathered.tools.triple)
     if not request.plan.is_needed:
         return _Blob()
     path = work / "devc.o"
     if request.embed == "c":
-        size = write_c(work / "devc.c", symbol, request.write)
+        _, size = request.write_c(work)
         command = (*gathered.tools.cc, *machine_options(request.options), "-fPIC", "-fvisibility=hidden",
                    "-c", "devc.c", "-o", path.name)  # fmt: skip
         run_all([Job("devc.c", command)], work)
     else:
-        section = section_for(gathered.machine)
-        size = write_object(
-            path,
-            gathered.machine,
-            symbol,
-            section,
-            request.write,
-            has_index=request.plan.index,
-            hidden=True,
-        )
-    _verify(path, symbol, request, size)
+        path, size = request.write_object(work, gathered.machine)
+    _verify(path, request.symbol, request, size)
     return _Blob([path], size, True, request.plan.index)
 
 

@@ -16,10 +16,11 @@ from mblob.bytes.payload_source import (
     Payload,
     as_bytes_view,
 )
+from mblob.errors import ArgumentTypeError
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
-from mblob.format.type_keys import SAFETENSORS, STATIC_LIBRARY, C
-from mblob.module import LIBRARY, Module, Node
+from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
+from mblob.module import Module, Node
 from mblob.packager.errors import BuildError
 from mblob.packager.path_arguments import existing_file
 
@@ -93,14 +94,14 @@ class Declared:
             return ()
         if packed == "name" and "name" not in known:
             if not known:
-                what = "packed= (--packed) needs functions= (--function)"
+                what = "packed= needs functions="
                 raise BuildError(f"{self._who}: {what}: prototypes of what shall be packed")
             return tuple(known)
         names = (packed,) if isinstance(packed, str) else tuple(packed)
         for name in names:
             if name not in known:
                 raise BuildError(
-                    f"{self._who}: packed names {name!r}, which functions= (--function) does not declare; it declares"
+                    f"{self._who}: packed names {name!r}, which functions= does not declare; it declares"
                     f" {', '.join(known) or 'nothing'}"
                 )
         return names
@@ -385,4 +386,4 @@ def _piece(item: Any, index: int, who: str) -> memoryview:
     try:
         return as_bytes_view(item)
     except TypeError as exc:
-        raise TypeError(f"{who}: payload[{index}]: {exc}") from None
+        raise ArgumentTypeError(f"{who}: payload[{index}]: {exc}") from None

@@ -14,13 +14,13 @@ from mblob.bytes.payload_source import (
     BytesPayload,
 )
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
-from mblob.errors import PortabilityWarning
+from mblob.errors import ArgumentValueError, PortabilityWarning
 from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY
 from mblob.inspect import tvm_executor
 from mblob.inspect.graph_summary import GraphError
 from mblob.module import Module
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.path_arguments import check_key
 
@@ -148,7 +148,7 @@ class _FactoryPayload(PiecesPayload):
             try:
                 header = encode_header(record.dtype, record.shape, record.data.nbytes)
             except ValueError as exc:
-                raise ValueError(f"params[{key!r}]: {exc}") from None
+                raise ArgumentValueError(f"params[{key!r}]: {exc}") from None
             at += len(header)
             self._data.append((at, record.data.nbytes))
             at += record.data.nbytes
@@ -247,7 +247,7 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
 def _check_model_name(name: Any) -> None:
     who = "graph_executor_factory: name"
     if not isinstance(name, str):
-        raise BuildError(f"{who}: {texts.say(texts.EXPECTED, 'str', type(name).__name__)}")
+        raise BuildTypeError(f"{who}: {texts.say(texts.EXPECTED, 'str', type(name).__name__)}")
     if not name or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
         raise BuildError(
             f"{who}: {name!r} is no name of a function; expected text without NUL and surrogates"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mblob import argument_types
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 
 if TYPE_CHECKING:
     from pycparser import c_ast
@@ -151,7 +151,7 @@ def _declarations(text: str) -> list[c_ast.Node]:
     except ImportError:  # older releases
         from pycparser.plyparser import ParseError
     if not isinstance(text, str):
-        raise BuildError(f"functions: expected prototypes as text, found {type(text).__name__}")
+        raise BuildTypeError(f"functions: expected prototypes as text, found {type(text).__name__}")
     # pycparser reads preprocessed standard C; compilers spell one of its keywords in more ways.
     code = re.sub(r"\b__restrict(__)?\b", "restrict", _COMMENT.sub(" ", text))
     code = " ".join(code.split()).rstrip("; ")

@@ -19,7 +19,7 @@ from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
 from mblob.module import Module
 from mblob.packager import output
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.modules.payload_modules import record_of
 
@@ -45,7 +45,7 @@ def safetensors_module(weights: Any) -> Module:
     payload = payload_of(weights, who)
     if isinstance(payload, FilePayload):
         who, data = str(payload.path), map_file(payload.path)
-        if _other_kind(data):
+        if kind_of(data):
             pieces = _encoded(who, read_tensors(payload.path))
             return _module(PiecesPayload(pieces), pieces[0].nbytes)
     elif isinstance(payload, BytesPayload):
@@ -90,7 +90,7 @@ def records(arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
     found = {}
     for name, array in arrays.items():
         if not isinstance(name, str):
-            raise BuildError(f"weights: expected names, found {type(name).__name__} {name!r}")
+            raise BuildTypeError(f"weights: expected names, found {type(name).__name__} {name!r}")
         found[name] = record_of(array, f"tensor {name!r}")
     return found
 
@@ -108,16 +108,16 @@ def read_tensors(path: Path) -> dict[str, ArrayRecord]:
         FormatError: it is none of these, or damaged.
     """
     data = map_file(path)
-    kind = _other_kind(data)
+    kind = kind_of(data)
     try:
         if kind == "params":
             return read_param_dict(data)
         if kind == "npy":
-            return {path.stem: npy.read(data, path.name)}
+            return {path.stem: npy.read(data, str(path))}
         if kind == "npz":
             return _arrays_of_npz(path)
     except MblobError as exc:
-        if not str(exc).startswith(str(path)):
+        if not exc.culprit:
             exc.prefix(str(path))
         raise
     offset, entries = _read(str(path), data)
@@ -127,7 +127,7 @@ def read_tensors(path: Path) -> dict[str, ArrayRecord]:
     }
 
 
-def _other_kind(data: memoryview) -> str:
+def kind_of(data: memoryview) -> str:
     """Of a file that is no safetensors file; "" if it may be one."""
     start = bytes(data[:8])
     if start == PARAMS_MAGIC.to_bytes(8, "little"):
@@ -143,7 +143,7 @@ def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
                 array = npy.read(memoryview(archive.read(name)), f"{path}:{name}")
                 found[name.removesuffix(".npy")] = array
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as exc:
-        raise FormatError(f"{path}: not a .npz file: {exc}", code="payload") from None
+        raise FormatError.about(str(path), f"not a .npz file: {exc}", code="payload") from None
     return found
 
 

@@ -8,15 +8,16 @@ from typing import Optional
 
 import mblob
 from mblob.bytes.native_copy import crc32
+from mblob.bytes.progress import watched
 from mblob.errors import MblobError
 from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_ffi
 from mblob.format.import_tree import order_of
-from mblob.module import LIBRARY, Module
+from mblob.format.type_keys import LIBRARY
+from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from mblob.packager.write.dialects import CLASSIC, Dialect
 from mblob.packager.write.file_sink import FileSink
-from mblob.packager.write.progress import watched
 from mblob.packager.write.reuse import OldLibrary, SharingSink
 
 # `write_blob` of some plan: (descriptor, limit, machine) -> (size, bytes that depend on all of it).

@@ -44,9 +44,9 @@ class Dialect:
 
 
 CLASSIC = Dialect(
-    "classic", classic, "__tvm_module_ctx", "TVMBackendRegisterSystemLibSymbol", "", "__tvm_main__"
+    "classic", classic, classic.CONTEXT, "TVMBackendRegisterSystemLibSymbol", "", "__tvm_main__"
 )  # fmt: skip
 FFI = Dialect(
-    "ffi", ffi_dialect, "__tvm_ffi__library_ctx", "TVMFFIEnvModRegisterSystemLibSymbol", FFI_PREFIX, FFI_PREFIX + "main"
+    "ffi", ffi_dialect, ffi_dialect.CONTEXT, "TVMFFIEnvModRegisterSystemLibSymbol", FFI_PREFIX, FFI_PREFIX + "main"
 )  # fmt: skip
 DIALECTS = {d.name: d for d in (CLASSIC, FFI)}

@@ -352,3 +352,10 @@ def test_sharing_blocks_is_declined_by_flag_or_manifest(tmp_path: Path, how: str
     args = make_parser(["build"]).parse_args(["build", *words[how]])
     args.cflags = []
     assert make_plan(args).reuse == (how == "nothing")
+
+
+def test_a_symbol_that_nothing_defines_is_named(pack, tmp_path: Path) -> None:
+    (tmp_path / "u.c").write_text("void gone(void); void f(float *a) { gone(); *a = 1; }\n")
+    done = pack("build", "--kernel", "u.c", "--function", "void f(float *a)", "-o", "u.so")
+    assert done.returncode == 0
+    assert "warning: nothing that is linked defines gone: opening the library fails" in done.stderr

@@ -87,7 +87,7 @@ def test_payloads_tensors_and_texts(pack, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("~ entry [2] library/GraphExecutorFactory: ")
     assert lines[1:4] == [
-        "  ~ tensor w: first different element 4",
+        "  ~ tensor w: first different element 4; largest difference 5 at [1, 1]: 0 -> 5",
         "  - tensor gone",
         "  + tensor new",
     ]

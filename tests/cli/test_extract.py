@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.dtype import DataType
+from mblob.format import safetensors
 
 
 def test_a_payload_is_written_byte_for_byte(pack, deploy: Path, tmp_path: Path) -> None:
@@ -14,7 +16,7 @@ def test_a_payload_is_written_byte_for_byte(pack, deploy: Path, tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0, "")
     (path,) = (tmp_path / "new" / "parts").iterdir()
     assert done.stdout == f"{path}\n"
-    assert (path.name, path.read_bytes()) == ("1-about.payload", b'{"version": 3}')
+    assert (path.name, path.read_bytes()) == ("1-about.json", b'{"version": 3}')
 
 
 @pytest.mark.parametrize(
@@ -61,11 +63,14 @@ def test_entries_are_chosen_by_index_or_key(pack, golden: Path, tmp_path: Path) 
 def test_files_are_replaced_by_a_rename_and_wrong_entries_are_told(
     pack, deploy: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "1-about.payload").write_text("old")
-    with (tmp_path / "1-about.payload").open() as held:
-        assert pack("extract", deploy, "-o", tmp_path).returncode == 0
+    (tmp_path / "1-about.json").write_text("old")
+    done = pack("extract", deploy, "-o", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "1-about.json exists; --force replaces it" in done.stderr
+    with (tmp_path / "1-about.json").open() as held:
+        assert pack("extract", deploy, "-o", tmp_path, "--force").returncode == 0
         assert held.read() == "old"
-    assert (tmp_path / "1-about.payload").read_text() == '{"version": 3}'
+    assert (tmp_path / "1-about.json").read_text() == '{"version": 3}'
     done = pack("extract", deploy, "--entry", "cuda", "-o", tmp_path)
     assert (done.returncode, "no entry 'cuda'" in done.stderr, "1 (about)" in done.stderr) == (
         2,
@@ -74,7 +79,7 @@ def test_files_are_replaced_by_a_rename_and_wrong_entries_are_told(
     )
     done = pack("extract", deploy, "--entry", "0", "-o", tmp_path)
     assert (done.returncode, "the library itself" in done.stderr) == (2, True)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["1-about.payload"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["1-about.json"]
 
 
 def test_one_payload_to_a_named_file(pack, deploy: Path, golden: Path, tmp_path: Path) -> None:
@@ -85,12 +90,45 @@ def test_one_payload_to_a_named_file(pack, deploy: Path, golden: Path, tmp_path:
     assert (done.returncode, "3 to write" in done.stderr) == (2, True)
     done = pack("extract", deploy, "-o", "a.safetensors")
     assert (done.returncode, "is no safetensors file" in done.stderr) == (2, True)
+    done = pack("extract", deploy, "--entry", "about", "-o", "about.bin")
+    assert (done.returncode, "about.bin exists; --force replaces it" in done.stderr) == (2, True)
+    assert pack("extract", deploy, "-o", "about.bin", "--force").returncode == 0
     (tmp_path / "folder.bin").mkdir()
     assert pack("extract", deploy, "-o", "folder.bin").returncode == 0
-    assert (tmp_path / "folder.bin" / "1-about.payload").exists()
+    assert (tmp_path / "folder.bin" / "1-about.json").exists()
 
 
 def test_a_file_without_a_blob_is_no_model_library(pack, golden: Path, tmp_path: Path) -> None:
     done = pack("extract", golden / "host_llvm.so", "-o", tmp_path / "none")
     assert (done.returncode, "nothing to extract" in done.stderr) == (3, True)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_payload_has_the_suffix_of_what_it_is(tmp_path: Path) -> None:
+    import numpy as np
+
+    np.save(tmp_path / "a.npy", np.ones(2))
+    root = mblob.csource_module("int f(void) { return 0; }", functions=["int f(void)"])
+    payloads = {"x": b"[1, 2]", "y": b"[1, 2", "z": (tmp_path / "a.npy").read_bytes(), "w": b""}
+    for key, payload in payloads.items():
+        root.import_module(mblob.blob_module(key, payload))
+    one = ("w", DataType.parse("float32"), (2,), memoryview(bytes(8)))
+    (tmp_path / "w.safetensors").write_bytes(b"".join(safetensors.encode([one])))
+    root.import_module(mblob.safetensors_module(tmp_path / "w.safetensors"))
+    root.export_library(tmp_path / "d.so")
+    files = mblob.extract(tmp_path / "d.so", tmp_path / "out")
+    assert {p.name.partition("-")[2] for p in files} == {
+        "x.json", "y.payload", "z.npy", "w.payload", "safetensors.safetensors",
+    }  # fmt: skip
+
+
+def test_a_dash_writes_one_payload_to_stdout_and_never_makes_a_folder(
+    pack, deploy: Path, golden: Path, tmp_path: Path
+) -> None:
+    done = pack("extract", deploy, "--entry", "about", "-o", "-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"version": 3}', "")
+    for words in ((golden / "dnnl_c_lib.so",), (deploy, "--tensors")):
+        done = pack("extract", *words, "-o", "-")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "-o - writes the payload of one entry to stdout" in done.stderr
+    assert not (tmp_path / "-").exists()

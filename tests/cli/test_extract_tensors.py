@@ -302,7 +302,8 @@ def test_links_in_the_folder_are_replaced_not_followed(pack, weights: Path, tmp_
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "0-safetensors.a.npy").symlink_to(tmp_path / "precious")
-    assert pack("extract", weights, "--tensor", "a", "-o", "out").returncode == 0
+    assert pack("extract", weights, "--tensor", "a", "-o", "out").returncode == 2
+    assert pack("extract", weights, "--tensor", "a", "-o", "out", "--force").returncode == 0
     assert (tmp_path / "precious").read_text() == "mine"
     assert not (tmp_path / "out" / "0-safetensors.a.npy").is_symlink()
 

@@ -117,3 +117,33 @@ def test_a_build_draws_on_a_terminal_unless_quiet(tmp_path: Path, quiet: bool) -
     assert (done.returncode, done.stdout) == (0, b"")
     assert (b"/8.00M [" in drawn) == (not quiet)
     assert progress.DELAY > 0
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("verb", ["verify", "diff", "extract"])
+def test_long_verbs_draw_on_stderr_alone(
+    verb: str, quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Each counts the bytes that it goes through, with a rate and the time that is left."""
+    import mblob
+    from mblob.bytes import digest
+    from mblob.cli.command_line import execute
+
+    monkeypatch.setattr(digest, "CHUNK", 1 << 16)
+    for name, byte in (("a", b"a"), ("b", b"b")):
+        mblob.blob_module("bulk", bytes(8 << 20) + byte).export_library(tmp_path / f"{name}.so")
+    capsys.readouterr()
+    stream = Terminal()
+    words = {
+        "verify": [], "diff": [str(tmp_path / "b.so")], "extract": ["-o", str(tmp_path / "out")],
+    }[verb]  # fmt: skip
+    monkeypatch.setattr(sys, "stderr", stream)
+    execute([verb, str(tmp_path / "a.so"), *words, *(["--quiet"] if quiet else [])])
+    out = capsys.readouterr().out
+    assert "it/s" not in out and "B/s" not in out
+    if quiet:
+        assert stream.getvalue() == ""
+    else:
+        assert re.search(r"[0-9]%.*M/8\.[0-9]+M \[.*<.*B/s\]", stream.getvalue())

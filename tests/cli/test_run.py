@@ -112,7 +112,7 @@ def test_without_numpy_an_array_is_one_line_and_exit_code_6(
     (tmp_path / "hidden" / "numpy" / "__init__.py").write_text("raise ImportError('not here')\n")
     done = pack("run", deploy, *words, env={"PYTHONPATH": str(tmp_path / "hidden")})
     assert (done.returncode, done.stdout) == (6, "")
-    assert error_line(done).endswith("needs numpy: pip install numpy")
+    assert error_line(done).endswith("needs numpy: pip install 'mblob[numpy]'")
 
 
 def test_an_output_that_cannot_be_written_is_named_as_the_user_did(

@@ -302,3 +302,21 @@ def test_types_that_numpy_files_have_not_are_bits(
         )
         assert done.returncode == 0, done.stderr
         np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["out0"], bits)
+
+
+def test_profile_writes_a_page_with_a_bar_for_each_operator(pack, model: Path) -> None:
+    done = pack("run", model, "x=x.npy", "--name", "small", "--profile", "--html", "p.html")
+    assert done.returncode == 0, done.stderr
+    page = (model.parent / "p.html").read_text("utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])  # type: ignore[index]
+    assert {row[1] for row in data["rows"]} == {"double", "sum"}
+    assert [row[5] for row in data["rows"]] == ["float32[2]"] * 2
+    assert [row[4] for row in data["rows"]] == sorted((r[4] for r in data["rows"]), reverse=True)
+    assert len(data["graph"]["boxes"]) == 3  # b is written on the operator that takes it
+
+
+def test_a_page_without_a_profile_is_refused(pack, model: Path) -> None:
+    done = pack("run", model, "x=x.npy", "--name", "small", "--html", "p.html")
+    assert done.returncode == 2
+    assert "--html shows where the time went" in done.stderr
+    assert "hint: add --profile" in done.stderr

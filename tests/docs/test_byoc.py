@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 
@@ -46,7 +45,6 @@ def test_the_commands_of_the_example(
     require("pkg-config")
     folder = tmp_path / "byoc"
     shutil.copytree(root / "examples" / "byoc", folder)
-    np.save(folder / "x.npy", (np.arange(1000) % 10 - 4).astype("float32"))
     text = (folder / "README.md").read_text()
     commands = text.split("```sh\n")[1].split("```")[0]
     environment = {

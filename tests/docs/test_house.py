@@ -373,3 +373,31 @@ def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
         and not any((folder / name).exists() for folder in (root, root / "csrc" / "src"))
     ]  # fmt: skip
     assert guilty == []
+
+
+def test_documents_that_sources_name_are_there(root: Path) -> None:
+    """What `help()` of a module cites can be opened: docs/NAME.md, or a file beside the source."""
+    folders = [root / name for name in ("mblob", "packager", "loader", "csrc/include", "csrc/src")]
+    sources = {
+        p for f in folders for kind in ("*.py", "*.pyi", "*.h", "*.c") for p in f.rglob(kind)
+    }
+    assert len(sources) > 200
+    dead = [
+        f"{path.relative_to(root)}: {name}"
+        for path in sorted(sources)
+        for name in re.findall(r"(?<![\w/.-])[\w./-]+\.md\b", path.read_text("utf-8"))
+        if not any((place / name).is_file() for place in (root, root / "docs", path.parent))
+    ]
+    assert dead == []
+
+
+def test_make_says_one_short_line_a_step_unless_asked(bare: Path) -> None:
+    step = f"build/obj/base/{sorted((bare / 'csrc/src/base').glob('*.c'))[0].stem}.o"
+    done = make_bare(bare, step)
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = [line for line in done.stdout.splitlines() if "base/" in line]
+    assert re.fullmatch(r" +CC +src/base/\w+\.c", line)
+    shutil.rmtree(bare / "csrc" / "build")
+    assert "-Wconversion" in make_bare(bare, step, "V=1").stdout
+    shutil.rmtree(bare / "csrc" / "build")
+    assert "CC" not in make_bare(bare, "-s", step).stdout

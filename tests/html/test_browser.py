@@ -36,7 +36,7 @@ def test_the_page_shows_all_parts_of_a_model(browser: Page, write: Write, model:
     assert browser.value("document.title") == "model.so: mblob"
     titles = [t.partition(" (")[0] for t in texts(browser, "h2")]
     assert titles == [
-        "Where the bytes are", "Import tree", "Entries", "Tensors", "Functions", "Undefined symbols",
+        "Models", "Where the bytes are", "Import tree", "Entries", "Tensors", "Functions", "Undefined symbols",
         "Headers, byte by byte",
     ]  # fmt: skip
     with mblob.open(model) as library:

@@ -153,15 +153,10 @@ def test_a_device_that_is_not_known_is_an_error(kind: str) -> None:
 def test_python_and_c_list_the_same_functions(cc: Callable[..., Path], tmp_path: Path) -> None:
     """Helpers are told by their whole name, or by a prefix that is TVM's or ours."""
     own = ["_init_model", "_finish", "__extendhfsf2_more", "vadd"]
-    helpers = [
-        "__extendhfsf2",
-        "__truncsfhf2",
-        "__gnu_h2f_ieee",
-        "__gnu_f2h_ieee",
-        "__tvm_x",
-        "__TVMx",
-        "__mblob_x",
+    helpers = [f"__extendhf{other}f2" for other in "sdx"] + [
+        f"__trunc{other}fhf2" for other in "sdx"
     ]
+    helpers += ["__gnu_h2f_ieee", "__gnu_f2h_ieee", "__tvm_x", "__TVMx", "__mblob_x"]
     path = cc(
         "".join(f"void {name}(void) {{}}\n" for name in own + helpers), tmp_path / "names.so", "-w"
     )

@@ -87,10 +87,19 @@ def test_a_file_that_we_do_not_write_is_refused_by_its_name(
     assert not (tmp_path / name).exists()
 
 
-@pytest.mark.parametrize("name", ["x.so", "x", "x.so.1.2", "x.dylib"])
+@pytest.mark.parametrize("name", ["x.so", "x", "x.so.1.2"])
 def test_a_library_may_have_any_name_of_one(tmp_path: Path, vadd: mblob.Module, name: str) -> None:
     vadd.export_library(tmp_path / name)
     assert (tmp_path / name).read_bytes()[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("name", ["x.dll", "x.dylib", "x.exe"])
+def test_a_name_of_another_kind_of_library_is_refused(
+    tmp_path: Path, vadd: mblob.Module, name: str
+) -> None:
+    with pytest.raises(BuildError, match=rf"{name}: the compiler makes ELF files; .* x\.so"):
+        vadd.export_library(tmp_path / name)
+    assert not (tmp_path / name).exists()
 
 
 def test_the_mode_of_an_output_is_kept(tmp_path: Path, vadd: mblob.Module) -> None:

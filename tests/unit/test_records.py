@@ -1,4 +1,5 @@
-"""ELF and index records are declared once: mblob/binary/elf_records.py, mblob/format/index.py."""
+"""ELF and index records are declared once: mblob/binary/elf_records.py, mblob/format/index.py. Numbers
+are those of <elf.h>."""
 
 from __future__ import annotations
 
@@ -7,15 +8,17 @@ import os
 import re
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mblob.binary.elf_records import ElfLayout, layout_of
+from mblob.binary import elf_records, relocation_types
+from mblob.binary.elf_records import MACHINES, ElfLayout, layout_of
 from mblob.bytes.record import Record
 from mblob.format import index
+from mblob.packager.edit import relocations as edited
 from tests.unit.test_layering import ROOT, SOURCES
 
 DECLARING = ("mblob.binary.elf_records", "mblob.format.index", "mblob.bytes.record")
@@ -150,16 +153,104 @@ def test_every_field_lies_where_elf_h_has_it(tmp_path: Path) -> None:
                     member = IN_C.get(f.name, f.name)
                     lines.append(f"(int)offsetof({kind}, {member})")
                     expected.append((f"{kind}.{f.name}", f.offset))
-    table = ", ".join(lines)
-    source = tmp_path / "fields.c"
-    source.write_text(
-        f"#include <elf.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {{ int all[] = {{{table}}};"
-        ' for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++) printf("%d\\n", all[i]); return 0; }\n'
-    )
+    statements = "".join(f'printf("%d\\n", {line});' for line in lines)
+    printed = output_of(tmp_path, "#include <elf.h>\n#include <stddef.h>", statements)
+    assert [(name, int(n)) for (name, _), n in zip(expected, printed)] == expected
+
+
+def output_of(folder: Path, head: str, statements: str, *flags: str) -> list[str]:
+    """Lines that a C program prints."""
+    source = folder / "printing.c"
+    source.write_text(f"{head}\n#include <stdio.h>\nint main(void) {{ {statements}\nreturn 0; }}\n")
     compiler = os.environ.get("CC") or "cc"
-    subprocess.run([compiler, "-o", tmp_path / "fields", source], check=True)
-    done = subprocess.run([tmp_path / "fields"], capture_output=True, text=True, check=True)
-    assert [(name, int(n)) for (name, _), n in zip(expected, done.stdout.split())] == expected
+    subprocess.run([compiler, *flags, "-o", folder / "printing", source], check=True)
+    done = subprocess.run([folder / "printing"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def numbers_of_elf_h(folder: Path, names: Collection[str]) -> dict[str, int]:
+    """What <elf.h> has for each of the names; it lacks those that are newer."""
+    lines = (
+        f'\n#ifdef {n}\nprintf("{n} %llu\\n", (unsigned long long){n});\n#endif' for n in names
+    )
+    printed = output_of(folder, "#include <elf.h>", "".join(lines))
+    return {name: int(number) for name, number in map(str.split, printed)}
+
+
+NOT_IN_EACH_ELF_H = {
+    "DT_RELR", "DT_RELRSZ", "DT_RELRENT", "DT_TLSDESC_PLT", "DT_TLSDESC_GOT", "PT_GNU_PROPERTY", "DF_1_PIE",
+    "R_RISCV_IRELATIVE", "R_RISCV_TLSDESC", "EM_LOONGARCH", "SHF_X86_64_LARGE",
+}  # fmt: skip
+# Where MACHINES has another name than <elf.h>, without its EM_.
+MACHINES_OF_ELF_H = {
+    "i386": "386", "m68k": "68K", "s390x": "S390", "sparc64": "SPARCV9", "hexagon": "QDSP6",
+}  # fmt: skip
+
+
+def test_every_number_is_that_of_elf_h(tmp_path: Path) -> None:
+    ours = {
+        re.sub("(?<=SHT_GNU_)VER.*", lambda m: m[0].lower(), name): number
+        for name, number in vars(elf_records).items()
+        if re.match("(EM|ET|PT|PF|PN|SHT|SHF|SHN|STT|STB|STV|DT|DF|NT)_", name)
+    }
+    ours |= {f"EM_{MACHINES_OF_ELF_H.get(m, m.upper())}": number for number, m in MACHINES.items()}
+    for start, rows in relocation_types.TABLE.values():
+        ours |= {start + name: number for name, (number, _) in rows.items()}
+    found = numbers_of_elf_h(tmp_path, ours)
+    assert {name: ours[name] for name in found} == found
+    lacking = {n for n in ours.keys() - found.keys() if not n.startswith("DT_ANDROID_")}
+    assert lacking <= NOT_IN_EACH_ELF_H
+    assert len(found) > 200
+
+
+def test_c_calls_machines_as_python_does(tmp_path: Path) -> None:
+    text = (ROOT / "csrc/src/elf/elf.c").read_text().partition("machines[] =")[2].partition(";")[0]
+    rows = re.findall(r'\{(\w+), "(\w+)"\}', text)
+    numbers = numbers_of_elf_h(tmp_path, [n for n, _ in rows if not n.isdigit()])
+    named = {numbers[n] if n in numbers else int(n): name for n, name in rows}
+    assert named == {number: MACHINES[number] for number in named} and len(named) > 10
+
+
+COMPILED_FOR = {
+    ("x86_64", 64): "__x86_64__", ("aarch64", 64): "__aarch64__", ("i386", 32): "__i386__", ("arm", 32): "__arm__",
+    ("riscv", 64): "__riscv", ("s390x", 64): "__s390x__",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", relocation_types.TABLE, ids=str)
+def test_relocations_mean_the_same_in_c(machine: tuple[str, int], tmp_path: Path) -> None:
+    meanings = {
+        n: v for n, v in vars(relocation_types).items() if n.isupper() and isinstance(v, int)
+    }
+    undone = "".join(f"#undef {name}\n" for name in COMPILED_FOR.values())
+    head = (
+        f'#include "elf/inside.h"\n{undone}#define {COMPILED_FOR[machine]} 1\n#undef __riscv_xlen\n'
+        '#define __riscv_xlen 64\n#include "elf/relocation_types.h"\n'
+        f"static const char *const names[] = {{{', '.join(f'[{n}] = {chr(34)}{n}{chr(34)}' for n in meanings)}}};"
+    )
+    statements = (
+        "for (unsigned type = 0; type < 4096; type++) if (meaning_of(type) != UNKNOWN)"
+        ' printf("%u %s\\n", type, names[meaning_of(type)]);'
+    )
+    flags = (f"-I{ROOT}/csrc/src", f"-I{ROOT}/csrc/include", "-std=gnu11")
+    printed = map(str.split, output_of(tmp_path, head, statements, *flags))
+    found = {int(number): meanings[name] for number, name in printed}
+    assert found == relocation_types.MEANINGS[machine]
+
+
+@pytest.mark.parametrize("machine", relocation_types.TABLE, ids=str)
+def test_joined_code_has_relocations_of_their_meaning(machine: tuple[str, int]) -> None:
+    meant = relocation_types.MEANINGS[machine]
+    types = edited._TYPES[machine]
+    slot = relocation_types.ADDRESS if types.symbol == types.word else relocation_types.SLOT
+    expected = {
+        "relative": relocation_types.RELATIVE, "symbol": slot, "word": relocation_types.ADDRESS,
+        "call": relocation_types.SLOT, "module": relocation_types.MODULE, "fixed": relocation_types.TLS_PLACE,
+        "offset": relocation_types.OFFSET, "descriptor": relocation_types.DESCRIPTOR,
+    }  # fmt: skip
+    assert {f: meant[n] for f, n in vars(types).items() if n >= 0} == {
+        f: m for f, m in expected.items() if getattr(types, f) >= 0
+    }
 
 
 def test_every_field_of_the_index_lies_where_the_document_has_it() -> None:

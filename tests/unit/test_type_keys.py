@@ -14,13 +14,14 @@ from mblob.format.type_keys import NONE, ROWS, TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE_FILE, HEADER = ROOT / "mblob/format/type_keys.py", ROOT / "csrc/src/base/type_keys.h"
-KEYS = {*ROWS, type_keys.SAFETENSORS}
+KEYS = {*ROWS, type_keys.SAFETENSORS, *type_keys.RESERVED}
 # Words that are other things, too: kinds of devices, formats of code, suffixes, arguments. Where
 # they are a type key is told by what they are compared with, or given to.
 OF_OTHERS = {
     "cuda", "hip", "hsaco", "opencl", "metal", "vulkan", "webgpu", "opengl", "hexagon", "c", "static_library",
-    "metadata", "torch", "safetensors",
+    "metadata", "torch", "safetensors", "library", "_lib",
 }  # fmt: skip
+OF_A_GRAPH = {("tvm_executor.py", "metadata")}  # a key of graph JSON
 
 
 def product(*suffixes: str) -> list[Path]:
@@ -57,47 +58,133 @@ def test_every_key_is_there_once_with_fields_that_are_known() -> None:
     }
 
 
-def _is_of_a_key(node: ast.expr) -> bool:
-    """Whether an expression is a type key by its name."""
-    name = (
-        node.attr
-        if isinstance(node, ast.Attribute)
-        else node.id
-        if isinstance(node, ast.Name)
-        else ""
+NAMES = {"key", "keys", "type_key", "type_keys"}  # of what holds a type key
+NAMES_OF_DEVICES = {*NAMES, "kind", "kinds", "language"}  # in packager/device
+MAKERS = {"OutEntry": 0, "PayloadNode": 0, "Module": 0, "Entry": 1}  # where each takes a key
+
+
+def _words(*nodes: ast.AST | None) -> list[str]:
+    """The type keys that stand in expressions, as text or bytes."""
+    values = (
+        n.value for node in nodes if node for n in ast.walk(node) if isinstance(n, ast.Constant)
     )
-    return name in ("type_key", "key", "keys", "type_keys")
+    texts = (v.decode("latin-1") if isinstance(v, bytes) else v for v in values)
+    return [t for t in texts if isinstance(t, str) and t in KEYS]
 
 
-def _words(node: ast.expr) -> list[str]:
-    return [
-        n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-    ]
+def _is_named(node: ast.AST, names: set[str]) -> bool:
+    return (getattr(node, "attr", None) or getattr(node, "id", None)) in names
+
+
+def _in_a_comparison(node: ast.AST, names: set[str]) -> list[str]:
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        if any(_is_named(side, names) for side in sides):
+            return _words(*(s for s in sides if not _is_named(s, names)))
+    elif type(node).__name__ == "Match" and _is_named(node.subject, names):  # type: ignore[attr-defined]
+        return _words(*(case.pattern for case in node.cases))  # type: ignore[attr-defined]
+    return []
+
+
+def _given(node: ast.AST, names: set[str]) -> list[str]:
+    """In what is given to something that is a key by its name, or asked of it."""
+    if isinstance(node, ast.Call):
+        function, found = node.func, []
+        for k in node.keywords:
+            if k.arg in names and not isinstance(k.value, ast.Lambda):  # the key of a sort
+                found += _words(k.value)
+        place = next((p for n, p in MAKERS.items() if _is_named(function, {n})), None)
+        if place is not None:
+            found += _words(*node.args[place : place + 1])
+        if isinstance(function, ast.Attribute) and _is_named(function.value, names):
+            found += _words(*node.args)
+        return found
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return _words(node.value) if any(_is_named(t, names) for t in targets) else []
+    if isinstance(node, ast.arguments):
+        takers = [*node.posonlyargs, *node.args][::-1]
+        pairs = [*zip(takers, node.defaults[::-1]), *zip(node.kwonlyargs, node.kw_defaults)]
+        return _words(*(default for taker, default in pairs if taker.arg in names))
+    return []
+
+
+def _in_a_table(node: ast.AST, of_devices: bool) -> list[str]:
+    """In a collection of keys alone; with `of_devices` in the keys of any dict, and in subscripts."""
+    if of_devices and isinstance(node, ast.Subscript):
+        return _words(node.slice)
+    if isinstance(node, (ast.Dict, ast.Set, ast.Tuple, ast.List)):
+        items = node.keys if isinstance(node, ast.Dict) else node.elts
+        found = _words(*(i for i in items if isinstance(i, ast.Constant)))
+        if (isinstance(node, ast.Dict) and of_devices) or 1 < len(items) == len(found):
+            return found
+    return []
+
+
+def spelled(source: str, of_devices: bool = False) -> list[tuple[int, str]]:
+    """Lines of a Python source that spell a type key, each with the key."""
+    names = NAMES_OF_DEVICES if of_devices else NAMES
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        words = [
+            *_in_a_comparison(node, names),
+            *_given(node, names),
+            *_in_a_table(node, of_devices),
+        ]
+        if isinstance(node, ast.Constant):
+            words += [w for w in _words(node) if w not in OF_OTHERS]
+        found |= {(node.lineno if hasattr(node, "lineno") else 0, word) for word in words}
+    return sorted(found)
 
 
 def test_no_other_python_file_of_the_product_spells_a_key() -> None:
-    guilty = []
-    for path in product(".py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and node.value in KEYS - OF_OTHERS:
-                guilty.append(f"{path}:{node.lineno}: {node.value!r}")
-            elif isinstance(node, ast.Compare) and _is_of_a_key(node.left):
-                # of a graph, too
-                words = [
-                    w
-                    for c in node.comparators
-                    for w in _words(c)
-                    if w in KEYS - {type_keys.METADATA}
-                ]
-                guilty += [f"{path}:{node.lineno}: {word!r}" for word in words]
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-                words = (
-                    _words(node.args[0])
-                    if node.func.id in ("OutEntry", "PayloadNode", "Module")
-                    else []
-                )
-                guilty += [f"{path}:{node.lineno}: {w!r}" for w in words if w in KEYS]
+    guilty = [
+        f"{path}:{line}: {word!r}"
+        for path in product(".py")
+        for line, word in spelled(path.read_text(), "packager/device" in str(path))
+        if (path.name, word) not in OF_A_GRAPH
+        and path.name != "typed.py"  # types, which take literals only
+    ]
     assert guilty == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x == 'dnnl_json'",
+        "raw != b'_import_tree'",
+        "key == 'cuda'",
+        "'cuda' == entry.type_key",
+        "entry.type_key in ('cuda', other)",
+        "key.startswith('metal')",
+        "PayloadNode('c', payload)",
+        "nodes.PayloadNode('c', payload)",
+        "Entry(0, 'library', None)",
+        "thing(type_key='hip')",
+        "type_key: str = 'opencl'",
+        "def f(a, key='vulkan'): ...",
+        "def f(*, type_key='vulkan'): ...",
+        "TABLE = {'cuda': 1, 'hip': 2}",
+        "TABLE = ('cuda', 'hip')",
+    ],
+)
+def test_a_key_that_is_spelled_is_seen(source: str) -> None:
+    assert spelled(source) != []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["kind == 'cuda'", "TABLE = {'cuda': f, **others}", "TABLE['hip'] = f", "language in ('hip',)"],
+)
+def test_a_key_that_is_spelled_where_kinds_are_keys_is_seen(source: str) -> None:
+    assert spelled(source, of_devices=True) != [] == spelled(source)
+
+
+def test_words_that_are_other_things_are_left_alone() -> None:
+    source = (
+        "kind == 'cuda'; fmt = 'hip'; run('-x', 'cuda'); d = {'library': 1}; ('metadata', 'doc')"
+    )
+    assert spelled(source) == []
 
 
 @pytest.mark.parametrize("key", sorted(KEYS - OF_OTHERS))
@@ -108,7 +195,7 @@ def test_no_c_file_spells_a_key(key: str) -> None:
 
 def test_no_c_file_compares_or_declares_a_key_by_its_text() -> None:
     pattern = re.compile(
-        r'(?:type_keys?|->key|\bkey)\b[^;\n]{0,24}"(' + "|".join(map(re.escape, KEYS)) + ')"'
+        r'(?:type_keys|\w*key)\b[^;\n]{0,32}"(' + "|".join(map(re.escape, KEYS)) + ')"'
     )
     guilty = [f"{p}: {m[0]}" for p in product(".c", ".h") for m in pattern.finditer(p.read_text())]
     assert [g for g in guilty if not g.endswith('key, "metadata"')] == []  # of a graph

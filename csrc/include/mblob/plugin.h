@@ -1,26 +1,26 @@
-/* mblob/plugin.h - bring a runtime of your own: the functions behind a type key, or the memory
- * of a device.
+/* mblob/plugin.h - write a plug-in: the functions of a type key, or the memory of a device.
  *
- * A plug-in is one C object that exports one constant, MBLOB_PLUGIN(name). Where the object is
- * does not matter: linked into a program that calls mblob_register_plugin(), carried by a packed
- * library itself (export_library(..., carry=["plugin.c"])), or a shared object in a folder of
- * MBLOB_PLUGIN_PATH or beside libmblob (there its name begins with `libmblob-`). It links
- * nothing of mblob: whatever it needs comes through the table `mblob_host` that it is given, so
- * one binary serves every place, and a library that carries it has no undefined symbols and
- * still opens in TVM.
+ * A plug-in is a C object that exports one constant, MBLOB_PLUGIN(name). There are three places
+ * for it: linked into a program that calls mblob_register_plugin(); carried by a packed library
+ * (export_library(..., carry=["plugin.c"])); or a shared object in a folder of MBLOB_PLUGIN_PATH
+ * or beside libmblob, where its name begins with `libmblob-`.
  *
- * Include     <mblob.h>, which has this file, mblob_status and mblob_module_info.
- * Found       first match counts: loaders given with the open, then what is registered in the
- *             process (mblob_register_loader, mblob_register_plugin, Python's register_loader),
- *             carried by the library, built in, on MBLOB_PLUGIN_PATH (colon separated folders or
- *             files, in their order), beside libmblob; in Python then the entry points of the group
- *             `mblob.loaders`. Nothing of a file on the way runs before it is needed: its keys are
- *             read from the file.
- * Ownership   payloads, names and arguments are borrowed; a payload is valid until `close`. `self`
- *             and `function` are the plug-in's.
- * Errors      functions return MBLOB_OK or a status (mblob_status), after host->set_error(status,
- *             text). No C++ exception may leave them.
- * Threads     every function may be called from any thread, several at a time; `open` once per
+ * A plug-in links nothing of mblob. It calls the runtime through the table `mblob_host`. So one
+ * binary works in every place. A library that carries it has no undefined symbols and still opens
+ * in TVM.
+ *
+ * Include     <mblob.h>, which includes this file, mblob_status and mblob_module_info.
+ * Search      The first match is used: loaders given with the open; registered in the process
+ *             (mblob_register_loader, mblob_register_plugin, Python's register_loader); carried by
+ *             the library; built in; on MBLOB_PLUGIN_PATH (folders or files separated by colons, in
+ *             their order); beside libmblob; in Python the entry points of the group
+ *             `mblob.loaders`. The keys of a plug-in are read from its file. Its code runs only
+ *             when it is needed.
+ * Ownership   Payloads, names and arguments are borrowed; a payload is valid until `close`. The
+ *             plug-in owns `self` and `function`.
+ * Errors      Functions return MBLOB_OK, or a status (mblob_status) after
+ *             host->set_error(status, text). No C++ exception may leave them.
+ * Threads     Every function may be called from any thread, several at a time; `open` once per
  *             module. */
 #ifndef MBLOB_PLUGIN_H
 #define MBLOB_PLUGIN_H
@@ -34,9 +34,10 @@
 extern "C" {
 #endif
 
-/* The code of float8_e3m4 in tensors and types that functions of the ffi dialect give. DLPack's
- * 7 is e5m2_float8 of TVM 0.15 to 0.19 in the runtime, and its 6, bool, e4m3_float8; bools are
- * uint1. Functions of the ffi dialect take DLPack's codes, too. */
+/* The type code of float8_e3m4 in the runtime, and in results of functions of the ffi dialect.
+ * DLPack's code 7 means e5m2_float8 of TVM 0.15 to 0.19 in the runtime, and DLPack's 6 (bool) means
+ * e4m3_float8; the runtime's bool is uint1. Functions of the ffi dialect also accept DLPack's
+ * codes. */
 #define MBLOB_FLOAT8_E3M4 128
 
 /* Raised when something below changes incompatibly; tables only grow at their end. */
@@ -46,9 +47,9 @@ struct mblob_module;
 struct mblob_function;
 struct mblob_module_info;
 
-/* One region of bytes to another. Exactly one side may be the host (kDLCPU), or both are devices
- * of the table's type. `from` and `to` are what `allocate` gave, or host addresses; offsets and
- * size are bytes. */
+/* A copy of bytes. At most one side is the host (kDLCPU); the other sides are devices of the
+ * table's type. `from` and `to` are results of `allocate`, or host addresses. Offsets and size are
+ * in bytes. */
 typedef struct mblob_copy {
   const void *from;
   uint64_t from_offset;
@@ -57,12 +58,12 @@ typedef struct mblob_copy {
   uint64_t to_offset;
   DLDevice to_device;
   uint64_t size;
-  void *stream; /* NULL: the thread's own of the device */
+  void *stream; /* NULL: the stream of the calling thread */
 } mblob_copy;
 
-/* What the runtime offers to plug-ins. It lives as long as the process. */
+/* The functions of the runtime for plug-ins. The table is valid until the process ends. */
 typedef struct mblob_host {
-  uint32_t struct_size; /* members behind it are not there */
+  uint32_t struct_size; /* members at or behind this offset are absent */
   uint32_t abi_version; /* MBLOB_PLUGIN_ABI of the runtime */
   const char *version;  /* of mblob */
 
@@ -70,14 +71,14 @@ typedef struct mblob_host {
   int (*set_error)(int status, const char *message);
   const char *(*last_error)(void);
 
-  /* Results of `call`, through its `ret`. Text and bytes are copied; a tensor or function is
-   * retained. Nothing set: None. */
+  /* Set the result of `call`, through its `ret`. Text and bytes are copied; a tensor or function
+   * is retained. Without a result: None. */
   int (*return_value)(void *ret, TVMValue value, int code);
   int (*return_strings)(void *ret, const char *const *texts,
-                        size_t count); /* a text: the JSON list of them */
+                        size_t count); /* result: a text with their JSON list */
 
-  /* Functions of the module's imports (and its own), of the registry; released by
-   * function_release. */
+  /* A function of the module's imports or of the module itself, or of the registry. Release it
+   * with function_release. */
   int (*module_function)(struct mblob_module *module, const char *name, int query_imports,
                          struct mblob_function **out);
   int (*global_function)(const char *name, struct mblob_function **out);
@@ -90,48 +91,46 @@ typedef struct mblob_host {
   int (*free)(DLDevice device, void *data);
   int (*copy)(const mblob_copy *copy);
 
-  /* Keep a tensor that came as kTVMNDArrayHandle beyond the call, and give it back. */
+  /* Keep a tensor argument of code kTVMNDArrayHandle beyond the call; release it later. */
   void (*array_retain)(DLTensor *array);
   void (*array_release)(DLTensor *array);
 
-  /* Call `task` for 0 .. task_count - 1 on the threads of the process; its status, when not 0,
-   * is the result. */
+  /* Call `task` for 0 .. task_count - 1 on the thread pool. The result is 0, or the status of a
+   * task that failed. */
   int (*parallel)(int (*task)(int task_id, int task_count, void *data), void *data, int task_count);
 
-  /* For `open`: the functions that the module has, for errors and lists; optional. Borrowed
-   * until `close`. */
+  /* For `open`, optional: the names of the module's functions, for errors and lists. They are
+   * borrowed until `close`. */
   void (*names)(struct mblob_module *module, const char *const *names, size_t count);
 
-  /* The runtime's own function of one of TVM's names (TVMBackendAllocWorkspace, ...); NULL: it
-   * has none. */
+  /* The runtime's function with a name of TVM's (TVMBackendAllocWorkspace, ...), or NULL. */
   void *(*symbol)(const char *name);
-  /* The status of the last error of this thread, and how many errors there were: whether a
-   * callee recorded one. */
+  /* The status of this thread's last error, and the number of its errors. A changed number shows
+   * that a callee recorded one. */
   int (*last_status)(void);
   uint64_t (*error_count)(void);
-  /* As mblob_function_create; and the resource of a function that was created with `call`, NULL
-   * of others. */
+  /* As mblob_function_create. The second returns the resource of a function that was created with
+   * `call`, NULL for other functions. */
   int (*function_create)(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
                          struct mblob_function **out);
   void *(*function_resource)(const struct mblob_function *function, TVMPackedCFunc call);
-  /* A reference to what is counted (function, module, array, container); nothing for other
-   * codes. */
+  /* Add or drop a reference to a counted value (function, module, array, container). Other codes
+   * are ignored. */
   void (*value_retain)(TVMValue value, int code);
   void (*value_release)(TVMValue value, int code);
-  /* A counted array over memory of another, compact; `release(owner)` at its end. On failure the
-   * owner stays the caller's. */
+  /* A counted, compact array over memory of `owner`. Its end calls `release(owner)`. On failure
+   * the caller keeps the owner. */
   int (*array_view)(const DLTensor *tensor, void *owner, void (*release)(void *owner),
                     DLTensor **out);
 } mblob_host;
 
-/* How modules of one type key come to life. */
+/* The functions that run modules of one type key. */
 typedef struct mblob_runtime {
   const char *type_key;
-  /* On the first use of a function of the module. `host` and what `info` points to live until
-   * `close`. */
+  /* Called on the first use of a function of the module. `host` and the memory of `info` are valid
+   * until `close`. */
   int (*open)(const mblob_host *host, const struct mblob_module_info *info, void **self);
-  /* MBLOB_OK with *function = NULL when the module has no such function. What it gave is kept,
-   * not asked for again. */
+  /* MBLOB_OK with *function = NULL if the module has no such function. Results are cached. */
   int (*function)(void *self, const char *name, void **function);
   /* args[i] has type code codes[i], as in TVM's packed calls. `ret` goes to host->return_value. */
   int (*call)(void *self, void *function, const TVMValue *args, const int *codes, int count,
@@ -140,7 +139,7 @@ typedef struct mblob_runtime {
   void (*close)(void *self);                   /* after the last release; may be NULL */
 } mblob_runtime;
 
-/* What `attribute` is asked for: numbers are TVM's DeviceAttrKind. */
+/* The kinds of `attribute`; the numbers are TVM's DeviceAttrKind. */
 typedef enum mblob_device_attribute {
   MBLOB_DEVICE_EXISTS = 0,
   MBLOB_DEVICE_MAX_THREADS_PER_BLOCK = 1,
@@ -156,68 +155,65 @@ typedef enum mblob_device_attribute {
   MBLOB_DEVICE_TOTAL_GLOBAL_MEMORY = 14
 } mblob_device_attribute;
 
-/* One kind of device: its memory and its streams. `device_id` was checked against `count`. */
+/* A device type: its memory and its streams. `device_id` is always below `count`. */
 typedef struct mblob_device_api {
   int32_t device_type; /* DLDeviceType */
   const char *name;    /* as in mblob.device(name) */
-  /* How many there are, 0 if none; an error if that cannot be told (no driver). */
+  /* The number of devices, 0 if there are none; an error if it is unknown (no driver). */
   int (*count)(int *out);
-  /* A number to *number, or a text to text[0..size). MBLOB_E_NOT_FOUND: the kind is not known
-   * here. */
+  /* Writes a number to *number, or a text to text[0..size). MBLOB_E_NOT_FOUND: unknown kind. */
   int (*attribute)(int device_id, int kind, int64_t *number, char *text, size_t size);
-  /* The calling thread's device of this kind from now on (`__tvm_set_device`); 0 until then. */
+  /* Sets the calling thread's device of this type (`__tvm_set_device`); the default is 0. */
   int (*set_device)(int device_id);
   int (*allocate)(int device_id, uint64_t size, uint64_t alignment, void **out);
   int (*free)(int device_id, void *data); /* waits until no work uses it */
-  /* When it returns the source may change, and the host's destination has its bytes. */
+  /* After the return the source may change, and a destination on the host has its bytes. */
   int (*copy)(const mblob_copy *copy);
   int (*stream_create)(int device_id, void **out);
   int (*stream_free)(int device_id, void *stream);
   int (*set_stream)(int device_id,
-                    void *stream); /* for the calling thread; NULL: the default one */
-  int (*synchronize)(int device_id, void *stream); /* NULL: the thread's own */
-  /* Work given to `stream` from now on waits for `other`. NULL is the default one, whichever the
-   * thread chose. */
+                    void *stream); /* for the calling thread; NULL: the default stream */
+  int (*synchronize)(int device_id, void *stream); /* NULL: that of the calling thread */
+  /* Later work in `stream` waits for `other`. NULL is the default stream, whatever the thread
+   * selected. */
   int (*stream_wait)(int device_id, void *stream, void *other);
 } mblob_device_api;
 
-/* Another calling convention than TVMValue and type codes, for whole libraries: that of TVM 0.21
- * and later. */
+/* A calling convention without TVMValue and type codes, for whole libraries: that of TVM 0.21 and
+ * later. */
 typedef struct mblob_convention {
   uint32_t struct_size;
-  /* Address of the function that libraries of these releases (0: TVM 0.21, 1: later) know as
-   * `name`; NULL: none. */
+  /* The function `name` for libraries of these releases (0: TVM 0.21, 1: later), or NULL. */
   void *(*symbol)(int releases, const char *name);
-  /* Call compiled code at `address`, which errors call `name`. `external`: it uses the tvm_ffi
+  /* Call compiled code at `address`; errors name it `name`. `external`: the code uses the tvm_ffi
    * of the process. `ret` goes to host->return_value. */
   int (*call)(int releases, int external, void *address, const char *name, const TVMValue *args,
               const int *codes, int count, void *ret);
-  /* A function as an object of tvm_ffi, and back: the caller owns a reference of the result. */
+  /* A function as an object of tvm_ffi, and back. The caller owns a reference to the result. */
   int (*object_of_function)(struct mblob_function *function, void **out);
   int (*function_of_object)(void *object, struct mblob_function **out);
 } mblob_convention;
 
-/* The texts come first and inside the struct: they are read from the file, before any of its
- * code runs. */
+/* A plug-in. Its texts are at the beginning and inside the struct, because they are read from the
+ * file before any of its code runs. */
 typedef struct mblob_plugin {
   uint32_t abi_version; /* MBLOB_PLUGIN_ABI */
   uint32_t struct_size; /* sizeof(mblob_plugin) */
   char name[32];
   char version[32];
-  char type_keys[192]; /* comma separated: those of `runtimes` */
-  char devices[64];    /* comma separated DLDeviceType numbers: those of `device_apis` */
-  char needs[192]; /* what it looks for at run time, for people: "libOpenCL.so.1 and a driver" */
-  /* Once, before anything else; may be NULL. A plug-in that fails is tried again at its next
-   * use. */
+  char type_keys[192]; /* those of `runtimes`, separated by commas */
+  char devices[64];    /* DLDeviceType numbers of `device_apis`, separated by commas */
+  char needs[192];     /* requirements at run time, for people: "libOpenCL.so.1 and a driver" */
+  /* Called once, before all others; may be NULL. After a failure, the next use calls it again. */
   int (*start)(const mblob_host *host);
-  /* One line for people: versions, devices; an error that says what is missing when it cannot
-   * work. May be NULL. */
+  /* One line for people: versions, devices. If the plug-in cannot work: an error that says what is
+   * missing. May be NULL. */
   int (*describe)(char *text, size_t size);
   const mblob_runtime *runtimes;
   const mblob_device_api *device_apis;
   uint32_t runtime_count, device_api_count;
   const mblob_convention
-      *convention; /* of the plug-in "ffi"; NULL, or not there (struct_size), of others */
+      *convention; /* for the plug-in "ffi"; others: NULL, or absent (struct_size) */
 } mblob_plugin;
 
 /* What the symbol of a plug-in's table begins with; its name follows. */

@@ -49,7 +49,7 @@ int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const
 }
 
 const char *mb_kernel_type_text(DLDataType type, char text[32]) {
-  static const char *const names[] = {MB_DTYPE_NAMES, "bool"};
+  static const char *const names[] = {MB_DTYPE_NAMES, [kDLBool] = "bool"};
   if (type.code >= sizeof(names) / sizeof(*names))
     (void)snprintf(text, 32, "type code %u of %u bits", type.code, type.bits);
   else if (mb_is_pointer(type) && type.bits == 64 && type.lanes == 1)

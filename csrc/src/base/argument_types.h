@@ -73,9 +73,23 @@
   {"uint_fast16_t", 8 * sizeof(uint_fast16_t)}, \
   {"uint_fast32_t", 8 * sizeof(uint_fast32_t)}
 #define MB_DTYPE_NAMES "int", "uint", "float", "handle", "bfloat", "complex"
-#define MB_DTYPE_OF_6 "e4m3_float8"
-#define MB_DTYPE_OF_7 "e5m2_float8"
-#define MB_DTYPE_E3M4 "float8_e3m4"
-#define MB_DTYPES_FROM_8 "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"
+#define MB_DTYPE_LAST 17
+#define MB_SMALL_FLOATS  \
+  {6, 8, "e4m3_float8"}, \
+  {7, 8, "e5m2_float8"}, \
+  {8, 8, "float8_e4m3"}, \
+  {9, 8, "float8_e4m3b11fnuz"}, \
+  {10, 8, "float8_e4m3fn"}, \
+  {11, 8, "float8_e4m3fnuz"}, \
+  {12, 8, "float8_e5m2"}, \
+  {13, 8, "float8_e5m2fnuz"}, \
+  {14, 8, "float8_e8m0fnu"}, \
+  {15, 6, "float6_e2m3fn"}, \
+  {16, 6, "float6_e3m2fn"}, \
+  {17, 4, "float4_e2m1fn"}, \
+  {128, 8, "float8_e3m4"}
+#define MB_DTYPES_OF_DLPACK  \
+  {6, 8, "bool"}, \
+  {7, 8, "float8_e3m4"}
 
 #endif

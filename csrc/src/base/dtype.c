@@ -8,31 +8,27 @@
 /* By their codes. */
 static const char NAMES[][8] = {MB_DTYPE_NAMES};
 
-/* Small floats, whose names say their bits: TVM's two (0.15 to 0.19), then DLPack's, by their
- * codes from the first on. DLPack's 7, which is one of the two, stands at the end. */
-enum { FIRST_SMALL = 6, LAST_SMALL = kDLFloat4_e2m1fn, SMALL_COUNT = LAST_SMALL - FIRST_SMALL + 2 };
-static const char SMALL[SMALL_COUNT][20] = {MB_DTYPE_OF_6, MB_DTYPE_OF_7, MB_DTYPES_FROM_8,
-                                            MB_DTYPE_E3M4};
+/* Small floats, whose names say their bits: TVM's two (0.15 to 0.19), then DLPack's. */
+static const struct small {
+  uint8_t code, bits;
+  char name[20];
+} SMALL[] = {MB_SMALL_FLOATS};
+enum { SMALL_COUNT = sizeof(SMALL) / sizeof(*SMALL), E4M3 = 6, E5M2 = 7 /* TVM's codes */ };
 
-static bool is_small(int code) {
-  return (code >= FIRST_SMALL && code <= LAST_SMALL) || code == MBLOB_FLOAT8_E3M4;
-}
-
-static uint8_t small_bits(int code) {
-  return code == MBLOB_FLOAT8_E3M4  ? 8
-         : code >= kDLFloat4_e2m1fn ? 4
-         : code >= kDLFloat6_e2m3fn ? 6
-                                    : 8;
+static const struct small *small_of(int code) {
+  for (size_t i = 0; i < SMALL_COUNT; ++i)
+    if (SMALL[i].code == code) return &SMALL[i];
+  return NULL;
 }
 
 const char *mb_dtype_small_float(DLDataType dtype) {
-  if (!is_small(dtype.code) || dtype.bits != small_bits(dtype.code)) return NULL;
-  return SMALL[dtype.code == MBLOB_FLOAT8_E3M4 ? SMALL_COUNT - 1 : dtype.code - FIRST_SMALL];
+  const struct small *found = small_of(dtype.code);
+  return found && found->bits == dtype.bits ? found->name : NULL;
 }
 
 /* TVM's codes of 8-bit floats and DLPack's mean the same two types. */
 static uint8_t same_code(uint8_t code) {
-  return code == FIRST_SMALL ? kDLFloat8_e4m3fn : code == FIRST_SMALL + 1 ? kDLFloat8_e5m2 : code;
+  return code == E4M3 ? kDLFloat8_e4m3fn : code == E5M2 ? kDLFloat8_e5m2 : code;
 }
 
 DLDataType mb_dtype_stored_in_ffi(DLDataType dtype) {
@@ -92,12 +88,10 @@ static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
     *out = (DLDataType){kDLUInt, 1, 1};
     return true;
   }
-  for (uint8_t i = 0; i < SMALL_COUNT; ++i) {
-    const uint8_t code = i == SMALL_COUNT - 1 ? MBLOB_FLOAT8_E3M4 : (uint8_t)(FIRST_SMALL + i);
-    const char *name = SMALL[i];
-    size_t length = strlen(name);
-    *out = (DLDataType){code, small_bits(code), 1};
-    if (size >= length && memcmp(text, name, length) == 0 &&
+  for (size_t i = 0; i < SMALL_COUNT; ++i) {
+    size_t length = strlen(SMALL[i].name);
+    *out = (DLDataType){SMALL[i].code, SMALL[i].bits, 1};
+    if (size >= length && memcmp(text, SMALL[i].name, length) == 0 &&
         parse_lanes(text + length, end, &out->lanes))
       return true;
   }
@@ -131,18 +125,18 @@ static const char *other_widths(int code, int bits) {
                [kDLComplex] = {32 | 64 | 128, "32, 64 or 128"},
                [kDLBool] = {8, "8"}};
   if (code <= kDLUInt) return bits <= 64 || bits == 128 ? NULL : "1 to 64 or 128";
-  if (code > kDLFloat4_e2m1fn && code != MBLOB_FLOAT8_E3M4) return NULL;
   if (code <= kDLBool)
     return bits & known[code].widths && !(bits & (bits - 1)) ? NULL : known[code].text;
-  int width = small_bits(code);
-  return bits == width ? NULL : width == 4 ? "4" : width == 6 ? "6" : "8";
+  static const char texts[][2] = {"0", "1", "2", "3", "4", "5", "6", "7", "8"};
+  const struct small *small = small_of(code);
+  return small && bits != small->bits ? texts[small->bits] : NULL;
 }
 
 bool mb_dtype_check(int code, int bits, int lanes) {
-  if (code < 0 || (code > kDLFloat4_e2m1fn && code < MBLOB_FLOAT8_E3M4) || code > UINT8_MAX)
+  if (code < 0 || (code > MB_DTYPE_LAST && code < MBLOB_FLOAT8_E3M4) || code > UINT8_MAX)
     (void)mb_fail(MBLOB_E_ARGUMENT,
                   "dtype: no data type has the code %d, expected 0 to %d or %d to %d", code,
-                  kDLFloat4_e2m1fn, MBLOB_FLOAT8_E3M4, UINT8_MAX);
+                  MB_DTYPE_LAST, MBLOB_FLOAT8_E3M4, UINT8_MAX);
   else if (bits < 1 || bits > UINT8_MAX)
     (void)mb_fail(MBLOB_E_ARGUMENT, "dtype: an element of %d bits, expected 1 to %d", bits,
                   UINT8_MAX);

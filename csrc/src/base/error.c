@@ -234,8 +234,8 @@ int mb_fail_loader(const char *type_key, int64_t entry, const char *available, c
 int mb_fail_plain_function(const char *name) {
   int status = mb_fail(
       MBLOB_E_NOT_FOUND,
-      "'%s' is a plain C function, without a packed form: get its address with mblob_module_symbol "
-      "(Python: Module.symbol)",
+      "'%s' is a plain C function, without a packed form: pack it again with its prototype, or get "
+      "its address with mblob_module_symbol",
       name);
   state.info.code = MB_CODE_PLAIN_FUNCTION;
   return status;

@@ -8,7 +8,8 @@
 #define MB_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define MB_UNKNOWN (-1) /* offset or entry of an error that has none */
 
-/* Codes of errors that are no broken rule of a file; mblob.h tells callers of them. */
+/* Codes of errors that are no broken rule of a file; mblob.h tells callers of them. The first is a
+ * guess by the text, which is all that a kernel hands over (error.c). */
 #define MB_CODE_ARGUMENTS "kernel_arguments"    /* with MBLOB_E_KERNEL */
 #define MB_CODE_PLAIN_FUNCTION "plain_function" /* with MBLOB_E_NOT_FOUND */
 

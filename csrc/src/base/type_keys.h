@@ -2,6 +2,7 @@
 #ifndef MB_TYPE_KEYS_H
 #define MB_TYPE_KEYS_H
 
+#define MB_KEY_LIBRARY "library"
 #define MB_KEY_CUDA "cuda"
 #define MB_KEY_HIP "hip"
 #define MB_KEY_HSACO "hsaco"
@@ -25,6 +26,8 @@
 #define MB_KEY_STATIC_LIBRARY "static_library"
 #define MB_KEY_EXAMPLE_JSON "examplejson"
 #define MB_KEY_SAFETENSORS "safetensors"
+#define MB_LIB_KEY "_lib"
+#define MB_TREE_KEY "_import_tree"
 
 /* Strings `keys grammar`: a letter for each field, texts between two forms
  * (format/payload_grammar.c). */

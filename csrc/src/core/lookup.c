@@ -197,8 +197,9 @@ struct listing {
 /* Names of compilers, TVM and mblob, and those of C++, as mblob/format/exported.py has them. */
 static bool is_helper(const char *name) {
   static const char prefixes[][12] = {"__tvm_", "__TVM", "__mblob_", "_Z"};
-  static const char names[][16] = {"_init",        "_fini",          "__extendhfsf2",
-                                   "__truncsfhf2", "__gnu_h2f_ieee", "__gnu_f2h_ieee"};
+  static const char names[][16] = {
+      "_init",        "_fini",         "__extendhfsf2", "__truncsfhf2",   "__extendhfdf2",
+      "__truncdfhf2", "__extendhfxf2", "__truncxfhf2",  "__gnu_h2f_ieee", "__gnu_f2h_ieee"};
   for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
     if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)

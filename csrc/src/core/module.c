@@ -45,7 +45,7 @@ static int copy_loaders(struct mb_tree *tree, const mblob_open_options *options)
 }
 
 static struct mb_entry entry_at(const struct mb_blob *blob, size_t i) {
-  const struct mb_entry bare = {.key = {(const uint8_t *)"library", 7}, .library = true};
+  const struct mb_entry bare = {.key = MB_LIBRARY_SLICE, .library = true};
   return blob ? mb_blob_entry(blob, i) : bare;
 }
 
@@ -362,11 +362,28 @@ int mb_module_import_all(mblob_module *module, const mblob_module *other) {
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
+enum { NAMES_SIZE = 400 }; /* bytes of the names that an error lists */
+
 struct tensor_search {
   const char *name;
   const struct mb_tensor *found;
-  bool any; /* some module has tensors */
+  size_t used;
+  char names[NAMES_SIZE + 8]; /* of the tensors that there are, as many as fit, then "..." */
 };
+
+static int list_tensors(mblob_module *module, void *argument) {
+  struct tensor_search *search = argument;
+  if (module->is_library) return 0;
+  const struct mb_tensors *tensors = &module->use->tensors;
+  for (size_t i = 0; i < tensors->count && search->used < NAMES_SIZE; i++) {
+    const char *name = tensors->items[i].name;
+    const bool fits = strlen(name) + 2 < NAMES_SIZE - search->used;
+    const int n = sprintf(search->names + search->used, "%s%s", search->used ? ", " : "",
+                          fits ? name : "...");
+    search->used = fits ? search->used + (size_t)n : NAMES_SIZE;
+  }
+  return 0;
+}
 
 static int read_tensors(mblob_module *module) {
   int status = MBLOB_OK;
@@ -390,7 +407,6 @@ static int find_tensor(mblob_module *module, void *argument) {
   if (module->is_library) return 0;
   int status = read_tensors(module);
   if (status) return status;
-  search->any |= module->use->tensors.count > 0;
   search->found = mb_tensors_find(&module->use->tensors, search->name);
   return search->found ? 1 : 0;
 }
@@ -404,11 +420,13 @@ int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
     mb_error_prefix(name);
     return status;
   }
-  if (!search.found)
+  if (!search.found) {
+    (void)mb_module_walk(module, false, list_tensors, &search);
     return mb_fail(MBLOB_E_NOT_FOUND,
-                   search.any ? "no tensor '%s' in the weights of module '%s'"
-                              : "no tensor '%s': module '%s' and its imports hold no weights",
-                   name, module->type_key);
+                   search.used ? "no tensor '%s' in the weights of module '%s'; there are: %s"
+                               : "no tensor '%s': module '%s' and its imports hold no weights",
+                   name, module->type_key, search.names);
+  }
   *out = search.found->view;
   return MBLOB_OK;
 }

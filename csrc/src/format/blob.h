@@ -16,10 +16,13 @@ enum mb_dialect {
   MB_FFI          /* TVM 0.22 and later */
 };
 
+/* The key of the library, as a slice. */
+#define MB_LIBRARY_SLICE {(const uint8_t *)MB_KEY_LIBRARY, sizeof(MB_KEY_LIBRARY) - 1}
+
 enum { MB_DIGEST_NONE = 0, MB_DIGEST_CRC32 = 1, MB_DIGEST_SHA256 = 2 };
 
 struct mb_entry {
-  struct mb_slice key;   /* in the blob; "library" for the library */
+  struct mb_slice key;   /* in the blob; MB_KEY_LIBRARY for the library */
   uint64_t offset;       /* of the payload; 0 for a library */
   uint64_t size;         /* of the payload */
   uint64_t item_offset;  /* where its item starts in the stream, 0 if it has none */

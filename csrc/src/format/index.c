@@ -169,7 +169,7 @@ static int check_record(const struct mb_blob *blob, const struct layout *l, uint
   if (status) return status;
   const struct mb_entry found = mb_index_entry(blob, i), *e = &found;
   *library = e->library;
-  if (e->library != mb_slice_is(e->key, "library") || (e->library && (e->offset || e->size)))
+  if (e->library != mb_slice_is(e->key, MB_KEY_LIBRARY) || (e->library && (e->offset || e->size)))
     return damaged(l, entry, "its type key, its flags %u and its %llu bytes at %llu do not agree",
                    flags, (ull)e->size, (ull)e->offset);
   if (!e->library && (e->offset < 16 || e->offset > l->base || e->size > l->base - e->offset))

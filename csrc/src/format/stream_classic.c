@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "format/blob.h"
 
-static const struct mb_slice library_key = {(const uint8_t *)"library", 7};
+static const struct mb_slice library_key = MB_LIBRARY_SLICE;
 
 bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what) {
   *out = NULL;
@@ -83,7 +83,7 @@ static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice 
   struct mb_entry *entry = mb_blob_add(blob);
   if (!entry) return MBLOB_E_MEMORY;
   entry->item_offset = item;
-  if (mb_slice_is(key, "_lib")) {
+  if (mb_slice_is(key, MB_LIB_KEY)) {
     entry->key = library_key;
     entry->library = true;
     return MBLOB_OK;
@@ -110,7 +110,7 @@ int mb_stream_read(struct mb_blob *blob, bool known_part) {
                             (unsigned long long)i, (int)(key.size < 64 ? key.size : 64),
                             (const char *)key.data);
     int status =
-        mb_slice_is(key, "_import_tree") ? read_tree(blob, &c) : read_item(blob, &c, key, item);
+        mb_slice_is(key, MB_TREE_KEY) ? read_tree(blob, &c) : read_item(blob, &c, key, item);
     if (status == MBLOB_E_FORMAT && known_part &&
         strcmp(mblob_last_error_info()->code, "unknown_key") == 0)
       return end_before_last(blob);
@@ -132,7 +132,7 @@ static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_
   struct mb_slice key;
   int status = MBLOB_OK;
   if (!mb_read_key(c, &key, "key")) return MBLOB_E_FORMAT;
-  if (!mb_slice_is(key, "_import_tree")) return differs(c, "no import tree");
+  if (!mb_slice_is(key, MB_TREE_KEY)) return differs(c, "no import tree");
   if (!mb_read_u64s(c, &row_ptr, &row_count, "row_ptr") ||
       !mb_read_u64s(c, &child, &child_count, "child"))
     status = mblob_last_error_info()->status;
@@ -163,7 +163,7 @@ int mb_stream_compare(const struct mb_blob *blob) {
     if (e->item_offset != c.pos) return differs(&c, "this item elsewhere");
     if (!mb_read_key(&c, &key, "key")) return MBLOB_E_FORMAT;
     bool same = e->library
-                    ? mb_slice_is(key, "_lib")
+                    ? mb_slice_is(key, MB_LIB_KEY)
                     : key.size == e->key.size && memcmp(key.data, e->key.data, key.size) == 0;
     if (!same) return differs(&c, "another key");
     if (e->bulk && e->offset < blob->stream_size)

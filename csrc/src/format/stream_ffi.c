@@ -9,7 +9,7 @@
 
 typedef unsigned long long ull;
 
-static const struct mb_slice library_key = {(const uint8_t *)"library", 7};
+static const struct mb_slice library_key = MB_LIBRARY_SLICE;
 
 /* The tree in front; the cursor ends behind it. */
 static int read_tree(struct mb_blob *blob, struct mb_cursor *c, uint64_t *modules) {
@@ -36,7 +36,7 @@ static bool read_module(struct mb_cursor *c, struct mb_slice *key, bool *library
                         struct mb_slice *payload) {
   *payload = (struct mb_slice){NULL, 0};
   if (!mb_read_key(c, key, "kind")) return false;
-  *library = mb_slice_is(*key, "_lib");
+  *library = mb_slice_is(*key, MB_LIB_KEY);
   return *library || mb_read_string(c, payload, "payload");
 }
 

@@ -13,14 +13,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mblob.inspect.html.data import page_data
-
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mblob.inspect.library import Library
 
 STYLE = "report.css"
 # in this order, one scope
-SCRIPTS = ("base.js", "table.js", "labels.js", "treemap.js", "tree.js", "hex.js", "main.js")
+SCRIPTS = (
+    "base.js", "table.js", "labels.js", "treemap.js", "tree.js", "hex.js", "graph.js", "main.js",
+)  # fmt: skip
 
 _PAGE = """\
 <!DOCTYPE html>
@@ -32,12 +34,12 @@ _PAGE = """\
 <meta name="referrer" content="no-referrer">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; base-uri 'none'; form-action 'none'; \
 style-src '{style_hash}'; script-src '{script_hash}'">
-<title>mblob: a library</title>
+<title>{title}</title>
 <style>{style}</style>
 </head>
 <body>
 <main id="page"><noscript>This page is drawn by its own JavaScript, which is switched off here. \
-<code>mblob-pack inspect FILE</code> shows the same as text.</noscript></main>
+<code>mblob-pack</code> shows the same as text without <code>--html</code>.</noscript></main>
 <script type="application/json" id="data">{data}</script>
 <script>{script}</script>
 </body>
@@ -55,12 +57,23 @@ def page(library: Library) -> str:
     Raises:
         ValueError: the library is closed.
     """
+    from mblob.inspect.html.data import page_data
+
+    return assemble(SCRIPTS, page_data(library), "mblob: a library")
+
+
+def assemble(scripts: Sequence[str], data: object, title: str) -> str:
+    """A page of some scripts of this folder, in this order, and what they draw."""
     style = _read(STYLE)
-    script = '"use strict";\n(() => {\n' + "".join(_read(name) for name in SCRIPTS) + "})();\n"
-    data = json_for_html(page_data(library))
+    script = '"use strict";\n(() => {\n' + "".join(_read(name) for name in scripts) + "})();\n"
     return _PAGE.format(
-        style=style, style_hash=_hash(style), script=script, script_hash=_hash(script), data=data
-    )  # fmt: skip
+        title=title,
+        style=style,
+        style_hash=_hash(style),
+        script=script,
+        script_hash=_hash(script),
+        data=json_for_html(data),
+    )
 
 
 def json_for_html(value: object) -> str:

@@ -47,17 +47,30 @@ const el = (name, attributes, ...children) => make("", name, attributes, childre
 const svg = (name, attributes, ...children) => make(SVG, name, attributes, children);
 const text = (value) => el("span", { class: "text" }, show(value));
 
-// -- the rows of the data, by name ---------------------------------------------------------------------------
+// -- what every page has -------------------------------------------------------------------------------------
 
-const entries = data.entries.map((row, index) => ({
-  index, key: data.keys[row[0]], offset: row[1], size: row[2], imports: row[3], importCount: row[4], isData: row[5] === 1,
-  alignment: row[6], digest: row[7], parts: row[8], problem: row[9], importers: [], kernels: [],
-}));
-for (const entry of entries) for (const i of new Set(entry.imports)) entries[i].importers.push(entry.index);
-for (const kernel of data.kernels.rows) if (entries[kernel[0]]) entries[kernel[0]].kernels.push(kernel);
+function makeFacts() {
+  return el("dl", { class: "facts" }, ...data.facts.flatMap(([label, value]) => [el("dt", null, label), el("dd", null, text(value))]));
+}
 
-const listeners = [];
-// Show one entry everywhere; whoever shows entries listens.
-function pick(index, from) {
-  for (const listener of listeners) listener(index, from);
+function themeButton() {
+  const dark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const button = el("button", { type: "button", click: () => { document.documentElement.dataset.theme = dark() ? "light" : "dark"; name(); } });
+  const name = () => { button.textContent = dark() ? "light" : "dark"; };
+  name();
+  return button;
+}
+
+// The whole page: its file and what is said of it, a bar that leads to its sections, what stands before them, and sections: [id,
+// title, element or null].
+function showPage(what, said, all, ...before) {
+  const name = data.file.split("/").pop(), sections = all.filter(([, , content]) => content);
+  document.title = what ? `${show(name)}: ${what}` : `${show(name)}: mblob`;
+  document.getElementById("page").replaceChildren(
+    el("h1", null, text(name)),
+    el("p", { class: "soft" }, text(data.file), said),
+    el("nav", { "aria-label": "parts of this page" }, ...sections.map(([id, title]) => el("a", { href: `#${id}` }, title.replace(/ \(.*/, ""))), themeButton()),
+    ...before.filter(Boolean),
+    ...sections.map(([id, title, content]) => el("section", { id }, el("h2", null, title), content)),
+  );
 }

@@ -12,18 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.errors import FormatError
 from mblob.inspect.html.areas import Area, file_areas, payload_areas
+from mblob.inspect.html.graph import NODES, drawing
 from mblob.inspect.html.headers import header_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mblob.inspect.entry_view import EntryView
     from mblob.inspect.library import Library
+    from mblob.inspect.models import Model, Value
 
 ENTRIES = 20_000
 IMPORTS = 100_000  # edges of the tree
 PARTS = 20_000  # tensors, sections of device code and the like, of all entries together
 ROWS = 10_000  # kernels, functions, undefined symbols
 REMARKS = 500
+MODELS, VALUES = 200, 40  # models, and inputs or outputs of each
+GRAPHS = 2 * NODES  # nodes of all graphs together that are drawn
+GRAPH_BYTES = 32 << 20  # of the texts of all graphs together that are drawn
 NAME = 240  # characters of a name
 MESSAGE = 2000  # characters of a remark
 
@@ -58,7 +64,11 @@ def page_data(library: Library) -> dict[str, Any]:
     kernels = [_kernel(e["index"], k) for e in known["entries"] for k in e.get("kernels", [])]
     functions = _functions(library)
     undefined = _undefined(known)
-    remarks = [[d["severity"], d["code"], cut(d["message"], MESSAGE)] for d in known["diagnostics"]]
+    remarks = [
+        [d["severity"], d["code"], cut(d["message"], MESSAGE)]
+        for d in known["diagnostics"]
+        if d["severity"] != "info"
+    ]
     blob = library.blob
     hidden = library.entries[ENTRIES:]
     return {
@@ -74,6 +84,11 @@ def page_data(library: Library) -> dict[str, Any]:
         "entries": rows,
         "hidden": [len(hidden), sum(e.size for e in hidden)],
         "parts_left_out": parts_left,
+        "models": {
+            "rows": [_model(m) for m in library.models[:MODELS]],
+            "left_out": max(len(library.models) - MODELS, 0),
+        },
+        "graphs": _graphs(library),
         "kernels": _limited(kernels),
         "functions": _limited(functions),
         "undefined": _limited(undefined),
@@ -132,6 +147,46 @@ def _area(a: Area) -> list[Any]:
     if a.children:
         row.append([_area(c) for c in a.children])
     return row
+
+
+def _model(m: Model) -> list[Any]:
+    """Entry, kind and name of a model; what it takes and gives: rows of name, type and shape, and
+    how many more, or None where nothing tells; how many parameters the library holds for it."""
+    return [m.entry, m.kind, cut(m.name), _values(m.inputs), _values(m.outputs), len(m.parameters)]
+
+
+def _values(values: Sequence[Value] | None) -> list[Any] | None:
+    if values is None:
+        return None
+    rows = [[cut(v.name or ""), cut(v.type_text)] for v in values[:VALUES]]
+    return [rows, len(values) - len(rows)]
+
+
+def _graphs(library: Library) -> dict[str, Any]:
+    """The graphs that are drawn, each with its entry, and how many are not."""
+    rows: list[dict[str, Any]] = []
+    room, size, left_out = GRAPHS, GRAPH_BYTES, 0
+    for e in library.entries[:ENTRIES]:
+        raw = e.graph_json()
+        if raw is None or not e.content.facts["graph"]["nodes"]:
+            continue
+        size -= len(raw)
+        graph = graph_drawing(e, min(room, NODES)) if room > 0 and size >= 0 else None
+        if graph is None:
+            left_out += 1
+        else:
+            room -= len(graph["boxes"])
+            rows.append({"entry": e.index, **graph})
+    return {"rows": rows, "left_out": left_out}
+
+
+def graph_drawing(entry: EntryView, limit: int = NODES) -> dict[str, Any] | None:
+    """The drawing of the graph in a payload, None without one."""
+    graph = entry.graph()
+    if graph is None:
+        return None
+    held = {t.name: f"{t.dtype}[{', '.join(map(str, t.shape))}]" for t in entry.content.tensors}
+    return drawing(*graph, held, limit)
 
 
 def _kernel(entry: int, k: dict[str, Any]) -> list[Any]:

@@ -19,6 +19,7 @@ from mblob.bytes.record import Record
 from mblob.bytes.wire import Cursor
 from mblob.errors import FormatError
 from mblob.format import index
+from mblob.format.type_keys import TREE_KEY
 
 if TYPE_CHECKING:
     from mblob.format.model import Entry
@@ -279,9 +280,9 @@ def _tree(data: memoryview, base: int, items: Sequence[Entry], end: int) -> Iter
         block = Block("key", base + at)
         size = _number(block, cursor, "key: length")
         raw = cursor.take(size, "key")
-        if bytes(raw) != b"_import_tree":
+        if bytes(raw) != TREE_KEY.encode():
             return
-        block.add(raw, "key", "_import_tree")
+        block.add(raw, "key", TREE_KEY)
         yield block
         yield from _numbers(cursor, base, "row_ptr")
         yield from _numbers(cursor, base, "child")

@@ -1,9 +1,5 @@
 // The page from top to bottom.
 
-function makeFacts() {
-  return el("dl", { class: "facts" }, ...data.facts.flatMap(([label, value]) => [el("dt", null, label), el("dd", null, text(value))]));
-}
-
 function makeRemarks() {
   if (!data.remarks.rows.length) return null;
   return el("ul", { class: "remarks" },
@@ -100,6 +96,41 @@ function makeFunctions() {
   }).element : null;
 }
 
+// What each model takes and gives, and its graph.
+function makeModels() {
+  const graphs = new Map(data.graphs.rows.map((graph) => [graph.entry, graph]));
+  const values = (told) => told === null ? [el("dd", { class: "soft" }, "not told by the file")] : [
+    ...told[0].map(([name, type]) => el("dd", null, text(named(name)), el("span", { class: "mono soft" }, type ? `  ${show(type)}` : ""))),
+    told[1] ? el("dd", { class: "soft" }, `${grouped(told[1])} more`) : null, !told[0].length ? el("dd", { class: "soft" }, "nothing") : null,
+  ];
+  const cards = data.models.rows.map(([entry, kind, title, inputs, outputs, parameters], place) => {
+    const facts = el("dl", { class: "model" }, el("dt", null, "takes"), ...values(inputs).filter(Boolean), el("dt", null, "gives"), ...values(outputs).filter(Boolean));
+    if (parameters) facts.append(el("dt", null, "holds"), el("dd", null, counted(parameters, "parameter", "parameters")));
+    const graph = graphs.get(entry);
+    graphs.delete(entry);
+    return el("div", null, el("h3", null, el("button", { type: "button", class: "plain", click: () => pick(entry, "model") }, `[${entry}] ${show(title) || entries[entry].key}`),
+      el("span", { class: "soft" }, `  ${kind}`)), facts, graph ? placed(makeGraph(graph), !place) : null);
+  });
+  const others = [...graphs.values()].map((graph) => el("div", null, el("h3", null, text(`[${graph.entry}] ${entries[graph.entry].key}`)), placed(makeGraph(graph), false)));
+  const left = data.models.left_out ? el("p", { class: "soft" }, `${grouped(data.models.left_out)} more models: inspect --json has all`) : null;
+  const more = data.graphs.left_out ? el("p", { class: "cut" }, `${counted(data.graphs.left_out, "graph is", "graphs are")} too large to draw on this page.`) : null;
+  return cards.length || others.length || more ? el("div", null, ...cards, ...others, left || "", more || "") : null;
+}
+
+// A drawing that can be folded away; it is laid out when it is seen.
+function placed(drawing, open) {
+  const details = el("details", { class: "drawing" }, el("summary", null, "Graph"), drawing.element);
+  let started = false;
+  details.addEventListener("toggle", () => {
+    if (details.open && !started) {
+      started = true;
+      drawing.start();
+    }
+  });
+  details.open = open;
+  return details;
+}
+
 function makeUndefined() {
   const { rows, left_out } = data.undefined;
   const columns = [{ name: "symbol", of: (s) => s[0], mono: true }];
@@ -113,17 +144,8 @@ function makeHeaders() {
   return el("div", null, ...groups);
 }
 
-function themeButton() {
-  const dark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const button = el("button", { type: "button", click: () => { document.documentElement.dataset.theme = dark() ? "light" : "dark"; name(); } });
-  const name = () => { button.textContent = dark() ? "light" : "dark"; };
-  name();
-  return button;
-}
-
-const name = data.file.split("/").pop();
-document.title = `${show(name)}: mblob`;
-const sections = [
+showPage("", `, ${human(data.size)} (${grouped(data.size)} bytes)`, [
+  ["models", "Models", makeModels()],
   ["bytes", "Where the bytes are", makeTreemap()],
   ["tree", "Import tree", makeTree()],
   ["entries", `Entries (${grouped(entries.length + data.hidden[0])})`, makeEntries()],
@@ -132,12 +154,4 @@ const sections = [
   ["functions", `Functions (${grouped(data.functions.rows.length + data.functions.left_out)})`, makeFunctions()],
   ["undefined", `Undefined symbols (${grouped(data.undefined.rows.length + data.undefined.left_out)})`, makeUndefined()],
   ["headers", "Headers, byte by byte", makeHeaders()],
-].filter(([, , content]) => content);
-
-document.getElementById("page").replaceChildren(
-  el("h1", null, text(name)),
-  el("p", { class: "soft" }, text(data.file), `, ${human(data.size)} (${grouped(data.size)} bytes)`),
-  el("nav", { "aria-label": "parts of this page" }, ...sections.map(([id, title]) => el("a", { href: `#${id}` }, title.replace(/ \(.*/, ""))), themeButton()),
-  makeFacts(), makeRemarks() || "",
-  ...sections.map(([id, title, content]) => el("section", { id }, el("h2", null, title), content)),
-);
+], makeFacts(), makeRemarks());

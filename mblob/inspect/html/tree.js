@@ -1,4 +1,18 @@
-// The import tree. Branches are made when they are opened, so a module that is imported from many places, or a long chain, costs nothing.
+// The entries of a library, and the import tree. Branches are made when they are opened, so a module that is imported from many
+// places, or a long chain, costs nothing.
+
+const entries = data.entries.map((row, index) => ({
+  index, key: data.keys[row[0]], offset: row[1], size: row[2], imports: row[3], importCount: row[4], isData: row[5] === 1,
+  alignment: row[6], digest: row[7], parts: row[8], problem: row[9], importers: [], kernels: [],
+}));
+for (const entry of entries) for (const i of new Set(entry.imports)) entries[i].importers.push(entry.index);
+for (const kernel of data.kernels.rows) if (entries[kernel[0]]) entries[kernel[0]].kernels.push(kernel);
+
+const listeners = [];
+// Show one entry everywhere; whoever shows entries listens.
+function pick(index, from) {
+  for (const listener of listeners) listener(index, from);
+}
 
 const STEP = 100; // imports shown at a time
 const OPEN_LEVELS = 3, OPEN_IMPORTS = 30; // what stands open at first

@@ -4,7 +4,9 @@ prototype, in a call from Python and in one from C."""
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ import pytest
 import mblob
 from mblob import argument_types
 from mblob.argument_types import OF_LIBRARIES, POINTER_SIZED, TABLE
+from mblob.dtype import SMALL_FLOATS
 from mblob.loader.runtime import ffi, lib
+from mblob.packager.functions.wrappers import packed_forms
+from mblob.packager.write.dialects import DIALECTS, Dialect
 
 ROOT = Path(__file__).resolve().parents[3]
 PASSED = [row for row in TABLE if row.passed]
@@ -107,7 +112,7 @@ def test_an_array_of_each_type_is_told_from_others(library: mblob.Module, name: 
             first(np.ones(2, other))
         return
     with pytest.raises(
-        TypeError, match=f"argument 0: expected an array of {word}, found {other}; .*astype"
+        TypeError, match=f"argument 0 .*: expected an array of {word}, found {other}; .*astype"
     ):
         first(np.ones(2, other))
 
@@ -146,3 +151,70 @@ def test_no_other_file_of_calls_spells_a_name_of_the_table() -> None:
             if path.name != "argument_types.h":
                 guilty += [f"{path.relative_to(ROOT)}: {name}" for name in found & of_tables]
     assert guilty == []
+
+
+# -- small floats, whose names say their bits -------------------------------------------------------
+
+ADDED = {"float5_e2m2": (18, 5), **SMALL_FLOATS}  # in front: places of all others change
+
+
+@pytest.fixture
+def with_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(argument_types, "SMALL_FLOATS", ADDED)
+    monkeypatch.setattr(argument_types, "LAST_CODE", 18)
+
+
+def printed(folder: Path, code: str, *flags: str) -> list[str]:
+    source = folder / "printing.c"
+    source.write_text(code)
+    include = [f"-I{folder}", f"-I{ROOT}/csrc/src", f"-I{ROOT}/csrc/include"]
+    compiler = os.environ.get("CC") or "cc"
+    subprocess.run(
+        [compiler, "-w", *flags, *include, "-o", folder / "printing", source], check=True
+    )
+    done = subprocess.run([folder / "printing"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.usefixtures("with_another")
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda d: d.name)
+def test_packed_forms_name_each_small_float_by_its_row(dialect: Dialect, tmp_path: Path) -> None:
+    expected = {element: name for name, element in ADDED.items()}
+    if dialect.is_ffi:
+        expected |= {(6, 8): "bool", (7, 8): "float8_e3m4"}
+    program = (
+        f"{packed_forms([], dialect)}\nint main(void) {{ for (int code = 6; code < 256; code++)"
+        " for (int bits = 1; bits < 65; bits++) { DLDataType type = {(uint8_t)code, (uint8_t)bits, 2};"
+        " char text[64]; mblob_dtype_name(type, text, sizeof text); puts(text); } return 0; }"
+    )
+    lines = iter(printed(tmp_path, program, "-O1"))
+    found = {(code, bits): next(lines) for code in range(6, 256) for bits in range(1, 65)}
+    assert found == {
+        element: expected.get(element, f"custom[{element[0]}]{element[1]}") + "x2"
+        for element in found
+    }
+
+
+@pytest.mark.usefixtures("with_another")
+def test_the_runtime_knows_each_small_float_by_its_row(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base/argument_types.h").write_text(argument_types.header())
+    program = (
+        '#include "base/argument_types.h"\n#include "base/dtype.c"\n#include <stdio.h>\n'
+        "int mb_fail(int status, const char *format, ...) { return status; }\n"
+        "int main(void) { static const char names[][32] = {"
+        + ", ".join(f'"{name}"' for name in ADDED)
+        + "}; for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) { DLDataType t; char text[40];"
+        ' int n = snprintf(text, sizeof(text), "%sx3", names[i]);'
+        " bool known = mb_dtype_parse(text, (size_t)n, &t); const char *small = mb_dtype_small_float(t);"
+        ' printf("%s %d %d %d %d %d %d\\n", small ? small : "none", known, t.code, t.bits, t.lanes,'
+        " mb_dtype_check(t.code, t.bits, 1), mb_dtype_check(t.code, t.bits + 1, 1)); } return 0; }"
+    )
+    assert printed(tmp_path, program, "-std=gnu11") == [
+        f"{name} 1 {code} {bits} 3 1 0" for name, (code, bits) in ADDED.items()
+    ]
+
+
+@pytest.mark.parametrize("name", SMALL_FLOATS)
+def test_a_tensor_says_the_name_of_its_small_float(name: str) -> None:
+    assert str(mblob.empty((2,), name).dtype) == name

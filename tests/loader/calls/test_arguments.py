@@ -87,7 +87,8 @@ def test_a_wrong_argument_is_named(
 ) -> None:
     with pytest.raises(kind) as caught:
         call(value)
-    assert (type(caught.value), str(caught.value)) == (kind, text)
+    assert str(caught.value) == text
+    assert isinstance(caught.value, mblob.MblobError)
 
 
 def test_integers_of_numpy_are_integers() -> None:
@@ -131,6 +132,6 @@ def test_an_argument_that_refuses_to_be_exported_is_named_with_its_dtype() -> No
 def test_a_text_with_a_lone_surrogate_is_named() -> None:
     mblob.register_func("arguments.identity", lambda *x: x[-1], override=True)
     with pytest.raises(
-        UnicodeEncodeError, match=r": arguments\.identity: argument 1: the str has surrogates"
+        UnicodeEncodeError, match=r"arguments\.identity: argument 1: the str has surrogates"
     ):
         mblob.get_global_func("arguments.identity")(1, "a\udcff")

@@ -129,12 +129,12 @@ def test_what_is_wrong_with_an_array_is_told_each_time(checked: mblob.Module, ti
         (
             (a.astype("d"), b, c),
             TypeError,
-            r"add4: argument 0: expected an array of float32, found float64",
+            r"add4: argument 0 \(a\): expected an array of float32, found float64",
         ),
         (
             (a, b.astype(">f4"), c),
             TypeError,
-            r"add4: argument 1: .*in native byte order, found >f4",
+            r"add4: argument 1 \(b\): .*in native byte order, found >f4",
         ),
         (
             (a, np.zeros(8, "f")[::2], c),
@@ -245,7 +245,7 @@ def test_binding_says_what_is_wrong_at_once(checked: mblob.Module) -> None:
     with pytest.raises(TypeError, match=r"add4: expected 3 arguments .*, found 2"):
         checked["add4"].bind(a, b)
     with pytest.raises(
-        TypeError, match="add4: argument 2: expected an array of float32, found float64"
+        TypeError, match=r"add4: argument 2 \(c\): expected an array of float32, found float64"
     ):
         checked["add4"].bind(a, b, c.astype("d"))
     with pytest.raises(TypeError, match="add4: takes arguments by position only"):

@@ -360,7 +360,7 @@ def test_what_needs_numpy_says_so_where_it_is_missing(statement: str) -> None:
     code = f"import sys; sys.modules['numpy'] = None; import mblob; {statement}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].startswith("ImportError: ")
-    assert done.stderr.splitlines()[-1].endswith("needs numpy: pip install numpy")
+    assert done.stderr.splitlines()[-1].endswith("needs numpy: pip install 'mblob[numpy]'")
     assert "During handling" not in done.stderr
 
 

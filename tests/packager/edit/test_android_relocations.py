@@ -11,9 +11,9 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import DT_ANDROID_RELA
 from mblob.bytes.mapping import map_file
 from mblob.packager.edit import relocations
-from mblob.packager.edit.android_relocations import DT_ANDROID_RELA
 from mblob.packager.errors import BuildError
 from tests.e2e.ffi.ffi_sources import PACKED
 

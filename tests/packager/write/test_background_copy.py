@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import mblob
+from mblob.bytes.progress import listening
 from mblob.packager.link import background_copy
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.write.file_sink import PAGE
-from mblob.packager.write.progress import listening
 from tests.packager.write.test_copying import DATA, library, payload_of
 
 

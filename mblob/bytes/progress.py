@@ -1,14 +1,15 @@
-"""Who wants to know how much of a blob is written: the command line, which draws it on a
-terminal."""
+"""Who wants to know how far long work is: the command line, which draws it on a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-from mblob.bytes.digest import Crc32
-from mblob.bytes.sink import Sink
+if TYPE_CHECKING:
+    from mblob.bytes.digest import Crc32
+    from mblob.bytes.sink import Sink
 
 Listener = Callable[[int], None]
 
@@ -17,8 +18,8 @@ _listener: ContextVar[Listener | None] = ContextVar("mblob_progress", default=No
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """While the block runs, call `listener(n)` after every `n` bytes of a blob that this thread
-    writes."""
+    """While the block runs, call `listener(n)` after every `n` bytes that this thread writes,
+    compares or holds against a digest."""
     token = _listener.set(listener)
     try:
         yield
@@ -29,6 +30,13 @@ def listening(listener: Listener) -> Iterator[None]:
 def current_listener() -> Listener | None:
     """Who listens to this thread."""
     return _listener.get()
+
+
+def advance(size: int) -> None:
+    """Tell the listener that `size` more bytes are done."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(size)
 
 
 class _CountedSink:

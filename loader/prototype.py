@@ -1,0 +1,175 @@
+"""What a C prototype that a library records says of the arguments of a call, for errors and for
+`bind`.
+
+The text comes from a file: what cannot be read is not checked here, and left to the function.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from mblob import argument_types, texts
+from mblob.errors import ArgumentTypeError, ArgumentValueError
+
+_LONGEST = 4096  # characters of a prototype that is read
+_WORDS = frozenset(
+    ("bool", "char", "const", "double", "float", "int", "long", "restrict", "short", "signed", "struct",
+     "unsigned", "void", "volatile", "_Bool", *argument_types.KINDS, *argument_types.TYPEDEFS)
+)  # fmt: skip
+_ANY = ("", "*")  # dimensions that are not checked
+
+
+class Parameter(NamedTuple):
+    """One parameter.
+
+    Attributes:
+        name: "" if the prototype gives none.
+        words: of its type, without qualifiers.
+        pointer: whether it is a pointer or an array.
+        dims: texts of the dimensions of an array.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    pointer: bool
+    dims: tuple[str, ...]
+
+
+def parameters(prototype: str) -> list[Parameter]:
+    """The parameters of a prototype; [] where it has none or cannot be read."""
+    start, end = prototype.find("("), prototype.rfind(")")
+    if not 0 < start < end or len(prototype) > _LONGEST:
+        return []
+    return [
+        _parameter(text) for text in _split(prototype[start + 1 : end]) if text.strip() != "void"
+    ]
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are in no brackets."""
+    parts, depth, start = [], 0, 0
+    for at, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]]
+
+
+def _parameter(text: str) -> Parameter:
+    head = text.partition("[")[0]
+    dims = tuple(d.strip() for d in re.findall(r"\[([^\]]*)\]", text))
+    words = re.findall(r"[A-Za-z_]\w*", head)
+    named = len(words) > 1 and words[-1] not in _WORDS
+    types = tuple(
+        w for w in (words[:-1] if named else words) if w not in ("const", "restrict", "volatile")
+    )
+    return Parameter(words[-1] if named else "", types, "*" in head or bool(dims), dims)
+
+
+def check(prototype: str, function: str, given: tuple[Any, ...]) -> None:
+    """Check arguments that were converted already: what only the function itself would tell.
+
+    Args:
+        prototype: of the function, "" if unknown.
+        function: its name in errors.
+        given: the arguments; of a tensor the tuple of its shape.
+
+    Raises:
+        ArgumentTypeError: one is of another type than its parameter.
+        ArgumentValueError: a size is not what the other arguments say.
+    """
+    known = parameters(prototype)
+    if len(known) != len(given):
+        return
+    numbers = {p.name: v for p, v in zip(known, given) if isinstance(v, int)}
+    for i, (parameter, value) in enumerate(zip(known, given)):
+        who = f"{function}{texts.ARGUMENT}{i}" + (f" ({parameter.name})" if parameter.name else "")
+        _check_type(parameter, value, who)
+        if isinstance(value, tuple) and parameter.dims:
+            _check_shape(parameter.dims, value, numbers, who)
+
+
+def _check_type(parameter: Parameter, value: Any, who: str) -> None:
+    if parameter.pointer:
+        is_data = parameter.words not in (("void",), ("char",)) and parameter.words
+        expected = f"an array of {' '.join(parameter.words)}" if is_data else ""
+        fits = isinstance(value, tuple)
+    else:
+        is_number = parameter.words and set(parameter.words) <= _WORDS
+        expected = " ".join(parameter.words) if is_number else ""
+        fits = not (value is None or isinstance(value, (str, bytes, bytearray)))
+    if expected and not fits:
+        found = "None" if value is None else type(value).__name__
+        raise ArgumentTypeError(f"{who}: {texts.say(texts.EXPECTED, expected, found)}")
+
+
+def _check_shape(
+    dims: tuple[str, ...], shape: tuple[int, ...], numbers: dict[str, int], who: str
+) -> None:
+    if len(dims) == 1:
+        words = dims[0].split(None, 1)
+        at_least = words[:1] == ["static"]
+        text = words[-1] if words else ""
+        size, found = 1, value_of(text, numbers)
+        for extent in shape:
+            size *= extent
+        if text in _ANY or found is None or size == found or (at_least and size >= found):
+            return
+        least = "at least " if at_least else ""
+        raise ArgumentValueError(f"{who}: {texts.say(texts.ELEMENTS, least, found, text, size)}")
+    wanted = [None if d in _ANY else value_of(d.removeprefix("static "), numbers) for d in dims]
+    if any(w is None and d not in _ANY for w, d in zip(wanted, dims)):
+        return
+    if len(shape) != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, shape)):
+        expected = f"({', '.join('*' if w is None else str(w) for w in wanted)})"
+        raise ArgumentValueError(f"{who}: {texts.say(texts.SHAPE, expected, shape)}")
+
+
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|([-+*()]))")
+_RANK = {"+": 1, "-": 1, "*": 2}
+
+
+def value_of(text: str, numbers: dict[str, int]) -> int | None:
+    """The value of a dimension: numbers, integer parameters, +, - and *; None for anything else."""
+    values: list[int] = []
+    operators: list[str] = []
+
+    def reduce(rank: int) -> bool:
+        while operators and _RANK.get(operators[-1], 0) >= rank:
+            if len(values) < 2:
+                return False
+            right, left, operator = values.pop(), values.pop(), operators.pop()
+            values.append(
+                left + right
+                if operator == "+"
+                else left - right
+                if operator == "-"
+                else left * right
+            )
+            if abs(values[-1]) >= 2**63:
+                return False
+        return True
+
+    at, text = 0, text.strip()
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            return None
+        at = token.end()
+        number, name, sign = token.groups()
+        if number or name:
+            value = int(number) if number and len(number) < 20 else numbers.get(name or "")
+            if value is None:
+                return None
+            values.append(value)
+        elif sign == "(":
+            operators.append(sign)
+        elif not reduce(1 if sign == ")" else _RANK[sign]):
+            return None
+        elif sign != ")":
+            operators.append(sign)
+        elif not operators or operators.pop() != "(":
+            return None
+    return values[0] if reduce(1) and len(values) == 1 and not operators else None

@@ -1,0 +1,40 @@
+// Where the time of a model went: a bar for each operator, its share, and the graph with the same shares.
+
+const BARS = 60; // rows that have a bar; the table has all
+const seconds = new Map(data.rows.map((row) => [row[0], row[4]]));
+const shareOf = (value) => (data.total > 0 ? value / data.total : 0);
+
+function duration(value) {
+  if (value >= 1) return `${value.toFixed(2)} s`;
+  return value >= 1e-3 ? `${(value * 1e3).toFixed(2)} ms` : `${(value * 1e6).toFixed(1)} µs`;
+}
+
+function makeBars() {
+  const most = Math.max(...data.rows.map((row) => row[4]), 1e-12);
+  const lines = data.rows.slice(0, BARS).map(([, name, fn, , value, shape]) => el("li", null,
+    el("div", { class: "label" }, text(name), el("span", { class: "mono soft" }, ` ${show(shape)}`), fn && fn !== name ? el("div", { class: "soft" }, text(fn)) : null),
+    svg("svg", { "aria-hidden": "true" }, svg("rect", { class: "payload", width: `${(100 * value) / most}%`, height: "100%", rx: 2 })),
+    el("span", { class: "amount" }, duration(value)), el("span", { class: "amount" }, percent(shareOf(value), 1))));
+  const rest = data.rows.slice(BARS).reduce((sum, row) => sum + row[4], 0), more = data.rows.length - BARS;
+  const left = more > 0 ? el("p", { class: "soft" }, `${grouped(more)} more rows take ${duration(rest)}, ${percent(shareOf(rest), 1)}: the table has them.`) : null;
+  return el("div", null, el("ol", { class: "bars" }, ...lines), left || "", data.note ? el("p", { class: "soft" }, data.note) : "");
+}
+
+function makeRows() {
+  const columns = [
+    { name: "node", of: (r) => r[0], num: true }, { name: "name", of: (r) => named(r[1]) }, { name: "function", of: (r) => r[2] },
+    { name: "gives", of: (r) => r[5], mono: true }, { name: "calls", of: (r) => r[3], num: true, large: true },
+    { name: "time", of: (r) => r[4], text: (r) => duration(r[4]), num: true, large: true },
+    { name: "share", of: (r) => r[4], text: (r) => percent(shareOf(r[4]), 1), num: true, large: true },
+  ];
+  return makeTable({ label: "time", rows: data.rows, leftOut: data.left_out, find: (r) => `${r[1]} ${r[2]} ${r[5]}`, columns }).element;
+}
+
+const drawing = data.graph && data.graph.boxes.length
+  ? makeGraph(data.graph, { share: (node) => (seconds.has(node) ? shareOf(seconds.get(node)) : undefined) }) : null;
+showPage("where the time went", "", [
+  ["bars", "Where the time went", data.rows.length ? makeBars() : el("p", null, "Nothing was called.")],
+  ["graph", "Graph", drawing && el("div", null, el("p", { class: "soft" }, "The coloured part at the left of a box is its share of the time."), drawing.element)],
+  ["rows", "All rows", data.rows.length ? makeRows() : null],
+], makeFacts());
+if (drawing) drawing.start();

@@ -1,0 +1,64 @@
+"""Where the time of a model went, as one page for a browser: `mblob-pack run --profile --html`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mblob.inspect.html import assemble
+from mblob.inspect.html.data import MESSAGE, cut, graph_drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mblob.inspect.entry_view import EntryView
+
+SCRIPTS = ("base.js", "table.js", "graph.js", "profile.js")
+ROWS = 10_000
+
+
+class Timed(NamedTuple):
+    """An operator, instruction or function, and the seconds that one run spent in it."""
+
+    node: int
+    name: str
+    function: str
+    count: int  # type: ignore[assignment]  # as tuple.count
+    seconds: float
+
+
+def profile_page(
+    file: str,
+    facts: Sequence[tuple[str, str]],
+    rows: Sequence[Timed],
+    total: float,
+    note: str = "",
+    entry: EntryView | None = None,
+) -> str:
+    """The page.
+
+    Args:
+        file: the library.
+        facts: label and text of what stands first.
+        rows: where the time went, in any order.
+        total: seconds that shares are of.
+        note: a sentence below the bars.
+        entry: the graph that the rows are nodes of, if they are of one.
+    """
+    graph = None if entry is None else graph_drawing(entry)
+    nodes = None if entry is None else entry.graph()
+    values = [] if nodes is None else [n.values for n in nodes[0]]
+    drawn = sorted(rows, key=lambda row: -row.seconds)[:ROWS]
+    data: dict[str, Any] = {
+        "file": cut(file, MESSAGE),
+        "facts": [[label, cut(text, MESSAGE)] for label, text in facts],
+        "rows": [
+            [r.node, cut(r.name), cut(r.function), r.count, r.seconds,
+             cut(", ".join(values[r.node])) if 0 <= r.node < len(values) else ""]
+            for r in drawn
+        ],
+        "left_out": len(rows) - len(drawn),
+        "total": total,
+        "note": note,
+        "graph": graph,
+    }  # fmt: skip
+    return assemble(SCRIPTS, data, "mblob: where the time went")

@@ -1,0 +1,230 @@
+"""The models in a library: what each takes, gives, and holds. No code of the library runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple  # noqa: UP035
+
+from mblob.binary.elf import ElfFile
+from mblob.dtype import DataType
+from mblob.errors import FormatError
+from mblob.format.type_keys import AOT_FACTORY, EXECUTABLES, GRAPHS
+from mblob.inspect import graph_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mblob.inspect.entry_view import EntryView
+    from mblob.inspect.library import Library
+
+AOT_ENTRY = "___tvm_main__"  # behind the name of a model: the function that runs it
+# struct mb_aot_metadata and struct mb_aot_tensor of csrc/src/exec/aot/metadata.h, in words of 8 bytes
+_METADATA_WORDS, _TENSOR_WORDS, _VERSION = 10, 4, 1
+_TENSORS, _DIMENSIONS, _NAME = 4096, 64, 4096  # limits of one model
+
+
+class Value(NamedTuple):
+    """An input, an output or a parameter.
+
+    Attributes:
+        name: None where nothing tells it.
+        shape: extents, None where nothing tells them.
+        dtype: as TVM writes it, "float32"; None where nothing tells it.
+    """
+
+    name: str | None
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+
+    @property
+    def type_text(self) -> str:
+        """Type and shape: `float32[1, 10]`; "" where nothing tells either."""
+        if self.shape is None and self.dtype is None:
+            return ""
+        return graph_summary.value_text({"shape": self.shape, "dtype": self.dtype})
+
+    def __str__(self) -> str:
+        return "  ".join(filter(None, (self.name, self.type_text))) or "?"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "shape": None if self.shape is None else list(self.shape),
+            "dtype": self.dtype,
+        }
+
+
+Values = Optional[Tuple[Value, ...]]  # noqa: UP006
+
+
+class Model(NamedTuple):
+    """One model of a library.
+
+    Attributes:
+        entry: the index of its module.
+        kind: "graph", "aot", "relay" or "relax".
+        name: of the model; of a program for a virtual machine, of the function. "" where nothing
+            tells it.
+        inputs: what a caller gives.
+        outputs: what it gives; None where the file does not tell.
+        parameters: tensors that the library holds for it.
+    """
+
+    entry: int
+    kind: str
+    name: str
+    inputs: tuple[Value, ...] | None
+    outputs: tuple[Value, ...] | None
+    parameters: tuple[Value, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "entry": self.entry,
+            "kind": self.kind,
+            "name": self.name,
+            "inputs": _listed(self.inputs),
+            "outputs": _listed(self.outputs),
+            "parameters": _listed(self.parameters),
+        }
+
+
+def _listed(values: Sequence[Value] | None) -> list[dict[str, Any]] | None:
+    return None if values is None else [v.to_json() for v in values]
+
+
+def models_of(library: Library) -> list[Model]:
+    """The models of a library, in the order of its entries; a damaged payload has none."""
+    found = []
+    metadata: tuple[Values, Values] | None = None
+    for entry in library.entries:
+        facts = entry.content.facts
+        if entry.type_key in GRAPHS and "graph" in facts:
+            found.append(_graph_model(entry))
+        elif entry.type_key == AOT_FACTORY and "module_name" in facts:
+            if metadata is None:
+                metadata = _metadata_of(library)
+            found.append(
+                Model(entry.index, "aot", facts["module_name"], *metadata, _parameters(entry))
+            )
+        elif entry.type_key in EXECUTABLES and "executable" in facts:
+            found += _programs(entry)
+    return found
+
+
+def _metadata_of(library: Library) -> tuple[Values, Values]:
+    """Inputs and outputs of the model that a library has the code of."""
+    if isinstance(library.image, ElfFile):
+        try:
+            return _Metadata(library.image).read() or (None, None)
+        except FormatError:  # `verify` says what is wrong with the file
+            pass
+    return None, None
+
+
+def _parameters(entry: EntryView) -> tuple[Value, ...]:
+    return tuple(Value(t.name, t.shape, t.dtype) for t in entry.content.tensors)
+
+
+def _graph_model(entry: EntryView) -> Model:
+    facts = entry.content.facts
+    parameters = _parameters(entry)
+    held = {p.name for p in parameters}
+    inputs, outputs = (
+        tuple(_value(v) for v in facts["graph"][title]) for title in ("inputs", "outputs")
+    )
+    return Model(
+        entry.index, "graph", facts.get("module_name", ""),
+        tuple(v for v in inputs if v.name not in held), outputs, parameters,
+    )  # fmt: skip
+
+
+def _value(told: dict[str, Any]) -> Value:
+    shape = told["shape"]
+    return Value(told["name"], None if shape is None else tuple(shape), told["dtype"])
+
+
+def _programs(entry: EntryView) -> list[Model]:
+    """The functions of a virtual machine's program that callers know by name: their parameters have
+    names, and neither types nor shapes."""
+    machine = entry.content.facts["executable"]
+    constants = _parameters(entry)
+    found = []
+    for f in machine["functions"]:
+        if f["kind"] != "vm" or f["name"].startswith("lambda"):
+            continue
+        inputs = tuple(Value(name) for name in f["params"])
+        found.append(Model(entry.index, machine["machine"], f["name"], inputs, None, constants))
+        constants = ()  # of all functions together
+    return found
+
+
+# -- models compiled ahead of time -----------------------------------------------------------------
+
+
+class _Metadata:
+    """What `get_c_metadata` of a library would return, found in the data of the file: the function
+    cannot be called here. The structure is known by its version, and by the name at its end, which
+    the function that runs the model has as well."""
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._elf = elf
+        self._pointers = _pointers(elf) if elf.bits == 64 else {}
+
+    def read(self) -> tuple[tuple[Value, ...], tuple[Value, ...]] | None:
+        """Inputs and outputs, None if the structure is not there.
+
+        Raises:
+            FormatError: something in it lies outside of the file.
+        """
+        behind = 8 * (_METADATA_WORDS - 1)
+        for place, name in self._pointers.items():
+            start = place - behind
+            if self._word(start) != _VERSION or start + 8 not in self._pointers:
+                continue
+            if self._elf.find(self._text(name) + AOT_ENTRY) is not None:
+                return self._tensors(start + 8), self._tensors(start + 24)
+        return None
+
+    def _word(self, vaddr: int) -> int | None:
+        if vaddr < 0 or not self._elf.is_in_file(vaddr, 8):
+            return None
+        return int(self._elf.numbers("Q", self._elf.offset_of(vaddr, 8, "word"), 1)[0])
+
+    def _fail(self, what: str) -> FormatError:
+        return FormatError(f"{self._elf.name}: get_c_metadata: {what}", code="payload")
+
+    def _tensors(self, at: int) -> tuple[Value, ...]:
+        """The tensors of a list: a pointer to it, and how many."""
+        count = self._word(at + 8)
+        if not count:
+            return ()
+        start = self._pointers.get(at)
+        if start is None or count > _TENSORS:
+            raise self._fail(f"a list of {count} tensors")
+        return tuple(self._tensor(start + 8 * _TENSOR_WORDS * i) for i in range(count))
+
+    def _tensor(self, at: int) -> Value:
+        name, ndim = self._pointers.get(at), self._word(at + 16)
+        if name is None or ndim is None or ndim > _DIMENSIONS:
+            raise self._fail("a tensor without a name, or with too many dimensions")
+        shape: tuple[int, ...] = ()
+        if ndim:
+            place = self._elf.offset_of(self._pointers.get(at + 8, 0), 8 * ndim, "shape")
+            shape = tuple(self._elf.numbers("q", place, ndim))
+        code = self._elf.offset_of(at + 24, 4, "dtype")
+        dtype = DataType.from_bytes(bytes(self._elf.data[code : code + 4]))
+        return Value(self._text(name), shape, str(dtype))
+
+    def _text(self, vaddr: int) -> str:
+        at = self._elf.offset_of(vaddr, 1, "name")
+        return bytes(self._elf.data[at : at + _NAME]).partition(b"\0")[0].decode("utf-8", "replace")
+
+
+def _pointers(elf: ElfFile) -> dict[int, int]:
+    """Address of a pointer to where it leads, for those that name no symbol."""
+    found = {}
+    for start, size, record in elf.relocation_tables():
+        at = elf.offset_of(start, size, "relocations") if size else 0
+        for fields in elf.records(record, at, size // record.size, "relocations"):
+            if len(fields) > 2 and fields[1] and not fields[1] >> 32:
+                found[fields[0]] = fields[2]
+    return found

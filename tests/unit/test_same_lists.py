@@ -1,0 +1,185 @@
+"""What Python, C and public headers each list, because none of them can read the others: the same in
+all."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+from mblob import devices, typed
+from mblob.binary import c_text
+from mblob.bytes.digest import ALGORITHMS
+from mblob.bytes.wire import KEY_LIMIT
+from mblob.cli import completion
+from mblob.cli.command_line import make_parser
+from mblob.dtype import DataType
+from mblob.format import classic, exported, ffi_dialect, prefixes, safetensors
+from mblob.format.type_keys import FIRST, LAST
+from mblob.inspect.releases import RELEASES
+from mblob.packager.compile import commands
+from mblob.packager.device import device_modules
+from mblob.packager.edit import extract
+from mblob.packager.link.request import EMBEDDINGS
+from mblob.packager.modules import host_modules
+from mblob.packager.write.dialects import DIALECTS
+
+ROOT = Path(__file__).resolve().parents[2]
+VARIABLES = (*prefixes.BLOBS, *prefixes.CONTEXTS)
+
+
+def text(path: str) -> str:
+    return (ROOT / path).read_text()
+
+
+def declared(path: str, name: str) -> str:
+    """What stands in the braces of a declaration `NAME[..] = {...};`."""
+    return re.split(rf"\b{name}(?:\[\w*\])+ =", text(path))[1].partition(";")[0]
+
+
+def numbers(*headers: str) -> dict[str, int]:
+    """Enumerators of headers that say their numbers."""
+    rows = re.findall(r"\b(k\w+) = (\d+)", "".join(map(text, headers)))
+    return {name: int(number) for name, number in rows}
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+def test_c_names_devices_as_python_does() -> None:
+    rows = re.findall(
+        r'\{(\d+), "(\w+)"\}', declared("csrc/src/core/device/device.c", "device_names")
+    )
+    assert {int(number): name for number, name in rows} == devices.NAMES
+
+
+def test_the_header_of_cpp_names_devices_as_python_does() -> None:
+    header = text("csrc/include/tvm/runtime/device_api.h").partition("DLDeviceType2Str")[2]
+    rows = re.findall(r'case (\w+): return "(\w+)";', header.partition("default:")[0])
+    known = numbers("csrc/include/dlpack/dlpack.h", "csrc/include/tvm/runtime/c_runtime_api.h")
+    found = {known[constant]: name for constant, name in rows}
+    # TVM's own header has none for DLPack's newest
+    assert {**found, known["kDLMAIA"]: "maia"} == devices.NAMES and len(found) == len(rows)
+
+
+# -- names of symbols ------------------------------------------------------------------------------
+
+
+def test_c_leaves_out_the_helpers_that_python_does() -> None:
+    body = text("csrc/src/core/lookup.c").partition("static bool is_helper(")[2].partition("\n}")[0]
+    starts, names = (
+        re.findall(r'"(\w+)"', part)
+        for part in (body.partition("names[]")[0], body.partition("names[]")[2])
+    )
+    assert {*starts} == {*exported.OUR_PREFIXES, "_Z"} and exported.is_mangled("_Zx")
+    assert sorted(names) == sorted(exported.HELPERS)
+
+
+def test_the_float16_helpers_of_the_runtime_are_no_functions() -> None:
+    helpers = re.findall(r"NAME\((__\w+)\)", text("csrc/src/entry/host_symbols.c"))
+    assert len(helpers) == 8 and {*helpers} <= {*exported.HELPERS}
+
+
+def test_c_and_python_know_the_same_slots() -> None:
+    names = re.findall(r'NAME\(\d+, "(\w+)"\)', text("csrc/src/elf/slots.c"))
+    assert sorted(names) == sorted((*prefixes.SLOTS, *prefixes.CONTEXTS))
+
+
+def test_no_other_python_file_spells_a_symbol_of_a_dialect() -> None:
+    """But rooms that do not import `mblob.format`: the next test."""
+    homes = ("mblob/format/model.py", "mblob/format/classic.py", "mblob/format/ffi_dialect.py")
+    elsewhere = ("mblob/binary/c_text.py", "packager/compile/commands.py")
+    spelled = re.compile(rf"\b({'|'.join(VARIABLES)})\b")
+    guilty = []
+    for path in (p for f in ("mblob", "packager", "loader") for p in (ROOT / f).rglob("*.py")):
+        place, code = str(path.relative_to(ROOT)), path.read_text()
+        if place in (*homes, *elsewhere) or not spelled.search(code):
+            continue
+        for node in ast.walk(ast.parse(code)):
+            found = node.value if isinstance(node, ast.Constant) else None
+            is_text = (
+                isinstance(found, str) and "\n" not in found and "`" not in found
+            )  # no docstring
+            if is_text and spelled.search(str(found)):
+                guilty.append(f"{place}:{node.lineno}: {found}")  # type: ignore[attr-defined]
+    assert guilty == []
+
+
+def test_c_text_is_searched_for_the_symbols_of_the_dialects() -> None:
+    for name in prefixes.BLOBS:
+        assert c_text._DEFINITION.search(f"unsigned char p_{name}[3] = {{".encode())
+    for name in prefixes.CONTEXTS:
+        assert c_text._CONTEXT.search(f"void* p_{name} = 0;".encode())
+    assert commands._OWN_CONTEXT.search(f"void* {classic.CONTEXT} = NULL;")
+    known = {*VARIABLES, ffi_dialect.CONTEXT.replace("i__", "i__?")}
+    found = {n.decode() for n in (c_text._SYMBOLS + b"|" + c_text._CONTEXTS).split(b"|")}
+    assert found <= known
+
+
+def test_c_spells_the_symbols_of_the_dialects_as_python_does() -> None:
+    found: set[str] = set()
+    for path in (ROOT / "csrc").rglob("*.[ch]"):
+        if "build" not in path.parts:
+            found |= {*re.findall(r'"(__tvm_\w*(?:_ctx|_bin|_mblob))"', path.read_text())}
+    assert found == {*VARIABLES}
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def test_c_numbers_digests_and_limits_keys_as_python_does() -> None:
+    found = re.findall(r"MB_DIGEST_(\w+) = (\d)", text("csrc/src/format/blob.h"))
+    assert {name.lower(): int(number) for name, number in found} == ALGORITHMS
+    limit = re.search(r"MB_KEY_LIMIT\b[ =]+(\d+)", text("csrc/src/base/bytes.h"))
+    assert limit is not None and int(limit[1]) == KEY_LIMIT
+
+
+def test_c_reads_the_types_of_safetensors_that_python_does() -> None:
+    known = numbers("csrc/include/dlpack/dlpack.h")
+    rows = re.findall(
+        r'\{"(\w+)", \{(\w+), (\d+), 1\}\}', declared("csrc/src/format/safetensors.c", "TYPES")
+    )
+    assert {name: DataType(known[code], int(bits)) for name, code, bits in rows} == {
+        name: DataType.parse(t) if isinstance(t, str) else t
+        for name, t in safetensors.DTYPES.items()
+    }
+
+
+def test_releases_are_those_of_the_table_of_type_keys() -> None:
+    assert tuple(f"0.{n}" for n in range(FIRST, LAST + 1)) == RELEASES
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+# It does not import the packager before a verb runs.
+CHOICES = {
+    ("build", "--dialect"): DIALECTS, ("build", "--embed"): EMBEDDINGS, ("build", "--digest"): ALGORITHMS,
+    ("convert", "--dialect"): DIALECTS, ("extract", "--format"): extract.FORMATS,
+    ("verify", "--level"): set(classic.LEVELS) - {"off"}, ("completion", "shell"): completion.SHELLS,
+}  # fmt: skip
+
+
+def choices() -> Iterator[tuple[str, str, set[str]]]:
+    """Verb, option and what it takes."""
+    [verbs] = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    for verb, parser in verbs.choices.items():
+        for action in parser._actions:
+            if action.choices is not None:
+                yield verb, (*action.option_strings, action.dest)[0], {*action.choices}
+
+
+def test_options_take_what_the_functions_take() -> None:
+    found = {(verb, option): taken for verb, option, taken in choices()}
+    assert found == {place: {*taken} for place, taken in CHOICES.items()}
+
+
+def test_literal_types_are_what_the_functions_take() -> None:
+    for literal, taken in (
+        (typed.Dialect, DIALECTS), (typed.Embed, EMBEDDINGS), (typed.Digest, ALGORITHMS), (typed.Level, classic.LEVELS),
+        (typed.SourceFormat, host_modules.FORMATS), (typed.TensorFormat, extract.FORMATS),
+        (typed.DeviceCode, device_modules._ENCODERS),
+    ):  # fmt: skip
+        assert {*get_args(literal)} == {*taken}
