@@ -36,8 +36,8 @@ static bool check_count(const function_object *self, Py_ssize_t count) {
   PyObject *shown = PyUnicode_FromFormat(" (%s)", mblob_function_signature(self->handle));
   if (shown == NULL) return false;
   call_raise(call_type_and_value, "%U: " MB_TEXT_COUNT, self->shown, "expected",
-             self->parameter_count, self->parameter_count == 1 ? "" : "s",
-             PyUnicode_AsUTF8(shown), (int)count);
+             self->parameter_count, self->parameter_count == 1 ? "" : "s", PyUnicode_AsUTF8(shown),
+             (int)count);
   Py_DECREF(shown);
   return false;
 }

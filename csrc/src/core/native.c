@@ -174,8 +174,8 @@ static int code_of(const struct mb_call *call, int i) {
 int mb_call_expect(const struct mb_call *call, int at_least, int at_most) {
   if (call->count >= at_least && call->count <= at_most) return MBLOB_OK;
   if (at_least == at_most)
-    return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_COUNT, "expected", at_least,
-                   at_least == 1 ? "" : "s", "", call->count);
+    return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_COUNT, "expected", at_least, at_least == 1 ? "" : "s",
+                   "", call->count);
   return mb_fail(MBLOB_E_ARGUMENT, "expected %d to %d arguments, found %d", at_least, at_most,
                  call->count);
 }

@@ -90,9 +90,7 @@ def test_every_name_of_64_bits_without_a_sign_takes_them_all(
 
 
 @pytest.mark.parametrize("name", [n for n, kind in OF_LIBRARIES.items() if kind == "uint"])
-def test_no_type_without_a_sign_takes_a_negative_number(
-    library: mblob.Module, name: str
-) -> None:
+def test_no_type_without_a_sign_takes_a_negative_number(library: mblob.Module, name: str) -> None:
     same = f"same_{name}"
     for number in (-1, -(2**40), 2 ** BITS[name], 2**64):
         with pytest.raises((OverflowError, mblob.KernelError), match="expected"):

@@ -27,7 +27,7 @@ def test_the_compiler_of_the_environment_comes_first(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("cc", ["env", "env A=b", ["nice"]])
 def test_a_launcher_is_no_compiler(cc: Any) -> None:
-    with pytest.raises(ToolchainError, match="cc=: .*: no compiler behind (env|nice); add one"):
+    with pytest.raises(ToolchainError, match=r"cc=: .*: no compiler behind (env|nice); add one"):
         find(cc)
 
 
