@@ -138,7 +138,7 @@ def report_problems(library: Library) -> int:
         f"{d['message']} [{d['code']}]" for d in library.diagnostics if d["severity"] == "error"
     ]
     for message in problems:
-        print(f"mblob-pack: error: {one_line(message)}", file=sys.stderr)
+        print(f"mblob-pack: error: {one_line(f'{library.path}: {message}')}", file=sys.stderr)
     return 1 if problems else 0
 
 

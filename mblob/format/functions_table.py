@@ -89,7 +89,8 @@ def _row(number: int, line: str, fail: Callable[[str], FormatError]) -> Row:
             f"line {number} is {line[:80]!r}, expected name, symbol, plain|packed, alignment, types"
             "[, prototype]"
         )
-    alignment = int(fields[3]) if re.fullmatch("[0-9]{1,20}", fields[3], re.ASCII) else -1
+    digits = re.fullmatch("0*([0-9]{1,20})", fields[3])
+    alignment = int(digits[1]) if digits else -1
     if alignment < 0 or alignment > ALIGNMENT_LIMIT or alignment & (alignment - 1):
         raise fail(
             f"line {number}: alignment {fields[3][:24]!r} is no power of two up to 2^20, nor 0"

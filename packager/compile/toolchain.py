@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from mblob.arguments import wrong_type
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.packager.compile.processes import Command, Processes, check_space, check_written, failure
@@ -198,6 +199,8 @@ def command_words(text: str | Sequence[str], folder: Path | None = None) -> Comm
     Raises:
         BuildError: a quotation that does not end.
     """
+    if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
+        raise wrong_type("export_library", "cc", "str, or a list of str", text)
     try:
         words = shlex.split(text) if isinstance(text, str) else list(text)
     except ValueError as exc:
@@ -258,6 +261,11 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
         raise ToolchainError(
             f"{where}: no C compiler {name!r} found; install it or name another", command=command
         )
+    if Path(command[_compiler_word(command)]).name in _LAUNCHERS:
+        raise ToolchainError(
+            f"{where}: {' '.join(command)}: no compiler behind {command[0]}; add one, such as"
+            f" {' '.join(command)} gcc", command=command,
+        )  # fmt: skip
     triple = _dumpmachine(command)
     if target and not same_target(triple, target):
         if "clang" in Path(command[_compiler_word(command)]).name:

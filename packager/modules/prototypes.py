@@ -232,6 +232,9 @@ def _prototype(node: Any, text: str) -> Prototype:
     params = node.type.args.params if node.type.args else []
     if len(params) == 1 and isinstance(params[0], c_ast.Typename) and _is_void(params[0].type):
         params = []
+    names = [p.name for p in params if isinstance(p, c_ast.Decl) and p.name]
+    if twice := next((n for i, n in enumerate(names) if n in names[:i]), None):
+        raise BuildError(f"{name}: two parameters are called {twice!r}; rename one")
     integers = {
         p.name for p in params
         if isinstance(p, c_ast.Decl) and isinstance(p.type, c_ast.TypeDecl) and _is_integer(p.type)

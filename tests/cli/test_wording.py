@@ -31,6 +31,8 @@ def test_an_unknown_key_is_told_once_and_nothing_is_said_of_what_follows(
     assert "trailing_bytes" not in done.stdout and "last module" not in done.stdout
     for text in (done.stdout, done.stderr):
         assert text.count("[unknown_key]") == 1
+    done = pack("extract", tmp_path / "u.so", "-o", tmp_path / "out")
+    assert done.stderr.startswith(f"mblob-pack: error: {tmp_path / 'u.so'}: type key")
 
 
 def test_a_damaged_payload_is_told_with_its_code_once(golden: Path, pack, tmp_path: Path) -> None:

@@ -17,6 +17,13 @@ ROWS = [
 HEAD = b"mblob functions 1\n"
 
 
+def test_an_alignment_may_begin_with_zeros_as_it_may_in_c() -> None:
+    (row,) = functions_table.decode(HEAD + b"f\tf\tplain\t" + b"0" * 25 + b"16\tint\n\0")
+    assert row.alignment == 16
+    (row,) = functions_table.decode(HEAD + b"f\tf\tplain\t" + b"0" * 25 + b"\tint\n\0")
+    assert row.alignment == 0
+
+
 def test_a_table_survives_a_round_trip() -> None:
     data = functions_table.encode(ROWS)
     assert functions_table.decode(data) == ROWS

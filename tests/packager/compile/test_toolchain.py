@@ -6,13 +6,15 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mblob
+from mblob.errors import ToolchainError
 from mblob.packager.compile import toolchain
 from mblob.packager.compile.commands import language
-from mblob.packager.compile.toolchain import same_target
+from mblob.packager.compile.toolchain import find, same_target
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.options import as_options, compile_options, options_behind_preprocessor
 
@@ -21,6 +23,18 @@ def test_the_compiler_of_the_environment_comes_first(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CC", "gcc -m64")
     assert toolchain.find().cc == ("gcc", "-m64")
     assert toolchain.find("gcc -O1").cc == ("gcc", "-O1")
+
+
+@pytest.mark.parametrize("cc", ["env", "env A=b", ["nice"]])
+def test_a_launcher_is_no_compiler(cc: Any) -> None:
+    with pytest.raises(ToolchainError, match=r"cc=: .*: no compiler behind (env|nice); add one"):
+        find(cc)
+
+
+@pytest.mark.parametrize("cc", [3, [3], 2.5, {"gcc"}])
+def test_what_is_no_command_is_refused_by_the_name_of_its_argument(cc: Any) -> None:
+    with pytest.raises(TypeError, match="cc: expected str, or a list of str, found"):
+        find(cc)
 
 
 def test_a_target_chooses_its_compiler(require: Callable[[str], str]) -> None:

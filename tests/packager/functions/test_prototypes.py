@@ -95,6 +95,7 @@ def test_several_prototypes_may_share_a_string() -> None:
         ("struct s f(int)", "f: its result: struct"),
         ("float **f(int)", "f: its result"),
         ("static void f(int a)", "f is static"),
+        ("void f(int a, int b, float *a)", "f: two parameters are called 'a'; rename one"),
         ("void f(int a) { }", "a function with a body"),
         ("int x", "no function declaration"),
         ("void f(float", "is no C prototype"),
