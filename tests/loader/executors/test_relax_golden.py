@@ -179,5 +179,7 @@ def test_what_is_expected_and_what_nobody_has_is_told_without_running(relax: Pat
         assert "vm.builtin.paged_attention_kv_cache_create" in text
         assert "matmul" not in text
     module = mblob.load_module(relax / "llm_paged_kv.so")
-    with pytest.raises(mblob.IncompatibleError, match="attention_kv_cache.*in: batch_decode, decode, prefill"):
+    with pytest.raises(
+        mblob.IncompatibleError, match=r"attention_kv_cache.*in: batch_decode, decode, prefill"
+    ):
         mblob.relax.VirtualMachine(module, mblob.cpu(0))
