@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import mblob
-
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
 
