@@ -15,7 +15,7 @@ struct vm_pool {
   struct mb_lock lock;
   atomic_size_t references; /* of the machine and of each block in use */
   bool keep;
-  size_t times; /* as many times `most` may wait */
+  size_t times;               /* as many times `most` may wait */
   size_t limit;               /* bytes in use; 0: none */
   size_t used, most, waiting; /* bytes; `most` is the largest `used` so far */
   struct vm_storage *free[BUCKETS];
