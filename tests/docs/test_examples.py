@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import mblob
-
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
 
@@ -108,7 +106,18 @@ def test_the_dlopen_host_finds_the_plain_function(root: Path, build: Build, depl
     assert run(program, deploy) == "11 22 33\n"
 
 
-@pytest.mark.own_process
+OF_PYTHON = """
+import sys
+import numpy as np
+import mblob
+vm = mblob.relax.VirtualMachine(mblob.load_module(sys.argv[1]), mblob.cpu(0))
+images = np.load(sys.argv[2])
+for count in (0, 1, 360):
+    digits = vm["main"](images[:count]).numpy()
+print(*digits, sep=chr(10))
+"""
+
+
 def test_the_relax_host_reads_digits_as_python_and_the_command_line_do(
     root: Path, build: Build, tmp_path: Path
 ) -> None:
@@ -120,10 +129,8 @@ def test_the_relax_host_reads_digits_as_python_and_the_command_line_do(
     digits = np.array([int(line) for line in lines.split()])
     assert np.count_nonzero(digits == labels) == 359
     images = np.load(folder / "test_images.npy")[:, None]
-    vm = mblob.relax.VirtualMachine(mblob.load_module(library), mblob.cpu(0))
-    for count in (360, 1, 0):
-        np.testing.assert_array_equal(vm["main"](images[:count]).numpy(), digits[:count])
     np.save(tmp_path / "images.npy", images)
+    assert run(sys.executable, "-c", OF_PYTHON, library, tmp_path / "images.npy") == lines
     command = [
         sys.executable,
         "-m",
@@ -135,6 +142,13 @@ def test_the_relax_host_reads_digits_as_python_and_the_command_line_do(
     run(*command, "-o", tmp_path / "out.npz")
     with np.load(tmp_path / "out.npz") as out:
         np.testing.assert_array_equal(out["out0"], digits)
+
+
+def test_warm_calls_of_a_relax_program_allocate_nothing(root: Path, build: Build) -> None:
+    if platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc":
+        pytest.skip("the library is compiled for x86-64, and allocations of glibc are counted")
+    program = build(root / "tests/c/hosts/relax_allocations.c")
+    assert run(program, root / "examples/relax/digits_relax.so") == "0\n"
 
 
 def test_the_commands_of_the_examples_page_run(

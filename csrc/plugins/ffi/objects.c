@@ -54,12 +54,15 @@ static void drop_content(void *object) {
   struct mb_record *record = mb_object_record(object);
   if (record->counted) mb_plugin_host()->value_release(record->value, record->code);
   if (record->release) record->release(record->owner);
-  *record = (struct mb_record){.code = kTVMNullptr};
+  *record = (struct mb_record){.code = kTVMNullptr, .size = record->size};
 }
 
 static void delete_object(void *self, int flags) {
   if (flags & STRONG) drop_content(self);
-  if (flags & WEAK) free(mb_object_record(self));
+  if (flags & WEAK) {
+    struct mb_record *record = mb_object_record(self);
+    mb_block_give(record, record->size);
+  }
 }
 
 static void delete_old_object(void *self) { delete_object(self, STRONG | WEAK); }
@@ -114,12 +117,14 @@ void *mb_object_new(enum mb_releases releases, int32_t type, size_t size) {
   size_t whole;
   char *memory = NULL;
   if (!__builtin_add_overflow(size, RECORD_SIZE + header_size(releases), &whole))
-    memory = calloc(1, whole);
+    memory = mb_block_take(whole);
   if (!memory) {
     (void)mb_fail_memory(size);
     return NULL;
   }
-  *(struct mb_record *)(void *)memory = (struct mb_record){.code = kTVMNullptr};
+  struct mb_record *record = (struct mb_record *)(void *)memory; /* zeroed */
+  record->code = kTVMNullptr;
+  record->size = whole;
   void *object = memory + RECORD_SIZE;
   if (releases == MB_RELEASES_0_22) {
     struct header *header = object;

@@ -13,6 +13,7 @@
 #include "abi.h"
 
 struct mb_record {
+  size_t size;       /* of the block, which the record starts */
   TVMValue value;    /* what of the runtime it stands for */
   int32_t code;      /* kTVMNullptr: nothing */
   bool counted;      /* a reference to the value is the object's */

@@ -235,7 +235,7 @@ static int give_object(enum mb_releases releases, TVMValue *value, int *code,
 
 int mb_value_of_any(enum mb_releases releases, const struct mb_any *any, TVMValue *value, int *code,
                     struct mb_place *place) {
-  *place = (struct mb_place){.code = kTVMNullptr};
+  place->code = kTVMNullptr; /* the rest is written where it is used */
   switch (any->type) {
     case MB_ANY_NONE: return give(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
     case MB_ANY_INT: return give(value, code, (TVMValue){.v_int64 = any->u.i64}, kTVMArgInt);

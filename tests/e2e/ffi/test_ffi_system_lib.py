@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import mblob
@@ -33,11 +35,13 @@ def libraries(folder: Path) -> list[Path]:
     ]
 
 
-def program(folder: Path, prefix: Path, static: bool, inputs: list[Path], *flags: str) -> Path:
+def program(
+    folder: Path, prefix: Path, static: bool, inputs: list[Any], *flags: str, host: Path = HOST
+) -> Path:
     lib = prefix / "lib"
     runtime = [lib / "libmblob.a"] if static else ["-lmblob"]
     words = [*runtime, "-lmblob-ffi"] if static else ["-lmblob-ffi", *runtime]
-    run("cc", "-std=c11", "-O1", "-g", *WARNINGS, "-DMBLOB_HOST", f"-I{prefix}/include", *flags, HOST, *inputs,
+    run("cc", "-std=c11", "-O1", "-g", *WARNINGS, "-DMBLOB_HOST", f"-I{prefix}/include", *flags, host, *inputs,
         f"-L{lib}", *words, f"-Wl,-rpath,{lib}", "-o", folder / "program", "-pthread", "-ldl", "-lm")  # fmt: skip
     if static:  # which looks for the plug-in beside the program
         shutil.copy2(lib / "libmblob-ffi.so", folder)
@@ -75,6 +79,24 @@ def test_a_library_of_tvm_in_a_program(
 ) -> None:
     made = program(tmp_path, installed, static, [*libraries(tmp_path), of_tvm], "-DTVM_LIBRARY")
     assert run(made).stdout == "fine\n"
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
+def test_a_relax_program_of_tvm_in_a_program(
+    installed: Path, golden: Path, tmp_path: Path, static: bool
+) -> None:
+    archive = golden / "relax" / "syslib.a"
+    if not archive.exists():
+        pytest.skip("no golden libraries of Relax")
+    whole = ["-Wl,--whole-archive", archive, "-Wl,--no-whole-archive"]
+    host = ROOT / "tests" / "c" / "hosts" / "relax_system_host.c"
+    made = program(tmp_path, installed, static, whole, host=host)
+    with np.load(golden / "relax" / "syslib.npz") as known:
+        known["x"].tofile(tmp_path / "x")
+        expected = known["y"]
+    run(made, tmp_path / "x", tmp_path / "y")
+    found = np.fromfile(tmp_path / "y", "float32").reshape(3, 4)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_without_the_plug_in_calls_say_what_is_missing(installed: Path, tmp_path: Path) -> None:

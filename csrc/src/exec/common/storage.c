@@ -15,6 +15,7 @@ struct vm_pool {
   struct mb_lock lock;
   atomic_size_t references; /* of the machine and of each block in use */
   bool keep;
+  size_t times;               /* as many times `most` may wait */
   size_t limit;               /* bytes in use; 0: none */
   size_t used, most, waiting; /* bytes; `most` is the largest `used` so far */
   struct vm_storage *free[BUCKETS];
@@ -48,6 +49,7 @@ int vm_pool_new(struct vm_pool **out) {
   mb_lock_init(&(*out)->lock);
   atomic_init(&(*out)->references, 1);
   (*out)->keep = true;
+  (*out)->times = 1;
   return MBLOB_OK;
 }
 
@@ -57,6 +59,8 @@ void vm_pool_keep(struct vm_pool *pool, bool keep) {
   if (!keep) drain(pool);
   mb_unlock(&pool->lock);
 }
+
+void vm_pool_times(struct vm_pool *pool, size_t times) { pool->times = times; }
 
 void vm_pool_limit(struct vm_pool *pool, size_t limit) {
   mb_lock(&pool->lock);
@@ -138,8 +142,8 @@ void vm_storage_release(struct vm_storage *storage) {
   struct vm_pool *pool = storage->pool;
   mb_lock(&pool->lock);
   pool->used -= storage->size;
-  bool keeps =
-      pool->keep && storage->size <= pool->most && pool->waiting <= pool->most - storage->size;
+  const size_t room = pool->most > SIZE_MAX / pool->times ? SIZE_MAX : pool->most * pool->times;
+  bool keeps = pool->keep && storage->size <= room && pool->waiting <= room - storage->size;
   if (keeps) {
     struct vm_storage **bucket = bucket_of(pool, storage->size);
     storage->next = *bucket;

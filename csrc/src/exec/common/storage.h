@@ -22,6 +22,9 @@ struct vm_storage {
 /* `keep`: whether blocks wait at all ("pooled", not "naive"). */
 int vm_pool_new(struct vm_pool **out);
 void vm_pool_keep(struct vm_pool *pool, bool keep);
+/* Let `times` as many bytes wait as were in use at once (1): programs whose sizes change on the way
+ * find each of them again. Before there is a block. */
+void vm_pool_times(struct vm_pool *pool, size_t times);
 /* Bytes that may be in use at once; 0: no limit. */
 void vm_pool_limit(struct vm_pool *pool, size_t limit);
 void vm_pool_close(struct vm_pool *pool);

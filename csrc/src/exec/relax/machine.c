@@ -414,6 +414,7 @@ static void close_machine(void *object) {
 static int fill(struct relax_machine *m) {
   const struct relax_executable *exec = m->exec;
   int status = vm_pool_new(&m->pool);
+  if (!status) vm_pool_times(m->pool, 4);
   m->link = calloc(1, sizeof(*m->link));
   m->targets = calloc(exec->function_count + 1, sizeof(*m->targets));
   m->constants = calloc(exec->constant_count + 1, sizeof(*m->constants));

@@ -1,0 +1,222 @@
+"""Models that apache-tvm compiles, with what its own machine gives: `python relax_models.py FOLDER`
+writes NAME.MODE.so and NAME.npz (arguments a0, a1, ...; results r0, ...)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MODELS: dict[str, Callable[[Any], Any]] = {}
+RANDOM = np.random.default_rng(5)
+
+
+def model(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    MODELS[make.__name__] = make
+    return make
+
+
+def real(*shape: int) -> Any:
+    return (RANDOM.standard_normal(shape) / 4).astype("float32")
+
+
+class Builder:
+    """A function `main` under construction: `op` are TVM's operators, `weight` makes a constant."""
+
+    def __init__(self) -> None:
+        from tvm import relax, tirx
+        from tvm.script import relax as script
+
+        self.relax, self.op, self.nn = relax, relax.op, relax.op.nn
+        self.tensor, self.symbol = script.Tensor, lambda name: tirx.Var(name, "int64")
+        self.block = relax.BlockBuilder()
+        self.params: list[Any] = []
+        self.given: list[Any] = []
+
+    def input(self, value: Any, shape: Sequence[Any] | None = None) -> Any:
+        self.given.append(value)
+        annotation = self.tensor(tuple(shape or value.shape), str(value.dtype))
+        self.params.append(self.relax.Var(f"x{len(self.params)}", annotation))
+        return self.params[-1]
+
+    def weight(self, *shape: int) -> Any:
+        return self.relax.const(real(*shape))
+
+    def dense(self, x: Any, inputs: int, outputs: int) -> Any:
+        return self.op.add(self.op.matmul(x, self.weight(inputs, outputs)), self.weight(outputs))
+
+
+@model
+def residual(b: Builder) -> Any:
+    x = b.input(real(1, 8, 10, 10))
+    y = b.nn.relu(b.nn.conv2d(x, b.weight(8, 8, 3, 3), padding=1))
+    y = b.nn.conv2d(y, b.weight(8, 8, 3, 3), padding=1)
+    return b.nn.avg_pool2d(b.nn.relu(b.op.add(x, y)), (2, 2), (2, 2))
+
+
+@model
+def depthwise(b: Builder) -> Any:
+    x = b.input(real(1, 6, 9, 9))
+    y = b.nn.conv2d(x, b.weight(6, 1, 3, 3), groups=6, strides=2, padding=1)
+    return b.nn.conv2d(b.op.clip(y, 0, 6), b.weight(12, 6, 1, 1))
+
+
+@model
+def attention(b: Builder) -> Any:
+    x = b.input(real(2, 6, 16))
+    q, k, v = (b.dense(x, 16, 16) for _ in range(3))
+    scores = b.op.multiply(
+        b.op.matmul(q, b.op.permute_dims(k, (0, 2, 1))), b.relax.const(0.25, "float32")
+    )
+    return b.op.matmul(b.nn.softmax(scores, -1), v)
+
+
+@model
+def attention_of_any_length(b: Builder) -> Any:
+    n = b.symbol("n")
+    x = b.input(real(7, 8), (n, 8))
+    scores = b.op.matmul(b.dense(x, 8, 8), b.op.permute_dims(b.dense(x, 8, 8)))
+    return b.op.matmul(b.nn.softmax(scores, -1), x)
+
+
+@model
+def lstm(b: Builder) -> Any:
+    x, h, c = b.input(real(4, 1, 8)), b.input(real(1, 8)), b.input(real(1, 8))
+    w, u = b.weight(8, 32), b.weight(8, 32)
+    for t in range(4):
+        step = b.op.squeeze(b.op.strided_slice(x, [0], [t], [t + 1]), [0])
+        gates = b.op.add(b.op.matmul(step, w), b.op.matmul(h, u))
+        i, f, g, o = b.block.emit(b.op.split(gates, 4, axis=1))
+        c = b.op.add(
+            b.op.multiply(b.op.sigmoid(f), c), b.op.multiply(b.op.sigmoid(i), b.op.tanh(g))
+        )
+        c = b.block.emit(c)
+        h = b.block.emit(b.op.multiply(b.op.sigmoid(o), b.op.tanh(c)))
+    return b.relax.Tuple([h, c])
+
+
+@model
+def gru(b: Builder) -> Any:
+    x, h = b.input(real(1, 8)), b.input(real(1, 8))
+    z = b.op.sigmoid(b.op.add(b.dense(x, 8, 8), b.dense(h, 8, 8)))
+    n = b.op.tanh(b.op.add(b.dense(x, 8, 8), b.op.multiply(z, b.dense(h, 8, 8))))
+    return b.op.add(b.op.multiply(z, h), b.op.subtract(n, b.op.multiply(z, n)))
+
+
+@model
+def embedding(b: Builder) -> Any:
+    ids = b.input(RANDOM.integers(0, 20, (3, 5)).astype("int32"))
+    return b.op.mean(b.op.take(b.weight(20, 8), ids, axis=0), axis=1)
+
+
+@model
+def batch_of_any_size(b: Builder) -> Any:
+    n = b.symbol("n")
+    x = b.input(real(3, 16), (n, 16))
+    return b.nn.softmax(b.dense(b.nn.gelu(b.dense(x, 16, 32)), 32, 4), -1)
+
+
+@model
+def normalised(b: Builder) -> Any:
+    x = b.input(real(4, 12))
+    return b.nn.silu(b.nn.layer_norm(x, b.weight(12), b.weight(12), axes=[-1]))
+
+
+@model
+def quantised(b: Builder) -> Any:
+    x = b.input(RANDOM.integers(-100, 100, (4, 16)).astype("int8"))
+    w = b.relax.const(RANDOM.integers(-100, 100, (16, 8)).astype("int8"))
+    y = b.op.matmul(x, w, out_dtype="int32")
+    return b.op.astype(
+        b.op.round(b.op.multiply(b.op.astype(y, "float32"), b.relax.const(0.001, "float32"))),
+        "int8",
+    )
+
+
+@model
+def sorted_values(b: Builder) -> Any:
+    x = b.input(real(3, 9))
+    parts = [b.block.emit(b.op.topk(x, 4, axis=1))[0], b.op.sort(x, 1, True), b.op.argsort(x, 1)]
+    return b.relax.Tuple(parts)
+
+
+@model
+def summed(b: Builder) -> Any:
+    x = b.input(real(3, 9))
+    y = b.op.cumsum(x, axis=1)
+    return b.op.where(b.op.greater(y, x), b.op.exp(x), b.op.negative(y))
+
+
+@model
+def joined(b: Builder) -> Any:
+    x, y = b.input(real(2, 4)), b.input(real(2, 6))
+    both = b.block.emit(b.op.concat([x, y], axis=1))
+    parts = b.block.emit(b.op.split(both, [3, 7], axis=1))
+    return b.relax.Tuple([parts[2], b.op.flip(parts[0], 1), b.op.expand_dims(parts[1], 0)])
+
+
+@model
+def half(b: Builder) -> Any:
+    x = b.input(real(4, 8).astype("float16"))
+    return b.op.astype(b.op.multiply(b.op.add(x, x), x), "float32")
+
+
+@model
+def reduced(b: Builder) -> Any:
+    n = b.symbol("n")
+    x = b.input(real(5, 6), (n, 6))
+    parts = [
+        b.op.max(x, 0),
+        b.op.argmax(x, 1),
+        b.op.sum(x, [0, 1]),
+        b.op.std(x, 0),
+        b.op.shape_of(x),
+    ]
+    return b.relax.Tuple([b.block.emit(part) for part in parts])
+
+
+@model
+def clipped(b: Builder) -> Any:
+    x = b.input(real(4, 4))
+    return b.op.minimum(
+        b.op.maximum(x, b.relax.const(-0.1, "float32")), b.relax.const(0.1, "float32")
+    )
+
+
+def flat(value: Any) -> list[Any]:
+    """Results as arrays."""
+    import tvm
+
+    if isinstance(value, tvm.runtime.Tensor):
+        return [value.numpy()]
+    if all(isinstance(item, int) for item in value):  # a Shape
+        return [np.array(list(value), "int64")]
+    return [array for item in value for array in flat(item)]
+
+
+def write(name: str, make: Callable[[Any], Any], folder: Path) -> None:
+    import tvm
+    from tvm import relax
+
+    b = Builder()
+    with b.block.function("main"):
+        b.block.emit_func_output(b.block.normalize(make(b)), b.params)
+    program = b.block.get()
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v2"})
+    given = {f"a{i}": value for i, value in enumerate(b.given)}
+    for mode in ("bytecode", "compiled"):
+        path = folder / f"{name}.{mode}.so"
+        relax.build(program, target, exec_mode=mode).export_library(str(path))
+        if mode == "bytecode":
+            vm = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
+            results = flat(vm["main"](*map(tvm.runtime.tensor, given.values())))
+            given |= {f"r{i}": array for i, array in enumerate(results)}
+    np.savez(folder / f"{name}.npz", **given)
+
+
+if __name__ == "__main__":
+    for name, make in MODELS.items():
+        write(name, make, Path(sys.argv[1]))
