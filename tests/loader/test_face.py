@@ -119,7 +119,9 @@ import sys, mblob
 class raises:
     def __init__(self, text): self.text = text
     def __enter__(self): pass
-    def __exit__(self, kind, error, trace): return issubclass(kind, TypeError) and issubclass(kind, mblob.MblobError) and self.text in str(error) or 1 / 0
+    def __exit__(self, kind, error, trace):
+        classes = issubclass(kind, TypeError) and issubclass(kind, mblob.MblobError)
+        return classes and self.text in str(error) or 1 / 0
 lib = mblob.load_module(sys.argv[1])
 describe = lib["describe"]
 describe(memoryview(b"ab"), 1, "text", None)
