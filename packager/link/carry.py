@@ -119,6 +119,7 @@ def _module_of(path: Path) -> Module:
 _COMMON = "common"  # the folder of what all of them share
 # Of the runtime's sources: PLUGIN_SHARED of csrc/flags.mk.
 SHIPPED_SHARED = (
+    "base/blocks.c",
     "base/bytes.c",
     "base/json.c",
     "base/locks.c",
