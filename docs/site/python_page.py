@@ -40,12 +40,12 @@ RESULTS = (
     "mblob.inspect.linkage.Reference", "mblob.inspect.linkage.MissingLibrary",
     "mblob.inspect.linkage.MissingVersion",
     "mblob.inspect.difference.Difference", "mblob.inspect.difference.EntryChange",
-    "mblob.inspect.difference.ItemChange", "mblob.inspect.difference.Change", "mblob.format.exported.HostFunction",
+    "mblob.inspect.difference.ItemChange", "mblob.inspect.largest_difference.LargestDifference",
+    "mblob.inspect.difference.Change", "mblob.format.exported.HostFunction",
     "mblob.format.plugin_table.Plugin", "mblob.inspect.releases.Releases",
     "mblob.inspect.releases.Fact", "mblob.inspect.tensors.StoredTensor",
     "mblob.inspect.contents.DecodedPayload", "mblob.format.grammar.FunctionInfo", "mblob.dtype.DataType",
     "mblob.format.ndarray.ArrayRecord", "mblob.packager.byoc.graph.Node",
-    "mblob.packager.byoc.graph.Value",
 )  # fmt: skip
 INTRODUCTION = """# Python: import mblob
 
