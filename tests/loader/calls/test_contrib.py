@@ -1,0 +1,97 @@
+"""Functions that compiled code looks up in the registry: sorting, random numbers, relax.run.*."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+
+
+def call(name: str, *args: Any) -> Any:
+    return mblob.get_global_func(name)(*args)
+
+
+def draws(seed: int, count: int) -> Any:
+    """Numbers of std::mt19937, whose seeding numpy shares."""
+    return np.random.RandomState(seed).randint(0, 2**32, count, dtype="uint32")
+
+
+def test_random_numbers_are_those_of_tvm_for_a_seed() -> None:
+    call("tvm.contrib.random.seed", 7)
+    found = np.empty(6, "float32")
+    call("tvm.contrib.random.uniform", -1.0, 3.0, found)
+    first = draws(7, 6).astype("float32") / np.float32(2**32)
+    np.testing.assert_array_equal(found, first * np.float32(4) + np.float32(-1))
+    call("tvm.contrib.random.seed", 7)
+    whole = np.empty(6, "int16")
+    call("tvm.contrib.random.randint", -5, 40, whole)
+    np.testing.assert_array_equal(whole, (draws(7, 6) % 45).astype("int64") - 5)
+
+
+def test_normal_numbers_have_their_mean_and_deviation() -> None:
+    call("tvm.contrib.random.seed", 1)
+    found = np.empty(20000, "float32")
+    call("tvm.contrib.random.normal", 2.0, 0.5, found)
+    assert abs(found.mean() - 2) < 0.02
+    assert abs(found.std() - 0.5) < 0.02
+    with pytest.raises(mblob.KernelError, match="high must be bigger than low"):
+        call("tvm.contrib.random.uniform", 1.0, 1.0, found)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "float16"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_sorting_is_stable_along_any_axis(dtype: str, axis: int) -> None:
+    data = np.random.default_rng(3).integers(0, 4, (7, 5, 3)).astype(dtype)
+    values, order = np.empty_like(data), np.empty(data.shape, "int64")
+    call("tvm.contrib.sort.sort", data, values, axis, True)
+    call("tvm.contrib.sort.argsort", data, order, axis, True)
+    np.testing.assert_array_equal(values, np.sort(data, axis))
+    np.testing.assert_array_equal(order, np.argsort(data, axis, kind="stable"))
+    call("tvm.contrib.sort.argsort", data, order, axis, False)
+    np.testing.assert_array_equal(order, np.argsort(-data, axis, kind="stable"))
+
+
+def test_topk_and_nms_take_a_part_of_each_line() -> None:
+    data = np.random.default_rng(4).random((4, 9), dtype="float32")
+    values, indices = np.empty((4, 3), "float32"), np.empty((4, 3), "int32")
+    call("tvm.contrib.sort.topk", data, values, indices, 3, 1, "both", False)
+    np.testing.assert_array_equal(indices, np.argsort(-data, 1)[:, :3])
+    np.testing.assert_array_equal(values, -np.sort(-data, 1)[:, :3])
+    counts, order = np.array([9, 0, 4, 2], "int32"), np.empty((4, 9), "int32")
+    call("tvm.contrib.sort.argsort_nms", data, counts, order, 1, False)
+    for row, found, count in zip(data, order, counts):
+        assert found[:count].tolist() == np.argsort(-row[:count]).tolist()
+        assert found[count:].tolist() == list(range(count, 9))
+    with pytest.raises(mblob.KernelError, match="the output is too small"):
+        call("tvm.contrib.sort.topk", data, values, indices, 5, 1, "both", False)
+    with pytest.raises(mblob.KernelError, match="Axis out of boundary"):
+        call("tvm.contrib.sort.sort", data, data.copy(), 2, True)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_unique_is_numpys(axis: int | None) -> None:
+    data = np.random.default_rng(6).integers(0, 3, (6, 2)).astype("int32")
+    extra = () if axis is None else (axis,)
+    found = call("relax.run.unique", data, 1, 1, 1, 1, *extra)
+    expected = np.unique(data, True, True, True, axis=axis)
+    for ours, theirs in zip(found, expected):
+        np.testing.assert_array_equal(ours.numpy(), np.reshape(theirs, ours.shape))
+    first = call("relax.run.unique", np.array([3, 1, 3, 2], "int32"), 0, 0, 0, 0)
+    assert first.numpy().tolist() == [3, 1, 2]
+
+
+def test_nonzero_and_assert_speak_as_numpy_does() -> None:
+    data = np.array([[0, 2], [1, 0]], "float32")
+    assert call("relax.run.nonzero", data).numpy().tolist() == np.array(np.nonzero(data)).tolist()
+    assert call("relax.run.nonzero", np.array(True)).numpy().tolist() == [[0]]
+    with pytest.raises(mblob.KernelError, match=r"^AssertionError: .*: Assertion Failed$"):
+        call("relax.run.assert_op", False, "")
+    for value in (np.array([1.5, -20.25, 3], "float32"), np.array([[1, -10], [300, 4]], "int32")):
+        with pytest.raises(mblob.KernelError) as error:
+            call("relax.run.assert_op", 0, "found {}", value)
+        assert error.value.kind == "AssertionError"
+        text = f"found {value}".replace("\n", "\\n")
+        assert str(error.value).endswith(text)
