@@ -18,8 +18,9 @@ HEADER = ROOT / "csrc/src/base/texts.h"
 WORDS = 3  # fewer are no sentence: "an array"
 # Rooms of C, by their folders; all Python is one more.
 C_ROOMS = ("csrc/src", "csrc/plugins", "loader/_call", "packager/functions", "mblob/bytes")
-# Left out: the readers of files in Python. csrc has a second, independent one; tests/vectors and
-# tests/e2e/damage compare what the two say. Installed headers (csrc/include, csrc/compat) and
+# Left out: the readers of files in Python. csrc has a second, independent one, and about 85 texts
+# stand in both. tests/vectors compares code, offset and entry of the two, tests/e2e/damage the
+# texts of ELF files that it names. Installed headers (csrc/include, csrc/compat) and
 # rewritten C (packager/compile/vector_c) are compiled alone, in programs of others.
 READERS = ("mblob/binary", "mblob/bytes", "mblob/format", "mblob/inspect")
 MADE = {
