@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tvm
+import tvm  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from tvm import relax
-from tvm.script import relax as R
+from tvm.script import relax as R  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 DIGITS = Path(__file__).parent.parent / "digits"
 

@@ -63,7 +63,7 @@ void TypedFunctionsConvert() {
   const TypedPackedFunc<float(float)> half(Half, "half");
   REQUIRE(half(3.0f) == 1.5f);
   REQUIRE(Thrown([&] { half.packed()("x"); }) == "half: argument 0: expected float, found str");
-  REQUIRE(Thrown([&] { half.packed()(1, 2); }) == "half: expected 1 arguments, found 2");
+  REQUIRE(Thrown([&] { half.packed()(1, 2); }) == "half: expected 1 argument, found 2");
   REQUIRE(Has(Thrown([&] { repeat.packed()(int64_t{1} << 33, ""); }),
               "C++ function: argument 0: the integer"));
   const TypedPackedFunc<void()> nothing = [] {};

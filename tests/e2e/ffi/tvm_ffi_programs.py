@@ -45,7 +45,7 @@ def cpp_library() -> None:
     np.testing.assert_array_equal(x, floats(8) * 4)
     assert lib["maker"](5)(3) == 8
     error = raised(lib["fails"], 3)
-    assert type(error) is mblob.KernelError
+    assert isinstance(error, mblob.KernelError)
     assert (error.kind, str(error)) == ("ValueError", "ValueError: bad number 3")
     assert raised(lib["add_one"], "x").kind == "TypeError"  # type: ignore[attr-defined]
     assert lib["add_one"](4) == 5
@@ -222,7 +222,7 @@ def both_open_one_file() -> None:
     ours, theirs = mblob.load_module(LIBRARY), tvm_ffi.load_module(LIBRARY)
     for _ in range(3):
         assert ours["add"](1, 2) == theirs["add"](1, 2) == 3
-        assert type(raised(ours["add"], 1)) is mblob.KernelError
+        assert isinstance(raised(ours["add"], 1), mblob.KernelError)
         assert type(raised(theirs["add"], 1)) is TypeError
     tvm_ffi.register_global_func("test.theirs", lambda: 1)
     assert ours["global"]("test.theirs") is None
