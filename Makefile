@@ -27,7 +27,7 @@ ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk loader/_na
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all lint format check nightly bench docs install clean runtime stale
+.PHONY: help env demo test test-all lint format check nightly bench docs install uninstall clean runtime stale
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
@@ -114,13 +114,17 @@ $(VENV)/docs-ready: $(VENV)/ready Makefile
 	@$(PIP) install $(SPHINX)
 	@touch $@
 
-install: ## headers, libmblob, mblob.pc, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds -ltvm_runtime
+install: ## headers, libmblob, pkg-config files, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds TVM's names
 	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' COMPAT='$(COMPAT)'
 	@if $(PYTHON) -c 'import argparse_manpage' 2>/dev/null; then install -d '$(MAN1)' && COLUMNS=100 $(PYTHON) -B -c \
 	  'from argparse_manpage.cli import main; main()' --module mblob.cli.command_line --function make_parser \
 	  --prog mblob-pack --project-name mblob --manual-title 'User Commands' --output '$(MAN1)/mblob-pack.1' \
 	  --description 'pack kernels and weights into a library, look into it, run it'; \
 	  else echo 'argparse-manpage is not installed: the manual page of mblob-pack is left out'; fi
+
+uninstall: ## remove what make install put there: the same PREFIX, DESTDIR
+	@$(MAKE) --no-print-directory -C csrc uninstall PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)'
+	@rm -f '$(MAN1)/mblob-pack.1'
 
 clean: ## remove everything that the other targets make
 	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache

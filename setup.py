@@ -21,6 +21,7 @@ CSRC = ROOT / "csrc"
 PLUGINS = sorted(p.name for p in (CSRC / "plugins").iterdir() if p.is_dir() and p.name != "common")
 # of csrc, as mblob/csrc: the packager compiles against the headers
 SHIPPED = ("include", "src", "plugins")
+INCLUDE = ["csrc/include", "csrc/include/mblob/compat", "csrc/src"]
 
 
 def link_halves() -> None:
@@ -129,7 +130,7 @@ class BuildExt(build_ext):
             objects = self.compiler.compile(
                 [str(source.relative_to(ROOT))],
                 output_dir=self.build_temp,
-                include_dirs=["csrc/include", "csrc/src", "csrc/plugins/common"],
+                include_dirs=[*INCLUDE, "csrc/plugins/common"],
                 extra_postargs=[*C_FLAGS, *own_flags(source), *self._debug_flags()],
             )
             return str(objects[0])
@@ -148,7 +149,8 @@ class BuildExt(build_ext):
     def _build_runtime(self, folder: Path) -> None:
         of_programs = {CSRC / "src" / p for p in FLAGS["CORE_TABLE"]}
         sources = sorted(set((CSRC / "src").rglob("*.c")) - of_programs)
-        self._link(self._compile(sources), folder / SONAME, FLAGS["LINK"])
+        exports = f"-Wl,--version-script={CSRC / 'libmblob.map'}"
+        self._link(self._compile(sources), folder / SONAME, [*FLAGS["LINK"], exports])
 
     def _build_plugin(self, name: str, folder: Path) -> None:
         own = [
@@ -158,7 +160,11 @@ class BuildExt(build_ext):
         self._link(
             self._compile([*own, *shared]),
             folder / plugin_file(name),
-            [*FLAGS["PLUGIN_LINK"], "-lm"],
+            [
+                *FLAGS["PLUGIN_LINK"],
+                f"-Wl,--version-script={CSRC / 'plugins' / 'plugin.map'}",
+                "-lm",
+            ],
         )
 
 
@@ -182,7 +188,7 @@ setup(
         Extension(
             "mblob.loader._call",
             sorted(str(p.relative_to(ROOT)) for p in (ROOT / "loader" / "_call").glob("*.c")),
-            include_dirs=["csrc/include", "csrc/src"],
+            include_dirs=INCLUDE,
             depends=[
                 "loader/_call/call.h",
                 "csrc/include/mblob.h",

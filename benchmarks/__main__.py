@@ -30,6 +30,7 @@ from benchmarks import (
     packing,
     peer_tvm,
     plots,
+    relax,
     report,
     starting,
 )
@@ -43,6 +44,7 @@ SUBJECTS: dict[str, Callable[[Bench], Section | list[Section]]] = {
     "calling": calling.run,
     "starting": starting.run,
     "executors": executors.run,
+    "relax": relax.run,
     "devices": devices.run,
 }
 

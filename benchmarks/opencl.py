@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mblob
 from mblob import loader
+from mblob.compilers import include_flags
 
 SOURCE = """\
 __kernel void add(__global float *a, __global float *b, __global float *c) {
@@ -37,7 +38,7 @@ def launches(folder: Path, rounds: int, count: int) -> Iterator[tuple[float, flo
     mblob.export_library(host, library)
     runtime = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))
     subprocess.run(
-        ["cc", "-std=gnu11", "-O2", f"-I{ROOT / 'csrc/include'}", "-DMBLOB_HOST",
+        ["cc", "-std=gnu11", "-O2", *include_flags(), "-DMBLOB_HOST",
          str(ROOT / "benchmarks/opencl_launch.c"), "-o",
          str(program), str(runtime), f"-Wl,-rpath,{runtime.parent}", "-ldl"],
         check=True,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from benchmarks import inputs
 from benchmarks.results import MIB, Row, Sample, Section, Target, in_mib, medians, thousand
-from benchmarks.sampling import HERE, ROOT, Bench, Worker, alternate, compiled, tvm_worker
+from benchmarks.sampling import HERE, Bench, Worker, alternate, compiled, tvm_worker
+from mblob.compilers import include_flags
 
 PAYLOADS = 4
 EMPTY = "an empty library"
@@ -78,7 +79,7 @@ def _targets(row: Row, mib: int, limit: float) -> list[Target]:
 def _lines(bench: Bench, entries: int, files: list[Path]) -> list[tuple[Sample, float]]:
     """Samples of the C program, and how often the disk was read."""
     runtime = inputs.runtime_library()
-    options = [f"-I{ROOT / 'csrc/include'}", str(runtime), f"-Wl,-rpath,{runtime.parent}"]
+    options = [*include_flags(), str(runtime), f"-Wl,-rpath,{runtime.parent}"]
     program = compiled(bench, HERE / "opening.c", *options)
     words = [str(program), str(entries), *map(str, files)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)

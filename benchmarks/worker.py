@@ -65,6 +65,16 @@ def per_call(loop: Callable[[int], object], count: int) -> dict[str, float]:
     return {"cpu": (time.thread_time_ns() - start) / count / 1e9}
 
 
+def repeated(function: Callable[[Any], object], x: Any) -> Callable[[int], None]:
+    """A loop of calls with one argument."""
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            function(x)
+
+    return run
+
+
 def serve(actions: dict[str, Callable[..., Any]]) -> None:
     """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w")

@@ -96,5 +96,20 @@ def call(case: str, count: int) -> dict[str, float]:
     return worker.per_call(CALLS[case], count)
 
 
+def prepare_relax(folder: str, shapes: dict[str, list[int]]) -> dict[str, float]:
+    """Make loops of calls of `main` of Relax programs; the sums of what it gives."""
+    import numpy as np
+
+    sums = {}
+    for name, shape in shapes.items():
+        program = mblob.load_module(f"{folder}/relax_{name}.so")
+        function = mblob.relax.VirtualMachine(program, mblob.cpu(0))["main"]
+        x = mblob.array(np.full(shape, 0.5, "float32"))
+        CALLS[name] = worker.repeated(function, x)
+        sums[name] = float(function(x).numpy().sum())
+    return sums
+
+
 if __name__ == "__main__":
-    worker.serve({f.__name__: f for f in (export, load, look, dlopen, prepare, call)})
+    actions = (export, load, look, dlopen, prepare, call, prepare_relax)
+    worker.serve({f.__name__: f for f in actions})

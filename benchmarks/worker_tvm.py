@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import relax_models
 import tvm
 import tvm.te as te
 import tvm_ffi
@@ -70,5 +71,24 @@ def call(case: str, count: int) -> dict[str, float]:
     return worker.per_call(CALLS[case], count)
 
 
+def write_relax(folder: str) -> dict[str, list[int]]:
+    """Compile the Relax programs; the shapes of their arguments by name."""
+    relax_models.write(folder)
+    return {name: list(shape) for name, shape in relax_models.INPUTS.items()}
+
+
+def prepare_relax(folder: str, shapes: dict[str, list[int]]) -> dict[str, float]:
+    """Make loops of calls of `main`; the sums of what it gives."""
+    sums = {}
+    for name, shape in shapes.items():
+        program = tvm.runtime.load_module(f"{folder}/relax_{name}.so")
+        function = tvm.relax.VirtualMachine(program, tvm.cpu())["main"]
+        x = tvm.runtime.tensor(np.full(shape, 0.5, "float32"))
+        CALLS[name] = worker.repeated(function, x)
+        sums[name] = float(function(x).numpy().sum())
+    return sums
+
+
 if __name__ == "__main__":
-    worker.serve({f.__name__: f for f in (export, load, prepare, call)})
+    actions = (export, load, prepare, call, write_relax, prepare_relax)
+    worker.serve({f.__name__: f for f in actions})

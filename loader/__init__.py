@@ -62,11 +62,13 @@ def _prototype(owner: Module, name: str) -> str:
     return owner._node.functions().get(name, "")
 
 
-def _parameter(owner: Module, name: str, i: int) -> str:
-    from mblob.loader.prototype import parameters
+def _declared(owner: Module, name: str, i: int) -> tuple[str, str]:
+    from mblob.format.functions_table import parameters
 
     known = parameters(_prototype(owner, name))
-    return f" ({known[i].name})" if i < len(known) and known[i].name else ""
+    if i < 0:
+        return "", ", ".join(p.text for p in known)
+    return (known[i].name, known[i].text) if i < len(known) else ("", "")
 
 
 def _check_bound(owner: Module, name: str, shown: str, given: tuple[Any, ...]) -> None:
@@ -84,7 +86,7 @@ _call.set_hooks(
     ffi_function=_ffi_function,
     ffi_stand_in=_ffi_stand_in,
     error_class=argument_class,
-    parameter=_parameter,
+    declared=_declared,
     check_bound=_check_bound,
 )
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).

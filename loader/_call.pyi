@@ -70,7 +70,7 @@ def set_hooks(
     ffi_function: Callable[[int], Any],
     ffi_stand_in: Callable[[Any], Any],
     error_class: Callable[[Any], type[Exception]],
-    parameter: Callable[[Module, str, int], str],
+    declared: Callable[[Module, str, int], tuple[str, str]],
     check_bound: Callable[[Module, str, str, tuple[Any, ...]], None],
 ) -> None: ...
 def callback(callable: Callable[..., Any], /) -> int: ...

@@ -17,6 +17,8 @@ INCLUDE = ROOT / "csrc" / "include"
 # Types of dlpack.h and tvm/runtime/c_runtime_api.h that mblob.h uses; "..." leaves layouts to the
 # compiler.
 TVM_TYPES = """
+typedef struct { ...; } DLDevice;
+typedef struct { ...; } DLDataType;
 typedef struct { ...; } DLTensor;
 typedef struct { ...; } mblob_plugin;
 typedef union { int64_t v_int64; double v_float64; void *v_handle; const char *v_str; ...; } TVMValue;

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 
 from mblob.errors import ArgumentValueError
-from mblob.loader.benchmark import TimedModel
+from mblob.loader.benchmark import TimedModel, functions_of
 from mblob.loader.tensor import Tensor, as_tensor, in_place, lent
-from mblob.module import Module, checked_module
+from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -43,11 +43,10 @@ class AotModule(TimedModel):
     """
 
     def __init__(self, module: Module) -> None:
-        self.module = checked_module("AotModule", "module", module)
-        self._set_input = module["set_input"]
-        self._get_input = module["get_input"]
-        self._get_output = module["get_output"]
-        self._run = module["run"]
+        self._set_input, self._run, self._get_output, self._get_input = functions_of(
+            "AotModule", module, "set_input", "run", "get_output", "get_input"
+        )
+        self.module = module
         self._kept: dict[tuple[str, int], Tensor] = {}
 
     if TYPE_CHECKING:
@@ -109,12 +108,11 @@ class AotModule(TimedModel):
         return run
 
     def profile(self, repeat: int = 1, **inputs: Any) -> list[CallTime]:
-        """Where the time of `repeat` runs went, as far as it can be seen from outside; `inputs` are
-        set before, by name.
+        """Time of the model's functions in `repeat` runs; `inputs` are set before, by name.
 
-        The first row is the model's entry function. Kernels that this compiled code calls directly
-        have no rows. Functions that it calls through the runtime (external libraries, functions of
-        the process) have rows. Their time is also in the first row.
+        The first row is the model's entry function. Functions that it calls through the runtime
+        (external libraries, functions of the process) have rows, too, and their time is also in the
+        first row. Kernels that the compiled code calls directly have no rows.
         """
         self.set_input(**inputs)
         return [CallTime(**row) for row in json.loads(self.module["profile"](repeat))]
@@ -127,8 +125,8 @@ class AotModule(TimedModel):
         def get_input(self, index: str | int, out: A) -> A: ...
 
     def get_input(self, index: str | int, out: Any = None) -> Any:
-        """The input `index` (name or position) itself, read-only if `set_input_zero_copy` got such
-        an array; or `out` after copying it there.
+        """A view of the input `index` (name or position). It is read-only if `set_input_zero_copy`
+        was given a read-only array. With `out`, copy the input to `out` and return `out`.
         """
         found = self._get(self._get_input, index, out)
         return (
@@ -145,8 +143,8 @@ class AotModule(TimedModel):
         def get_output(self, index: str | int, out: A) -> A: ...
 
     def get_output(self, index: str | int, out: Any = None) -> Any:
-        """The output `index` (name or position) itself, which the next run overwrites; or `out`
-        after copying it there.
+        """A view of the output `index` (name or position), which the next run overwrites. With
+        `out`, copy the output to `out` and return `out`.
         """
         return self._get(self._get_output, index, out)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mblob.benchmark import BenchmarkResult, measure
-from mblob.errors import ArgumentValueError
-from mblob.module import listed
+from mblob.errors import ArgumentTypeError, ArgumentValueError, NotFoundError
+from mblob.module import checked_module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -79,6 +79,21 @@ class Timed:
             once, repeat, number, (min_repeat_ms or 0) / 1e3, finish=self._wait,
             cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
         )  # fmt: skip
+
+
+def functions_of(who: str, module: Module, *names: str) -> list[Function]:
+    """The functions of an executor.
+
+    Raises:
+        TypeError: the module is none.
+    """
+    try:
+        return [checked_module(who, "module", module)[name] for name in names]
+    except NotFoundError:
+        expected = "the executor that a model's function gives, as lib['default'](mblob.cpu(0))"
+        raise ArgumentTypeError(
+            f"{who}: module: expected {expected}, found a module {module.type_key!r}"
+        ) from None
 
 
 class TimedModel(Timed):

@@ -17,10 +17,9 @@ from functools import partial
 
 from mblob.benchmark import BenchmarkResult
 from mblob.devices import Device
-from mblob.loader.benchmark import TimedModel
+from mblob.loader.benchmark import TimedModel, functions_of
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, as_tensor, in_place, lent
-from mblob.module import checked_module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -53,11 +52,10 @@ class GraphModule(TimedModel):
     """
 
     def __init__(self, module: Module) -> None:
-        self.module = checked_module("GraphModule", "module", module)
-        self._set_input = module["set_input"]
-        self._run = module["run"]
-        self._get_output = module["get_output"]
-        self._get_input = module["get_input"]
+        self._set_input, self._run, self._get_output, self._get_input = functions_of(
+            "GraphModule", module, "set_input", "run", "get_output", "get_input"
+        )
+        self.module = module
         # Memory of the caller that the model uses, by ("input" or "output", position).
         self._bound: dict[tuple[str, int], Tensor] = {}
 
@@ -155,8 +153,8 @@ class GraphModule(TimedModel):
             value: the array, which the model keeps.
 
         Raises:
-            ValueError: as `set_input_zero_copy`; or the array is read-only, or the output is an
-                input, or has the bytes of another one.
+            ValueError: as `set_input_zero_copy`; or the array is read-only; or the output shares
+                its memory with an input or another output.
         """
         tensor = in_place(value, f"set_output_zero_copy: output {key!r}: ")
         self.module["set_output_zero_copy"](key, tensor)
@@ -235,24 +233,25 @@ class GraphModule(TimedModel):
         self.module["load_params"](bytes(params_bytes))
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
-        """Use the parameters of another model.
+        """Use parameters of another model, without a copy.
 
         Args:
-            other: the model whose parameters are used.
-            params_bytes: of `save_param_dict`; only the names in it are used.
+            other: the model that has the parameters.
+            params_bytes: a parameter dictionary (`save_param_dict`), which names the parameters to
+                share. Its arrays are ignored.
         """
         self.module["share_params"](other.module, bytes(params_bytes))
 
 
 @dataclass(frozen=True)
 class NodeTime:
-    """Where time goes.
+    """The time of a node.
 
     Attributes:
         node: position of the node in the graph.
-        name: of the node.
-        function: that it calls.
-        seconds: of one run, mean.
+        name: name of the node.
+        function: name of the function that the node calls.
+        seconds: mean time of one run.
     """
 
     node: int
@@ -316,12 +315,12 @@ class GraphModuleDebug(GraphModule):
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
     ) -> BenchmarkResult:
-        """The time of one node alone, on what is there of the nodes before it.
+        """The time of one node alone. Its inputs are what the last run left in their memory.
 
         Args:
             index: position or name of the node.
             number, repeat, min_repeat_ms: as of `benchmark`.
-            limit_zero_time_iterations: taken for TVM's sake.
+            limit_zero_time_iterations: accepted for compatibility with TVM and ignored.
             cooldown_interval_ms, repeats_to_cooldown: as of `benchmark`.
         """
         data = self.module["run_individual_node"](
@@ -364,7 +363,7 @@ def create(
 def create_debug(
     graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU
 ) -> GraphModuleDebug:
-    """A model with a look inside; `graph_json`, `lib`, `device` and errors as of `create`."""
+    """A model for debugging; `graph_json`, `lib`, `device` and errors as of `create`."""
     return GraphModuleDebug(_create("tvm.graph_executor_debug.create", graph_json, lib, device))
 
 

@@ -22,7 +22,7 @@ from mblob.binary.container import MEMBER_LIMIT
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import AR_MAGIC, GZIP_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.bytes.mapping import map_file
-from mblob.compilers import Starting, first_error, include_dir
+from mblob.compilers import Starting, first_error, include_flags
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.interrupts import DeferredSignals
 from mblob.temporary import temporary_folder
@@ -179,7 +179,7 @@ def _compiler() -> list[str]:
 def _link(inputs: Sequence[str], library: str, name: str) -> None:
     sources = any(Path(i).suffix in SOURCE_SUFFIXES for i in inputs)
     command = [
-        *_compiler(), "-shared", "-fPIC", *(["-O2", f"-I{include_dir()}", "-DMBLOB_KERNEL"] if sources else []),
+        *_compiler(), "-shared", "-fPIC", *(["-O2", *include_flags(), "-DMBLOB_KERNEL"] if sources else []),
         "-o", library, *inputs, "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", "-Wl,--as-needed", "-lm", "-lpthread",
     ]  # fmt: skip
     try:

@@ -14,7 +14,7 @@ from mblob.errors import (
     FormatError,
     LoaderMissingError,
     MblobError,
-    one_line,
+    one_of,
 )
 from mblob.loader import bridge
 from mblob.loader.opened import Origin, wrap_tree
@@ -53,8 +53,8 @@ def load_module(
 ) -> Module:
     """Open a library and return the root of its module tree.
 
-    Opening runs the library's constructors. Open only files that you would execute. Headers, blob
-    and index are checked from the file before that.
+    Loading runs the library's constructors: load only files that you would execute. Before that,
+    mblob checks the headers, the blob and the index in the file.
 
     Args:
         source: path (relative to the working directory), bytes-like, open binary file, or
@@ -63,9 +63,9 @@ def load_module(
         fmt: accepted for compatibility with TVM; the content of the file decides.
         verify: "header" (structure and index), "full" (also the digest of every payload), "off"
             (only bounds).
-        missing: "error", or "stub": open although a type key has no loader; calling into that
-            module fails.
-        loaders: type key -> loader, for this open only, before the registered ones.
+        missing: what happens if a type key has no loader. "error": LoaderMissingError. "stub": the
+            library opens, and calling a function of the module is an error.
+        loaders: type key -> loader, for this library only. They come before the registered ones.
 
     Raises:
         FileNotFoundError, OSError: the file cannot be read.
@@ -99,8 +99,7 @@ def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
         raise _wrong_type("fmt", "str", fmt)
     for argument, value, known in (("verify", verify, VERIFY), ("missing", missing, MISSING)):
         if not isinstance(value, str) or value not in known:
-            found = f"load_module: {argument}: expected one of {', '.join(known)}, found {value!r}"
-            raise ArgumentValueError(one_line(found))
+            raise ArgumentValueError(f"load_module: {argument}: {one_of(known, value)}")
     if loaders is None:
         return
     if not hasattr(loaders, "items"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mblob import arguments
-from mblob.errors import MblobError
+from mblob.errors import ArgumentTypeError, StateError
 from mblob.loader import bridge
 from mblob.module import Module
 
@@ -107,19 +107,20 @@ def load_entry_point(key: str) -> bool:
         Whether there is one.
 
     Raises:
-        MblobError: there is one and it cannot be imported.
+        StateError: there is one and it cannot be imported.
+        TypeError: it is no function.
     """
     for point in entry_points():
         if point.name == key:
             try:
                 loader = point.load()
             except Exception as exc:
-                raise MblobError(
+                raise StateError(
                     f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}"
                 ) from exc
             if not callable(loader):
-                raise MblobError(
-                    f"the loader of {key!r} (entry point {point.value!r}) is no function: {loader!r}"
+                raise ArgumentTypeError(
+                    f"the loader of {key!r} (entry point {point.value!r}): expected a function, found {loader!r}"
                 )
             _fallback[key] = loader
             bridge.announce_fallback(key)

@@ -28,7 +28,6 @@ from mblob.loader.runtime import (
     check,
     ffi,
     last_error,
-    last_error_code,
     lib,
     text,
 )
@@ -212,10 +211,11 @@ class OpenedNode(Node):
         if self.type_key != LIBRARY or encoded is None:
             return None
         if lib.mblob_module_function(self.handle, encoded, 0, out):
-            if last_error_code() != "plain_function":
-                return None
+            info = lib.mblob_last_error_info()
+            if text(info.code) != "plain_function":
+                return text(info.hint) or None
             return (
-                f"{name!r} is a plain C function, without a packed form: pack it again with its prototype,"
+                f"{name!r} is a plain C function, without a packed function: pack it again with its prototype,"
                 f" functions=['void {name}(...)'], or get a function of ctypes with symbol({name!r})"
             )
         lib.mblob_function_release(out[0])
@@ -270,7 +270,7 @@ class OpenedNode(Node):
             with self._lock:
                 if self._loaded_module is None:
                     if self._opening:
-                        raise MblobError(
+                        raise StateError(
                             f"the loader of {self.type_key!r} asked for a function of the module it opens"
                         )
                     self._opening = True
@@ -383,7 +383,7 @@ def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:
     """Call a loader and hang the file's imports below what it returns.
 
     Raises:
-        MblobError: the loader raised; its exception is the cause.
+        StateError: the loader raised; its exception is the cause.
         TypeError: it returned something else than a Module.
     """
     from mblob.loader.loaders import LoaderContext
@@ -397,7 +397,7 @@ def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:
     try:
         loaded = loader(node.payload(), context)
     except Exception as exc:
-        raise MblobError(f"the loader of {where} failed: {type(exc).__name__}: {exc}") from exc
+        raise StateError(f"the loader of {where} failed: {type(exc).__name__}: {exc}") from exc
     if not isinstance(loaded, Module):
         raise ArgumentTypeError(
             f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}"

@@ -7,65 +7,13 @@ The text comes from a file: what cannot be read is not checked here, and left to
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
-from mblob import argument_types, texts
+from mblob import texts
 from mblob.errors import ArgumentTypeError, ArgumentValueError
+from mblob.format.functions_table import WORDS, Parameter, parameters
 
-_LONGEST = 4096  # characters of a prototype that is read
-_WORDS = frozenset(
-    ("bool", "char", "const", "double", "float", "int", "long", "restrict", "short", "signed", "struct",
-     "unsigned", "void", "volatile", "_Bool", *argument_types.KINDS, *argument_types.TYPEDEFS)
-)  # fmt: skip
 _ANY = ("", "*")  # dimensions that are not checked
-
-
-class Parameter(NamedTuple):
-    """One parameter.
-
-    Attributes:
-        name: "" if the prototype gives none.
-        words: of its type, without qualifiers.
-        pointer: whether it is a pointer or an array.
-        dims: texts of the dimensions of an array.
-    """
-
-    name: str
-    words: tuple[str, ...]
-    pointer: bool
-    dims: tuple[str, ...]
-
-
-def parameters(prototype: str) -> list[Parameter]:
-    """The parameters of a prototype; [] where it has none or cannot be read."""
-    start, end = prototype.find("("), prototype.rfind(")")
-    if not 0 < start < end or len(prototype) > _LONGEST:
-        return []
-    return [
-        _parameter(text) for text in _split(prototype[start + 1 : end]) if text.strip() != "void"
-    ]
-
-
-def _split(text: str) -> list[str]:
-    """The parts between commas that are in no brackets."""
-    parts, depth, start = [], 0, 0
-    for at, c in enumerate(text):
-        depth += (c in "([") - (c in ")]")
-        if c == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [*parts, text[start:]]
-
-
-def _parameter(text: str) -> Parameter:
-    head = text.partition("[")[0]
-    dims = tuple(d.strip() for d in re.findall(r"\[([^\]]*)\]", text))
-    words = re.findall(r"[A-Za-z_]\w*", head)
-    named = len(words) > 1 and words[-1] not in _WORDS
-    types = tuple(
-        w for w in (words[:-1] if named else words) if w not in ("const", "restrict", "volatile")
-    )
-    return Parameter(words[-1] if named else "", types, "*" in head or bool(dims), dims)
 
 
 def check(prototype: str, function: str, given: tuple[Any, ...]) -> None:
@@ -97,7 +45,7 @@ def _check_type(parameter: Parameter, value: Any, who: str) -> None:
         expected = f"an array of {' '.join(parameter.words)}" if is_data else ""
         fits = isinstance(value, tuple)
     else:
-        is_number = parameter.words and set(parameter.words) <= _WORDS
+        is_number = parameter.words and set(parameter.words) <= WORDS
         expected = " ".join(parameter.words) if is_number else ""
         fits = not (value is None or isinstance(value, (str, bytes, bytearray)))
     if expected and not fits:
@@ -118,7 +66,7 @@ def _check_shape(
         if text in _ANY or found is None or size == found or (at_least and size >= found):
             return
         least = "at least " if at_least else ""
-        raise ArgumentValueError(f"{who}: {texts.say(texts.ELEMENTS, least, found, text, size)}")
+        raise ArgumentValueError(f"{who}: {texts.say(texts.ELEMENTS, least, found, text, shape)}")
     wanted = [None if d in _ANY else value_of(d.removeprefix("static "), numbers) for d in dims]
     if any(w is None and d not in _ANY for w, d in zip(wanted, dims)):
         return

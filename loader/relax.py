@@ -8,7 +8,7 @@ from functools import partial
 
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.devices import Device
-from mblob.errors import ArgumentTypeError, ArgumentValueError
+from mblob.errors import ArgumentTypeError, ArgumentValueError, one_line, one_of
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, empty
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+NAMED = 8  # functions that a warning names
 ALLOCATORS = {"naive": 1, "pooled": 2}  # TVM's numbers
 NUMBERS = {bool: "int32", int: "int32", float: "float32"}  # what numbers become, as in TVM
 
@@ -37,7 +38,11 @@ class VirtualMachine(Timed):
         device: where it runs: `mblob.cpu(0)`, or a list of devices.
         memory_cfg: "pooled" (the default: memory is kept for the next call), "naive", or one of
             them per device.
-        profile: taken for TVM's sake; `profile` works without.
+        profile: accepted for compatibility with TVM and ignored; the method `profile` always works.
+
+    Warns:
+        UserWarning: the program names functions that neither its library nor any registry has.
+            `missing` lists them.
 
     Raises:
         IncompatibleError: the program names a builtin that is not here; the text names it, and the
@@ -69,6 +74,22 @@ class VirtualMachine(Timed):
         for d in devices:
             arguments += [d.device_type, d.device_id, _allocator(memory_cfg, d)]
         self.module["vm_initialization"](*arguments)
+        missing = self.missing
+        if missing:
+            self._warn_of(missing)
+
+    @staticmethod
+    def _warn_of(missing: list[str]) -> None:
+        import warnings
+
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        warnings.warn(
+            one_line(
+                f"the program names functions that nobody provides: {', '.join(missing[:NAMED])}{more}; a call of one"
+                " fails until mblob.register_func provides it"
+            ),
+            stacklevel=3,
+        )
 
     def __getitem__(self, name: str) -> Any:
         """A function of the program, or one that `save_function` saved.
@@ -86,8 +107,8 @@ class VirtualMachine(Timed):
 
     @property
     def missing(self) -> list[str]:
-        """Functions that the program names, and that neither its library nor any registry has:
-        `mblob.register_func` provides them."""
+        """Functions that the program calls, and that are neither in its library nor registered.
+        Register them with `mblob.register_func`."""
         return str(self._executable["get_missing_functions"]()).splitlines()
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
@@ -254,9 +275,10 @@ class VirtualMachine(Timed):
 
 
 def _allocator(config: str | Mapping[Device, str] | None, device: Device) -> int:
-    kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
-    if kind not in ALLOCATORS:
-        raise ArgumentValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
+    given: Any = {} if config is None else config
+    kind = given.get(device, "pooled") if hasattr(given, "get") else given
+    if kind not in tuple(ALLOCATORS):
+        raise ArgumentValueError(f"memory_cfg: {one_of(ALLOCATORS, kind)}")
     return ALLOCATORS[kind]
 
 

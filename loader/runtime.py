@@ -86,7 +86,7 @@ def last_error(called: str = "") -> Exception:
     if message.startswith(prefix):  # the runtime's own modules say it themselves
         prefix = ""
     if status == lib.MBLOB_E_ARGUMENT:
-        return _argument_error(prefix + message, message, bool(called))
+        return _argument_error(prefix + message, text(info.code), bool(called))
     kinds: dict[int, type[Exception]] = {
         lib.MBLOB_E_NOT_FOUND: NotFoundError,
         lib.MBLOB_E_IO: OSError,
@@ -101,55 +101,60 @@ def _kernel_error(message: str, code: str, status: int) -> KernelError:
     classes = [class_of_kind(kind)]
     if status == lib.MBLOB_E_NOT_FOUND:
         classes += [KeyError, AttributeError]
-    elif code == "kernel_arguments":
-        classes += classes_of_argument(message)
+    elif code:  # it refused its arguments
+        if code == "kernel_arguments":
+            code = _code_of_kernel_text(message)
+        classes += _CLASSES.get(code, (ValueError,))
     error = also(KernelError, *classes)(message)
-    if code == "kernel_arguments":
+    if status == lib.MBLOB_E_KERNEL and code:
         error.exit_code = ArgumentError.exit_code
     return error
 
 
-def _argument_error(whole: str, message: str, is_call: bool) -> MblobError:
+def _argument_error(message: str, code: str, is_call: bool) -> MblobError:
     """A part of the runtime refused an argument; of a call it was an executor, where TVM raises a
     RuntimeError."""
-    classes = classes_of_argument(message) + ((RuntimeError,) if is_call else ())
+    classes = _CLASSES.get(code, (ValueError,)) + ((RuntimeError,) if is_call else ())
     if KeyError in classes:
-        return also(NotFoundError, *classes)(whole)
-    return also(ArgumentError, *classes)(whole)
+        return also(NotFoundError, *classes)(message)
+    return also(ArgumentError, *classes)(message)
 
+
+# The classes of an error about an argument, by what mblob.h says is wrong with it.
+_CLASSES: dict[str, tuple[type[Exception], ...]] = {
+    "argument_type": (TypeError,),
+    "argument_count": (TypeError, ValueError),
+    "argument_dtype": (TypeError, ValueError),  # which TVM calls a ValueError
+    "argument_index": (IndexError, ValueError),
+    "argument_name": (KeyError, AttributeError, ValueError),
+    "argument_value": (ValueError,),
+}
 
 _DTYPE = r"(bool|u?int\d+|b?float\d+\w*|e\dm\d_float8|complex\d+|handle)(x\d+)?"
 _TYPE = (
     r"an? \w+|int|uint|float|handle|None|dtype|device|tensor|object|module|function|str|bytes|bool|Tensor|error|Shape"
     r"|Array|Map|nothing|object of Python|another object"
 )
-# What is wrong with an argument, by what the texts of mblob and TVM say of it: kernels hand over
-# nothing else. The first row that is found counts.
-_WRONG: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
-    # no input, output, ... of that name, or at that position
-    (r"(^|: |the graph has |executor has )no [a-z ]+ '", (KeyError, AttributeError, ValueError)),
-    (r"(^|: )no [a-z]+ -?\d", (IndexError, ValueError)),
-    # the number of arguments, which Python calls a TypeError
-    (
-        r"arguments?( \([^)]*\))?, found \d|takes \d+ argument|found \d+ (arguments|values)$",
-        (TypeError, ValueError),
-    ),
-    (r"num_args should be|number of arguments|argument \d+ is missing", (TypeError, ValueError)),
-    # dtypes, which TVM calls a ValueError
-    (rf"expected (an array of )?{_DTYPE}, found {_DTYPE}($|[;, ])", (TypeError, ValueError)),
-    (r"\.dtype|dtype is expected", (TypeError, ValueError)),
-    (r"found (.* )?(\()?type code \d", (TypeError,)),
-    (rf"expected [^,]*, found ({_TYPE})($|[;, ])", (TypeError,)),
-    (r"Expect arg\[\d+\] to be|Mismatched type", (TypeError,)),
+# The same by the texts of compiled kernels (code "kernel_arguments"): TVM's, and mblob's packed
+# functions. They hand over nothing else. The first row that is found counts.
+_KERNEL_TEXTS: tuple[tuple[str, str], ...] = (
+    (r"arguments?( \([^)]*\))?, found \d|takes \d+ argument", "argument_count"),
+    (r"num_args should be|number of arguments", "argument_count"),
+    (rf"expected (an array of )?{_DTYPE}, found {_DTYPE}($|[;, ])", "argument_dtype"),
+    (r"\.dtype|dtype is expected", "argument_dtype"),
+    (r"found (.* )?(\()?type code \d", "argument_type"),
+    (rf"expected [^,]*, found ({_TYPE})($|[;, ])", "argument_type"),
+    (r"Expect arg\[\d+\] to be|Mismatched type", "argument_type"),
 )
 
 
-def classes_of_argument(message: str) -> tuple[type[Exception], ...]:
-    """What Python calls the error about an argument that a text tells of: (ValueError,) unless the
-    text says more."""
+def _code_of_kernel_text(message: str) -> str:
+    """What is wrong with an argument, as far as the text of a kernel tells."""
     import re  # only errors need it
 
-    return next((found for text, found in _WRONG if re.search(text, message)), (ValueError,))
+    return next(
+        (code for text, code in _KERNEL_TEXTS if re.search(text, message)), "argument_value"
+    )
 
 
 def raise_status(status: int, called: str = "") -> NoReturn:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from mblob import arguments
-from mblob.errors import MblobError
 from mblob.format import exported, functions_table
 from mblob.loader.load import signatures
 from mblob.loader.opened import Origin, wrap_tree
-from mblob.loader.runtime import address_of, check, ffi, last_error, lib
+from mblob.loader.runtime import address_of, check, ffi, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -18,23 +17,19 @@ if TYPE_CHECKING:
 
 
 def system_lib(prefix: str = "") -> Module:
-    """The module of a system library in this process: code that was packed with `system_lib=True`
-    under `prefix`.
+    """The module of a system library: objects that were packed with `system_lib=True` and `prefix`,
+    and linked into a library of this process, such as a Python extension module.
 
-    A shared library with such code, such as an extension module, is linked with `-lmblob`. Load it
-    before this call.
+    Link that library with `-lmblob`, and load it before this call.
 
     Raises:
-        MblobError: nothing in this process is registered under that prefix. A longer prefix is
+        NotFoundError: nothing in this process is registered under that prefix. A longer prefix is
             another library, even if `prefix` is "".
         FormatError, DigestError: its modules are damaged.
     """
     arguments.name("system_lib", "prefix", prefix, empty=True)
     out = ffi.new("mblob_module **")
-    status = lib.mblob_system_lib(prefix.encode(), out)
-    if status == lib.MBLOB_E_NOT_FOUND:
-        raise MblobError(str(last_error()))
-    check(status)
+    check(lib.mblob_system_lib(prefix.encode(), out))
     root = out[0]
     try:
         return wrap_tree(root, Origin("", None, lambda: _functions(root)))

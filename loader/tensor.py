@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from math import prod
 from operator import index
 
 from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
 from mblob.devices import Device
-from mblob.errors import ArgumentTypeError, ArgumentValueError
+from mblob.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    MblobError,
+    also,
+    did_you_mean,
+)
 from mblob.loader import _call
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     import numpy as np
@@ -30,8 +38,9 @@ HOST_TYPES = (1, 3, 11)
 
 
 class Shape(tuple):  # type: ignore[type-arg]
-    """Extents, from any sequence of ints: a value of its own to Relax programs and functions of the
-    ffi dialect, which tell it from a tuple. In Python it is one: `Shape([1, 2]) == (1, 2)`.
+    """A shape, from any sequence of ints. Pass it where a Relax program or a function of the ffi
+    dialect expects a shape, which is another type there than a tuple. In Python, a Shape is a
+    tuple: `Shape([1, 2]) == (1, 2)`.
 
     Raises:
         TypeError: an extent is no int.
@@ -54,10 +63,11 @@ class Shape(tuple):  # type: ignore[type-arg]
 class Tensor(_call.TensorBase):
     """A compact array, on the host or on a device.
 
-    It owns its memory (`mblob.empty`, `mblob.array`), or is a view and keeps the owner.
+    A tensor from `mblob.empty` or `mblob.array` owns its memory. Any other tensor is a view, and
+    keeps the owner of the memory alive. Only a tensor that is an argument of a Python callback
+    becomes invalid after the call.
 
-    The buffer protocol and DLPack give its memory to numpy and others without a copy. An argument
-    of a Python callback is valid during the call only.
+    numpy and other libraries read a tensor without a copy, through the buffer protocol or DLPack.
 
     Attributes:
         shape: elements per dimension.
@@ -101,8 +111,8 @@ class Tensor(_call.TensorBase):
     asnumpy = numpy
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """What `numpy.asarray` takes where there is no buffer (bfloat16, memory of a device):
-        `numpy()`.
+        """`numpy()`. `numpy.asarray` calls this for a tensor without the buffer protocol (bfloat16,
+        or on a device).
 
         Raises:
             ValueError: a copy is needed, and `copy` is False. TypeError, ImportError: as of
@@ -163,6 +173,8 @@ class Tensor(_call.TensorBase):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """`t[:] = array` copies into the whole tensor."""
+        if self.readonly:
+            raise ArgumentValueError(texts.READ_ONLY)
         if key != slice(None):
             raise ArgumentTypeError("a Tensor takes `t[:] = array`; for parts of it use t.numpy()")
         self.copyfrom(value)
@@ -173,7 +185,84 @@ class Tensor(_call.TensorBase):
         return int(self.shape[0])
 
     def __repr__(self) -> str:
-        return f"<mblob.Tensor {self.dtype}{list(self.shape)} on {self.device}>"
+        values = _first_values(self)
+        return f"<mblob.Tensor {self.dtype}{list(self.shape)} on {self.device}{values and ': '}{values}>"
+
+    if not TYPE_CHECKING:  # type checkers know what a Tensor has
+
+        def __getattr__(self, name: str) -> Any:
+            """Only errors come here: numpy's `t.T`, `t.sum()`, a misspelt name."""
+            if name.startswith("_"):  # of protocols, which are asked for all the time
+                raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+            numpy = sys.modules.get("numpy")
+            own = [n for n in dir(Tensor) if not n.startswith("_")]
+            of_numpy = numpy is not None and hasattr(numpy.ndarray, name)
+            hint = "" if of_numpy else did_you_mean(name, own)
+            raise also(MblobError, AttributeError)(
+                f"a Tensor has no attribute {name!r}{hint or f'; {_AS_NUMPY}'}"
+            )
+
+
+# Operators that numpy's arrays have and tensors have not, by the names of their methods.
+_OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "matmul": "@", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "neg": "-", "abs": "abs()", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "getitem": "[...]",
+}  # fmt: skip
+_NUMBERS = (bool, int, float, complex)
+_AS_NUMPY = "use t.numpy(), an array of numpy"
+
+
+def _refused(operator: str) -> Any:
+    """A method for an operator. With an array of numpy on the other side, numpy does it."""
+
+    def refuse(tensor: Tensor, *others: Any) -> Any:
+        for other in others if operator != "[...]" else ():
+            if not (isinstance(other, (Tensor, list, tuple)) or type(other) in _NUMBERS):
+                return NotImplemented
+        raise ArgumentTypeError(f"a Tensor takes no {operator}; {_AS_NUMPY}")
+
+    return refuse
+
+
+for _name, _operator in _OPERATORS.items():
+    setattr(Tensor, f"__{_name}__", _refused(_operator))
+    if _operator in ("+", "-", "*", "@", "/", "//", "%", "**") and _name != "neg":
+        setattr(Tensor, f"__r{_name}__", _refused(_operator))
+
+
+_SHOWN = 6  # elements of a row, and of a whole tensor of several rows twice as many
+
+
+def _first_values(tensor: Tensor) -> str:
+    """The first elements of a tensor as nested lists, "" if there are none, or they are not in the
+    memory of the processor, or not numbers that `struct` knows."""
+    shape = tensor.shape
+    if tensor.device.device_type not in HOST_TYPES or not tensor.nbytes or len(shape) > _SHOWN:
+        return ""
+    import struct  # few programs print tensors
+
+    try:
+        view = memoryview(tensor)
+    except BufferError:
+        return ""
+    if view.ndim != len(shape):  # vectors
+        return ""
+    is_small = prod(shape) <= 2 * _SHOWN
+    shown = shape if is_small else (*(1 for _ in shape[1:]), min(shape[-1], _SHOWN))
+    try:
+        values = struct.unpack_from(f"={prod(shown)}{view.format}", view.cast("B"))
+    except struct.error:  # complex numbers
+        return ""
+    return _nested(
+        iter([f"{v:.6g}" if isinstance(v, float) else str(v) for v in values]), shape, shown
+    )
+
+
+def _nested(values: Iterator[str], shape: tuple[int, ...], shown: tuple[int, ...]) -> str:
+    if not shape:
+        return next(values)
+    items = [_nested(values, shape[1:], shown[1:]) for _ in range(shown[0])]
+    return f"[{', '.join(items + ['...'] * (shape[0] > shown[0]))}]"
 
 
 def _numpy(what: str) -> Any:
@@ -282,10 +371,10 @@ def array(source: Any, device: Device = CPU) -> Tensor:
 
 
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor over the memory of another library's array, no copy.
+    """A view of the array of another library, without a copy.
 
     Args:
-        source: an object with `__dlpack__`, or a DLPack capsule, which is used up.
+        source: an object with `__dlpack__`, or a DLPack capsule, which cannot be used again.
 
     Returns:
         The tensor. It keeps the memory of `source` alive.

@@ -10,7 +10,7 @@ from functools import partial
 
 from mblob import texts
 from mblob.devices import Device
-from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class
+from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class, one_of
 from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
@@ -57,8 +57,8 @@ class ADT(Sequence):  # type: ignore[type-arg]  # fields are tensors and further
 
 
 class Executable:
-    """A program: `Executable(mblob.load_module("model.so"))`, or `load_exec` of code that was saved
-    alone.
+    """A program: `Executable(mblob.load_module("model.so"))`. `load_exec` makes one from bytecode
+    that `save` returned.
 
     Attributes:
         mod, module: the program's module.
@@ -186,19 +186,19 @@ class Executable:
         self.mod["move_late_bound_consts"](os.fspath(path), byte_limit)
 
     def get_late_bound_consts(self, byte_limit: int) -> dict[str, Tensor]:
-        """The constants of at least `byte_limit` bytes by name, for
-        `load_late_bound_consts_from_map`; otherwise as `move_late_bound_consts`.
+        """As `move_late_bound_consts`, but return the constants of at least `byte_limit` bytes by
+        name, for `load_late_bound_consts_from_map`.
         """
         return load_param_dict(self.mod["get_late_bound_consts"](byte_limit))
 
 
 @dataclass(frozen=True)
 class InstructionTime:
-    """Where the time of a program goes.
+    """The time of an instruction of a program.
 
     Attributes:
-        function: of the program.
-        instruction: position in it.
+        function: name of the function with the instruction.
+        instruction: position in the function.
         opcode: "InvokePacked", "AllocTensor", ...
         kernel: the kernel that InvokePacked calls; None for other opcodes.
         count: number of executions in all calls together.
@@ -253,10 +253,11 @@ class VirtualMachine(Timed):
     def _allocator(
         self, config: Allocator | Mapping[Device, Allocator] | None, device: Device
     ) -> int:
-        kind = config if isinstance(config, str) else (config or {}).get(device, "pooled")
+        given: Any = {} if config is None else config
+        kind = given.get(device, "pooled") if hasattr(given, "get") else given
         kinds = {"naive": self.NAIVE_ALLOCATOR, "pooled": self.POOLED_ALLOCATOR}
-        if kind not in kinds:
-            raise ArgumentValueError(f"memory_cfg: expected 'naive' or 'pooled', found {kind!r}")
+        if kind not in tuple(kinds):
+            raise ArgumentValueError(f"memory_cfg: {one_of(kinds, kind)}")
         return kinds[kind]
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
@@ -358,8 +359,8 @@ class VirtualMachine(Timed):
     def profile(
         self, *args: Any, func_name: str = "main", repeat: int = 1, **kwargs: Any
     ) -> list[InstructionTime]:
-        """Time of each instruction in `repeat` calls of the function `func_name`, those that call
-        kernels among them.
+        """Time of each instruction in `repeat` calls of the function `func_name`. An instruction
+        `InvokePacked` calls a kernel.
 
         A call of another function of the program is an instruction, too. Its time is that of the
         call only; the instructions inside have their own rows. Inputs stay set, as for `benchmark`.

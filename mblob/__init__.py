@@ -1,25 +1,30 @@
-"""mblob: pack compute kernels and module blobs into one shared library, look into it, load it, run
-it.
+"""Pack compute kernels, graphs and weights into one shared library, and call it.
+
+What to call first (`help(mblob.NAME)` describes a name):
+
+    csource_module      C sources to pack; import_module adds weights, export_library writes a .so
+    load_module         load a .so of mblob or TVM: call its functions, read its tensors
+    graph_executor      run a model of TVM; also aot_executor, vm, relax
+    open                look into a .so without running it; also verify, diff
+    swap                replace weights in a .so; also extract, convert
+
+Pack:
 
     host = mblob.csource_module("vadd.c", functions=["void vadd(const float a[n], ...)"])
     host.import_module(mblob.safetensors_module({"w": weights}))
     host.export_library("deploy.so")
 
+Load and call:
+
     lib = mblob.load_module("deploy.so")
     lib["vadd"](a, b, c, 3)
     lib.functions, lib.tensors["w"], lib.payloads
 
-* Pack: csource_module, static_library, device_module, blob_module, safetensors_module,
-  graph_executor_factory, GraphBuilder, export_library.
-* Load: load_module, system_lib, Module, array, empty, cpu, device.
-* Run models: graph_executor, aot_executor, vm.
-* Look without running: open, verify, diff.
-* Change: swap, extract, convert.
-* Errors: MblobError and those below it.
-
-Every name is handed on when it is first used, so `import mblob` costs nothing: looking at a
-file never imports a compiler driver, ctypes or numpy. Where each name lives is the table `_HOME`.
+MblobError is the base of all errors of mblob.
 """
+
+# Every name is handed on when it is first used, so `import mblob` costs nothing: looking at a file
+# never imports a compiler driver, ctypes or numpy. Where each name lives is the table `_HOME`.
 
 from __future__ import annotations
 
@@ -64,7 +69,7 @@ _HOME = {
     # packing
     "csource_module": "mblob.packager.modules.host_modules:csource_module",
     "static_library": "mblob.packager.modules.host_modules:static_library",
-    "device_module": "mblob.packager.device.device_modules:device_module",
+    "device_module": "mblob.packager.device.modules:device_module",
     "json_module": "mblob.packager.modules.payload_modules:json_module",
     "graph_executor_factory": "mblob.packager.modules.payload_modules:graph_executor_factory",
     "const_loader_module": "mblob.packager.modules.payload_modules:const_loader_module",
@@ -115,10 +120,21 @@ os.register_at_fork(
 )
 
 
+class _NoSuchName(AttributeError):
+    """No such name in mblob. What was meant is looked for when the text is asked for: importing
+    `mblob.x` raises this, too."""
+
+    def __str__(self) -> str:
+        from mblob.errors import did_you_mean
+
+        wanted = self.args[0]
+        return f"module 'mblob' has no attribute {wanted!r}{did_you_mean(wanted, __all__)}"
+
+
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'mblob' has no attribute {name!r}")
+        raise _NoSuchName(name)
     module, _, attribute = home.partition(":")
     with _importing:
         __import__(module)  # importlib.import_module would import importlib and warnings first

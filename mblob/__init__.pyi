@@ -43,7 +43,7 @@ from mblob.packager import byoc as byoc
 from mblob.packager.byoc import GraphBuilder as GraphBuilder
 from mblob.packager.byoc import partition_graph as partition_graph
 from mblob.packager.byoc import register_codegen as register_codegen
-from mblob.packager.device.device_modules import device_module as device_module
+from mblob.packager.device.modules import device_module as device_module
 from mblob.packager.edit.convert import convert as convert
 from mblob.packager.edit.extract import extract as extract
 from mblob.packager.edit.swap import add_index as add_index

@@ -2,7 +2,7 @@
 them, and how each is passed.
 
 From it come the types of prototypes (`packager/modules/prototypes.py`, `packager/functions`), those
-of kernels in sources (`packager/device/device_kernels.py`), and `csrc/src/base/argument_types.h`,
+of kernels in sources (`packager/device/kernels.py`), and `csrc/src/base/argument_types.h`,
 which `mblob_call` and `loader/_call` read: `python -m mblob.argument_types >
 csrc/src/base/argument_types.h`. The header has the names of element types, too (`mblob/dtype.py`).
 
@@ -88,7 +88,7 @@ HALVES = tuple(row.c for row in TABLE if not row.passed)
 POINTER_SIZED = {
     "intptr_t": "int", "uintptr_t": "uint", "size_t": "uint", "ssize_t": "int", "ptrdiff_t": "int",
 }  # fmt: skip
-# Wide as each C library likes: the target's compiler says it in packed forms, the runtime's own in
+# Wide as each C library likes: the target's compiler says it in packed functions, the runtime's own in
 # calls.
 OF_LIBRARIES = {f"{kind}_fast{bits}_t": kind for kind in ("int", "uint") for bits in (8, 16, 32)}
 # All names of prototypes and their kinds, and those that are no keywords of C.

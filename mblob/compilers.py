@@ -15,7 +15,7 @@ from mblob.errors import ToolchainError
 
 @cache
 def include_dir() -> Path:
-    """The folder of `dlpack/dlpack.h` and `tvm/runtime/*.h`.
+    """The folder of `mblob.h`.
 
     An installed package carries it as `mblob/csrc/include`, a checkout has it beside the package.
 
@@ -25,11 +25,21 @@ def include_dir() -> Path:
     package = Path(__file__).resolve().parent
     for root in (package, package.parent):
         found = root / "csrc" / "include"
-        if (found / "tvm" / "runtime" / "c_runtime_api.h").is_file():
+        if (found / "mblob.h").is_file():
             return found
     raise ToolchainError(
-        f"the C headers of mblob are missing: {package}/csrc/include/tvm/runtime; install mblob again"
+        f"the C headers of mblob are missing: {package}/csrc/include/mblob.h; install mblob again"
     )
+
+
+def include_flags() -> tuple[str, str]:
+    """What kernels are compiled with: the folders of `mblob.h`, and of the header paths of TVM,
+    tvm_ffi and DLPack.
+
+    Raises:
+        ToolchainError: the installation is incomplete.
+    """
+    return f"-I{include_dir()}", f"-I{include_dir() / 'mblob' / 'compat'}"
 
 
 class Starting(threading.Thread):

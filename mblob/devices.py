@@ -112,7 +112,7 @@ def _code_of_plugin(name: str) -> int:
 
 
 def cpu(device_id: int = 0) -> Device:
-    """The processor; `device_id` is 0, there is one."""
+    """The CPU. There is only one, so `device_id` is 0."""
     return Device(1, device_id)
 
 

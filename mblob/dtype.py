@@ -6,7 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from mblob.arguments import no_numbers
-from mblob.errors import ArgumentValueError
+from mblob.errors import ArgumentValueError, did_you_mean
 
 # DLDataTypeCode of dlpack.h; custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex"}
@@ -34,6 +34,11 @@ _ELEMENTS = {
     for bits in WIDTHS
 }
 _ELEMENTS |= SMALL_FLOATS
+# What a misspelt one is held against: those that people write.
+_COMMON = (
+    "bool", "handle", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    "float16", "float32", "float64", "bfloat16", *SMALL_FLOATS,
+)  # fmt: skip
 _TEXTS = {element: text for text, element in _ELEMENTS.items()}
 
 # struct format characters with standard sizes -> code
@@ -74,6 +79,7 @@ class DataType(NamedTuple):
         ):
             raise ArgumentValueError(
                 f"{text[:60]!r} is not a data type; expected one like float32, int8, uint8x4, bool"
+                f"{did_you_mean(name or text, _COMMON)}"
             )
         return cls(*_ELEMENTS[name], int(lanes))
 
@@ -83,8 +89,8 @@ class DataType(NamedTuple):
         return cls(raw[0], raw[1], raw[2] | raw[3] << 8)
 
     def of_ffi(self) -> DataType:
-        """The type that a library of the ffi dialect stores by these numbers, which are
-        DLPack's."""
+        """The type for numbers that a library of the ffi dialect stores: bool and float8_e3m4 have
+        other codes there."""
         if self.code == 6 and self.bits == 8:
             return DataType(1, 1, self.lanes)
         return DataType(FLOAT8_E3M4, 8, self.lanes) if self.code == 7 and self.bits == 8 else self

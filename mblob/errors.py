@@ -49,8 +49,19 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     it."""
     import difflib  # only errors need it, and it is slow to import
 
-    close = difflib.get_close_matches(name, list(names), 1) if isinstance(name, str) else []
+    if not isinstance(name, str):
+        return ""
+    names, name = list(names), name[:_WORD]
+    close = difflib.get_close_matches(name, names, 1)
+    close += [known for known in names if known.casefold() == name.casefold()]
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def one_of(names: Iterable[str], found: object) -> str:
+    """What an error says of a value that is none of `names`: those, the value, and what was
+    meant."""
+    names = list(names)
+    return f"expected one of {', '.join(names)}, found {found!r}{did_you_mean(found, names)}"
 
 
 class MblobError(Exception):
@@ -107,7 +118,7 @@ class ArgumentValueError(ArgumentError, ValueError):
 
 
 class StateError(MblobError, RuntimeError):
-    """Something is used when it cannot be: it is gone, or not made yet."""
+    """Something is used when it cannot be: it is gone, or not made yet, or what makes it failed."""
 
 
 class FormatError(MblobError, ValueError):
@@ -236,8 +247,9 @@ class KernelError(MblobError):
     """A function of a library returned an error. The text is the function's own, and may have
     several lines.
 
-    The error is also of the class that its kind names, or a RuntimeError where Python has no class
-    of that name. An error of a kernel that refused its arguments is also a TypeError or ValueError.
+    The error is also of the class that its kind names, such as IndexError, or a RuntimeError if
+    Python has no such class. If a kernel refused its arguments, the error is also a TypeError or
+    ValueError.
     """
 
     def __init__(self, message: str = "") -> None:

@@ -22,7 +22,7 @@ from mblob.errors import (
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Protocol
+    from typing import Any, NoReturn, Protocol
 
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
@@ -135,9 +135,9 @@ class Module:
     payload=b"")`.
 
     Args:
-        type_key: of the module that is made of callables.
-        functions: its functions by name.
-        payload: its bytes, which are not copied.
+        type_key: type key of the new module.
+        functions: functions of the new module, by name.
+        payload: bytes of the new module, which are not copied.
         node: for mblob itself.
     """
 
@@ -228,7 +228,7 @@ class Module:
         for module in self.walk():
             for name, tensor in (module._node.tensors() or {}).items():
                 found.setdefault(name, tensor)
-        return Named("tensor", f"module {self.type_key!r}", found)
+        return Named("tensor", self, found)
 
     @property
     def payloads(self) -> Mapping[str, memoryview]:
@@ -242,15 +242,15 @@ class Module:
         for module in self.walk():
             if module.type_key not in found and (payload := module.payload):
                 found[module.type_key] = payload
-        return Named("payload", f"module {self.type_key!r}", found)
+        return Named("payload", self, found)
 
     # -- functions ---------------------------------------------------------------------------------
 
     @property
     def functions(self) -> Mapping[str, Signature]:
         """The functions that `module[name]` finds in this module and its imports, by name.
-        Functions that only an opened module could list are left out. `str` of a function is its C
-        prototype.
+        `str` of a function is its C prototype. Functions of a module that has a loader are listed
+        after the first use of the module.
 
         Raises:
             NotFoundError: by `functions[name]`: no such function; the text lists the names.
@@ -259,7 +259,7 @@ class Module:
         for module in self.walk():
             for name, text in module._node.functions().items():
                 found.setdefault(name, Signature(name, text))
-        return Named("function", f"module {self.type_key!r}", found)
+        return Named("function", self, found)
 
     def _find(self, name: str, query_imports: bool) -> Callable[..., Any] | None:
         closed: LoaderMissingError | None = None
@@ -288,7 +288,7 @@ class Module:
             raise NotFoundError(self._not_found(name, query_imports))
         return function  # type: ignore[return-value]
 
-    def _not_found(self, name: str, query_imports: bool) -> str:
+    def _not_found(self, name: str, query_imports: bool, attributes: Iterable[str] = ()) -> str:
         names: dict[str, str] = {}
         for module in self.walk() if query_imports else (self,):
             names.update(module._node.functions())
@@ -300,8 +300,8 @@ class Module:
         if names or not reason:
             text += f"; it has: {listed(sorted(names))}"
         if reason:
-            text += f"; {reason}"
-        elif close := did_you_mean(name, names):
+            text += f"; {reason}{did_you_mean(name, attributes)}"
+        elif close := did_you_mean(name, (*names, *attributes)):
             text += close
         elif not query_imports and self.implements_function(name, True):
             text += "; one of its imports has it: pass query_imports=True"
@@ -332,12 +332,16 @@ class Module:
         return iter(self.functions)
 
     def __getattr__(self, name: str) -> Function:
-        """`module.vadd` is `module["vadd"]` where no attribute has that name."""
+        """`module.vadd` is `module["vadd"]`, unless Module itself has an attribute `vadd`."""
         if hasattr(type(self), name):  # a property failed with an AttributeError: this one
             return getattr(type(self), name).__get__(self)  # type: ignore[no-any-return]
         if name.startswith("_"):  # of protocols, which are asked for all the time
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return self.get_function(name, query_imports=True)
+        function = self._find(name, True)
+        if function is None:
+            attributes = [n for n in dir(type(self)) if not n.startswith("_")]
+            raise NotFoundError(self._not_found(name, True, attributes))
+        return function  # type: ignore[return-value]
 
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *(n for n in self.functions if n.isidentifier())]
@@ -348,8 +352,8 @@ class Module:
     def get_function_metadata(
         self, name: str, query_imports: bool = False
     ) -> dict[str, Any] | None:
-        """What a library of tvm_ffi tells about its function `name`: {"type_schema": text, ...};
-        None if nothing. With `query_imports` the imports are asked, too.
+        """Metadata that a library of tvm_ffi has for its function `name`, such as
+        {"type_schema": text}, or None. With `query_imports` the imports are searched, too.
 
         Raises:
             FormatError: the metadata is not a JSON object.
@@ -373,7 +377,7 @@ class Module:
 
     def get_function_doc(self, name: str, query_imports: bool = False) -> str | None:
         """The documentation that a library of tvm_ffi has for its function `name`, or None. With
-        `query_imports` the imports are asked, too.
+        `query_imports` the imports are searched, too.
         """
         return self._function_metadata("doc", name, query_imports)
 
@@ -422,21 +426,21 @@ class Module:
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
     ) -> Callable[..., BenchmarkResult]:
-        """What times a function: `mod.time_evaluator("vadd", number=100)(a, b, c).mean`.
+        """A function that measures: `mod.time_evaluator("vadd", number=100)(a, b, c).mean`.
 
-        The time of an executor includes waiting for it. The time of a device kernel ends with its
-        launch.
+        The time of an executor includes waiting for its result. The time of a device kernel ends
+        with its launch.
 
         Args:
-            func_name: the function, of this module or its imports.
-            dev, limit_zero_time_iterations: taken for TVM's sake.
-            number, repeat: as many calls for each of as many measurements, after one call that is
-                not measured.
-            min_repeat_ms: more calls per measurement until one takes this long.
-            cooldown_interval_ms: a rest after every `repeats_to_cooldown` measurements.
+            func_name: the function to measure, of this module or its imports.
+            dev, limit_zero_time_iterations: accepted for compatibility with TVM and ignored.
+            number, repeat: calls per measurement, and number of measurements. One more call comes
+                first and is not measured.
+            min_repeat_ms: repeat the calls of a measurement until it takes this long.
+            cooldown_interval_ms: pause after every `repeats_to_cooldown` measurements.
 
         Returns:
-            A function of the arguments, which gives a BenchmarkResult in seconds.
+            A function that takes the arguments and returns a BenchmarkResult in seconds.
 
         Raises:
             AttributeError: no such function.
@@ -503,8 +507,8 @@ class Signature:
 
     Attributes:
         name: of the function.
-        text: its C prototype with the names and dimensions of its parameters, as far as the library
-            tells: `NAME(TYPES)`, or `NAME(...)`.
+        text: its C prototype with the names and dimensions of its parameters. If the library does
+            not have it: `NAME(TYPES)`, or `NAME(...)`.
     """
 
     __slots__ = ("name", "text")
@@ -527,12 +531,14 @@ class Signature:
 
 
 class Named(dict[str, "Any"]):
-    """A dictionary of what has a name, whose error about a missing name lists those there are."""
+    """The functions, tensors or payloads of a module by name, to be read only. The error about a
+    missing name lists those there are. `dict` of it, and a copy, is a dictionary of the caller."""
 
-    def __init__(self, what: str, owner: str, items: Mapping[str, Any]) -> None:
+    def __init__(self, what: str, module: Module, items: Mapping[str, Any]) -> None:
         super().__init__(items)
         self._what = what
-        self._owner = owner
+        self._owner = f"module {module.type_key!r}"
+        self._path = module._node.path
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self)
@@ -540,6 +546,26 @@ class Named(dict[str, "Any"]):
     def __missing__(self, name: object) -> Any:
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
         raise NotFoundError(text + did_you_mean(name, self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    if not TYPE_CHECKING:  # who sees a Mapping cannot change it
+
+        def _refuse(self, *args: Any, **_: Any) -> NoReturn:
+            name = args[0] if args and isinstance(args[0], str) else None
+            many, owner = f"{self._what}s", self._owner
+            said = f"{owner}: its {many} cannot be changed" + (f" ({name!r})" if name else "")
+            if self._what == "function" or not self._path or not (name is None or name in self):
+                advice = f"pack it again, to add {many} too{did_you_mean(name, self)}"
+            else:
+                new = f"{{{name or 'NAME'!r}: NEW}}"
+                change = f"weights={new}" if many == "tensors" else new
+                advice = f"mblob.swap({self._path!r}, {change}, output='new.so') writes a new one"
+            raise ArgumentTypeError(f"{said}; a library is not changed in place: {advice}")
+
+        __setitem__ = __delitem__ = __ior__ = _refuse
+        update = setdefault = pop = popitem = clear = _refuse
 
 
 def checked_module(function: str, argument: str, value: Any) -> Module:

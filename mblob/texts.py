@@ -1,5 +1,5 @@
 """The one table of error texts that several rooms share: Python, the extension of the hot path, the
-C runtime, plug-ins, and the packed forms that the packager generates.
+C runtime, plug-ins, and the packed functions that the packager generates.
 
 `csrc/src/base/texts.h` is made from it: `python -m mblob.texts > csrc/src/base/texts.h`. C has a
 row as the macro MB_TEXT_<name>; generated C gets the macros that it uses (`packager/functions/wrappers.py`). Rows are
@@ -19,9 +19,9 @@ COUNT = "%s %d argument%s%s, found %d"  # "expected" as the dialect has it, the 
 TYPE_CODE = "expected %s, found type code %d"
 DTYPE = EXPECTED
 DTYPE_OF_ARRAY = DTYPE.replace("%s", "an array of %s", 1) + '; convert it with astype("%s")'
-DTYPE_OF_BITS = DTYPE.replace("%s", "an array of %s", 1) + '; for its bits pass x.view("%s")'
+DTYPE_OF_BITS = DTYPE.replace("%s", "an array of %s", 1) + '; for its bits pass %s.view("%s")'
 SHAPE = "expected shape %s, found %s"
-ELEMENTS = "expected %s%lld elements (%s), found %lld"
+ELEMENTS = "expected shape (%s%lld,) for [%s], found %s"
 DEVICE = "expected data on the cpu, found device type %d; copy it to the cpu"
 COMPACT = (
     "expected compact row-major data, found a non-contiguous array; pass a copy"
@@ -37,7 +37,14 @@ GIVES_NO_NUMBERS = "%s gives no numbers: %S"
 IS_NULL = "%s: an argument is NULL"
 RETURNED = "%s: returned %d and gave no reason"
 
+# Files.
+PACKED_FIRST = "; sources and weights are packed into a shared library first (mblob-pack build)"
+
 # Tensors that others describe.
+READ_ONLY = (
+    "the tensor is read-only; to replace a tensor of a library, write a new library with"
+    " mblob.swap(path, weights={name: array}, output=new_path)"
+)
 NDIM = "%d dimensions, expected 0 to %d"
 SHAPE_IS_NULL = "shape is NULL, expected %d extents"
 DATA_IS_NULL = "data is NULL, expected %zu bytes"

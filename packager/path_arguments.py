@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mblob.arguments import path as checked_path
 from mblob.bytes.wire import KEY_LIMIT
@@ -79,6 +81,17 @@ def existing_file(path: Path, who: str) -> Path:
             str(path),
         )
     return path
+
+
+@contextmanager
+def payload_or_path(given: Any) -> Iterator[None]:
+    """Let the error about a missing file say how a text is given that is the payload itself."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if isinstance(given, str):
+            error.strerror = f"{error.strerror}; a text that is the payload is given as bytes"
+        raise
 
 
 def check_key(key: str, who: str) -> str:

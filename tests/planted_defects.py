@@ -81,11 +81,11 @@ DEFECTS = (
            "the writing thread does not look again when it is woken", ("tests/unit/test_native_copy.py", "tests/e2e/test_c_runtime.py")),
     # -- packager ----------------------------------------------------------------------------------
     Defect("packager/write/elf_writer.py", "else 0xFFFFFFFF - layout.payload_offset", "else 0xFFFFFFFF",
-           "an object for 32 bits may be too large for its own numbers", ("tests/packager/functions/test_objects.py",)),
+           "an object for 32 bits may be too large for its own numbers", ("tests/packager/functions/test_object_files.py",)),
     Defect("packager/write/elf_writer.py", '(".note.GNU-stack", SHT_PROGBITS, 0, self', '(".note.GNU-stack", SHT_PROGBITS, 4, self',
-           "whoever links a blob gets a stack that can be executed", ("tests/packager/functions/test_objects.py",)),
+           "whoever links a blob gets a stack that can be executed", ("tests/packager/functions/test_object_files.py",)),
     Defect("packager/objects/rename.py", "st_other=s.st_other & ~3 | STV_HIDDEN", "st_other=s.st_other & ~3",
-           "renamed definitions stay visible", ("tests/packager/functions/test_packed_forms.py", "tests/packager/functions/test_objects.py")),
+           "renamed definitions stay visible", ("tests/packager/functions/test_packed_forms.py", "tests/packager/functions/test_object_files.py")),
     Defect("packager/objects/archive_writer.py", "if len(text) <= 16:", "if len(text) <= 17:",
            "the name of a member of an archive flows into the next field", ("tests/packager/test_system_lib.py", "tests/unit/test_archive.py", "tests/packager")),
     Defect("packager/objects/archive_writer.py", "at += _HEADER + length + (length & 1)", "at += _HEADER + length",
@@ -134,7 +134,7 @@ DEFECTS = (
            "a group of the largest size is refused", ("tests/e2e/test_c_runtime.py", "tests/loader/opencl/test_opencl.py")),
     Defect("csrc/plugins/ffi/calls.c", "    host->value_release(ret, ret_code);\n  }\n  while (made-- > 0) mb_place_release", "  }\n  while (made-- > 0) mb_place_release",
            "what a function returned to the ffi dialect is lost memory", ("tests/loader/calls/test_ffi_values.py",)),
-    Defect("csrc/include/tvm/runtime/ndarray.h", "if (relative_byte_offset > have || want > have - relative_byte_offset)", "if (relative_byte_offset > have || want > have)",
+    Defect("csrc/include/mblob/compat/tvm/runtime/ndarray.h", "if (relative_byte_offset > have || want > have - relative_byte_offset)", "if (relative_byte_offset > have || want > have)",
            "a view of a C++ host ends behind its array", ("tests/e2e/test_cxx_face.py", "tests/e2e/test_c_runtime.py")),
 )  # fmt: skip
 

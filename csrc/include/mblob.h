@@ -1,32 +1,37 @@
 /* mblob.h - open a packed module library from C and call what is inside.
  *
- * Ownership   a "new reference" is the caller's: give it back with the release that the comment
- *             names. "Borrowed" results live as long as a reference to the module or function they
- *             came from: never free them. Arguments are borrowed for the call unless the comment
- *             says that they are copied or kept. release(NULL) does nothing. A function keeps its
- *             library loaded, so does a module.
+ * Ownership   a "new reference" is the caller's: give it back with the release function that the
+ *             comment names. A "borrowed" result is valid as long as a reference to the module or
+ *             function it came from: never free it. Arguments are borrowed for the call unless the
+ *             comment says that they are copied or kept. release(NULL) does nothing. A reference to
+ *             a module or a function keeps its library loaded.
  * Errors      functions that can fail return MBLOB_OK (0) or a status below, and set their outputs
  *             to NULL or 0 first. mblob_last_error() has the text, mblob_last_error_info() the
  *             parts. Both are per thread and hold until the next failing call on that thread.
- *             MBLOB_E_ARGUMENT (an argument is NULL that must not be) and MBLOB_E_MEMORY are
- *             possible everywhere; comments name the others.
+ *             Every function may return MBLOB_E_ARGUMENT (an argument must not be NULL) and
+ *             MBLOB_E_MEMORY; comments name the other errors.
  * Threads     "any": from any thread, several at a time, also with the same module or function.
  * Units       sizes and offsets are bytes, shapes and strides are elements.
  *
- * Opening a library runs its constructors: open only files you would execute.  Everything that
- * can be checked (ELF headers, blob, index) is checked from the file before that happens. */
+ * Opening a library runs its constructors: open only files you would execute. Before that, mblob
+ * checks the ELF headers, the blob and the index in the file. */
 #ifndef MBLOB_H
 #define MBLOB_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include <dlpack/dlpack.h>
 #include <mblob/plugin.h>
-#include <tvm/runtime/c_runtime_api.h>
 
 #define MBLOB_ABI_VERSION 1 /* raised when something below changes incompatibly */
 #define MBLOB_VERSION "0.1.0"
+#define MBLOB_VERSION_MAJOR 0
+#define MBLOB_VERSION_MINOR 1
+#define MBLOB_VERSION_PATCH 0
+/* In #if: whether this header is of that release or a later one. */
+#define MBLOB_VERSION_AT_LEAST(major, minor, patch)                                    \
+  (MBLOB_VERSION_MAJOR * 1000000 + MBLOB_VERSION_MINOR * 1000 + MBLOB_VERSION_PATCH >= \
+   (major) * 1000000 + (minor) * 1000 + (patch))
 
 #if defined(MBLOB_STATIC)
 #define MBLOB_API
@@ -58,9 +63,15 @@ typedef struct mblob_error_info {
   int status; /* mblob_status */
   /* One line, never NULL; what does not print is escaped. MBLOB_E_KERNEL: as the kernel set it. */
   const char *message;
-  /* Stable name of the broken rule (docs/format.md), "" when there is none. MBLOB_E_KERNEL:
-   * "kernel_arguments" when the kernel refused its arguments; MBLOB_E_NOT_FOUND: "plain_function"
-   * for a C function that has no packed form. */
+  /* Stable name of what is wrong, "" when there is none.
+   * MBLOB_E_FORMAT: the broken rule (docs/format.md).
+   * MBLOB_E_ARGUMENT: "argument_type", "argument_count" (of arguments), "argument_dtype" (of a
+   * tensor), "argument_index" (of an output, a field, ...: there are fewer), "argument_name" (no
+   * input, node, ... has it), "argument_value" (all else, shapes too).
+   * MBLOB_E_KERNEL: one of these when a function of this runtime refused its arguments,
+   * "kernel_arguments" when a compiled kernel did, which hands over a text alone.
+   * MBLOB_E_NOT_FOUND: "plain_function" for a C function that has no packed function
+   * (docs/howto/pack.md). */
   const char *code;
   int64_t offset;        /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
   int64_t entry;         /* index of the module concerned; -1 when none */
@@ -73,6 +84,16 @@ typedef struct mblob_error_info {
  * Errors: none.
  * Threads: any. */
 MBLOB_API uint32_t mblob_abi_version(void);
+/* MBLOB_VERSION of the libmblob that runs.
+ * Ownership: a constant, borrowed for ever.
+ * Errors: none; never NULL.
+ * Threads: any. */
+MBLOB_API const char *mblob_version(void);
+/* The names that a library may leave undefined and finds in libmblob, for tools that read the file:
+ * texts, each with its NUL. A text "=kind" begins the names for libraries of that kind: all, ffi
+ * (TVM 0.22 and later), ffi-0.21. libmblob-ffi.so has a text of the same name. The last text is
+ * empty. */
+extern const char mblob_runtime_names[];
 /* Text of the last error of this thread, with place and rule where they are known; "" before the
  * first error.
  * Ownership: borrowed until the next failing call on this thread.
@@ -85,7 +106,7 @@ MBLOB_API const char *mblob_last_error(void);
  * Threads: each has its own. */
 MBLOB_API const mblob_error_info *mblob_last_error_info(void);
 /* Record a failure, as loaders and functions do before they return a status. MBLOB_OK counts as
- * MBLOB_E_KERNEL.
+ * MBLOB_E_KERNEL. The code of MBLOB_E_ARGUMENT is "argument_value".
  * Ownership: `message` is copied.
  * Errors: the recorded status is returned.
  * Threads: each has its own. */
@@ -97,10 +118,10 @@ typedef struct mblob_module mblob_module;     /* one module of a tree */
 typedef struct mblob_function mblob_function; /* something callable; also a TVMFunctionHandle */
 
 typedef enum mblob_verify {
-  MBLOB_VERIFY_HEADER = 0, /* index and its checksums; while all payloads together are at most 256
-                              KiB, all that FULL does (default) */
-  MBLOB_VERIFY_FULL = 1,   /* every byte of the blob against its checksum, stream against index */
-  MBLOB_VERIFY_OFF = 2     /* bounds only */
+  MBLOB_VERIFY_HEADER = 0, /* the default: the index and its checksums. If all payloads together
+                              have at most 256 KiB, the same as FULL */
+  MBLOB_VERIFY_FULL = 1,   /* also every byte of the blob, and each module against the index */
+  MBLOB_VERIFY_OFF = 2     /* only that everything is inside the file */
 } mblob_verify;
 
 typedef enum mblob_missing {
@@ -139,18 +160,31 @@ MBLOB_API int mblob_open_fd(int fd, const mblob_open_options *options, mblob_mod
 MBLOB_API int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options,
                                 mblob_module **out);
 
-/* The module of the code that is linked into this program (or into a library that it has loaded)
- * and was packed for static linking under `prefix` ("": none): export_library(...,
- * system_lib=True). What was packed under a longer prefix is another library, also where "" is
- * asked for. Call this before a kernel looks up a function by name, or anything asks the registry.
- * A module whose type key has no loader fails when it is called.
+/* Look at a library: as mblob_open, but nothing is loaded and no code of the file runs, so that you
+ * may look at files that you would not execute. Only ELF files of this machine can be looked at.
+ * The functions that read modules work as usual: type key, dialect, index, path, imports, payload,
+ * names (those that mblob_module_names visits), tensors. Functions cannot be called:
+ * mblob_module_function and what needs one fail, mblob_module_symbol gives NULL. No type key needs a
+ * loader. `verify` is a mblob_verify.
+ * Ownership: `*out` is a new reference, given back with mblob_module_release(). It shares nothing
+ * with a library that mblob_open gives for the same file.
+ * Errors: MBLOB_E_IO, MBLOB_E_FORMAT, MBLOB_E_DIGEST, MBLOB_E_INCOMPATIBLE.
+ * Threads: any. */
+MBLOB_API int mblob_look(const char *path, int verify, mblob_module **out);
+
+/* The module of a system library: objects that were packed with system_lib=True and `prefix` (""
+ * for none), and are linked into this program, or into a library that it has loaded. Objects with
+ * a longer prefix are another library, even if `prefix` is "". Call this before a kernel of the
+ * library looks up a function by name, and before you look up a global function. If a type key has
+ * no loader, calling a function of its module fails.
  * Ownership: `*out` is a new reference to the same module each time, given back with
  * mblob_module_release(); the code stays for the life of the process.
  * Errors: MBLOB_E_NOT_FOUND: nothing is linked in with that prefix. MBLOB_E_FORMAT.
  * Threads: any. */
 MBLOB_API int mblob_system_lib(const char *prefix, mblob_module **out);
-/* At file scope, once in a program that links an archive (`.a`) of prefix `prefix`: makes the
- * linker take it. An object needs no such thing. Example: MBLOB_SYSTEM_LIB(digits_); */
+/* Write this at file scope, once in a program that links the archive (`.a`) of a system library.
+ * Otherwise the linker leaves the archive out. Objects (`.o`) do not need it. Example:
+ * MBLOB_SYSTEM_LIB(digits_); */
 #define MBLOB_SYSTEM_LIB(prefix) MBLOB_ANCHOR(prefix##__mblob_system_lib)
 #define MBLOB_ANCHOR(s)  \
   extern const char s[]; \
@@ -161,7 +195,7 @@ MBLOB_API int mblob_system_lib(const char *prefix, mblob_module **out);
  * Errors: none.
  * Threads: any. */
 MBLOB_API mblob_module *mblob_module_retain(mblob_module *module);
-/* Give a reference back. With the last one to a library's modules and functions the library closes.
+/* Give a reference back. The library closes with the last reference to its modules and functions.
  * Ownership: the reference is gone; what was borrowed from it, too.
  * Errors: none; NULL is fine.
  * Threads: any. */
@@ -199,13 +233,20 @@ MBLOB_API mblob_module *mblob_module_import_at(const mblob_module *module, size_
 /* Append `child` to the imports of `module`.
  * Ownership: `module` keeps a reference to `child`; the caller's stays the caller's.
  * Errors: MBLOB_E_ARGUMENT: `child` imports `module` already, directly or not: a cycle.
- * Threads: the one call that changes a module. Nothing may look into `module` meanwhile. */
+ * Threads: this call changes `module`. No other thread may use `module` at the same time. */
 MBLOB_API int mblob_module_import(mblob_module *module, mblob_module *child);
 /* The module's bytes: `*data` points to `*size` bytes. None for a library.
  * Ownership: borrowed from the module. They are in the file's mapping: do not write.
  * Errors: MBLOB_E_ARGUMENT.
  * Threads: any. */
 MBLOB_API int mblob_module_payload(const mblob_module *module, const void **data, size_t *size);
+/* The bytes of the first module with this type key: `module` itself or, depth first, an import.
+ * `mblob.blob_module("config", ...)` packs such a payload under the type key "config".
+ * Ownership: borrowed from `module`. They are in the file's mapping: do not write.
+ * Errors: MBLOB_E_NOT_FOUND: no module has that key; the text lists the keys. MBLOB_E_ARGUMENT.
+ * Threads: any. */
+MBLOB_API int mblob_module_payload_by_key(mblob_module *module, const char *type_key,
+                                          const void **data, size_t *size);
 /* Nonzero if the payload is plain data that needs no loader.
  * Errors: none; 0 of NULL.
  * Threads: any. */
@@ -220,8 +261,9 @@ MBLOB_API int mblob_module_is_data(const mblob_module *module);
  * Threads: any. */
 MBLOB_API int mblob_module_function(mblob_module *module, const char *name, int query_imports,
                                     mblob_function **out);
-/* Visit the names of the module's own functions, as far as they are known without a search: not
- * those of a library, which are symbols, and of others only once they are open.
+/* Visit the names of the module's own functions that are known without a search, those of imports
+ * not. Of a library: its packed functions, as its table of functions or its exported symbols tell
+ * them. Any other module that was not used yet may have no names.
  * Ownership: `name` is borrowed for that call of `visit`.
  * Errors: MBLOB_E_ARGUMENT.
  * Threads: any; `visit` runs on the calling thread. */
@@ -235,11 +277,36 @@ MBLOB_API void *mblob_module_symbol(mblob_module *module, const char *name);
 
 /* ---- tensors in weights ---------------------------------------------------------------------- */
 
+/* What a tensor is. Later versions may add members at the end. */
+typedef struct mblob_tensor_info {
+  uint32_t struct_size;
+  uint32_t flags;       /* MBLOB_TENSOR_* */
+  const char *name;     /* never NULL */
+  const void *data;     /* its first byte, to be read only; an address of `device`; NULL: unknown */
+  DLDevice device;      /* where the data is */
+  DLDataType dtype;     /* `bits` is 0 if it is unknown */
+  int32_t ndim;         /* -1 if the shape is unknown */
+  const int64_t *shape; /* `ndim` extents; the rows are compact */
+  uint64_t size;        /* bytes of the data */
+} mblob_tensor_info;
+#define MBLOB_TENSOR_PARAMETER 1u /* an input that has its value from the library or load_params */
+/* Returns 0 to go on. `info` and what it points to are borrowed for that call. */
+typedef int (*mblob_tensor_visitor)(void *context, const mblob_tensor_info *info);
+
+/* Visit the tensors of a data module (key "safetensors", or a parameter dictionary) by name; those of
+ * imports not. Other modules have none.
+ * Ownership: `info` is borrowed for that call of `visit`. The name, the shape and the data are
+ * borrowed from the module. The data is in the file's mapping, which cannot be written.
+ * Errors: what `visit` returned last is the result. MBLOB_E_FORMAT: the weights are damaged.
+ * Threads: any; `visit` runs on the calling thread. */
+MBLOB_API int mblob_module_tensors(mblob_module *module, mblob_tensor_visitor visit, void *context);
 /* A named tensor of a data module (key "safetensors", or a parameter dictionary), found on
  * `module` or, depth first, on its imports. `*out` is filled in place; to pass it to mblob_call the
  * type is `tensor`.
- * Ownership: `out->data` and `out->shape` are borrowed from the module. They are in the file's
- * mapping: do not write.
+ * Ownership: `out->data` and `out->shape` are borrowed from the module. DLTensor has no const, but
+ * both are read-only: the data is in the file's mapping, and a kernel that writes to it crashes.
+ * Pass `out` where the parameter is const, or copy the data. mblob_module_tensors() gives const
+ * pointers.
  * Errors: MBLOB_E_NOT_FOUND: no tensor of that name. MBLOB_E_FORMAT: the weights are damaged.
  * Threads: any. */
 MBLOB_API int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out);
@@ -257,10 +324,10 @@ MBLOB_API mblob_function *mblob_function_retain(mblob_function *function);
  * Threads: any. */
 MBLOB_API void mblob_function_release(mblob_function *function);
 
-/* Call with TVM's packed convention: args[i] has type code codes[i] (kTVMArgInt,
- * kTVMDLTensorHandle, ...). `ret` and `ret_code` may be NULL: then what is returned is dropped.
- * Code kTVMNullptr means nothing was returned. Tensor data must be as aligned as the kernel
- * assumes: mblob_function_alignment() bytes.
+/* Call a packed function, as TVM does: args[i] has type code codes[i] (kTVMArgInt,
+ * kTVMDLTensorHandle, ...). With NULL for `ret` and `ret_code` the result is dropped. The code
+ * kTVMNullptr means that the function returned nothing. Tensor data must be aligned to
+ * mblob_function_alignment() bytes.
  * Ownership: arguments are borrowed for the call. A returned array, module, function or object is a
  * new reference of the caller: TVMArrayFree, mblob_module_release, mblob_function_release,
  * TVMObjectFree. Returned text is borrowed until the next call on this thread.
@@ -268,7 +335,8 @@ MBLOB_API void mblob_function_release(mblob_function *function);
  * Threads: any, if the kernel allows it. */
 MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes,
                                   int count, TVMValue *ret, int *ret_code);
-/* Alignment in bytes that tensor data must have; 0: the element's own size is enough.
+/* Alignment in bytes that tensor data must have; 0: the element's own size is enough. 1: the function
+ * keeps the memory, and so checks it itself (set_input_zero_copy).
  * Errors: none; 0 of NULL.
  * Threads: any. */
 MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
@@ -278,16 +346,18 @@ MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
  * Errors: none.
  * Threads: any. */
 MBLOB_API const char *mblob_function_signature(const mblob_function *function);
-/* The first argument from which on tensors are results that the function writes, whatever they
- * hold: of methods of executors (get_output, set_outputs, ...). 0: none is known; what kernels
- * write is in their signature.
+/* For methods of executors that write to tensors (get_output, set_outputs, ...): the number of the
+ * first argument that they write to; all tensors from there on are outputs. 0 for all other
+ * functions. The outputs of a kernel are those without `const` in its signature.
  * Errors: none.
  * Threads: any. */
 MBLOB_API int mblob_function_first_output(const mblob_function *function);
-/* 1: arguments reach the function as values of the ffi dialect (TVM 0.21 and later), which has
- * bools (kTVMArgBool), texts with a NUL in them and containers (kTVMObjectHandle); 2: the same of
- * a function of a Relax machine, which may return, or keep, a tensor that it was given: pass
- * counted ones (kTVMNDArrayHandle); 0: as they are, by the packed convention.
+/* Which values the function takes.
+ * 0: those of the classic dialect.
+ * 1: also those of the ffi dialect (TVM 0.21 and later): bools (kTVMArgBool), texts that contain a
+ *    NUL, and containers (kTVMObjectHandle).
+ * 2: as 1, for a function of a Relax virtual machine. It may return or keep a tensor argument, so
+ *    pass tensors with a reference count (kTVMNDArrayHandle).
  * Errors: none; 0 of NULL.
  * Threads: any. */
 MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
@@ -300,12 +370,10 @@ MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
  *   handle            void *            tensor             DLTensor *, shape and strides as it says
  *   DTYPE[d0,d1,...]  pointer to compact data of that shape on the host, e.g. float32[8,8]; a
  *                     dimension `*` takes an int64_t from the arguments, before the pointer
- * C promotes what is narrower: pass an int8_t or a float as it is, and cast a constant for
- * `int64`: (int64_t)3. A uint64 above INT64_MAX is passed only to a function that is known to
- * take a uint64_t: the convention has a sign. Data less aligned than the kernel needs goes
- * through an aligned copy and is written back.
- * Examples, the first of a kernel with an int64_t behind its arrays, the second with an int and a
- * float:
+ * Pass an int8_t or a float as it is. Cast a constant for `int64`: (int64_t)3. A uint64 above
+ * INT64_MAX needs a function whose prototype has a uint64_t there. If data is less aligned than the
+ * kernel needs, mblob passes an aligned copy and writes it back.
+ * Examples:
  *   mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int64", a, b, c, (int64_t)3);
  *   mblob_call(m, "scale", "float32[*],int,float32", (int64_t)n, a, 2, 0.5f);
  * Ownership: arguments are borrowed for the call. A result is dropped: mblob_function_call() gives
@@ -330,7 +398,8 @@ MBLOB_API int mblob_function_create(TVMPackedCFunc call, void *resource,
  * Errors: MBLOB_E_INCOMPATIBLE: libmblob-ffi.so is not there.
  * Threads: any. */
 MBLOB_API int mblob_function_to_ffi(mblob_function *function, void **out);
-/* An object of tvm_ffi as a function. One that is no function can only be passed on.
+/* An object of tvm_ffi as a function. An object that is not a function cannot be called, but you
+ * can pass it as an argument.
  * Ownership: `*out` is a new reference, given back with mblob_function_release(); it keeps
  * `object`, and the caller's reference to `object` stays the caller's.
  * Errors: MBLOB_E_INCOMPATIBLE: libmblob-ffi.so is not there.
@@ -339,17 +408,17 @@ MBLOB_API int mblob_function_from_ffi(void *object, mblob_function **out);
 
 /* ---- executors ------------------------------------------------------------------------------- */
 
-/* Models: executors that the root of a library makes (GraphExecutorFactory, AotExecutorFactory,
- * VMExecutable, relax.VMExecutable). An executor is a module, and all of TVM's functions of it can be called; these
- * are the ones that every program needs. It keeps its library. Use one from one thread at a
- * time.
+/* An executor runs a model. The root of a model library makes executors (GraphExecutorFactory,
+ * AotExecutorFactory, VMExecutable, relax.VMExecutable). An executor is a module: besides the
+ * functions below, you can call all functions that TVM's executor has. It keeps its library loaded.
+ * Only one thread at a time may use an executor.
  *
- * `type` tells what `data` points to, as in mblob_call: compact data on the host,
- * "float32[1,1,8,8]", or "tensor", a DLTensor. Element type and shape must be those of the
- * model; the error says which. */
+ * `type` says what `data` points to, as in mblob_call: "float32[1,1,8,8]" for compact data on the
+ * host, "tensor" for a DLTensor. Element type and shape must be those of the model. */
 
-/* Make an executor. `name`: the function of the factory, NULL for "default"; a VMExecutable, of
- * Relay or Relax, has none, its model is main. Numbers of devices are DLPack's: (1, 0) is the cpu.
+/* Make an executor. `name` is the name of the model in the library, NULL for "default". It is
+ * ignored for a VMExecutable of Relay or Relax, whose model is the function main. `device_type` is
+ * DLPack's number: (1, 0) is the CPU.
  * Ownership: `*out` is a new reference, given back with mblob_module_release(). It keeps `factory`.
  * Errors: MBLOB_E_NOT_FOUND: the factory has no such function. MBLOB_E_ARGUMENT: it makes no
  * executor. MBLOB_E_FORMAT: the model is damaged.
@@ -362,6 +431,12 @@ MBLOB_API int mblob_executor_create(mblob_module *factory, const char *name, int
  * Threads: one at a time for each executor. */
 MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
                                        const void *data);
+/* To use your memory as an input or output without a copy, call TVM's functions of a GraphExecutor or
+ * AotExecutor; the memory must outlive the executor, or the next call for the same input:
+ *   mblob_call(executor, "set_input_zero_copy", "str,tensor", name, &tensor);
+ *   mblob_call(executor, "set_output_zero_copy", "int,tensor", 0, &tensor);
+ * MBLOB_E_ARGUMENT if its type, shape or alignment is another than the model needs. */
+
 /* Run the model on the inputs that were set.
  * Errors: MBLOB_E_KERNEL: a kernel failed; the text names the node.
  * Threads: one at a time for each executor. */
@@ -373,9 +448,25 @@ MBLOB_API int mblob_executor_run(mblob_module *executor);
 MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type,
                                         void *data);
 
+typedef enum mblob_end { MBLOB_INPUTS = 0, MBLOB_OUTPUTS = 1 } mblob_end;
+/* How many inputs or outputs a model has. `end` is a mblob_end. Of the inputs of a GraphExecutor
+ * some are parameters (MBLOB_TENSOR_PARAMETER), which have their values. A VirtualMachine of Relay
+ * or Relax knows its outputs when it has run.
+ * Errors: MBLOB_E_ARGUMENT: `executor` is none, or has not run. MBLOB_E_KERNEL: the same of Relax.
+ * Threads: one at a time for each executor. */
+MBLOB_API int mblob_executor_count(mblob_module *executor, int end, size_t *out);
+/* What input or output `i` is, counted from 0: name, type, shape, size, and where its data is now.
+ * An output of a graph is called NODE:POSITION, those of virtual machines have no names (""). Types
+ * and shapes of the inputs of a virtual machine are known once they were set.
+ * Ownership: what `*out` points to is borrowed until the executor is used again.
+ * Errors: MBLOB_E_ARGUMENT: there are not so many; and as of mblob_executor_count().
+ * Threads: one at a time for each executor. */
+MBLOB_API int mblob_executor_info(mblob_module *executor, int end, size_t i,
+                                  mblob_tensor_info *out);
+
 /* ---- registries ------------------------------------------------------------------------------ */
 
-/* What a loader is told about the module it should open. All borrowed for the module's life. */
+/* What a loader gets about the module to open. All of it is borrowed for the life of the module. */
 typedef struct mblob_module_info {
   uint32_t struct_size;
   const char *type_key;
@@ -388,17 +479,17 @@ typedef struct mblob_module_info {
       *module; /* the module itself; its imports are attached. Do not retain it inside `self`. */
 } mblob_module_info;
 
-/* How modules of one type key come to life. Callbacks return a mblob_status and may be called
- * from any thread, one call of `open` per module. */
+/* The loader of a type key. Its callbacks return a mblob_status. They may be called from any
+ * thread; `open` is called once per module. */
 typedef struct mblob_loader {
   uint32_t struct_size;
   const char *type_key; /* copied by mblob_register_loader */
   void *context;
-  /* On the first use of a function of the module. */
+  /* Called when a function of the module is first used. */
   int (*open)(void *context, const mblob_module_info *info, void **self);
   /* MBLOB_OK with *out = NULL when the module has no such function. */
   int (*function)(void *self, const char *name, mblob_function **out);
-  void (*close)(void *self); /* when the library goes; may be NULL */
+  void (*close)(void *self); /* called when the library closes; may be NULL */
 } mblob_loader;
 
 /* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it.
@@ -407,8 +498,8 @@ typedef struct mblob_loader {
  * Errors: MBLOB_E_ARGUMENT: no type key, or `open` without `function`.
  * Threads: any. */
 MBLOB_API int mblob_register_loader(const mblob_loader *loader);
-/* As mblob_register_loader, one that is asked last: for modules that no plug-in opens either
- * (mblob/plugin.h).
+/* As mblob_register_loader, but this loader is used only if nothing else opens the module: no
+ * other loader, and no plug-in (mblob/plugin.h).
  * Ownership: as mblob_register_loader: copied, and `context` is kept.
  * Errors: as mblob_register_loader.
  * Threads: any. */
@@ -421,7 +512,7 @@ MBLOB_API int mblob_register_last_loader(const mblob_loader *loader);
  * Threads: any. */
 MBLOB_API int mblob_register_plugin(const mblob_plugin *plugin);
 
-/* A plug-in that was found, as mblob_plugins tells it. Borrowed for the call of `visit`. */
+/* A plug-in that mblob_plugins found. Borrowed for the call of `visit`. */
 typedef struct mblob_plugin_found {
   uint32_t struct_size;
   /* As the plug-in's table says; "" if it cannot be read. */
@@ -429,8 +520,8 @@ typedef struct mblob_plugin_found {
   const char *origin;  /* "process", "library PATH", or the file */
   const char *problem; /* why it cannot be used, "" if nothing is known against it */
 } mblob_plugin_found;
-/* Visit the plug-ins of this process and those in files where they are looked for, in the order
- * in which they count. No code of a file runs. `visit` returns 0 to go on.
+/* Visit the plug-ins of this process, then those in the files that mblob searches. mblob uses the
+ * first one that fits. No code of a file runs. `visit` returns 0 to go on.
  * Ownership: `found` and its texts are borrowed for that call of `visit`.
  * Errors: what `visit` returned last is the result. MBLOB_E_ARGUMENT.
  * Threads: any; `visit` runs on the calling thread and must not open or register anything. */
@@ -442,15 +533,15 @@ MBLOB_API int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found
  * Threads: any. */
 MBLOB_API int mblob_plugin_describe(const char *name, char *text, size_t size);
 
-/* The DLPack number of a kind of devices: one that DLPack or TVM names, or the `name` of a
- * plug-in's table, which is started if it is in a file.
+/* The DLPack number of a kind of devices. `name` is a name of DLPack or TVM, such as "cuda", or
+ * the name of a plug-in. A plug-in in a file is then started.
  * Errors: MBLOB_E_NOT_FOUND: no kind of device has that name.
  * Threads: any. */
 MBLOB_API int mblob_device_type(const char *name, int *out);
 
-/* Make a module that no file holds. For each name it is asked, `loader->function` is called with
- * `self`; what it gave is kept. `loader->open` and `context` are not used. It is a module like any
- * other: it imports, is imported, and kernels above it find its functions.
+/* Make a module without a file. To look up a function, the runtime calls `loader->function` with
+ * `self`, and keeps the result. `loader->open` and `context` are not used. The module may import
+ * others and be imported. Kernels of a module that imports it find its functions.
  * Ownership: `*out` is a new reference, given back with mblob_module_release(). When the last
  * reference to the module and its functions goes, `loader->close` (may be NULL) is called with
  * `self`. The type key is copied. On failure `self` stays the caller's.

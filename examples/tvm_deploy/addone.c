@@ -1,4 +1,4 @@
-/* y = x + 1 for tensors of any size, in TVM's packed convention: build lib.so of it as
+/* y = x + 1 for tensors of any size, as a packed function of TVM: build lib.so of it as
  * ../README.md shows. */
 #include <tvm/runtime/c_backend_api.h>
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include <mblob.h>
+#include <tvm/runtime/c_runtime_api.h>
 
 #include "base/argument_types.h"
 #include "base/texts.h"
@@ -45,8 +46,9 @@ typedef struct call_hooks {
   PyObject *ffi_stand_in; /* f(value) -> what is passed for it to a function of the ffi dialect, or
                              None */
   PyObject
-      *error_class; /* f(class, or tuple of classes) -> class of mblob.errors that is all these */
-  PyObject *parameter;   /* f(owner, function name, i) -> " (NAME)" of its parameter, or "" */
+      *error_class;   /* f(class, or tuple of classes) -> class of mblob.errors that is all these */
+  PyObject *declared; /* f(owner, function name, i) -> (NAME, DECLARATION) of its parameter, or
+                            of all for -1; each "" if unknown */
   PyObject *check_bound; /* f(owner, function name, arguments): raises if they do not fit together;
                              a tensor is the tuple of its shape */
 } call_hooks;
@@ -192,6 +194,8 @@ int call_frame_traverse(const call_frame *frame, visitproc visit, void *arg);
 /* Set an exception "NAME: argument I (PARAMETER): ...", counted from 0 as kernels do; `type` as of
  * `call_raise`. Returns false. */
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
+/* In such a text: the parameter's name, or "x". */
+#define CALL_ARGUMENT_NAME "\1"
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
 bool call_frame_on_host(const DLTensor *tensor);
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
@@ -268,10 +272,13 @@ PyObject *call_dlpack_export(PyObject *tensor, PyObject *const *args, Py_ssize_t
 
 /* ---- tensor.c -------------------------------------------------------------------------------- */
 
+#define CALL_TENSOR_EXTENTS 10 /* shape and strides of up to four dimensions */
+
 typedef struct call_tensor {
   PyObject_HEAD DLTensor dl; /* compact: strides NULL, byte_offset 0 */
   int64_t *shape;            /* ndim, then one more for the lanes; NULL if there is neither */
-  int64_t *strides;          /* bytes, for the buffer protocol */
+  int64_t *strides;          /* bytes, for the buffer protocol; behind the shape */
+  int64_t extents[CALL_TENSOR_EXTENTS]; /* where both are, if they fit */
   size_t nbytes;
   PyObject *owner; /* keeps the memory alive, or NULL */
   void *memory;    /* ours, from posix_memalign, or NULL */
@@ -294,6 +301,11 @@ PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(
 PyObject *call_tensor_empty(const DLTensor *like);
 bool call_tensor_valid(
     const call_tensor *tensor); /* false with ValueError set after call_tensor_detach */
+/* The counted array that a tensor is, or becomes now, if its memory is its own; borrowed. NULL
+ * without an exception: it is none. */
+TVMArrayHandle call_tensor_counted(PyObject *tensor);
+/* The `release` of a tensor over a counted array. */
+void call_array_release(void *array);
 /* The memory is about to go (a kernel's argument): later use gives an error. */
 void call_tensor_detach(PyObject *tensor);
 bool call_tensor_compact(const DLTensor *dl);              /* row-major without gaps */
@@ -323,6 +335,8 @@ PyObject *call_ffi_hand_over(PyObject *module, PyObject *unused);
 
 /* " (NAME)" of a parameter of a PackedFunction (or NULL) for errors, "" where nothing tells it. */
 PyObject *call_function_parameter(PyObject *function, int i);
+/* How the prototype declares it, "float y[3]", or "it" where nothing tells it. */
+PyObject *call_function_declared(PyObject *function, int i);
 /* Whether the arguments of a frame fit together, as far as the prototype of its function tells;
  * `args` are those that it was made of. */
 bool call_function_check_bound(const call_frame *frame, PyObject *args);

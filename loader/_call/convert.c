@@ -242,48 +242,29 @@ static bool no_buffer(call_frame *frame, int i, PyObject *arg) {
   return false;
 }
 
-static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
+/* An array with gaps between its elements: through DLPack, where the function takes one. */
+static bool convert_strided(call_frame *frame, int i, PyObject *arg) {
+  call_slot *slot = &frame->slots[i];
+  bool absent = true;
+  if (frame->gaps) { /* DLPack counts strides in elements, as functions do */
+    PyBuffer_Release(&slot->u.view);
+    slot->kind = SLOT_NONE;
+    if (call_dlpack_argument(frame, i, arg, &absent)) return true;
+    if (!absent && !PyErr_ExceptionMatches(PyExc_BufferError)) return false;
+    PyErr_Clear(); /* strides that are no multiples of an element */
+  }
+  return call_frame_error(
+      frame, i, PyExc_ValueError,
+      "the array is not contiguous; pass numpy.ascontiguousarray(" CALL_ARGUMENT_NAME
+      "), and for an output copy it back");
+}
+
+/* The tensor of the buffer that the slot holds. */
+static inline bool convert_view(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
   Py_buffer *view = &slot->u.view;
   DLTensor *t = &slot->tensor;
-  if (call_ndarray_masked(arg)) return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_MASKED);
-  bool small = false;
-  if (PyObject_GetBuffer(arg, view, PyBUF_FULL_RO) != 0) {
-    small = is_small_float(arg, &t->dtype);
-    if (!small) return no_buffer(frame, i, arg);
-    if (Py_TYPE(arg)->tp_hash != PyObject_HashNotImplemented) /* a scalar */
-      return convert_small_float_value(frame, i, arg);
-    if (!get_bits(arg, t->dtype, view)) return false;
-  }
-  slot->kind = SLOT_BUFFER;
-  if (!small && !call_dtype_from_format(view->format, view->itemsize, &t->dtype)) {
-    if (is_ctypes_pointer(view)) {
-      void *pointer;
-      memcpy(&pointer, view->buf, sizeof pointer);
-      return set_handle(frame, i, pointer, kTVMOpaqueHandle);
-    }
-    if (is_scalar_value(arg, view) && PyFloat_Check(arg) == 0 &&
-        strcmp(view->format, "g") == 0) /* a long double */
-      return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
-    return bad_elements(frame, i, arg, view->format);
-  }
-  if (view->ndim == 0 && small && takes_number(frame, i, arg))
-    return convert_small_float_value(frame, i, arg);
-  if (view->ndim == 0 && !small && (is_scalar_value(arg, view) || takes_number(frame, i, arg)))
-    return convert_scalar_value(frame, i, arg, t->dtype);
-  if (!is_contiguous(view)) {
-    bool absent = true;
-    if (frame->gaps) { /* DLPack counts strides in elements, as functions do */
-      PyBuffer_Release(view);
-      slot->kind = SLOT_NONE;
-      if (call_dlpack_argument(frame, i, arg, &absent)) return true;
-      if (!absent && !PyErr_ExceptionMatches(PyExc_BufferError)) return false;
-      PyErr_Clear(); /* strides that are no multiples of an element */
-    }
-    return call_frame_error(
-        frame, i, PyExc_ValueError,
-        "the array is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back");
-  }
+  if (!is_contiguous(view)) return convert_strided(frame, i, arg);
   call_ndarray_learn(arg, view, t->dtype);
   slot->is_tensor = true;
   slot->readonly = view->readonly != 0;
@@ -295,6 +276,46 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
   t->strides = NULL;
   t->byte_offset = 0;
   return call_frame_tensor(frame, i, "array");
+}
+
+/* What gives no buffer: of the elements that buffers have no format for, an array or a scalar. */
+static bool convert_small_floats(call_frame *frame, int i, PyObject *arg) {
+  call_slot *slot = &frame->slots[i];
+  if (!is_small_float(arg, &slot->tensor.dtype)) return no_buffer(frame, i, arg);
+  if (Py_TYPE(arg)->tp_hash != PyObject_HashNotImplemented) /* a scalar */
+    return convert_small_float_value(frame, i, arg);
+  if (!get_bits(arg, slot->tensor.dtype, &slot->u.view)) return false;
+  slot->kind = SLOT_BUFFER;
+  if (slot->u.view.ndim == 0 && takes_number(frame, i, arg))
+    return convert_small_float_value(frame, i, arg);
+  return convert_view(frame, i, arg);
+}
+
+/* A buffer whose format is no dtype: a pointer of ctypes, a long double, or an error. */
+static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
+  const Py_buffer *view = &frame->slots[i].u.view;
+  if (is_ctypes_pointer(view)) {
+    void *pointer;
+    memcpy(&pointer, view->buf, sizeof pointer);
+    return set_handle(frame, i, pointer, kTVMOpaqueHandle);
+  }
+  if (is_scalar_value(arg, view) && !PyFloat_Check(arg) && strcmp(view->format, "g") == 0)
+    return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
+  return bad_elements(frame, i, arg, view->format);
+}
+
+static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
+  call_slot *slot = &frame->slots[i];
+  Py_buffer *view = &slot->u.view;
+  DLTensor *t = &slot->tensor;
+  if (call_ndarray_masked(arg)) return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_MASKED);
+  if (PyObject_GetBuffer(arg, view, PyBUF_FULL_RO) != 0) return convert_small_floats(frame, i, arg);
+  slot->kind = SLOT_BUFFER;
+  if (!call_dtype_from_format(view->format, view->itemsize, &t->dtype))
+    return convert_other_format(frame, i, arg);
+  if (view->ndim == 0 && (is_scalar_value(arg, view) || takes_number(frame, i, arg)))
+    return convert_scalar_value(frame, i, arg, t->dtype);
+  return convert_view(frame, i, arg);
 }
 
 /* ---- our own types ------------------------------------------------------------------------- */
@@ -384,11 +405,15 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     if (!absent) return false;
   }
   if (PyCallable_Check(arg)) return convert_callable(frame, i, arg);
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  char dtype[48] = "";
+  if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) call_dtype_text(p->dtype, dtype);
+  const char *quote = *dtype ? "\"" : "";
   return call_frame_error(
       frame, i, PyExc_TypeError,
       "expected an array, a number, str, bytes, None, %sa Tensor, a Module, a Device or a function, "
-      "found %s; make it an array with numpy.asarray(x)",
-      frame->ffi ? "a list, " : "", type->tp_name);
+      "found %s; make it an array with numpy.asarray(" CALL_ARGUMENT_NAME "%s%s%s%s)",
+      frame->ffi ? "a list, " : "", type->tp_name, *dtype ? ", " : "", quote, dtype, quote);
 }
 
 bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {

@@ -106,12 +106,26 @@ int call_frame_traverse(const call_frame *frame, visitproc visit, void *arg) {
   return 0;
 }
 
+/* `text` with the name of a parameter, " (NAME)" or "" or NULL, in place of CALL_ARGUMENT_NAME. */
+static PyObject *with_name(PyObject *text, PyObject *parameter) {
+  Py_ssize_t size = parameter ? PyUnicode_GET_LENGTH(parameter) : 0;
+  PyObject *name = size > 3 ? PyUnicode_Substring(parameter, 2, size - 1) : NULL;
+  PyObject *mark = PyUnicode_FromString(CALL_ARGUMENT_NAME);
+  if (name == NULL) name = PyUnicode_FromString("x");
+  PyObject *made = text && mark && name ? PyUnicode_Replace(text, mark, name, -1) : NULL;
+  Py_XDECREF(mark);
+  Py_XDECREF(name);
+  Py_XDECREF(text);
+  return made;
+}
+
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...) {
   va_list args;
   va_start(args, format);
   PyObject *text = PyUnicode_FromFormatV(format, args);
   va_end(args);
   PyObject *parameter = text && !frame->items ? call_function_parameter(frame->function, i) : NULL;
+  text = with_name(text, parameter);
   if (text != NULL && frame->items)
     call_raise(type, "%U: item %d: %U", frame->name, i, text);
   else if (parameter != NULL)
@@ -147,14 +161,19 @@ static bool check_parameter(call_frame *frame, int i) {
     if (slot->tensor.dtype.bits == p->dtype.bits && slot->tensor.dtype.lanes == 1 &&
         call_dtype_is_small_float(slot->tensor.dtype) && p->dtype.code == kDLUInt)
       return call_frame_error(frame, i, call_type_and_value, MB_TEXT_DTYPE_OF_BITS, expected, found,
-                              expected);
+                              CALL_ARGUMENT_NAME, expected);
     return call_frame_error(frame, i, call_type_and_value, MB_TEXT_DTYPE_OF_ARRAY, expected, found,
                             expected);
   }
   if (slot->readonly && !p->is_const) {
-    return call_frame_error(
-        frame, i, PyExc_ValueError,
-        "the array is read-only and the function writes to it; pass a writable one");
+    PyObject *declared = call_function_declared(frame->function, i);
+    if (declared != NULL)
+      call_frame_error(frame, i, PyExc_ValueError,
+                       "the array is read-only, as tensors of a library are, and the function "
+                       "writes to %U; pass a writable one, or check the order of the arguments",
+                       declared);
+    Py_XDECREF(declared);
+    return false;
   }
   return true;
 }
@@ -177,7 +196,8 @@ bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
   if (gaps && !frame->gaps) {
     return call_frame_error(
         frame, i, PyExc_ValueError,
-        "the %s is not contiguous; pass numpy.ascontiguousarray(x), and for an output copy it back",
+        "the %s is not contiguous; pass numpy.ascontiguousarray(" CALL_ARGUMENT_NAME
+        "), and for an output copy it back",
         kind);
   }
   if (!gaps) t->strides = NULL;

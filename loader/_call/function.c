@@ -32,26 +32,49 @@ static void raise_failure(function_object *self, int status) {
     call_raise(PyExc_RuntimeError, "%U: failed with status %d", self->shown, status);
 }
 
+/* Item `part` of what the prototype tells of a parameter: 0 its name, 1 its declaration; -1 for the
+ * declarations of all. A text, "" where nothing tells it. */
+static PyObject *told(PyObject *function, int i, int part) {
+  const function_object *self = (const function_object *)function;
+  PyObject *both = NULL, *text = NULL;
+  if (self != NULL && self->owner != Py_None)
+    both = PyObject_CallFunction(call_hook.declared, "OOi", self->owner, self->name, i);
+  if (both != NULL && PyTuple_Check(both) && PyTuple_GET_SIZE(both) == 2)
+    text = Py_NewRef(PyTuple_GET_ITEM(both, part));
+  PyErr_Clear();
+  Py_XDECREF(both);
+  return text && PyUnicode_Check(text) ? text : PyUnicode_FromString("");
+}
+
+PyObject *call_function_parameter(PyObject *function, int i) {
+  PyObject *name = told(function, i, 0);
+  if (name == NULL || PyUnicode_GET_LENGTH(name) == 0) return name;
+  PyObject *shown = PyUnicode_FromFormat(" (%U)", name);
+  Py_DECREF(name);
+  return shown;
+}
+
+PyObject *call_function_declared(PyObject *function, int i) {
+  PyObject *text = told(function, i, 1);
+  if (text == NULL || PyUnicode_GET_LENGTH(text) != 0) return text;
+  Py_DECREF(text);
+  return PyUnicode_FromString("it");
+}
+
 static bool check_count(const function_object *self, Py_ssize_t count) {
   if (self->parameter_count < 0 || count == self->parameter_count) return true;
-  PyObject *shown = PyUnicode_FromFormat(" (%s)", mblob_function_signature(self->handle));
+  PyObject *told_text = told((PyObject *)(uintptr_t)self, -1, 1), *shown = NULL;
+  if (told_text != NULL)
+    shown = PyUnicode_GET_LENGTH(told_text) != 0
+                ? PyUnicode_FromFormat(" (%U)", told_text)
+                : PyUnicode_FromFormat(" (%s)", mblob_function_signature(self->handle));
+  Py_XDECREF(told_text);
   const char *text = shown ? PyUnicode_AsUTF8(shown) : NULL;
   if (text)
     call_raise(call_type_and_value, "%U: " MB_TEXT_COUNT, self->shown, "expected",
                self->parameter_count, self->parameter_count == 1 ? "" : "s", text, (int)count);
   Py_XDECREF(shown);
   return false;
-}
-
-PyObject *call_function_parameter(PyObject *function, int i) {
-  const function_object *self = (const function_object *)function;
-  PyObject *text = NULL;
-  if (self != NULL && self->owner != Py_None)
-    text = PyObject_CallFunction(call_hook.parameter, "OOi", self->owner, self->name, i);
-  if (text != NULL && PyUnicode_Check(text)) return text;
-  PyErr_Clear();
-  Py_XDECREF(text);
-  return PyUnicode_FromString("");
 }
 
 /* Its shape as a tuple of int. */

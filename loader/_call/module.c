@@ -50,15 +50,15 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
                           "ffi_function",
                           "ffi_stand_in",
                           "error_class",
-                          "parameter",
+                          "declared",
                           "check_bound",
                           NULL};
   PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function,
-      *ffi_stand_in, *error_class, *parameter, *check_bound;
+      *ffi_stand_in, *error_class, *declared, *check_bound;
   (void)module;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOO", names, &PyType_Type, &module_class,
                                    &module_handle, &wrap_module, &classes, &raise_status,
-                                   &ffi_function, &ffi_stand_in, &error_class, &parameter,
+                                   &ffi_function, &ffi_stand_in, &error_class, &declared,
                                    &check_bound)) {
     return NULL;
   }
@@ -73,7 +73,7 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.ffi_function, ffi_function);
   set_hook(&call_hook.ffi_stand_in, ffi_stand_in);
   set_hook(&call_hook.error_class, error_class);
-  set_hook(&call_hook.parameter, parameter);
+  set_hook(&call_hook.declared, declared);
   set_hook(&call_hook.check_bound, check_bound);
   Py_RETURN_NONE;
 }

@@ -89,7 +89,9 @@ bool call_ndarray_read(call_slot *slot, PyObject *object) {
 }
 
 bool call_ndarray_masked(PyObject *object) {
-  PyObject *bases = Py_TYPE(object)->tp_mro;
+  PyTypeObject *type = Py_TYPE(object);
+  if (type->tp_base == &PyBaseObject_Type) return false; /* derived from no array */
+  PyObject *bases = type->tp_mro;
   for (Py_ssize_t i = 0; bases != NULL && i < PyTuple_GET_SIZE(bases); ++i)
     if (strcmp(((PyTypeObject *)PyTuple_GET_ITEM(bases, i))->tp_name, "MaskedArray") == 0)
       return true;

@@ -13,10 +13,8 @@ static PyObject *dtype_object(DLDataType dtype) {
   return PyUnicode_FromString(text);
 }
 
-static void array_release(void *array) { call_tvm.array_free(array); }
-
 static PyObject *array_object(void *handle) {
-  PyObject *tensor = call_tensor_over(handle, NULL, array_release, handle, false);
+  PyObject *tensor = call_tensor_over(handle, NULL, call_array_release, handle, false);
   if (tensor == NULL) call_tvm.array_free(handle);
   return tensor;
 }

@@ -74,12 +74,14 @@ static bool set_layout(call_tensor *self, const DLTensor *dl) {
                "tensor: a negative dimension, or more bytes than memory has addresses");
     return false;
   }
-  self->shape = PyMem_Calloc((size_t)ndim + 1, sizeof *self->shape);
-  self->strides = PyMem_Calloc((size_t)ndim + 1, sizeof *self->strides);
-  if (self->shape == NULL || self->strides == NULL) {
+  const size_t count = 2 * ((size_t)ndim + 1);
+  self->shape =
+      count <= CALL_TENSOR_EXTENTS ? self->extents : PyMem_Calloc(count, sizeof *self->shape);
+  if (self->shape == NULL) {
     PyErr_NoMemory();
     return false;
   }
+  self->strides = self->shape + ndim + 1;
   if (ndim > 0) memcpy(self->shape, dl->shape, (size_t)ndim * sizeof *self->shape);
   self->shape[ndim] = dl->dtype.lanes;
   int64_t stride = (dl->dtype.bits + 7) / 8;
@@ -134,6 +136,55 @@ PyObject *call_tensor_empty(const DLTensor *like) {
   return object;
 }
 
+void call_array_release(void *array) { call_tvm.array_free(array); }
+
+/* What keeps memory of a tensor that became a counted array. */
+typedef struct own_memory {
+  DLManagedTensor managed;
+  void *memory;
+} own_memory;
+
+static void free_own_memory(DLManagedTensor *managed) {
+  own_memory *own = managed->manager_ctx;
+  free(own->memory);
+  free(own);
+}
+
+static bool count_memory(call_tensor *self) {
+  TVMArrayHandle array = NULL;
+  int64_t strides[CALL_TENSOR_NDIM_MAX], stride = 1;
+  own_memory *own = malloc(sizeof *own);
+  if (own == NULL) return false;
+  *own = (own_memory){{self->dl, own, free_own_memory}, self->memory};
+  for (int d = self->dl.ndim; d-- > 0 && self->nbytes != 0; stride *= self->dl.shape[d])
+    strides[d] = stride;
+  /* with strides: kernels of the ffi dialect take such an array as it is */
+  own->managed.dl_tensor.strides = self->nbytes != 0 ? strides : NULL;
+  const bool ok = call_tvm.from_dlpack(&own->managed, &array) == 0;
+  own->managed.dl_tensor.strides = NULL;
+  if (!ok) {
+    free(own);
+    return false;
+  }
+  self->memory = NULL;
+  self->release = call_array_release;
+  self->release_arg = array;
+  return true;
+}
+
+TVMArrayHandle call_tensor_counted(PyObject *tensor) {
+  call_tensor *self = SELF(tensor);
+  if (self->readonly || (self->memory != NULL && !count_memory(self)) ||
+      self->release != call_array_release)
+    return NULL;
+  const DLTensor *array = self->release_arg;
+  const bool same = array->data == self->dl.data && array->byte_offset == 0 &&
+                    array->ndim == self->dl.ndim && call_dtype_equal(array->dtype, self->dl.dtype);
+  for (int d = 0; same && d < array->ndim; ++d)
+    if (array->shape[d] != self->dl.shape[d]) return NULL;
+  return same ? self->release_arg : NULL;
+}
+
 bool call_tensor_valid(const call_tensor *tensor) {
   if (tensor->dl.ndim >= 0 && tensor->shape != NULL) return true;
   call_raise(PyExc_ValueError,
@@ -163,8 +214,7 @@ static void tensor_dealloc(PyObject *object) {
   if (self->weakrefs != NULL) PyObject_ClearWeakRefs(object);
   if (self->release != NULL) self->release(self->release_arg);
   free(self->memory);
-  PyMem_Free(self->shape);
-  PyMem_Free(self->strides);
+  if (self->shape != self->extents) PyMem_Free(self->shape);
   Py_XDECREF(self->owner);
   Py_TYPE(object)->tp_free(object);
 }
@@ -204,7 +254,7 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     return -1;
   }
   if ((flags & PyBUF_WRITABLE) && self->readonly) {
-    call_raise(PyExc_BufferError, "the tensor is read-only");
+    call_raise(PyExc_BufferError, MB_TEXT_READ_ONLY);
     return -1;
   }
   static char nothing;
@@ -284,7 +334,7 @@ static PyObject *tensor_copy_bytes(PyObject *object, PyObject *source) {
     return call_raise(PyExc_TypeError, "expected a Tensor, found %s", Py_TYPE(source)->tp_name);
   }
   if (!call_tensor_valid(self) || !call_tensor_valid(SELF(source))) return NULL;
-  if (self->readonly) return call_raise(PyExc_ValueError, "the tensor is read-only");
+  if (self->readonly) return call_raise(PyExc_ValueError, MB_TEXT_READ_ONLY);
   if (self->nbytes != SELF(source)->nbytes) {
     return call_raise(PyExc_ValueError, "%zu bytes do not fit a tensor of %zu",
                       SELF(source)->nbytes, self->nbytes);

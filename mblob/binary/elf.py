@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from mblob.binary.elf_records import (
+    DT_ANDROID_RELR,
+    DT_ANDROID_RELRSZ,
     DT_GNU_HASH,
     DT_HASH,
     DT_JMPREL,
@@ -17,6 +19,8 @@ from mblob.binary.elf_records import (
     DT_PLTREL,
     DT_REL,
     DT_RELA,
+    DT_RELR,
+    DT_RELRSZ,
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
@@ -97,6 +101,25 @@ class ElfFile(ElfTables):
         for table, record in ((DT_RELA, layout.rela), (DT_REL, layout.rel), (DT_JMPREL, calls)):
             if table in tags and SIZE_TAGS[table] in tags:
                 yield tags[table][0], tags[SIZE_TAGS[table]][0], record
+
+    def relative_places(self) -> Iterator[int]:
+        """Addresses of the words in packed tables (DT_RELR): an address, then bit maps of the words
+        behind it."""
+        width = self.layout.word.size
+        for table, size in ((DT_RELR, DT_RELRSZ), (DT_ANDROID_RELR, DT_ANDROID_RELRSZ)):
+            if table not in self.dynamic:
+                continue
+            length = self.dynamic.get(size, [0])[0]
+            start, at = self.offset_of(self.dynamic[table][0], length, "relocations"), 0
+            for entry in self.numbers("N", start, length // width):
+                if not entry & 1:
+                    yield entry
+                    at = entry + width
+                    continue
+                for bit in range(1, 8 * width):
+                    if entry >> bit & 1:
+                        yield at + (bit - 1) * width
+                at += (8 * width - 1) * width
 
     @cached_property
     def _dynamic_table(self) -> SymbolTable:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from mblob import texts
 from mblob.binary.elf_records import Symbol
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import FormatError
@@ -94,5 +95,8 @@ def open_image(data: memoryview, name: str, base: int = 0) -> Image:
     if c_text.is_c(data):
         return c_text.CText(data, name)
     raise FormatError.about(
-        name, "not a library: neither ELF, Mach-O nor PE", code="not_elf", offset=0
+        name,
+        f"not a library: neither ELF, Mach-O nor PE{texts.PACKED_FIRST}",
+        code="not_elf",
+        offset=0,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -146,7 +147,19 @@ class ForeignFile:
         return self._span_at(symbol.st_value)
 
     def _span_at(self, address: int) -> Span | None:
-        return next((s for s in self.spans if 0 <= address - s.address < s.size), None)
+        """The section with an address. Sections of a valid file do not overlap, so it is the last
+        one that begins there or before."""
+        at = bisect_right(self._starts, address) - 1
+        span = self._ordered[at] if at >= 0 else None
+        return span if span is not None and address - span.address < span.size else None
+
+    @cached_property
+    def _ordered(self) -> list[Span]:
+        return sorted((s for s in self.spans if s.size), key=lambda s: s.address)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [s.address for s in self._ordered]
 
     def bytes_of(self, symbol: Symbol) -> tuple[int, memoryview]:
         """Offset of a symbol in the file, and its bytes: symbols of these formats have no size, so

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from mblob.arguments import check_unmasked
 from mblob.bytes.sink import STEP
-from mblob.errors import ArgumentTypeError, ChangedError, MblobError
+from mblob.errors import ArgumentTypeError, ChangedError, StateError
 
 # an attribute of errors that are no failure of the file being written
 OF_CALLER = "_mblob_of_caller"
@@ -187,7 +187,7 @@ class IterPayload:
 
     def chunks(self) -> Iterator[memoryview]:
         if self._pieces is None:
-            raise MblobError(
+            raise StateError(
                 "this payload came from an iterator, which was used up by an earlier export"
             )
         pieces, self._pieces = self._pieces, None
@@ -216,6 +216,7 @@ def as_bytes_view(data: Any) -> memoryview:
         TypeError,
         ValueError,
     ) as exc:  # numpy raises either for elements that no buffer can have
+        why = "" if str(exc).startswith("memoryview: a bytes-like") else f": {exc}"
         raise ArgumentTypeError(
-            f"expected contiguous bytes-like data, found {type(data).__name__}: {exc}"
+            f"expected contiguous bytes-like data, found {type(data).__name__}{why}"
         ) from None

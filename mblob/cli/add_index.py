@@ -14,7 +14,7 @@ NAME = "add-index"
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
     summary = (
-        "add an index to a library that TVM exported: sizes and digests of its present payloads"
+        "add an index to a library that TVM exported, with the size and digest of each payload"
     )
     parser = verbs.add_parser(
         NAME,

@@ -47,16 +47,17 @@ def configure(verbs: Any) -> None:
         "--object", metavar="FILE", action="append", default=[], help="object or archive"
     )
     add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
-                     help="prototype of a C function, whose arguments are then checked")  # fmt: skip
+                     help="prototype of a C function; calls are checked against it")  # fmt: skip
     add.add_argument("--packed", metavar="NAME", action="append", default=[],
-                     help="C function whose packed form gets the function's name, as TVM's executors need; 'name': all "
-                     "functions with a prototype")  # fmt: skip
+                     help="let TVM up to 0.20 call the function NAME: its packed function gets the symbol NAME, "
+                     "and the C function is hidden. --packed name does this for all functions with a prototype",
+                     )  # fmt: skip
     add.add_argument(
         "--blob",
         metavar="KEY=FILE",
         action="append",
         default=[],
-        help="any bytes, under a type key",
+        help="file to pack as it is; programs find it by KEY",
     )
     add.add_argument(
         "--weights",
@@ -87,7 +88,8 @@ def configure(verbs: Any) -> None:
     how.add_argument(
         "--embed",
         choices=("auto", "grow", "object", "c", "append"),
-        help="how to put the blob into the file (default: auto)",
+        help="how the packed modules get into the library: grow (into the linked file), object or c (as an input of "
+        "the linker), append (behind the linked file), auto (default: grow where this is possible)",
     )
     how.add_argument(
         "--digest",
@@ -95,7 +97,8 @@ def configure(verbs: Any) -> None:
         help="digest of each payload (default: crc32)",
     )
     how.add_argument("--no-index", action="store_true",
-                     help="write only TVM's bytes: no index, no digests; mblob then reads only keys that it knows",
+                     help="write only TVM's bytes: no index, no digests. With a --blob KEY of your own, mblob cannot "
+                     "open a classic library then",
                      )  # fmt: skip
     how.add_argument("--system-lib", action="store_true",
                      help="write a system library for static linking: a .o, a .a, or a .tar of objects")  # fmt: skip
@@ -105,7 +108,7 @@ def configure(verbs: Any) -> None:
         help="prefix of the symbols of a system library; programs find the library by it",
     )
     how.add_argument("--no-reuse", action="store_true",
-                     help="do not share blocks with the old library on file systems that support it")  # fmt: skip
+                     help="do not share blocks on disk with the library that this one replaces")  # fmt: skip
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     how.add_argument(
         "--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu"
@@ -120,6 +123,13 @@ def configure(verbs: Any) -> None:
     parser.set_defaults(run=run)
 
 
+# What a file is given with, by its suffix.
+OPTION_OF = {
+    **dict.fromkeys((".c", ".cc", ".cpp", ".cu"), "--kernel"),
+    **dict.fromkeys((".o", ".a"), "--object"),
+    **dict.fromkeys((".safetensors", ".npz", ".npy"), "--weights"),
+    ".json": "--graph",
+}
 SWITCH_INTERVAL = 5e-5  # seconds: half of what a step of the copy takes
 
 
@@ -168,6 +178,10 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
 
     if args.manifest is None and args.output is None:
         raise UsageError("build: expected -o deploy.so, or a manifest that names its output")
+    if option := OPTION_OF.get(Path(args.manifest or "").suffix):
+        raise UsageError(
+            f"{args.manifest}: expected a manifest (.toml)", hint=f"{option} {args.manifest}"
+        )
     output = None if args.output is None else Path(args.output)
     plan = (
         BuildPlan(output=output or Path()) if args.manifest is None else load(args.manifest, output)

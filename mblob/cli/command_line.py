@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, NoReturn
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         names = [str(c) for c in action.choices]
-        what = "verb" if action.dest == "verb" else "/".join(action.option_strings)
+        what = "verb" if action.dest == "verb" else "/".join(action.option_strings) or action.dest
         expected = f"expected one of {', '.join(names)}{did_you_mean(value, names)}"
         self.error(
             f"unknown verb {value!r}; {expected}"
@@ -67,13 +67,38 @@ class Parser(argparse.ArgumentParser):
         name = option.partition("=")[0]
         if not option.startswith("-"):
             known.error(f"{option!r} is one word too many")
-        close = did_you_mean(name, known._option_string_actions)
+        close = _near(verb, name, known._option_string_actions)
         if verb == "build" and not close and not name.startswith("--"):
             raise UsageError(
                 f"{verb}: no option {name!r}",
                 hint=f"options of the compiler come behind --: {PROGRAM} {verb} ... -- {option}",
             )
         known.error(f"{verb}: no option {name!r}{close}")
+
+
+# Other words for options of a verb.
+_MEANT = {
+    "build": {
+        **dict.fromkeys(("c", "code", "csource", "source", "sources", "src"), "--kernel"),
+        **dict.fromkeys(("config", "payload", "payloads"), "--blob"),
+        **dict.fromkeys(("prototype", "signature"), "--function"),
+    },
+    "swap": dict.fromkeys(("blob", "payload", "payloads", "config"), "--entry")
+    | dict.fromkeys(("tensor", "tensors", "params"), "--weights"),
+}
+
+
+def _near(verb: str, name: str, options: Iterable[str]) -> str:
+    """What is said of an option that a verb has not: the one that was meant, if any."""
+    word = name.lstrip("-").replace("_", "-")
+    meant = _MEANT.get(verb, {}).get(word.casefold())
+    if meant is not None and name.startswith("--"):
+        return f"; did you mean {meant!r}?"
+    by_word = {option.lstrip("-"): option for option in options}  # dashes are no likeness
+    close = did_you_mean(word, by_word)
+    return next(
+        (close.replace(repr(w), repr(o)) for w, o in by_word.items() if repr(w) in close), ""
+    )
 
 
 class Formatter(argparse.HelpFormatter):

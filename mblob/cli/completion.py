@@ -38,7 +38,7 @@ _ENDINGS: dict[str, tuple[str, ...]] = {
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "print what a shell needs to complete this command line"
+    summary = "print the completion script of a shell, for mblob-pack"
     parser = verbs.add_parser(
         NAME,
         help=summary,

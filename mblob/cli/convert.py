@@ -13,13 +13,13 @@ NAME = "convert"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "write a library of one dialect in the other"
+    summary = "convert a library of one dialect to the other"
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. The tree stays. Payloads are written in the other dialect's grammar, and functions "
-        "get adapters to its calling convention. This needs a C compiler. Objects of host code are linked again. "
-        "The code of a finished library stays at its place, and the adapters come behind it.",
+        description=f"{summary}. The tree does not change. Payloads are written in the format of the new dialect. Each "
+        "packed function gets an adapter to the new calling convention; this needs a C compiler. In a shared library, "
+        "the code does not change, and the adapters are appended. Objects and archives are linked again.",
         epilog="example: mblob-pack convert deploy.so --dialect ffi -o deploy_ffi.so",
     )
     parser.add_argument(

@@ -19,7 +19,7 @@ SCHEMA = "mblob/doctor/1"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "what this machine can build, link, load and run"
+    summary = "show what this machine can build, link, load and run"
     parser = verbs.add_parser(
         NAME, help=summary, description=summary, epilog="example: mblob-pack doctor --json"
     )
@@ -31,9 +31,9 @@ def run(args: argparse.Namespace) -> int:
     """Look, try, print. Exit code 6 when something needed is missing."""
     from dataclasses import asdict
 
-    from mblob.cli.machine import build_findings, link_findings, load_findings
+    from mblob.cli.machine import build_findings, extra_findings, link_findings, load_findings
 
-    findings = [*build_findings(), *link_findings(), *load_findings()]
+    findings = [*build_findings(), *link_findings(), *load_findings(), *extra_findings()]
     ok = all(f.ok for f in findings if f.needed)
     if args.json:
         print(

@@ -25,10 +25,10 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. Each payload becomes INDEX-KEY.payload, byte for byte; weights get .safetensors, JSON "
-        "gets .json. Device code and graph texts are also written, as INDEX-KEY.FMT. With --tensor or --tensors, each "
-        "tensor becomes INDEX-KEY.NAME.npy, or .safetensors for types that numpy does not have. --force replaces "
-        "existing files. The names of the files are printed.",
+        description=f"{summary}. Each payload becomes a file INDEX-KEY.payload, byte for byte (weights: .safetensors, "
+        "JSON: .json). Device code and graphs in a payload become files of their own, INDEX-KEY.FMT. With --tensor or "
+        "--tensors, each tensor becomes INDEX-KEY.NAME.npy, or .safetensors for types that numpy does not have. The "
+        "names of the files are printed.",
         epilog="example: mblob-pack extract deploy.so --tensor p0 -o p0.npy",
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
@@ -48,8 +48,8 @@ def configure(verbs: Any) -> None:
                         )  # fmt: skip
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR|FILE",
-        help="folder to write to, created if needed; or a file: .npy (one tensor), .safetensors (any number), .payload "
-        "or .bin (the payload of one entry); or - for stdout (the payload of one entry)",
+        help="folder to write to, created if needed. Or one file: .npy (one tensor), .safetensors (tensors), .payload "
+        "or .bin (the payload of one entry). Or -: the payload of one entry to stdout",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     add_quiet(parser)

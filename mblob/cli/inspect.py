@@ -22,13 +22,14 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. --functions prints one function per line: the name of a function for load_module and "
-        "`run`, or `plain NAME(PARAMETERS)` for a plain C function, which a program calls after dlopen.",
+        description=f"{summary}. --functions prints one function per line: NAME for a packed function, which "
+        "load_module and `run` can call, and `plain NAME(PARAMETERS)` for a C function, which a program can call after "
+        "dlopen.",
         epilog="example: mblob-pack inspect deploy.so --functions | grep -v '^plain '",
     )
     parser.add_argument(
         "file", metavar="FILE",
-        help="shared library, object, archive or .tar of mblob or TVM: ELF of any machine, Mach-O, PE",
+        help="shared library, object, archive or .tar, packed by mblob or by TVM, for any machine (ELF, Mach-O, PE)",
     )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--tree", action="store_true", help="only the tree of modules")
@@ -45,7 +46,7 @@ def configure(verbs: Any) -> None:
     parser.add_argument("--prefix", help="select a system library, if the file has several")
     parser.add_argument(
         "--machine",
-        help="select a slice of a universal Mach-O file (arm64, amd64); another file must be for that machine",
+        help="select a slice of a universal Mach-O file, such as arm64; an error if the file is for another machine",
     )
     parser.set_defaults(run=run)
 
@@ -142,6 +143,23 @@ def report_problems(library: Library) -> int:
     return 1 if problems else 0
 
 
+def page_target(library: Path, out: str) -> Path:
+    """The file that a page about a library is written to.
+
+    Raises:
+        UsageError: `out` is the library itself, or no name.
+    """
+    if not out:
+        raise UsageError("--html: expected the name of a file", hint="--html report.html")
+    target = Path(out)
+    if out != "-" and target.exists() and target.samefile(library):
+        raise UsageError(
+            f"--html {out}: that is the library itself, which the page would replace",
+            hint="--html report.html",
+        )
+    return target
+
+
 def write_page(library: Library, out: str, page: str | None = None) -> None:
     """Write a page, by default that of the library, to the file `out`, which is replaced when all
     of it is written; "-" is stdout.
@@ -152,14 +170,7 @@ def write_page(library: Library, out: str, page: str | None = None) -> None:
     """
     from mblob.packager.output import replacing
 
-    if not out:
-        raise UsageError("--html: expected the name of a file", hint="--html report.html")
-    target = Path(out)
-    if out != "-" and target.exists() and target.samefile(library.path):
-        raise UsageError(
-            f"--html {out}: that is the library itself, which the page would replace",
-            hint="--html report.html",
-        )
+    target = page_target(library.path, out)
     page = library.to_html() if page is None else page
     if out == "-":
         sys.stdout.write(page)

@@ -11,6 +11,7 @@ from mblob.cli.report import human_size, one_line
 from mblob.format.type_keys import RELAX_EXECUTABLES
 
 if TYPE_CHECKING:
+    from mblob.format.functions_table import Row
     from mblob.format.plugin_table import Plugin
     from mblob.inspect.library import EntryView, Library
     from mblob.inspect.models import Model
@@ -109,19 +110,23 @@ def function_lines(library: Library) -> Iterator[str]:
     it takes: types alone where the file has no prototype."""
     for name in library.packed_functions:
         yield one_line(name)
-    for row in library.function_table:
-        if row.abi == "plain":
-            _, found, parameters = row.prototype.partition("(")
-            yield one_line(f"plain {row.symbol}(" + (parameters if found else f"{row.types})"))
+    for row in _plain_rows(library):
+        _, found, parameters = row.prototype.partition("(")
+        yield one_line(f"plain {row.symbol}(" + (parameters if found else f"{row.types})"))
+
+
+def _plain_rows(library: Library) -> list[Row]:
+    """Rows of the plain C functions that the library has."""
+    there = {(f.name, f.symbol) for f in library.host_functions if f.abi == "plain"}
+    return [r for r in library.function_table if r.abi == "plain" and (r.name, r.symbol) in there]
 
 
 def described_functions(library: Library) -> list[str]:
-    """One line for each function, whether it has a packed form, a plain one, or both, and what
+    """One line for each function, whether it has a packed function, a plain one, or both, and what
     tells of it."""
     plain = {
         row.name: one_line(row.prototype or f"{row.symbol}({row.types})")
-        for row in library.function_table
-        if row.abi == "plain"
+        for row in _plain_rows(library)
     }
     packed = {f.name: f for f in library.host_functions if f.abi != "plain"}
     found = []
@@ -167,8 +172,8 @@ def summary_lines(library: Library) -> Iterator[str]:
     yield from _listed("kernels", list(kernel_lines(library.entries)))
     yield from _undefined_lines(library)
     for remark in library.diagnostics:
-        if remark["severity"] != "info":
-            yield f"  {remark['severity']}: {one_line(remark['message'])} [{remark['code']}]"
+        if remark["severity"] == "warning":  # errors are told on stderr, whatever is printed
+            yield f"  warning: {one_line(remark['message'])} [{remark['code']}]"
 
 
 def _model_lines(models: Sequence[Model]) -> Iterator[str]:

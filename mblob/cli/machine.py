@@ -42,8 +42,8 @@ class Finding:
     """One thing that was looked for.
 
     Attributes:
-        section: "build", "link and run", "load" or "plug-ins"; findings of one section stand
-            together.
+        section: "build", "link and run", "load", "plug-ins" or "command line"; findings of one
+            section stand together.
         name: what was looked for.
         ok: whether it is there and works.
         needed: whether mblob is of no use here without it.
@@ -219,6 +219,34 @@ def load_entry_point(point: Any) -> tuple[str, str]:
     if not callable(made):
         raise TypeError(f"{point.value} is {type(made).__name__}, expected a function")
     return point.value, ""
+
+
+# -- command line ----------------------------------------------------------------------------------
+
+# What is done with it, the package, the extra of mblob that brings it.
+EXTRAS = (
+    ("progress bar", "tqdm", "cli"),
+    ("completion by Tab", "argcomplete", "cli"),
+    ("arrays", "numpy", "numpy"),
+    ("bfloat16 and float8", "ml_dtypes", "numpy"),
+)
+
+
+def extra_findings() -> Iterator[Finding]:
+    """Packages that `mblob-pack` uses where they are installed."""
+    from importlib import metadata, util
+
+    for name, package, extra in EXTRAS:
+        found = util.find_spec(package)
+        if found is None:
+            missing = f"{package} is not installed: pip install 'mblob[{extra}]'"
+            yield Finding("command line", name, False, False, missing)
+            continue
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            version = "of no known version"
+        yield Finding("command line", name, True, False, f"{package} {version}", found.origin or "")
 
 
 # -- link and run ----------------------------------------------------------------------------------

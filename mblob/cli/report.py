@@ -99,8 +99,8 @@ _FUNCTIONS = re.compile(
 _ARGUMENTS = {
     "entries": "--entry", "functions": "--function", "index": "--no-index", "system_lib": "--system-lib",
     "options": "-- CFLAGS", "tensors": "--tensors", "verify": "--level",
-    **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "format", "packed", "prefix",
-                                      "target", "weights")},
+    **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "packed",
+                                      "prefix", "target", "weights")},
 }  # fmt: skip
 _FOR_PYTHON = re.compile(r", or get a function of ctypes with symbol\('[^']*'\)")
 # An argument with the option behind it, which texts for both have: "functions= (--function)".

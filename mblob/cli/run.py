@@ -4,7 +4,9 @@ executes its code."""
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +30,9 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. ARG is x.npy, x.npz:key, an integer, a float, or DTYPE[SHAPE]: an output, "
-        "which starts as zeros. Files do not name bfloat16 and float8: x.npy:bfloat16 does. A model takes its "
-        "inputs by name: NAME=ARG.",
+        description=f"{summary}. ARG is an array (x.npy, x.npz:key), an integer, a float, or an output array of "
+        "zeros (DTYPE[SHAPE]). A model takes its inputs by name: NAME=ARG. A .npy file of bfloat16 or float8 does not "
+        "contain its type; write x.npy:bfloat16.",
         epilog="example: mblob-pack run deploy.so vadd a.npy b.npy 'float32[1024]' 1024 -o out.npz; "
         "mblob-pack run model.so data=x.npy -o out.npz --repeat 10 --profile",
     )
@@ -48,18 +50,18 @@ def configure(verbs: Any) -> None:
         "--json", action="store_true", help="one JSON object, schema mblob/run/1, on stdout"
     )
     parser.add_argument("--device", metavar="KIND[:N]", action="append", default=[],
-                        help="device of the arrays in a call (cpu, opencl, cuda:1, ...; default: cpu). For a graph: a "
-                        "device that it may use; values without a device are on the first one")  # fmt: skip
+                        help="device of the arrays in a call (cpu, opencl, cuda:1, ...; default: cpu). A graph may use "
+                        "several: repeat the option; values without a device are on the first one")  # fmt: skip
     model = parser.add_argument_group("models: graph and AOT executors, virtual machines")
     model.add_argument("--repeat", metavar="N", type=positive, default=1,
                        help="run it N times and print the time")  # fmt: skip
     model.add_argument("--profile", action="store_true",
-                       help="print the time per operator of a graph, per instruction of a virtual machine, or of the "
-                       "whole call for a model compiled ahead of time")  # fmt: skip
+                       help="print the time of each operator (graph), each instruction (virtual machine), or of the "
+                       "whole model (AOT)")  # fmt: skip
     model.add_argument("--html", metavar="OUT.html",
                        help="with --profile: write a page for a browser that shows the times")  # fmt: skip
     model.add_argument("--parallel", metavar="N", type=int,
-                       help="run independent operators on N threads; 0: on all threads")  # fmt: skip
+                       help="run independent operators on N threads; 0: one for each processor")  # fmt: skip
     model.add_argument("--name", metavar="NAME", default="default",
                        help="name of the model in the library (default: default), or of a virtual machine's "
                        "function (default: main)")  # fmt: skip
@@ -84,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-o {args.output}: outputs are written as a .npz file", hint="-o out.npz")
     if args.html is not None and not args.profile:
         raise UsageError("--html shows where the time went", hint="add --profile")
+    check_outputs(args)
     if not args.words or split_label(args.words[0]) is not None:
         from mblob.cli.run_model import run_model
 
@@ -106,6 +109,28 @@ def run(args: argparse.Namespace) -> int:
         write_outputs(args.output, outputs)
     print_result(args, name, result, outputs)
     return 0
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Refuse files that cannot be written before the library's code runs, which may take long, and
+    before one of them is there without the other.
+
+    Raises:
+        UsageError: both are one file, or the page is the library. OSError: there is no such folder,
+            or a folder of that name.
+    """
+    targets = [] if args.output is None else [args.output]
+    if args.html is not None and Path(args.file).exists():
+        from mblob.cli.inspect import page_target
+
+        page = page_target(Path(args.file), args.html)
+        if args.output is not None and page.absolute() == args.output.absolute():
+            raise UsageError(f"-o and --html are both {args.html}", hint="--html report.html")
+        targets += [page] if args.html != "-" else []
+    for path in targets:
+        if not path.parent.is_dir() or path.is_dir():
+            code = errno.EISDIR if path.is_dir() else errno.ENOENT
+            raise OSError(code, os.strerror(code), str(path))
 
 
 def call(module: Module, file: str, name: str, values: list[Any]) -> Any:

@@ -192,9 +192,11 @@ class RelaxProgram(Program):
 
     def __init__(self, module: Module, function: str, devices: list[Device]) -> None:
         import mblob
+        from mblob.cli.progress import remarks
 
         self.function = function
-        self.machine = mblob.relax.VirtualMachine(module, devices)
+        with remarks(quiet=False):
+            self.machine = mblob.relax.VirtualMachine(module, devices)
         if function not in self.machine.functions:
             there = ", ".join(self.machine.functions)
             raise ValueError(f"no function {function!r}; there are: {there}")

@@ -13,17 +13,19 @@ NAME = "strip-index"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "remove the index from a library: its blob becomes what TVM would have written"
+    summary = (
+        "remove the index and the digests from a library, so that it has the bytes that TVM writes"
+    )
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. Digests are removed, too. Refused if only the index says where a payload is.",
+        description=f"{summary}. This is refused if only the index says where a payload is or ends.",
         epilog="example: mblob-pack strip-index deploy_ffi.so -o for_tvm.so",
     )
     parser.add_argument("file", metavar="FILE", help="shared library that mblob packed")
     parser.add_argument(
         "--force", action="store_true",
-        help="also if mblob cannot open the result, because only the index says where a payload ends",
+        help="write the library even if it has type keys without a known format; mblob cannot open it then",
     )  # fmt: skip
     swap.add_output(parser)
     parser.set_defaults(run=run)

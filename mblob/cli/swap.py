@@ -29,8 +29,8 @@ def configure(verbs: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--weights", action="append", default=[], metavar="[NAME=]NEW",
-        help="replace a tensor by one of a .npy or .safetensors file, or without NAME all tensors by those of a "
-        ".safetensors file; may be repeated with NAME",
+        help="NAME=NEW: replace the tensor NAME, from a .npy or .safetensors file; may be repeated. NEW alone: replace "
+        "all tensors, from a .safetensors file",
     )  # fmt: skip
     add_output(parser)
     parser.set_defaults(run=run)
@@ -43,10 +43,10 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         "--output",
         required=True,
         metavar="OUT",
-        help="the new library; may be FILE, which a rename then replaces",
+        help="the new library; may be the same as FILE, to replace it",
     )
     parser.add_argument("--no-reuse", action="store_true",
-                        help="do not share blocks with FILE on file systems that support it")  # fmt: skip
+                        help="do not share blocks on disk with FILE")  # fmt: skip
     add_quiet(parser)
 
 
@@ -65,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--entry: {key!r} is named twice")
         changes[key] = file
     weights = weights_of(args.weights)
+    if not changes and weights is None:
+        raise UsageError("nothing to change", hint="--weights NAME=x.npy, or --entry KEY=FILE")
     with remarks(quiet=args.quiet), watched_files(args, args.file):
         swap(args.file, changes, args.output, weights=weights, reuse=not args.no_reuse)
     return 0

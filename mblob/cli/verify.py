@@ -19,25 +19,23 @@ NAME = "verify"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = (
-        "check a library, and which libraries define its undefined symbols, without running it"
-    )
+    summary = "check a library for damage and for undefined symbols, without running it"
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. Exit code 1: the file is damaged or breaks a rule; 3: no model library; 6: with "
-        "--against, a symbol is missing; 7: bytes differ from their digest.",
+        description=f"{summary}. Exit codes: 1: the file is damaged or breaks a rule of the format; 3: neither mblob "
+        "nor TVM packed it; 6: with --against, a symbol is missing; 7: bytes differ from their digest.",
         epilog="example: mblob-pack verify deploy.so --against libm.so.6 --against libc.so.6",
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
     parser.add_argument(
         "--level", choices=("header", "full"), default="full",
-        help="header: structure, index, and the whole of a small blob; full (default): every byte",
+        help="header: structure and index; full (default): also every byte of the payloads",
     )  # fmt: skip
     parser.add_argument(
         "--against", action="append", metavar="LIB",
-        help="look up each undefined symbol like the dynamic linker: in this library (a path, or a name such as "
-        "libm.so.6), then in those that FILE needs; may be repeated",
+        help="look up undefined symbols, as the dynamic linker would: first in LIB (a path, or a name such as "
+        "libm.so.6), then in the libraries that FILE needs; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--root",

@@ -13,7 +13,7 @@ from mblob.bytes.payload_copy import Copier
 from mblob.bytes.payload_source import Payload, PlacedPayload
 from mblob.bytes.sink import PlainSink, Sink
 from mblob.bytes.wire import encode_string, encode_u64, encode_u64s
-from mblob.errors import ArgumentError, ArgumentValueError, ChangedError
+from mblob.errors import ArgumentError, ArgumentValueError, ChangedError, one_of
 from mblob.format import index as ix
 from mblob.format.ffi_dialect import PLACE_SIZE
 from mblob.format.grammar import GRAMMARS
@@ -80,9 +80,7 @@ class BlobPlan:
 
     def __post_init__(self) -> None:
         if self.digest not in ALGORITHMS:
-            raise ArgumentValueError(
-                f"digest: expected one of {', '.join(ALGORITHMS)}, found {self.digest!r}"
-            )
+            raise ArgumentValueError(f"digest: {one_of(ALGORITHMS, self.digest)}")
 
     @property
     def is_library_alone(self) -> bool:

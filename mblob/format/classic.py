@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mblob.bytes.wire import Cursor
-from mblob.errors import ArgumentValueError, FormatError
+from mblob.errors import ArgumentValueError, FormatError, one_of
 from mblob.format import index as ix
 from mblob.format.grammar import GRAMMARS, Grammars, read_payload
 from mblob.format.model import SYMBOL as SYMBOL
@@ -31,7 +31,7 @@ def read(data: memoryview, *, level: str = "header", index_expected: bool = Fals
         DigestError: bytes differ from their digest.
     """
     if level not in LEVELS:
-        raise ArgumentValueError(f"verify: expected one of {', '.join(LEVELS)}, found {level!r}")
+        raise ArgumentValueError(f"verify: {one_of(LEVELS, level)}")
     blob = sized(data)
     footer = ix.find_footer(blob, index_expected)
     if footer is None:

@@ -47,13 +47,14 @@ class HostFunction(NamedTuple):
     """A function that a library exports.
 
     Attributes:
-        name: what users call it.
-        symbol: the symbol, as the format writes it for C.
-        abi: "packed" (TVM's, of the classic dialect), "ffi" (its later one), or "plain" (C).
-        types: of the arguments in C, None if nothing tells.
-        metadata, doc: symbols of the functions that tell its signature and its text, None without.
-        prototype: the C function with the names and dimensions of its parameters, None if nothing
-            tells.
+        name: the name by which programs call it.
+        symbol: its symbol in C.
+        abi: its calling convention: "packed" (a packed function of the classic dialect), "ffi" (one
+            of the ffi dialect), or "plain" (C).
+        types: C types of the arguments, None if unknown.
+        metadata, doc: symbols of the functions of tvm_ffi that return its signature and its
+            documentation, or None.
+        prototype: the C prototype with the names and dimensions of the parameters, None if unknown.
     """
 
     name: str
@@ -66,8 +67,7 @@ class HostFunction(NamedTuple):
 
     @property
     def text(self) -> str:
-        """How it is called, as far as anything tells: its prototype, else `NAME(TYPES)`, else
-        `NAME(...)`."""
+        """Its prototype. If it is unknown: `NAME(TYPES)`, or `NAME(...)`."""
         known = self.types is not None and self.types != "?"
         return self.prototype or f"{self.name}({self.types if known else '...'})"
 
@@ -118,7 +118,7 @@ def packed_functions(
 def host_functions(
     elf: Image, table: Sequence[functions_table.Row], prefix: str = "", prefixes: Sequence[str] = ()
 ) -> list[HostFunction]:
-    """The functions that a library exports, by name, packed forms before plain ones.
+    """The functions that a library exports, by name, packed functions before plain ones.
 
     Args:
         table: as `read_table` gives it.
@@ -128,12 +128,9 @@ def host_functions(
     """
     exported = function_names(elf)
     others = tuple(p for p in prefixes if p and p != prefix)
-    found = [_of_row(r) for r in table if r.abi == "packed"]
-    # the table names all there are
-    if prefix + SYSTEM_LIB in exported or elf.find(prefix + SYSTEM_LIB) is not None:
-        found += [_of_row(r) for r in table if r.abi == "plain"]
-        return sorted(set(found), key=_order)
-    found += [_of_row(r) for r in table if r.abi == "plain" and elf.find(r.symbol)]
+    if _is_registered(elf, prefix):  # the table names all there are
+        return sorted({_of_row(r) for r in table}, key=_order)
+    found = [_of_row(r) for r in table if r.symbol in exported]
     listed = {r.symbol for r in table}
     listed_packed = {r.name for r in table if r.abi == "packed"}
     ffi = _ffi_functions(exported, prefix, others)
@@ -155,6 +152,21 @@ def host_functions(
     known = ((f, told.get(f.symbol)) for f in ffi)
     ffi = [f._replace(types=t.types, prototype=t.prototype) if t else f for f, t in known]
     return sorted({*found, *ffi}, key=_order)
+
+
+def _is_registered(elf: Image, prefix: str) -> bool:
+    """Whether it is a library for static linking, whose functions have no symbols of their own."""
+    return elf.find(prefix + SYSTEM_LIB) is not None
+
+
+def without_code(
+    elf: Image, table: Sequence[functions_table.Row], prefix: str = ""
+) -> list[functions_table.Row]:
+    """Rows of a table whose symbol is no function that the library exports."""
+    if not table or _is_registered(elf, prefix):
+        return []
+    exported = function_names(elf)
+    return [row for row in table if row.symbol not in exported]
 
 
 def of_table(rows: Iterable[functions_table.Row]) -> list[HostFunction]:

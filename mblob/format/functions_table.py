@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from mblob import argument_types
 from mblob.errors import FormatError
 
 SYMBOL = "__mblob_functions"
@@ -96,3 +97,90 @@ def _row(number: int, line: str, fail: Callable[[str], FormatError]) -> Row:
             f"line {number}: alignment {fields[3][:24]!r} is no power of two up to 2^20, nor 0"
         )
     return Row(fields[0], fields[1], fields[2], alignment, *fields[4:])
+
+
+# -- prototypes ------------------------------------------------------------------------------------
+
+_LONGEST = 4096  # characters of a prototype that is read
+_QUALIFIERS = ("const", "restrict", "volatile")
+# words of C types
+WORDS = frozenset(
+    ("bool", "char", "const", "double", "float", "int", "long", "restrict", "short", "signed", "struct",
+     "unsigned", "void", "volatile", "_Bool", *argument_types.KINDS, *argument_types.TYPEDEFS)
+)  # fmt: skip
+
+
+class Parameter(NamedTuple):
+    """One parameter.
+
+    Attributes:
+        name: "" if the prototype does not name it.
+        words: of its type, without qualifiers.
+        pointer: whether it is a pointer or an array.
+        dims: texts of the dimensions of an array.
+        text: all of it.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    pointer: bool
+    dims: tuple[str, ...]
+    text: str
+
+
+def parameters(prototype: str) -> list[Parameter]:
+    """The parameters of a prototype; [] where it has none or cannot be read."""
+    return [_parameter(text) for text in _texts(prototype)]
+
+
+def _texts(prototype: str) -> list[str]:
+    start, end = prototype.find("("), prototype.rfind(")")
+    if not 0 < start < end or len(prototype) > _LONGEST:
+        return []
+    return _split(prototype[start + 1 : end])
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are in no brackets."""
+    parts, depth, start = [], 0, 0
+    for at, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    return [part for part in (*parts, text[start:]) if part.strip() not in ("", "void")]
+
+
+def _parameter(text: str) -> Parameter:
+    head = text.partition("[")[0]
+    dims = tuple(d.strip() for d in re.findall(r"\[([^\]]*)\]", text))
+    words = re.findall(r"[A-Za-z_]\w*", head)
+    named = len(words) > 1 and words[-1] not in WORDS
+    types = tuple(w for w in (words[:-1] if named else words) if w not in _QUALIFIERS)
+    name = words[-1] if named else ""
+    return Parameter(name, types, "*" in head or bool(dims), dims, " ".join(text.split()))
+
+
+def contradicts(row: Row) -> bool:
+    """Whether the prototype of a row has parameters of other types than the row says."""
+    if not row.prototype or row.types == "?" or len(row.prototype) > _LONGEST:
+        return False
+    told, types = _texts(row.prototype), _split(row.types)
+    return len(told) != len(types) or any(not _is_of_type(p, t) for p, t in zip(told, types))
+
+
+def _is_of_type(text: str, type_text: str) -> bool:
+    parameter, words = _parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
+    same_const = ("const" in words) == bool(re.search(r"\bconst\b", text))
+    # what is read as a name may be the last word of a type that is not known
+    told = (_plain(parameter.words), _plain((*parameter.words, parameter.name)))
+    return (
+        parameter.pointer == ("*" in type_text)
+        and _plain(words) in told
+        and (same_const or not parameter.pointer)
+    )
+
+
+def _plain(words: Iterable[str]) -> list[str]:
+    """Words of a type without qualifiers and without those that `unsigned int` needs not have."""
+    return sorted(w for w in words if w not in (*_QUALIFIERS, "int", "signed"))

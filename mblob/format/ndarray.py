@@ -128,8 +128,9 @@ def as_record(value: Any) -> ArrayRecord:
     except BufferError as exc:  # a tensor's, which says what is wrong with it
         raise ArgumentTypeError(str(exc)) from None
     except TypeError:
+        how = "; make it an array with numpy.asarray(x)" if isinstance(value, (list, tuple)) else ""
         raise ArgumentTypeError(
-            f"expected an array with the buffer protocol, found {type(value).__name__}"
+            f"expected an array with the buffer protocol, found {type(value).__name__}{how}"
         ) from None
     except ValueError as exc:
         if element is None:  # of a buffer that was released or closed

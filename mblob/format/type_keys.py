@@ -55,7 +55,6 @@ _PAIR = "symbol:s data:s"
 _SIMULATED = "symbol:s nodes_json:s data:s"
 _PLUGIN = ""
 _ENDED = "graph executors ended with TVM 0.19"
-_RENUMBERED = "its constants and types are numbered differently; compile the model again"
 
 # Device code: lists its kernels.
 CUDA, HIP, HSACO, OPENCL, METAL, VULKAN, WEBGPU = (
@@ -126,9 +125,9 @@ _MODELS = (
     TypeKey(
         RELAY_EXECUTABLE, _CODE, NONE, 8, 19, no_ffi="Relay's virtual machine ended with TVM 0.19"
     ),
-    TypeKey(RELAX_EXECUTABLE_OF_0_16, _CODE, NONE, 16, 19, no_ffi=_RENUMBERED),
+    TypeKey(RELAX_EXECUTABLE_OF_0_16, _CODE, NONE, 16, 19),
     # TVM 0.21 wrote one string in the ffi dialect; later releases say how long the payload is.
-    TypeKey(RELAX_EXECUTABLE, _CODE, "code:r", 20, LAST, no_ffi=_RENUMBERED),
+    TypeKey(RELAX_EXECUTABLE, _CODE, "code:r", 20, LAST),
 )
 
 # All others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mblob.binary import elf_facts
@@ -22,7 +22,15 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.image import Image
 from mblob.binary.non_elf import ForeignFile
-from mblob.format import classic, ffi_dialect, note, plugin_table, prefixes
+from mblob.format import (
+    classic,
+    exported,
+    ffi_dialect,
+    functions_table,
+    note,
+    plugin_table,
+    prefixes,
+)
 from mblob.format.exported import NO_MODEL
 from mblob.format.type_keys import GRAPHS, RELAX_EXECUTABLES, ROWS
 from mblob.inspect import relax_code, tvm_executor
@@ -55,7 +63,15 @@ def diagnose(library: Library) -> list[dict[str, Any]]:
     before the library is used; "info" is everything else, which is shown in JSON alone."""
     remarks = [
         {"code": code, "severity": _severity(library, code), "message": text}
-        for part in (_of_linking, _of_blobs, _of_names, _of_entries, _of_executors, _of_plugins)
+        for part in (
+            _of_linking,
+            _of_blobs,
+            _of_names,
+            wrong_rows,
+            _of_entries,
+            _of_executors,
+            _of_plugins,
+        )
         for code, text in part(library)
     ]
     if library.problem is not None:
@@ -147,7 +163,7 @@ def _of_blobs(library: Library) -> Iterator[Remark]:
         )
     others = [p for p in library.prefixes if p != library.prefix]
     if others:
-        shown = ", ".join(repr(p) for p in others[:8]) + (", ..." if len(others) > 8 else "")
+        shown = _few(map(repr, others))
         yield (
             "several_prefixes",
             f"prefix {library.prefix!r} is shown; there are also {shown} (--prefix)",
@@ -242,7 +258,7 @@ def _of_names(library: Library) -> Iterator[Remark]:
     image = library.image
     twice = image.duplicates if isinstance(image, ObjectSet) else _defined_twice(image)
     if twice:
-        shown = ", ".join(twice[:8]) + (", ..." if len(twice) > 8 else "")
+        shown = _few(twice)
         what = "1 symbol is" if len(twice) == 1 else f"{len(twice)} symbols are"
         yield "duplicate_symbols", f"{what} defined more than once: {shown}"
     names = {s.name for s in image.exports}
@@ -257,6 +273,29 @@ def _of_names(library: Library) -> Iterator[Remark]:
             )
     if library.era.contradiction:
         yield "era", "no release of TVM writes all of what is in it: see the facts"
+
+
+def wrong_rows(library: Library) -> Iterator[Remark]:
+    """Rows of the table of functions that cannot be true. Runtimes open the library."""
+    missing = exported.without_code(library.image, library.function_table, library.prefix)
+    if missing:
+        shown = _few(f"{r.name} (symbol {r.symbol})" for r in missing)
+        yield (
+            "table_symbols",
+            f"its table of functions lists {shown}, and it exports no such function: pack it again",
+        )
+    differ = [row for row in library.function_table if functions_table.contradicts(row)]
+    if differ:
+        shown = _few(f"{r.name}: ({r.types}) and {r.prototype}" for r in differ)
+        yield (
+            "table_prototypes",
+            f"its table of functions has types and a prototype that differ: {shown}",
+        )
+
+
+def _few(texts: Iterable[str]) -> str:
+    found = list(texts)
+    return ", ".join(found[:8]) + (", ..." if len(found) > 8 else "")
 
 
 def _defined_twice(image: Image) -> list[str]:
@@ -289,7 +328,7 @@ def _of_entries(library: Library) -> Iterator[Remark]:
         if row is not None and row.needs and row.where and e.type_key not in carried and not e.data:
             waiting.setdefault(e.type_key, []).append(e.index)
     for key, places in waiting.items():
-        shown = ", ".join(map(str, places[:8])) + (", ..." if len(places) > 8 else "")
+        shown = _few(map(str, places))
         what = f"entry {shown}" if len(places) == 1 else f"{len(places)} entries ({shown})"
         needs = ROWS[key].needs + ROWS[key].where
         yield "no_runtime", f"{what} of type {key}: nothing of mblob runs it, it needs {needs}"
@@ -297,7 +336,7 @@ def _of_entries(library: Library) -> Iterator[Remark]:
 
 def _of_executors(library: Library) -> Iterator[Remark]:
     """Whether TVM's executors can read the graphs, and call what they find; mblob's can."""
-    yield from _of_programs(library)
+    yield from missing_functions(library)
     yield from unreadable_graphs(library)
     if library.dialect != "classic":
         return
@@ -311,7 +350,7 @@ def _of_executors(library: Library) -> Iterator[Remark]:
             yield "plain_operators", f"entry {e.index} ({e.type_key}): {why}"
 
 
-def _of_programs(library: Library) -> Iterator[Remark]:
+def missing_functions(library: Library) -> Iterator[Remark]:
     """Functions that programs of Relax name, and that neither the library nor mblob has."""
     own = {f.name for f in library.host_functions}
     for e in library.entries:
@@ -324,7 +363,7 @@ def _of_programs(library: Library) -> Iterator[Remark]:
         if any(x.type_key != LIBRARY and x.index != e.index for x in library.entries):
             missing = [name for name in missing if "." in name]  # others may be of those modules
         if missing:
-            shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
+            shown = _few(missing)
             yield (
                 "missing_functions",
                 f"entry {e.index} ({e.type_key}): it names functions that neither the library nor mblob has: "

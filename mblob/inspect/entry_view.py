@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.digest import ALGORITHMS
-from mblob.errors import one_line
+from mblob.errors import FormatError, one_line
 from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
+from mblob.inspect import vm_summary
 from mblob.inspect.contents import GRAPH_FIELDS, DecodedPayload
 from mblob.inspect.graph_summary import nodes_of
+from mblob.inspect.relax_graph import INSTRUCTIONS
 from mblob.inspect.source_text import source_of
-from mblob.inspect.tensors import StoredTensor, tensors_of
+from mblob.inspect.tensors import StoredTensor, constant_tags, meant_by, tensors_of
 
 if TYPE_CHECKING:
     from mblob.format.model import Entry
     from mblob.inspect.graph_summary import GraphNode
     from mblob.inspect.library import Library
+    from mblob.inspect.relax_graph import FunctionGraph
 
 _ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items()}
 
@@ -54,7 +57,7 @@ class EntryView:
 
     @property
     def place(self) -> str:
-        """How messages call it: the file, the index and the key."""
+        """The name of the entry in messages: file, index and key."""
         return f"{self._library.path}: entry {self.index} ({self.type_key})"
 
     def fields(self) -> dict[str, Any]:
@@ -84,6 +87,20 @@ class EntryView:
         as of `graph_json`."""
         raw = self.graph_json()
         return None if raw is None else nodes_of(raw)
+
+    def program_graphs(self) -> tuple[list[FunctionGraph], dict[str, str]]:
+        """The calls of each function of a Relax program (`vm_summary.relax_graphs`); ([], {}) for
+        other modules, for a damaged program, and for one that is too long to be drawn."""
+        facts = self.content.facts.get("executable", {})
+        if facts.get("machine") != "relax" or facts["instructions"] > INSTRUCTIONS:
+            return [], {}
+        grammars = self._library.grammars
+        try:
+            return vm_summary.relax_graphs(
+                self.fields()["code"], constant_tags(grammars), meant_by(grammars)
+            )
+        except FormatError:  # `verify` says what is wrong
+            return [], {}
 
     @property
     def kernels(self) -> list[FunctionInfo]:

@@ -20,7 +20,15 @@ from mblob.binary.elf_records import Symbol
 from mblob.binary.function_names import function_names
 from mblob.binary.image import Image
 from mblob.bytes.mapping import advise_random, map_file, prefetch
-from mblob.errors import ArgumentTypeError, ArgumentValueError, FormatError, MblobError, one_line
+from mblob.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    FormatError,
+    MblobError,
+    did_you_mean,
+    one_line,
+    one_of,
+)
 from mblob.format import classic, exported, ffi_dialect, note, plugin_table, prefixes
 from mblob.format.exported import FFI_PREFIX, NO_MODEL, HostFunction
 from mblob.format.grammar import GRAMMARS, Grammars
@@ -73,12 +81,14 @@ class Library:
                 ELF, Mach-O or PE.
             verify: "off", "header" (index and its checksums; all of a small blob), or "full" (every
                 payload).
-            partial: open a library without an index that has a type key nobody knows, too: what
-                stands before it is listed, the tree is not known, and `diagnostics` has the error.
-            prefix: which system library, where there are several; by default one with a blob.
-            machine: which part of a universal file; by default that of this machine, or else the
-                first. Another file must be for it. Any of the usual names: "arm64", "amd64",
-                "ppc64le", ...
+            partial: without an index, mblob cannot read behind a payload of an unknown type key.
+                True: open the library nevertheless. `entries` has the modules before that key,
+                there is no tree, and `diagnostics` has the error.
+            prefix: prefix of the system library to select if there are several; by default one with
+                a blob.
+            machine: selects a slice of a universal file, by any of the usual names: "arm64",
+                "amd64", "ppc64le", ... By default that of this machine, or else the first. A file
+                without slices must be for the machine that you name.
 
         Raises:
             OSError: the file cannot be read.
@@ -149,9 +159,7 @@ class Library:
 
     def _read(self, level: str, partial: bool = False) -> tuple[int, Blob | None]:
         if level not in classic.LEVELS:
-            raise ArgumentValueError(
-                f"verify: expected one of {', '.join(classic.LEVELS)}, found {level!r}"
-            )
+            raise ArgumentValueError(f"verify: {one_of(classic.LEVELS, level)}")
         expected = bool(note.announced(self.image).flags & note.HAS_INDEX)
         for name in prefixes.BLOBS:
             symbol = self.image.find(self.prefix + name)
@@ -201,7 +209,7 @@ class Library:
 
     @cached_property
     def grammars(self) -> Grammars:
-        """Of the payloads, by type key."""
+        """The grammars of the payloads, by type key."""
         if self.blob is None or self.blob.dialect != "ffi":
             return GRAMMARS
         return ffi_dialect.grammars_of(self.blob._replace(symbol=self._blob_name))
@@ -306,7 +314,7 @@ class Library:
 
     @cached_property
     def packed_functions(self) -> list[str]:
-        """Names that a module calls through the packed convention, sorted."""
+        """Names of the packed functions, sorted."""
         return sorted({f.name for f in self.host_functions if f.abi != "plain"})
 
     @cached_property
@@ -338,15 +346,15 @@ class Library:
 
     @cached_property
     def undefined_symbols(self) -> list[Undefined]:
-        """Symbols that something else must, or may, provide, by name: with their version, and who
-        has them."""
+        """Undefined symbols (weak ones included), sorted by name, with their versions and a library
+        known to define each."""
         from mblob.inspect.providers import undefined_symbols
 
         return undefined_symbols(self.image)
 
     @cached_property
     def models(self) -> list[Model]:
-        """The models in it: what each takes, gives and holds, as far as the file tells."""
+        """The models in the library, with the inputs, outputs and parameters that it names."""
         from mblob.inspect.models import models_of
 
         return models_of(self)
@@ -384,7 +392,7 @@ class Library:
 
     @cached_property
     def era(self) -> Releases:
-        """Which releases of TVM can have written the library, and the facts that tell."""
+        """The releases of TVM that can have written the library, and the reasons."""
         blob = self.blob._replace(symbol=self._blob_name) if self.blob else None
         contents = [(e.type_key, e.content) for e in self.entries]
         functions = self._function_names
@@ -431,7 +439,8 @@ class Library:
         def __getattr__(self, name: str) -> Any:
             if name in _OPEN:
                 raise ArgumentValueError(one_line(f"{self.path}: the library is closed"))
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            close = "" if name.startswith("_") else did_you_mean(name, dir(type(self)))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{close}")
 
     def close(self) -> None:
         """Close the file. Existing views keep the mapping."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple  # noqa: UP035
 
 from mblob.binary.elf import ElfFile
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from mblob.inspect.library import Library
 
 AOT_ENTRY = "___tvm_main__"  # behind the name of a model: the function that runs it
-# struct mb_aot_metadata and struct mb_aot_tensor of csrc/src/exec/aot/metadata.h, in words of 8 bytes
-_METADATA_WORDS, _TENSOR_WORDS, _VERSION = 10, 4, 1
+# struct mb_aot_metadata and struct mb_aot_tensor of csrc/src/exec/aot/metadata.h: P is a pointer, q an
+# int64_t, d a DLDataType
+_METADATA, _TENSOR, _VERSION = "qPqPqPqPqP", "PPqd", 1
 _TENSORS, _DIMENSIONS, _NAME = 4096, 64, 4096  # limits of one model
+_POINTERS = 1 << 20  # packed ones that are looked at
 
 
 class Value(NamedTuple):
@@ -167,7 +170,8 @@ class _Metadata:
 
     def __init__(self, elf: ElfFile) -> None:
         self._elf = elf
-        self._pointers = _pointers(elf) if elf.bits == 64 else {}
+        self._pointers = _pointers(elf)
+        self._metadata, self._tensor = _offsets(_METADATA, elf), _offsets(_TENSOR, elf)
 
     def read(self) -> tuple[tuple[Value, ...], tuple[Value, ...]] | None:
         """Inputs and outputs, None if the structure is not there.
@@ -175,14 +179,29 @@ class _Metadata:
         Raises:
             FormatError: something in it lies outside of the file.
         """
-        behind = 8 * (_METADATA_WORDS - 1)
-        for place, name in self._pointers.items():
-            start = place - behind
-            if self._word(start) != _VERSION or start + 8 not in self._pointers:
+        _, inputs, input_count, outputs, output_count, *_, name, _ = self._metadata
+        for place in self._pointers:
+            start = place - name
+            if self._word(start) != _VERSION or start + inputs not in self._pointers:
                 continue
-            if self._elf.find(self._text(name) + AOT_ENTRY) is not None:
-                return self._tensors(start + 8), self._tensors(start + 24)
+            if self._is_name(place):
+                return (
+                    self._tensors(start + inputs, start + input_count),
+                    self._tensors(start + outputs, start + output_count),
+                )
         return None
+
+    def _is_name(self, place: int) -> bool:
+        """Whether the pointer at an address leads to the name of a model."""
+        try:
+            return self._elf.find(self._text(self._target(place)) + AOT_ENTRY) is not None
+        except FormatError:  # other data looks like the structure
+            return False
+
+    def _target(self, place: int) -> int:
+        """Where the pointer at an address leads; 0 if there is none."""
+        addend = self._pointers.get(place, 0)
+        return self._elf.word_at(place) if addend is None else addend
 
     def _word(self, vaddr: int) -> int | None:
         if vaddr < 0 or not self._elf.is_in_file(vaddr, 8):
@@ -192,39 +211,54 @@ class _Metadata:
     def _fail(self, what: str) -> FormatError:
         return FormatError(f"{self._elf.name}: get_c_metadata: {what}", code="payload")
 
-    def _tensors(self, at: int) -> tuple[Value, ...]:
-        """The tensors of a list: a pointer to it, and how many."""
-        count = self._word(at + 8)
+    def _tensors(self, pointer: int, number: int) -> tuple[Value, ...]:
+        """The tensors of a list: where the pointer to it is, and where their number."""
+        count = self._word(number)
         if not count:
             return ()
-        start = self._pointers.get(at)
-        if start is None or count > _TENSORS:
+        if pointer not in self._pointers or count > _TENSORS:
             raise self._fail(f"a list of {count} tensors")
-        return tuple(self._tensor(start + 8 * _TENSOR_WORDS * i) for i in range(count))
+        start = self._target(pointer)
+        return tuple(self._value(start + self._tensor[-1] * i) for i in range(count))
 
-    def _tensor(self, at: int) -> Value:
-        name, ndim = self._pointers.get(at), self._word(at + 16)
-        if name is None or ndim is None or ndim > _DIMENSIONS:
+    def _value(self, at: int) -> Value:
+        name, shape_at, ndim_at, dtype_at = (at + offset for offset in self._tensor[:-1])
+        ndim = self._word(ndim_at)
+        if name not in self._pointers or ndim is None or ndim > _DIMENSIONS:
             raise self._fail("a tensor without a name, or with too many dimensions")
         shape: tuple[int, ...] = ()
         if ndim:
-            place = self._elf.offset_of(self._pointers.get(at + 8, 0), 8 * ndim, "shape")
+            place = self._elf.offset_of(self._target(shape_at), 8 * ndim, "shape")
             shape = tuple(self._elf.numbers("q", place, ndim))
-        code = self._elf.offset_of(at + 24, 4, "dtype")
-        dtype = DataType.from_bytes(bytes(self._elf.data[code : code + 4]))
-        return Value(self._text(name), shape, str(dtype))
+        dtype = self._elf.offset_of(dtype_at, 4, "dtype")
+        code, bits = self._elf.data[dtype : dtype + 2]
+        lanes = self._elf.numbers("H", dtype + 2, 1)[0]
+        return Value(self._text(self._target(at)), shape, str(DataType(code, bits, lanes)))
 
     def _text(self, vaddr: int) -> str:
         at = self._elf.offset_of(vaddr, 1, "name")
         return bytes(self._elf.data[at : at + _NAME]).partition(b"\0")[0].decode("utf-8", "replace")
 
 
-def _pointers(elf: ElfFile) -> dict[int, int]:
-    """Address of a pointer to where it leads, for those that name no symbol."""
-    found = {}
+def _offsets(fields: str, elf: ElfFile) -> list[int]:
+    """Offsets of the fields of a structure as compilers for the file's machine place them; its size
+    behind them."""
+    word = elf.bits // 8
+    wide = 4 if elf.machine == "i386" else 8  # alignment of an int64_t
+    sizes = {"P": (word, word), "q": (8, wide), "d": (4, 2)}
+    found = [0]
+    for field, following in zip(fields, f"{fields[1:]}q"):  # each structure has an int64_t
+        end = found[-1] + sizes[field][0]
+        found.append(-(-end // sizes[following][1]) * sizes[following][1])
+    return found
+
+
+def _pointers(elf: ElfFile) -> dict[int, int | None]:
+    """Addresses of pointers that name no symbol, and where each leads; None: the word there says."""
+    found: dict[int, int | None] = dict.fromkeys(islice(elf.relative_places(), _POINTERS))
     for start, size, record in elf.relocation_tables():
         at = elf.offset_of(start, size, "relocations") if size else 0
-        for fields in elf.records(record, at, size // record.size, "relocations"):
-            if len(fields) > 2 and fields[1] and not fields[1] >> 32:
-                found[fields[0]] = fields[2]
+        for place, info, *addend in elf.records(record, at, size // record.size, "relocations"):
+            if info and not info >> elf.layout.symbol_shift:
+                found[place] = addend[0] if addend else None
     return found

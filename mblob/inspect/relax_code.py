@@ -193,7 +193,7 @@ def listing(program: Program, code: Sequence[Sequence[int]]) -> Iterator[str]:
             yield f"@{f.name} num_inputs={f.num_args} vm_tir_func;"
         else:
             yield f"@{f.name}:"
-        yield from (_line(program, words) for words in code[f.start : f.end])
+        yield from (line(program, words) for words in code[f.start : f.end])
         yield ""
 
 
@@ -210,7 +210,8 @@ def _operand(program: Program, word: int) -> str:
     return f"c[{value}]" if kind == CONSTANT else f"f[{program.functions[value].name}]"
 
 
-def _line(program: Program, words: Sequence[int]) -> str:
+def line(program: Program, words: Sequence[int]) -> str:
+    """An instruction as TVM lists it."""
     if words[0] == RET:
         return f"  {'ret':6}{_register(words[1])}"
     if words[0] == GOTO:

@@ -36,7 +36,7 @@ _TAGS = (
 
 
 class Fact(NamedTuple):
-    """Something that only the releases from 0.`first` to 0.`last` do."""
+    """A property that only libraries of the releases 0.`first` to 0.`last` have."""
 
     text: str
     first: int
@@ -44,14 +44,14 @@ class Fact(NamedTuple):
 
 
 class Releases(NamedTuple):
-    """What the facts say together.
+    """The releases of TVM that can have written a library.
 
     Attributes:
-        first, last: of the range, "0.8"; None for both when nothing tells, or facts contradict each
-        other.
-        dialect: "classic" or "ffi", also of a library without a blob; None if nothing tells.
-        facts: that narrowed the range.
-        contradiction: no one release does all of them.
+        first, last: the range, such as "0.8" and "0.19". Both are None if there are no facts, or
+            if they contradict each other.
+        dialect: "classic" or "ffi", also of a library without a blob; None if unknown.
+        facts: properties of the library that narrowed the range.
+        contradiction: no release fits all facts.
     """
 
     first: str | None

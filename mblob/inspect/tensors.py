@@ -3,7 +3,7 @@ is copied."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from mblob.bytes.wire import Cursor
@@ -90,8 +90,13 @@ def stored_tensors(
     records: Iterable[tuple[str, ArrayRecord]], grammars: Grammars
 ) -> list[StoredTensor]:
     """Array records by name, with the element types that the dialect means."""
-    meant = _of_classic if grammars is GRAMMARS else DataType.of_ffi
+    meant = meant_by(grammars)
     return [StoredTensor(name, meant(r.dtype), r.shape, r.offset, r.data) for name, r in records]
+
+
+def meant_by(grammars: Grammars) -> Callable[[DataType], DataType]:
+    """What gives the element type that a dialect means by a stored one."""
+    return _of_classic if grammars is GRAMMARS else DataType.of_ffi
 
 
 def _of_classic(dtype: DataType) -> DataType:

@@ -63,8 +63,8 @@ def crash(
     Args:
         called: functions that it looks up.
         plain: functions whose symbol is that of a plain C function.
-        without_form: those of them that have no packed form, which mblob's executor would call.
-        announced: of a system library, which announces packed forms alone.
+        without_form: those of them that have no packed function, which mblob's executor would call.
+        announced: of a system library, which announces packed functions alone.
     """
     names = sorted(set(called) & set(without_form if announced else plain))
     if not names:

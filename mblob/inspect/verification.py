@@ -19,7 +19,12 @@ from mblob.errors import DigestError, FormatError, IncompatibleError
 from mblob.format.grammar import Grammars
 from mblob.format.index import is_small
 from mblob.inspect import contents
-from mblob.inspect.diagnostics import damaged_sections, unreadable_graphs
+from mblob.inspect.diagnostics import (
+    damaged_sections,
+    missing_functions,
+    unreadable_graphs,
+    wrong_rows,
+)
 from mblob.inspect.elf_loading import check_linking
 from mblob.inspect.library_search import shared_elf
 from mblob.inspect.linkage import Linkage, resolve
@@ -65,8 +70,8 @@ class Verification(NamedTuple):
         has_index: the blob has an index. Without one, damaged bytes in payloads cannot be found.
         entries: the checks of each entry.
         linkage: the libraries that define its undefined symbols; None without `against`.
-        warnings: code and text of problems that do not prevent loading: damage, and at level "full"
-            graphs that TVM's executor does not run.
+        warnings: code and text of problems that do not prevent loading: damage, wrong rows of the
+            table of functions, and at level "full" graphs that TVM's executor does not run.
         has_blob: the library has a blob.
     """
 
@@ -183,7 +188,8 @@ def describe(
     has_index = blob is not None and blob.index_offset is not None
     warnings = (
         *damaged_sections(library.image),
-        *(unreadable_graphs(library) if level == "full" else ()),
+        *wrong_rows(library),
+        *((*unreadable_graphs(library), *missing_functions(library)) if level == "full" else ()),
     )
     return Verification(
         str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob

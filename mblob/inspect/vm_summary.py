@@ -4,13 +4,16 @@ Relax)."""
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple, Tuple  # noqa: UP035
 
 from mblob.bytes.wire import Cursor
+from mblob.dtype import DataType
 from mblob.errors import FormatError
 from mblob.format.grammar import strings, text
 from mblob.format.ndarray import ArrayRecord, read_ndarray
-from mblob.inspect import relax_code, vm_code
+from mblob.inspect import relax_code, relax_graph, vm_code
 
 MAGIC, MAGIC_V2 = 0xD225DE2F4214151D, 0xD225DE2F4214151E
 _EARLY_0_8 = (0, 7, 5)  # builds before 0.8: without attributes
@@ -18,7 +21,7 @@ _EARLY_0_8 = (0, 7, 5)  # builds before 0.8: without attributes
 _LAYOUTS = ((0, 14), (0, 9), (0, 8), _EARLY_0_8, (0, 7))
 _RELAX_KINDS = {0: "packed", 1: "vm", 2: "tir"}
 # Tags of constants in executables of Relax, by dialect: classic, that of TVM 0.21, ffi.
-_CLASSIC = {0: "tensor", 1: "dtype", 2: "shape", 3: "string", 4: "int", 5: "float"}
+CONSTANTS_OF_CLASSIC = {0: "tensor", 1: "dtype", 2: "shape", 3: "string", 4: "int", 5: "float"}
 _FFI_COMMON = {1: "int", 3: "float", 5: "dtype", 65: "string"}
 CONSTANTS_OF_0_21 = {**_FFI_COMMON, 72: "tensor", 71: "shape"}
 CONSTANTS_OF_FFI = {**_FFI_COMMON, 70: "tensor", 69: "shape"}
@@ -162,12 +165,13 @@ def relax(
     Raises:
         FormatError: "payload", "truncated".
     """
-    facts, arrays, c, program = _relax(code, base, tags, check)
+    read = _relax(code, base, tags, check)
     if check:
-        relax_code.check(c, program)
-        if c.left:
-            raise c.fail("bytes follow the last instruction")
-    return facts, arrays
+        relax_code.check(read.cursor, read.program)
+        if read.cursor.left:
+            raise read.cursor.fail("bytes follow the last instruction")
+    found = enumerate(read.constants)
+    return read.facts, [(f"constant {i}", value) for i, (kind, value) in found if kind == "tensor"]
 
 
 def relax_listing(code: memoryview, tags: dict[int, str]) -> list[str]:
@@ -176,13 +180,42 @@ def relax_listing(code: memoryview, tags: dict[int, str]) -> list[str]:
     Raises:
         FormatError: "payload", "truncated".
     """
-    _, _, c, program = _relax(code, 0, tags, True)
-    return list(relax_code.listing(program, relax_code.check(c, program)))
+    read = _relax(code, 0, tags, True)
+    return list(relax_code.listing(read.program, relax_code.check(read.cursor, read.program)))
 
 
-def _relax(
-    code: memoryview, base: int, tags: dict[int, str], check: bool
-) -> tuple[dict[str, Any], list[tuple[str, ArrayRecord]], Cursor, relax_code.Program]:
+def relax_graphs(
+    code: memoryview, tags: dict[int, str], meant: Callable[[DataType], DataType]
+) -> tuple[list[relax_graph.FunctionGraph], dict[str, str]]:
+    """The calls of each function of an executable of the Relax VM; and what its constants are, by
+    name.
+
+    Args:
+        meant: the element type that a stored one is.
+
+    Raises:
+        FormatError: "payload", "truncated".
+    """
+    read = _relax(code, 0, tags, True)
+    checked = relax_code.check(read.cursor, read.program)
+    constants = [relax_graph.constant_text(kind, value, meant) for kind, value in read.constants]
+    graphs = relax_graph.graphs_of(read.program, checked, constants, read.facts["functions"])
+    return list(graphs), {f"constant {i}": text for i, text in enumerate(constants)}
+
+
+Constant = Tuple[str, Any]  # noqa: UP006  # its kind, and an ArrayRecord or the bytes of its value
+
+
+class _Read(NamedTuple):
+    """An executable of Relax."""
+
+    facts: dict[str, Any]
+    constants: list[Constant]
+    cursor: Cursor
+    program: relax_code.Program
+
+
+def _relax(code: memoryview, base: int, tags: dict[int, str], check: bool) -> _Read:
     c = Cursor(code)
     version = _head(c, (MAGIC, MAGIC_V2))
     if check and version != relax_code.VERSION:
@@ -193,22 +226,23 @@ def _relax(
         (c.i64("scopes"), text(c.string("scopes")))
         for _ in range(c.count("scopes", 16) if has_scopes else 0)
     ]
-    kinds, arrays, contexts = _relax_constants(c, base, tags)
-    _expectations(functions, contexts)
-    constants = sum(kinds.values())
+    values = _relax_constants(c, base, tags)
+    _expectations(functions, values)
+    constants = len(values)
     if check and not all(0 <= i < constants for i, _ in scopes):
         raise c.fail("a memory scope is of a constant that is not there")
     offsets, words = (_signed(c.u64s(f"instruction{what}")) for what in (" offsets", "s"))
-    return {
+    facts = {
         "machine": "relax",
         "version": version,
         "layout": 2 if has_scopes else 1,
         "functions": functions,
         "constants": constants,
-        "constant_kinds": kinds,
+        "constant_kinds": dict(Counter(kind for kind, _ in values)),
         "scopes": [{"constant": i, "scope": scope} for i, scope in scopes],
         "instructions": len(offsets),
-    }, arrays, c, relax_code.Program(rows, constants, offsets, words)  # fmt: skip
+    }
+    return _Read(facts, values, c, relax_code.Program(rows, constants, offsets, words))
 
 
 def _signed(words: tuple[int, ...]) -> list[int]:
@@ -236,40 +270,39 @@ def _relax_functions(
     return rows, functions
 
 
-def _relax_constants(
-    c: Cursor, base: int, tags: dict[int, str]
-) -> tuple[dict[str, int], list[tuple[str, ArrayRecord]], list[str]]:
-    """How many there are of each kind, tensors by name, and texts of error contexts."""
-    kinds: dict[str, int] = {}
-    contexts: list[str] = []
-    arrays: list[tuple[str, ArrayRecord]] = []
+def _relax_constants(c: Cursor, base: int, tags: dict[int, str]) -> list[Constant]:
+    found: list[Constant] = []
     for i in range(c.count("constants", 4)):
-        tag = c.i32(f"constant {i}")
-        kind_name = (tags or _CLASSIC).get(tag)
-        if kind_name is None:
-            raise c.fail(f"constant {i} is of kind {tag}, which is not known")
-        kinds[kind_name] = kinds.get(kind_name, 0) + 1
-        if kind_name == "tensor":
-            arrays.append((f"constant {i}", _moved(read_ndarray(c, f"constant {i}"), base)))
-        elif kind_name == "string":
-            found = text(c.string(f"constant {i}"))
-            contexts += [found] if found.startswith("ErrorContext(fn=") else []
-        elif kind_name == "shape":
-            c.skip(8 * c.count(f"constant {i}", 8), f"constant {i}")
+        what = f"constant {i}"
+        tag = c.i32(what)
+        kind = (tags or CONSTANTS_OF_CLASSIC).get(tag)
+        if kind is None:
+            raise c.fail(f"{what} is of kind {tag}, which is not known")
+        if kind == "tensor":
+            found.append((kind, _moved(read_ndarray(c, what), base)))
+        elif kind == "string":
+            found.append((kind, c.string(what)))
         else:
-            c.skip(4 if kind_name == "dtype" else 8, f"constant {i}")
-    return kinds, arrays, contexts
+            size = 8 * c.count(what, 8) if kind == "shape" else 4 if kind == "dtype" else 8
+            found.append((kind, c.take(size, what)))
+    return found
 
 
+def _is_context(value: memoryview) -> bool:
+    return bytes(value[: len(_CONTEXT_START)]) == _CONTEXT_START
+
+
+_CONTEXT_START = b"ErrorContext(fn="
 _CONTEXT = re.compile(
     r"ErrorContext\(fn=(.*?), loc=param\[[0-9]+\], param=(.*?), annotation=(.*)\) ?$", re.DOTALL
 )
 
 
-def _expectations(functions: list[dict[str, Any]], contexts: list[str]) -> None:
+def _expectations(functions: list[dict[str, Any]], constants: list[Constant]) -> None:
     """What parameters expect, as the texts of errors have it: `x: R.Tensor((2, 32), ..)`."""
     expected: dict[str, dict[str, str]] = {}
-    for found in filter(None, map(_CONTEXT.match, contexts)):
+    texts = (text(value) for kind, value in constants if kind == "string" and _is_context(value))
+    for found in filter(None, map(_CONTEXT.match, texts)):
         expected.setdefault(found[1], {})[found[2]] = found[3]
     for function in functions:
         if function["name"] in expected and function["kind"] != "packed":

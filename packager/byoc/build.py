@@ -41,13 +41,13 @@ def partition_graph(
     min_size: int = 1,
     codegens: Mapping[str, Codegen] | None = None,
 ) -> Module:
-    """A model whose operators run in modules of code generators where a predicate takes them, and
-    in `host` otherwise.
+    """Split a model between code generators and `host`.
 
-    The first predicate that accepts an operator decides its key. Connected operators of one key
-    become a region, as large as possible. The key's code generator makes a module of each region,
-    and the graph calls these modules. The result is TVM's tree: a GraphExecutorFactory over a
-    const_loader over `host` and the modules of the regions.
+    For each operator, the first predicate in `targets` that accepts it decides its key. Operators
+    that no predicate accepts run in `host`. Connected operators of one key become a region, as
+    large as possible. The key's code generator makes a module of each region, and the graph calls
+    these modules. The result is the tree that TVM makes: a GraphExecutorFactory imports a
+    const_loader, which imports `host` and the modules of the regions.
 
     Args:
         graph_json: of the graph executor: text, parsed, or a `GraphBuilder`.
@@ -62,11 +62,11 @@ def partition_graph(
         codegens: generators for this call, before the registered ones.
 
     Raises:
-        BuildError: no graph, params that it does not have, operators that stay with it and no
-            `host`, a key without a generator, or a generator that fails (the cause is kept), gives
-            no module, or one without the region's function, where that can be seen.
-        MblobError: an error of mblob in a predicate or generator, with the key and the operator or
-            region before its text.
+        BuildError: the graph is wrong, or `params` do not fit it; operators need `host`, and it is
+            None; a key has no generator; or a generator fails (the cause is kept), or returns no
+            module with the region's function.
+        MblobError: a predicate or generator raised an error of mblob. The text begins with the key
+            and the operator or region.
     """
     found, built = text_and_params(graph_json)
     graph = read_graph(found)

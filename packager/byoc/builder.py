@@ -53,8 +53,8 @@ class GraphBuilder:
         """An input, which `set_input` sets before a run.
 
         Args:
-            device: where its memory is, by default the cpu. The kind counts; which device of that
-                kind it is, is said to the executor.
+            device: kind of the device with its memory, by default the cpu. The number of the device
+                is ignored: the caller of the executor chooses it.
 
         Raises:
             BuildError: the name is taken, the dtype is none, or the shape has too many bytes.

@@ -64,16 +64,16 @@ class Node:
     """An input, or a call of a function.
 
     Attributes:
-        name: of the node.
-        is_input: `null`.
+        name: name of the node.
+        is_input: whether it is an input of the graph (`null` in the JSON).
         inputs: values, in the order of the arguments.
         outputs: values, which follow the inputs among the arguments.
-        attrs: texts; those of a call have func_name, num_inputs, num_outputs and flatten_data among
-            them.
-        after: nodes that run before this one, though it uses nothing of theirs (`control_deps`).
-        shares: outputs that lie in the memory of a value before them, by number: of a value that
-            the call reads (a reshape, or work in place), or of an input of the graph (which keeps a
-            state between runs).
+        attrs: attributes as texts. A call has func_name, num_inputs, num_outputs and flatten_data.
+        after: nodes that must run before this one, although it does not use their outputs
+            (`control_deps`).
+        shares: for the number of an output, the earlier value whose memory it shares. This is a
+            value that the call reads (a reshape, or work in place), or an input of the graph (which
+            keeps a state between runs).
     """
 
     name: str

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mblob.compilers import include_dir
+from mblob.compilers import include_dir, include_flags
 from mblob.packager.compile.processes import Command, Job
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.modules.nodes import SourceNode
@@ -137,7 +137,7 @@ def compile_preprocessed_command(
 def _headers() -> tuple[str, ...]:
     """Our headers, in the mode for kernels; `-DMBLOB_HOST` among the caller's options turns it
     off."""
-    return (f"-I{include_dir()}", "-DMBLOB_KERNEL")
+    return (*include_flags(), "-DMBLOB_KERNEL")
 
 
 def _head(tools: Toolchain, kind: str, source: Path, work: Path) -> Command:

@@ -13,11 +13,7 @@ from collections.abc import Callable, Iterator
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
-    DT_ANDROID_RELR,
-    DT_ANDROID_RELRSZ,
     DT_PLTGOT,
-    DT_RELR,
-    DT_RELRSZ,
     PF_X,
     PT_LOAD,
     SHF_EXECINSTR,
@@ -75,36 +71,16 @@ def _addresses(elf: ElfFile) -> Iterator[tuple[int, int]]:
         start = elf.offset_of(table, size, "relocations")
         for place, info, *addends in elf.records(record, start, size // record.size, "relocations"):
             if not info >> shift:  # those of a symbol are looked up by name
-                yield place, addends[0] if addends else _word(elf, place)
+                yield place, addends[0] if addends else word_of(elf, place)
     for place, info, addend in android_relocations.records(elf):
         if not info >> shift:
-            yield place, _word(elf, place) if addend is None else addend
-    yield from relative_words(elf)
+            yield place, word_of(elf, place) if addend is None else addend
+    for place in elf.relative_places():
+        yield place, word_of(elf, place)
 
 
-def relative_words(elf: ElfFile) -> Iterator[tuple[int, int]]:
-    """The words of a packed table (DT_RELR): an address, then bit maps of the words behind it."""
-    for table, size in ((DT_RELR, DT_RELRSZ), (DT_ANDROID_RELR, DT_ANDROID_RELRSZ)):
-        if table in elf.dynamic:
-            yield from _relative_words(elf, elf.dynamic[table][0], elf.dynamic.get(size, [0])[0])
-
-
-def _relative_words(elf: ElfFile, table: int, size: int) -> Iterator[tuple[int, int]]:
-    width = elf.layout.word.size
-    at = 0
-    for entry in elf.numbers("N", elf.offset_of(table, size, "relocations"), size // width):
-        if not entry & 1:
-            yield entry, _word(elf, entry)
-            at = entry + width
-            continue
-        for bit in range(1, 8 * width):
-            if entry >> bit & 1:
-                place = at + (bit - 1) * width
-                yield place, _word(elf, place)
-        at += (8 * width - 1) * width
-
-
-def _word(elf: ElfFile, place: int) -> int:
+def word_of(elf: ElfFile, place: int) -> int:
+    """The word at an address that a relocation changes."""
     try:
         return elf.word_at(place)
     except FormatError:  # in memory that the file does not fill: zero

@@ -18,7 +18,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import ET_REL
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, elf_header
 from mblob.bytes.payload_source import BytesPayload
-from mblob.errors import FormatError, IncompatibleError
+from mblob.errors import FormatError, IncompatibleError, one_of
 from mblob.format import classic, ffi_dialect, functions_table
 from mblob.format.functions_table import Row
 from mblob.format.model import Blob
@@ -27,7 +27,7 @@ from mblob.format.type_keys import SAFETENSORS
 from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager import output
-from mblob.packager.compile.compile import probe
+from mblob.packager.compile.host_objects import probe
 from mblob.packager.compile.toolchain import find
 from mblob.packager.edit import finished
 from mblob.packager.errors import BuildError
@@ -36,7 +36,7 @@ from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, PayloadNode, SourceNode
 from mblob.packager.modules.weights import safetensors_module
-from mblob.packager.objects import objects as object_files
+from mblob.packager.objects import object_files
 from mblob.packager.objects.rename import expose_symbols
 from mblob.packager.path_arguments import existing_file
 from mblob.packager.write.dialects import DIALECTS
@@ -80,8 +80,8 @@ def convert(
         IncompatibleError: it is for another machine than the compiler.
         ToolchainError, OSError: as of `export_library`.
     """
-    if dialect not in DIALECTS:
-        raise BuildError(f"dialect: expected one of {', '.join(DIALECTS)}, found {dialect!r}")
+    if dialect not in tuple(DIALECTS):
+        raise BuildError(f"dialect: {one_of(DIALECTS, dialect)}")
     path = existing_file(Path(checked_path(file, "convert: file")), "convert: file")
     given = [Path(checked_path(p, "convert: objects")) for p in objects]
     given = [existing_file(p, "convert: objects") for p in given]
@@ -291,11 +291,13 @@ class _Found:
         Raises:
             BuildError: saying why, and what to do.
         """
+        if self.dialect == "ffi 0.21" and self.calls == "ffi":
+            raise BuildError(f"{label}: {adapters.OF_0_21}")
         if target in (self.dialect, self.calls):
             raise BuildError(f"{label}: of the {target} dialect already")
 
     def expose_forms(self, work: Path) -> None:
-        """Show the packed forms again that an earlier conversion hid behind adapters."""
+        """Show the packed functions again that an earlier conversion hid behind adapters."""
         forms = {form for row in self.rows for form in adapters.forms_of(row.name)}
         for i, node in enumerate(self.host):
             if (

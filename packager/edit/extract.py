@@ -17,7 +17,7 @@ from mblob import json_text
 from mblob.arguments import path as checked_path
 from mblob.arguments import wrong_type
 from mblob.bytes.progress import advance
-from mblob.errors import FormatError, NotFoundError, also, did_you_mean
+from mblob.errors import FormatError, NotFoundError, also, did_you_mean, one_of
 from mblob.format import npy, safetensors
 from mblob.format.type_keys import ROWS, SAFETENSORS, WEBGPU
 from mblob.inspect.library import EntryView, Library
@@ -48,11 +48,17 @@ class Output(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is written: files in a folder, or one file that the caller named (`folder` is None).
-    Each is described when its turn comes: there may be a million."""
+    """What is written.
+
+    Attributes:
+        folder: where to; None for one file that the caller named.
+        files: describes the files, each when its turn comes: there may be a million.
+        problem: the error about what cannot be written, raised when the files are there.
+    """
 
     folder: Path | None
-    files: Iterable[Output]
+    files: Callable[[], Iterable[Output]]
+    problem: BuildError | None = None
 
 
 def extract(
@@ -61,7 +67,7 @@ def extract(
     written: Callable[[Path], None] | None = None, force: bool = True,
 ) -> list[Path]:  # fmt: skip
     """Write payloads or tensors to files. Each file replaces an existing one by a rename, when it
-    is complete.
+    is complete. Nothing is written if one of the names is taken by a file that may not be replaced.
 
     Without `tensors`, each payload becomes INDEX-KEY.payload, byte for byte. Weights get the suffix
     .safetensors; other payloads that begin as JSON or .npy get .json or .npy. The code of a device
@@ -79,7 +85,7 @@ def extract(
         format: "npy" or "safetensors" for tensors in a folder; by default the first that can hold
             each.
         written: called with the path of each complete file.
-        force: replace existing files; False refuses the first of them.
+        force: replace existing files; False refuses them, in one error that names them.
 
     Returns:
         The paths of the files.
@@ -93,7 +99,7 @@ def extract(
         ValueError: a path is not a valid file name.
     """
     if format is not None and format not in FORMATS:
-        raise BuildError(f"format: expected one of {', '.join(FORMATS)}, found {format!r}")
+        raise BuildError(f"format: {one_of(FORMATS, format)}")
     given = checked_path(output, "extract: output")
     with nullcontext(library) if isinstance(library, Library) else Library(library) as opened:
         if opened.blob is None:
@@ -118,6 +124,8 @@ def _planned(
 ) -> Plan:
     """What is written where; everything that can be refused is refused here, before anything is
     written."""
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    names = [names] if isinstance(names, str) else names
     for argument, value in (("entries", wanted), ("tensors", names)):
         if not (value is None or isinstance(value, (bool, Iterable))):
             raise wrong_type("extract", argument, "a list", value)
@@ -127,15 +135,15 @@ def _planned(
     if names is not False:
         tensors = chosen_tensors(library, entries, None if names is True else list(names))
         if not is_folder and output.suffix in (".npy", ".safetensors"):
-            return Plan(None, [_one_file(tensors, output)])
+            return _plan_of(None, [_one_file(tensors, output)])
         _check_folder(output, is_folder, ".npy, .safetensors")
-        return Plan(
-            output, _one_each(tensors, format) if format else _each_as_it_can(library, tensors)
-        )
+        if format:
+            return Plan(output, _one_each(tensors, format))
+        return _each_as_it_can(library, tensors, output)
     if not is_folder and (
         output.suffix in PAYLOAD_SUFFIXES or output.is_file() or output.suffix == ".safetensors"
     ):
-        return Plan(None, [_payload_file(library, entries, output)])
+        return _plan_of(None, [_payload_file(library, entries, output)])
     _check_folder(output, is_folder, ", ".join(PAYLOAD_SUFFIXES))
     files = _Names()
     plan = []
@@ -145,7 +153,11 @@ def _planned(
         content = readable(entry)
         if content is not None:
             plan.append(Output(files.new(stem, content[0]), (content[1],)))
-    return Plan(output, plan)
+    return _plan_of(output, plan)
+
+
+def _plan_of(folder: Path | None, files: Sequence[Output]) -> Plan:
+    return Plan(folder, lambda: files)
 
 
 def _check_folder(output: Path, is_folder: bool, files: str) -> None:
@@ -158,15 +170,18 @@ def _check_folder(output: Path, is_folder: bool, files: str) -> None:
 def _written(plan: Plan, library: Path, force: bool) -> Iterator[Path]:
     """Write the files; the path of each when it is done."""
     if plan.folder is None:
-        for file in plan.files:
+        for file in plan.files():
             _write_named(file, library, force)
             yield Path(file.name)
         return
     info = library.stat()
     with FolderWriter(plan.folder, (info.st_dev, info.st_ino), replace=force) as folder:
-        for file in plan.files:
+        folder.check(file.name for file in plan.files())
+        for file in plan.files():
             folder.write(file.name, file.pieces)
             yield plan.folder / file.name
+    if plan.problem:
+        raise plan.problem
 
 
 def chosen_entries(library: Library, wanted: Sequence[Wanted] | None) -> list[EntryView]:
@@ -243,7 +258,7 @@ def _one_file(tensors: Sequence[Found], output: Path) -> Output:
     return Output(str(output), _safetensors(tensors))
 
 
-def _one_each(tensors: Sequence[Found], format: str) -> Iterator[Output]:
+def _one_each(tensors: Sequence[Found], format: str) -> Callable[[], Iterator[Output]]:
     """A file for each tensor.
 
     Raises:
@@ -254,14 +269,16 @@ def _one_each(tensors: Sequence[Found], format: str) -> Iterator[Output]:
     refused = {tensor.dtype for _, tensor in tensors if can(tensor.dtype) is None}
     if refused:
         make(*next(found for found in tensors if found[1].dtype in refused))
-    files = _Names()
-    return (
-        Output(files.new(_stem(entry, tensor), format), make(entry, tensor))
-        for entry, tensor in tensors
-    )
+
+    def files() -> Iterator[Output]:
+        names = _Names()
+        for entry, tensor in tensors:
+            yield Output(names.new(_stem(entry, tensor), format), make(entry, tensor))
+
+    return files
 
 
-def _each_as_it_can(library: Library, tensors: Sequence[Found]) -> Iterator[Output]:
+def _each_as_it_can(library: Library, tensors: Sequence[Found], output: Path) -> Plan:
     """A file for each tensor: .npy, or .safetensors for element types that numpy has not. What
     neither can hold is left out, and named when the others are written.
 
@@ -275,23 +292,22 @@ def _each_as_it_can(library: Library, tensors: Sequence[Found]) -> Iterator[Outp
         (kept if npy.descr_of(dtype) or safetensors.dtype_name(dtype) else left).append(found)
     if not kept:
         _npy(*left[0])
-    return _named_each(library, kept, left)
-
-
-def _named_each(
-    library: Library, tensors: Sequence[Found], left: Sequence[Found]
-) -> Iterator[Output]:
-    files = _Names()
-    for entry, tensor in tensors:
-        plain = npy.descr_of(tensor.dtype) is not None
-        name = files.new(_stem(entry, tensor), "npy" if plain else "safetensors")
-        yield Output(name, _npy(entry, tensor) if plain else _safetensors_of_one(entry, tensor))
+    problem = None
     if left:
         types = ", ".join(sorted({str(tensor.dtype) for _, tensor in left}))
-        raise BuildError(
+        problem = BuildError(
             f"{library.path}: not written, because neither .npy nor .safetensors can hold {types}: {_places(left)};"
             " write the payload: leave tensors= out"
         )
+    return Plan(output, lambda: _named_each(kept), problem)
+
+
+def _named_each(tensors: Sequence[Found]) -> Iterator[Output]:
+    names = _Names()
+    for entry, tensor in tensors:
+        plain = npy.descr_of(tensor.dtype) is not None
+        name = names.new(_stem(entry, tensor), "npy" if plain else "safetensors")
+        yield Output(name, _npy(entry, tensor) if plain else _safetensors_of_one(entry, tensor))
 
 
 def _stem(entry: EntryView, tensor: StoredTensor) -> str:
@@ -422,7 +438,7 @@ def _write_named(file: Output, library: Path, force: bool) -> None:
             f"{path}: the output is also the library, which would be lost; name another output"
         )
     if not force and path.exists():
-        raise BuildError(f"{path} exists; --force replaces it")
+        raise BuildError(f"{path} exists; force=True replaces it")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as out:
         for piece in file.pieces:

@@ -20,7 +20,7 @@ from mblob.format.prefixes import BLOBS
 from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager import output
-from mblob.packager.compile.compile import Generated, compile_generated
+from mblob.packager.compile.host_objects import Generated, compile_generated
 from mblob.packager.compile.toolchain import find
 from mblob.packager.edit.blob_references import find_reference
 from mblob.packager.edit.graft import graft

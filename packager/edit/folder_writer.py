@@ -6,13 +6,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 from mblob.bytes.progress import advance
 from mblob.interrupts import at_the_end
+from mblob.module import listed
 from mblob.packager.errors import BuildError
 from mblob.temporary import temporary_folder
 
@@ -73,6 +74,25 @@ class FolderWriter:
             self._temporary = made / "new"
         return self._temporary
 
+    def check(self, names: Iterable[str]) -> None:
+        """Refuse what `write` would refuse for what is there, before anything is written.
+
+        Args:
+            names: of the files; asked for only if there is anything in the folder.
+
+        Raises:
+            BuildError: naming the files that may not be replaced.
+            OSError: as of `write`.
+        """
+        # a file system may take upper and lower case for the same
+        there = {name.casefold() for name in os.listdir(self._fd)}  # noqa: PTH208
+        taken = []
+        for name in names if there else ():
+            if name.casefold() in there and self._there(name) is not None and not self._replace:
+                taken.append(name)
+        if taken:
+            raise self._exist(taken)
+
     def write(self, name: str, pieces: Sequence[memoryview]) -> None:
         """Write one file; what is there is replaced when the new one is whole, and keeps its mode.
 
@@ -83,37 +103,41 @@ class FolderWriter:
         Raises:
             OSError: it cannot be written, or what is there is no regular file; it names the file.
         """
+        found = self._there(name)
+        if found is not None and not self._replace:
+            raise self._exist([name])
+        mode = None if found is None or stat.S_ISLNK(found.st_mode) else found.st_mode & 0o7777
         try:
-            mode = self._mode_of(name)
             temporary = self._place()
             _write(self._fd, temporary, pieces, mode)
             os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except OSError as error:
-            what = f"the output cannot be written: {error.strerror}"
-            raise OSError(error.errno, what, str(self._folder / name)) from None
+            raise self._failed(name, error.errno, error.strerror) from None
 
-    def _mode_of(self, name: str) -> int | None:
-        """Permissions of the file that is replaced, None if there is none, or a link."""
+    def _there(self, name: str) -> os.stat_result | None:
+        """The file or link of that name, None if there is none; others are refused."""
         try:
             found = os.lstat(name, dir_fd=self._fd)
         except FileNotFoundError:
             return None
-        if not self._replace and not stat.S_ISDIR(found.st_mode):
-            self._refuse_library(found)
-            raise BuildError(f"{self._folder / name} exists; --force replaces it")
-        if stat.S_ISLNK(found.st_mode):
-            return None
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(
-                errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL,
-                "no regular file is there",
-            )
-        self._refuse_library(found)
-        return found.st_mode & 0o7777
-
-    def _refuse_library(self, found: os.stat_result) -> None:
+        except OSError as error:
+            raise self._failed(name, error.errno, error.strerror) from None
         if (found.st_dev, found.st_ino) == self._kept:
-            raise OSError(errno.EEXIST, "it is the library, which would be lost")
+            raise self._failed(name, errno.EEXIST, "it is the library, which would be lost")
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+            code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+            raise self._failed(name, code, "no regular file is there")
+        return found
+
+    def _failed(self, name: str, code: int | None, why: str | None) -> OSError:
+        return OSError(code, f"the output cannot be written: {why}", str(self._folder / name))
+
+    def _exist(self, names: Sequence[str]) -> BuildError:
+        if len(names) == 1:
+            return BuildError(f"{self._folder / names[0]} exists; force=True replaces it")
+        return BuildError(
+            f"{len(names)} files exist in {self._folder}: {listed(names)}; force=True replaces them"
+        )
 
 
 def _write(folder: int, path: Path, pieces: Sequence[memoryview], mode: int | None) -> None:

@@ -4,7 +4,7 @@ its tensors new."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PiecesPayload, is_host, out_entry
 from mblob.packager.modules.weights import kind_of, read_tensors
-from mblob.packager.path_arguments import existing_file
+from mblob.packager.path_arguments import existing_file, payload_or_path
 
 LISTED = 20  # names that an error gives
 
@@ -41,7 +41,8 @@ def payload_of(value: Any, entry: EntryView, dialect: str) -> Payload:
             has bytes.
     """
     if isinstance(value, (str, os.PathLike)):
-        path = existing_file(Path(value), "swap")
+        with payload_or_path(value):
+            path = existing_file(Path(value), "swap")
         return FilePayload(path) if path.stat().st_size else BytesPayload(b"")
     if isinstance(value, Module):
         if is_host(value) or value.type_key != entry.type_key:
@@ -162,6 +163,14 @@ def _by_name(library: Library) -> dict[str, list[tuple[EntryView, StoredTensor]]
             error.prefix(entry.place)
             raise
     return stored
+
+
+def names_of_tensors(library: Library) -> Collection[str]:
+    """Of all tensors in a library, for errors: none where one of its payloads is damaged."""
+    try:
+        return _by_name(library).keys()
+    except FormatError:
+        return ()
 
 
 def _only(

@@ -16,7 +16,7 @@ from mblob.packager.edit.blob_references import find_reference
 from mblob.packager.edit.new_segment import new_segment
 from mblob.packager.errors import BuildError
 from mblob.packager.link import embed
-from mblob.packager.write.blob import WriteBlob, write_all
+from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library
 
 SECTION_NAME = b".tvm_mblob"

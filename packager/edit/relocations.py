@@ -10,7 +10,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_JMPREL
 from mblob.binary.relocation_types import number
 from mblob.packager.edit import android_relocations
-from mblob.packager.edit.blob_references import relative_words
+from mblob.packager.edit.blob_references import word_of
 from mblob.packager.errors import BuildError
 from mblob.packager.write.elf_patch import fitting
 
@@ -131,7 +131,9 @@ def _relocation(elf: ElfFile, place: int, info: int, addend: int | None = None) 
 
 def packed(elf: ElfFile, types: Types) -> list[Relocation]:
     """Those of the packed table (`DT_RELR`), one by one."""
-    return [Relocation(place, types.relative, 0, value) for place, value in relative_words(elf)]
+    return [
+        Relocation(place, types.relative, 0, word_of(elf, place)) for place in elf.relative_places()
+    ]
 
 
 def value_of(elf: ElfFile, r: Relocation) -> int:

@@ -18,7 +18,7 @@ from mblob.format.index import check_structure, find_footer
 from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import SAFETENSORS
 from mblob.packager.errors import BuildError
-from mblob.packager.write.blob import producer
+from mblob.packager.write.blob_stream import producer
 
 _NAMES = {number: name for name, number in ALGORITHMS.items()}
 
@@ -93,7 +93,7 @@ def _data_offset(payload: Payload) -> int:
 
 
 def fingerprint(data: memoryview, blob: Blob) -> bytes:
-    """What tells the old blob apart from others, as `mblob.packager.write.blob.write_blob` makes
+    """What tells the old blob apart from others, as `mblob.packager.write.blob_stream.write_blob` makes
     it."""
     if blob.index_offset is not None and blob.algorithm:
         return bytes(data[-64:])

@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 from mblob.arguments import path as checked_path
 from mblob.arguments import wrong_type
 from mblob.bytes.payload_source import Payload
-from mblob.errors import MblobError, NotFoundError, also, did_you_mean
+from mblob.errors import ArgumentTypeError, MblobError, NotFoundError, also, did_you_mean
 from mblob.format import note
 from mblob.format.ffi_dialect import SYMBOL_OF_0_21
 from mblob.format.grammar import GRAMMARS
@@ -20,12 +20,18 @@ from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import LIBRARY
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
-from mblob.packager.edit.new_payloads import check_new, payload_of, source_files, with_tensors
+from mblob.packager.edit.new_payloads import (
+    check_new,
+    names_of_tensors,
+    payload_of,
+    source_files,
+    with_tensors,
+)
 from mblob.packager.edit.reembed import reembed
 from mblob.packager.edit.rewrite import fingerprint, rewritten
 from mblob.packager.errors import BuildError
 from mblob.packager.output import check_output, replacing
-from mblob.packager.write.blob import write_blob
+from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
 from mblob.packager.write.reuse import old_library
 
@@ -34,7 +40,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 def swap(
     library: PathLike, changes: Mapping[int | str, Any] | None = None, output: PathLike | None = None, *,
-    weights: Mapping[str, Any] | PathLike | None = None, reuse: bool = True,
+    weights: Mapping[str, Any] | PathLike | None = None, reuse: bool = True, **unknown: NoReturn,
 ) -> None:  # fmt: skip
     """Replace payloads or weights. Code, tree, order and keys stay unchanged.
 
@@ -47,13 +53,16 @@ def swap(
             by piece), or a Module of that key.
         output: path of the new library; None, or the library's own path, replaces the library by a
             rename.
-        weights: tensors by name, of the same element type and shape: an array (buffer protocol, or
-            DLPack through numpy), or the path of a `.npy` file or of a `.safetensors` file with a
-            tensor of that name. Or the path of a `.safetensors` file, which replaces the library's
-            only safetensors module, or else the parameters of these names.
+        weights: new tensors by name, of the same element type and shape. Each is an array (buffer
+            protocol, or DLPack through numpy), the path of a `.npy` file, or the path of a
+            `.safetensors` file with a tensor of that name.
+            Instead of a mapping, give the path of a `.safetensors` file. It replaces the whole
+            safetensors module, if the library has exactly one, or else the tensors of these names.
         reuse: share unchanged blocks, if the file system can share blocks between files.
+        unknown: nothing.
 
     Raises:
+        TypeError: an unknown keyword.
         BuildError: no such entry or tensor, or two of them; another element type or shape; a wrong
             argument; or a blob that does not fit and cannot move, because code refers to it.
         FormatError: the library is damaged, is no model library, or a new payload breaks the
@@ -61,6 +70,8 @@ def swap(
         DigestError: the library is damaged.
         OSError: a file cannot be read or written.
     """
+    if unknown:
+        raise _unknown_keyword(min(unknown))
     path = Path(checked_path(library, "swap: library"))
     if changes is not None and not hasattr(changes, "items"):
         raise wrong_type("swap", "changes", "a dict of payloads by index or key", changes)
@@ -68,7 +79,7 @@ def swap(
         blob = _blob_of(opened)
         new: dict[int, Payload] = {}
         for wanted, value in (changes or {}).items():
-            entry = _entry(opened, wanted)
+            entry = _entry(opened, wanted, value)
             if entry.index in new:
                 raise BuildError(f"{entry.place}: named twice")
             new[entry.index] = payload_of(value, entry, blob.dialect)
@@ -97,18 +108,32 @@ def swap(
         )
 
 
+def _unknown_keyword(name: str) -> ArgumentTypeError:
+    meant = {
+        "payload": "changes",
+        "payloads": "changes",
+        "entries": "changes",
+        "tensors": "weights",
+    }
+    known = ("library", "changes", "output", "weights", "reuse")
+    close = f"; did you mean {meant[name]!r}?" if name in meant else did_you_mean(name, known)
+    return ArgumentTypeError(
+        f"swap: unknown argument {name!r}; expected {', '.join(known)}{close}"
+        " (changes={KEY: payload}, weights={NAME: array})"
+    )
+
+
 def strip_index(
     library: PathLike, output: PathLike | None = None, *, force: bool = False, reuse: bool = True
 ) -> None:
-    """Remove the index from a blob, and its announcement from the library. The blob is then what
-    TVM would have written.
+    """Remove the index and the digests, so that the blob has the same bytes as one of TVM.
 
-    Digests are removed, too. Payloads of the bulk region move into the stream.
+    Aligned payloads, such as weights, move to their place in TVM's format.
 
     Args:
         library, output, reuse: as of `swap`.
-        force: also if mblob cannot read the result, because only the index says where a payload
-            ends.
+        force: write the result even if mblob cannot read it. This is so for unknown type keys,
+            because only the index says where their payloads end.
 
     Raises:
         BuildError: the library has no index, or only the index says where a payload is.
@@ -138,7 +163,7 @@ def strip_index(
 def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool = True) -> None:
     """Add an index to a blob that TVM wrote: offsets, sizes and digests of the present payloads.
 
-    No note announces it, so that its loss is not noticed; else it is as one that mblob writes.
+    It differs from an index that mblob packed in one point: if it is lost, no error says so.
 
     Args:
         library, output, reuse: as of `swap`.
@@ -177,8 +202,8 @@ def _blob_of(library: Library) -> Blob:
     return library.blob
 
 
-def _entry(library: Library, wanted: int | str) -> EntryView:
-    """The one entry of an index or a type key.
+def _entry(library: Library, wanted: int | str, value: Any) -> EntryView:
+    """The one entry of an index or a type key, which is to become `value`.
 
     Raises:
         BuildError: none, several, or the library itself.
@@ -189,8 +214,13 @@ def _entry(library: Library, wanted: int | str) -> EntryView:
     matches = by_index or matches
     if not matches:
         keys = {e.type_key for e in library.entries}
+        hint = did_you_mean(wanted, keys)
+        tensors = names_of_tensors(library) if isinstance(wanted, str) else ()
+        if wanted in tensors or hasattr(value, "shape"):
+            near = "" if wanted in tensors else did_you_mean(wanted, tensors)
+            hint = f"; tensors are replaced by name: weights={{{str(wanted)!r}: 'NEW'}}{near}"
         raise also(BuildError, NotFoundError)(
-            f"no entry {wanted!r} in {library.path}; there are {known}{did_you_mean(wanted, keys)}"
+            f"no entry {wanted!r} in {library.path}; there are {known}{hint}"
         )
     if len(matches) > 1:
         found = ", ".join(str(e.index) for e in matches[:20])

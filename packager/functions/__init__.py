@@ -1,2 +1,2 @@
-"""C that is generated around functions: packed forms, tables, registration, adapters between the
+"""C that is generated around functions: packed functions, tables, registration, adapters between the
 dialects."""

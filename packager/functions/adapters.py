@@ -19,15 +19,16 @@ from mblob.bytes.mapping import map_file
 from mblob.format.exported import ffi_name, is_helper
 from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.functions_table import Row
-from mblob.packager.compile.compile import Generated, HostFile
+from mblob.packager.compile.host_objects import Generated, HostFile
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.wrappers import Wrapped
-from mblob.packager.objects import objects
-from mblob.packager.objects.objects import ObjectSymbols
+from mblob.packager.objects import object_files
+from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
 
 ALIGNMENT = 64  # bytes: what kernels assume of which nothing is known
+OF_0_21 = "compiled by TVM 0.21, whose calling convention no other release has; compile it with another one"
 MARK = "__mblob_adapters"  # begins a hidden symbol of the object that has them
 
 Known = Sequence[tuple[HostFile, ObjectSymbols]]
@@ -78,10 +79,7 @@ def needed(
     """
     for f, contents in files:
         if CONTEXT_OF_0_21 in contents.defined | contents.weak | contents.undefined:
-            raise BuildError(
-                f"{f.label}: compiled by TVM 0.21, whose calling convention no other release has; compile it with"
-                " another one"
-            )
+            raise BuildError(f"{f.label}: {OF_0_21}")
     unseen = [f.label for f, c in files if not (c.complete or f.generated)]
     if unseen and dialect.is_ffi and not wrapped:
         warn(
@@ -119,14 +117,14 @@ def kept_rows(dialect: Dialect, table_rows: Sequence[Row], files: Known) -> list
 
 
 def forms_of(name: str) -> tuple[str, str]:
-    """The symbols of the packed forms that mblob makes of a plain C function, in either dialect."""
+    """The symbols of the packed functions that mblob makes of a plain C function, in either dialect."""
     return CLASSIC.packed_symbol(name), FFI.packed_symbol(name)
 
 
 def hide_adapted(
     found: Sequence[Adapter], table_rows: Sequence[Row], files: Sequence[HostFile], work: Path
 ) -> list[HostFile]:
-    """The files with the packed forms hidden that mblob made for the other dialect: nobody else
+    """The files with the packed functions hidden that mblob made for the other dialect: nobody else
     looks for them."""
     forms = {a.symbol: a.symbol for a in found if a.symbol in forms_of(a.name)}
     if not table_rows or not forms:
@@ -185,7 +183,7 @@ def _to_classic(files: Known, defined: set[str]) -> list[Adapter]:
 
 def _entry_of(file: HostFile) -> str | None:
     """The function that the text `__tvm_main__` of an object names."""
-    for label, data in objects.objects_in(file.path, file.label):
+    for label, data in object_files.objects_in(file.path, file.label):
         elf = ElfFile(map_file(file.path) if label == file.label else data, label)
         for s in elf.symtab:
             if s.name == CLASSIC.entry and s.is_defined and s.st_shndx < len(elf.sections):

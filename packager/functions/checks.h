@@ -1,6 +1,6 @@
-/* checks.h - how the packed form of a plain C function checks what it is called with.
+/* checks.h - how the packed function of a plain C function checks what it is called with.
  *
- * The text stands in front of every generated file of packed forms; all of it is static. A
+ * The text stands in front of every generated file of packed functions; all of it is static. A
  * function named mblob_* returns 0, or -1 after it raised an error: "expected <this>, found
  * <that>" for argument i, which counts from 0. How arguments arrive and errors leave is the
  * dialect's: checks_classic.h, checks_ffi.h, in place of the line below. */
@@ -181,9 +181,10 @@ MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **o
 MBLOB_STATIC int mblob_result(const char *function, uint64_t value) {
   if (value <= INT64_MAX) return 0;
   char text[120];
-  (void)snprintf(text, sizeof text,
-                 "its result %llu does not fit the packed form's int64; call the plain C function",
-                 (unsigned long long)value);
+  (void)snprintf(
+      text, sizeof text,
+      "its result %llu does not fit the int64 of a packed function; call the plain C function",
+      (unsigned long long)value);
   mblob_raise_of_call(function, text, "ValueError");
   return -1;
 }
@@ -288,8 +289,10 @@ MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_
     return mblob_fail(call, i, MBLOB_SHAPE,
                       "its size %s, computed from the other arguments, overflows", text);
   if (at_least ? a->elements >= expected : a->elements == expected) return 0;
+  char found[80];
+  mblob_shape_text(a->tensor->shape, a->tensor->ndim, found, sizeof found);
   return mblob_fail(call, i, MBLOB_SHAPE, MB_TEXT_ELEMENTS, at_least ? "at least " : "",
-                    (long long)expected, text, (long long)a->elements);
+                    (long long)expected, text, found);
 }
 
 MBLOB_STATIC int64_t mblob_add(int64_t a, int64_t b, bool *bad) {

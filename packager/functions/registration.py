@@ -2,7 +2,7 @@
 announces them.
 
 The names that are announced are not the symbols: under the name of a function a runtime finds its
-packed form, for TVM's own runtime would call a plain C function that it finds there as a packed
+packed function, for TVM's own runtime would call a plain C function that it finds there as a packed
 one. docs/format.md, section 10.
 """
 
@@ -17,7 +17,7 @@ from mblob.format.functions_table import Row
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.functions.wrappers import HIDDEN_SUFFIX, Wrapped, table
-from mblob.packager.objects.objects import ObjectSymbols
+from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import CLASSIC, Dialect
 
 RECORD = "__mblob_system_lib"
@@ -174,7 +174,7 @@ def functions_of(
     """The functions of a library, and their rows in its table.
 
     Args:
-        plain: rows of functions that are known to be plain C and have no packed form.
+        plain: rows of functions that are known to be plain C and have no packed function.
         objects: what the objects define.
 
     Raises:

@@ -67,18 +67,22 @@ def contradiction(prototype: Prototype, function: Function) -> str | None:
     """How a prototype differs from the function that the source defines, None if calls through it
     are right.
 
-    `const` may differ, it marks what the packed form takes for an input; `void *` may stand for any
+    `const` may differ, it marks what the packed function takes for an input; `void *` may stand for any
     pointer. Neither changes what is passed.
     """
     found = function.parameters
     if function.is_guess:
         return None
     if len(prototype.parameters) != len(found) or function.variadic:
-        return f"has {len(prototype.parameters)} parameters, the source's has {len(found)}: ({function.types})"
+        types = ", ".join([*map(_text, found), *(["..."] if function.variadic else [])]) or "void"
+        return (
+            f"has {len(prototype.parameters)} parameters, the source's has {len(found)}: ({types})"
+        )
     for i, (p, actual) in enumerate(zip(prototype.parameters, found)):
         where = f"parameter {i}" + (f" ({p.name})" if p.name else "")
         if not _same_parameter(p, actual, function.pointer_size):
-            return f"{where} is {p.c_type!r}, the source has {_spelled(actual)}"
+            own = p.text if len(p.dims) > 1 else p.c_type
+            return f"{where} is {own!r}, the source has {_spelled(actual)}"
     if not _same_result(prototype, function):
         return (
             f"returns {prototype.result_type!r}, the source's returns {_spelled(function.result)}"
@@ -87,7 +91,22 @@ def contradiction(prototype: Prototype, function: Function) -> str | None:
 
 
 def _spelled(found: CType) -> str:
-    return "another type" if "?" in found.text else repr(found.text)
+    text = _text(found)
+    return "another type" if text == _NAMELESS else repr(text)
+
+
+_NAMELESS = "a type without a name"
+
+
+def _text(found: CType) -> str:
+    """A type as C spells it."""
+    if "?" not in found.text:
+        return found.text
+    rows = found.target
+    if found.kind == "pointer" and rows is not None and rows.dims and rows.target is not None:
+        dims = "".join(f"[{'*' if d is None else d}]" for d in rows.dims)
+        return _NAMELESS if "?" in rows.target.text else f"{rows.target.text} (*){dims}"
+    return _NAMELESS
 
 
 def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
@@ -96,6 +115,8 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
     if actual.kind != "pointer" or actual.target is None:
         return False
     target = actual.target
+    if not _same_rows(p, target):
+        return False
     while target.kind == "other" and target.target is not None:  # rows of an array
         target = target.target
     if p.kind == "pointer" or target.kind in ("void", "record", "other"):
@@ -103,6 +124,15 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
     if p.kind == "string":
         return target.size == 1
     return _same_number(p.element, target, pointer_size, by_value=False)
+
+
+def _same_rows(p: Parameter, target: CType) -> bool:
+    """Whether the rows of an array are as long in both, as far as both say so. An array of fewer or
+    more dimensions is the same memory seen in another way."""
+    dims = [int(d.text) if d.text.isdigit() else None for d in p.dims[1:]]
+    return len(dims) != len(target.dims) or all(
+        None in pair or pair[0] == pair[1] for pair in zip(dims, target.dims)
+    )
 
 
 def _same_result(prototype: Prototype, function: Function) -> bool:

@@ -15,7 +15,7 @@ from mblob.format.blob_plan import BLOB_ALIGN, BlobPlan
 from mblob.interrupts import held
 from mblob.packager.link.request import Cancelled, Request, Triple
 from mblob.packager.options import linkers_named
-from mblob.packager.write.blob import write_blob
+from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.reuse import OldLibrary
 
 # of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole

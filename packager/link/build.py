@@ -30,7 +30,7 @@ class BuildPlan:
         kernels: C, C++ and CUDA sources.
         objects: object files and archives. Kernels and objects together are the root library.
         functions: prototypes of plain C functions in them.
-        packed: functions whose packed form takes the bare name (["name"]: all).
+        packed: functions whose packed function takes the bare name (["name"]: all).
         blobs: (key, file); each becomes an import of the root.
         weights: safetensors files; each becomes an import of the root.
         carry: plug-ins to link in: sources, objects, archives; names of those that come with mblob.

@@ -13,19 +13,19 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
 from mblob.bytes.mapping import map_file
 from mblob.compilers import include_dir
-from mblob.errors import ArgumentTypeError, FormatError
+from mblob.errors import ArgumentTypeError, FormatError, did_you_mean
 from mblob.format import plugin_table
 from mblob.format.exported import OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
 from mblob.inspect.library import Library
 from mblob.module import Module
-from mblob.packager.compile.compile import HostFile, compile_all
+from mblob.packager.compile.host_objects import HostFile, compile_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.modules.host_modules import csource_module, static_library
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, SourceNode, node_of
-from mblob.packager.objects import objects
-from mblob.packager.objects.objects import ObjectSymbols
+from mblob.packager.objects import object_files
+from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.path_arguments import existing_file
 
@@ -157,7 +157,7 @@ def shipped_sources(name: str) -> list[SourceNode]:
         known = ", ".join(shipped_names()) or "none"
         raise BuildError(
             f"carry: {name!r} is no file, and none of the plug-ins that come with mblob ({known}); a plug-in of your"
-            " own is a .c, .cc, .o or .a file"
+            f" own is a .c, .cc, .o or .a file{did_you_mean(name, shipped_names())}"
         )
     root = include_dir().parent
     files = [p for part in (name, _COMMON) for p in sorted((root / "plugins" / part).glob("*.c"))]
@@ -184,7 +184,7 @@ def compile_plugins(
     folder.mkdir(exist_ok=True)
     made = iter(compile_all(tools, nodes, None, options, folder))
     return [
-        [(f, objects.read(f.path, f.label)) for f in (next(made) for _ in plugin)]
+        [(f, object_files.read(f.path, f.label)) for f in (next(made) for _ in plugin)]
         for plugin in plugins
     ]
 
@@ -250,7 +250,7 @@ def close_plugins(
             path = f.path.rename(work / f"carried{len(hidden)}.o")
             rename_symbols(path, names, f.label)
             f = replace(f, path=path)
-            hidden.append((f, objects.read(path, f.label)))
+            hidden.append((f, object_files.read(path, f.label)))
     return Carried(hidden, [plugin for plugin, _ in plugins])
 
 
@@ -311,12 +311,12 @@ def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, Ob
             raise BuildError(
                 f"carry: {f.label} is compiled with -flto, so its table cannot be read; compile it without"
             )
-        for label, data in objects.objects_in(f.path, f.label):
+        for label, data in object_files.objects_in(f.path, f.label):
             path = folder / f"{number}.o"
             path.write_bytes(data)
             number += 1
             made = HostFile(path, label, cxx=f.cxx, carried=True)
-            yield made, objects.read(path, label), not contents.is_archive
+            yield made, object_files.read(path, label), not contents.is_archive
 
 
 def _needed(copies: Sequence[tuple[HostFile, ObjectSymbols, bool]]) -> list[Known]:

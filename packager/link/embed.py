@@ -38,13 +38,13 @@ from mblob.bytes.mapping import map_file
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.packager.link.background_copy import BackgroundCopy
-from mblob.packager.write.blob import WriteBlob, write_all
+from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
 from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE, BlobSection
 
 if TYPE_CHECKING:
     from mblob.packager.compile.toolchain import Linker
-    from mblob.packager.objects.objects import ElfTarget
+    from mblob.packager.objects.object_files import ElfTarget
 
 GROW_SECTION = BlobSection(".tvm_mblob")
 # gold knows no INSERT, but puts large read-only data behind everything else (x86-64).

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from mblob.arguments import path as checked_path
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
-from mblob.errors import ArgumentTypeError, UnreadableWarning
+from mblob.errors import ArgumentTypeError, UnreadableWarning, did_you_mean, one_of
 from mblob.format.type_keys import GRAPHS
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
@@ -21,7 +21,7 @@ from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
 from mblob.packager.modules.nodes import HostNode, files_in, files_of
 from mblob.packager.options import as_options, check_options
-from mblob.packager.write.blob import plan_blob
+from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.dialects import DIALECTS
 from mblob.packager.write.reuse import old_library
 
@@ -103,11 +103,11 @@ def export_library(
         mod: the root of the tree.
         file_name: the output: `.so`, or `.tar` with objects to link elsewhere. For a system
             library: `.o`, `.a`, or `.tar` with its objects. It must not be an input.
-        fcompile: links in place of mblob, as in TVM: `fcompile(path, files, **kwargs)`. Its
-            attributes `object_format` and `get_target_triple` are used. `path` is in a folder
-            beside `file_name`; the result is moved to `file_name`.
-        fpack_imports: writes the file with the packed modules in place of mblob, as in TVM:
-            `fpack_imports(mod, is_system_lib, prefix, workspace_dir)` returns a path.
+        fcompile: a function that links instead of mblob, as in TVM: `fcompile(path, files,
+            **kwargs)`. mblob uses its attributes `object_format` and `get_target_triple`. `path` is
+            in a folder beside `file_name`; mblob moves the result to `file_name`.
+        fpack_imports: a function that writes the packed modules instead of mblob, as in TVM:
+            `fpack_imports(mod, is_system_lib, prefix, workspace_dir)` returns the path of a file.
         addons: more inputs for the linker, first on its command line: objects, archives, sources,
             libraries.
         workspace_dir: keeps intermediate files here.
@@ -126,13 +126,13 @@ def export_library(
         system_lib: write a library to link into a program. `mblob_system_lib`, `mblob.system_lib`
             and TVM's `runtime.SystemLib` find it there. All its symbols are hidden, so that the
             program does not export them.
-        prefix: prefix of all symbols of a system library. So several fit into one program, and each
-            is found by its prefix.
-        carry: plug-ins (mblob/plugin.h) that run modules of this library, linked into it: C or C++
-            sources, objects, archives (only the members that a plug-in needs), modules of host code
-            with their imports, or names of plug-ins that come with mblob. Only the tables of the
-            plug-ins are exported. Even with `fcompile`, mblob compiles their sources, with `cc`,
-            `target` and `options`.
+        prefix: prefix of all symbols of a system library. With different prefixes, a program can
+            contain several, and finds each by its prefix.
+        carry: plug-ins (mblob/plugin.h) that run modules of this library. mblob links them into the
+            library, and exports only their tables. Each is a C or C++ source, an object, an archive
+            (of which only the needed members are linked), a module of host code with its imports,
+            or the name of a plug-in that comes with mblob. mblob compiles the sources itself, even
+            with `fcompile`, with `cc`, `target` and `options`.
         reuse: share unchanged blocks with the old `file_name`, if the file system can share blocks.
             The old file is compared byte for byte.
         kwargs: for `fcompile`.
@@ -155,7 +155,7 @@ def export_library(
         OSError: a file cannot be read or written.
     """
     path = _checked_path(mod, file_name, fcompile, system_lib, kwargs)
-    _check_choices(dialect, embed, digest)
+    check_choices(dialect=dialect, embed=embed, digest=digest)
     check_prefix(prefix, system_lib)
     triple = Triple()
     plan, host = plan_blob(mod, DIALECTS[dialect], index=index, digest=digest, target=triple)
@@ -199,14 +199,14 @@ def _write(
 
         system_library.export(request, path, work)
     elif suffix == ".tar":
-        from mblob.packager.link import link
+        from mblob.packager.link import linked_export
 
-        link.export_tar(request, path, work)
+        linked_export.export_tar(request, path, work)
     else:
         with started(path, request) as copy:
-            from mblob.packager.link import link
+            from mblob.packager.link import linked_export
 
-            link.export_shared(request, path, work, copy)
+            linked_export.export_shared(request, path, work, copy)
     return None
 
 
@@ -234,8 +234,12 @@ def _checked_path(
     if not isinstance(mod, Module):
         raise BuildTypeError(f"export_library: expected a Module, found {type(mod).__name__}")
     if kwargs and fcompile is None:
+        from inspect import signature  # slow to import
+
+        unknown, known = min(kwargs), signature(export_library).parameters
         raise ArgumentTypeError(
-            f"export_library: unknown argument {sorted(kwargs)[0]!r} (only an fcompile takes more)"
+            f"export_library: unknown argument {unknown!r} (only an fcompile takes more)"
+            f"{did_you_mean(unknown, known)}"
         )
     path = Path(checked_path(file_name, "export_library: file_name"))
     if fcompile is None:
@@ -272,14 +276,18 @@ def _warn_of_graphs(request: Request) -> None:
         warn_of_graphs(request.module, request.dialect)
 
 
-def _check_choices(dialect: str, embed: str, digest: str) -> None:
-    for name, value, known in (
-        ("dialect", dialect, tuple(DIALECTS)),
-        ("embed", embed, EMBEDDINGS),
-        ("digest", digest, tuple(ALGORITHMS)),
-    ):
-        if value not in known:
-            raise BuildError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
+CHOICES = {"dialect": tuple(DIALECTS), "embed": EMBEDDINGS, "digest": tuple(ALGORITHMS)}
+
+
+def check_choices(where: str = "", **given: str) -> None:
+    """Refuse a value that an option of `CHOICES` does not have.
+
+    Args:
+        where: what the error begins with.
+    """
+    for name, value in given.items():
+        if value not in CHOICES[name]:
+            raise BuildError(f"{where}{name}: {one_of(CHOICES[name], value)}")
 
 
 def _plugins(

@@ -10,10 +10,16 @@ from typing import Any
 
 from mblob.binary.archive import is_archive
 from mblob.binary.elf_records import EM_ARM, MACHINES
-from mblob.compilers import include_dir
+from mblob.compilers import include_flags
 from mblob.errors import ToolchainError
 from mblob.format.functions_table import Row
-from mblob.packager.compile.compile import HostFile, compile_all, object_file, probe, write_source
+from mblob.packager.compile.host_objects import (
+    HostFile,
+    compile_all,
+    object_file,
+    probe,
+    write_source,
+)
 from mblob.packager.compile.toolchain import find
 from mblob.packager.compile.vector_sources import standalone_text
 from mblob.packager.errors import BuildError
@@ -30,8 +36,8 @@ from mblob.packager.link.host_checks import (
 )
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
-from mblob.packager.objects import objects
-from mblob.packager.objects.objects import ElfTarget, functions_of
+from mblob.packager.objects import object_files
+from mblob.packager.objects.object_files import ElfTarget, functions_of
 from mblob.packager.objects.rename import unshare
 
 FCompile = Callable[..., Any]
@@ -72,7 +78,7 @@ def export(
     arguments = dict(kwargs)
     options = list(request.options)
     if any(f.suffix in (".c", ".cc", ".cpp", ".cu") for f in files) and output.suffix != ".tar":
-        options += [f"-I{folder}" for folder in _include_dirs(request)]
+        options += [*include_flags(), *_own_headers(request)]
     if options:
         arguments["options"] = options
     if request.cc is not None:
@@ -106,7 +112,7 @@ def _system_files(
 def _files(
     request: Request, fcompile: FCompile, object_format: str, work: Path
 ) -> tuple[list[Path], list[Row]]:  # fmt: skip
-    """The inputs of a shared library: the caller's, host modules, packed forms, packed modules.
+    """The inputs of a shared library: the caller's, host modules, packed functions, packed modules.
     Also the rows of its table of functions."""
     host, known = _host_files(request, object_format, work)
     files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
@@ -142,11 +148,11 @@ def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path
     return [f.path for f, _ in plugins.files]
 
 
-def _include_dirs(request: Request) -> list[Path]:
-    """Our headers, and where sources that we copied may have theirs."""
+def _own_headers(request: Request) -> list[str]:
+    """Where sources that we copied may have their headers."""
     nodes = [n for n in request.host if isinstance(n, SourceNode)]
     folders = [n.code.absolute().parent for n in nodes if isinstance(n.code, Path)]
-    return [include_dir(), *dict.fromkeys(folders)]
+    return [f"-I{folder}" for folder in dict.fromkeys(folders)]
 
 
 def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[Path], Known]:
@@ -163,8 +169,8 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
         for f in files
         if f.suffix in (".o", ".a")
     ]
-    contents = [(f, objects.read(f.path, f.label)) for f in looked]
-    objects.check_duplicates([(f.label, c) for f, c in contents])
+    contents = [(f, object_files.read(f.path, f.label)) for f in looked]
+    object_files.check_duplicates([(f.label, c) for f, c in contents])
     if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
         check_functions(wrapped, contents)
     check_prototypes(wrapped, looked)
@@ -184,12 +190,12 @@ def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
 
 
 def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
-    """Objects instead of sources: a function whose packed form takes its name is renamed in the
+    """Objects instead of sources: a function whose packed function takes its name is renamed in the
     object."""
     wrapped = request.wrapped()
     tools = request.tools()
     made = compile_all(tools, request.host, None, request.options, work)
-    known = [(f, objects.read(f.path, f.label)) for f in made]
+    known = [(f, object_files.read(f.path, f.label)) for f in made]
     check_functions(wrapped, known)
     check_prototypes(wrapped, [f for f, _ in known])
     return [f.path for f in hide_plain_functions(wrapped, known, work)], known
@@ -232,7 +238,9 @@ def _machine(request: Request, triple: str | None, work: Path) -> ElfTarget | No
     machine."""
     for node in request.host:
         if isinstance(node, ObjectNode):
-            found = objects.read(object_file(node, work / "machine.bytes").path, node.label).machine
+            found = object_files.read(
+                object_file(node, work / "machine.bytes").path, node.label
+            ).machine
             if found is not None:
                 return found
     if triple:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.binary.elf_records import ET_DYN
-from mblob.errors import MblobError, PortabilityWarning
+from mblob.errors import MblobError, PortabilityWarning, did_you_mean
 from mblob.format.functions_table import Row
 from mblob.format.grammar import GRAMMARS
 from mblob.format.type_keys import (
@@ -28,13 +28,13 @@ from mblob.inspect.contents import read_content
 from mblob.inspect.graph_summary import summarize
 from mblob.inspect.library import Library
 from mblob.module import Module
-from mblob.packager.compile.compile import HostFile
+from mblob.packager.compile.host_objects import HostFile
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import signatures
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, PayloadNode, node_of
-from mblob.packager.objects.objects import ObjectSymbols
+from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.options import may_define
 from mblob.packager.write.dialects import Dialect
@@ -232,7 +232,7 @@ def check_functions(
                 f'it is a C++ function; declare it extern "C" {w.prototype.result_type} {name}(...)'
             )
         else:
-            why = "check the spelling, and that it is not static"
+            why = f"check the spelling, and that it is not static{did_you_mean(name, defined)}"
         raise BuildError(
             f"functions: {name} is declared, but no kernel or object defines it: {why}"
         )
@@ -319,7 +319,7 @@ def check_exports(wrapped: Sequence[Wrapped], library: Path) -> None:
 def hide_plain_functions(
     wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]], work: Path
 ) -> list[HostFile]:
-    """Give functions whose packed form takes the bare name another, hidden one; in every object
+    """Give functions whose packed function takes the bare name another, hidden one; in every object
     that uses them.
 
     Raises:

@@ -4,7 +4,7 @@
     kernels = ["vadd.c", "conv.cc"]            # C, C++, CUDA sources
     objects = ["old.o", "more.a"]
     functions = ["void vadd(const float *a, const float *b, float *c, int64_t n)"]
-    packed = ["vadd"]                          # whose packed form takes the bare name; "name": all
+    packed = ["vadd"]                          # packed functions under these very names; "name": all
     weights = ["model.safetensors"]            # or one text
     carry = ["plugin.c"]                       # plug-ins that the library brings (mblob/plugin.h)
     graph = "graph.json"                       # whose operators are functions of the library
@@ -43,6 +43,7 @@ from typing import Any
 from mblob.errors import did_you_mean
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan
+from mblob.packager.link.export import CHOICES, check_choices
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import existing_file
 
@@ -93,6 +94,7 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
     for key in _TEXTS:
         if key in table:
             values[key] = _text(path, key, table[key])
+    check_choices(f"{path}: ", **{name: values[name] for name in CHOICES if name in values})
     if "cc" in values:
         from mblob.packager.compile.toolchain import command_words
 

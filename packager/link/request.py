@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mblob.packager.compile.toolchain import Toolchain
     from mblob.packager.functions.wrappers import Wrapped
     from mblob.packager.modules.nodes import HostNode
-    from mblob.packager.objects.objects import ElfTarget
+    from mblob.packager.objects.object_files import ElfTarget
     from mblob.packager.write.dialects import Dialect
     from mblob.packager.write.reuse import OldLibrary
 
@@ -136,7 +136,7 @@ class Request:
         )
 
     def wrapped(self) -> list[Wrapped]:
-        """The plain functions that get a packed form, of all host modules.
+        """The plain functions that get a packed function, of all host modules.
 
         Raises:
             BuildError: two modules declare one name differently.
@@ -158,7 +158,7 @@ class Request:
         return list(dict.fromkeys(row for node in self.host for row in node.rows))
 
     def packed_forms(self) -> str | None:
-        """C text of the packed forms, None if there are none."""
+        """C text of the packed functions, None if there are none."""
         from mblob.packager.functions.wrappers import packed_forms
 
         wrapped = self.wrapped()

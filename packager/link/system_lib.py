@@ -14,7 +14,7 @@ from pathlib import Path
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from mblob.format.exported import ffi_name
-from mblob.packager.compile.compile import (
+from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
     compile_all,
@@ -26,12 +26,12 @@ from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.registration import Registration, functions_of
 from mblob.packager.link.host_checks import hide_plain_functions, plain_functions, warn_of_operators
-from mblob.packager.link.link import Gathered, gather, write_tar
+from mblob.packager.link.linked_export import Gathered, gather, write_tar
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SourceNode
-from mblob.packager.objects import archive_writer, objects
+from mblob.packager.objects import archive_writer, object_files
 from mblob.packager.objects.archive_writer import Member
-from mblob.packager.objects.objects import ObjectSymbols
+from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols, require_symbols
 
 Known = tuple[HostFile, ObjectSymbols]
@@ -99,7 +99,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
         made = compile_generated(
             gathered.tools, [adapters.generate(request.dialect, adapted)], request.options, work
         )
-        known += [(f, objects.read(f.path, f.label)) for f in made]
+        known += [(f, object_files.read(f.path, f.label)) for f in made]
         ours = {name for _, c in known[-len(made) :] for name in c.defined}
         mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined} - ours
     functions, rows = functions_of(wrapped, plain, [c for _, c in known], request.dialect)
@@ -112,9 +112,9 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     source = Generated(
         "mblob_system_lib", "what announces the library", registration.source(request.prefix)
     )
-    known += [(f, objects.read(f.path, f.label)) for f in compile_generated(
+    known += [(f, object_files.read(f.path, f.label)) for f in compile_generated(
         gathered.tools, [source], request.options, work)]  # fmt: skip
-    objects.check_duplicates([(f.label, c) for f, c in (*known, *taken)])
+    object_files.check_duplicates([(f.label, c) for f, c in (*known, *taken)])
     defined = {
         name for f, c in known for name in (c.defined | c.weak) - (set() if f.carried else c.comdat)
     }
@@ -147,9 +147,9 @@ def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[Known
         files += (
             [f] if f.own and not contents.is_archive else _copies(f, contents, work / f"given{i}")
         )
-    known = [*((f, objects.read(f.path, f.label)) for f in files), *gathered.carried.files]
+    known = [*((f, object_files.read(f.path, f.label)) for f in files), *gathered.carried.files]
     files = hide_plain_functions(request.wrapped(), known, work)
-    return [(f, objects.read(f.path, f.label)) for f in files]
+    return [(f, object_files.read(f.path, f.label)) for f in files]
 
 
 def _copies(file: HostFile, contents: ObjectSymbols, folder: Path) -> list[HostFile]:
@@ -157,7 +157,7 @@ def _copies(file: HostFile, contents: ObjectSymbols, folder: Path) -> list[HostF
     member has."""
     folder.mkdir(exist_ok=True)
     made: list[HostFile] = []
-    for i, (label, data) in enumerate(objects.objects_in(file.path, file.label)):
+    for i, (label, data) in enumerate(object_files.objects_in(file.path, file.label)):
         name = label.removeprefix(f"{file.label}(") if contents.is_archive else file.path.name
         path = folder / f"{folder.name}_{i}_{Path(name).stem}.o"
         path.write_bytes(data)
@@ -212,7 +212,7 @@ def _with_prefix(symbol: str, request: Request) -> str:
 
 def _defined(path: Path) -> list[str]:
     """Symbols for the index of an archive."""
-    contents = objects.read(path, path.name)
+    contents = object_files.read(path, path.name)
     return sorted(contents.defined | contents.weak)
 
 

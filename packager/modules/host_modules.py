@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.payload_source import as_bytes_view
+from mblob.errors import one_of
 from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import (
@@ -41,21 +42,22 @@ def csource_module(
         source: a path, which is compiled in its folder, so that `#include "x.h"` works; or the
             text.
         fmt: "c", "cc", "cpp" or "cu" (nvcc); by default from the path's suffix, else "c".
-        functions: prototypes of plain C functions. Each function gets a packed form with checked
-            arguments. Example: "void vadd(const float *a, const float *b, float *c, int64_t n)".
+        functions: prototypes of plain C functions, such as
+            "void vadd(const float *a, const float *b, float *c, int64_t n)". For each prototype,
+            mblob generates a packed function, which checks its arguments and calls the C function.
             Pointers to numbers are tensors; `const` marks inputs; `x[n]` checks the number of
             elements, `x[n][k]` the shape; `const char *` is a string, `void *` any tensor or
-            handle. In C++ sources they are `extern "C"`.
-        packed: "name": the packed form of every function gets the function's name, and the C
-            function is hidden, for TVM hosts. One or several names of functions: only for
-            these. By default the C function keeps its symbol, and the packed form is
-            `<name>__packed`; `mod["name"]` finds it either way.
+            handle. In C++ sources these functions are `extern "C"`.
+        packed: for hosts with TVM up to 0.20: names of functions whose packed function gets the
+            symbol `<name>`; "name" means all of them. The C function is then hidden. By default
+            the C function keeps its symbol, and the packed function is `<name>__packed`.
+            `mod["<name>"]` is the packed function in both cases.
         options: compiler options for this source only.
 
     Raises:
         OSError: no file at the path.
-        BuildError: no source, an unknown fmt or suffix, a wrong prototype or one without a packed
-            form, an option that stops the compiler early.
+        BuildError: no source, an unknown fmt or suffix, a wrong prototype or one that mblob cannot
+            call, an option that stops the compiler early.
     """
     module = source_module(source, fmt, Declared(functions, packed, "csource_module"), options)
     return _checked(module)
@@ -74,7 +76,7 @@ def source_module(
     if fmt is None:
         fmt = _format_of(code) if isinstance(code, Path) else "c"
     if fmt not in FORMATS:
-        raise BuildError(f"csource_module: fmt {fmt!r}, expected one of {', '.join(FORMATS)}")
+        raise BuildError(f"csource_module: fmt: {one_of(FORMATS, fmt)}")
     own = as_options(options)
     check_options(own)
     return Module(node=SourceNode(code, fmt, declared, own))
@@ -87,13 +89,13 @@ def static_library(
 
     Args:
         library: a path to a `.o` or `.a`, or the bytes of one.
-        functions, packed: as of `csource_module`. A plain C function needs its prototype here, or
-            debug information (`cc -g`). Without either it is called as a packed function, as TVM's
-            compilers write them.
+        functions, packed: as of `csource_module`. Without a prototype, a function is taken for a
+            packed function, as TVM's compilers write them. If the object has debug information
+            (`cc -g`) that shows a plain C function, calls of the function are refused.
 
     Raises:
         OSError: no file at the path.
-        BuildError: a wrong prototype, or one without a packed form.
+        BuildError: a wrong prototype, or one that mblob cannot call.
     """
     return _checked(object_module(library, Declared(functions, packed, "static_library")))
 

@@ -43,11 +43,11 @@ SUFFIXES = {
 
 
 class Declared:
-    """Plain C functions that get a packed form.
+    """Plain C functions that get a packed function.
 
     Args:
         functions: prototypes, as of `csource_module`.
-        packed: which packed forms take the bare name, as of `csource_module`.
+        packed: which packed functions take the bare name, as of `csource_module`.
         who: the function that they are arguments of.
     """
 
@@ -66,7 +66,7 @@ class Declared:
         """The prototypes.
 
         Raises:
-            BuildError: one that is none or has no packed form, or a name in `packed` that none of
+            BuildError: one that is none or has no packed function, or a name in `packed` that none of
                 them has.
         """
         if not self._given:
@@ -81,7 +81,7 @@ class Declared:
 
     @cached_property
     def packed(self) -> tuple[str, ...]:
-        """Names among them whose packed form takes the bare name.
+        """Names among them whose packed function takes the bare name.
 
         Raises:
             BuildError: as of `functions`.
@@ -114,7 +114,7 @@ class HostNode(Node):
     """Host code: linked into the library, never serialized.
 
     Attributes:
-        declared: plain C functions that get a packed form.
+        declared: plain C functions that get a packed function.
         rows: of the table of functions that came with it, if it was linked before.
     """
 
@@ -296,11 +296,11 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
             return OutEntry(
                 node.type_key, node.content, (), node.data, node.alignment, node.align_at
             )
-        from mblob.packager.modules.reexpress import reexpress
+        from mblob.packager.modules.reexpress import key_in, reexpress
 
         pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
-        return OutEntry(node.type_key, PiecesPayload(pieces), (), node.data)
-    from mblob.packager.modules.reexpress import reexpress
+        return OutEntry(key_in(node.type_key, dialect), PiecesPayload(pieces), (), node.data)
+    from mblob.packager.modules.reexpress import key_in, reexpress
 
     payload = module.payload
     if module.type_key == SAFETENSORS:
@@ -309,7 +309,7 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
             SAFETENSORS, BytesPayload(payload), (), True, safetensors.ALIGNMENT, data_offset
         )
     pieces = reexpress(module.type_key, payload, written, dialect)
-    return OutEntry(module.type_key, PiecesPayload(pieces), (), node.data)
+    return OutEntry(key_in(module.type_key, dialect), PiecesPayload(pieces), (), node.data)
 
 
 def check_serializable(root: Module) -> None:
@@ -377,8 +377,9 @@ def payload_of(given: Any, who: str) -> Payload:
                 return IterPayload(given)
             except ValueError:  # a buffer of numpy, of elements that have no format
                 pass
+        found = str(exc).removeprefix("expected contiguous bytes-like data")
         raise BuildError(
-            f"{who}: expected bytes, a path or an iterable of buffers: {exc}"
+            f"{who}: expected bytes, a path or an iterable of buffers{found}"
         ) from None
 
 

@@ -22,7 +22,7 @@ from mblob.inspect.graph_summary import GraphError
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
-from mblob.packager.path_arguments import check_key
+from mblob.packager.path_arguments import check_key, payload_or_path
 
 if TYPE_CHECKING:
     from mblob.typed import GraphJson
@@ -174,13 +174,12 @@ class _FactoryPayload(PiecesPayload):
 def const_loader_module(
     constants: Mapping[str, Any], symbols: Mapping[str, Sequence[str]]
 ) -> Module:
-    """Constants of external modules, which its importer passes to `__init_<symbol>`;
-    docs/format.md, section 3.1, has the layout.
+    """Constants for the functions of the modules that this module imports. The runtime passes them
+    to `__init_<symbol>` of such a module. docs/format.md, section 3.1, has the layout.
 
     Args:
         constants: name -> array, as `params` of `graph_executor_factory`.
-        symbols: name of each function that an import of this module has -> its constants, in their
-            order.
+        symbols: name of a function -> names of its constants, in their order.
 
     Raises:
         BuildError: a value that is not an array, or a symbol with an unknown constant.
@@ -241,7 +240,8 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
         TypeError: an item of a list that is not bytes-like.
     """
     check_key(key, "blob_module")
-    return Module(node=PayloadNode(key, payload_of(payload, "blob_module"), data=data))
+    with payload_or_path(payload):
+        return Module(node=PayloadNode(key, payload_of(payload, "blob_module"), data=data))
 
 
 def _check_model_name(name: Any) -> None:

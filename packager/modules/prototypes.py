@@ -1,4 +1,4 @@
-"""C prototypes of plain functions, parsed by pycparser, as far as a packed form can be made of
+"""C prototypes of plain functions, parsed by pycparser, as far as a packed function can be made of
 them."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mblob import argument_types
+from mblob.errors import did_you_mean
 from mblob.packager.errors import BuildError, BuildTypeError
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def parse(declarations: Sequence[str] | str) -> tuple[Prototype, ...]:
     """Parse prototypes, one or more per string.
 
     Raises:
-        BuildError: no C, or nothing that a packed form can be made of; the text names function and
+        BuildError: no C, or nothing that a packed function can be made of; the text names function and
             parameter.
     """
     if isinstance(declarations, str):
@@ -172,11 +173,12 @@ def _declarations(text: str) -> list[c_ast.Node]:
     except ParseError as exc:
         where = re.sub(r"^[^:]*:(\d+:)?", "", str(exc)).strip()
     unknown = _type_names(code)
+    known = (*argument_types.TYPEDEFS, *_KEYWORDS)
     with suppress(ParseError):  # if it is C once these are types, that is what is wrong
         tree(unknown)
         raise BuildError(
             f"functions: {code!r}: unknown type name {unknown[0]!r}; expected types of <stdint.h>, floats, and pointers"
-            " to them: write what it stands for"
+            f" to them: write what it stands for{did_you_mean(unknown[0], known)}"
         )
     raise BuildError(
         f"functions: {code!r} is no C prototype (column {where}); expected one like"
@@ -227,7 +229,7 @@ def _prototype(node: Any, text: str) -> Prototype:
     name = str(node.name)
     if "static" in node.storage:
         raise BuildError(
-            f"functions: {name} is static: a packed form cannot reach it; remove static there and in the source"
+            f"functions: {name} is static, so a packed function cannot call it; remove static there and in the source"
         )
     params = node.type.args.params if node.type.args else []
     if len(params) == 1 and isinstance(params[0], c_ast.Typename) and _is_void(params[0].type):
@@ -294,7 +296,7 @@ def _parameter(node: Any, index: int, function: str, integers: set[str | None]) 
 
     if isinstance(node, c_ast.EllipsisParam):
         raise BuildError(
-            f"{function}: variadic functions have no packed form; give it a fixed list of parameters"
+            f"{function}: a variadic function has no packed function; give it a fixed list of parameters"
         )
     name = str(node.name or "")
     where = f"{function}: parameter {index}" + (f" ({name})" if name else "")

@@ -32,6 +32,9 @@ from mblob.format.type_keys import (
     HSACO,
     METAL,
     OPENCL,
+    RELAX_EXECUTABLE,
+    RELAX_EXECUTABLE_OF_0_16,
+    RELAX_EXECUTABLES,
     ROWS,
     TABLE,
     VULKAN,
@@ -39,6 +42,7 @@ from mblob.format.type_keys import (
     letters,
 )
 from mblob.packager.errors import BuildError
+from mblob.packager.modules import relax_payload
 
 Fields = Mapping[str, Any]
 Pieces = list[Any]  # bytes-like; what is large is a view
@@ -58,6 +62,7 @@ _SAME = frozenset(
 # Types that the dialects number differently: TVM 0.19 and before, DLPack 1.1 and later.
 _TYPES = {(1, 1): (6, 8), (6, 8): (10, 8), (7, 8): (12, 8), (FLOAT8_E3M4, 8): (7, 8)}
 _TYPES_BACK = {new: old for old, new in _TYPES.items()}
+_TYPES_OF_0_21 = {(1, 1): (6, 8)}  # all others are those of later releases
 
 # Launch tags that are called otherwise since TVM 0.24, and those that the classic dialect does not
 # have.
@@ -87,6 +92,8 @@ def reexpress(
     if kind not in _GRAMMARS[source] or kind in _SAME:
         return [payload]
     fields: Fields = decode_payload(kind, payload, _GRAMMARS[source])
+    if kind in RELAX_EXECUTABLES:
+        return _relax(kind, fields["code"], source, target)
     if kind == CONST_LOADER:
         return _const_loader(fields, target)
     if kind == VULKAN and source == "classic":
@@ -101,10 +108,14 @@ def check_kind(kind: str, target: str, known_to: str) -> None:
     Raises:
         BuildError: naming it, and why.
     """
-    moved = kind.startswith("relax.") and known_to != target
-    if kind in _GRAMMARS[known_to] and (moved or kind not in _GRAMMARS[target]):
+    if kind in _GRAMMARS[known_to] and key_in(kind, target) not in _GRAMMARS[target]:
         reason = ROWS[kind].no_ffi or "no release of TVM has both"
         raise BuildError(f"{kind!r} is not a kind of the {target} dialect: {reason}")
+
+
+def key_in(kind: str, target: str) -> str:
+    """The key that a kind has in a dialect: Relax's programs have another one since TVM 0.20."""
+    return RELAX_EXECUTABLE if kind == RELAX_EXECUTABLE_OF_0_16 and target == "ffi" else kind
 
 
 # -- kernels ---------------------------------------------------------------------------------------
@@ -279,6 +290,20 @@ _TO_CLASSIC: dict[str, Encode] = {
     **dict.fromkeys(_SOURCES, _classic_source),
     METAL: _classic_metal, WEBGPU: _classic_webgpu, VULKAN: _classic_vulkan,
 }  # fmt: skip
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+def _relax(kind: str, code: memoryview, source: str, target: str) -> Pieces:
+    def mapped(dtype: DataType, what: str) -> DataType:
+        if target != "ffi":
+            return _classic_type(dtype, what)
+        return _mapped(dtype, _TYPES if source == "classic" else _TYPES_OF_0_21)
+
+    of_0_16 = kind == RELAX_EXECUTABLE_OF_0_16
+    pieces = relax_payload.reexpressed(kind, code, source, target, of_0_16, mapped)
+    return pieces if target == "ffi" else [encode_u64(sum(map(len, pieces))), *pieces]
 
 
 # -- constants -------------------------------------------------------------------------------------

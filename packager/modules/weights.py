@@ -29,11 +29,13 @@ KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
 
 def safetensors_module(weights: Any) -> Module:
-    """Weights (key safetensors). They are packed aligned, and used in the mapping after loading.
+    """Named weights (type key safetensors). They are packed aligned; after loading they are views
+    of the mapped file.
 
     Args:
-        weights: a path, of which only the header is read now, if it is a safetensors file, which is
-            packed unchanged; the bytes of such a file; or a dictionary of arrays by name.
+        weights: a dictionary of arrays by name; a path to a file of weights; or the bytes of a
+            safetensors file. A safetensors file is packed unchanged, and of a path only its header
+            is read now.
 
     Raises:
         OSError: no file at the path.
@@ -43,6 +45,11 @@ def safetensors_module(weights: Any) -> Module:
     who = "safetensors_module"
     if isinstance(weights, Mapping):
         return _module(PiecesPayload(pieces := _encoded(who, records(weights))), pieces[0].nbytes)
+    if isinstance(weights, (list, tuple)):
+        raise BuildTypeError(
+            f"{who}: expected a path, bytes, or a dictionary of arrays, found {type(weights).__name__};"
+            " give each array a name: {'w': array}"
+        )
     payload = payload_of(weights, who)
     if isinstance(payload, FilePayload):
         who, data = str(payload.path), map_file(payload.path)

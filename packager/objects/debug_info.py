@@ -1,7 +1,7 @@
 """What an object says about its functions: their parameters, read from DWARF (versions 2 - 5) by
 pyelftools.
 
-Only `mblob.packager.objects.objects.functions_of` imports this, when there is something to read:
+Only `mblob.packager.objects.object_files.functions_of` imports this, when there is something to read:
 pyelftools takes its time to load.
 """
 
@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from elftools.elf.elffile import ELFFile
@@ -19,7 +20,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STT_FILE, STT_GNU_IFUNC
 from mblob.format.exported import is_helper
 from mblob.packager.objects.debug_sections import relocated
-from mblob.packager.objects.objects import MANGLED, has_debug_info, is_code, lto_functions
+from mblob.packager.objects.object_files import MANGLED, has_debug_info, is_code, lto_functions
 
 _DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
 
@@ -35,6 +36,7 @@ _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_ty
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 # Their declarations are many, and none is a kernel.
 _LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
+_NUMBERS = ("DW_FORM_data", "DW_FORM_sdata", "DW_FORM_udata", "DW_FORM_implicit_const")
 _MANGLED = tuple(prefix.encode() for prefix in MANGLED)
 _TVM = b"TVM"  # who compiled: all its functions are packed ones, of whatever types
 
@@ -50,12 +52,14 @@ class CType:
         text: C spelling with the names that the source uses, "?" if it takes more than one line to
             say.
         target: what a pointer points at; of an array, which only pointers point at, the element.
+        dims: of an array, outermost first; None for one that is no constant.
     """
 
     kind: str
     size: int
     text: str
     target: CType | None = None
+    dims: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -381,7 +385,27 @@ def _type(die: Any, pointer_size: int, depth: int = 0) -> CType:
     text = named or text
     if const and text != "?":
         text = f"{text} const" if kind == "pointer" and not named else f"const {text}"
-    return CType(kind, size, text, target)
+    return CType(kind, size, text, target, _dims(die) if kind == "other" else ())
+
+
+def _dims(die: Any) -> tuple[int | None, ...]:
+    """The dimensions of an array, () for other types."""
+    if die is None or die.tag != "DW_TAG_array_type":
+        return ()
+    ranges = (c.attributes for c in die.iter_children() if c.tag == "DW_TAG_subrange_type")
+    return tuple(
+        _constant(r, "DW_AT_count", 0, _constant(r, "DW_AT_upper_bound", 1, None))
+        for r in islice(ranges, _DEPTH)
+    )
+
+
+def _constant(attributes: Any, name: str, more: int, default: int | None) -> int | None:
+    """A number among the attributes of an entry, and `more`; expressions and references are
+    none."""
+    found = attributes.get(name)
+    if found is None or not found.form.startswith(_NUMBERS) or not 0 <= found.value < 2**48:
+        return default
+    return int(found.value) + more
 
 
 def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, CType | None]:

@@ -12,7 +12,7 @@ import zlib
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import SHF_COMPRESSED, SHT_REL, SHT_RELA, Section, SectionHeader
-from mblob.packager.objects.objects import LTO_DEBUG
+from mblob.packager.objects.object_files import LTO_DEBUG
 
 _RELOCATED = (".debug_info", ".debug_str_offsets")
 _ZLIB = 1  # ELFCOMPRESS_ZLIB

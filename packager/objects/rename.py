@@ -16,7 +16,7 @@ from mblob.binary.elf_records import (
     STB_WEAK,
     STV_HIDDEN,
 )
-from mblob.packager.objects.objects import objects_of
+from mblob.packager.objects.object_files import objects_of
 
 
 def rename_symbols(path: Path, names: Mapping[str, str], label: str) -> None:
@@ -95,7 +95,7 @@ def unshare(source: Path, target: Path, label: str) -> None:
     one.
 
     Raises:
-        OSError, BuildError, FormatError: as of `mblob.packager.objects.objects.read`.
+        OSError, BuildError, FormatError: as of `mblob.packager.objects.object_files.read`.
     """
     data = bytearray(source.read_bytes())
     for name, view in objects_of(memoryview(data), label):

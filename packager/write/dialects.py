@@ -39,7 +39,7 @@ class Dialect:
         return self.name == "ffi"
 
     def packed_symbol(self, name: str) -> str:
-        """The symbol of the packed form of a plain C function, which keeps its own."""
+        """The symbol of the packed function of a plain C function, which keeps its own."""
         return self.function_prefix + name if self.is_ffi else f"{name}__packed"
 
 

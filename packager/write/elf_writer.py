@@ -33,7 +33,7 @@ from mblob.binary.elf_records import (
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.format import note
 from mblob.format.blob_plan import BLOB_ALIGN
-from mblob.packager.objects.objects import ElfTarget
+from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.write.file_sink import FileSink
 
 PLACEHOLDER_SIZE = 4096

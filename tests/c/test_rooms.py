@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mblob.compilers import include_flags
 from tests.e2e.programs import ROOT, run
 
 SRC, PLUGINS = ROOT / "csrc" / "src", ROOT / "csrc" / "plugins"
@@ -167,7 +168,7 @@ def test_the_header_of_a_room_needs_no_other_include_before_it(tmp_path: Path) -
     text = "".join(f'#include "{header_of(room)}"\n' for room in reversed(rooms))
     (tmp_path / "all.c").write_text(text)
     flags = ("-std=gnu11", "-DMBLOB_HOST", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
-    run("cc", *flags, f"-I{SRC}", f"-I{SRC.parent / 'include'}", tmp_path / "all.c")
+    run("cc", *flags, f"-I{SRC}", *include_flags(), tmp_path / "all.c")
 
 
 @pytest.mark.parametrize("plugin", sorted(p.name for p in PLUGINS.iterdir() if p.is_dir()))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
+
+import pytest
+
+from mblob.cli import machine
+from mblob.compilers import include_flags
 
 
 def test_a_machine_that_runs_these_tests_is_sound(pack) -> None:
@@ -29,7 +35,7 @@ def test_each_section_is_one_block_in_the_order_of_the_work(pack) -> None:
     sections = [
         line for line in pack("doctor").stdout.splitlines()[:-1] if not line.startswith(" ")
     ]
-    assert sections == ["build", "link and run", "load", "plug-ins"]
+    assert sections == ["build", "link and run", "load", "plug-ins", "command line"]
     reported = [f["section"] for f in json.loads(pack("doctor", "--json").stdout)["findings"]]
     assert list(dict.fromkeys(reported)) == sections
 
@@ -51,6 +57,19 @@ def test_without_a_compiler_it_says_so_and_exits_with_6(pack, tmp_path: Path) ->
     assert "not on PATH" in found["C compiler"]["version"]
     assert not found["default linker"]["ok"]
     assert found["C runtime"]["ok"]
+
+
+def test_packages_that_the_command_line_uses_are_named_with_the_extra_that_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("argcomplete")
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    found = {f.name: f for f in machine.extra_findings()}
+    bar, tab = found["progress bar"], found["completion by Tab"]
+    assert (bar.ok, bar.needed) == (False, False)
+    assert bar.version == "tqdm is not installed: pip install 'mblob[cli]'"
+    assert (tab.ok, tab.version.split()[0]) == (True, "argcomplete")
+    assert Path(tab.place).exists()
 
 
 def test_it_leaves_nothing_behind(pack, tmp_path: Path) -> None:
@@ -83,7 +102,7 @@ def test_entry_points_are_loaded_and_told(pack, tmp_path: Path) -> None:
 
 def test_two_plug_ins_for_one_key_are_told(pack, root: Path, cc, tmp_path: Path) -> None:
     flags = (
-        f"-I{root / 'csrc/include'}",
+        *include_flags(),
         "-DMBLOB_HOST",
         '-DTOY_KEY="toy_key"',
         "-fvisibility=hidden",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mblob
@@ -80,6 +81,45 @@ def test_files_are_replaced_by_a_rename_and_wrong_entries_are_told(
     done = pack("extract", deploy, "--entry", "0", "-o", tmp_path)
     assert (done.returncode, "the library itself" in done.stderr) == (2, True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["1-about.json"]
+
+
+@pytest.mark.parametrize("words", [(), ("--tensors",), ("--tensors", "--format", "safetensors")])
+def test_nothing_is_written_if_a_file_may_not_be_replaced(
+    words: tuple[str, ...], pack, tmp_path: Path
+) -> None:
+    arrays = {name: np.ones(2, "f") for name in "abcd"}
+    library = mblob.const_loader_module(arrays, {})
+    library.import_module(mblob.blob_module("about", b"text"))
+    library.export_library(tmp_path / "w.so")
+    names = pack("extract", "w.so", "-o", "all", *words).stdout.splitlines()
+    kept = {Path(name).name for name in names[1:]}
+    (tmp_path / "out").mkdir()
+    for name in kept:
+        (tmp_path / "out" / name).write_text("old")
+    done = pack("extract", "w.so", "-o", "out", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [name for name in kept if name not in done.stderr] == []
+    text = f"{len(kept)} files exist in out: " if len(kept) > 1 else f"out/{min(kept)} exists; "
+    assert text in done.stderr and "; --force replaces " in done.stderr
+    assert {path.name for path in (tmp_path / "out").iterdir()} == kept
+    assert pack("extract", "w.so", "-o", "out", *words, "--force").returncode == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {Path(n).name for n in names}
+    with pytest.raises(mblob.BuildError, match="; force=True replaces "):
+        format = "safetensors" if "safetensors" in words else None
+        mblob.extract(
+            tmp_path / "w.so", tmp_path / "out", tensors=bool(words), format=format, force=False
+        )
+
+
+def test_nothing_is_written_if_what_is_there_cannot_be_replaced(pack, tmp_path: Path) -> None:
+    library = mblob.blob_module("a", b"a")
+    library.import_module(mblob.blob_module("b", b"b"))
+    library.export_library(tmp_path / "w.so")
+    (tmp_path / "out" / "1-b.payload").mkdir(parents=True)
+    done = pack("extract", "w.so", "-o", "out", "--force")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "out/1-b.payload: the output cannot be written: no regular file is there" in done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["1-b.payload"]
 
 
 def test_one_payload_to_a_named_file(pack, deploy: Path, golden: Path, tmp_path: Path) -> None:

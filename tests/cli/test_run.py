@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 
 
 @pytest.fixture
@@ -210,7 +211,7 @@ def test_arrays_go_to_the_device_and_outputs_come_back(
     pack, root: Path, cc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_line
 ) -> None:
     flags = (
-        f"-I{root / 'csrc/include'}",
+        *include_flags(),
         "-DMBLOB_HOST",
         '-DTOY_KEY="toy_key"',
         "-fvisibility=hidden",

@@ -315,8 +315,57 @@ def test_profile_writes_a_page_with_a_bar_for_each_operator(pack, model: Path) -
     assert len(data["graph"]["boxes"]) == 3  # b is written on the operator that takes it
 
 
+@pytest.mark.parametrize(
+    ("page", "code", "text"),
+    [
+        ("nowhere/p.html", 5, "nowhere/p.html: No such file or directory"),
+        ("folder", 5, "folder: Is a directory"),
+        ("out.npz", 2, "-o and --html are both out.npz"),
+        ("model.so", 2, "that is the library itself"),
+        ("", 2, "--html: expected the name of a file"),
+    ],
+)
+def test_no_output_is_written_if_the_page_cannot_be(
+    page: str, code: int, text: str, pack, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    words = ("x=x.npy", "--name", "small", "-o", "out.npz", "--profile", "--html", page)
+    done = pack("run", model, *words)
+    assert (done.returncode, done.stdout, text in done.stderr) == (code, "", True), done.stderr
+    assert not (tmp_path / "out.npz").exists()
+
+
 def test_a_page_without_a_profile_is_refused(pack, model: Path) -> None:
     done = pack("run", model, "x=x.npy", "--name", "small", "--html", "p.html")
     assert done.returncode == 2
     assert "--html shows where the time went" in done.stderr
     assert "hint: add --profile" in done.stderr
+
+
+def test_functions_of_a_program_that_nobody_provides_are_told_before_a_call(
+    pack, tmp_path: Path
+) -> None:
+    import mblob
+    from tests.loader.executors import relax_programs
+    from tests.loader.executors.relax_programs import call, r, ret
+
+    functions = [
+        relax_programs.Function("main", [call(1, [r(0)], 1), ret(1)], ["x"]),
+        relax_programs.Function("my.late"),
+        relax_programs.Function("same", [ret(0)], ["x"]),
+    ]
+    root = mblob.blob_module("relax.VMExecutable", relax_programs.Program(functions).payload())
+    root.import_module(mblob.csource_module(""))
+    root.export_library(tmp_path / "late.so", dialect="ffi", index=False)
+    np.save(tmp_path / "x.npy", np.array([1, 2], "f4"))
+    told = "mblob-pack: warning: the program names functions that nobody provides: my.late; a call"
+    done = pack("run", "late.so", "x=x.npy", "--name", "same", "-o", "out.npz")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert done.stderr.startswith(told)
+    done = pack("run", "late.so", "x=x.npy")
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert first.startswith(told)
+    assert "Cannot find ffi::Function my.late" in second
+    found = json.loads(pack("verify", "late.so", "--json").stdout)
+    assert [w["code"] for w in found["warnings"]] == ["missing_functions"]

@@ -70,3 +70,24 @@ def test_names_with_equals_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for texts in (["a", "b"], ["=x"], ["a=x", "a=y"]):
         with pytest.raises(UsageError):
             weights_of(texts)
+
+
+def test_constants_of_a_program_are_weights_that_inspect_names(
+    pack, golden: Path, tmp_path: Path
+) -> None:
+    source = golden / "relax" / "cnn_bound.so"
+    if not source.exists():
+        pytest.skip("no golden libraries of Relax")
+    assert "constant 7  float32[8]" in pack("inspect", source).stdout
+    done = pack("extract", source, "--tensor", "constant 7", "-o", "w.npy")
+    assert done.returncode == 0, done.stderr
+    np.save(tmp_path / "w.npy", np.load(tmp_path / "w.npy") + 1)
+    done = pack("swap", source, "--weights", "constant 7=w.npy", "-o", "tuned.so")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = pack("diff", source, "tuned.so")
+    assert "tensor constant 7" in done.stdout
+    assert "constant 11" not in done.stdout
+    np.save(tmp_path / "w.npy", np.zeros(9, "f4"))
+    done = pack("swap", source, "--weights", "constant 7=w.npy", "-o", "other.so")
+    assert done.returncode == 2
+    assert "'constant 7' is float32 of shape (8,), the new one float32 of shape (9,)" in done.stderr

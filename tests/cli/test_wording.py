@@ -29,8 +29,12 @@ def test_an_unknown_key_is_told_once_and_nothing_is_said_of_what_follows(
     done = pack("inspect", library(cc, blob, tmp_path / "u.so"))
     assert done.returncode == 1
     assert "trailing_bytes" not in done.stdout and "last module" not in done.stdout
-    for text in (done.stdout, done.stderr):
-        assert text.count("[unknown_key]") == 1
+    assert "modules    1" in done.stdout and "[unknown_key]" not in done.stdout
+    assert done.stderr.startswith(f"mblob-pack: error: {tmp_path / 'u.so'}: type key")
+    assert done.stderr.count("[unknown_key]") == 1
+    for form in ("--tree", "--functions", "--json"):
+        again = pack("inspect", tmp_path / "u.so", form)
+        assert (again.returncode, again.stderr) == (1, done.stderr)
     done = pack("extract", tmp_path / "u.so", "-o", tmp_path / "out")
     assert done.stderr.startswith(f"mblob-pack: error: {tmp_path / 'u.so'}: type key")
 

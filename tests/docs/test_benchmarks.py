@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import embedding, peer_tvm, plots, report, sampling
+from benchmarks import embedding, peer_tvm, plots, relax, report, sampling
 from benchmarks.results import MIB, Row, Sample, Section, Target, medians, row_of_pairs
 
 SUBJECTS = ("packing", "embedding", "opening", "calling", "starting")
@@ -136,6 +136,12 @@ def test_tvm_that_is_absent_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.delenv("TVM_PYTHON")
     monkeypatch.setattr(peer_tvm, "FOLDER", tmp_path / "build" / "tvm")
     assert str(peer_tvm.python(install=False)).startswith("build/tvm is not there")
+
+
+def test_programs_of_relax_are_measured_beside_tvm_or_not_at_all(bench: sampling.Bench) -> None:
+    found = relax.run(bench)
+    assert (found.rows, found.notes) == ([], ["Apache TVM was not measured: it is not asked for."])
+    assert [target.verdict for target in found.targets] == 6 * ["not measured"]
 
 
 # ---- the report ----------------------------------------------------------------------------------

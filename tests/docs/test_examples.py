@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mblob.compilers import include_flags
+
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
 
@@ -109,6 +111,7 @@ def test_the_dlopen_host_finds_the_plain_function(root: Path, build: Build, depl
 OF_PYTHON = """
 import sys
 import numpy as np
+from mblob.compilers import include_flags
 import mblob
 vm = mblob.relax.VirtualMachine(mblob.load_module(sys.argv[1]), mblob.cpu(0))
 images = np.load(sys.argv[2])
@@ -270,7 +273,7 @@ def test_address_and_undefined_sanitizers_report_nothing(
     subprocess.run(
         [
             os.environ.get("CC") or "cc", "-std=gnu11", "-O1", "-g",
-            "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{root}/csrc/include",
+            "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *include_flags(),
             str(root / "examples/digits/classify.c"), str(sanitized / "address" / "libmblob.a"), "-o", str(program),
             "-pthread", "-ldl", "-lm",
         ],

@@ -82,7 +82,19 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
     tests = {"test", "test-all", "check", "nightly"}
     assert (
         listed
-        == {"help", "env", "demo", "lint", "format", "bench", "docs", "install", "clean"} | tests
+        == {
+            "help",
+            "env",
+            "demo",
+            "lint",
+            "format",
+            "bench",
+            "docs",
+            "install",
+            "uninstall",
+            "clean",
+        }
+        | tests
     )
 
 

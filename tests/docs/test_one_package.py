@@ -17,7 +17,7 @@ from mblob import typed
 from mblob.bytes.digest import ALGORITHMS
 from mblob.format.classic import LEVELS
 from mblob.loader.load import MISSING, VERIFY
-from mblob.packager.device.device_modules import _ENCODERS as ENCODERS
+from mblob.packager.device.modules import _ENCODERS as ENCODERS
 from mblob.packager.edit.extract import FORMATS as TENSOR_FORMATS
 from mblob.packager.link.request import EMBEDDINGS
 from mblob.packager.modules.host_modules import FORMATS as SOURCE_FORMATS

@@ -109,15 +109,18 @@ assert list(x) == [2, 4]
     assert done.returncode == 0, done.stderr
     program = tmp_path / "program"
     program.mkdir()
-    check_program(program, unpacked, environment_of(tmp_path / "site", tmp_path / "venv"))
+    python = new_environment(tmp_path / "venv")
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    shutil.copytree(tmp_path / "site", packages, dirs_exist_ok=True)
+    check_program(program, unpacked, python)
 
 
-def environment_of(site: Path, folder: Path) -> Path:
-    """The Python of a new environment with the packages of `site`, and numpy and others of ours."""
+def new_environment(folder: Path, *sources: Path) -> Path:
+    """The Python of a new environment that sees trees of sources, and numpy and others of ours."""
     venv.create(folder, with_pip=False)
     (packages,) = folder.glob("lib/python*/site-packages")
-    shutil.copytree(site, packages, dirs_exist_ok=True)
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    paths = [*map(str, sources), sysconfig.get_path("purelib")]
+    (packages / "others.pth").write_text("\n".join(paths))
     return folder / "bin" / "python"
 
 
@@ -191,3 +194,6 @@ def test_an_unpacked_source_archive_can_be_installed_in_place(
     code = "import mblob.loader.runtime as r; print(r.lib.mblob_abi_version(), r.__file__)"
     done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
     assert done.stdout.split()[0] == "1" and str(tmp_path) in done.stdout, done.stderr
+    program = tmp_path / "program"
+    program.mkdir()
+    check_program(program, unpacked, new_environment(tmp_path / "venv", source))

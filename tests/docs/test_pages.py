@@ -88,7 +88,7 @@ def test_every_block_of_the_page_runs_and_prints_what_stands_behind_it(
 def test_a_page_starts_with_who_needs_it(name: str) -> None:
     title, _, rest = (DOCS / name).read_text().partition("\n")
     assert title.startswith("# ")
-    assert rest.lstrip().startswith("For ")
+    assert rest.lstrip().startswith("This page is for ")
 
 
 @pytest.mark.slow

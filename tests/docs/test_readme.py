@@ -8,9 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
+
+from tests.docs.test_one_package import check_program
 
 DEMO = re.compile(
     r"^digits: python (\d+\.\d) % \((\d+)/360\), C (\d+\.\d) % \((\d+)/360\), same answers$",
@@ -107,3 +110,8 @@ def test_pip_install_gives_a_working_command_outside_the_clone(
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert str(tmp_path / "venv") in done.stdout
     assert "this machine can build, load and run" in done.stdout
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))  # numpy and others of ours
+    program = tmp_path / "program"
+    program.mkdir()
+    check_program(program, root, tmp_path / "venv" / "bin" / "python")

@@ -21,6 +21,13 @@ def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]
     return done
 
 
+def exported(library: Path) -> dict[str, str]:
+    """The names that a library defines for others, each with its version ("" without one)."""
+    rows = [line.split() for line in run("nm", "-D", "--defined-only", library).stdout.splitlines()]
+    names = [name.partition("@") for _, kind, name in rows if kind != "A"]  # A: the versions
+    return {name: version.lstrip("@") for name, _, version in names}
+
+
 def run_warm(
     imported: str, module: str, *arguments: object, **options: Any
 ) -> subprocess.CompletedProcess[str]:

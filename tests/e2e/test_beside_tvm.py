@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import ROOT, run
+from tests.e2e.programs import ROOT, exported, run
 from tests.e2e.undefined.test_undefined_runtime import compile_library
 
 pytestmark = pytest.mark.slow  # starting TVM takes seconds
@@ -24,10 +24,7 @@ def names(package_of: Callable[[str], Path]) -> str:
     for package in ("tvm", "tvm_ffi"):
         package_of(package)
     runtime = next((ROOT / "loader" / "_lib").glob("libmblob.so*"))
-    symbols = {
-        line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).stdout.splitlines()
-    }
-    others = sorted(name for name in symbols if not name.startswith("mblob_"))
+    others = sorted(name for name in exported(runtime) if not name.startswith("mblob_"))
     assert {"TVMFuncCall", "TVMBackendAllocWorkspace", "__gnu_f2h_ieee"} <= set(others)
     return " ".join(others)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 from tests.e2e.programs import ROOT, run
 
 FOLDER = ROOT / "examples" / "byoc"
@@ -35,7 +36,7 @@ def expected() -> float:
 
 def test_the_library_alone_in_c(models: Path, installed: Path, tmp_path: Path) -> None:
     host = tmp_path / "host"
-    run("cc", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{ROOT}/csrc/include", FOLDER / "host.c",
+    run("cc", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", *include_flags(), FOLDER / "host.c",
         installed / "lib" / "libmblob.a", "-pthread", "-ldl", "-o", host)  # fmt: skip
     for name in ("model", "plain"):
         done = run(host, f"{name}.so", cwd=models / name, env={})
@@ -64,7 +65,7 @@ def test_the_command_line_runs_it(models: Path, tmp_path: Path) -> None:
 
 def test_its_files_compile_as_strictly_as_ours(tmp_path: Path) -> None:
     for name in ("plugin.c", "kernels.c"):
-        run("cc", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{ROOT}/csrc/include", "-c",
+        run("cc", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", *include_flags(), "-c",
             FOLDER / name, "-o", tmp_path / "x.o")  # fmt: skip
 
 

@@ -4,13 +4,16 @@ warnings."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import ROOT, run
+import mblob
+from mblob.compilers import include_flags
+from tests.e2e.programs import ROOT, exported, run
 
 HOST = r"""
 #include <mblob.h>
@@ -74,10 +77,7 @@ def test_an_installed_runtime_is_found_by_pkg_config(
 
 
 def test_the_library_exports_its_api_and_nothing_else(installed: Path) -> None:
-    symbols = run(
-        "nm", "-D", "--defined-only", installed / "lib" / "libmblob.so"
-    ).stdout.splitlines()
-    names = {line.split()[-1] for line in symbols}
+    names = exported(installed / "lib" / "libmblob.so").keys()
     # as TVM's
     helpers = {"__gnu_f2h_ieee", "__gnu_h2f_ieee", "__truncsfhf2", "__truncdfhf2", "__extendhfsf2"}
     # gcc's, the last two where there is x87
@@ -90,7 +90,10 @@ def test_the_library_exports_its_api_and_nothing_else(installed: Path) -> None:
 def test_no_text_of_a_table_lacks_room_for_its_end(require: Callable[[str], str]) -> None:
     """C drops the NUL of a text that fills its array, without a word; gcc tells what C++ thinks of
     it."""
-    own = [ROOT / "csrc" / name for name in ("include", "src", "plugins/common")]
+    own = [
+        ROOT / "csrc" / name
+        for name in ("include", "include/mblob/compat", "src", "plugins/common")
+    ]
     sources = [p for name in ("src", "plugins") for p in (ROOT / "csrc" / name).rglob("*.c")]
     words = [
         "-std=gnu11",
@@ -104,6 +107,130 @@ def test_no_text_of_a_table_lacks_room_for_its_end(require: Callable[[str], str]
     )
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "too long" in line] == []
+
+
+# -- the tree of an installation -------------------------------------------------------------------
+
+
+def test_the_shared_library_has_its_version_in_its_name_and_in_its_symbols(installed: Path) -> None:
+    lib = installed / "lib"
+    version = mblob.__version__
+    assert (lib / "libmblob.so").readlink() == Path("libmblob.so.0")
+    assert (lib / "libmblob.so.0").readlink() == Path(f"libmblob.so.{version}")
+    assert not (lib / f"libmblob.so.{version}").is_symlink()
+    assert set(exported(lib / "libmblob.so").values()) == {"MBLOB_0.1"}
+    for plugin in lib.glob("libmblob-*.so"):
+        assert set(exported(plugin).values()) == {"MBLOB_PLUGIN_1"}
+
+
+def test_the_wheels_library_has_the_same_symbols(installed: Path) -> None:
+    package = ROOT / "loader" / "_lib"
+    for name in ("libmblob.so.0", "libmblob-ffi.so"):
+        assert exported(package / name) == exported(installed / "lib" / name)
+
+
+VERSIONS = r"""
+#include <mblob.h>
+#include <stdio.h>
+#include <string.h>
+#if !MBLOB_VERSION_AT_LEAST(0, 1, 0) || MBLOB_VERSION_AT_LEAST(0, 1, 1) || MBLOB_VERSION_AT_LEAST(1, 0, 0)
+#error MBLOB_VERSION_AT_LEAST
+#endif
+int main(void) {
+  char text[32];
+  snprintf(text, sizeof(text), "%d.%d.%d", MBLOB_VERSION_MAJOR, MBLOB_VERSION_MINOR, MBLOB_VERSION_PATCH);
+  return strcmp(text, MBLOB_VERSION) || strcmp(text, mblob_version()) || strcmp(mblob_runtime_names, "=all");
+}
+"""
+
+
+def test_header_and_library_say_their_version(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "v.c").write_text(VERSIONS)
+    lib = installed / "lib"
+    run("cc", "-std=c11", "-Wall", "-Werror", f"-I{installed}/include", tmp_path / "v.c", "-o", tmp_path / "v",
+        f"-L{lib}", "-lmblob", f"-Wl,-rpath,{lib}")  # fmt: skip
+    run(tmp_path / "v")
+
+
+def install(target: Path, build: Path, *words: str, goal: str = "install") -> None:
+    """`make install`, of what `installed` has built."""
+    run("make", "-s", "-C", ROOT / "csrc", goal, f"PREFIX={target}", f"BUILD={build}", *words)
+
+
+@pytest.fixture
+def objects(installed: Path, tmp_path: Path) -> Path:
+    """A build folder of this test's own: pkg-config files are written into it."""
+    other = installed.parent / "build"
+    return Path(
+        shutil.copytree(other if other.is_dir() else ROOT / "csrc" / "build", tmp_path / "objects")
+    )
+
+
+@pytest.mark.parametrize("libdir", ["lib", "lib/x86_64-linux-gnu", "../elsewhere"])
+def test_an_installation_may_be_moved(
+    objects: Path, built: Path, tmp_path: Path, require: Callable[[str], str], libdir: str
+) -> None:
+    """A LIBDIR outside of the prefix has its own path, and the tree stays where it is."""
+    pkg_config = require("pkg-config")
+    prefix, lib = tmp_path / "first", (tmp_path / "first" / libdir).absolute().resolve()
+    install(prefix, objects, f"LIBDIR={lib}")
+    if lib.is_relative_to(prefix):
+        prefix = prefix.rename(tmp_path / "second")
+        lib = prefix / libdir
+    (tmp_path / "host.c").write_text(HOST)
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(lib / "pkgconfig")}
+    words = run(pkg_config, "--cflags", "--libs", "mblob", env=environment).stdout.split()
+    run("cc", tmp_path / "host.c", "-o", tmp_path / "host", *words, f"-Wl,-rpath,{lib}")
+    assert run(tmp_path / "host", built / "lib" / "plain.so").stdout == "21\n"
+
+
+def test_uninstall_leaves_what_others_have(objects: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "prefix"
+    others = [
+        prefix / "include/dlpack/dlpack.h",
+        prefix / "lib/libtvm_runtime.so",
+        prefix / "lib/libz.so",
+    ]
+    install(prefix, objects, "COMPAT=1")
+    for path in others:
+        path.unlink(missing_ok=True)
+        path.write_text("/* of another */\n")
+    install(prefix, objects, goal="uninstall")
+    assert sorted(p for p in prefix.rglob("*") if not p.is_dir()) == sorted(others)
+    assert not (prefix / "include" / "mblob").exists()
+
+
+def test_a_build_elsewhere_writes_nothing_into_the_tree(tmp_path: Path) -> None:
+    tree = tmp_path / "csrc"
+    shutil.copytree(ROOT / "csrc", tree, ignore=shutil.ignore_patterns("build"))
+    before = {p: p.stat().st_mtime_ns for p in [tree, *tree.rglob("*")]}
+    compiler = tmp_path / "compiler"  # which only makes the file
+    compiler.write_text(
+        '#!/bin/sh\necho "$@" >>"$LOG"\nwhile [ "$1" != -o ]; do shift; done\n: >"$2"\n'
+    )
+    compiler.chmod(0o755)
+    log = tmp_path / "log"
+    run("make", "-s", "-C", tree, f"CC={compiler}", "AR=true", f"BUILD={tmp_path / 'out'}", "CPPFLAGS=-DOF_THE_USER",
+        "all", env={**os.environ, "LOG": str(log)})  # fmt: skip
+    assert {p: p.stat().st_mtime_ns for p in [tree, *tree.rglob("*")]} == before
+    compiled = [line for line in log.read_text().splitlines() if " -c " in line]
+    assert len(compiled) > 100 and all("-DOF_THE_USER" in line for line in compiled)
+
+
+@pytest.mark.parametrize("machine", ["i686-linux-gnu", "arm-linux-gnueabihf"])
+def test_a_machine_of_32_bits_compiles_the_runtime_without_a_warning(
+    tmp_path: Path, require: Callable[[str], str], machine: str
+) -> None:
+    compiler = require(f"{machine}-gcc")
+    sources = [
+        p for name in ("src", "plugins") for p in sorted((ROOT / "csrc" / name).rglob("*.c"))
+    ]
+    folders = [
+        ROOT / "csrc" / name
+        for name in ("include", "include/mblob/compat", "src", "plugins/common")
+    ]
+    run(compiler, "-std=gnu11", "-D_FILE_OFFSET_BITS=64", "-DMBLOB_HOST", "-fPIC", "-Wall", "-Wextra", "-Wconversion",
+        "-Werror", *(f"-I{p}" for p in folders), "-fsyntax-only", *sources)  # fmt: skip
 
 
 # -- headers ---------------------------------------------------------------------------------------
@@ -121,8 +248,113 @@ def test_headers_compile_without_warnings(
     source.write_text(f"#include <{header}>\nint nothing;\n")
     run(
         compiler, "-x", language, f"-std={standard}", mode, "-Wall", "-Wextra", "-Wconversion", "-Werror",
-        "-I", ROOT / "csrc" / "include", "-c", source, "-o", tmp_path / "header.o",
+        *include_flags(), "-c", source, "-o", tmp_path / "header.o",
     )  # fmt: skip
+
+
+def test_mblob_needs_no_header_outside_of_its_own(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "h.c").write_text("#include <mblob.h>\n")
+    made = run("cc", "-MM", f"-I{installed}/include", tmp_path / "h.c").stdout.replace("\\\n", "")
+    headers = {Path(w).relative_to(installed / "include") for w in made.split()[2:]}
+    assert {str(h) for h in headers} == {
+        "mblob.h",
+        *(f"mblob/{n}.h" for n in ("dlpack", "packed", "plugin")),
+    }
+
+
+BOTH = """
+int both(const DLManagedTensorVersioned *t, mblob_module *m);
+int both(const DLManagedTensorVersioned *t, mblob_module *m) { return t && m; }
+#if DLPACK_MAJOR_VERSION != 1 || !defined(DLPACK_DLPACK_H_)
+#error
+#endif
+"""
+
+
+@pytest.mark.parametrize("standard", ["c11", "c++17"])
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    "other", ["dlpack/dlpack.h", "tvm/ffi/c_api.h", "tvm/ffi/extra/c_env_api.h"]
+)
+def test_the_headers_of_tvm_ffi_go_before_and_after(
+    package_of: Callable[[str], Path],
+    require: Callable[[str], str],
+    standard: str,
+    order: int,
+    other: str,
+) -> None:
+    ffi = package_of("tvm_ffi")
+    folders = [ffi / "include", ffi / "3rdparty/dlpack/include", ROOT / "csrc/include"]
+    text = "".join(f"#include <{h}>\n" for h in ["mblob.h", other][::order]) + BOTH
+    language = "c++" if standard.startswith("c++") else "c"
+    run(require("cc" if language == "c" else "c++"), "-x", language, f"-std={standard}", "-Wall", "-Werror",
+        *(f"-I{f}" for f in folders), "-fsyntax-only", "-", input=text)  # fmt: skip
+
+
+@pytest.mark.parametrize("guard", ["DLPACK_DLPACK_H_", "TVM_RUNTIME_C_RUNTIME_API_H_"])
+def test_types_that_another_header_has_defined_are_not_defined_again(guard: str) -> None:
+    made = run(
+        "cc",
+        "-E",
+        "-P",
+        f"-I{ROOT}/csrc/include",
+        "-x",
+        "c",
+        f"-D{guard}",
+        "-",
+        input="#include <mblob.h>\n",
+    )
+    name = "DLTensor" if guard.startswith("DL") else "TVMValue"
+    assert f"}} {name};" not in made.stdout
+    assert "mblob_open(" in made.stdout
+
+
+DEPLOY = """
+#include <dlpack/dlpack.h>
+#include <stdio.h>
+#include <tvm/runtime/c_runtime_api.h>
+int main(int argc, char **argv) {
+  TVMModuleHandle module;
+  DLTensor none = {0};
+  if (argc != 2 || none.ndim || TVMModLoadFromFile(argv[1], "so", &module)) return puts(TVMGetLastError()), 1;
+  return TVMModFree(module);
+}
+"""
+
+
+@pytest.mark.parametrize("way", ["pkg-config", "pkg-config and its link name", "COMPAT=1"])
+def test_a_program_of_tvms_c_api_builds_unchanged(
+    installed: Path,
+    compat: Path,
+    built: Path,
+    tmp_path: Path,
+    require: Callable[[str], str],
+    way: str,
+) -> None:
+    (tmp_path / "deploy.c").write_text(DEPLOY)
+    words, prefix = [f"-I{compat}/include", f"-L{compat}/lib", "-ltvm_runtime"], compat
+    if way != "COMPAT=1":
+        prefix = installed
+        environment = {**os.environ, "PKG_CONFIG_PATH": str(installed / "lib" / "pkgconfig")}
+        done = run(require("pkg-config"), "--cflags", "--libs", "mblob-tvm", env=environment)
+        words = done.stdout.split()
+        if way != "pkg-config":
+            words = ["-ltvm_runtime" if w == "-lmblob" else w for w in words]
+    run(
+        "cc",
+        "-std=c11",
+        "-Wall",
+        "-Werror",
+        tmp_path / "deploy.c",
+        "-o",
+        tmp_path / "deploy",
+        *words,
+    )
+    run(
+        tmp_path / "deploy",
+        built / "lib" / "plain.so",
+        env={**os.environ, "LD_LIBRARY_PATH": f"{prefix}/lib"},
+    )
 
 
 def undefined_of_tvm(library: Path) -> list[str]:
@@ -134,7 +366,7 @@ def test_a_kernel_that_uses_nothing_exports_no_slots(
     tmp_path: Path, cc: Callable[..., Path]
 ) -> None:
     source = "#include <tvm/runtime/c_runtime_api.h>\nint f(void) { return 0; }\n"
-    library = cc(source, tmp_path / "f.so", f"-I{ROOT}/csrc/include")
+    library = cc(source, tmp_path / "f.so", *include_flags())
     names = run("nm", "-D", "--defined-only", library).stdout
     assert "__TVM" not in names
     assert "mblob" not in names

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import random
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 import mblob
 from mblob.bytes.payload_source import BytesPayload
+from mblob.compilers import include_flags
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic
 from mblob.format.blob_plan import BlobPlan, OutEntry
@@ -140,11 +142,28 @@ def test_a_miss_above_many_modules_costs_little(
     library.mblob_module_release(module)
 
 
-def test_the_blob_of_the_c_tests_is_what_the_writer_writes() -> None:
+HEADER = (
+    b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},'
+    b'"none":{"dtype":"I8","shape":[0],"data_offsets":[24,24]}}'
+).ljust(120)
+WEIGHTS = struct.pack("<Q", len(HEADER)) + HEADER + struct.pack("<6f", *range(6))
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("keyed", OutEntry("my_key", BytesPayload(b"hello"))),
+        (
+            "weights",
+            OutEntry("safetensors", BytesPayload(WEIGHTS), data=True, alignment=64, align_at=128),
+        ),
+    ],
+)
+def test_the_blob_of_the_c_tests_is_what_the_writer_writes(name: str, entry: OutEntry) -> None:
     sink = BytesSink()
-    entries = [OutEntry("library", None, (1,)), OutEntry("my_key", BytesPayload(b"hello"))]
+    entries = [OutEntry("library", None, (1,)), entry]
     BlobPlan(entries, target="x86_64-linux-gnu", producer="mblob 0.1.0").write(sink)
-    assert bytes(sink.data) == (ROOT / "tests" / "c" / "format" / "keyed.bin").read_bytes()
+    assert bytes(sink.data) == (ROOT / "tests" / "c" / "format" / f"{name}.bin").read_bytes()
 
 
 def test_the_programs_of_the_c_tests_are_what_the_assembler_writes() -> None:
@@ -318,8 +337,7 @@ def test_vector_classes_compute_lane_by_lane(
         level,
         "-fPIC",
         "-shared",
-        "-I",
-        ROOT / "csrc" / "include",
+        *include_flags(),
         source,
         "-o",
         library,
@@ -337,7 +355,7 @@ def test_vectorized_c_of_tvm_compiles_and_gives_numpys_answer(
     library, program = tmp_path / "conv.so", tmp_path / "conv"
     include = installed / "include"
     run(
-        require("c++"), "-x", "c++", "-std=c++17", "-fPIC", "-shared", "-O2", "-I", include,
+        require("c++"), "-x", "c++", "-std=c++17", "-fPIC", "-shared", "-O2", "-I", include / "mblob" / "compat",
         golden / "conv2d_vectorized.c", "-o", library,
     )  # fmt: skip
     source = tmp_path / "conv.c"

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 from tests.e2e.programs import ROOT, run
 from tests.packager.plugins import plugin
 
@@ -38,7 +39,7 @@ int main(int argc, char **argv) {
   return 0;
 }
 """
-WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/csrc/include", "-g")
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", *include_flags(), "-g")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
@@ -275,3 +276,31 @@ def test_a_read_only_array_is_not_written(tmp_path: Path) -> None:
         ):
             call()
         assert array.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ('"argument_type"', (TypeError,)),
+        ('"argument_count"', (TypeError, ValueError)),
+        ('"argument_index"', (IndexError, ValueError)),
+        ('"argument_name"', (KeyError, AttributeError, ValueError)),
+        ('"argument_value"', (ValueError,)),
+        ('"my_code"', (ValueError,)),
+        ("NULL", (ValueError,)),
+    ],
+)
+def test_a_plugin_says_what_is_wrong_with_an_argument(
+    tmp_path: Path, code: str, expected: tuple[type[Exception], ...]
+) -> None:
+    fails = f'; if (count) return host->set_coded_error(MBLOB_E_ARGUMENT, {code}, "no row 3, found float")'
+    host = mblob.csource_module("")
+    host.import_module(mblob.blob_module("toy_key", b"abc"))
+    (tmp_path / "toy.c").write_text(plugin(after_size=fails))
+    host.export_library(tmp_path / "t.so", carry=[tmp_path / "toy.c"])
+    toy = mblob.load_module(tmp_path / "t.so").imported_modules[0]["size"]
+    assert toy() == 3
+    with pytest.raises(mblob.MblobError, match=r"size: no row 3, found float$") as caught:
+        toy(1)
+    plain = (TypeError, IndexError, KeyError, AttributeError, ValueError)
+    assert {c for c in plain if isinstance(caught.value, c)} == {*expected}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 
 # Two files of one plug-in, which share what C++ makes once for a program, and catch each other's
 # exceptions.
@@ -102,7 +103,7 @@ def carried(form: str, number: int, name: str, folder: Path, root: Path) -> obje
             "-std=c++17",
             "-O1",
             "-fPIC",
-            f"-I{root / 'csrc/include'}",
+            *include_flags(),
             "-c",
             str(source),
             "-o",
@@ -193,7 +194,7 @@ int main(void) {
         "main.c",
         "1.o",
         "2.o",
-        f"-I{root / 'csrc/include'}",
+        *include_flags(),
         str(library),
         "-lstdc++",
         "-o",

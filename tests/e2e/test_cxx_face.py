@@ -14,9 +14,9 @@ import pytest
 
 import mblob
 from mblob.errors import KernelError
-from tests.e2e.programs import ROOT, run
+from tests.e2e.programs import ROOT, exported, run
 
-INCLUDE = ROOT / "csrc" / "include"
+INCLUDE = ROOT / "csrc" / "include" / "mblob" / "compat"
 PARTS = {"packed_value.h", "typed_packed_func.h"}  # of packed_func.h
 FACE = sorted(
     str(p.relative_to(INCLUDE))
@@ -95,13 +95,13 @@ def test_an_older_standard_is_refused_in_words(require: Require) -> None:
 
 
 def test_the_documented_functions_are_those_of_the_library(installed: Path) -> None:
-    lines = run("nm", "-D", "--defined-only", installed / "lib" / "libmblob.so").stdout.splitlines()
-    exported = {line.split()[-1] for line in lines}
     text = (ROOT / "docs" / "tvm_hosts.md").read_text()
     listed = text[text.index("## The C API") : text.index("The table is the whole header")]
     documented = set(re.findall(r"`(TVM\w+)`", listed))
     assert documented == {
-        n for n in exported if n.startswith("TVM") and not n.startswith("TVMBackend")
+        n
+        for n in exported(installed / "lib" / "libmblob.so")
+        if n.startswith("TVM") and not n.startswith("TVMBackend")
     }
 
 
@@ -214,7 +214,7 @@ def test_a_program_that_was_linked_with_tvm_finds_its_library(
 ) -> None:
     """At run time the name alone counts: the program below needs `libtvm_runtime.so`, as one linked
     with TVM."""
-    symbols = run("nm", "-D", "--defined-only", compat / "lib" / "libmblob.so").stdout.split()
+    symbols = exported(compat / "lib" / "libmblob.so")
     stub, program = tmp_path / "libtvm_runtime.so", tmp_path / "host"
     text = "".join(f"void {name}(void) {{}}\n" for name in symbols if name.startswith("TVM"))
     run(
@@ -235,14 +235,26 @@ def test_a_program_that_was_linked_with_tvm_finds_its_library(
 
 
 def test_tvms_names_are_installed_on_request_only(installed: Path, compat: Path) -> None:
-    assert (compat / "lib" / "libtvm_runtime.so").resolve() == (
-        compat / "lib" / "libmblob.so"
-    ).resolve()
-    installed_names = {path.name for path in (compat / "include" / "dmlc").iterdir()}
-    assert installed_names == {"io.h", "logging.h", "memory_io.h"}
+    assert {p.name for p in (installed / "include").iterdir()} == {"mblob.h", "mblob"}
     assert not (installed / "lib" / "libtvm_runtime.so").exists()
-    assert not (installed / "include" / "dmlc").exists()
-    assert (installed / "include" / "tvm" / "runtime" / "container" / "string.h").is_file()
+    own = compat / "include" / "mblob" / "compat"
+    headers = {p.relative_to(own) for p in own.rglob("*.h")}
+    assert {str(h.parent) for h in headers} >= {
+        "dlpack",
+        "dmlc",
+        "tvm/ffi",
+        "tvm/runtime/container",
+    }
+    for header in headers:
+        (target,) = re.findall(r'^#include "(.*)"$', (compat / "include" / header).read_text())
+        assert ((compat / "include" / header).parent / target).resolve() == own / header
+    for prefix, folder in (
+        (compat, "lib"),
+        (compat, "lib/mblob/compat"),
+        (installed, "lib/mblob/compat"),
+    ):
+        link = prefix / folder / "libtvm_runtime.so"
+        assert link.resolve() == (prefix / "lib" / "libmblob.so").resolve()
 
 
 CMAKE = """
@@ -401,7 +413,8 @@ def test_python_and_a_cxx_plugin_call_each_other(
     source.write_text(PLUGIN.replace('"plugin.', f'"{prefix}.'))
     libraries = [f"-L{installed}/lib", "-lmblob"] if linked else []
     run(
-        require(compiler), "-std=c++17", "-O2", "-fPIC", "-shared", source, "-o", plugin, f"-I{installed}/include",
+        require(compiler), "-std=c++17", "-O2", "-fPIC", "-shared", source, "-o", plugin,
+        f"-I{installed}/include/mblob/compat",
         *libraries, "-Wl,-z,nodelete",
     )  # fmt: skip
     mblob.load_module(plugin)

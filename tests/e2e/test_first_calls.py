@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mblob.compilers import include_flags
 from tests.e2e.programs import ROOT, run
 
 SANITY = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror")
@@ -39,7 +40,7 @@ def functions_of(library: Path, require: Callable[[str], str]) -> list[str]:
         row.split()
         for row in run(require("nm"), "-D", "--defined-only", library).stdout.splitlines()
     ]
-    return [row[-1] for row in rows if row[1] in "TW"]
+    return [row[-1].partition("@")[0] for row in rows if row[1] in "TW"]
 
 
 def answers_to_null(library: Path, names: list[str]) -> str:
@@ -53,7 +54,7 @@ def test_each_function_of_libmblob_ffi_may_be_the_first_call(
     program, lib = tmp_path / "program", installed / "lib"
     linked = ["-Wl,--no-as-needed", "-lmblob"] if runtime == "linked" else []
     source = ROOT / "tests" / "c" / "plugins" / "ffi_first_call.c"
-    run("cc", *SANITY, f"-I{installed}/include", f"-I{ROOT}/csrc/plugins/ffi", source,
+    run("cc", *SANITY, *include_flags(), f"-I{ROOT}/csrc/plugins/ffi", source,
         f"-L{lib}", "-lmblob-ffi", *linked, f"-Wl,-rpath,{lib}", "-o", program)  # fmt: skip
     names = functions_of(lib / "libmblob-ffi.so", require)
     assert len(names) >= 30
@@ -65,7 +66,7 @@ def test_libmblob_ffi_refuses_what_is_no_error_no_tensor_and_of_another_version(
     installed: Path, tmp_path: Path
 ) -> None:
     program, lib = tmp_path / "program", installed / "lib"
-    run("cc", *SANITY, f"-I{installed}/include", f"-I{ROOT}/csrc/plugins/ffi", ROOT / "tests" / "c" / "ffi_refusals.c",
+    run("cc", *SANITY, *include_flags(), f"-I{ROOT}/csrc/plugins/ffi", ROOT / "tests" / "c" / "ffi_refusals.c",
         f"-L{lib}", "-lmblob-ffi", f"-Wl,-rpath,{lib}", "-o", program)  # fmt: skip
     done = subprocess.run([program], capture_output=True, text=True, timeout=30, check=False)
     said = done.stdout.splitlines()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mblob.compilers import include_flags
+
 KERNEL = """
 #include <tvm/runtime/c_runtime_api.h>
 #include <tvm/runtime/c_backend_api.h>
@@ -49,11 +51,10 @@ def test_a_plain_dlopen_host_gets_memory_one_thread_and_error_texts(
 ) -> None:
     source, out = tmp_path / ("k.cc" if "++" in compiler else "k.c"), tmp_path / "k.so"
     source.write_text(KERNEL)
-    include = root / "csrc" / "include"
     flags_of_kernels = [
         "-fPIC",
         "-shared",
-        f"-I{include}",
+        *include_flags(),
         *(["-DMBLOB_KERNEL"] if "++" in compiler else []),
     ]
     command = [require(compiler), flags, "-Wall", "-Werror", *flags_of_kernels, source, "-o", out]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 from tests.e2e.programs import ROOT, run
 from tests.loader.executors import test_graph_executor as models
 
@@ -70,7 +71,7 @@ def program(
     cc: tuple[str, ...] = ("cc", "-std=c11"),
 ) -> Path:
     out = folder / "program"
-    run(*cc, "-O1", "-g", *WARNINGS, f"-I{ROOT}/csrc/include", HOST, "-x", "none", *inputs, runtime,
+    run(*cc, "-O1", "-g", *WARNINGS, *include_flags(), HOST, "-x", "none", *inputs, runtime,
         "-o", out, "-pthread", "-ldl", *flags)  # fmt: skip
     return out
 
@@ -152,7 +153,7 @@ def test_a_cxx_program(
             "#include <mblob.h>\nint main() { mblob_module *m;"
             ' return mblob_system_lib("one_", &m) || mblob_system_lib("two_", &m); }\n'
         )
-        run(*cxx, f"-I{ROOT}/csrc/include", tmp_path / "small.cpp", "-x", "none", tmp_path / "one.o",
+        run(*cxx, *include_flags(), tmp_path / "small.cpp", "-x", "none", tmp_path / "one.o",
             tmp_path / "two.o", runtime, "-o", out, "-pthread", "-ldl")  # fmt: skip
         run(out)
     else:
@@ -186,7 +187,7 @@ def test_kernels_in_cxx_share_what_the_language_merges(
       return mblob_function_call(f, &arg, &code, 1, &ret, &ret_code) ? -2 : (long)ret.v_int64;
     }
     int main(void) { return of("one_") == 0 && of("two_") == 105 ? 0 : 1; }""")
-    run("cc", f"-I{ROOT}/csrc/include", "-c", tmp_path / "main.c", "-o", tmp_path / "main.o")
+    run("cc", *include_flags(), "-c", tmp_path / "main.c", "-o", tmp_path / "main.o")
     run(cxx, tmp_path / "main.o", tmp_path / "one_.o", tmp_path / "two_.o", runtime, "-o", tmp_path / "p",
         "-pthread", "-ldl")  # fmt: skip
     run(tmp_path / "p")
@@ -196,7 +197,7 @@ def test_two_libraries_of_one_prefix_do_not_link(runtime: Path, tmp_path: Path) 
     inputs = [str(library(tmp_path / f"{i}.o", "one_", i)) for i in (1, 2)]
     command = [
         "cc",
-        f"-I{ROOT}/csrc/include",
+        *include_flags(),
         str(HOST),
         *inputs,
         str(runtime),
@@ -251,7 +252,7 @@ def test_a_runtime_of_another_maker_finds_packed_forms_by_name(tmp_path: Path) -
     run(
         "cc",
         "-DMBLOB_HOST",
-        f"-I{ROOT}/csrc/include",
+        *include_flags(),
         tmp_path / "main.c",
         path,
         "-o",

@@ -29,7 +29,8 @@ def host(folder: Path, *flags: str) -> Path:
 
 def plugin(folder: Path, include: Path, *runtime: object) -> Path:
     """A shared library with `use`, over that form of the runtime."""
-    run("cc", *FLAGS, "-DMBLOB_HOST", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{include}", KERNELS / "unloaded.c",
+    run("cc", *FLAGS, "-DMBLOB_HOST", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{include}",
+        f"-I{include}/mblob/compat", KERNELS / "unloaded.c",
         "-o", folder / "plugin.so", *runtime, "-ldl", "-lm")  # fmt: skip
     return folder / "plugin.so"
 

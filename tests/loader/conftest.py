@@ -12,6 +12,7 @@ import pytest
 
 import mblob
 from mblob.bytes.payload_source import BytesPayload
+from mblob.compilers import include_flags
 from mblob.format import functions_table
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.inspect import vm_summary
@@ -215,7 +216,7 @@ def build(root: Path, cc: Callable[..., Path]) -> Callable[..., Path]:
             source += c_array("__tvm_dev_mblob", blob)
         if table:
             source += c_array(functions_table.SYMBOL, functions_table.encode(table))
-        return cc(source, path, f"-I{root / 'csrc' / 'include'}", *flags)
+        return cc(source, path, *include_flags(), *flags)
 
     return make
 
@@ -241,9 +242,8 @@ def object_file(root: Path, tmp_path: Path) -> Path:
     """The kernels as a relocatable object."""
     source, target = tmp_path / "k.c", tmp_path / "k.o"
     source.write_text(KERNELS)
-    include = f"-I{root / 'csrc' / 'include'}"
     subprocess.run(
-        ["cc", "-c", "-fPIC", "-O1", include, str(source), "-o", str(target)], check=True
+        ["cc", "-c", "-fPIC", "-O1", *include_flags(), str(source), "-o", str(target)], check=True
     )
     return target
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 
 # The operators of a model are plain C functions, which mblob's executor can call.
 pytestmark = [
@@ -26,8 +27,7 @@ CPU = mblob.cpu(0)
 @pytest.fixture(scope="module")
 def toy_path(root: Path, cc: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = (root / "tests/c/kernels/plugin_toy.c").read_text()
-    include = f"-I{root / 'csrc/include'}"
-    flags = (include, "-DMBLOB_HOST", '-DTOY_KEY="toy_key"', "-fvisibility=hidden")
+    flags = (*include_flags(), "-DMBLOB_HOST", '-DTOY_KEY="toy_key"', "-fvisibility=hidden")
     return cc(source, tmp_path_factory.mktemp("toy") / "toy.so", *flags)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
+from mblob.errors import ArgumentTypeError, StateError
 from mblob.loader import _call
 from mblob.loader.runtime import address_of, ffi, lib
 from tests.packager.plugins import plugin
@@ -220,7 +222,7 @@ def test_a_loader_that_asks_for_its_own_module_gets_an_error(library: Path) -> N
         raise AssertionError("not reached")
 
     lib = mblob.load_module(library, loaders={"test_key": loader})
-    with pytest.raises(mblob.MblobError, match="asked for a function of the module it opens"):
+    with pytest.raises(StateError, match="asked for a function of the module it opens"):
         lib["value"]
 
 
@@ -295,6 +297,7 @@ def test_data_opens_without_a_loader(tree_library: Callable[..., Path], tmp_path
 def distribution(folder: Path, type_key: str, functions: str) -> Path:
     """A folder of installed packages with one that offers a loader, whose modules have these
     functions."""
+    sys.modules.pop("offers", None)  # of another test
     site = folder / "site"
     info = site / "offers-1.0.dist-info"
     info.mkdir(parents=True)
@@ -313,6 +316,26 @@ def test_an_installed_distribution_offers_a_loader(
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
     path = tree_library(tmp_path / "lib.so", [("library", None), ("test_offered", b"")], IMPORTS)
     assert mblob.load_module(path)["value"]() == "offered"
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "text"),
+    [
+        ("raise OSError('no licence')", StateError, "failed to load: no licence"),
+        ("load = 3", ArgumentTypeError, "expected a function, found 3"),
+    ],
+)
+def test_an_offered_loader_that_is_none_is_named(
+    source: str, error: type[Exception], text: str,
+    tree_library: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    site = distribution(tmp_path, "test_broken", "{}")
+    (site / "offers.py").write_text(source)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    path = tree_library(tmp_path / "lib.so", [("library", None), ("test_broken", b"")], IMPORTS)
+    with pytest.raises(error, match=text) as caught:
+        mblob.load_module(path)
+    assert "'test_broken' (entry point 'offers:load')" in str(caught.value)
 
 
 OFFERS = """
@@ -350,7 +373,7 @@ def test_installed_distributions_come_last(
     find the same."""
     site = distribution(tmp_path, "toy_key", "{'size': lambda: 100 + len(payload)}")
     plug_in = plugin(after_size=" + 200")
-    flags = (f"-I{root / 'csrc/include'}", "-DMBLOB_HOST", "-fvisibility=hidden")
+    flags = (*include_flags(), "-DMBLOB_HOST", "-fvisibility=hidden")
     on_path = cc(plug_in, tmp_path / "path.so", *flags)
     for name, carry in (("carries.so", [mblob.csource_module(plugin())]), ("plain.so", [])):
         host = mblob.csource_module(ASKS)

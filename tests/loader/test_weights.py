@@ -260,3 +260,58 @@ def test_the_error_of_c_says_that_there_are_no_tensors(tmp_path: Path) -> None:
     out = ffi.new("DLTensor *")
     assert lib.mblob_module_tensor(module._node.handle, b"w", out) == lib.MBLOB_E_NOT_FOUND
     assert text_of(lib.mblob_last_error()).endswith("and its imports; there are: none")
+
+
+def test_c_refuses_weights_where_the_function_writes(tmp_path: Path) -> None:
+    """It would end the process: the memory of weights may not be written."""
+    host = mblob.csource_module(
+        "void one(const float *x, float *y) { *y = *x + 1; }"
+        "float sum(const float *x) { return x[0] + x[1]; }",
+        functions=["void one(const float x[2], float y[2])", "float sum(const float x[2])"],
+    )
+    host.import_module(mblob.safetensors_module({"w": np.ones(2, "f")}))
+    host.export_library(tmp_path / "w.so")
+    module = mblob.load_module(tmp_path / "w.so")
+    weights, mine = ffi.new("DLTensor *"), ffi.new("float [2]")
+    assert lib.mblob_module_tensor(module._node.handle, b"w", weights) == lib.MBLOB_OK
+    pointers = [ctypes.c_void_p(int(ffi.cast("uintptr_t", p))) for p in (weights, mine)]
+    library = ctypes.CDLL(
+        str(next(Path(mblob.loader.runtime.__file__).parent.glob("_lib/libmblob.so*")))
+    )
+    handle = ctypes.c_void_p(int(ffi.cast("uintptr_t", module._node.handle)))
+    w, m = pointers
+    for types, a, b in ((b"float32[2],tensor", m, w), (b"tensor,tensor", w, w)):
+        assert library.mblob_call(handle, b"one", types, a, b) == lib.MBLOB_E_ARGUMENT
+        assert text_of(lib.mblob_last_error()) == (
+            f'one: argument 1 of "{types.decode()}": the function writes there, and the tensor is in'
+            " the library, which is read-only; pass memory of your own"
+        )
+    fields = ffi.cast("uintptr_t *", weights)  # the first is the pointer `data`
+    data = ctypes.c_void_p(fields[0])
+    assert library.mblob_call(handle, b"one", b"tensor,float32[2]", w, data) == lib.MBLOB_E_ARGUMENT
+    assert library.mblob_call(handle, b"one", b"tensor,float32[2]", w, m) == lib.MBLOB_OK
+    assert mine[0] == 2
+    assert library.mblob_call(handle, b"sum", b"tensor", w) == lib.MBLOB_OK
+    assert library.mblob_call(handle, b"sum", b"float32[2][1]", w) == lib.MBLOB_E_ARGUMENT
+    assert text_of(lib.mblob_last_error()).endswith("; a matrix is float32[3,4]")
+
+
+def test_c_finds_a_payload_by_its_type_key(tmp_path: Path) -> None:
+    host = mblob.csource_module("")
+    host.import_module(mblob.blob_module("config", b"first"))
+    host.import_module(mblob.safetensors_module({"w": np.ones(2, "f")}))
+    host.import_module(mblob.blob_module("empty", b""))
+    host.export_library(tmp_path / "p.so")
+    module = mblob.load_module(tmp_path / "p.so")
+    data, size = ffi.new("const void **"), ffi.new("size_t *")
+
+    def find(key: bytes) -> int:
+        return lib.mblob_module_payload_by_key(module._node.handle, key, data, size)  # type: ignore[no-any-return]
+
+    assert find(b"config") == lib.MBLOB_OK
+    assert bytes(ffi.buffer(data[0], size[0])) == bytes(module.payloads["config"]) == b"first"
+    assert find(b"empty") == lib.MBLOB_OK and size[0] == 0
+    assert find(b"none") == lib.MBLOB_E_NOT_FOUND and data[0] == ffi.NULL
+    head, _, keys = text_of(lib.mblob_last_error()).partition("; there are: ")
+    assert head == "no payload 'none' in module 'library' and its imports"
+    assert sorted(keys.split(", ")) == ["config", "empty", "safetensors"]

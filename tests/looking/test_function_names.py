@@ -140,3 +140,117 @@ def test_what_compilers_find_code_with_is_no_function(tmp_path: Path) -> None:
     subprocess.run(["cc", "-c", "-fPIC", tmp_path / "f.c", "-o", tmp_path / "f.o"], check=True)
     with mblob.open(tmp_path / "f.o") as lib:
         assert [f.symbol for f in lib.host_functions] == ["f"]
+
+
+# -- tables that tell what is not so ---------------------------------------------------------------
+
+TABLE = """
+typedef int code(void *, int *, int, void *, int *, void *);
+#define PACKED int *c, int n, void *r, int *rc, void *x) { (void)c, (void)n, (void)r, (void)rc, (void)x;
+int there(void *a, PACKED return a == 0; }
+int plain_one(int x) { return x; }
+int data_one = 3;
+__attribute__((visibility("hidden"))) int hidden_one(void *a, PACKED return a == 0; }
+code *const used = hidden_one;
+extern const char __mblob_functions[];
+const char __mblob_functions[] = "mblob functions 1\\n" ROWS;
+"""
+LOST = {
+    "gone": "gone__packed",
+    "hid": "hidden_one",
+    "datum": "data_one",
+    "plain_gone": "plain_lost",
+}
+ROWS = (
+    "there\tthere\tpacked\t0\t?", "plain_one\tplain_one\tplain\t0\tint",
+    *(f"{name}\t{symbol}\t{'plain' if 'plain' in name else 'packed'}\t0\t?" for name, symbol in LOST.items()),
+)  # fmt: skip
+
+
+@pytest.fixture
+def with_table(cc: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """A library with a table of such rows."""
+
+    def make(*rows: str) -> Path:
+        text = "".join(row.replace("\t", "\\t") + "\\n" for row in rows)
+        return cc(f'#define ROWS "{text}"\n{TABLE}', tmp_path / "table.so")
+
+    return make
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_function_that_a_table_makes_up_is_told_with_its_symbol(
+    with_table: Callable[..., Path], name: str
+) -> None:
+    from mblob.loader.runtime import ffi
+    from mblob.loader.runtime import lib as runtime
+
+    module = mblob.load_module(with_table(*ROWS))
+    for ask in (module.__getitem__, module.get_function):
+        with pytest.raises(mblob.NotFoundError) as caught:
+            ask(name)
+        text, what = str(caught.value), f"the symbol {LOST[name]!r}, and the library has no such"
+        assert text.startswith(f"module 'library' has no function {name!r}; it has: there; ")
+        assert what in text and "plain C" not in text
+    out = ffi.new("mblob_function **")
+    for imports in (0, 1):
+        runtime.mblob_module_function(module._node.handle, name.encode(), imports, out)
+        assert ffi.string(runtime.mblob_last_error()).decode() == text
+    with pytest.raises(mblob.NotFoundError, match=r"'nope'; it has: there$"):
+        module["nope"]
+    with pytest.raises(mblob.NotFoundError, match="plain_one' is a plain C function"):
+        module["plain_one"]
+
+
+def test_lists_leave_out_what_a_table_makes_up(
+    with_table: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = with_table(*ROWS)
+    assert functions(path) == ["plain_one", "there"]
+    assert list(mblob.load_module(path).functions) == ["there"]
+    assert main(["inspect", "--functions", str(path)]) == 0
+    assert capsys.readouterr().out == "there\nplain plain_one(int)\n"
+    assert main(["inspect", str(path)]) == 0
+    shown = capsys.readouterr().out
+    told = ", ".join(f"{name} (symbol {symbol})" for name, symbol in LOST.items())
+    for warnings in (
+        [(d["code"], d["message"]) for d in mblob.open(path).diagnostics],
+        mblob.verify(path, level="header").warnings,
+        mblob.verify(path).warnings,
+    ):
+        (message,) = (text for code, text in warnings if code == "table_symbols")
+        assert f"lists {told}, and it exports no such function" in message
+        assert message in shown
+
+
+SAME = (
+    ("int", "int f(int)"), ("int", "void f(const int x)"), ("const float *", "void f(const float a[static n])"),
+    ("float *, int64_t", "void f(float a[n][4], int64_t n)"), ("void", "int f(void)"), ("void", "int f()"),
+    ("", "int f(void)"), ("unsigned", "void f(unsigned int x)"), ("long unsigned int", "void f(unsigned long)"),
+    ("const my_t *, my_t", "void f(const my_t *, my_t x)"), ("?", "void f(int a, int b)"), ("int", ""),
+    ("void *", "void f(void *restrict p)"), ("const char *", "char *f(const char *text)"),
+)  # fmt: skip
+DIFFERENT = (
+    ("int", "int f(float x)"), ("int", "int f(int a, int b)"), ("int, int", "int f(int a)"), ("void", "int f(int a)"),
+    ("int", "int f(void)"), ("float *", "int f(float a)"), ("float", "int f(float a[n])"),
+    ("float *", "int f(const float a[n])"), ("const float *", "int f(float *a)"), ("int64_t", "int f(uint64_t n)"),
+    ("long", "int f(long long n)"), ("int", "no prototype"), ("const my_t *", "void f(const your_t *p)"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("types", "prototype"), [*SAME, *DIFFERENT])
+def test_a_prototype_that_contradicts_the_types_beside_it_is_told(
+    with_table: Callable[..., Path], types: str, prototype: str
+) -> None:
+    row = f"there\tthere\tpacked\t0\t{types}"
+    path = with_table(f"{row}\t{prototype}" if prototype else row)
+    expected = [
+        f"its table of functions has types and a prototype that differ: there: ({types}) and {prototype}"
+    ]
+    expected *= (types, prototype) in DIFFERENT
+    for warnings in (
+        [(d["code"], d["message"]) for d in mblob.open(path).diagnostics],
+        mblob.verify(path, level="header").warnings,
+    ):
+        assert [text for code, text in warnings if code == "table_prototypes"] == expected
+    assert mblob.load_module(path).implements_function("there")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import mblob
 from mblob.cli import inspect_text
 from mblob.inspect.library import open_library
+from tests.loader import payloads
 
 GRAPH = {
     "nodes": [
@@ -117,3 +120,61 @@ def test_code_that_may_find_another_blob_is_still_warned_of(tmp_path: Path) -> N
     with open_library(tmp_path / "u.so", partial=True) as opened:
         remarks = {d["code"]: d["severity"] for d in opened.diagnostics}
     assert remarks["interposable_blob"] == "warning"
+
+
+AHEAD = """
+#include <stdint.h>
+struct type { uint8_t code, bits; uint16_t lanes; };
+struct tensor { const char *name; const int64_t *shape; int64_t ndim; struct type dtype; };
+struct metadata {
+  int64_t version;
+  const struct tensor *inputs; int64_t input_count;
+  const struct tensor *outputs; int64_t output_count;
+  const void *pools; int64_t pool_count;
+  const void *constants; int64_t constant_count;
+  const char *name;
+};
+static const int64_t one = 1, shape[] = {1, 10};
+static const struct tensor inputs[] = {{"x", shape, 2, {2, 32, 1}}, {"v", shape + 1, 1, {0, 8, 4}}};
+static const struct tensor outputs[] = {{"y", 0, 0, {2, 64, 1}}};
+static const struct metadata meta = {1, inputs, 2, outputs, 1, 0, 0, 0, 0, "tvmgen_m"};
+/* like the structure as far as the version and the first pointer go, with no text at its end */
+const struct metadata looks_alike = {1, inputs, 2, 0, 0, 0, 0, 0, 0, (const char *)&one};
+int64_t in_memory_alone[2];
+void *at_its_end = (char *)in_memory_alone + 8;
+const void *get_c_metadata(void) { return &meta; }
+int tvmgen_m___tvm_main__(void) { return 0; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("cc", "options"),
+    [
+        ("cc", []),
+        ("cc", ["-fuse-ld=lld", "-Wl,--pack-dyn-relocs=relr"]),
+        ("i686-linux-gnu-gcc", []),
+        ("arm-linux-gnueabihf-gcc", []),
+        ("powerpc64-linux-gnu-gcc", []),
+        ("s390x-linux-gnu-gcc", []),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "relr" if value else "",
+)
+def test_metadata_is_found_for_any_machine(
+    cc: str, options: list[str], require: Callable[[str], str], tmp_path: Path
+) -> None:
+    """With pointers of 32 and 64 bits, in relocations with and without an addend, and packed."""
+    for tool in (cc, "ld.lld" if options else cc):
+        require(tool)
+    root = mblob.blob_module("AotExecutorFactory", payloads.aot_factory({}, "m"))
+    root.import_module(mblob.csource_module(AHEAD))
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # TVM's executor wants packed functions, which are not called here
+        root.export_library(tmp_path / "m.so", cc=cc, options=options)
+    found = model(tmp_path / "m.so")
+    assert found["inputs"] == [
+        {"name": "x", "shape": [1, 10], "dtype": "float32"},
+        {"name": "v", "shape": [10], "dtype": "int8x4"},
+    ]
+    assert found["outputs"] == [{"name": "y", "shape": [], "dtype": "float64"}]

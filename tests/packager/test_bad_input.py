@@ -242,7 +242,7 @@ def test_a_damaged_object(old: Path, tmp_path: Path, content: bytes, message: st
 
 
 def test_an_object_cut_anywhere_is_an_error_and_never_a_crash(tmp_path: Path) -> None:
-    from mblob.packager.objects import objects
+    from mblob.packager.objects import object_files
 
     (tmp_path / "g.c").write_text("int g(void) { return 1; }\n")
     subprocess.run(["gcc", "-c", "g.c", "-o", "g.o"], cwd=tmp_path, check=True)
@@ -252,7 +252,7 @@ def test_an_object_cut_anywhere_is_an_error_and_never_a_crash(tmp_path: Path) ->
         for size in range(0, len(whole) - 8, 7):
             (tmp_path / "cut").write_bytes(whole[:size])
             try:
-                objects.read(tmp_path / "cut", "cut")
+                object_files.read(tmp_path / "cut", "cut")
             except (mblob.FormatError, BuildError):
                 continue
             assert name == "g.a", "an archive may end behind a member"

@@ -16,6 +16,7 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
+from mblob.compilers import include_flags
 from mblob.format import plugin_table
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import build
@@ -40,9 +41,9 @@ def toy(tmp_path: Path) -> Path:
 
 def compiled(source: Path, root: Path, *flags: str, compiler: str = "gcc") -> Path:
     made = source.with_suffix(".o")
-    include = f"-I{root / 'csrc' / 'include'}"
     subprocess.run(
-        [compiler, "-fPIC", "-c", *flags, include, str(source), "-o", str(made)], check=True
+        [compiler, "-fPIC", "-c", *flags, *include_flags(), str(source), "-o", str(made)],
+        check=True,
     )
     return made
 

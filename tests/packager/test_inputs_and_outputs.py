@@ -145,7 +145,7 @@ def test_arguments_of_the_wrong_type(tmp_path: Path, vadd: mblob.Module) -> None
     with pytest.raises(TypeError, match=r"fcompile: expected a function .*found 'clang'; .*cc="):
         vadd.export_library(tmp_path / "x.so", fcompile="clang")
     with pytest.raises(
-        BuildError, match="contiguous bytes-like data, found ndarray: cannot include dtype"
+        BuildError, match="an iterable of buffers, found ndarray: cannot include dtype"
     ):
         mblob.blob_module("raw", np.zeros(4, "M8[s]"))
     with pytest.raises(

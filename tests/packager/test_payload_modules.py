@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import mblob
+from mblob.errors import StateError
 from mblob.format.grammar import decode_payload
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.payload_modules import FACTORY_FUNCTIONS, graph_executor_factory
-from mblob.packager.write.blob import plan_blob
+from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.devc_c import to_c
 from tests.bytes_sink import BytesSink
 
@@ -172,7 +173,7 @@ def test_vulkan_shaders_keep_their_words() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("tpu", "x"), "kind 'tpu', expected one of cuda"),
+        (("tpu", "x"), "kind: expected one of cuda"),
         (("cuda", "x", [("k", ["float33x"])]), "k: argument types"),
         (("cuda", "x", [("k", [], ["blockIdx.w"])]), "launch tag 'blockIdx.w'"),
         (("cuda", "x", [("k", [], ["tir.use_dyn_shared_memory", "blockIdx.x"])]), "launch tag"),
@@ -233,7 +234,7 @@ def test_an_iterable_can_be_exported_once(tmp_path: Path) -> None:
     host.export_library(tmp_path / "a.so")
     with mblob.open(tmp_path / "a.so") as lib:
         assert bytes(lib.entries[1].view()) == b"xxx"
-    with pytest.raises(mblob.MblobError, match="used up"):
+    with pytest.raises(StateError, match="used up"):
         host.export_library(tmp_path / "b.so")
     assert not (tmp_path / "b.so").exists()
 

@@ -16,7 +16,7 @@ from mblob.binary import archive
 from mblob.binary.elf import ElfFile
 from mblob.packager.objects import archive_writer
 from mblob.packager.objects.archive_writer import Member
-from mblob.packager.objects.objects import read
+from mblob.packager.objects.object_files import read
 from tests.packager.conftest import PAYLOAD, VADD, VADD_C
 
 BLOB = "p___tvm_dev_mblob"
@@ -24,7 +24,7 @@ BLOB = "p___tvm_dev_mblob"
 
 def defined(path: Path) -> dict[str, int]:
     """Global symbols that an object or the objects of an archive define, with their visibility."""
-    from mblob.packager.objects.objects import objects_in
+    from mblob.packager.objects.object_files import objects_in
 
     return {
         s.name: s.st_other & 3

@@ -1,10 +1,12 @@
-"""docs/errors.md: what went wrong, and the classes of the error. One test for each row of its table."""
+"""docs/errors.md: causes of errors, and the classes of each. One test for each row of its table."""
 
 from __future__ import annotations
 
+import ast
 import builtins
 import copy
 import json
+import operator
 import pickle
 import re
 from collections.abc import Callable
@@ -65,6 +67,9 @@ class Case:
     def model(self) -> Any:
         return mblob.graph_executor.create(json.dumps(GRAPH), self.lib, mblob.cpu())
 
+    def refused_by_model(self, method: str, *arguments: Any) -> None:
+        self.model().module[method](*arguments)
+
     def changed(self, old: bytes, new: bytes) -> Path:
         data = self.file.read_bytes()
         assert data.count(old) >= 1 and len(old) == len(new)
@@ -83,6 +88,11 @@ class Case:
         host.export_library(self.folder / "unknown.so")
         return self.folder / "unknown.so"
 
+    def opened_by(self, loader: Any) -> None:
+        root = mblob.blob_module("tests.mine", b"")
+        root.export_library(self.folder / "mine.so")
+        mblob.load_module(self.folder / "mine.so", loaders={"tests.mine": loader})["f"]
+
     def broken_source(self) -> None:
         mblob.csource_module("int x(").export_library(self.folder / "b.so")
 
@@ -96,43 +106,51 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "type of an argument": lambda t: mblob.load_module(None),  # type: ignore[call-overload]
     "value of an argument": lambda t: mblob.empty((1,), "floot32"),
     "number of arguments of a function": lambda t: t.vadd(A, A, C),
+    "change of what a library has by name": lambda t: operator.setitem(
+        t.lib.tensors, "fc.weight", A
+    ),
     "dtype of an array": lambda t: t.vadd(A.astype("float64"), A, C, 4),
     "layout of an array": lambda t: t.vadd(np.ones(8, "float32")[::2], A, C, 4),
-    "number that does not fit an integer": lambda t: t.vadd(A, A, C, 2**70),
-    "arguments that do not fit together, given to `bind`": lambda t: t.lib["vadd"].bind(A, A, C, 5),
-    "a size that the function itself refuses": lambda t: t.vadd(A, A, C, 5),
-    "a type that the function itself refuses": lambda t: t.vadd(None, A, C, 4),
-    "array that an executor refuses": lambda t: t.model().set_input("x", np.ones(3, "float32")),
+    "number out of range": lambda t: t.vadd(A, A, C, 2**70),
+    "sizes that do not match, found by `bind`": lambda t: t.lib["vadd"].bind(A, A, C, 5),
+    "sizes that do not match, found by the called function": lambda t: t.vadd(A, A, C, 5),
+    "type of an argument, found by the called function": lambda t: t.vadd(None, A, C, 4),
+    "array that an executor rejects": lambda t: t.model().set_input("x", np.ones(3, "float32")),
     "unknown input of an executor": lambda t: t.model().set_input("y", np.ones(2, "float32")),
     "unknown function, asked for by key or attribute": lambda t: t.lib["vad"],
     "unknown tensor": lambda t: t.lib.tensors["fc.weigh"],
+    "unknown system library": lambda t: mblob.system_lib("zz"),
     "unknown global function": lambda t: mblob.get_global_func("nope"),
-    "failure with a kind in a kernel": lambda t: t.fails("IndexError: row 7 of 4"),
-    "failure without a kind in a kernel": lambda t: t.fails("the sensor is gone"),
-    "file that is no library, or a damaged one": lambda t: mblob.open(t.folder / "v.c"),
+    "error of a kernel, with a kind": lambda t: t.fails("IndexError: row 7 of 4"),
+    "error of a kernel, without a kind": lambda t: t.fails("the sensor is gone"),
+    "file that is damaged or not a library": lambda t: mblob.open(t.folder / "v.c"),
     "bytes that differ from their digest": lambda t: mblob.verify(
         t.changed(np.float32([4, 5]).tobytes(), np.float32([4, 6]).tobytes())
     ),
     "library for another machine": lambda t: mblob.load_module(t.foreign()),
-    "module without a loader": lambda t: mblob.load_module(t.unknown_key()),
-    "argument when packing": lambda t: mblob.csource_module("").export_library(
+    "module whose type key has no loader": lambda t: mblob.load_module(t.unknown_key()),
+    "value of an argument when packing": lambda t: mblob.csource_module("").export_library(
         "x.so", dialect="fi"
     ),  # type: ignore[call-overload]
     "type of an argument when packing": lambda t: mblob.csource_module(3),  # type: ignore[arg-type]
-    "entry or tensor to change that is not there": lambda t: mblob.swap(
+    "unknown entry or tensor in `swap` or `extract`": lambda t: mblob.swap(
         t.file, None, t.folder / "o.so", weights={"fc.weigh": A}
     ),
-    "compiler or linker": lambda t: t.broken_source(),
-    "something that is gone": lambda t: bridge._Late(lambda name: None, "f", "the module")(),
+    "failed or missing compiler or linker": lambda t: t.broken_source(),
+    "error in a loader written in Python": lambda t: t.opened_by(lambda payload, ctx: 1 // 0),
+    "change of a `Device`": lambda t: setattr(mblob.cpu(), "device_id", 1),
+    "use of a module that no longer exists, or of a used-up payload": lambda t: bridge._Late(
+        lambda name: None, "f", "the module"
+    )(),
 }
 
 
 def rows() -> dict[str, tuple[list[str], str]]:
-    """Of the first table: what went wrong -> the names of classes, the example."""
+    """Of the first table: the cause -> the names of classes, the example."""
     found = {}
     for line in PAGE.partition("## Kinds")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 4 and cells[0] not in ("what went wrong", "---"):
+        if len(cells) == 4 and cells[0] not in ("cause", "---"):
             names = re.findall(r"`(\w+)`", f"{cells[1]} {cells[2]}")
             found[cells[0]] = (names, cells[3].strip("`"))
     return found
@@ -157,7 +175,7 @@ def test_an_error_has_the_classes_and_the_text_of_its_row(case: Case, row: str) 
     names, example = rows()[row]
     error = error_of(case, row)
     expected = [class_of(name) for name in names]
-    if row == "failure with a kind in a kernel":
+    if row == "error of a kernel, with a kind":
         expected.append(IndexError)
     assert isinstance(error, mblob.MblobError)
     assert [c for c in expected if not isinstance(error, c)] == []
@@ -188,6 +206,19 @@ def test_an_error_can_be_pickled_and_copied(case: Case, row: str) -> None:
         assert again.__dict__ == {**error.__dict__}
 
 
+def test_no_error_is_of_the_base_class_alone() -> None:
+    """Each has a class that says what went wrong, of the table."""
+    root = Path(mblob.__file__).parents[1]
+    found = []
+    for path in (
+        p for room in ("mblob", "packager", "loader") for p in (root / room).rglob("*.py")
+    ):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "MblobError":
+                found.append(f"{path.name}:{node.lineno}")
+    assert found == []
+
+
 def test_each_class_of_an_error_is_that_of_one_name() -> None:
     """A name in a traceback stands for one combination of classes, which can be asked for."""
     for row in (errors.ArgumentTypeError, errors.ArgumentValueError, errors.BuildTypeError):
@@ -197,6 +228,54 @@ def test_each_class_of_an_error_is_that_of_one_name() -> None:
         errors.ArgumentError, TypeError, ValueError
     )
     assert errors.also(errors.KernelError) is errors.KernelError
+
+
+TWO = np.ones(2, "float32")
+CODES: dict[str, list[tuple[Any, ...]]] = {
+    "argument_type": [("set_input", "x", 5), ("get_output", "x", None), ("share_params", 3, b"")],
+    "argument_count": [("set_input", "x"), ("get_output", 0, 1, 2), ("set_input",)],
+    "argument_dtype": [("set_input", "x", TWO.astype("int32")), ("get_output", 0, TWO.astype("int8"))],
+    "argument_index": [("set_input", 7, TWO), ("get_output", 7), ("get_output", -1)],
+    "argument_name": [("set_input", "y", TWO), ("get_input", "no input 3")],
+    "argument_value": [("set_input", "x", np.ones(3, "float32")), ("get_output", 0, np.ones(3, "float32"))],
+}  # fmt: skip
+
+
+def classes_of_code(code: str) -> set[type[Exception]]:
+    """What the page's table of codes says."""
+    line = next(x for x in PAGE.splitlines() if x.startswith("|") and f"`{code}`" in x)
+    names = re.findall(r"`(\w+)`", line.split("|")[2])
+    return {class_of(name) for name in names if hasattr(builtins, name)}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_code_of_c_decides_the_class(case: Case, code: str) -> None:
+    from mblob.loader.runtime import last_error_code
+
+    for call in CODES[code]:
+        with pytest.raises(mblob.MblobError) as caught:
+            case.refused_by_model(*call)
+        assert last_error_code() == code, call
+        plain = (KeyError, AttributeError, TypeError, ValueError, IndexError)
+        found = {c for c in plain if isinstance(caught.value, c)}
+        assert found == classes_of_code(code), call
+
+
+NAMES = (
+    "expected int8, found bool;", "x: no input 'y'", "expected 2 arguments, found 3", "a: no output 7",
+    "expected a tensor, found None",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_in_a_text_changes_the_class(case: Case, name: str) -> None:
+    graph = json.loads(json.dumps(GRAPH))
+    graph["nodes"][0]["name"] = name
+    model = mblob.graph_executor.create(json.dumps(graph), case.lib, mblob.cpu())
+    with pytest.raises(ValueError, match="expected shape") as caught:
+        model.set_input(name, np.ones(3, "float32"))
+    assert name in str(caught.value)
+    assert not isinstance(caught.value, (TypeError, KeyError, IndexError))
 
 
 KINDS = {
@@ -258,6 +337,8 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
     "register_codegen": lambda t: mblob.register_codegen(3),  # type: ignore[arg-type]
     "system_lib": lambda t: mblob.system_lib(3),  # type: ignore[arg-type]
     "GraphModule": lambda t: mblob.graph_executor.GraphModule(3),  # type: ignore[arg-type]
+    "GraphModule of a library": lambda t: mblob.graph_executor.GraphModule(t.lib),
+    "AotModule of a library": lambda t: mblob.aot_executor.AotModule(t.lib),
     "AotModule": lambda t: mblob.aot_executor.AotModule(3),  # type: ignore[arg-type]
     "VirtualMachine": lambda t: mblob.vm.VirtualMachine(3, mblob.cpu()),  # type: ignore[arg-type]
     "a keyword": lambda t: t.lib["vadd"](A, A, C, n=4),
@@ -273,3 +354,101 @@ def test_a_users_mistake_is_an_error_of_mblob_that_names_it(case: Case, mistake:
         MISTAKES[mistake](case)
     assert isinstance(caught.value, (TypeError, ValueError))
     assert re.search("expected|found|not|without|are bound|pass bytes", str(caught.value))
+
+
+MEANT: dict[str, tuple[Callable[[Case], Any], str]] = {
+    "a name of mblob": (lambda t: mblob.csource_modul(""), "csource_module"),  # type: ignore[attr-defined]
+    "a method": (lambda t: t.lib.get_functon("vadd"), "get_function"),
+    "a method before export": (lambda t: mblob.csource_module("").exort_library("o.so"), "export_library"),
+    "a property": (lambda t: t.lib.tensor, "tensors"),
+    "a property of Library": (lambda t: mblob.open(t.file).entires, "entries"),  # type: ignore[attr-defined]
+    "another case": (lambda t: t.lib["VADD"], "vadd"),
+    "keyword of export_library": (lambda t: mblob.csource_module("").export_library("o.so", dialct="ffi"), "dialect"),  # type: ignore[call-overload]
+    "dialect": (lambda t: mblob.csource_module("").export_library("o.so", dialect="fif"), "ffi"),  # type: ignore[call-overload]
+    "embed": (lambda t: mblob.csource_module("").export_library("o.so", embed="gorw"), "grow"),  # type: ignore[call-overload]
+    "digest": (lambda t: mblob.csource_module("").export_library("o.so", digest="sha265"), "sha256"),  # type: ignore[call-overload]
+    "carry": (lambda t: mblob.csource_module("").export_library("o.so", carry=["opncl"]), "opencl"),
+    "fmt": (lambda t: mblob.csource_module("", fmt="CPP"), "cpp"),  # type: ignore[arg-type]
+    "dialect of convert": (lambda t: mblob.convert(t.file, "o.so", dialect="fif"), "ffi"),  # type: ignore[arg-type]
+    "kind of device_module": (lambda t: mblob.device_module("opncl", "x"), "opencl"),  # type: ignore[arg-type]
+    "fmt of device_module": (lambda t: mblob.device_module("cuda", "x", compile=True, fmt="cubn"), "cubin"),
+    "verify of load_module": (lambda t: mblob.load_module(t.file, verify="ful"), "full"),  # type: ignore[call-overload]
+    "missing of load_module": (lambda t: mblob.load_module(t.file, missing="stubs"), "stub"),  # type: ignore[call-overload]
+    "level of verify": (lambda t: mblob.verify(t.file, level="ful"), "full"),  # type: ignore[arg-type]
+    "verify of open": (lambda t: mblob.open(t.file, verify="ful"), "full"),  # type: ignore[arg-type]
+    "format of extract": (lambda t: mblob.extract(t.file, "o/", tensors=True, format="safetensor"), "safetensors"),  # type: ignore[arg-type]
+    "entry of extract": (lambda t: mblob.extract(t.file, "o/", entries="safetensor"), "safetensors"),
+    "tensor of extract": (lambda t: mblob.extract(t.file, "o/", tensors="fc.wieght"), "fc.weight"),
+    "device": (lambda t: mblob.device("cdua"), "cuda"),
+    "dtype": (lambda t: mblob.empty((1,), "flaot32"), "float32"),
+    "dtype with lanes": (lambda t: mblob.empty((1,), "flaot32x4"), "float32"),
+    "type in a prototype": (lambda t: mblob.csource_module("", functions="void f(flaot *x)"), "float"),
+    "function of a prototype": (
+        lambda t: mblob.csource_module(
+            VADD_SOURCE, functions=VADD.replace("vadd", "vad")
+        ).export_library(t.folder / "o.so"),
+        "vadd",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("misspelt", MEANT)
+def test_a_misspelt_word_is_answered_with_the_one_that_was_meant(case: Case, misspelt: str) -> None:
+    wrong, meant = MEANT[misspelt]
+    with pytest.raises((mblob.MblobError, AttributeError)) as caught:
+        wrong(case)
+    assert str(caught.value).endswith(f"; did you mean {meant!r}?")
+
+
+def test_an_allocator_that_is_none_is_named(case: Case) -> None:
+    from mblob.loader import relax
+
+    for config in ("nave", {mblob.cpu(): "nave"}):
+        with pytest.raises(mblob.ArgumentError, match=r"memory_cfg: .*did you mean 'naive'"):
+            relax._allocator(config, mblob.cpu())  # type: ignore[arg-type]
+    for config in (3, ["naive"]):
+        with pytest.raises(mblob.ArgumentError, match="memory_cfg: expected one of naive, pooled"):
+            relax._allocator(config, mblob.cpu())  # type: ignore[arg-type]
+
+
+TOLD: dict[str, tuple[Callable[[], Any], str]] = {
+    "a list of weights": (
+        lambda: mblob.safetensors_module([A, A]),  # type: ignore[arg-type]
+        "safetensors_module: expected a path, bytes, or a dictionary of arrays, found list; give each array"
+        " a name: {'w': array}",
+    ),
+    "a list for an array": (
+        lambda: mblob.safetensors_module({"w": [1, 2]}),
+        "tensor 'w': expected an array with the buffer protocol, found list; make it an array with numpy.asarray(x)",
+    ),
+    "a dictionary as payload": (
+        lambda: mblob.blob_module("k", {"a": 1}),
+        "blob_module: expected bytes, a path or an iterable of buffers, found dict",
+    ),
+    "a library for an executor": (
+        lambda: mblob.graph_executor.GraphModule(mblob.Module("library")),
+        "GraphModule: module: expected the executor that a model's function gives, as lib['default'](mblob.cpu(0)),"
+        " found a module 'library'",
+    ),
+    "a text as payload": (
+        lambda: mblob.blob_module("k", "text"),
+        "[Errno 2] blob_module: no such file; a text that is the payload is given as bytes: 'text'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", TOLD)
+def test_a_text_says_what_to_pass(mistake: str) -> None:
+    wrong, text = TOLD[mistake]
+    with pytest.raises((mblob.MblobError, FileNotFoundError)) as caught:
+        wrong()
+    assert str(caught.value) == text
+
+
+def test_a_text_for_a_payload_of_swap_says_to_pass_bytes(case: Case) -> None:
+    with pytest.raises(FileNotFoundError, match=r"swap: no such file; a text .* is given as bytes"):
+        mblob.swap(case.file, {"safetensors": "text"}, case.folder / "o.so")
+    with pytest.raises(
+        FileNotFoundError, match=r"safetensors_module: no such file: 'w.safetensor'"
+    ):
+        mblob.safetensors_module("w.safetensor")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 from mblob.errors import FormatError
 from mblob.format import plugin_table
 
@@ -66,9 +67,10 @@ def test_the_header_says_the_same(root: Path, tmp_path: Path) -> None:
     _Static_assert(offsetof(mblob_plugin, start) == {plugin_table.HEAD_SIZE}, "head");
     _Static_assert(offsetof(mblob_plugin, type_keys) == 72 && offsetof(mblob_plugin, devices) == 264, "texts");"""
     (tmp_path / "size.c").write_text(code)
-    include = f"-I{root / 'csrc/include'}"
     subprocess.run(
-        ["cc", "-std=c11", "-c", include, "size.c", "-o", "size.o"], cwd=tmp_path, check=True
+        ["cc", "-std=c11", "-c", *include_flags(), "size.c", "-o", "size.o"],
+        cwd=tmp_path,
+        check=True,
     )
 
 

@@ -17,6 +17,7 @@ import pytest
 from mblob.binary import elf_records, relocation_types
 from mblob.binary.elf_records import MACHINES, ElfLayout, layout_of
 from mblob.bytes.record import Record
+from mblob.compilers import include_flags
 from mblob.format import index
 from mblob.packager.edit import relocations as edited
 from tests.unit.test_layering import ROOT, SOURCES
@@ -25,7 +26,7 @@ DECLARING = ("mblob.binary.elf_records", "mblob.format.index", "mblob.bytes.reco
 # Files with the records of another format, which happen to look alike: Mach-O and PE, the cache of
 # ld.so, attributes of cubins.
 OTHERS = (
-    "mblob.binary.mach_o", "mblob.binary.pe", "mblob.inspect.library_search", "mblob.packager.device.device_kernels",
+    "mblob.binary.mach_o", "mblob.binary.pe", "mblob.inspect.library_search", "mblob.packager.device.kernels",
     "mblob.binary.file_kind",  # on the way of each load, which would wait for their import
 )  # fmt: skip
 READS_ELF = re.compile(r"^\s*from mblob\.(binary(\.elf\w*)?|format\.index) import", re.MULTILINE)
@@ -232,7 +233,7 @@ def test_relocations_mean_the_same_in_c(machine: tuple[str, int], tmp_path: Path
         "for (unsigned type = 0; type < 4096; type++) if (meaning_of(type) != UNKNOWN)"
         ' printf("%u %s\\n", type, names[meaning_of(type)]);'
     )
-    flags = (f"-I{ROOT}/csrc/src", f"-I{ROOT}/csrc/include", "-std=gnu11")
+    flags = (f"-I{ROOT}/csrc/src", *include_flags(), "-std=gnu11")
     printed = map(str.split, output_of(tmp_path, head, statements, *flags))
     found = {int(number): meanings[name] for number, name in printed}
     assert found == relocation_types.MEANINGS[machine]

@@ -21,7 +21,7 @@ from mblob.format import classic, exported, ffi_dialect, prefixes, safetensors
 from mblob.format.type_keys import FIRST, LAST
 from mblob.inspect.releases import RELEASES
 from mblob.packager.compile import commands
-from mblob.packager.device import device_modules
+from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
 from mblob.packager.link.request import EMBEDDINGS
 from mblob.packager.modules import host_modules
@@ -57,9 +57,13 @@ def test_c_names_devices_as_python_does() -> None:
 
 
 def test_the_header_of_cpp_names_devices_as_python_does() -> None:
-    header = text("csrc/include/tvm/runtime/device_api.h").partition("DLDeviceType2Str")[2]
+    header = text("csrc/include/mblob/compat/tvm/runtime/device_api.h").partition(
+        "DLDeviceType2Str"
+    )[2]
     rows = re.findall(r'case (\w+): return "(\w+)";', header.partition("default:")[0])
-    known = numbers("csrc/include/dlpack/dlpack.h", "csrc/include/tvm/runtime/c_runtime_api.h")
+    known = numbers(
+        "csrc/include/mblob/dlpack.h", "csrc/include/mblob/compat/tvm/runtime/c_runtime_api.h"
+    )
     found = {known[constant]: name for constant, name in rows}
     # TVM's own header has none for DLPack's newest
     assert {**found, known["kDLMAIA"]: "maia"} == devices.NAMES and len(found) == len(rows)
@@ -138,7 +142,7 @@ def test_c_numbers_digests_and_limits_keys_as_python_does() -> None:
 
 
 def test_c_reads_the_types_of_safetensors_that_python_does() -> None:
-    known = numbers("csrc/include/dlpack/dlpack.h")
+    known = numbers("csrc/include/mblob/dlpack.h")
     rows = re.findall(
         r'\{"(\w+)", \{(\w+), (\d+), 1\}\}', declared("csrc/src/format/safetensors.c", "TYPES")
     )

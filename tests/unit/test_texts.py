@@ -20,7 +20,7 @@ WORDS = 3  # fewer are no sentence: "an array"
 C_ROOMS = ("csrc/src", "csrc/plugins", "loader/_call", "packager/functions", "mblob/bytes")
 # Left out: the readers of files in Python. csrc has a second, independent one, and about 85 texts
 # stand in both. tests/vectors compares code, offset and entry of the two, tests/e2e/damage the
-# texts of ELF files that it names. Installed headers (csrc/include, csrc/compat) and
+# texts of ELF files that it names. Installed headers (csrc/include) and
 # rewritten C (packager/compile/vector_c) are compiled alone, in programs of others.
 READERS = ("mblob/binary", "mblob/bytes", "mblob/format", "mblob/inspect")
 MADE = {

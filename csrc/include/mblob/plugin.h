@@ -25,10 +25,9 @@
 #ifndef MBLOB_PLUGIN_H
 #define MBLOB_PLUGIN_H
 
-#include <dlpack/dlpack.h>
+#include <mblob/packed.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <tvm/runtime/c_runtime_api.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -122,6 +121,19 @@ typedef struct mblob_host {
    * the caller keeps the owner. */
   int (*array_view)(const DLTensor *tensor, void *owner, void (*release)(void *owner),
                     DLTensor **out);
+
+  /* As set_error, and says what is wrong with an argument: one of the codes of mblob_error_info
+   * ("argument_type", ...), which decides the class of the exception in Python. Other codes are
+   * ignored, as is NULL. */
+  int (*set_coded_error)(int status, const char *code, const char *message);
+  /* The code of this thread's last error (mblob_error_info), "" without one. It stays valid. */
+  const char *(*last_code)(void);
+
+  /* The name of the runtime's own builtin that a function of TVMBackendGetFuncFromEnv stands for
+   * now, NULL of others; the text is always at one place. */
+  const char *(*builtin_name)(struct mblob_function *function);
+  /* A number that changes with the registry of global functions, to be read atomically. */
+  const uint64_t *registry_generation;
 } mblob_host;
 
 /* The functions that run modules of one type key. */
@@ -179,6 +191,13 @@ typedef struct mblob_device_api {
   int (*stream_wait)(int device_id, void *stream, void *other);
 } mblob_device_api;
 
+/* A value of the convention below. */
+typedef struct mblob_any {
+  int32_t type; /* 0: nothing, 1: an integer, 7: a DLTensor */
+  uint32_t zero;
+  TVMValue value;
+} mblob_any;
+
 /* A calling convention without TVMValue and type codes, for whole libraries: that of TVM 0.21 and
  * later. */
 typedef struct mblob_convention {
@@ -199,6 +218,10 @@ typedef struct mblob_convention {
   int (*to_any)(int releases, TVMValue value, int code, void *item);
   int (*from_any)(int releases, const void *item, void *ret);
   void (*any_release)(int releases, void *item);
+  /* As `call`, of values that the code can have as they are: integers, and tensors with strides
+   * whose type is no flag and no MBLOB_FLOAT8_E3M4. */
+  int (*call_row)(int releases, void *address, const char *name, const mblob_any *row, int count,
+                  void *ret);
 } mblob_convention;
 
 /* A plug-in. Its texts are at the beginning and inside the struct, because they are read from the

@@ -20,13 +20,19 @@ const mblob_host *mb_plugin_host(void) { return atomic_load(&table); }
 
 /* ---- error.h, over the table ---- */
 
-static int fail_with(int status, const char *prefix, const char *format, va_list args)
-    MB_PRINTF(3, 0);
-static int fail_with(int status, const char *prefix, const char *format, va_list args) {
+/* `code`: of an argument's error, NULL for others. */
+static int fail_with(int status, const char *code, const char *prefix, const char *format,
+                     va_list args) MB_PRINTF(4, 0);
+static int fail_with(int status, const char *code, const char *prefix, const char *format,
+                     va_list args) {
   char *text = NULL, *whole = NULL;
   if (vasprintf(&text, format, args) < 0) text = NULL;
   if (*prefix && text && asprintf(&whole, "%s%s", prefix, text) < 0) whole = NULL;
-  (void)mb_plugin_host()->set_error(status, whole ? whole : text ? text : MB_TEXT_NO_MEMORY);
+  const char *message = whole ? whole : text ? text : MB_TEXT_NO_MEMORY;
+  if (code)
+    (void)mb_plugin_host()->set_coded_error(status, code, message);
+  else
+    (void)mb_plugin_host()->set_error(status, message);
   free(whole);
   free(text);
   return status;
@@ -35,7 +41,15 @@ static int fail_with(int status, const char *prefix, const char *format, va_list
 int mb_fail(int status, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  status = fail_with(status, "", format, args);
+  status = fail_with(status, NULL, "", format, args);
+  va_end(args);
+  return status;
+}
+
+int mb_fail_argument(const char *code, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int status = fail_with(MBLOB_E_ARGUMENT, code, "", format, args);
   va_end(args);
   return status;
 }
@@ -48,7 +62,7 @@ int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *
                  offset >= 0 ? "[%s] at byte %lld of the payload: " : "[%s] ", code,
                  (long long)offset);
   va_start(args, format);
-  int status = fail_with(MBLOB_E_FORMAT, prefix, format, args);
+  int status = fail_with(MBLOB_E_FORMAT, NULL, prefix, format, args);
   va_end(args);
   return status;
 }

@@ -2,8 +2,8 @@
  * through it.
  *
  * A plug-in links none of the runtime. It may compile files of src/ that need nothing but
- * mb_fail(), mb_fail_memory() and mb_fail_format() (PLUGIN_SHARED in flags.mk); those functions
- * are here for them. */
+ * mb_fail(), mb_fail_argument(), mb_fail_memory() and mb_fail_format() (PLUGIN_SHARED in flags.mk);
+ * those functions are here for them. */
 #ifndef MB_PLUGIN_COMMON_HOST_H
 #define MB_PLUGIN_COMMON_HOST_H
 

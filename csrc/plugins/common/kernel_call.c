@@ -15,11 +15,11 @@ static int wrong_count(const struct mb_kernel *kernel, int count) {
   for (size_t i = 0, used = 0; i < kernel->tag_count && used < sizeof(tags); i++)
     used += (size_t)snprintf(tags + used, sizeof(tags) - used, "%s%s", i ? ", " : ": ",
                              mb_launch_tag_names[kernel->tags[i]]);
-  return mb_fail(MBLOB_E_ARGUMENT,
-                 "kernel '%s': expected %zu argument%s and %zu launch size%s%s; found %d value%s",
-                 kernel->name, kernel->type_count, kernel->type_count == 1 ? "" : "s",
-                 kernel->tag_count, kernel->tag_count == 1 ? "" : "s", tags, count,
-                 count == 1 ? "" : "s");
+  return mb_fail_argument(
+      MB_ARGUMENT_COUNT,
+      "kernel '%s': expected %zu argument%s and %zu launch size%s%s; found %d value%s",
+      kernel->name, kernel->type_count, kernel->type_count == 1 ? "" : "s", kernel->tag_count,
+      kernel->tag_count == 1 ? "" : "s", tags, count, count == 1 ? "" : "s");
 }
 
 int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const int *codes,
@@ -32,8 +32,8 @@ int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const
     unsigned tag = kernel->tags[i];
     const char *what = mb_launch_tag_names[tag];
     if (!is_integer(codes[at]))
-      return mb_fail(
-          MBLOB_E_ARGUMENT,
+      return mb_fail_argument(
+          MB_ARGUMENT_TYPE,
           "kernel '%s': argument %zu is %s, expected an int (type code 0), found type code %d",
           kernel->name, at, what, codes[at]);
     int64_t value = args[at].v_int64;
@@ -63,8 +63,9 @@ const char *mb_kernel_type_text(DLDataType type, char text[32]) {
 
 static int wrong_type(const struct mb_kernel *kernel, int index, int code) {
   char text[32];
-  return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s'" MB_TEXT_ARGUMENT "%d: " MB_TEXT_TYPE_CODE,
-                 kernel->name, index, mb_kernel_type_text(kernel->types[index], text), code);
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "kernel '%s'" MB_TEXT_ARGUMENT "%d: " MB_TEXT_TYPE_CODE,
+                          kernel->name, index, mb_kernel_type_text(kernel->types[index], text),
+                          code);
 }
 
 /* The low bytes of a number, in the order of this machine. */

@@ -100,7 +100,7 @@ static void see_parameters(struct mb_slice info, struct cuda_seen *seen) {
 
 static bool is_info_of(struct mb_slice section, const char *kernel) {
   static const char prefix[] = ".nv.info.";
-  const uint64_t head = sizeof(prefix) - 1;
+  const size_t head = sizeof(prefix) - 1;
   if (section.size < head || memcmp(section.data, prefix, head) != 0) return false;
   return mb_slice_is((struct mb_slice){section.data + head, section.size - head}, kernel);
 }

@@ -171,17 +171,17 @@ static int take_nodes(struct dn_graph *graph, const struct dn_json_graph *json) 
 static char *read_text(struct dn_graph *graph, struct mb_cursor *c, const char *what) {
   struct mb_slice slice;
   if (!mb_read_string(c, &slice, what)) return NULL;
-  if (memchr(slice.data, 0, slice.size)) {
+  if (memchr(slice.data, 0, mb_size(slice.size))) {
     (void)mb_fail(MBLOB_E_FORMAT, "dnnl_json: %s has a zero byte", what);
     return NULL;
   }
-  return dn_pool_text(&graph->pool, slice.data, slice.size);
+  return dn_pool_text(&graph->pool, slice.data, mb_size(slice.size));
 }
 
 static int read_names(struct dn_graph *graph, struct mb_cursor *c) {
   uint64_t count;
   if (!mb_read_count(c, &count, 8, "the names of constants")) return MBLOB_E_FORMAT;
-  graph->const_names = dn_pool_take(&graph->pool, count, sizeof(*graph->const_names));
+  graph->const_names = dn_pool_take(&graph->pool, mb_size(count), sizeof(*graph->const_names));
   if (!graph->const_names) return MBLOB_E_MEMORY;
   for (; graph->const_count < count; ++graph->const_count)
     if (!(graph->const_names[graph->const_count] = read_text(graph, c, "the name of a constant")))

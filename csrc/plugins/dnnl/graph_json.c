@@ -265,7 +265,7 @@ static bool read_graph(struct reader *r) {
 int dn_json_read(struct dn_json_graph *out, struct dn_pool *pool, const char *symbol,
                  struct mb_slice text) {
   struct reader r = {.pool = pool, .out = out};
-  mb_json_init(&r.j, text.data, text.size);
+  mb_json_init(&r.j, text.data, mb_size(text.size));
   if (read_graph(&r)) return MBLOB_OK;
   if (!strcmp(r.j.error, MB_TEXT_NO_MEMORY)) return MBLOB_E_MEMORY; /* recorded where it happened */
   return mb_fail(MBLOB_E_FORMAT, "dnnl_json %s: the graph's JSON, at byte %zu, in node %zu: %s",

@@ -147,7 +147,7 @@ static int keep_constants(struct dn_plan *plan) {
       struct dn_constant theirs = *constant;
       size_t number = dn_plan_constant(plan, theirs.size);
       if (number == SIZE_MAX) return MBLOB_E_MEMORY;
-      memcpy(plan->constants[number].data, theirs.data, theirs.size);
+      memcpy(plan->constants[number].data, theirs.data, mb_size(theirs.size));
       plan->constants[i] = plan->constants[number];
       --plan->constant_count;
     }

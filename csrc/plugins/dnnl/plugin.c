@@ -121,15 +121,18 @@ __attribute__((noinline)) static int refuse(const struct receiver *to, int i, co
   char one[200], other[200], whose[400];
   (void)snprintf(whose, sizeof(whose), "%s of dnnl_json %.300s, argument %d", to->what,
                  to->graph->symbol, i);
-  if (!given) return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_TYPE_CODE, whose, "a tensor", code);
+  if (!given)
+    return mb_fail_argument(MB_ARGUMENT_TYPE, "%s: " MB_TEXT_TYPE_CODE, whose, "a tensor", code);
   if (given->device.device_type != kDLCPU && given->device.device_type != kDLCUDAHost)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_DEVICE, whose, (int)given->device.device_type);
+    return mb_fail_argument(MB_ARGUMENT_TYPE, "%s: " MB_TEXT_DEVICE, whose,
+                            (int)given->device.device_type);
   if (!same_type(given->dtype, wanted->type) || !same_shape(given, wanted))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_EXPECTED, whose,
-                   dn_tensor_text(wanted, one, sizeof(one)),
-                   describe_given(given, other, sizeof(other)));
-  return mb_fail(MBLOB_E_ARGUMENT, given->data ? "%s: " MB_TEXT_COMPACT : "%s: " MB_TEXT_NO_DATA,
-                 whose);
+    return mb_fail_argument(
+        same_type(given->dtype, wanted->type) ? MB_ARGUMENT_VALUE : MB_ARGUMENT_DTYPE,
+        "%s: " MB_TEXT_EXPECTED, whose, dn_tensor_text(wanted, one, sizeof(one)),
+        describe_given(given, other, sizeof(other)));
+  return mb_fail_argument(given->data ? MB_ARGUMENT_VALUE : MB_ARGUMENT_TYPE,
+                          given->data ? "%s: " MB_TEXT_COMPACT : "%s: " MB_TEXT_NO_DATA, whose);
 }
 
 /* The address of argument `i`'s first element, when it is the tensor that is wanted there. */
@@ -152,8 +155,9 @@ static int lend_constants(const struct module *m, struct dn_plan *plan, const TV
                           const int *codes, int count) {
   const struct dn_graph *graph = &m->graph;
   if ((size_t)count != graph->const_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "__init_ of dnnl_json %s: expected %zu constants, found %d",
-                   graph->symbol, graph->const_count, count);
+    return mb_fail_argument(MB_ARGUMENT_COUNT,
+                            "__init_ of dnnl_json %s: expected %zu constants, found %d",
+                            graph->symbol, graph->const_count, count);
   const struct receiver to = {"__init_", graph};
   for (int i = 0; i < count; ++i) {
     const struct dn_tensor *wanted = &graph->tensors[graph->constants[i]];
@@ -200,8 +204,8 @@ static int run(struct module *m, const TVMValue *args, const int *codes, int cou
     char which[80];
     (void)snprintf(which, sizeof(which), " (%zu inputs, then %zu outputs)", graph->argument_count,
                    graph->output_count);
-    return mb_fail(MBLOB_E_ARGUMENT, "dnnl_json %s: " MB_TEXT_COUNT, graph->symbol, "expected",
-                   (int)expected, expected == 1 ? "" : "s", which, count);
+    return mb_fail_argument(MB_ARGUMENT_COUNT, "dnnl_json %s: " MB_TEXT_COUNT, graph->symbol,
+                            "expected", (int)expected, expected == 1 ? "" : "s", which, count);
   }
   void *few[FEW_ARGUMENTS], **data = few;
   if (expected > FEW_ARGUMENTS && !(data = calloc(expected, sizeof(*data))))

@@ -175,7 +175,7 @@ static int own_padded(struct dn_build *build, const struct dn_view *view,
   size_t number = dn_plan_constant(build->plan, tensor->bytes);
   if (number == SIZE_MAX) return MBLOB_E_MEMORY;
   memcpy(build->plan->constants[number].data, build->plan->constants[operand->number].data,
-         tensor->bytes);
+         mb_size(tensor->bytes));
   operand->number = number;
   return MBLOB_OK;
 }

@@ -5,7 +5,7 @@
 #ifndef MB_FFI_ABI_H
 #define MB_FFI_ABI_H
 
-#include <dlpack/dlpack.h>
+#include <mblob/dlpack.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

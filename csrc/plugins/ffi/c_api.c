@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "builtins.h"
 #include "calls.h"
 #include "common.h"
 #include "environment.h"
@@ -54,9 +55,9 @@ static void set_raised_from_parts(const char *kind, const char *const *parts, in
 
 static void set_raised(void *error) {
   if (error && mb_object_type(RELEASES, error) != MB_ANY_ERROR) {
-    (void)mb_fail(MBLOB_E_ARGUMENT,
-                  "TVMFFIErrorSetRaised: expected an error, found an object of type %d",
-                  mb_object_type(RELEASES, error));
+    (void)mb_fail_argument(MB_ARGUMENT_TYPE,
+                           "TVMFFIErrorSetRaised: expected an error, found an object of type %d",
+                           mb_object_type(RELEASES, error));
     (void)mb_error_raise_last();
     mb_error_tell_runtime();
     return;
@@ -185,12 +186,16 @@ static int to_owned(const struct mb_any *view, struct mb_any *out) {
 
 static int call_function(void *function, const struct mb_any *args, int32_t count,
                          struct mb_any *result) {
-  return mb_object_call(RELEASES, function, args, count, result);
+  const mb_safe_call builtin = mb_builtin_of(RELEASES, function);
+  return builtin ? builtin(function, args, count, result)
+                 : mb_object_call(RELEASES, function, args, count, result);
 }
 
 static int call_function_old(void *function, const struct mb_any *args, int32_t count,
                              struct mb_any *result) {
-  return mb_object_call(MB_RELEASES_0_21, function, args, count, result);
+  const mb_safe_call builtin = mb_builtin_of(MB_RELEASES_0_21, function);
+  return builtin ? builtin(function, args, count, result)
+                 : mb_object_call(MB_RELEASES_0_21, function, args, count, result);
 }
 
 static int create_function(void *self, mb_safe_call call, void (*deleter)(void *self), void **out) {
@@ -306,18 +311,24 @@ static int any_list_argument(struct mb_any *list, int index, struct mb_any *args
   return 0;
 }
 
-/* The result is moved: what called left it to us. */
+/* The result is moved: what called left it to us. Its fields were just written, so they are read
+ * one by one: the two as one number would have to wait for the memory. */
+static void move_result(enum mb_releases releases, struct mb_any *item, struct mb_any *result) {
+  const struct mb_any before = *item;
+  item->type = *(volatile int32_t *)&result->type;
+  item->size = *(volatile uint32_t *)&result->size;
+  item->u = result->u;
+  *result = (struct mb_any){.type = MB_ANY_NONE};
+  if (before.type >= MB_ANY_OBJECT) mb_object_release(releases, before.u.pointer);
+}
+
 static int any_list_result(struct mb_any *list, int index, struct mb_any *args, int at) {
-  mb_any_release(RELEASES, &list[index]);
-  list[index] = args[at];
-  args[at] = (struct mb_any){.type = MB_ANY_NONE};
+  move_result(RELEASES, &list[index], &args[at]);
   return 0;
 }
 
 static int any_list_result_old(struct mb_any *list, int index, struct mb_any *args, int at) {
-  (void)any_list_reset_old(list, index);
-  list[index] = args[at];
-  args[at] = (struct mb_any){.type = MB_ANY_NONE};
+  move_result(MB_RELEASES_0_21, &list[index], &args[at]);
   return 0;
 }
 

@@ -12,14 +12,6 @@
 #define INLINE_VIEWS 6
 #define INLINE_RANK 6
 
-void mb_fill_strides(const DLTensor *tensor, int64_t *out) {
-  uint64_t rows = 1; /* unsigned: the extents of a tensor of others may be anything */
-  for (int i = tensor->ndim - 1; i >= 0; i--) {
-    out[i] = tensor->strides ? tensor->strides[i] : (int64_t)rows;
-    rows *= (uint64_t)tensor->shape[i];
-  }
-}
-
 /* ---- from the runtime to the ffi ------------------------------------------------------------- */
 
 /* The callee of a call. */
@@ -62,9 +54,14 @@ static int set_view(enum mb_releases releases, struct views *views, struct mb_an
   return MBLOB_OK;
 }
 
+/* Whether the callee can have the very tensor: it has strides, and its type is the callee's. */
+static bool is_view(enum mb_releases releases, const DLTensor *tensor) {
+  return tensor && tensor->strides && tensor->shape &&
+         mb_dtype_of_releases(releases, tensor->dtype).code == tensor->dtype.code;
+}
+
 static int convert_argument(enum mb_releases releases, struct views *views, TVMValue value,
                             int code, struct mb_any *out, void **heap) {
-  *heap = NULL;
   if (code == kTVMDLTensorHandle && value.v_handle) {
     *out = (struct mb_any){.type = MB_ANY_TENSOR_VIEW, .u.pointer = value.v_handle};
     return set_view(releases, views, out, heap);
@@ -91,9 +88,19 @@ static int take_result(const struct callee *callee, struct mb_any *result, void 
   return status;
 }
 
+static inline int call_with(const struct callee *callee, const struct mb_any *args, int count,
+                            void *ret) {
+  struct mb_any result = {.type = MB_ANY_NONE};
+  mb_error_forget(); /* what somebody left and nobody took is not this call's */
+  const uint64_t before = mb_plugin_host()->error_count();
+  const int rc = callee->call(callee->handle, args, count, &result);
+  if (rc) return mb_error_record(callee->name, rc, before);
+  return result.type == MB_ANY_NONE ? MBLOB_OK : take_result(callee, &result, ret);
+}
+
 static int call_out(const struct callee *callee, const TVMValue *args, const int *codes, int count,
                     void *ret) {
-  struct mb_any inline_anys[INLINE_ARGUMENTS], *anys = inline_anys, result = {.type = MB_ANY_NONE};
+  struct mb_any inline_anys[INLINE_ARGUMENTS], *anys = inline_anys;
   void *inline_copies[INLINE_ARGUMENTS], **copies = inline_copies;
   if (count > INLINE_ARGUMENTS) {
     anys = malloc((size_t)count * (sizeof(*anys) + sizeof(*copies)));
@@ -103,19 +110,19 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
   struct views views;
   views.count = 0; /* the rest is written where it is used */
   int status = MBLOB_OK, made = 0;
-  for (; !status && made < count; made++)
+  bool others = false; /* than tensors that go as they are */
+  for (; !status && made < count; made++) {
+    copies[made] = NULL;
+    if (codes[made] == kTVMDLTensorHandle && is_view(callee->releases, args[made].v_handle)) {
+      anys[made] = (struct mb_any){.type = MB_ANY_TENSOR_VIEW, .u.pointer = args[made].v_handle};
+      continue;
+    }
     status = convert_argument(callee->releases, &views, args[made], codes[made], &anys[made],
                               &copies[made]);
-  if (!status) {
-    mb_error_raise(NULL); /* what somebody left and nobody took is not this call's */
-    uint64_t before = mb_plugin_host()->error_count();
-    int rc = callee->call(callee->handle, anys, count, &result);
-    if (rc)
-      status = mb_error_record(callee->name, rc, before);
-    else if (result.type != MB_ANY_NONE)
-      status = take_result(callee, &result, ret);
+    others |= copies[made] || anys[made].type >= MB_ANY_OBJECT;
   }
-  while (made-- > 0) {
+  if (!status) status = call_with(callee, anys, count, ret);
+  while (others && made-- > 0) {
     if (copies[made]) free(copies[made]);
     if (anys[made].type >= MB_ANY_OBJECT) mb_any_release(callee->releases, &anys[made]);
   }
@@ -123,16 +130,31 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
   return status;
 }
 
-int mb_ffi_call(int releases, int external, void *address, const char *name, const TVMValue *args,
-                const int *codes, int count, void *ret) {
+static struct callee callee_at(int releases, void *address, const char *name) {
   union {
     void *address;
     mb_safe_call call;
   } code = {address};
-  (void)external; /* all see the same */
-  const struct callee callee = {
+  return (struct callee){
       .releases = (enum mb_releases)releases, .call = code.call, .handle = NULL, .name = name};
+}
+
+int mb_ffi_call(int releases, int external, void *address, const char *name, const TVMValue *args,
+                const int *codes, int count, void *ret) {
+  (void)external; /* all see the same */
+  const struct callee callee = callee_at(releases, address, name);
   return call_out(&callee, args, codes, count, ret);
+}
+
+_Static_assert(sizeof(mblob_any) == sizeof(struct mb_any) &&
+                   offsetof(mblob_any, value) == offsetof(struct mb_any, u) &&
+                   MB_ANY_TENSOR_VIEW == 7 && MB_ANY_INT == 1,
+               "one layout");
+
+int mb_ffi_call_row(int releases, void *address, const char *name, const mblob_any *row, int count,
+                    void *ret) {
+  const struct callee callee = callee_at(releases, address, name);
+  return call_with(&callee, (const struct mb_any *)(const void *)row, count, ret);
 }
 
 /* ---- objects of others as functions ---------------------------------------------------------- */
@@ -227,8 +249,8 @@ int mb_object_call(enum mb_releases releases, void *object, const struct mb_any 
   mblob_function *function = mb_object_own_function(releases, object);
   if (function) return call_in(releases, function, args, count, result) ? mb_error_raise_last() : 0;
   if (mb_object_type(releases, object) != MB_ANY_FUNCTION) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "%s, found an object of type %d", no_function,
-                  mb_object_type(releases, object));
+    (void)mb_fail_argument(MB_ARGUMENT_TYPE, "%s, found an object of type %d", no_function,
+                           mb_object_type(releases, object));
     return mb_error_raise_last();
   }
   int rc = ((const struct mb_function_cell *)mb_object_cell(releases, object))

@@ -9,6 +9,9 @@
 int mb_ffi_call(int releases, int external, void *address, const char *name, const TVMValue *args,
                 const int *codes, int count, void *ret);
 
+int mb_ffi_call_row(int releases, void *address, const char *name, const mblob_any *row, int count,
+                    void *ret);
+
 /* Call an object from the ffi's side: 0, or -1 with the error left for the caller. */
 int mb_object_call(enum mb_releases releases, void *object, const struct mb_any *args,
                    int32_t count, struct mb_any *result);
@@ -22,8 +25,5 @@ void *mb_object_of_callback(void *self, mb_safe_call call, void (*release)(void 
 int mb_foreign_function(enum mb_releases releases, void *object, mblob_function **out);
 /* The object (of 0.22) behind such a function, NULL of others. */
 void *mb_foreign_object(const mblob_function *function);
-
-/* Strides of compact rows, or the tensor's own. `out` has room for ndim. */
-void mb_fill_strides(const DLTensor *tensor, int64_t *out);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "builtins.h"
 #include "common.h"
 #include "errors.h"
 
@@ -44,6 +45,7 @@ static void *lend(enum mb_releases releases, mblob_function *function) {
   } else if (!lent) {
     (void)mb_fail_memory(sizeof(*lent));
   }
+  if (lent) mb_builtin_prepare(releases, lent->object, function);
   mb_unlock(&lent_lock);
   return lent ? lent->object : NULL;
 }
@@ -127,14 +129,12 @@ int mb_parallel_launch(FTVMParallelLambda task, void *data, int count) {
 /* One lock for all: what is made here is made in the first moments. */
 static struct mb_lock once_lock = MB_LOCK_INIT_UNCOUNTED;
 
-int mb_init_once(void **handle, int (*init)(void **result)) {
-  if (!handle || !init) return null_argument("TVMFFIHandleInitOnce");
-  if (__atomic_load_n(handle, __ATOMIC_ACQUIRE)) return 0;
+static __attribute__((noinline)) int init(void **handle, int (*make)(void **result)) {
   int rc = 0;
   mb_lock(&once_lock);
   if (!*handle) {
     void *made = NULL;
-    rc = init(&made);
+    rc = make(&made);
     if (!rc && !made) {
       (void)mb_fail(MBLOB_E_KERNEL,
                     "TVMFFIHandleInitOnce: the function that makes the handle gave none");
@@ -144,6 +144,11 @@ int mb_init_once(void **handle, int (*init)(void **result)) {
   }
   mb_unlock(&once_lock);
   return rc;
+}
+
+int mb_init_once(void **handle, int (*make)(void **result)) {
+  if (!handle || !make) return null_argument("TVMFFIHandleInitOnce");
+  return __atomic_load_n(handle, __ATOMIC_ACQUIRE) ? 0 : init(handle, make);
 }
 
 int mb_deinit_once(void **handle, int (*deinit)(void *handle)) {

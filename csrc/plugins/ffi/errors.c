@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #define RELEASES MB_RELEASES_0_22
 
 static __thread void *raised;
+static atomic_size_t raised_in_all; /* threads that have one */
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
@@ -104,12 +106,23 @@ static struct mb_thread_end at_end = MB_THREAD_END(drop);
 void mb_error_raise(void *error) {
   void *before = raised;
   raised = error;
+  if (!before != !error) {
+    if (error)
+      atomic_fetch_add_explicit(&raised_in_all, 1, memory_order_relaxed);
+    else
+      atomic_fetch_sub_explicit(&raised_in_all, 1, memory_order_relaxed);
+  }
   if (error) mb_thread_end_set(&at_end, &raised);
   mb_object_release(RELEASES, before);
 }
 
+void mb_error_forget(void) {
+  if (atomic_load_explicit(&raised_in_all, memory_order_relaxed)) mb_error_raise(NULL);
+}
+
 void *mb_error_take(void) {
   void *error = raised;
+  if (error) atomic_fetch_sub_explicit(&raised_in_all, 1, memory_order_relaxed);
   raised = NULL;
   return error;
 }
@@ -152,6 +165,7 @@ int mb_error_raise_last(void) {
   void *error = mb_error_new(kind, (struct mb_text){text, strlen(text)}, none);
   if (error) {
     mb_object_record(error)->status = host->last_status();
+    mb_object_record(error)->wrong = host->last_code();
     mb_object_record(error)->bare = bare;
   }
   mb_error_raise(error);
@@ -174,7 +188,8 @@ static int record_object(void *object) {
   }
   if (cell->message.size) (void)fwrite(cell->message.data, 1, cell->message.size, out);
   (void)fclose(out);
-  status = text ? mb_plugin_host()->set_error(status, text) : mb_fail_memory(size);
+  status = text ? mb_plugin_host()->set_coded_error(status, record ? record->wrong : NULL, text)
+                : mb_fail_memory(size);
   free(text);
   return status;
 }

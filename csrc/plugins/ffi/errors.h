@@ -12,6 +12,8 @@ void *mb_error_new(struct mb_text kind, struct mb_text message, struct mb_text b
 void mb_error_share(void *error, void *cause, void *context);
 /* Leave an error for the caller; the reference is taken over. NULL takes back what was left. */
 void mb_error_raise(void *error);
+/* As of NULL, at no cost where no thread has left one. */
+void mb_error_forget(void);
 /* What was left, with its reference, or NULL. */
 void *mb_error_take(void);
 /* Leave the runtime's last error for a caller that speaks the ffi. Returns -1. */

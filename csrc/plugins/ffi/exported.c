@@ -61,7 +61,13 @@ static int set_error_of_nobody(int status, const char *message) {
   return status;
 }
 
+static int set_coded_error_of_nobody(int status, const char *code, const char *message) {
+  (void)code;
+  return set_error_of_nobody(status, message);
+}
+
 static const char *last_error_of_nobody(void) { return no_runtime; }
+static const char *last_code_of_nobody(void) { return ""; }
 static int last_status_of_nobody(void) { return MBLOB_E_INCOMPATIBLE; }
 static uint64_t error_count_of_nobody(void) { return errors_of_nobody; }
 static void *symbol_of_nobody(const char *name) { return (void)name, NULL; }
@@ -91,6 +97,12 @@ static void *function_resource_of_nobody(const struct mblob_function *function,
   return (void)function, (void)call, NULL;
 }
 
+static const char *builtin_name_of_nobody(struct mblob_function *function) {
+  return (void)function, NULL;
+}
+
+static const uint64_t generation_of_nobody;
+
 /* No function, array or module can be there, so what takes one is never called. */
 static const mblob_host nobody = {.struct_size = sizeof(mblob_host),
                                   .abi_version = MBLOB_PLUGIN_ABI,
@@ -103,7 +115,11 @@ static const mblob_host nobody = {.struct_size = sizeof(mblob_host),
                                   .global_function = global_function_of_nobody,
                                   .function_create = function_create_of_nobody,
                                   .function_resource = function_resource_of_nobody,
-                                  .array_view = array_view_of_nobody};
+                                  .array_view = array_view_of_nobody,
+                                  .set_coded_error = set_coded_error_of_nobody,
+                                  .last_code = last_code_of_nobody,
+                                  .builtin_name = builtin_name_of_nobody,
+                                  .registry_generation = &generation_of_nobody};
 
 extern const mblob_plugin __mblob_plugin_ffi;
 

@@ -11,53 +11,35 @@
 #define ONE_WEAK (UINT64_C(1) << 32)
 enum { STRONG = 1, WEAK = 2 };
 
-struct header {
-  _Atomic uint64_t references;
-  int32_t type;
-  uint32_t padding;
-  void (*deleter)(void *self, int flags);
-};
-
-struct old_header {
-  int32_t type;
-  _Atomic int32_t references;
-  void (*deleter)(void *self);
-};
-
-_Static_assert(sizeof(struct header) == 24 && sizeof(struct old_header) <= 16,
-               "the layouts of objects");
-
-/* In front of the header, so that it is aligned as malloc gives it. */
-#define RECORD_SIZE ((sizeof(struct mb_record) + 15) & ~(size_t)15)
-
-struct mb_record *mb_object_record(void *object) {
-  return (struct mb_record *)(void *)((char *)object - RECORD_SIZE);
-}
-
-static size_t header_size(enum mb_releases releases) {
-  return releases == MB_RELEASES_0_22 ? sizeof(struct header) : 16;
-}
-
-void *mb_object_cell(enum mb_releases releases, const void *object) {
-  return (char *)(uintptr_t)object + header_size(releases);
-}
-
-int32_t mb_object_type(enum mb_releases releases, const void *object) {
-  const struct header *header = object;
-  const struct old_header *old = object;
-  return releases == MB_RELEASES_0_22 ? header->type : mb_type_of_releases(releases, old->type);
-}
-
 /* ---- counting -------------------------------------------------------------------------------- */
 
 static void drop_content(void *object) {
   struct mb_record *record = mb_object_record(object);
   if (record->counted) mb_plugin_host()->value_release(record->value, record->code);
   if (record->release) record->release(record->owner);
-  *record = (struct mb_record){.code = kTVMNullptr, .size = record->size};
+  if (record->thread && record->spare) mb_block_give(record->spare, record->spare->size);
+  record->thread = 0;
+  record->counted = false;
+  record->release = NULL;
+  atomic_store_explicit(&record->generation, 0, memory_order_relaxed);
+  record->code = kTVMNullptr;
 }
 
-static void delete_object(void *self, int flags) {
+static void release_whole(void *whole) { mb_object_release(MB_RELEASES_0_22, whole); }
+static void release_old_whole(void *whole) { mb_object_release(MB_RELEASES_0_21, whole); }
+
+/* Leave a part to its array for the next one. Only the array's thread does that, and takes it. */
+static bool leave_part(struct mb_record *part) {
+  const bool is_part = part->release == release_whole || part->release == release_old_whole;
+  struct mb_record *array = is_part ? mb_object_record(part->owner) : NULL;
+  if (!MB_BLOCKS_KEPT || !array || array->thread != pthread_self() || array->spare) return false;
+  array->spare = part;
+  part->release(part->owner);
+  return true;
+}
+
+void mb_object_delete(void *self, int flags) {
+  if (flags == (STRONG | WEAK) && leave_part(mb_object_record(self))) return;
   if (flags & STRONG) drop_content(self);
   if (flags & WEAK) {
     struct mb_record *record = mb_object_record(self);
@@ -65,32 +47,19 @@ static void delete_object(void *self, int flags) {
   }
 }
 
-static void delete_old_object(void *self) { delete_object(self, STRONG | WEAK); }
-
-bool mb_object_is_own(enum mb_releases releases, const void *object) {
-  const struct header *header = object;
-  const struct old_header *old = object;
-  return releases == MB_RELEASES_0_22 ? header->deleter == delete_object
-                                      : old->deleter == delete_old_object;
-}
-
-void mb_object_retain(enum mb_releases releases, void *object) {
-  struct header *header = object;
-  struct old_header *old = object;
-  if (releases == MB_RELEASES_0_22)
-    atomic_fetch_add_explicit(&header->references, 1, memory_order_relaxed);
-  else
-    atomic_fetch_add_explicit(&old->references, 1, memory_order_relaxed);
-}
+void mb_object_delete_old(void *self) { mb_object_delete(self, STRONG | WEAK); }
 
 bool mb_object_is_sole(void *object) {
-  struct header *header = object;
+  struct mb_header *header = object;
   return atomic_load_explicit(&header->references, memory_order_acquire) == BOTH_ONE;
 }
 
-/* All strong references together hold one weak one, which goes with the last of them. */
-static void release_new(struct header *header) {
-  uint64_t before = atomic_fetch_sub_explicit(&header->references, 1, memory_order_acq_rel);
+/* All strong references together hold one weak one, which goes with the last of them. Who has the
+ * only one of both kinds need not count it down. */
+static void release_new(struct mb_header *header) {
+  uint64_t before = atomic_load_explicit(&header->references, memory_order_acquire);
+  if (before != BOTH_ONE)
+    before = atomic_fetch_sub_explicit(&header->references, 1, memory_order_acq_rel);
   if ((uint32_t)before != 1) return;
   if (before == BOTH_ONE) {
     if (header->deleter) header->deleter(header, STRONG | WEAK);
@@ -102,7 +71,7 @@ static void release_new(struct header *header) {
 }
 
 void mb_object_release(enum mb_releases releases, void *object) {
-  struct old_header *old = object;
+  struct mb_old_header *old = object;
   if (!object) return;
   if (releases == MB_RELEASES_0_22)
     release_new(object);
@@ -113,30 +82,38 @@ void mb_object_release(enum mb_releases releases, void *object) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-void *mb_object_new(enum mb_releases releases, int32_t type, size_t size) {
-  size_t whole;
-  char *memory = NULL;
-  if (!__builtin_add_overflow(size, RECORD_SIZE + header_size(releases), &whole))
-    memory = mb_block_take(whole);
+/* Of an object with one reference. */
+static void set_header(enum mb_releases releases, void *object, int32_t type) {
+  if (releases == MB_RELEASES_0_22) {
+    struct mb_header *header = object;
+    atomic_init(&header->references, BOTH_ONE);
+    header->type = type;
+    header->deleter = mb_object_delete;
+  } else {
+    struct mb_old_header *header = object;
+    atomic_init(&header->references, 1);
+    header->type = mb_type_of_releases(releases, type);
+    header->deleter = mb_object_delete_old;
+  }
+}
+
+/* With a cell that is not set. */
+static void *new_object(enum mb_releases releases, int32_t type, size_t size) {
+  const size_t before = MB_RECORD_SIZE + mb_header_size(releases);
+  char *memory = size <= SIZE_MAX - before ? mb_block_take_unset(before + size) : NULL;
   if (!memory) {
     (void)mb_fail_memory(size);
     return NULL;
   }
-  struct mb_record *record = (struct mb_record *)(void *)memory; /* zeroed */
-  record->code = kTVMNullptr;
-  record->size = whole;
-  void *object = memory + RECORD_SIZE;
-  if (releases == MB_RELEASES_0_22) {
-    struct header *header = object;
-    atomic_init(&header->references, BOTH_ONE);
-    header->type = type;
-    header->deleter = delete_object;
-  } else {
-    struct old_header *header = object;
-    atomic_init(&header->references, 1);
-    header->type = mb_type_of_releases(releases, type);
-    header->deleter = delete_old_object;
-  }
+  *(struct mb_record *)(void *)memory =
+      (struct mb_record){.size = before + size, .code = kTVMNullptr};
+  set_header(releases, memory + MB_RECORD_SIZE, type);
+  return memory + MB_RECORD_SIZE;
+}
+
+void *mb_object_new(enum mb_releases releases, int32_t type, size_t size) {
+  void *object = new_object(releases, type, size);
+  if (object) memset(mb_object_cell(releases, object), 0, size);
   return object;
 }
 
@@ -168,28 +145,53 @@ void *mb_object_function(enum mb_releases releases, mblob_function *function, bo
   return object;
 }
 
-mblob_function *mb_object_own_function(enum mb_releases releases, void *object) {
-  if (!mb_object_is_own(releases, object)) return NULL;
+/* The room of a tensor's object. */
+static void *new_tensor(enum mb_releases releases, int32_t ndim, void *owner,
+                        void (*release)(void *owner)) {
+  const size_t extents = (size_t)ndim * sizeof(int64_t);
+  void *object = new_object(releases, MB_ANY_TENSOR, sizeof(DLTensor) + 2 * extents);
+  if (!object) return NULL;
+  DLTensor *cell = mb_object_cell(releases, object);
+  cell->ndim = ndim;
+  cell->shape = (int64_t *)(void *)(cell + 1);
+  cell->strides = cell->shape + ndim;
   struct mb_record *record = mb_object_record(object);
-  return record->code == kTVMPackedFuncHandle ? record->value.v_handle : NULL;
+  record->owner = owner;
+  record->release = release;
+  return object;
+}
+
+/* The part that was left, if it has as many dimensions: as it was, but for its reference. */
+static void *take_part(enum mb_releases releases, int32_t ndim, struct mb_record *array) {
+  if (array->thread != pthread_self() || !array->spare) return NULL;
+  void *object = (char *)array->spare + MB_RECORD_SIZE;
+  if (((const DLTensor *)mb_object_cell(releases, object))->ndim != ndim) return NULL;
+  array->spare = NULL;
+  set_header(releases, object, MB_ANY_TENSOR);
+  return object;
+}
+
+void *mb_object_part(enum mb_releases releases, int32_t ndim, void *whole) {
+  void *object = take_part(releases, ndim, mb_object_record(whole));
+  if (!object)
+    object = new_tensor(releases, ndim, whole,
+                        releases == MB_RELEASES_0_22 ? release_whole : release_old_whole);
+  if (object) mb_object_retain(releases, whole);
+  return object;
 }
 
 void *mb_object_tensor(enum mb_releases releases, const DLTensor *tensor, void *owner,
                        void (*release)(void *owner)) {
-  size_t ndim = tensor->ndim > 0 ? (size_t)tensor->ndim : 0;
-  void *object =
-      mb_object_new(releases, MB_ANY_TENSOR, sizeof(DLTensor) + 2 * ndim * sizeof(int64_t));
+  const int32_t ndim = tensor->ndim > 0 ? tensor->ndim : 0;
+  void *object = new_tensor(releases, ndim, owner, release);
   if (!object) return NULL;
   DLTensor *cell = mb_object_cell(releases, object);
-  int64_t *shape = (int64_t *)(void *)(cell + 1);
+  int64_t *shape = cell->shape, *strides = cell->strides;
   *cell = *tensor;
   cell->shape = shape;
-  cell->strides = shape + ndim;
-  if (ndim) memcpy(shape, tensor->shape, ndim * sizeof(*shape));
-  mb_fill_strides(tensor, cell->strides);
-  struct mb_record *record = mb_object_record(object);
-  record->owner = owner;
-  record->release = release;
+  cell->strides = strides;
+  if (ndim) memcpy(shape, tensor->shape, (size_t)ndim * sizeof(*shape));
+  mb_fill_strides(tensor, strides);
   return object;
 }
 

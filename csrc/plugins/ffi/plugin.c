@@ -58,7 +58,8 @@ static const mblob_convention convention = {.struct_size = sizeof(mblob_conventi
                                             .function_of_object = function_of_object,
                                             .to_any = to_any,
                                             .from_any = from_any,
-                                            .any_release = any_release};
+                                            .any_release = any_release,
+                                            .call_row = mb_ffi_call_row};
 
 MBLOB_PLUGIN(ffi) = {.abi_version = MBLOB_PLUGIN_ABI,
                      .struct_size = sizeof(mblob_plugin),

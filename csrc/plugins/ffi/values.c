@@ -41,6 +41,7 @@ static int array_object(enum mb_releases releases, struct mb_any *out, DLTensor 
     mb_plugin_host()->array_retain(array);
     mb_object_record(object)->value.v_handle = array;
     mb_object_record(object)->code = kTVMNDArrayHandle;
+    mb_object_record(object)->thread = pthread_self();
   }
   return mb_any_set_object(releases, out, MB_ANY_TENSOR, object);
 }
@@ -107,9 +108,9 @@ int mb_any_of_value(enum mb_releases releases, TVMValue value, int code, bool bo
       return MBLOB_OK;
     }
     default:
-      return mb_fail(MBLOB_E_ARGUMENT,
-                     "a value of type code %d cannot be passed to a function of the ffi dialect",
-                     code);
+      return mb_fail_argument(
+          MB_ARGUMENT_TYPE,
+          "a value of type code %d cannot be passed to a function of the ffi dialect", code);
   }
 }
 

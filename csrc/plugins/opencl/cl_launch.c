@@ -43,8 +43,8 @@ static int read_pointer(const struct mb_kernel *k, uint64_t i, TVMValue value, i
       break;
     }
     default:
-      return mb_fail(
-          MBLOB_E_ARGUMENT,
+      return mb_fail_argument(
+          MB_ARGUMENT_TYPE,
           "opencl: kernel '%s': argument %llu is a pointer and was given a value of type code %d",
           k->name, (unsigned long long)i, code);
   }

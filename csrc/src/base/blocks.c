@@ -39,34 +39,37 @@ static struct mb_thread_end at_end = MB_THREAD_END(free_blocks);
 /* Of the thread that unloads this, or ends the process. */
 __attribute__((destructor)) static void process_exit(void) { free_blocks(&mine); }
 
-/* Sanitizers see the life of each block. */
-#ifdef __SANITIZE_ADDRESS__
-#define KEEPS 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KEEPS 0
-#endif
-#endif
-#ifndef KEEPS
-#define KEEPS 1
-#endif
-
 static size_t class_of(size_t size) { return (size - 1) / STEP; }
 
-void *mb_block_take(size_t size) {
+/* One that waits, or NULL. */
+static struct block *take_kept(size_t size) {
   const size_t class = size ? class_of(size) : 0;
-  if (!KEEPS || class >= CLASSES) return calloc(1, size ? size : 1);
-  struct block *block = mine.free[class];
-  if (!block) return calloc(1, (class + 1) * STEP);
+  struct block *block = MB_BLOCKS_KEPT && class < CLASSES ? mine.free[class] : NULL;
+  if (!block) return NULL;
   mine.free[class] = block->next;
   mine.counts[class]--;
-  memset(block, 0, size);
   return block;
+}
+
+/* So large that any other of its class fits. */
+static size_t room_of(size_t size) {
+  const size_t class = size ? class_of(size) : 0;
+  return MB_BLOCKS_KEPT && class < CLASSES ? (class + 1) * STEP : size ? size : 1;
+}
+
+void *mb_block_take(size_t size) {
+  struct block *block = take_kept(size);
+  return block ? memset(block, 0, size) : calloc(1, room_of(size));
+}
+
+void *mb_block_take_unset(size_t size) {
+  struct block *block = take_kept(size);
+  return block ? block : malloc(room_of(size));
 }
 
 void mb_block_give(void *memory, size_t size) {
   const size_t class = size ? class_of(size) : 0;
-  if (!KEEPS || class >= CLASSES || mine.counts[class] >= KEPT) {
+  if (!MB_BLOCKS_KEPT || class >= CLASSES || mine.counts[class] >= KEPT) {
     free(memory);
     return;
   }

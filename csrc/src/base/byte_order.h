@@ -3,7 +3,7 @@
 #ifndef MB_BYTE_ORDER_H
 #define MB_BYTE_ORDER_H
 
-#include <dlpack/dlpack.h>
+#include <mblob/dlpack.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

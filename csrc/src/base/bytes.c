@@ -53,7 +53,7 @@ bool mb_read_key(struct mb_cursor *c, struct mb_slice *out, const char *what) {
                          what, (unsigned long long)out->size, MB_KEY_LIMIT);
     return false;
   }
-  if (memchr(out->data, 0, out->size)) { /* C would take another key than what is shown */
+  if (memchr(out->data, 0, mb_size(out->size))) { /* C would take another key than what is shown */
     (void)mb_fail_format("key", (int64_t)start, c->entry, "%s: has a NUL byte", what);
     return false;
   }
@@ -81,5 +81,5 @@ bool mb_is_utf8(const uint8_t *text, uint64_t size) {
 }
 
 bool mb_slice_is(struct mb_slice s, const char *text) {
-  return s.size == strlen(text) && memcmp(s.data, text, s.size) == 0;
+  return s.size == strlen(text) && memcmp(s.data, text, mb_size(s.size)) == 0;
 }

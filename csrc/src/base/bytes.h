@@ -24,6 +24,10 @@ struct mb_slice {
   uint64_t size;
 };
 
+/* A number as the memory functions take it; one that does not fit is none that there is memory
+ * for. */
+static inline size_t mb_size(uint64_t n) { return n == (size_t)n ? (size_t)n : SIZE_MAX; }
+
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define MB_SWAPPED(bits, x) (x)
 #else

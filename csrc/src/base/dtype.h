@@ -2,7 +2,7 @@
 #ifndef MB_DTYPE_H
 #define MB_DTYPE_H
 
-#include <dlpack/dlpack.h>
+#include <mblob/dlpack.h>
 #include <mblob/plugin.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -65,15 +65,14 @@ static void record(int status, char *message) {
   free_texts(&state);
   state.message = message;
   state.serial++;
-  state.info = (mblob_error_info){
-      .status = status,
-      .message = message ? message : out_of_memory,
-      .code = status == MBLOB_E_KERNEL && message ? code_of_kernel_text(message) : "",
-      .offset = MB_UNKNOWN,
-      .entry = MB_UNKNOWN,
-      .type_key = "",
-      .available = "",
-      .hint = ""};
+  state.info = (mblob_error_info){.status = status,
+                                  .message = message ? message : out_of_memory,
+                                  .code = status == MBLOB_E_ARGUMENT ? MB_ARGUMENT_VALUE : "",
+                                  .offset = MB_UNKNOWN,
+                                  .entry = MB_UNKNOWN,
+                                  .type_key = "",
+                                  .available = "",
+                                  .hint = ""};
 }
 
 /* ---- one line -------------------------------------------------------------------------------- */
@@ -188,6 +187,18 @@ int mb_fail(int status, const char *format, ...) {
   return status;
 }
 
+int mb_fail_coded(int status, const char *code, const char *format, ...) {
+  RECORD(status, format);
+  state.info.code = code;
+  return status;
+}
+
+int mb_fail_argument(const char *code, const char *format, ...) {
+  RECORD(MBLOB_E_ARGUMENT, format);
+  state.info.code = code;
+  return MBLOB_E_ARGUMENT;
+}
+
 int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *format, ...) {
   RECORD(MBLOB_E_FORMAT, format);
   state.info.code = code;
@@ -233,16 +244,19 @@ int mb_fail_loader(const char *type_key, int64_t entry, const char *available, c
 }
 
 int mb_fail_plain_function(const char *name) {
-  int status = mb_fail(
-      MBLOB_E_NOT_FOUND,
-      "'%s' is a plain C function, without a packed form: pack it again with its prototype, or get "
-      "its address with mblob_module_symbol",
+  return mb_fail_coded(
+      MBLOB_E_NOT_FOUND, MB_CODE_PLAIN_FUNCTION,
+      "'%s' is a plain C function, without a packed function: pack it again with its prototype, or "
+      "get its address with mblob_module_symbol",
       name);
-  state.info.code = MB_CODE_PLAIN_FUNCTION;
-  return status;
 }
 
-void mb_set_kernel_error(const char *text) { record(MBLOB_E_KERNEL, strdup(text ? text : "")); }
+void mb_set_kernel_error(const char *text) {
+  text = or_empty(text);
+  const char *code = code_of_kernel_text(text); /* first: it may be the text of `state` */
+  record(MBLOB_E_KERNEL, strdup(text));
+  state.info.code = code;
+}
 
 /* Characters of "ValueError: " in front of a text, 0 if it names no kind of error. */
 static size_t size_of_kind(const char *text) {
@@ -274,7 +288,27 @@ void mb_error_place(const char *context) {
   if (state.info.message) insert(context, size_of_kind(state.info.message));
 }
 
-int mb_error_restatus(int status) { return state.info.status = status; }
+void mb_error_hint(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  char *text = NULL, *hint = format_text(format, args);
+  va_end(args);
+  if (!hint || !state.message || asprintf(&text, "%s; %s", state.message, hint) < 0) {
+    free(hint);
+    return;
+  }
+  free(state.message);
+  free(state.full);
+  free(state.hint);
+  state.full = NULL;
+  state.info.message = state.message = text;
+  state.info.hint = state.hint = hint;
+}
+
+int mb_error_restatus(int status) {
+  if (status == MBLOB_E_ARGUMENT) state.info.code = MB_ARGUMENT_VALUE;
+  return state.info.status = status;
+}
 
 static const char *name_of(int status) {
   switch (status) {
@@ -310,6 +344,7 @@ int mb_fail_opening(int returned, uint64_t before, int unknown, const char *what
 uint64_t mb_error_serial(void) { return state.serial; }
 
 uint32_t mblob_abi_version(void) { return MBLOB_ABI_VERSION; }
+const char *mblob_version(void) { return MBLOB_VERSION; }
 
 const mblob_error_info *mblob_last_error_info(void) {
   if (!state.info.message) record(MBLOB_OK, strdup("")), state.serial--;
@@ -318,8 +353,7 @@ const mblob_error_info *mblob_last_error_info(void) {
 
 const char *mblob_last_error(void) {
   const mblob_error_info *info = mblob_last_error_info();
-  if (!*info->code || info->status == MBLOB_E_KERNEL || info->status == MBLOB_E_NOT_FOUND)
-    return info->message;
+  if (!*info->code || info->status != MBLOB_E_FORMAT) return info->message; /* of no file's rule */
   if (!state.full) {
     int n = info->offset >= 0 ? asprintf(&state.full, "%s (at byte %lld) [%s]", info->message,
                                          (long long)info->offset, info->code)
@@ -330,10 +364,20 @@ const char *mblob_last_error(void) {
 }
 
 int mblob_set_error(int status, const char *message) {
-  bool own = status == MBLOB_OK || status == MBLOB_E_KERNEL; /* a kernel's text stays as it is */
-  message = or_empty(message);
-  record(status == MBLOB_OK ? MBLOB_E_KERNEL : status, own ? strdup(message) : copy_line(message));
+  if (status == MBLOB_OK || status == MBLOB_E_KERNEL) /* a kernel's text stays as it is */
+    mb_set_kernel_error(message);
+  else
+    record(status, copy_line(or_empty(message)));
   return state.info.status;
+}
+
+int mb_set_coded_error(int status, const char *code, const char *message) {
+  static const char codes[][16] = {MB_ARGUMENT_VALUE, MB_ARGUMENT_TYPE,  MB_ARGUMENT_COUNT,
+                                   MB_ARGUMENT_DTYPE, MB_ARGUMENT_INDEX, MB_ARGUMENT_NAME};
+  status = mblob_set_error(status, message);
+  for (size_t i = 0; code && i < sizeof(codes) / sizeof(*codes); i++)
+    if (strcmp(codes[i], code) == 0) state.info.code = codes[i];
+  return status;
 }
 
 /* ---- keeping an error ------------------------------------------------------------------------ */

@@ -12,10 +12,21 @@
  * guess by the text, which is all that a kernel hands over (error.c). */
 #define MB_CODE_ARGUMENTS "kernel_arguments"    /* with MBLOB_E_KERNEL */
 #define MB_CODE_PLAIN_FUNCTION "plain_function" /* with MBLOB_E_NOT_FOUND */
+/* What is wrong with an argument, with MBLOB_E_ARGUMENT and MBLOB_E_KERNEL. The first is the code
+ * of each MBLOB_E_ARGUMENT that has no other. */
+#define MB_ARGUMENT_VALUE "argument_value"
+#define MB_ARGUMENT_TYPE "argument_type"
+#define MB_ARGUMENT_COUNT "argument_count"
+#define MB_ARGUMENT_DTYPE "argument_dtype"
+#define MB_ARGUMENT_INDEX "argument_index"
+#define MB_ARGUMENT_NAME "argument_name"
 
 /* Each records a failure on this thread and returns its status, so that callers write `return
  * mb_fail(...)`. */
 int mb_fail(int status, const char *format, ...) MB_PRINTF(2, 3);
+/* With a code. The status of the second is MBLOB_E_ARGUMENT. */
+int mb_fail_coded(int status, const char *code, const char *format, ...) MB_PRINTF(3, 4);
+int mb_fail_argument(const char *code, const char *format, ...) MB_PRINTF(2, 3);
 int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *format, ...)
     MB_PRINTF(4, 5);
 int mb_fail_digest(int64_t entry, const char *format, ...) MB_PRINTF(2, 3);
@@ -28,12 +39,16 @@ int mb_fail_loader(const char *type_key, int64_t entry, const char *available, c
 int mb_fail_plain_function(const char *name);
 /* The text exactly as a kernel set it. */
 void mb_set_kernel_error(const char *text);
+/* mblob_set_error with one of the codes MB_ARGUMENT_*; others, and NULL, are none. */
+int mb_set_coded_error(int status, const char *code, const char *message);
 
 /* Put `context` and ": " in front of the current message, as callers that know the file do. */
 void mb_error_prefix(const char *context);
 /* The same behind the kind that the message starts with ("ValueError: "), if it has one: callers read
  * kinds there. */
 void mb_error_place(const char *context);
+/* Put "; " and a hint behind the current message. */
+void mb_error_hint(const char *format, ...) MB_PRINTF(1, 2);
 /* Rises with each failure on this thread: tells whether a callee recorded one. */
 uint64_t mb_error_serial(void);
 /* After code of others returned a status that is not MBLOB_OK: the failure that it recorded

@@ -51,7 +51,7 @@ void mb_sha256(const uint8_t *data, uint64_t size, uint8_t digest[32]) {
   for (; left >= 64; left -= 64, data += 64) add_block(h, data);
   uint8_t tail[128] = {0};
   size_t tail_size = left < 56 ? 64 : 128;
-  if (left) memcpy(tail, data, left);
+  if (left) memcpy(tail, data, (size_t)left);
   tail[left] = 0x80;
   for (size_t i = 0; i < 8; i++) tail[tail_size - 1 - i] = (uint8_t)(size * 8 >> (8 * i));
   for (size_t i = 0; i < tail_size; i += 64) add_block(h, tail + i);

@@ -16,7 +16,7 @@ struct parts {
 static bool write_all(int fd, struct parts parts) {
   for (size_t i = 0; i < parts.count; i++)
     for (struct mb_slice left = parts.items[i]; left.size;) {
-      const ssize_t n = write(fd, left.data, left.size);
+      const ssize_t n = write(fd, left.data, mb_size(left.size));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return false;
       left.data += n;

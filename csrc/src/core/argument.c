@@ -13,8 +13,8 @@ static const char *kind_of(uint32_t tag) {
 static bool is_not(uint32_t tag, const char *function, const char *argument, const void *given) {
   uint32_t found = given ? *(const uint32_t *)given : 0;
   if (given && found == tag) return false;
-  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: %s is %s, expected %s", function, argument,
-                given ? kind_of(found) : "NULL", kind_of(tag));
+  (void)mb_fail_argument(given ? MB_ARGUMENT_TYPE : MB_ARGUMENT_VALUE, "%s: %s is %s, expected %s",
+                         function, argument, given ? kind_of(found) : "NULL", kind_of(tag));
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "core/argument.h"
 #include "core/device/device.h"
+#include "core/runtime.h"
 
 #define NDIM_LIMIT 32
 
@@ -20,6 +21,7 @@ struct part {
 
 struct call {
   const char *name, *types, *signature; /* `signature`: what the library recorded, "" if nothing */
+  const struct mb_library *library;     /* of the module that was asked */
   bool is_ffi;
   size_t count;
   TVMValue *values;
@@ -209,16 +211,22 @@ static bool is_unsigned_long(const char *p, const char *end) {
   return is_unsigned && is_long;
 }
 
+/* The C type of parameter `i`, up to its comma or the end; NULL where the library recorded none. */
+static const char *type_of(const struct call *c, size_t i) {
+  const char *p = c->signature;
+  while (i-- > 0 && p) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
+  while (p && *p == ' ') p++;
+  return p;
+}
+
 /* Whether the signature says that parameter `i` is an integer of 64 bits without a sign. */
 static bool takes_uint64(const struct call *c, size_t i) {
   static const struct {
     char name[15];
     uint8_t bits;
   } types[] = {MB_C_TYPES_OF_UINT64};
-  const char *p = c->signature;
-  while (i-- > 0 && p) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
+  const char *p = type_of(c, i);
   if (!p) return false;
-  while (*p == ' ') p++;
   size_t size = strcspn(p, ",");
   for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++)
     if (size == strlen(types[k].name) && strncmp(p, types[k].name, size) == 0)
@@ -263,15 +271,32 @@ static int read_scalar(struct call *c, size_t i, const struct part *part, va_lis
   return MBLOB_OK;
 }
 
+/* Weights lie in memory that may not be written: a function that is known to write there would
+ * end the process. */
+static int check_writable(const struct call *c, size_t i) {
+  const DLTensor *t = c->values[i].v_handle;
+  if (c->codes[i] != kTVMDLTensorHandle || t->device.device_type != kDLCPU) return MBLOB_OK;
+  const uintptr_t data = (uintptr_t)t->data + t->byte_offset, blob = (uintptr_t)c->library->blob;
+  if (!blob || data < blob || data - blob >= c->library->blob_size) return MBLOB_OK;
+  const char *type = type_of(c, i);
+  const size_t size = type ? strcspn(type, ",") : 0;
+  if (!memchr(type, '*', size) || strncmp(type, "const ", 6) == 0) return MBLOB_OK;
+  return wrong(c, i,
+               "the function writes there, and the tensor is in the library, which is "
+               "read-only; pass memory of your own");
+}
+
 static int read_arguments(struct call *c, va_list *args) {
   const char *text = c->types;
   for (size_t i = 0; i < c->count; ++i) {
     struct part part;
     if (!next_part(&text, &part))
-      return mb_fail(MBLOB_E_ARGUMENT,
-                     "%s: argument %zu of \"%s\": cannot be read; expected %s, separated by commas",
-                     c->name, i, c->types, EXPECTED);
+      return mb_fail(
+          MBLOB_E_ARGUMENT,
+          "%s: argument %zu of \"%s\": cannot be read; expected %s, separated by commas%s", c->name,
+          i, c->types, EXPECTED, strstr(text, "][") ? "; a matrix is float32[3,4]" : "");
     int status = part.is_array ? read_array(c, i, &part, args) : read_scalar(c, i, &part, args);
+    if (status == MBLOB_OK) status = check_writable(c, i);
     if (status != MBLOB_OK) return status;
   }
   return MBLOB_OK;
@@ -343,6 +368,7 @@ int mblob_call(mblob_module *module, const char *name, const char *types, ...) {
   struct call c = {.name = name,
                    .types = types,
                    .signature = mblob_function_signature(function),
+                   .library = module->library,
                    .is_ffi = mblob_function_is_ffi(function) != 0,
                    .count = n,
                    .values = calloc(room, sizeof(*c.values)),

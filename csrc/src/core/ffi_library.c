@@ -42,9 +42,12 @@ static enum mb_dialect dialect_of(const struct mb_library *library) {
   return old ? MB_FFI_OF_0_21 : MB_CLASSIC;
 }
 
-int mb_ffi_prepare(struct mb_library *library) {
+void mb_ffi_recognize(struct mb_library *library) {
   library->external = needs_tvm_ffi(&library->elf);
   library->dialect = dialect_of(library);
+}
+
+int mb_ffi_prepare(struct mb_library *library) {
   return library->dialect == MB_CLASSIC ? MBLOB_OK : mb_plugin_convention(&library->convention);
 }
 

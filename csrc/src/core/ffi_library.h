@@ -11,8 +11,9 @@
 /* What is behind the prefix, NULL if the symbol has none. */
 const char *mb_ffi_function_name(const char *symbol);
 
-/* Find out which dialect the functions of the library have, and open the plug-in if that is not the
- * classic one. */
+/* Find out which dialect the functions of the library have. */
+void mb_ffi_recognize(struct mb_library *library);
+/* Open the plug-in if that is not the classic one. */
 int mb_ffi_prepare(struct mb_library *library);
 
 /* What the library gets for a name of the runtime, NULL if that is no such name. */

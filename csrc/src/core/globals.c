@@ -15,10 +15,10 @@ struct global {
 
 static struct mb_map globals; /* name -> struct global */
 static struct mb_lock globals_lock = MB_LOCK_INIT;
-static _Atomic uint64_t generation = 1;
+uint64_t mb_global_generation_now = 1;
 
 uint64_t mb_global_generation(void) {
-  return atomic_load_explicit(&generation, memory_order_acquire);
+  return __atomic_load_n(&mb_global_generation_now, __ATOMIC_ACQUIRE);
 }
 
 static void free_global(struct global *g) {
@@ -46,7 +46,7 @@ static int add(const char *name, mblob_function *function, bool replace, struct 
     return MBLOB_E_MEMORY;
   }
   g->function = mblob_function_retain(function);
-  atomic_fetch_add_explicit(&generation, 1, memory_order_release);
+  (void)__atomic_fetch_add(&mb_global_generation_now, 1, __ATOMIC_RELEASE);
   return MBLOB_OK;
 }
 

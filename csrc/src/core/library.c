@@ -21,7 +21,7 @@ static const char *name_of(const struct mb_source *source) {
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
-static struct mb_library *new_library(const struct mb_source *source) {
+struct mb_library *mb_library_new(const struct mb_source *source) {
   struct mb_library *library = calloc(1, sizeof(*library));
   if (!library) {
     (void)mb_fail_memory(sizeof(*library));
@@ -37,7 +37,7 @@ static struct mb_library *new_library(const struct mb_source *source) {
 /* A library that has no file. */
 static struct mb_library *new_library_without_file(void) {
   const struct mb_source nowhere = {.fd = -1, .dir_fd = -1, .path = strdup("")};
-  struct mb_library *library = nowhere.path ? new_library(&nowhere) : NULL;
+  struct mb_library *library = nowhere.path ? mb_library_new(&nowhere) : NULL;
   if (!library) {
     free(nowhere.path);
     return NULL;
@@ -203,7 +203,7 @@ static int find_library(const struct mb_source *source, struct mb_library **out)
 /* The first opening of a file. Takes `source` over. With the lock. */
 static int open_first(struct mb_library *resident, struct mb_source *source,
                       const mblob_open_options *options, mblob_module **out) {
-  struct mb_library *library = resident ? resident : new_library(source);
+  struct mb_library *library = resident ? resident : mb_library_new(source);
   if (!library) {
     mb_source_close(source);
     return MBLOB_E_MEMORY;
@@ -238,7 +238,7 @@ static bool was_overwritten(const struct mb_library *library, const struct mb_so
          then->changed.tv_nsec != now->changed.tv_nsec;
 }
 
-static int check_options(const mblob_open_options *options) {
+int mb_check_options(const mblob_open_options *options) {
   if (options->struct_size < sizeof(*options))
     return mb_fail(MBLOB_E_ARGUMENT, "options: struct_size is %u, expected %zu",
                    options->struct_size, sizeof(*options));
@@ -261,7 +261,7 @@ static int check_options(const mblob_open_options *options) {
 int mb_open_source(struct mb_source *source, const mblob_open_options *options,
                    mblob_module **out) {
   static const mblob_open_options defaults = {.struct_size = sizeof(mblob_open_options)};
-  int status = options ? check_options(options) : MBLOB_OK;
+  int status = options ? mb_check_options(options) : MBLOB_OK;
   if (status) {
     mb_source_close(source);
     return status;

@@ -87,25 +87,40 @@ static int read_blob(const struct mb_library *library, const uint8_t *bytes, uin
                       options->missing == MBLOB_MISSING_STUB, out);
 }
 
-int mb_library_load(struct mb_library *library, const mblob_open_options *options,
-                    mblob_module **out) {
-  struct mb_slice bytes;
+/* `bytes` and `symbol`: of the blob, if there is one. */
+static int read_library(struct mb_library *library, const mblob_open_options *options,
+                        struct mb_slice *bytes, ElfW(Sym) * symbol, struct mb_tree **out) {
   struct mb_blob blob = {0};
-  ElfW(Sym) symbol;
   if (options->verify != MBLOB_VERIFY_FULL)
     mb_pages_advise_random(library->source.bytes, library->source.size);
   int status = mb_elf_read(library->source.bytes, library->source.size, &library->elf);
-  if (!status) status = find_blob(library, &bytes, &symbol);
+  if (!status) status = find_blob(library, bytes, symbol);
   if (!status && library->has_blob)
-    status = read_blob(library, bytes.data, bytes.size, options, &blob);
+    status = read_blob(library, bytes->data, bytes->size, options, &blob);
   if (!status) status = read_function_table(library);
   if (!status) status = mb_carried_read(library);
   /* The tree is built on the file's mapping first: that tells of loaders that are missing before
    * any code runs. */
-  struct mb_tree *tree = NULL;
   if (!status)
-    status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes.data, options, &tree);
+    status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes->data, options, out);
   mb_blob_free(&blob);
+  if (!status) mb_ffi_recognize(library);
+  return status;
+}
+
+int mb_library_read(struct mb_library *library, const mblob_open_options *options,
+                    struct mb_tree **out) {
+  struct mb_slice bytes;
+  ElfW(Sym) symbol;
+  return read_library(library, options, &bytes, &symbol, out);
+}
+
+int mb_library_load(struct mb_library *library, const mblob_open_options *options,
+                    mblob_module **out) {
+  struct mb_slice bytes;
+  ElfW(Sym) symbol;
+  struct mb_tree *tree = NULL;
+  int status = read_library(library, options, &bytes, &symbol, &tree);
   if (!status) status = mb_ffi_prepare(library);
   if (!status) status = mb_library_link(library);
   if (status) {

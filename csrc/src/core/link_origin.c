@@ -74,8 +74,8 @@ static int move_paths(const struct mb_elf *elf, int fd, const char *folder,
     char *path = expanded(text, folder);
     if (!path) return mb_fail_memory(0);
     /* The linker adds the place of the strings to this, and asks for no bounds. */
-    d.d_un.d_val =
-        added->p_vaddr + (ElfW(Addr))ftello(segment) - mb_elf_tag_or_zero(elf, DT_STRTAB);
+    d.d_un.d_val = added->p_vaddr + (ElfW(Addr))ftello(segment) -
+                   (ElfW(Addr))mb_elf_tag_or_zero(elf, DT_STRTAB);
     (void)fwrite(path, 1, strlen(path) + 1, segment);
     free(path);
     int status = mb_link_write(fd, &d, sizeof(d),

@@ -22,6 +22,12 @@ static bool is_code(const struct mb_library *library, const ElfW(Sym) * symbol) 
          mb_elf_is_loaded(&library->elf, symbol->st_value, 1, PF_X);
 }
 
+/* Whether there is the function that a row of the table is about. */
+static bool is_there(const struct mb_library *library, const struct mb_function_row *row) {
+  ElfW(Sym) symbol;
+  return mb_library_symbol(library, row->symbol, &symbol) && is_code(library, &symbol);
+}
+
 /* The name in the string `__tvm_main__`; NULL if there is none, or it is no string. */
 static const char *entry_string(const struct mb_library *library) {
   ElfW(Sym) symbol;
@@ -30,7 +36,7 @@ static const char *entry_string(const struct mb_library *library) {
     return mb_library_symbol(library, ENTRY_NAME, &symbol); /* TVM: always a string */
   if (!mb_elf_find(&library->elf, ENTRY_NAME, &symbol) || is_code(library, &symbol) ||
       mb_elf_object(&library->elf, &symbol, ENTRY_NAME, &bytes) ||
-      !memchr(bytes.data, 0, bytes.size))
+      !memchr(bytes.data, 0, mb_size(bytes.size)))
     return NULL;
   return (const char *)bytes.data;
 }
@@ -95,7 +101,10 @@ static int find_kernel(struct mb_library *library, const char *name, mblob_funct
 /* `*closed`: as of mb_loader_find. */
 static int find_own(mblob_module *module, const char *name, mblob_function **out, bool *closed) {
   *out = NULL;
-  *closed = false;
+  *closed = module->library->looked;
+  if (*closed)
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "'%s': mblob_look loads no code; open the library with mblob_open", name);
   if (!module->is_library) return mb_loader_find(module, name, out, closed);
   mb_lock(&module->library->lock);
   int status = find_kernel(module->library, name, out);
@@ -211,10 +220,13 @@ static void list_name(struct listing *l, const char *name) {
   if (++l->shown <= SHOWN) (void)fprintf(l->text, "%s%s", l->shown > 1 ? ", " : "", name);
 }
 
-static void list_library(struct listing *l, const struct mb_library *library) {
-  for (size_t i = 0; i < library->table.count && l->shown <= SHOWN; i++)
-    if (library->table.rows[i].packed) list_name(l, library->table.rows[i].name);
-  for (uint64_t i = 1; i < library->elf.symbol_count && l->shown <= SHOWN; i++) {
+/* The functions of a library, at most `most`. */
+static void library_names(const struct mb_library *library, size_t most,
+                          void (*visit)(void *context, const char *name), void *context) {
+  for (size_t i = 0; i < library->table.count && most; i++)
+    if (library->table.rows[i].packed && is_there(library, &library->table.rows[i]))
+      visit(context, library->table.rows[i].name), most--;
+  for (uint64_t i = 1; i < library->elf.symbol_count && most; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
     const char *name = mb_elf_symbol_name(&library->elf, &symbol),
                *own = mb_ffi_function_name(name);
@@ -222,7 +234,7 @@ static void list_library(struct listing *l, const struct mb_library *library) {
         mb_function_table_symbol(&library->table, name))
       continue;
     if (own ? *own != '_' : library->dialect != MB_FFI && !is_helper(name))
-      list_name(l, own ? own : name);
+      visit(context, own ? own : name), most--;
   }
 }
 
@@ -235,15 +247,30 @@ static int list_module(mblob_module *module, void *argument) {
     mb_known_names(module, visit_name, l);
     return 0;
   }
-  if (mb_set_add(&l->seen, module->library) == 1) list_library(l, module->library);
+  if (mb_set_add(&l->seen, module->library) == 1)
+    library_names(module->library, SHOWN + 1 - l->shown, visit_name, l);
   return 0;
 }
 
-static int is_plain(mblob_module *module, void *name) {
+/* What a table of functions says of a name. */
+struct told {
+  const char *name;
+  const struct mb_function_row *row;
+  bool is_there;
+};
+
+static int find_told(mblob_module *module, void *argument) {
+  struct told *told = argument;
   if (!module->is_library) return 0;
   const struct mb_function_table *table = &module->library->table;
-  const struct mb_function_row *row = mb_function_table_symbol(table, name);
-  return (row && !row->packed) || mb_function_table_find(table, name, false) ? 1 : 0;
+  told->row = mb_function_table_find(table, told->name, true);
+  if (!told->row) told->row = mb_function_table_find(table, told->name, false);
+  if (!told->row) {
+    told->row = mb_function_table_symbol(table, told->name);
+    if (told->row && told->row->packed) told->row = NULL;
+  }
+  told->is_there = told->row && is_there(module->library, told->row);
+  return told->row != NULL;
 }
 
 /* For a hint no loader may run, and a miss must not cost a walk over all that is below. */
@@ -259,9 +286,10 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   size_t size = 0;
   struct listing l = {.text = open_memstream(&text, &size)};
   struct search elsewhere = {.name = name};
+  struct told told = {.name = name};
   if (!l.text) return mb_fail_memory(0);
-  if (imports ? mb_module_walk(module, only, is_plain, (void *)(uintptr_t)name) == 1
-              : is_plain(module, (void *)(uintptr_t)name)) {
+  (void)(imports ? mb_module_walk(module, only, find_told, &told) : find_told(module, &told));
+  if (told.is_there) { /* one with a packed function was found before */
     (void)fclose(l.text);
     free(text);
     return mb_fail_plain_function(name);
@@ -280,6 +308,11 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
               only ? "what is imported by " : "", module->type_key, name, text ? text : "?",
               hint ? "; one of its imports has it: pass query_imports" : "");
   free(text);
+  if (told.row)
+    mb_error_hint(
+        "its table of functions gives it the symbol '%s', and the library has no such function: "
+        "pack it again",
+        told.row->symbol);
   return status;
 }
 
@@ -304,14 +337,17 @@ int mblob_module_function(mblob_module *module, const char *name, int query_impo
 int mblob_module_names(mblob_module *module, void (*visit)(void *context, const char *name),
                        void *context) {
   if (MB_NO_MODULE(module) || MB_IS_NULL(visit)) return MBLOB_E_ARGUMENT;
-  mb_known_names(module, visit, context);
+  if (module->is_library)
+    library_names(module->library, SIZE_MAX, visit, context);
+  else
+    mb_known_names(module, visit, context);
   return MBLOB_OK;
 }
 
 void *mblob_module_symbol(mblob_module *module, const char *name) {
   ElfW(Sym) symbol;
-  if (!module || !name || !module->is_library) return NULL;
-  /* In a statically linked library the name itself is announced for the packed form. */
+  if (!module || !name || !module->is_library || module->library->looked) return NULL;
+  /* In a statically linked library the name itself is announced for the packed function. */
   const struct mb_function_row *row = mb_function_table_find(&module->library->table, name, false);
   return mb_library_symbol(module->library, row ? row->symbol : name, &symbol);
 }

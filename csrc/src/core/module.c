@@ -50,7 +50,7 @@ static struct mb_entry entry_at(const struct mb_blob *blob, size_t i) {
 }
 
 static bool same_key(struct mb_slice a, struct mb_slice b) {
-  return a.size == b.size && (a.data == b.data || memcmp(a.data, b.data, a.size) == 0);
+  return a.size == b.size && (a.data == b.data || memcmp(a.data, b.data, mb_size(a.size)) == 0);
 }
 
 /* Room for the texts of the type keys. One that the module before has too stands there once. */
@@ -59,7 +59,7 @@ static bool make_keys(struct mb_tree *tree, const struct mb_blob *blob) {
   size_t size = 1;
   for (size_t i = 0; i < tree->count; i++) {
     struct mb_slice key = entry_at(blob, i).key;
-    if (!same_key(key, before)) size += key.size + 1;
+    if (!same_key(key, before)) size += mb_size(key.size) + 1;
     before = key;
   }
   tree->keys = malloc(size);
@@ -74,7 +74,7 @@ static int fill_module(struct mb_tree *tree, size_t i, const struct mb_blob *blo
   if (same_key(e->key, *before)) {
     module->type_key = module[-1].type_key;
   } else {
-    module->type_key = memcpy(*keys, e->key.data, e->key.size);
+    module->type_key = memcpy(*keys, e->key.data, mb_size(e->key.size));
     (*keys)[e->key.size] = 0;
     *keys += e->key.size + 1;
     *before = e->key;
@@ -358,74 +358,4 @@ int mb_module_import_all(mblob_module *module, const mblob_module *other) {
   for (size_t i = 0; !status && i < other->import_count; i++)
     status = mblob_module_import(module, other->imports[i]);
   return status;
-}
-
-/* ---- tensors --------------------------------------------------------------------------------- */
-
-enum { NAMES_SIZE = 400 }; /* bytes of the names that an error lists */
-
-struct tensor_search {
-  const char *name;
-  const struct mb_tensor *found;
-  size_t used;
-  char names[NAMES_SIZE + 8]; /* of the tensors that there are, as many as fit, then "..." */
-};
-
-static int list_tensors(mblob_module *module, void *argument) {
-  struct tensor_search *search = argument;
-  if (module->is_library) return 0;
-  const struct mb_tensors *tensors = &module->use->tensors;
-  for (size_t i = 0; i < tensors->count && search->used < NAMES_SIZE; i++) {
-    const char *name = tensors->items[i].name;
-    const bool fits = strlen(name) + 2 < NAMES_SIZE - search->used;
-    const int n = sprintf(search->names + search->used, "%s%s", search->used ? ", " : "",
-                          fits ? name : "...");
-    search->used = fits ? search->used + (size_t)n : NAMES_SIZE;
-  }
-  return 0;
-}
-
-static int read_tensors(mblob_module *module) {
-  int status = MBLOB_OK;
-  struct mb_module_use *use = module->use;
-  mb_lock(&module->library->lock);
-  if (!use->tensors_read) {
-    int64_t entry = (int64_t)mblob_module_index(module);
-    module->is_used = true;
-    if (strcmp(module->type_key, MB_KEY_SAFETENSORS) == 0)
-      status = mb_safetensors_read(module->payload, module->payload_size, entry, &use->tensors);
-    else if (mb_params_is(module->payload, module->payload_size))
-      status = mb_params_read(module->payload, module->payload_size, entry, &use->tensors);
-    use->tensors_read = !status;
-  }
-  mb_unlock(&module->library->lock);
-  return status;
-}
-
-static int find_tensor(mblob_module *module, void *argument) {
-  struct tensor_search *search = argument;
-  if (module->is_library) return 0;
-  int status = read_tensors(module);
-  if (status) return status;
-  search->found = mb_tensors_find(&module->use->tensors, search->name);
-  return search->found ? 1 : 0;
-}
-
-int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
-  if (MB_NO_MODULE(module) || MB_IS_NULL(name) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  struct tensor_search search = {.name = name};
-  *out = (DLTensor){0};
-  int status = mb_module_walk(module, false, find_tensor, &search);
-  if (status > 1) {
-    mb_error_prefix(name);
-    return status;
-  }
-  if (!search.found) {
-    (void)mb_module_walk(module, false, list_tensors, &search);
-    return mb_fail(MBLOB_E_NOT_FOUND,
-                   "no tensor '%s' in module '%s' and its imports; there are: %s", name,
-                   module->type_key, search.used ? search.names : "none");
-  }
-  *out = search.found->view;
-  return MBLOB_OK;
 }

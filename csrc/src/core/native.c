@@ -42,6 +42,12 @@ static bool writes_arguments(const char *method) {
   return false;
 }
 
+/* Methods that keep the memory of the tensors that they are given: it must not be a copy that goes
+ * with the call. They check its alignment themselves. */
+static bool keeps_memory(const char *method) {
+  return strstr(method, "zero_copy") || strcmp(method, "set_outputs") == 0;
+}
+
 int mb_method_bind(const struct mb_method *method, void *object, mblob_function **out) {
   struct bound *bound = malloc(sizeof(*bound));
   *out = NULL;
@@ -51,7 +57,8 @@ int mb_method_bind(const struct mb_method *method, void *object, mblob_function 
   if (status)
     free(bound);
   else
-    (*out)->first_output = writes_arguments(method->name);
+    (*out)->first_output = writes_arguments(method->name),
+    (*out)->alignment = keeps_memory(method->name);
   return status;
 }
 
@@ -125,6 +132,15 @@ void *mb_native_object(const mblob_module *module, const struct mb_class *class)
   return is_one ? ((struct native *)module->use->self)->object : NULL;
 }
 
+int mb_native_describe(const mblob_module *module, bool outputs, size_t i, size_t *count,
+                       struct mb_end *out) {
+  const bool is_one = module->is_created && module->use->loader.function == find_native;
+  const struct native *native = is_one ? module->use->self : NULL;
+  if (native && native->class->describe)
+    return native->class->describe(native->object, outputs, i, count, out);
+  return mb_fail(MBLOB_E_ARGUMENT, "module '%s' is no executor", module->type_key);
+}
+
 void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name),
                     void *context) {
   mb_lock(&module->library->lock);
@@ -168,11 +184,11 @@ static bool is_pointer(int code) {
 
 static int wrong(const struct mb_call *call, int i, const char *expected) {
   if (i >= call->count)
-    return mb_fail(MBLOB_E_ARGUMENT, "argument %d is missing: expected %s", i, expected);
+    return mb_fail_argument(MB_ARGUMENT_COUNT, "argument %d is missing: expected %s", i, expected);
   const int code = call->codes[i];
   const bool null = is_pointer(code) && !call->args[i].v_handle;
-  return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected %s, found %s%s (type code %d)", i,
-                 expected, code_name(code), null ? " that is NULL" : "", code);
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument %d: expected %s, found %s%s (type code %d)",
+                          i, expected, code_name(code), null ? " that is NULL" : "", code);
 }
 
 /* The type code of an argument; -1 when there is none. */
@@ -183,10 +199,10 @@ static int code_of(const struct mb_call *call, int i) {
 int mb_call_expect(const struct mb_call *call, int at_least, int at_most) {
   if (call->count >= at_least && call->count <= at_most) return MBLOB_OK;
   if (at_least == at_most)
-    return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_COUNT, "expected", at_least, at_least == 1 ? "" : "s",
-                   "", call->count);
-  return mb_fail(MBLOB_E_ARGUMENT, "expected %d to %d arguments, found %d", at_least, at_most,
-                 call->count);
+    return mb_fail_argument(MB_ARGUMENT_COUNT, MB_TEXT_COUNT, "expected", at_least,
+                            at_least == 1 ? "" : "s", "", call->count);
+  return mb_fail_argument(MB_ARGUMENT_COUNT, "expected %d to %d arguments, found %d", at_least,
+                          at_most, call->count);
 }
 
 int mb_call_int(const struct mb_call *call, int i, int64_t *out) {
@@ -233,8 +249,8 @@ int mb_call_module(const struct mb_call *call, int i, mblob_module **out) {
   if (code_of(call, i) != kTVMModuleHandle || !call->args[i].v_handle)
     return wrong(call, i, "a module");
   if (!mb_handle_is_module(call->args[i].v_handle))
-    return mb_fail(MBLOB_E_ARGUMENT, "argument %d: expected a module, found %s", i,
-                   mb_handle_kind(call->args[i].v_handle));
+    return mb_fail_argument(MB_ARGUMENT_TYPE, "argument %d: expected a module, found %s", i,
+                            mb_handle_kind(call->args[i].v_handle));
   *out = call->args[i].v_handle;
   return MBLOB_OK;
 }

@@ -24,6 +24,16 @@ struct mb_method {
   int (*call)(void *object, struct mb_call *call);
 };
 
+/* An input or output of an executor. */
+struct mb_end {
+  const char *name;
+  const DLTensor *tensor; /* NULL: nothing but the name is known */
+  bool is_parameter;
+};
+/* How many there are, and what number `i` is if there are as many; what is unknown is left. */
+typedef int (*mb_describer)(void *object, bool outputs, size_t i, size_t *count,
+                            struct mb_end *out);
+
 struct mb_class {
   const char *type_key;
   const struct mb_method *methods; /* ends with one without a call */
@@ -34,6 +44,8 @@ struct mb_class {
    * NULL. */
   int (*function)(void *object, const char *name, mblob_function **out);
   void (*close)(void *object); /* may be NULL */
+  /* Of an executor; NULL of others. */
+  mb_describer describe;
   /* The name that `function` knows beside the methods, for errors; may be NULL. */
   const char *(*extra_name)(void *object);
   bool
@@ -44,6 +56,9 @@ struct mb_class {
 int mb_native_create(const struct mb_class *class, void *object, mblob_module **out);
 /* The object of a module that mb_native_create made with that class; NULL of any other module. */
 void *mb_native_object(const mblob_module *module, const struct mb_class *class);
+/* What the class of a module tells of an input or output; MBLOB_E_ARGUMENT if it is no executor. */
+int mb_native_describe(const mblob_module *module, bool outputs, size_t i, size_t *count,
+                       struct mb_end *out);
 /* Visit the names of the functions of a module that is open: of a class here, the most wanted
  * first, or as its plug-in told them. */
 void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name),

@@ -116,8 +116,9 @@ static int set_item(struct mb_object *object, size_t at, TVMValue value, int cod
 /* A borrowed tensor cannot be kept. */
 static int check_argument(const struct mb_call *call, int i) {
   if (call->codes[i] != kTVMDLTensorHandle) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT,
-                 "argument %d: expected something counted, found a tensor that is borrowed", i);
+  return mb_fail_argument(
+      MB_ARGUMENT_TYPE, "argument %d: expected something counted, found a tensor that is borrowed",
+      i);
 }
 
 static int finish(struct mb_call *call, struct mb_object *object, int status) {
@@ -160,8 +161,8 @@ static int make_map(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *map = NULL;
   if (call->count % 2)
-    return mb_fail(MBLOB_E_ARGUMENT, "expected keys and values in turn, found %d arguments",
-                   call->count);
+    return mb_fail_argument(MB_ARGUMENT_COUNT,
+                            "expected keys and values in turn, found %d arguments", call->count);
   int status = new_object(MB_MAP_TYPE, (size_t)call->count, &map);
   for (int i = 0; !status && i < call->count; i += 2) {
     status = check_argument(call, i);
@@ -234,9 +235,9 @@ static int receiver(const struct mb_call *call, int count, enum mb_object_type t
   void *handle = call->codes[0] == kTVMObjectHandle ? call->args[0].v_handle : NULL;
   *out = handle && mb_handle_is_object(handle) ? handle : NULL;
   if (*out && (*out)->type == type) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT, "argument 0: expected %s, found %s (type code %d)",
-                 type_names[type], *out ? type_names[(*out)->type] : "something else",
-                 call->codes[0]);
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument 0: expected %s, found %s (type code %d)",
+                          type_names[type], *out ? type_names[(*out)->type] : "something else",
+                          call->codes[0]);
 }
 
 static int get_item(struct mb_call *call, enum mb_object_type type) {
@@ -246,7 +247,8 @@ static int get_item(struct mb_call *call, enum mb_object_type type) {
   if (!status) status = mb_call_int(call, 1, &i);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= object->count)
-    return mb_fail(MBLOB_E_ARGUMENT, "index %lld of %zu items", (long long)i, object->count);
+    return mb_fail_argument(MB_ARGUMENT_INDEX, "index %lld of %zu items", (long long)i,
+                            object->count);
   return return_item(call, &object->items[i]);
 }
 

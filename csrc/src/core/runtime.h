@@ -154,6 +154,11 @@ int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void
 /* Import what `other` imports, in its order. A mblob_status. */
 int mb_module_import_all(mblob_module *module, const mblob_module *other);
 
+/* ---- tensors (weights.c) --------------------------------------------------------------------- */
+
+/* What a tensor is, that a caller looks at; NULL: one of which only the name is known. */
+void mb_tensor_describe(const char *name, const DLTensor *tensor, mblob_tensor_info *out);
+
 /* ---- lookup (lookup.c) ----------------------------------------------------------------------- */
 
 enum mb_scope { MB_ITSELF, MB_WITH_IMPORTS, MB_IMPORTS_ONLY };
@@ -197,6 +202,7 @@ struct mb_library {
   /* guarded by the list's lock */
   bool loading, closing;
   bool resident; /* closed, but its code could not be unloaded */
+  bool looked;   /* by mblob_look: read, never loaded, and not in the list */
   size_t worker; /* while it is loading or closing: an mb_thread_id() */
 
   const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
@@ -234,6 +240,8 @@ struct mb_library {
   struct mb_map environment; /* MB_ENVIRONMENT functions by name */
 };
 
+/* MBLOB_OK of options that can be followed. */
+int mb_check_options(const mblob_open_options *options);
 /* Open what the file has. Takes `source` over; its *out is counted. */
 int mb_open_source(struct mb_source *source, const mblob_open_options *options, mblob_module **out);
 /* The same of a file, without options; *out is NULL after an error. */
@@ -244,13 +252,19 @@ void mb_library_release(struct mb_library *library);
 /* Address of an exported symbol of this very library, NULL if absent. */
 void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) * symbol);
 
+/* A library that nobody holds, with the file `source`, which it takes over; NULL when memory is out
+ * (recorded). */
+struct mb_library *mb_library_new(const struct mb_source *source);
 /* A library without a file: what constructors announced under `prefix`. Never closed. */
 int mb_library_new_system(const char *prefix, enum mb_system_names names, struct mb_library **out);
 /* Let kernels of `library` find the imports of `other`'s modules too. */
 void mb_library_join(struct mb_library *library, struct mb_library *other);
 
-/* library_load.c: check everything that the file of a new library tells, then let the linker
- * run; the root of its tree. */
+/* library_load.c: check everything that the file of a new library tells; the tree that its blob
+ * tells, in the file's mapping. No code of the file runs. */
+int mb_library_read(struct mb_library *library, const mblob_open_options *options,
+                    struct mb_tree **out);
+/* The same, then let the linker run; the root of its tree. */
 int mb_library_load(struct mb_library *library, const mblob_open_options *options,
                     mblob_module **out);
 /* Another tree of a library that is in memory; its root. */
@@ -282,6 +296,7 @@ int mb_global_get(const char *name, mblob_function **out); /* NULL in *out if un
 /* As mblob_get_global. */
 int mb_global_need(const char *name, mblob_function **out);
 /* Changes, upwards from 1, whenever a name gets another function. */
+extern uint64_t mb_global_generation_now; /* the same, read atomically */
 uint64_t mb_global_generation(void);
 int mb_global_remove(const char *name);
 /* All names, copied into one block of the heap. */

@@ -436,8 +436,9 @@ int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHand
   mblob_module *module = NULL;
   bool given = count > 0 && codes[0] != kTVMNullptr;
   if (count > 1 || (given && (codes[0] != kTVMStr || !args[0].v_str)))
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "runtime.SystemLib: expected at most one argument, the prefix, a string");
+    return mb_fail_argument(
+        count > 1 ? MB_ARGUMENT_COUNT : MB_ARGUMENT_TYPE,
+        "runtime.SystemLib: expected at most one argument, the prefix, a string");
   int status = take_announced();
   if (!status) status = get(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
   if (status) return status;

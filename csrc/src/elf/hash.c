@@ -214,7 +214,7 @@ static int find_exported(const struct mb_elf *elf, struct exported *out) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     if (i < elf->symbol_count) { /* of which the names were checked; many with one long name are an
                                     attack */
-      uint64_t size = strnlen(elf->strings + symbol.st_name, budget);
+      uint64_t size = strnlen(elf->strings + symbol.st_name, mb_size(budget));
       if (size >= budget)
         return mb_elf_bad("the names of its symbols add up to more than 8 times their table");
       budget -= size;

@@ -9,7 +9,7 @@ static uint64_t padded(uint64_t size, uint64_t align) { return (size + align - 1
 /* One of our descriptors: version, flags, CRC-32 of the table of functions. */
 static void add(struct mb_announced *out, const uint8_t *descriptor, uint64_t size) {
   uint32_t words[3] = {0, 0, 0};
-  memcpy(words, descriptor, size < sizeof(words) ? size : sizeof(words));
+  memcpy(words, descriptor, mb_size(size < sizeof(words) ? size : sizeof(words)));
   if (words[0] < 1) return;
   if (words[1] & ~out->flags & MB_NOTE_HAS_TABLE) out->table_crc = words[2];
   out->flags |= words[1];

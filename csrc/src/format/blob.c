@@ -10,9 +10,9 @@
 struct mb_entry *mb_blob_add(struct mb_blob *blob) {
   if (blob->entry_count == blob->entry_capacity) {
     uint64_t capacity = blob->entry_capacity ? 2 * blob->entry_capacity : 8;
-    struct mb_entry *grown = realloc(blob->entries, capacity * sizeof(*grown));
+    struct mb_entry *grown = realloc(blob->entries, mb_size(capacity * sizeof(*grown)));
     if (!grown) {
-      (void)mb_fail_memory(capacity * sizeof(*grown));
+      (void)mb_fail_memory(mb_size(capacity * sizeof(*grown)));
       return NULL;
     }
     blob->entries = grown;

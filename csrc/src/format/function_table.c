@@ -75,7 +75,7 @@ static int check_crc(const uint8_t *data, size_t size, const uint32_t *expected)
 int mb_function_table_read(struct mb_slice bytes, const uint32_t *crc,
                            struct mb_function_table *out) {
   *out = (struct mb_function_table){0};
-  const uint8_t *end = bytes.size ? memchr(bytes.data, 0, bytes.size) : NULL;
+  const uint8_t *end = bytes.size ? memchr(bytes.data, 0, mb_size(bytes.size)) : NULL;
   if (!end) return bad("goes on without a terminating NUL", 1);
   size_t size = (size_t)(end - bytes.data), lines = 1;
   int status = check_crc(bytes.data, size + 1, crc);

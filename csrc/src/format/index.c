@@ -112,8 +112,8 @@ static int read_tree(struct mb_blob *blob, const struct layout *l) {
   if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && (uintptr_t)p % sizeof(uint64_t) == 0) {
     blob->row_ptr = (const uint64_t *)(const void *)p;
   } else {
-    blob->row_ptr = blob->row_memory = malloc(count * sizeof(uint64_t));
-    if (!blob->row_memory) return mb_fail_memory(count * sizeof(uint64_t));
+    blob->row_ptr = blob->row_memory = malloc(mb_size(count * sizeof(uint64_t)));
+    if (!blob->row_memory) return mb_fail_memory(mb_size(count * sizeof(uint64_t)));
     for (uint64_t i = 0; i < count; i++, p += 8) blob->row_memory[i] = mb_u64_at(p);
   }
   blob->child = blob->row_ptr + l->count + 1;
@@ -131,7 +131,8 @@ static int read_name(const struct layout *l, const uint8_t *place, int64_t entry
     return damaged(l, entry, "a name of %llu bytes at %llu lies outside %llu bytes of names",
                    (ull)size, (ull)offset, (ull)l->strings_size);
   *out = (struct mb_slice){l->raw + l->strings_at + offset, size};
-  if (size && memchr(out->data, 0, size)) return damaged(l, entry, "a name has a NUL byte");
+  if (size && memchr(out->data, 0, mb_size(size)))
+    return damaged(l, entry, "a name has a NUL byte");
   if (!mb_is_utf8(out->data, size)) return damaged(l, entry, "a name is not UTF-8");
   return MBLOB_OK;
 }
@@ -211,7 +212,7 @@ int mb_index_find(struct mb_blob *blob, bool expected, bool check) {
   bool found = false;
   int status = read_footer(blob, expected, &l, &crc, &found);
   if (status || !found) return status;
-  if (l.size > MB_PAGES_END) mb_pages_prefetch(l.raw, l.size);
+  if (l.size > MB_PAGES_END) mb_pages_prefetch(l.raw, mb_size(l.size));
   if (check && mb_crc32(0, l.raw, l.size) != crc)
     return damaged(&l, MB_UNKNOWN, "its checksum is wrong");
   status = read_header(blob, &l);
@@ -287,14 +288,14 @@ static int check_pieces(const struct mb_blob *blob, const struct piece *sorted, 
 
 /* Compare the bytes outside payloads with their checksum. */
 int mb_index_check_structure(const struct mb_blob *blob) {
-  struct piece *sorted = malloc(blob->entry_count * sizeof(*sorted));
-  if (!sorted) return mb_fail_memory(blob->entry_count * sizeof(*sorted));
+  struct piece *sorted = malloc(mb_size(blob->entry_count * sizeof(*sorted)));
+  if (!sorted) return mb_fail_memory(mb_size(blob->entry_count * sizeof(*sorted)));
   uint64_t count = 0;
   for (uint64_t i = 0; i < blob->entry_count; i++) {
     struct mb_entry e = mb_index_entry(blob, i);
     if (!e.library && e.size) sorted[count++] = (struct piece){e.offset, e.size, i};
   }
-  qsort(sorted, count, sizeof(*sorted), by_offset);
+  qsort(sorted, mb_size(count), sizeof(*sorted), by_offset);
   int status = check_pieces(blob, sorted, count);
   free(sorted);
   return status;

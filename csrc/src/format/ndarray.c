@@ -92,18 +92,18 @@ static int by_name(const void *a, const void *b) {
 static bool read_names(struct mb_cursor *c, struct mb_tensors *out) {
   uint64_t names = 0;
   if (!mb_read_count(c, &names, 8 + SMALLEST_ARRAY, "params.names")) return false;
-  out->items = calloc(names ? names : 1, sizeof(*out->items));
+  out->items = calloc(mb_size(names ? names : 1), sizeof(*out->items));
   if (!out->items) {
-    (void)mb_fail_memory(names * sizeof(*out->items));
+    (void)mb_fail_memory(mb_size(names * sizeof(*out->items)));
     return false;
   }
-  for (out->capacity = names; out->count < names;) {
+  for (out->capacity = mb_size(names); out->count < names;) {
     struct mb_slice name;
     if (!mb_read_string(c, &name, "params.name")) return false;
     struct mb_tensor *tensor = &out->items[out->count++];
-    tensor->name = strndup((const char *)name.data, name.size);
+    tensor->name = strndup((const char *)name.data, mb_size(name.size));
     if (tensor->name) continue;
-    (void)mb_fail_memory(name.size);
+    (void)mb_fail_memory(mb_size(name.size));
     return false;
   }
   return true;

@@ -6,7 +6,7 @@
 #ifndef MB_SAFETENSORS_H
 #define MB_SAFETENSORS_H
 
-#include <dlpack/dlpack.h>
+#include <mblob/dlpack.h>
 #include <stddef.h>
 #include <stdint.h>
 

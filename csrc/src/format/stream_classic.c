@@ -9,9 +9,9 @@ static const struct mb_slice library_key = MB_LIBRARY_SLICE;
 bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what) {
   *out = NULL;
   if (!mb_read_count(c, count, 8, what)) return false;
-  *out = malloc(*count ? *count * sizeof(uint64_t) : 1);
+  *out = malloc(mb_size(*count ? *count * sizeof(uint64_t) : 1));
   if (!*out) {
-    (void)mb_fail_memory(*count * sizeof(uint64_t));
+    (void)mb_fail_memory(mb_size(*count * sizeof(uint64_t)));
     return false;
   }
   for (uint64_t i = 0; i < *count; i++, c->pos += 8) (*out)[i] = mb_u64_at(c->data + c->pos);
@@ -50,9 +50,9 @@ static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
 /* The first module imports all others in order. */
 static int imply_tree(struct mb_blob *blob) {
   uint64_t items = blob->entry_count - 1;
-  uint64_t *row_ptr = blob->row_memory = malloc((items + 2) * sizeof(uint64_t));
-  uint64_t *child = blob->child_memory = malloc((items + 1) * sizeof(uint64_t));
-  if (!row_ptr || !child) return mb_fail_memory(items * 16);
+  uint64_t *row_ptr = blob->row_memory = malloc(mb_size((items + 2) * sizeof(uint64_t)));
+  uint64_t *child = blob->child_memory = malloc(mb_size((items + 1) * sizeof(uint64_t)));
+  if (!row_ptr || !child) return mb_fail_memory(mb_size(items * 16));
   blob->row_ptr = row_ptr;
   blob->child = child;
   blob->child_count = items;
@@ -67,7 +67,8 @@ static int imply_tree(struct mb_blob *blob) {
 /* TVM up to 0.6, or nothing packed: the library is the root and imports all items in order. */
 static int imply_library(struct mb_blob *blob) {
   if (!mb_blob_add(blob)) return MBLOB_E_MEMORY;
-  memmove(blob->entries + 1, blob->entries, (blob->entry_count - 1) * sizeof(*blob->entries));
+  memmove(blob->entries + 1, blob->entries,
+          mb_size((blob->entry_count - 1) * sizeof(*blob->entries)));
   blob->entries[0] = (struct mb_entry){.key = library_key, .library = true, .alignment = 1};
   return imply_tree(blob);
 }
@@ -139,8 +140,8 @@ static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_
   if (!status)
     status = mb_tree_check(row_ptr, row_count, child, child_count, listed, (int64_t)c->pos);
   if (!status && (listed != blob->entry_count || child_count != blob->child_count ||
-                  memcmp(row_ptr, blob->row_ptr, row_count * sizeof(uint64_t)) != 0 ||
-                  memcmp(child, blob->child, child_count * sizeof(uint64_t)) != 0))
+                  memcmp(row_ptr, blob->row_ptr, mb_size(row_count * sizeof(uint64_t))) != 0 ||
+                  memcmp(child, blob->child, mb_size(child_count * sizeof(uint64_t))) != 0))
     status = differs(c, "another import tree");
   free(row_ptr);
   free(child);
@@ -162,9 +163,9 @@ int mb_stream_compare(const struct mb_blob *blob) {
     c.entry = (int64_t)i;
     if (e->item_offset != c.pos) return differs(&c, "this item elsewhere");
     if (!mb_read_key(&c, &key, "key")) return MBLOB_E_FORMAT;
-    bool same = e->library
-                    ? mb_slice_is(key, MB_LIB_KEY)
-                    : key.size == e->key.size && memcmp(key.data, e->key.data, key.size) == 0;
+    bool same = e->library ? mb_slice_is(key, MB_LIB_KEY)
+                           : key.size == e->key.size &&
+                                 memcmp(key.data, e->key.data, mb_size(key.size)) == 0;
     if (!same) return differs(&c, "another key");
     if (e->bulk && e->offset < blob->stream_size)
       return differs(&c, "a payload that the index places behind it");

@@ -93,8 +93,9 @@ static int differs(const struct mb_cursor *c, const char *what) {
 
 static bool same_tree(const struct mb_blob *a, const struct mb_blob *b, uint64_t modules) {
   return modules == b->entry_count && a->child_count == b->child_count &&
-         memcmp(a->row_ptr, b->row_ptr, (modules + 1) * sizeof(uint64_t)) == 0 &&
-         (!a->child_count || memcmp(a->child, b->child, a->child_count * sizeof(uint64_t)) == 0);
+         memcmp(a->row_ptr, b->row_ptr, mb_size((modules + 1) * sizeof(uint64_t))) == 0 &&
+         (!a->child_count ||
+          memcmp(a->child, b->child, mb_size(a->child_count * sizeof(uint64_t))) == 0);
 }
 
 int mb_modules_compare(const struct mb_blob *blob) {
@@ -113,7 +114,8 @@ int mb_modules_compare(const struct mb_blob *blob) {
     else if (!read_module(&c, &key, &library, &payload))
       status = mblob_last_error_info()->status;
     else if (library != e.library ||
-             (!library && (key.size != e.key.size || memcmp(key.data, e.key.data, key.size) != 0)))
+             (!library &&
+              (key.size != e.key.size || memcmp(key.data, e.key.data, mb_size(key.size)) != 0)))
       status = differs(&c, "another kind");
     else if (!library && !e.bulk &&
              (payload.size != e.size || payload.data != blob->bytes + e.offset))

@@ -54,10 +54,10 @@ static int walk_from(struct walk *w, uint64_t start, const uint64_t *row_ptr, co
 
 static int check_cycles(const uint64_t *row_ptr, const uint64_t *child, uint64_t modules,
                         int64_t offset) {
-  struct walk w = {calloc(modules, 1), malloc(modules * sizeof(uint64_t)),
-                   malloc(modules * sizeof(uint64_t)), 0};
+  struct walk w = {calloc(mb_size(modules), 1), malloc(mb_size(modules * sizeof(uint64_t))),
+                   malloc(mb_size(modules * sizeof(uint64_t))), 0};
   int status = MBLOB_OK;
-  if (!w.state || !w.path || !w.nexts) status = mb_fail_memory(modules * 17);
+  if (!w.state || !w.path || !w.nexts) status = mb_fail_memory(mb_size(modules * 17));
   for (uint64_t start = 0; !status && start < modules; start++)
     if (!w.state[start]) status = walk_from(&w, start, row_ptr, child, offset);
   free(w.state);

@@ -36,8 +36,9 @@ static int type_of(const char *function, TVMObjectHandle obj) {
   if (tag == MB_TAG_MODULE) return MODULE_TYPE;
   if (tag == MB_TAG_FUNCTION) return FUNCTION_TYPE;
   if (tag == MB_TAG_OBJECT) return (int)mb_object_type(obj);
-  (void)mb_fail(MBLOB_E_ARGUMENT, "%s: obj is %s, expected a module, a function or a container",
-                function, obj ? "no object of this runtime" : "NULL");
+  (void)mb_fail_argument(obj ? MB_ARGUMENT_TYPE : MB_ARGUMENT_VALUE,
+                         "%s: obj is %s, expected a module, a function or a container", function,
+                         obj ? "no object of this runtime" : "NULL");
   return NO_TYPE;
 }
 

@@ -50,8 +50,8 @@ static int find_through(void *self, const char *name, mblob_function **out) {
     return MBLOB_OK;
   }
   mb_value_release(ret, ret_code);
-  return mb_fail(MBLOB_E_ARGUMENT, "'%s': " MB_TEXT_TYPE_CODE, name, "a function or nothing",
-                 ret_code);
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "'%s': " MB_TEXT_TYPE_CODE, name,
+                          "a function or nothing", ret_code);
 }
 
 static void release_function(void *self) { mblob_function_release(self); }
@@ -106,8 +106,8 @@ static int get_import(void *object, struct mb_call *call) {
   if (status) return status;
   mblob_module *import = i < 0 ? NULL : mblob_module_import_at(module, (size_t)i);
   if (!import)
-    return mb_fail(MBLOB_E_ARGUMENT, "module '%s' has no import %lld; it has %zu", module->type_key,
-                   (long long)i, mblob_module_import_count(module));
+    return mb_fail_argument(MB_ARGUMENT_INDEX, "module '%s' has no import %lld; it has %zu",
+                            module->type_key, (long long)i, mblob_module_import_count(module));
   mb_call_return_module(call, mblob_module_retain(import));
   return MBLOB_OK;
 }

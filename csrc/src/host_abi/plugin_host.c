@@ -59,11 +59,19 @@ static int module_function(mblob_module *module, const char *name, int query_imp
   return mblob_module_function(module, name, query_imports, out);
 }
 
+static const char *last_code(void) { return mblob_last_error_info()->code; }
 static int last_status(void) { return mblob_last_error_info()->status; }
 
 static void *function_resource(const mblob_function *function, TVMPackedCFunc call) {
   bool is_one = function->kind == MB_CALLBACK && function->u.callback.call == call;
   return is_one ? function->u.callback.resource : NULL;
+}
+
+static const char *builtin_name(mblob_function *function) {
+  mblob_function *target = function;
+  if (function->kind == MB_ENVIRONMENT && mb_environment_target(function, &target)) return NULL;
+  const struct mb_method *method = mb_method_of(target);
+  return method ? method->name : NULL;
 }
 
 /* What a plug-in makes a function of is an object of the ffi. */
@@ -101,4 +109,8 @@ const mblob_host mb_plugin_host_table = {
     .value_retain = mb_value_retain,
     .value_release = mb_value_release,
     .array_view = mb_array_view,
+    .set_coded_error = mb_set_coded_error,
+    .last_code = last_code,
+    .builtin_name = builtin_name,
+    .registry_generation = &mb_global_generation_now,
 };

@@ -179,6 +179,16 @@ def _graphs(library: Library) -> dict[str, Any]:
         else:
             room -= len(graph["boxes"])
             rows.append({"entry": e.index, **graph})
+    for e in library.entries[:ENTRIES]:
+        programs, held = e.program_graphs()
+        for f in (f for f in programs if f.nodes):
+            if room <= 0:
+                left_out += 1
+                continue
+            graph = drawing(f.nodes, f.heads, held, min(room, NODES))
+            graph["left_out"] += f.left_out
+            room -= len(graph["boxes"])
+            rows.append({"entry": e.index, "name": cut(f.name), **graph})
     return {"rows": rows, "left_out": left_out}
 
 

@@ -24,7 +24,11 @@ LETTERS = 34  # of a line on a node
 TOLD, NAME = 12, 120  # inputs of a chosen node, and letters of a name there
 _LETTER, _LINE, _PADDING = 7.3, 16, 9  # what a letter and a line take, and around them
 _GAP, _LAYER_GAP, _THROUGH = 18, 34, 14  # between nodes, between layers, for a line that passes
-_PREFIXES = ("tvmgen_default_", "vm_mod_")  # that TVM puts before the names of operators
+_PREFIXES = (
+    "tvmgen_default_",
+    "vm_mod_",
+    "vm.builtin.",
+)  # that TVM puts before the names of operators
 
 
 class Box(NamedTuple):
@@ -63,7 +67,11 @@ def drawing(
         "left_out": not drawn}.
     """
     outputs = {node for node, _ in heads}
-    parameters = {i for i, n in enumerate(nodes) if n.kind != "operator" and n.name in held}
+    parameters = {
+        i
+        for i, n in enumerate(nodes)
+        if n.kind != "operator" and n.name in held and i not in outputs
+    }
     wanted = [i for i in range(len(nodes)) if i not in parameters]
     drawn = wanted[:limit]
     edges = _edges(nodes, drawn)

@@ -98,15 +98,17 @@ function makeFunctions() {
 
 // What each model takes and gives, and its graph.
 function makeModels() {
-  const graphs = new Map(data.graphs.rows.map((graph) => [graph.entry, graph]));
+  const place_of = (entry, name) => JSON.stringify([entry, name]);
+  const graphs = new Map(data.graphs.rows.map((graph) => [place_of(graph.entry, graph.name), graph]));
   const values = (told) => told === null ? [el("dd", { class: "soft" }, "not told by the file")] : [
     ...told[0].map(([name, type]) => el("dd", null, text(named(name)), el("span", { class: "mono soft" }, type ? `  ${show(type)}` : ""))),
     told[1] ? el("dd", { class: "soft" }, `${grouped(told[1])} more`) : null, !told[0].length ? el("dd", { class: "soft" }, "nothing") : null,
   ];
   const cards = data.models.rows.map(([entry, kind, title, inputs, outputs, parameters], place) => {
     const facts = el("dl", { class: "model" }, el("dt", null, "takes"), ...values(inputs).filter(Boolean), el("dt", null, "gives"), ...values(outputs).filter(Boolean));
-    const graph = graphs.get(entry);
-    graphs.delete(entry);
+    const key = [place_of(entry, title), place_of(entry)].find((one) => graphs.has(one)); // of a program, one for each function
+    const graph = graphs.get(key);
+    graphs.delete(key);
     if (parameters[0].length) { // a graph has them written on its operators
       const list = el("details", null, el("summary", null, counted(parameters[0].length + parameters[1], "parameter", "parameters")), el("dl", { class: "held" }, ...values(parameters).filter(Boolean)));
       list.open = !graph;
@@ -115,7 +117,7 @@ function makeModels() {
     return el("div", null, el("h3", null, el("button", { type: "button", class: "plain", click: () => pick(entry, "model") }, `[${entry}] ${show(title) || entries[entry].key}`),
       el("span", { class: "soft" }, `  ${kind}`)), facts, graph ? placed(makeGraph(graph), !place) : null);
   });
-  const others = [...graphs.values()].map((graph) => el("div", null, el("h3", null, text(`[${graph.entry}] ${entries[graph.entry].key}`)), placed(makeGraph(graph), false)));
+  const others = [...graphs.values()].map((graph) => el("div", null, el("h3", null, text(`[${graph.entry}] ${entries[graph.entry].key}${graph.name === undefined ? "" : ` ${show(graph.name)}`}`)), placed(makeGraph(graph), false)));
   const left = data.models.left_out ? el("p", { class: "soft" }, `${grouped(data.models.left_out)} more models: inspect --json has all`) : null;
   const more = data.graphs.left_out ? el("p", { class: "cut" }, `${counted(data.graphs.left_out, "graph is", "graphs are")} too large to draw on this page.`) : null;
   return cards.length || others.length || more ? el("div", null, ...cards, ...others, left || "", more || "") : null;

@@ -322,6 +322,14 @@ static void the_face_of_mblob(mblob_module *module, mblob_function *function) {
              "mblob_module_payload: module is NULL, expected a module");
   MBLOB_SAYS(mblob_module_payload(module, NULL, &size), "mblob_module_payload: data is NULL");
   MBLOB_SAYS(mblob_module_payload(module, &data, NULL), "mblob_module_payload: size is NULL");
+  MBLOB_SAYS(mblob_module_payload_by_key(NULL, "k", &data, &size),
+             "mblob_module_payload_by_key: module is NULL, expected a module");
+  MBLOB_SAYS(mblob_module_payload_by_key(module, NULL, &data, &size),
+             "mblob_module_payload_by_key: type_key is NULL");
+  MBLOB_SAYS(mblob_module_payload_by_key(module, "k", NULL, &size),
+             "mblob_module_payload_by_key: data is NULL");
+  MBLOB_SAYS(mblob_module_payload_by_key(module, "k", &data, NULL),
+             "mblob_module_payload_by_key: size is NULL");
   MBLOB_SAYS(mblob_module_function(NULL, "f", 0, &found),
              "mblob_module_function: module is NULL, expected a module");
   CHECK(!found);

@@ -84,6 +84,13 @@ static void a_loader_opens_a_module_once(const char *dir) {
   size_t size;
   CHECK(mblob_module_payload(mblob_module_import_at(module, 0), &payload, &size) == MBLOB_OK);
   CHECK(size == 5 && memcmp(payload, "hello", 5) == 0);
+  const void *found;
+  CHECK(mblob_module_payload_by_key(module, "my_key", &found, &size) == MBLOB_OK);
+  CHECK(found == payload && size == 5);
+  CHECK(mblob_module_payload_by_key(module, "library", &found, &size) == MBLOB_E_NOT_FOUND);
+  CHECK(!found && !size);
+  CHECK(strcmp(mblob_last_error(),
+               "no payload 'library' in module 'library' and its imports; there are: my_key") == 0);
   mblob_module_release(module);
   CHECK(closed == 1);
   CHECK(mblob_register_loader(&my_loader) == MBLOB_OK);

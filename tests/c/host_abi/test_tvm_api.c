@@ -62,6 +62,22 @@ static void call_a_kernel(const char *directory) {
   CHECK(TVMModLoadFromFile("/no/such/file.so", "", &module) == -1 && !module);
 }
 
+static void free_managed(DLManagedTensor *managed) { managed->manager_ctx = NULL; }
+
+/* As TVM does: kernels of later releases ask for them. */
+static void keep_the_strides(void) {
+  float data[6] __attribute__((aligned(128)));
+  int64_t shape[2] = {2, 3}, strides[2] = {3, 1};
+  DLManagedTensor from = {
+      {data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, strides, 0}, data, free_managed};
+  TVMArrayHandle array;
+  CHECK(TVMArrayFromDLPack(&from, &array) == 0);
+  CHECK(array->strides && array->strides != strides);
+  CHECK(array->strides[0] == 3 && array->strides[1] == 1);
+  CHECK(array->data == data && array->shape[1] == 3);
+  CHECK(TVMArrayFree(array) == 0 && !from.manager_ctx);
+}
+
 static void use_the_registry(void) {
   TVMFunctionHandle function, found;
   char *text = malloc(6);
@@ -150,6 +166,7 @@ static void keep_values_in_registers(void) {
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   call_a_kernel(argv[1]);
+  keep_the_strides();
   use_the_registry();
   keep_values_in_registers();
   CHECK(TVMBackendRegisterEnvCAPI("PyErr_CheckSignals", argv) == 0);

@@ -1,4 +1,7 @@
-/* A library whose blob is the file BLOB, byte for byte; `which` tells libraries apart. */
+/* A library whose blob is the file BLOB, byte for byte; `which` tells libraries apart. With LOADED the
+ * environment tells that its code has run. */
+#define _GNU_SOURCE
+#include <stdlib.h>
 #include <tvm/runtime/c_backend_api.h>
 
 __asm__(
@@ -6,6 +9,10 @@ __asm__(
     "__tvm_dev_mblob:\n.incbin \"" BLOB "\"\n.size __tvm_dev_mblob, . - __tvm_dev_mblob\n.text");
 
 static void *cached;
+
+#ifdef LOADED
+__attribute__((constructor)) static void tell(void) { (void)setenv(LOADED, "1", 1); }
+#endif
 
 /* Calls `in_child` of the imports. */
 TVM_DLL int calls_child(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,

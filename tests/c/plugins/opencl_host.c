@@ -8,6 +8,11 @@ static int set_error(int status, const char *text) {
   return status;
 }
 
+static int set_coded_error(int status, const char *code, const char *text) {
+  (void)code;
+  return set_error(status, text);
+}
+
 const char *TVMGetLastError(void) { return message; } /* CHECK tells it */
 
 static void tell_names(struct mblob_module *module, const char *const *names, size_t count) {
@@ -20,7 +25,8 @@ static const mblob_host table = {.struct_size = sizeof(mblob_host),
                                  .version = MBLOB_VERSION,
                                  .set_error = set_error,
                                  .last_error = TVMGetLastError,
-                                 .names = tell_names};
+                                 .names = tell_names,
+                                 .set_coded_error = set_coded_error};
 
 struct fake_state *fake;
 const mblob_device_api *device;

@@ -11,6 +11,7 @@
 
 static _Thread_local char host_error[2048];
 static _Thread_local int host_status;
+static _Thread_local const char *host_code; /* of the last error that has one */
 
 const char *mblob_last_error(void) { return host_error; }
 const char *TVMGetLastError(void) { return host_error; } /* what CHECK prints */
@@ -19,6 +20,11 @@ static int host_set_error(int status, const char *message) {
   host_status = status;
   snprintf(host_error, sizeof(host_error), "%s", message);
   return status;
+}
+
+static int host_set_coded_error(int status, const char *code, const char *message) {
+  host_code = code;
+  return host_set_error(status, message);
 }
 
 static inline void host_names(struct mblob_module *module, const char *const *names, size_t count) {
@@ -31,7 +37,8 @@ static const mblob_host plugin_host = {.struct_size = sizeof(mblob_host),
                                        .version = "test",
                                        .set_error = host_set_error,
                                        .last_error = mblob_last_error,
-                                       .names = host_names};
+                                       .names = host_names,
+                                       .set_coded_error = host_set_coded_error};
 
 /* The call fails with that status, and the error has the text. */
 #define REFUSES(call, status, text)                             \

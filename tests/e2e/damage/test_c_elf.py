@@ -55,7 +55,10 @@ def test_the_c_runtime_compiles_with_the_elf_header_of_debian_11(
     ]
     assert len(users) > 5
     command = [require(compiler or os.environ.get("CC") or "cc"), "-fsyntax-only", "-std=gnu11"]
-    folders = [f"-I{ROOT}/csrc/{name}" for name in ("include", "src", "plugins/common")]
+    folders = [
+        f"-I{ROOT}/csrc/{name}"
+        for name in ("include", "include/mblob/compat", "src", "plugins/common")
+    ]
     done = subprocess.run(
         [*command, f"-I{tmp_path}", *folders, *users], capture_output=True, text=True
     )

@@ -15,6 +15,7 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
+from mblob.compilers import include_flags
 from tests.e2e.damage.test_c_elf import damaged, open_error, python_refuses
 from tests.e2e.damage.test_refused_elf import relocation
 from tests.e2e.programs import ROOT, run
@@ -181,6 +182,6 @@ def test_sound_libraries_of_all_linkers_open(
         if flag.startswith("-fuse-ld="):
             require(flag.replace("-fuse-ld=", "ld."))
     source = (ROOT / "tests" / "c" / "kernels" / "plain.c").read_text()
-    cc(source, tmp_path / "linked.so", f"-I{ROOT}/csrc/include", *flags)
+    cc(source, tmp_path / "linked.so", *include_flags(), *flags)
     found = run(built / "plain" / "golden_host", tmp_path, "linked.so").stdout
     assert json.loads(found) == {"type_key": "library", "imports": []}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,106 @@ def clipped(b: Builder) -> Any:
     )
 
 
+@model
+def branches(b: Builder) -> Any:
+    from tvm.script import ir, relax
+
+    b.input(np.array(False))
+    b.input(real(3, 5))
+
+    @ir.ir_module  # type: ignore[misc]
+    class Program:
+        @relax.function  # type: ignore[misc]
+        def main(
+            wide: relax.Tensor((), "bool"), x: relax.Tensor((3, 5), "float32")
+        ) -> relax.Tensor((3, 5), "float32"):
+            if wide:
+                y = relax.exp(x)
+            else:
+                positive = relax.greater(relax.sum(x), relax.const(0, "float32"))
+                if positive:  # noqa: SIM108
+                    y = relax.sin(x)
+                else:
+                    y = relax.negative(relax.tanh(x))
+            return y
+
+    return Program
+
+
+@model
+def recursion(b: Builder) -> Any:
+    from tvm.script import ir, relax
+
+    b.input(np.array(30, "int32"))
+    b.input(real(4, 4))
+
+    @ir.ir_module  # type: ignore[misc]
+    class Program:
+        @relax.function  # type: ignore[misc]
+        def main(n: relax.Tensor((), "int32"), x: relax.Tensor((4, 4), "float32")) -> relax.Tensor(
+            (4, 4), "float32"
+        ):
+            cls = Program
+            done = relax.less_equal(n, relax.const(0, "int32"))
+            if done:
+                y = relax.nn.softmax(x)
+            else:
+                left = relax.subtract(n, relax.const(1, "int32"))
+                step = relax.tanh(relax.matmul(x, x))
+                y = cls.main(left, relax.add(step, x))
+            return y
+
+    return Program
+
+
+@model
+def module_of_nn(b: Builder) -> Any:
+    """Of TVM's `nn` frontend, whose functions take the weights behind the inputs."""
+    from tvm.relax.frontend import nn
+
+    class Block(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.RMSNorm(16, -1, bias=False)
+            self.up, self.down = nn.Linear(16, 24), nn.Linear(24, 16, bias=False)
+
+        def main(self, x: Any) -> Any:
+            return x + self.down(nn.op.silu(self.up(self.norm(x))))
+
+    program, weights = Block().export_tvm({"main": {"x": nn.spec.Tensor(["n", 16], "float32")}})
+    b.input(real(3, 16))
+    for _, weight in weights:
+        b.input(real(*map(int, weight.shape)))
+    return program
+
+
+@model
+def network_of_onnx(b: Builder) -> Any:
+    """Of TVM's ONNX frontend: convolutions with a residual, for any batch."""
+    from onnx import TensorProto, helper, numpy_helper
+    from tvm.relax.frontend.onnx import from_onnx
+
+    shapes = {"w0": (4, 3, 3, 3), "w1": (4, 4, 3, 3), "w2": (5, 4), "b2": (5,)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w1"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["b", "c"], ["d"]),
+        helper.make_node("GlobalAveragePool", ["d"], ["e"]),
+        helper.make_node("Flatten", ["e"], ["f"]),
+        helper.make_node("Gemm", ["f", "w2", "b2"], ["g"], transB=1),
+        helper.make_node("Softmax", ["g"], ["y"], axis=1),
+    ]
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["n", 3, 8, 8]), ("y", ["n", 5]))
+    )
+    weights = [numpy_helper.from_array(real(*shape), name) for name, shape in shapes.items()]
+    graph = helper.make_graph(nodes, "network", [x], [y], weights)
+    b.input(real(2, 3, 8, 8))
+    return from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]))
+
+
 def flat(value: Any) -> list[Any]:
     """Results as arrays."""
     import tvm
@@ -203,8 +304,10 @@ def write(name: str, make: Callable[[Any], Any], folder: Path) -> None:
 
     b = Builder()
     with b.block.function("main"):
-        b.block.emit_func_output(b.block.normalize(make(b)), b.params)
-    program = b.block.get()
+        made = make(b)
+        whole = isinstance(made, tvm.IRModule)
+        b.block.emit_func_output(b.block.normalize(b.params[0] if whole else made), b.params)
+    program = made if whole else b.block.get()
     target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v2"})
     given = {f"a{i}": value for i, value in enumerate(b.given)}
     for mode in ("bytecode", "compiled"):
@@ -219,4 +322,5 @@ def write(name: str, make: Callable[[Any], Any], folder: Path) -> None:
 
 if __name__ == "__main__":
     for name, make in MODELS.items():
-        write(name, make, Path(sys.argv[1]))
+        if "onnx" not in name or find_spec("onnx"):
+            write(name, make, Path(sys.argv[1]))

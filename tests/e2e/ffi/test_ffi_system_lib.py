@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 from tests.e2e.programs import ROOT, run
 
 HOST = ROOT / "tests" / "c" / "hosts" / "ffi_system_host.c"
@@ -41,7 +42,7 @@ def program(
     lib = prefix / "lib"
     runtime = [lib / "libmblob.a"] if static else ["-lmblob"]
     words = [*runtime, "-lmblob-ffi"] if static else ["-lmblob-ffi", *runtime]
-    run("cc", "-std=c11", "-O1", "-g", *WARNINGS, "-DMBLOB_HOST", f"-I{prefix}/include", *flags, host, *inputs,
+    run("cc", "-std=c11", "-O1", "-g", *WARNINGS, "-DMBLOB_HOST", *include_flags(), *flags, host, *inputs,
         f"-L{lib}", *words, f"-Wl,-rpath,{lib}", "-o", folder / "program", "-pthread", "-ldl", "-lm")  # fmt: skip
     if static:  # which looks for the plug-in beside the program
         shutil.copy2(lib / "libmblob-ffi.so", folder)
@@ -181,7 +182,7 @@ def test_the_documented_line_links_with_as_needed(
     (tmp_path / "main.c").write_text(CALLS)
     lib = installed / "lib"
     words = ["-lmblob-ffi", lib / "libmblob.a" if static else "-lmblob"]
-    run(require(compiler), f"-fuse-ld={linker}", "-DMBLOB_HOST", f"-I{installed}/include", "-Wl,--as-needed",
+    run(require(compiler), f"-fuse-ld={linker}", "-DMBLOB_HOST", *include_flags(), "-Wl,--as-needed",
         tmp_path / "main.c", *packed, f"-L{lib}", *words, f"-Wl,-rpath,{lib}",
         "-o", tmp_path / "main", "-pthread", "-ldl", "-lm")  # fmt: skip
     shutil.copy2(lib / "libmblob-ffi.so", tmp_path)  # where libmblob.a looks for it

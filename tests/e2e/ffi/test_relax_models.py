@@ -17,6 +17,48 @@ from tests.e2e.ffi import relax_models
 pytestmark = [pytest.mark.slow, pytest.mark.own_process]
 
 
+CONVERTED = """
+import sys
+import numpy as np
+import tvm
+from tvm import relax
+
+def tensor(value, dtype):
+    return tvm.runtime.tensor(np.array(value, dtype))
+
+for path in sys.argv[1:]:
+    vm = relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())
+    x = tensor([0, 1, 2, 3, 4], "float32")
+    assert vm["main"](x, x).numpy().tolist() == [0, 2, 4, 6, 8]
+    assert vm["branch"](tensor(True, "bool"), x).numpy().tolist() == [0, 2, 4, 6, 8]
+    assert vm["branch"](tensor(False, "bool"), x).numpy().tolist() == [0, -1, -2, -3, -4]
+    assert vm["pow2"](tensor(9, "int32")).numpy() == 512
+    assert vm["weights"]().numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (vm["wide"](), vm["real"]()) == (4611686018427387907, 2.75)
+    try:
+        vm["main"](x, tensor([1, 2, 3], "float32"))
+    except RuntimeError as error:
+        assert "mismatch to a previous" in str(error)
+    else:
+        raise AssertionError(path)
+print("fine")
+"""
+
+
+def test_tvm_runs_programs_that_were_converted_to_its_dialect(
+    package_of: Callable[[str], Path], golden: Path, tmp_path: Path
+) -> None:
+    package_of("tvm")
+    made = [tmp_path / f"{release}.so" for release in ("016", "019", "020")]
+    for path in made:
+        source = golden / "relax" / "classic" / f"relax_{path.stem}.so"
+        mblob.convert(source, path, dialect="ffi")
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERTED, *made], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "fine\n", done.stderr
+
+
 @pytest.fixture(scope="module")
 def models(package_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     package_of("tvm")
@@ -35,7 +77,11 @@ def flat(value: Any) -> list[Any]:
 
 @pytest.mark.parametrize("mode", ["bytecode", "compiled"])
 @pytest.mark.parametrize("name", sorted(relax_models.MODELS))
-def test_models_of_tvm_give_tvms_numbers(models: Path, name: str, mode: str) -> None:
+def test_models_of_tvm_give_tvms_numbers(
+    models: Path, package_of: Callable[[str], Path], name: str, mode: str
+) -> None:
+    if "onnx" in name:
+        package_of("onnx")
     vm = mblob.relax.VirtualMachine(mblob.load_module(models / f"{name}.{mode}.so"), mblob.cpu(0))
     with np.load(models / f"{name}.npz") as known:
         arguments = [known[key] for key in known.files if key.startswith("a")]

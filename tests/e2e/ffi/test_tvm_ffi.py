@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mblob.compilers import include_flags
 from tests.e2e.programs import ROOT, run
 
 pytestmark = pytest.mark.slow
@@ -94,7 +95,7 @@ def libraries(package: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
         pytest.skip("no C++ compiler is installed")
     run(compiler, "-std=c++17", "-fPIC", "-shared", f"-I{package}/include", folder / "library.cc",
         "-o", folder / "cpp.so", f"-L{package}/lib", "-ltvm_ffi")  # fmt: skip
-    run("cc", "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{ROOT}/csrc/include", f"-I{ROOT}/csrc/plugins/ffi",
+    run("cc", "-std=gnu11", "-O2", "-fPIC", "-shared", *include_flags(), f"-I{ROOT}/csrc/plugins/ffi",
         ROOT / "tests/c/kernels/ffi.c", "-o", folder / "c.so")  # fmt: skip
     return folder / "c.so", folder / "cpp.so"
 

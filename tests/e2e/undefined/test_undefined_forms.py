@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import mblob
-from tests.e2e.programs import ROOT, run
+from mblob.compilers import include_flags
+from tests.e2e.programs import run
 from tests.e2e.undefined.test_undefined_runtime import KERNELS, compile_library, host, undefined
 
 LINKERS = ["bfd", "gold", "lld", "mold"]
@@ -98,7 +99,7 @@ def test_cxx_with_exceptions_threads_and_early_constructors(
     library = tmp_path / "k.so"
     run(
         require("g++"), "-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-DMBLOB_HOST",
-        linker_flag(require, linker), "-I", ROOT / "csrc" / "include", KERNELS / "exceptions.cc", "-o", library,
+        linker_flag(require, linker), *include_flags(), KERNELS / "exceptions.cc", "-o", library,
     )  # fmt: skip
     assert {"TVMAPISetLastError", "TVMFuncGetGlobal"} <= undefined(library)
     for _ in range(2):

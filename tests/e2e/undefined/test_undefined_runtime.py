@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import mblob
-from tests.e2e.programs import ROOT, run
+from mblob.compilers import include_flags
+from tests.e2e.programs import ROOT, exported, run
 
 KERNELS = ROOT / "tests" / "c" / "kernels"
 FDS = Path("/proc/self/fd")
@@ -58,7 +59,7 @@ def compile_library(
     compiler = cc or os.environ.get("CC") or "cc"
     run(
         compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", "-DMBLOB_HOST", "-nodefaultlibs",
-        "-I", ROOT / "csrc" / "include", source, "-o", output, *flags, "-lc",
+        *include_flags(), source, "-o", output, *flags, "-lc",
     )  # fmt: skip
     return output
 
@@ -135,10 +136,7 @@ def test_another_runtime_in_the_process_neither_serves_nor_sees(
 
 def test_every_function_of_tvm_that_the_runtime_has_is_bound(tmp_path: Path) -> None:
     runtime = next((ROOT / "loader" / "_lib").glob("libmblob.so*"))
-    names = {
-        line.split()[-1] for line in run("nm", "-D", "--defined-only", runtime).stdout.splitlines()
-    }
-    names = {name for name in names if not name.startswith("mblob_")}
+    names = {name for name in exported(runtime) if not name.startswith("mblob_")}
     assert "TVMBackendParallelLaunch" in names
     source = tmp_path / "all.c"
     array = ", ".join(f"(void *){name}" for name in sorted(names))
@@ -194,8 +192,7 @@ def test_objects_that_leave_them_undefined_open_as_well(tmp_path: Path) -> None:
         "-O1",
         "-fPIC",
         "-DMBLOB_HOST",
-        "-I",
-        ROOT / "csrc/include",
+        *include_flags(),
         "-c",
         KERNELS / "c_target.c",
         "-o",

@@ -16,6 +16,7 @@ import pytest
 import mblob
 from mblob import argument_types
 from mblob.argument_types import OF_LIBRARIES, POINTER_SIZED, TABLE
+from mblob.compilers import include_flags
 from mblob.dtype import SMALL_FLOATS
 from mblob.loader.runtime import ffi, lib
 from mblob.packager.functions.wrappers import packed_forms
@@ -81,7 +82,7 @@ def test_every_name_of_64_bits_without_a_sign_takes_them_all(
 ) -> None:
     high, same = 2**64 - 1, f"same_{name.replace(' ', '_')}"
     assert call_of_c(library, same, "uint64", high) == (
-        f"{same}: its result {high} does not fit the packed form's int64; call the plain C function"
+        f"{same}: its result {high} does not fit the int64 of a packed function; call the plain C function"
     )
     with pytest.raises(mblob.KernelError, match="its result 18446744073709551615 does not fit"):
         library[same](high)
@@ -165,7 +166,7 @@ def with_another(monkeypatch: pytest.MonkeyPatch) -> None:
 def printed(folder: Path, code: str, *flags: str) -> list[str]:
     source = folder / "printing.c"
     source.write_text(code)
-    include = [f"-I{folder}", f"-I{ROOT}/csrc/src", f"-I{ROOT}/csrc/include"]
+    include = [f"-I{folder}", f"-I{ROOT}/csrc/src", *include_flags()]
     compiler = os.environ.get("CC") or "cc"
     subprocess.run(
         [compiler, "-w", *flags, *include, "-o", folder / "printing", source], check=True

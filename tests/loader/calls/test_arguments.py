@@ -58,7 +58,8 @@ TABLE: list[tuple[Callable[[Any], Any], Any, type[Exception], str]] = [
     (lambda v: mblob.empty(2, v), None, TypeError, "empty: dtype: expected str or a dtype of numpy, found NoneType"),
     (lambda v: mblob.empty(2, v), b"int8", TypeError, "empty: dtype: expected str or a dtype of numpy, found bytes"),
     (lambda v: mblob.empty(2, v), "flaot32", ValueError,
-     "empty: dtype: 'flaot32' is not a data type; expected one like float32, int8, uint8x4, bool"),
+     "empty: dtype: 'flaot32' is not a data type; expected one like float32, int8, uint8x4, bool;"
+     " did you mean 'float32'?"),
     (lambda v: mblob.empty(2, device=v), "cpu", TypeError,
      "empty: device: expected a Device such as mblob.cpu(0), found str"),
     (lambda v: mblob.array([1.0], v), None, TypeError,

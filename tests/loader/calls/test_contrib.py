@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +43,59 @@ def test_normal_numbers_have_their_mean_and_deviation() -> None:
     assert abs(found.std() - 0.5) < 0.02
     with pytest.raises(mblob.KernelError, match="high must be bigger than low"):
         call("tvm.contrib.random.uniform", 1.0, 1.0, found)
+
+
+DRAWS = [
+    ("uniform", "float32", 6, -1.0, 3.0), ("randint", "int16", 6, -5, 40), ("randint", "uint8", 5, 0, 300),
+    ("randint", "int32", 3, -7, 9),
+    ("randint", "int8", 5, -200, 128), ("randint", "uint32", 5, 0, 1 << 40), ("randint", "int32", 5, 1, 1 << 40),
+    ("normal", "float32", 7, 2.0, 0.5), ("random_fill", "float32", 5),
+    ("random_fill", "float64", 3), ("random_fill", "int8", 4), ("random_fill", "float16", 4),
+    ("uniform", "float32", 2000, 0.0, 1.0), ("normal", "float32", 2000, 0.0, 1.0),
+]  # fmt: skip
+OF_TVM = """
+import sys, time
+import numpy as np
+import tvm
+
+arrays = {"times": [int(time.time())]}
+for i, (name, dtype, size, *bounds) in enumerate(eval(sys.argv[1])):
+    out = tvm.runtime.tensor(np.zeros(size, dtype))
+    tvm.get_global_func("tvm.contrib.random." + name)(*bounds, out)
+    arrays[str(i)] = out.numpy()
+arrays["times"].append(int(time.time()))
+np.savez(sys.argv[2], **arrays)
+"""
+
+
+@pytest.mark.slow
+def test_random_numbers_are_those_that_tvm_draws(
+    package_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """TVM 0.27 has no `seed`: its engine starts with the time in seconds."""
+    package_of("tvm")
+    out = tmp_path / "draws.npz"
+    subprocess.run([sys.executable, "-c", OF_TVM, repr(DRAWS), out], check=True)
+    with np.load(out) as arrays:
+        theirs = dict(arrays)
+    begin, end = theirs.pop("times")
+    for start in range(begin - 1, end + 2):
+        call("tvm.contrib.random.seed", start)
+        ours = []
+        for name, dtype, size, *bounds in DRAWS:
+            ours.append(np.empty(size, dtype))
+            call(f"tvm.contrib.random.{name}", *bounds, ours[-1])
+        if np.array_equal(ours[0], theirs["0"]):
+            break
+    else:
+        pytest.fail("no time in seconds gives TVM's first numbers")
+    for i, found in enumerate(ours):
+        if (
+            DRAWS[i][0] == "normal"
+        ):  # TVM's has the logarithm of libm, which rounds at times otherwise
+            np.testing.assert_array_max_ulp(found, theirs[str(i)], 2)
+        else:
+            np.testing.assert_array_equal(found, theirs[str(i)])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "float16"])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 from mblob.format import ffi_dialect
 from tests.unit.test_ffi_dialect import CUDA, LIB, string, u64
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.own_process
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNELS = (ROOT / "tests/c/kernels/ffi.c").read_text()
-FLAGS = (f"-I{ROOT}/csrc/include", f"-I{ROOT}/csrc/plugins/ffi")
+FLAGS = (*include_flags(), f"-I{ROOT}/csrc/plugins/ffi")
 TREE = string("_import_tree") + u64(3, 0, 1, 1) + u64(1, 1)
 
 
@@ -104,7 +105,7 @@ int add(TVMValue *args, int *codes, int n, TVMValue *ret, int *ret_code, void *s
 }
 """
     source += with_blob("__tvm_dev_mblob", data)
-    path = cc(source, tmp_path / "relax.so", FLAGS[0], "-DMBLOB_HOST")
+    path = cc(source, tmp_path / "relax.so", *FLAGS, "-DMBLOB_HOST")
     lib = mblob.load_module(path)
     assert [m.type_key for m in lib.walk()] == ["relax.VMExecutable", "library"]
     assert bytes(lib.payload) == string(code)

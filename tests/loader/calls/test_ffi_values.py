@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 
 pytestmark = pytest.mark.own_process
 
@@ -49,7 +50,7 @@ Pair = collections.namedtuple("Pair", "first second")
 def build(folder: Path) -> Path:
     source = ROOT / "tests" / "c" / "kernels" / "ffi_values.c"
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
-    include = [f"-I{ROOT}/csrc/include", f"-I{ROOT}/csrc/plugins/ffi"]
+    include = [*include_flags(), f"-I{ROOT}/csrc/plugins/ffi"]
     subprocess.run(["cc", *flags, *include, source, "-o", folder / "values.so"], check=True)
     return folder / "values.so"
 
@@ -125,6 +126,21 @@ def test_python_functions_get_what_the_kernel_passed(lib: mblob.Module) -> None:
         lib["kind_of_result"](lambda: (np.bool_(1), "n\0n", np.zeros(1))) == r"[bool(1)str(n\0n)70]"
     )
     assert lib["kind_of_result"](lambda: np.dtype("uint8")) == "dtype(1,8,1)"
+
+
+def test_an_error_that_passes_through_a_kernel_keeps_its_classes(lib: mblob.Module) -> None:
+    """What the runtime's own function refused: its code comes through the ffi's error objects."""
+    named = mblob.get_global_func
+    for arguments, kind in (
+        ((named("runtime.ModuleGetImport"), lib, 2), IndexError),
+        ((named("runtime.ArraySize"), "x"), TypeError),
+        ((named("runtime.Map"), 1), (TypeError, ValueError)),
+    ):
+        with pytest.raises(kind) as direct:
+            arguments[0](*arguments[1:])
+        with pytest.raises(kind) as passed:
+            lib["call"](*arguments)
+        assert type(passed.value) is type(direct.value)
 
 
 def test_tensors_in_lists_are_not_copied(lib: mblob.Module) -> None:
@@ -231,8 +247,7 @@ def in_thread(work: Callable[[], None], stack: int) -> None:
 def test_lists_are_within_lists_64_levels_deep_on_any_stack(
     lib: mblob.Module, cc: Callable[..., Path], tmp_path: Path, stack: int
 ) -> None:
-    root = Path(__file__).resolve().parents[3]
-    nested = mblob.load_module(cc(NESTING, tmp_path / "nested.so", f"-I{root}/csrc/include", "-w"))[
+    nested = mblob.load_module(cc(NESTING, tmp_path / "nested.so", *include_flags(), "-w"))[
         "nested"
     ]
     loop: list[Any] = []

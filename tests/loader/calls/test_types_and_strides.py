@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 from mblob.dtype import DataType
 from mblob.packager.functions.wrappers import packed_forms
 from tests.e2e.ffi.ffi_outcomes import DLTensor, new_capsule
@@ -146,7 +147,7 @@ CODES_OF_CLASSIC = {
 def folder(tmp_path_factory: pytest.TempPathFactory, cc: Callable[..., Path], root: Path) -> Path:
     """With ffi.so and classic.so."""
     folder = tmp_path_factory.mktemp("types")
-    headers = ("-I", str(root / "csrc/include"), "-I", str(root / "csrc/plugins/ffi"))
+    headers = (*include_flags(), "-I", str(root / "csrc/plugins/ffi"))
     cc(FFI, folder / "ffi.so", *headers)
     cc(CLASSIC, folder / "classic.so", *headers)
     return folder
@@ -475,7 +476,7 @@ def test_an_element_type_has_one_name_in_c_in_python_and_in_packed_functions(
     command = [
         "cc",
         "-w",
-        f"-I{installed / 'include'}",
+        *include_flags(),
         "-DMBLOB_KERNEL",
         "names.c",
         installed / "lib" / "libmblob.a",

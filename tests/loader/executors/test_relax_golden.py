@@ -4,6 +4,7 @@ each case that TVM's own machine was recorded with."""
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.loader import runtime
 
 pytestmark = pytest.mark.own_process
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden" / "relax"
@@ -150,6 +152,20 @@ def test_every_case_gives_what_tvm_gives(relax: Path, name: str) -> None:
     assert len(player.results) == len(recorded["cases"]) > 0
 
 
+@pytest.mark.parametrize("kind", ["numpy", "view", "misaligned", "bytes"])
+def test_what_is_written_in_place_reaches_any_kind_of_array(relax: Path, kind: str) -> None:
+    vm = mblob.relax.VirtualMachine(mblob.load_module(relax / "inplace.so"), mblob.cpu(0))
+    room = np.zeros(64, "int32")
+    start = -room.ctypes.data % 64 // 4 + (kind == "misaligned")
+    numbers = room[start : start + 6].reshape(2, 3)
+    given = memoryview(numbers) if kind == "view" else numbers
+    if kind == "bytes":
+        given = memoryview(bytearray(24)).cast("i", (2, 3))
+        numbers = np.asarray(given)
+    vm["rw"](given, np.ones((2, 3), "int32"))
+    assert numbers.tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
 @pytest.mark.parametrize("release", CLASSIC)
 def test_programs_of_each_release_run(relax: Path, release: str) -> None:
     recorded = json.loads((relax / "classic" / "classic.json").read_text())
@@ -169,6 +185,54 @@ def test_the_listing_is_tvms(relax: Path, name: str) -> None:
     assert module["as_text"]() == (relax / f"{name}.txt").read_text()
 
 
+def compiled(relax: Path) -> tuple[Any, list[Any], Any]:
+    """A compiled function that allocates tensors, arguments, and what it gives."""
+    recorded = json.loads((relax / "compiled_control.json").read_text())
+    case = recorded["cases"][0]
+    with np.load(relax / "compiled_control.npz") as arrays:
+        player = Player(relax / "compiled_control.so", dict(arrays))
+    args = [player.value(v) for v in case["args"]]
+    return player.vm[case["function"]], args, player.array(case["result"])
+
+
+@pytest.mark.parametrize("name", ["vm.builtin.alloc_tensor", "vm.builtin.null_value"])
+def test_compiled_code_calls_what_is_registered_now(relax: Path, name: str) -> None:
+    function, args, expected = compiled(relax)
+    original = mblob.get_global_func(name)
+
+    def refuse(*_: Any) -> None:
+        raise ValueError("not now")
+
+    for _ in range(2):
+        np.testing.assert_allclose(function(*args).numpy(), expected, rtol=1e-6)
+        mblob.register_func(name, refuse, override=True)
+        try:
+            with pytest.raises(ValueError, match="not now"):
+                function(*args)
+        finally:  # the builtin itself: register_func would make a function of Python of it
+            handle = runtime.ffi.cast("mblob_function *", original.address)
+            assert runtime.lib.mblob_register_global(name.encode(), handle, 1) == 0
+    np.testing.assert_allclose(function(*args).numpy(), expected, rtol=1e-6)
+
+
+def test_results_of_compiled_functions_may_end_on_any_thread(relax: Path) -> None:
+    function, args, expected = compiled(relax)
+    results = [function(*args) for _ in range(50)]
+
+    def drop() -> None:
+        while results:
+            results.pop()
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    last = [function(*args) for _ in range(50)]
+    thread.join()
+    del function
+    assert results == []
+    for found in last:
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+
+
 def test_what_is_expected_and_what_nobody_has_is_told_without_running(relax: Path) -> None:
     with mblob.open(relax / "mlp_dynamic.so") as lib:
         (forward, *_) = lib.entries[0].content.facts["executable"]["functions"]
@@ -178,6 +242,9 @@ def test_what_is_expected_and_what_nobody_has_is_told_without_running(relax: Pat
         (text,) = [d["message"] for d in lib.diagnostics if d["code"] == "missing_functions"]
         assert "vm.builtin.paged_attention_kv_cache_create" in text
         assert "matmul" not in text
+    assert mblob.verify(relax / "llm_paged_kv.so").warnings == (("missing_functions", text),)
+    assert mblob.verify(relax / "llm_paged_kv.so", "header").warnings == ()
+    assert mblob.verify(relax / "mlp_dynamic.so").warnings == ()
     module = mblob.load_module(relax / "llm_paged_kv.so")
     with pytest.raises(
         mblob.IncompatibleError, match=r"attention_kv_cache.*in: batch_decode, decode, prefill"

@@ -238,13 +238,16 @@ def test_a_builtin_that_nobody_has_is_told_when_the_machine_is_made() -> None:
 def test_other_names_are_found_when_they_are_called() -> None:
     program = main(call(2, [r(0)], 1), ret(1))
     program.functions = [*program.functions, Function("tests.relax.late")]
-    vm = machine(program)
+    with pytest.warns(UserWarning, match=r"nobody provides: tests\.relax\.late; a call") as found:
+        vm = machine(program)
+    assert found[0].filename == __file__
     assert vm.missing == ["tests.relax.late"]
     with fails("InternalError", "Cannot find ffi::Function tests.relax.late"):
         vm["main"](1)
     mblob.register_func("tests.relax.late", lambda x: (x, "seen"), override=True)
     assert vm["main"](1) == (1, "seen")
     assert vm.missing == []
+    assert machine(program)["main"](1) == (1, "seen")  # without a warning
 
 
 def test_instruments_see_calls_and_may_skip_them(vm: Any) -> None:
@@ -268,7 +271,8 @@ def test_instruments_see_calls_and_may_skip_them(vm: Any) -> None:
 def test_a_function_of_python_may_call_the_machine_again() -> None:
     program = main(call(2, [r(0)], 1), ret(1))
     program.functions = [*program.functions, Function("tests.relax.again")]
-    vm = machine(program)
+    with pytest.warns(UserWarning, match="nobody provides"):
+        vm = machine(program)
     depth = 5
 
     def again(n: int) -> Any:
@@ -299,6 +303,21 @@ def test_saved_functions_keep_their_arguments(vm: Any) -> None:
 def test_closures_outlive_what_made_them() -> None:
     closure = machine(relax_programs.sample())["bind"](np.arange(3, dtype="float32"))
     assert closure(None)[1][1].numpy().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (0, 3), (2, 1, 2, 1, 3)])
+def test_a_tensor_that_comes_back_has_the_memory_of_the_argument(shape: tuple[int, ...]) -> None:
+    same = machine(Program([Function("same", [ret(0)], ["x"])]))["same"]
+    given = mblob.array(np.full(shape, 3, "float32"))
+    view = given.numpy()
+    first = same(given)
+    second, third = same(given), same(first)
+    view[...] = 7
+    del given, first
+    for found in (second, third, same(third)):
+        assert (found.shape, found.dtype) == (shape, "float32")
+        np.testing.assert_array_equal(found.numpy(), np.full(shape, 7, "float32"))
+    assert np.shares_memory(third.numpy(), view) == bool(view.size)
 
 
 def test_shapes_are_told_from_tuples() -> None:

@@ -143,7 +143,7 @@ def test_wrong_uses_are_told(load: Any, primitives: Path) -> None:
         TypeError, match="expected a module of the key 'VMExecutable', found 'library'"
     ):
         mblob.vm.VirtualMachine(mblob.load_module(primitives), CPU)
-    with pytest.raises(ValueError, match="expected 'naive' or 'pooled', found 'best'"):
+    with pytest.raises(ValueError, match="memory_cfg: expected one of naive, pooled, found 'best'"):
         mblob.vm.VirtualMachine(load(vm_programs.arithmetic()), CPU, "best")
 
 

@@ -16,8 +16,8 @@ import pytest
 
 import mblob
 from mblob.format.grammar import FunctionInfo, decode_payload
-from mblob.packager.device.device_compile import LANGUAGES
-from mblob.packager.device.device_kernels import names_in_hsaco
+from mblob.packager.device.compilers import LANGUAGES
+from mblob.packager.device.kernels import names_in_hsaco
 from mblob.packager.errors import BuildError
 
 CU = """\

@@ -179,7 +179,7 @@ def test_the_language_of_a_file_is_its_suffix(tmp_path: Path) -> None:
         node = mblob.csource_module(path)._node
         assert isinstance(node, SourceNode)
         assert language(node) == kind
-    with pytest.raises(mblob.MblobError, match="fmt 'rs', expected one of c, cc, cpp, cu"):
+    with pytest.raises(mblob.MblobError, match="fmt: expected one of c, cc, cpp, cu, found 'rs'"):
         mblob.csource_module(";", fmt="rs")
 
 

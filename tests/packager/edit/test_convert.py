@@ -175,7 +175,6 @@ def test_what_cannot_be_converted_is_refused_by_name(tmp_path: Path, golden: Pat
             BuildError,
             "'GraphExecutorFactory' is not a kind of the ffi dialect",
         ),
-        (golden / "ffi/relax_c.so", "classic", BuildError, "is not a kind of the classic dialect"),
         # without packed modules
         (golden / "ffi/ctx_llvm.so", "ffi", BuildError, "of the ffi dialect already"),
         (golden / "host_c.so", "classic", BuildError, "of the classic dialect already"),

@@ -54,7 +54,7 @@ def test_a_plain_operator_without_a_prototype_runs_nowhere_and_the_warning_says_
             if d["code"] == "plain_operators"
         ] == [said.split(": ", 1)[1]]
     with pytest.raises(
-        mblob.MblobError, match="'twice' is a plain C function, without a packed form"
+        mblob.MblobError, match="'twice' is a plain C function, without a packed function"
     ):
         run(tmp_path / "m.so")
 

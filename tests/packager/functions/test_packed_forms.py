@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import mblob
+from mblob.compilers import include_flags
 from mblob.format.functions_table import decode
 from mblob.packager.functions.wrappers import Wrapped, packed_forms, rows_of, table
 from mblob.packager.modules.prototypes import parse
@@ -210,9 +211,7 @@ def test_whose_text_a_mutable_one_is_nobody_knows(packed: Packed) -> None:
 def test_an_unsigned_result_does_not_become_negative(packed: Packed) -> None:
     lib = packed("uint64_t f(int n) { return n ? UINT64_MAX : INT64_MAX; }", "uint64_t f(int n)")
     assert lib.call("f__packed", 0)[3].i == 2**63 - 1
-    expected = (
-        f"f: its result {2**64 - 1} does not fit the packed form's int64; call the plain C function"
-    )
+    expected = f"f: its result {2**64 - 1} does not fit the int64 of a packed function; call the plain C function"
     assert lib.error("f__packed", 1) == expected
 
 
@@ -227,7 +226,7 @@ def test_one_dimension_checks_the_number_of_elements(packed: Packed) -> None:
     )
     assert lib.call("f__packed", Tensor(floats(*range(6)), (2, 3)), 3)[0] == 0
     text = lib.error("f__packed", Tensor(floats(*range(6))), 4)
-    assert text == "f: argument 0 (a): expected 8 elements (n * 2), found 6"
+    assert text == "f: argument 0 (a): expected shape (8,) for [n * 2], found (6,)"
 
 
 def test_at_least_is_at_least(packed: Packed) -> None:
@@ -235,7 +234,7 @@ def test_at_least_is_at_least(packed: Packed) -> None:
     assert lib.call("f__packed", Tensor(floats(*range(5))))[0] == 0
     assert (
         lib.error("f__packed", Tensor(floats(1)))
-        == "f: argument 0 (a): expected at least 4 elements (4), found 1"
+        == "f: argument 0 (a): expected shape (at least 4,) for [4], found (1,)"
     )
 
 
@@ -381,7 +380,7 @@ def test_generated_code_compiles_without_a_warning(
         *flags,
         *warnings,
         "-fPIC",
-        f"-I{root}/csrc/include",
+        *include_flags(),
         "-c",
         "x.c",
         "-o",

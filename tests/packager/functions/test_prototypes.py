@@ -80,7 +80,7 @@ def test_several_prototypes_may_share_a_string() -> None:
         ("void f(union u x)", r"parameter 0 \(x\): union u"),
         ("void f(int a, int (*g)(int))", r"f: parameter 1 \(g\): function pointers"),
         ("void f(int g(int))", r"parameter 0 \(g\): function pointers"),
-        ("void f(int a, ...)", "f: variadic functions have no packed form"),
+        ("void f(int a, ...)", "f: a variadic function has no packed function"),
         ("void f(long double x)", r"parameter 0 \(x\): long double"),
         ("void f(const long double *x)", r"parameter 0 \(x\): long double"),
         ("void f(float _Complex *x)", r"parameter 0 \(x\): .*complex"),

@@ -20,7 +20,7 @@ from mblob.bytes.digest import Crc32
 from mblob.bytes.sink import STEP
 from mblob.errors import ToolchainError
 from mblob.packager.link import embed
-from mblob.packager.write import blob, elf_patch
+from mblob.packager.write import blob_stream, elf_patch
 from mblob.packager.write.file_sink import PAGE, FileSink
 
 DATA = bytes(range(251)) * 20_000
@@ -323,7 +323,7 @@ def test_a_byte_of_the_payload_changes_the_build_id(
 def test_of_a_large_blob_without_digests_a_changed_mib_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blob, "WHOLE", 1 << 20)
+    monkeypatch.setattr(blob_stream, "WHOLE", 1 << 20)
     size, found = 6 << 20, set()
     for at in (None, 0, 1_500_000, 3 << 20, size - (1 << 20)):
         data = bytearray(size)

@@ -14,11 +14,11 @@ struct array {
   atomic_size_t references;
   void (*release)(void *owner); /* gives back whose memory it is; NULL for own memory */
   void *owner;
-  int ndim; /* what there is room for: holders may write to the view */
-  int64_t shape[];
+  int room;          /* of `extents`: holders may write to the view */
+  int64_t extents[]; /* its shape; of a part its strides, too */
 };
 
-static size_t size_of(int ndim) { return sizeof(struct array) + (size_t)ndim * sizeof(int64_t); }
+static size_t size_of(int room) { return sizeof(struct array) + (size_t)room * sizeof(int64_t); }
 
 static struct array *array_of(DLTensor *handle) { return (struct array *)(void *)handle; }
 
@@ -28,12 +28,14 @@ void mb_array_retain(DLTensor *handle) {
 
 void mb_array_release(DLTensor *handle) {
   struct array *array = array_of(handle);
-  if (atomic_fetch_sub_explicit(&array->references, 1, memory_order_acq_rel) != 1) return;
+  if (atomic_load_explicit(&array->references, memory_order_acquire) != 1 &&
+      atomic_fetch_sub_explicit(&array->references, 1, memory_order_acq_rel) != 1)
+    return;
   if (array->release)
     array->release(array->owner);
   else
     (void)mb_device_free(array->view.device, array->view.data);
-  mb_block_give(array, size_of(array->ndim));
+  mb_block_give(array, size_of(array->room));
 }
 
 size_t mb_array_references(const DLTensor *handle) {
@@ -46,15 +48,26 @@ bool mb_array_is_view(const DLTensor *handle) {
 
 /* ---- making and freeing ---------------------------------------------------------------------- */
 
+/* Those of compact rows. */
+static void set_strides(struct array *array) {
+  const int ndim = array->view.ndim;
+  uint64_t rows = 1; /* unsigned: there may be no elements, of any extents */
+  array->view.strides = array->extents + ndim;
+  for (int i = ndim; i-- > 0; rows *= (uint64_t)array->extents[i])
+    array->view.strides[i] = (int64_t)rows;
+}
+
 static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice device,
-                     struct array **out) {
+                     bool has_strides, struct array **out) {
+  const int room = has_strides ? 2 * ndim : ndim;
   int status = mb_shape_check(shape, ndim);
   if (status) return status;
-  struct array *array = mb_block_take(size_of(ndim));
+  struct array *array = mb_block_take(size_of(room));
   if (!array) return mb_fail_memory(sizeof(*array));
-  if (ndim) memcpy(array->shape, shape, (size_t)ndim * sizeof(int64_t));
-  array->view = (DLTensor){.device = device, .ndim = ndim, .dtype = dtype, .shape = array->shape};
-  array->ndim = ndim;
+  if (ndim) memcpy(array->extents, shape, (size_t)ndim * sizeof(int64_t));
+  array->view = (DLTensor){.device = device, .ndim = ndim, .dtype = dtype, .shape = array->extents};
+  array->room = room;
+  if (has_strides) set_strides(array);
   atomic_init(&array->references, 1);
   *out = array;
   return MBLOB_OK;
@@ -72,12 +85,12 @@ int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dty
   *out = NULL;
   int status = mb_dtype_check(dtype.code, dtype.bits, dtype.lanes) ? mb_device_check(device)
                                                                    : MBLOB_E_ARGUMENT;
-  if (!status) status = new_array(shape, ndim, dtype, device, &array);
+  if (!status) status = new_array(shape, ndim, dtype, device, false, &array);
   if (!status) status = alloc_data(array);
   if (!status)
     *out = &array->view;
   else if (array)
-    mb_block_give(array, size_of(array->ndim));
+    mb_block_give(array, size_of(array->room));
   return status;
 }
 
@@ -85,12 +98,40 @@ int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *own
                   DLTensor **out) {
   struct array *array = NULL;
   *out = NULL;
-  int status = new_array(tensor->shape, tensor->ndim, tensor->dtype, tensor->device, &array);
+  int status = new_array(tensor->shape, tensor->ndim, tensor->dtype, tensor->device,
+                         tensor->strides != NULL, &array);
   if (status) return status;
   array->view.data = tensor->data;
   array->view.byte_offset = tensor->byte_offset;
   array->owner = owner;
   array->release = release;
+  *out = &array->view;
+  return MBLOB_OK;
+}
+
+static void release_whole(void *whole) { mb_array_release(whole); }
+
+int mb_array_part(const DLTensor *like, DLTensor *whole, size_t offset, DLTensor **out) {
+  const int ndim = like->ndim;
+  struct array *array = mb_block_take_unset(size_of(2 * ndim));
+  *out = NULL;
+  if (!array) return mb_fail_memory(size_of(2 * ndim));
+  array->view = (DLTensor){.data = (char *)whole->data + offset,
+                           .device = whole->device,
+                           .ndim = ndim,
+                           .dtype = like->dtype,
+                           .shape = array->extents,
+                           .strides = array->extents + ndim,
+                           .byte_offset = whole->byte_offset};
+  for (int i = 0; i < ndim; i++) {
+    array->extents[i] = like->shape[i];
+    array->extents[ndim + i] = like->strides[i];
+  }
+  atomic_init(&array->references, 1);
+  array->release = release_whole;
+  array->owner = whole;
+  array->room = 2 * ndim;
+  mb_array_retain(whole);
   *out = &array->view;
   return MBLOB_OK;
 }

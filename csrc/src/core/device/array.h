@@ -13,11 +13,16 @@ void mb_array_release(DLTensor *array);
 size_t mb_array_references(const DLTensor *array);
 /* Whether its memory is another's: one that mb_array_view made. */
 bool mb_array_is_view(const DLTensor *array);
-/* A counted view of memory that is another's: compact elements of `tensor`, whose shape is copied.
+/* A counted view of memory that is another's: compact elements of `tensor`, whose shape is copied;
+ * it has strides if the tensor has some, which kernels of the ffi dialect take as it is.
  * `release(owner)` is called when the last reference goes; on failure the owner stays the
  * caller's. */
 int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner),
                   DLTensor **out);
+
+/* The same over memory of another array, which it keeps, from `offset` on. Shape, strides and type
+ * are those of `like`, which is known to fit. */
+int mb_array_part(const DLTensor *like, DLTensor *whole, size_t offset, DLTensor **out);
 
 /* MBLOB_OK for a tensor that is on a device that is there, has elements that can be, is compact,
  * and has data unless it is empty; `size` becomes that of mb_tensor_size. */

@@ -3,7 +3,7 @@
 #ifndef MB_WORKSPACE_H
 #define MB_WORKSPACE_H
 
-#include <dlpack/dlpack.h>
+#include <mblob/dlpack.h>
 #include <stddef.h>
 #include <stdint.h>
 

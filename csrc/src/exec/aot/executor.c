@@ -289,26 +289,21 @@ static int get_input_name(void *object, struct mb_call *call) {
   return status ? status : mb_call_return_text(call, e->inputs.names[i]);
 }
 
-static int return_info(const struct aot_executor *e, const struct mb_names *names, size_t first,
-                       struct mb_call *call) {
-  int status = mb_call_expect(call, 0, 0);
-  struct mb_named_tensor *items = calloc(names->count + 1, sizeof(*items));
-  if (!status && !items) status = mb_fail_memory(names->count * sizeof(*items));
-  for (size_t i = 0; !status && i < names->count; i++)
-    items[i] = (struct mb_named_tensor){names->names[i], e->arrays[first + i]};
-  if (!status) status = mb_names_return_info(items, names->count, call);
-  free(items);
-  return status;
+static int describe(void *object, bool outputs, size_t i, size_t *count, struct mb_end *out) {
+  const struct aot_executor *e = object;
+  const struct mb_names *names = outputs ? &e->outputs : &e->inputs;
+  *count = names->count;
+  if (i < *count)
+    *out = (struct mb_end){names->names[i], e->arrays[outputs ? e->inputs.count + i : i], false};
+  return MBLOB_OK;
 }
 
 static int get_input_info(void *object, struct mb_call *call) {
-  const struct aot_executor *e = object;
-  return return_info(e, &e->inputs, 0, call);
+  return mb_names_return_info(describe, object, false, call);
 }
 
 static int get_output_info(void *object, struct mb_call *call) {
-  const struct aot_executor *e = object;
-  return return_info(e, &e->outputs, e->inputs.count, call);
+  return mb_names_return_info(describe, object, true, call);
 }
 
 static const struct mb_method methods[] = {{"set_input", set_input},
@@ -328,7 +323,7 @@ static const struct mb_method methods[] = {{"set_input", set_input},
                                            {"", NULL}};
 
 static const struct mb_class executor_class = {
-    .type_key = "AotExecutor", .methods = methods, .close = close_executor};
+    .type_key = "AotExecutor", .methods = methods, .describe = describe, .close = close_executor};
 
 int mb_aot_executor_create(mblob_module *factory, const struct mb_stored_arrays *params,
                            mblob_module **out) {

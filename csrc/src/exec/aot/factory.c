@@ -31,8 +31,8 @@ static bool read_payload(struct mb_cursor *c, struct factory *factory) {
     (void)mb_fail_format("payload", (int64_t)c->pos, c->entry, "bytes follow the module name");
     return false;
   }
-  factory->name = strndup((const char *)name.data, name.size);
-  if (!factory->name) (void)mb_fail_memory(name.size);
+  factory->name = strndup((const char *)name.data, mb_size(name.size));
+  if (!factory->name) (void)mb_fail_memory(mb_size(name.size));
   return factory->name != NULL;
 }
 

@@ -46,17 +46,17 @@ struct const_loader {
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static char *copy_name(struct mb_slice name) {
-  char *copy = strndup((const char *)name.data, name.size);
-  if (!copy) (void)mb_fail_memory(name.size);
+  char *copy = strndup((const char *)name.data, mb_size(name.size));
+  if (!copy) (void)mb_fail_memory(mb_size(name.size));
   return copy;
 }
 
 static bool read_symbols(struct mb_cursor *c, struct const_loader *loader) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 16, "symbols")) return false;
-  loader->symbols = calloc(count ? count : 1, sizeof(*loader->symbols));
+  loader->symbols = calloc(mb_size(count ? count : 1), sizeof(*loader->symbols));
   if (!loader->symbols) {
-    (void)mb_fail_memory(count * sizeof(*loader->symbols));
+    (void)mb_fail_memory(mb_size(count * sizeof(*loader->symbols)));
     return false;
   }
   while (loader->symbol_count < count) {
@@ -73,9 +73,9 @@ static bool read_constants_of(struct mb_cursor *c, struct const_loader *loader,
                               struct symbol *symbol) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "symbols.constants")) return false;
-  symbol->constants = malloc(count ? count * sizeof(size_t) : 1);
+  symbol->constants = malloc(mb_size(count ? count * sizeof(size_t) : 1));
   if (!symbol->constants) {
-    (void)mb_fail_memory(count * sizeof(size_t));
+    (void)mb_fail_memory(mb_size(count * sizeof(size_t)));
     return false;
   }
   while (symbol->count < count) {

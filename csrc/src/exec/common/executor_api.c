@@ -128,3 +128,25 @@ int mblob_executor_get_output(mblob_module *executor, int64_t index, const char 
   free(types);
   return status;
 }
+
+int mblob_executor_count(mblob_module *executor, int end, size_t *out) {
+  struct mb_end ignored;
+  if (out) *out = 0;
+  if (!executor || !out) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
+  return mb_native_describe(executor, end == MBLOB_OUTPUTS, SIZE_MAX, out, &ignored);
+}
+
+int mblob_executor_info(mblob_module *executor, int end, size_t i, mblob_tensor_info *out) {
+  struct mb_end found = {.name = ""};
+  size_t count = 0;
+  if (!executor || !out) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
+  mb_tensor_describe("", NULL, out);
+  int status = mb_native_describe(executor, end == MBLOB_OUTPUTS, i, &count, &found);
+  if (!status && i >= count)
+    status = mb_fail(MBLOB_E_ARGUMENT, "no %s %zu; there are %zu",
+                     end == MBLOB_OUTPUTS ? "output" : "input", i, count);
+  if (status) return status;
+  mb_tensor_describe(found.name, found.tensor, out);
+  out->flags = found.is_parameter ? MBLOB_TENSOR_PARAMETER : 0;
+  return MBLOB_OK;
+}

@@ -43,8 +43,9 @@ int mb_names_unknown(const struct mb_names *names, const struct mb_name *given) 
     (void)fprintf(text, "%s%s", i ? ", " : ": ", names->names[i]);
   if (names->count > SHOWN) (void)fputs(", ...", text);
   (void)fclose(text);
-  int status =
-      list ? mb_fail(MBLOB_E_ARGUMENT, "no %s %s", names->kind, list) : mb_fail_memory(size);
+  int status = list ? mb_fail_argument(given->text ? MB_ARGUMENT_NAME : MB_ARGUMENT_INDEX,
+                                       "no %s %s", names->kind, list)
+                    : mb_fail_memory(size);
   free(list);
   return status;
 }
@@ -78,29 +79,37 @@ static void put_shape(FILE *out, const DLTensor *t) {
   (void)fputc(']', out);
 }
 
-static void put_info(FILE *out, const struct mb_named_tensor *items, size_t count) {
+static int put_info(FILE *out, mb_describer describe, void *object, bool outputs) {
   char dtype[MB_DTYPE_TEXT];
-  (void)fputs("{\"shape\": {", out);
-  for (size_t i = 0; i < count; i++) {
-    if (i) (void)fputs(", ", out);
-    mb_json_put_text(out, items[i].name);
-    (void)fputs(": ", out);
-    put_shape(out, items[i].tensor);
-  }
-  (void)fputs("}, \"dtype\": {", out);
-  for (size_t i = 0; i < count; i++) {
-    if (i) (void)fputs(", ", out);
-    mb_json_put_text(out, items[i].name);
-    (void)fprintf(out, ": \"%s\"", mb_dtype_text(items[i].tensor->dtype, dtype));
+  for (int part = 0; part < 2; part++) {
+    const char *comma = part ? "}, \"dtype\": {" : "{\"shape\": {";
+    struct mb_end end;
+    size_t count = 0;
+    for (size_t i = 0; !i || i < count; i++) {
+      int status = describe(object, outputs, i, &count, &end);
+      if (status) return status;
+      if (!i) (void)fputs(comma, out), comma = "";
+      if (i >= count || (!outputs && end.is_parameter)) continue;
+      (void)fputs(comma, out);
+      comma = ", ";
+      mb_json_put_text(out, end.name);
+      (void)fputs(": ", out);
+      if (part)
+        (void)fprintf(out, "\"%s\"", mb_dtype_text(end.tensor->dtype, dtype));
+      else
+        put_shape(out, end.tensor);
+    }
   }
   (void)fputs("}}", out);
+  return MBLOB_OK;
 }
 
-int mb_names_return_info(const struct mb_named_tensor *items, size_t count, struct mb_call *call) {
+int mb_names_return_info(mb_describer describe, void *object, bool outputs, struct mb_call *call) {
   char *text = NULL;
   size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  if (!out) return mb_fail_memory(0);
-  put_info(out, items, count);
+  int status = mb_call_expect(call, 0, 0);
+  FILE *out = status ? NULL : open_memstream(&text, &size);
+  if (!out) return status ? status : mb_fail_memory(0);
+  (void)put_info(out, describe, object, outputs);
   return mb_call_return_stream(call, out, &text, &size);
 }

@@ -25,14 +25,8 @@ int mb_names_unknown(const struct mb_names *names, const struct mb_name *given);
  * (each character that is no letter or digit as '_'). */
 int mb_names_argument(const struct mb_names *names, const struct mb_call *call, int i, size_t *out);
 
-/* A tensor and what it is called. */
-struct mb_named_tensor {
-  const char *name;
-  const DLTensor *tensor; /* its data is not looked at */
-};
-
-/* {"shape": {NAME: [..], ...}, "dtype": {NAME: "float32", ...}} as the call's result. TVM gives
- * maps, which this runtime has not. */
-int mb_names_return_info(const struct mb_named_tensor *items, size_t count, struct mb_call *call);
+/* {"shape": {NAME: [..], ...}, "dtype": {NAME: "float32", ...}} of inputs that are no parameters, or
+ * of outputs, as the call's result. TVM gives maps, which this runtime has not. */
+int mb_names_return_info(mb_describer describe, void *object, bool outputs, struct mb_call *call);
 
 #endif

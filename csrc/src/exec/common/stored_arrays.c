@@ -60,9 +60,9 @@ int mb_stored_array_share(const struct mb_stored_array *array, mblob_module *mod
 bool mb_stored_arrays_names(struct mb_cursor *c, struct mb_stored_arrays *out) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8 + SMALLEST_RECORD, "arrays.names")) return false;
-  out->items = calloc(count ? count : 1, sizeof(*out->items));
+  out->items = calloc(mb_size(count ? count : 1), sizeof(*out->items));
   if (!out->items) {
-    (void)mb_fail_memory(count * sizeof(*out->items));
+    (void)mb_fail_memory(mb_size(count * sizeof(*out->items)));
     return false;
   }
   while (out->count < count) {
@@ -70,9 +70,9 @@ bool mb_stored_arrays_names(struct mb_cursor *c, struct mb_stored_arrays *out) {
     uint64_t start = c->pos;
     struct mb_slice name;
     if (!mb_read_string(c, &name, "arrays.name")) return false;
-    item->name = strndup((const char *)name.data, name.size);
+    item->name = strndup((const char *)name.data, mb_size(name.size));
     if (!item->name) {
-      (void)mb_fail_memory(name.size);
+      (void)mb_fail_memory(mb_size(name.size));
       return false;
     }
     out->count++;

@@ -29,8 +29,9 @@ int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *
   char want[MB_DTYPE_TEXT], have[MB_DTYPE_TEXT], want_shape[MB_SHAPE_TEXT],
       have_shape[MB_SHAPE_TEXT];
   if (!mb_dtype_takes(expected->dtype, given->dtype))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_DTYPE, what,
-                   mb_dtype_text(expected->dtype, want), mb_dtype_text(given->dtype, have));
+    return mb_fail_argument(MB_ARGUMENT_DTYPE, "%s: " MB_TEXT_DTYPE, what,
+                            mb_dtype_text(expected->dtype, want),
+                            mb_dtype_text(given->dtype, have));
   if (expected->ndim != given->ndim ||
       (given->ndim &&
        memcmp(expected->shape, given->shape, (size_t)given->ndim * sizeof(int64_t)) != 0))

@@ -72,7 +72,8 @@ static int begin(const struct mb_call *call, double *a, double *b, DLTensor **ou
   if (!status) status = mb_element_tensor(call, 2, out, size);
   if (!status &&
       ((*out)->dtype.code != kDLFloat || (*out)->dtype.bits != 32 || (*out)->dtype.lanes != 1))
-    status = mb_fail(MBLOB_E_KERNEL, "InternalError: argument 2: expected a float32 tensor");
+    status = mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_DTYPE,
+                           "InternalError: argument 2: expected a float32 tensor");
   return status;
 }
 
@@ -170,15 +171,16 @@ static int randint(void *unused, struct mb_call *call) {
   if (status) return status;
   const DLDataType dtype = out->dtype;
   if (dtype.code > kDLUInt || !mb_element_is_number(dtype) || dtype.bits < 8)
-    return mb_fail(MBLOB_E_KERNEL, "InternalError: argument 2: expected a tensor of integers");
+    return mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_DTYPE,
+                         "InternalError: argument 2: expected a tensor of integers");
   if (high <= low) return mb_fail(MBLOB_E_KERNEL, "InternalError: high must be bigger than low");
   const int shift = 64 - dtype.bits;
   const int64_t most = dtype.code == kDLInt ? INT64_MAX >> shift
                        : dtype.bits == 64   ? INT64_MAX
                                             : (int64_t)(UINT64_MAX >> shift);
-  const int64_t least = dtype.code == kDLInt ? -most - 1 : 0;
+  const int64_t least = dtype.code == kDLInt ? -most - 1 : 0, end = most + (dtype.bits < 64);
   if (low < least) low = least;
-  if (high > most) high = most;
+  if (high > end) high = end;
   if (high <= low) return mb_fail(MBLOB_E_KERNEL, "InternalError: no number is in that range");
   const uint64_t range = (uint64_t)high - (uint64_t)low;
   for (size_t i = 0; i < size; i++) put_whole(out, i, (int64_t)((uint64_t)low + draw() % range));
@@ -193,7 +195,8 @@ static int random_fill(void *unused, struct mb_call *call) {
   int status = mb_call_expect(call, 1, 1);
   if (!status) status = mb_element_tensor(call, 0, &out, &size);
   if (!status && !mb_element_is_number(out->dtype))
-    status = mb_fail(MBLOB_E_KERNEL, "InternalError: argument 0: no numbers of that type are made");
+    status = mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_DTYPE,
+                           "InternalError: argument 0: no numbers of that type are made");
   for (size_t i = 0; !status && i < size; i++) {
     const double found = canonical_double() * 9.0 + 1.0;
     char *data = mb_element_data(out);

@@ -221,7 +221,8 @@ static int shape_to_tensor(void *unused, struct mb_call *call) {
   DLTensor *out = NULL;
   int status = mb_call_expect(call, 1, 1);
   const struct mb_object *shape = status ? NULL : shape_of(call->args[0], call->codes[0]);
-  if (!status && !shape) status = mb_fail(MBLOB_E_KERNEL, "TypeError: argument 0 is no shape");
+  if (!status && !shape)
+    status = mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_TYPE, "TypeError: argument 0 is no shape");
   if (status) return status;
   const int64_t count = (int64_t)mb_object_count(shape);
   status = mb_array_new(host, 1, &count, int64_type, &out);

@@ -75,7 +75,8 @@ static int output(const struct mb_call *call, int i, const struct lines *lines, 
   size_t size = 0;
   int status = mb_element_tensor(call, i, out, &size);
   if (!status && size / (count ? count : 1) < lines->before * lines->after && count)
-    status = mb_fail(MBLOB_E_KERNEL, "InternalError: argument %d: the output is too small", i);
+    status = mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_VALUE,
+                           "InternalError: argument %d: the output is too small", i);
   return status;
 }
 
@@ -213,7 +214,8 @@ static int argsort_nms(void *unused, struct mb_call *call) {
   if (!status) status = mb_element_tensor(call, 1, &counts, &count_size);
   if (!status && (counts->dtype.code != kDLInt || counts->dtype.bits != 32 ||
                   count_size < lines.before * lines.after))
-    status = mb_fail(MBLOB_E_KERNEL, "InternalError: argument 1: expected an int32 for each line");
+    status = mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_DTYPE,
+                           "InternalError: argument 1: expected an int32 for each line");
   if (!status) status = index_output(call, 2, &lines, lines.length, &out);
   for (size_t line = 0; !status && lines.length && line < lines.before * lines.after; line++) {
     const int64_t found = mb_element_read(mb_element_data(counts), line, counts->dtype).u.whole;

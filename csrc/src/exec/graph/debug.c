@@ -19,13 +19,13 @@ static int find_node(const struct mb_graph *g, const struct mb_call *call, int i
         *out = k;
         return MBLOB_OK;
       }
-    return mb_fail(MBLOB_E_ARGUMENT, "the graph has no node '%s'", name);
+    return mb_fail_argument(MB_ARGUMENT_NAME, "the graph has no node '%s'", name);
   }
   int status = mb_call_int(call, i, &at);
   if (status) return status;
   if (at < 0 || at >= g->node_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "no node %lld, the graph has %u", (long long)at,
-                   g->node_count);
+    return mb_fail_argument(MB_ARGUMENT_INDEX, "no node %lld, the graph has %u", (long long)at,
+                            g->node_count);
   *out = (uint32_t)at;
   return MBLOB_OK;
 }
@@ -46,8 +46,9 @@ static int find_entry(const struct mb_graph *g, const struct mb_call *call, uint
   if (!status && call->count > 1) status = mb_call_int(call, 1, &output);
   if (status) return status;
   if (output < 0 || output >= g->nodes[node].entry_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "no output %lld, node %u '%s' has %u", (long long)output, node,
-                   g->nodes[node].name, g->nodes[node].entry_count);
+    return mb_fail_argument(MB_ARGUMENT_INDEX, "no output %lld, node %u '%s' has %u",
+                            (long long)output, node, g->nodes[node].name,
+                            g->nodes[node].entry_count);
   *out = g->nodes[node].first_entry + (uint32_t)output;
   return MBLOB_OK;
 }
@@ -134,9 +135,9 @@ static int time_alone(struct mb_graph_executor *x, uint32_t step, const struct t
   for (int64_t k = 0; !status && k < timing->repeat; k++) {
     status = time_step(x, step, timing->number, 1e-3 * (double)timing->least_ms, &seconds[k]);
     if (timing->cooldown_ms && k % timing->cooldown_every == 0)
-      (void)nanosleep(
-          &(struct timespec){timing->cooldown_ms / 1000, timing->cooldown_ms % 1000 * 1000000},
-          NULL);
+      (void)nanosleep(&(struct timespec){(time_t)(timing->cooldown_ms / 1000),
+                                         (long)(timing->cooldown_ms % 1000) * 1000000},
+                      NULL);
   }
   return status;
 }

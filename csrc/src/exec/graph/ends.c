@@ -46,30 +46,13 @@ int mb_graph_end_argument(const struct mb_graph *g, const struct mb_call *call,
 
 /* ---- what they are ---- */
 
-/* `NODE:POSITION` on the heap; NULL when memory is out. */
-static char *output_name(const struct mb_graph *g, uint32_t i) {
-  char *name = NULL;
-  return asprintf(&name, "%s:%u", name_of(g, MB_OUTPUTS, i), i) < 0 ? NULL : name;
-}
-
-int mb_graph_return_info(const struct mb_graph_executor *x, enum mb_graph_end end,
-                         struct mb_call *call) {
+int mb_graph_describe(void *executor, bool outputs, size_t i, size_t *count, struct mb_end *out) {
+  const struct mb_graph_executor *x = executor;
   const struct mb_graph *g = &x->graph;
-  uint32_t count = count_of(g, end);
-  size_t shown = 0;
-  struct mb_named_tensor *items = calloc(count ? count : 1, sizeof(*items));
-  char **owned = calloc(count ? count : 1, sizeof(*owned));
-  int status = items && owned ? MBLOB_OK : mb_fail_memory(count * sizeof(*items));
-  for (uint32_t i = 0; !status && i < count; i++) {
-    if (end == MB_INPUTS && x->is_parameter[i]) continue;
-    if (end == MB_OUTPUTS && !(owned[i] = output_name(g, i)))
-      status = mb_fail_memory(strlen(name_of(g, end, i)));
-    const DLTensor *tensor = &x->views[end == MB_OUTPUTS ? g->outputs[i] : g->inputs[i]];
-    items[shown++] = (struct mb_named_tensor){owned[i] ? owned[i] : name_of(g, end, i), tensor};
-  }
-  if (!status) status = mb_names_return_info(items, shown, call);
-  for (uint32_t i = 0; owned && i < count; i++) free(owned[i]);
-  free(owned);
-  free(items);
-  return status;
+  *count = outputs ? g->output_count : g->input_count;
+  if (i >= *count) return MBLOB_OK;
+  out->name = outputs ? x->output_names[i] : name_of(g, MB_INPUTS, (uint32_t)i);
+  out->tensor = &x->views[outputs ? g->outputs[i] : g->inputs[i]];
+  out->is_parameter = !outputs && x->is_parameter[i];
+  return MBLOB_OK;
 }

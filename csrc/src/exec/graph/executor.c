@@ -154,6 +154,16 @@ static int make_views(struct mb_graph_executor *x, const struct mb_graph_source 
 
 /* ---- executors ---- */
 
+static int name_outputs(struct mb_graph_executor *x) {
+  const struct mb_graph *g = &x->graph;
+  x->output_names = list_of(g->output_count, sizeof(*x->output_names));
+  for (uint32_t i = 0; x->output_names && i < g->output_count; i++)
+    if (asprintf(&x->output_names[i], "%s:%u", g->nodes[g->entries[g->outputs[i]].node].name, i) <
+        0)
+      return mb_fail_memory(0);
+  return x->output_names ? MBLOB_OK : mb_fail_memory(g->output_count * sizeof(*x->output_names));
+}
+
 int mb_graph_executor_new(const struct mb_graph_source *source, struct mb_graph_executor **out) {
   struct mb_graph_executor *x = calloc(1, sizeof(*x));
   *out = NULL;
@@ -167,6 +177,7 @@ int mb_graph_executor_new(const struct mb_graph_source *source, struct mb_graph_
   for (uint32_t i = 0; !status && i < x->graph.node_count; i++)
     status = make_step(x, i, source->kernels_scope, &values);
   if (!status) status = mb_graph_memory_new(x, source);
+  if (!status) status = name_outputs(x);
   if (status)
     mb_graph_executor_free(x);
   else
@@ -181,6 +192,7 @@ void mb_graph_executor_free(void *executor) {
     if (x->memory[i].array) mb_array_release(x->memory[i].array);
   for (uint32_t i = 0; x->pools && i < x->graph.storage_count; i++)
     if (x->pools[i]) mb_array_release(x->pools[i]);
+  for (uint32_t i = 0; x->output_names && i < x->graph.output_count; i++) free(x->output_names[i]);
   mb_schedule_free(x->schedule);
   mb_graph_free(&x->graph);
   free(x->views);
@@ -191,6 +203,7 @@ void mb_graph_executor_free(void *executor) {
   free(x->memory);
   free(x->pools);
   free(x->pool_sizes);
+  free(x->output_names);
   free(x->is_parameter);
   free(x->steps);
   free(x->values);

@@ -49,7 +49,8 @@ struct mb_graph_executor {
   struct mb_graph_memory *memory;
   DLTensor **pools; /* of all storages; counted, NULL until needed */
   size_t *pool_sizes;
-  bool *is_parameter; /* of all inputs: set by the factory or load_params */
+  char **output_names; /* of all outputs: `NODE:POSITION` */
+  bool *is_parameter;  /* of all inputs: set by the factory or load_params */
   struct mb_graph_step *steps;
   uint32_t step_count;
   TVMValue *values;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "exec/graph/ends.h"
 
 static int find_common(void *object, const char *name, mblob_function **out) {
   for (const struct mb_method *m = mb_graph_methods; m->call; m++)
@@ -11,11 +12,14 @@ static int find_common(void *object, const char *name, mblob_function **out) {
   return MBLOB_OK;
 }
 
-static const struct mb_class executor_class = {
-    .type_key = "GraphExecutor", .methods = mb_graph_methods, .close = mb_graph_executor_free};
+static const struct mb_class executor_class = {.type_key = "GraphExecutor",
+                                               .methods = mb_graph_methods,
+                                               .describe = mb_graph_describe,
+                                               .close = mb_graph_executor_free};
 static const struct mb_class debug_class = {.type_key = "GraphExecutorDebug",
                                             .methods = mb_graph_debug_methods,
                                             .function = find_common,
+                                            .describe = mb_graph_describe,
                                             .close = mb_graph_executor_free};
 
 /* A module over a new executor; with `debug` one that also has the methods of debug.c. */

@@ -186,8 +186,8 @@ static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_funct
   int status = mblob_function_call(lookup, &id, &code, 1, &found, &found_code);
   if (status || found_code == kTVMNullptr || !found.v_handle) return status;
   if (found_code != kTVMOpaqueHandle)
-    return mb_fail(MBLOB_E_KERNEL, "_lookup_linked_param: " MB_TEXT_TYPE_CODE, "a handle",
-                   found_code);
+    return mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_TYPE,
+                         "_lookup_linked_param: " MB_TEXT_TYPE_CODE, "a handle", found_code);
   DLTensor view = x->views[entry], *array = NULL;
   view.data = found.v_handle;
   view.device = (DLDevice){kDLCPU, 0};
@@ -214,8 +214,8 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   if (status || found_code == kTVMNullptr || !found.v_handle) return status;
   if (found_code != kTVMNDArrayHandle) {
     mb_value_release(found, found_code);
-    return mb_fail(MBLOB_E_ARGUMENT, "graph: the lookup function: " MB_TEXT_TYPE_CODE, "an array",
-                   found_code);
+    return mb_fail_argument(MB_ARGUMENT_TYPE, "graph: the lookup function: " MB_TEXT_TYPE_CODE,
+                            "an array", found_code);
   }
   size_t size = 0;
   status = mb_tensor_check(found.v_handle, &size);

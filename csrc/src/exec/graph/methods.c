@@ -112,9 +112,9 @@ MB_GRAPH_METHOD(get_num_outputs) {
 
 /* ---- what they are ---- */
 
-MB_GRAPH_METHOD(get_input_info) { return mb_graph_return_info(x, MB_INPUTS, call); }
+MB_GRAPH_METHOD(get_input_info) { return mb_names_return_info(mb_graph_describe, x, false, call); }
 
-MB_GRAPH_METHOD(get_output_info) { return mb_graph_return_info(x, MB_OUTPUTS, call); }
+MB_GRAPH_METHOD(get_output_info) { return mb_names_return_info(mb_graph_describe, x, true, call); }
 
 /* ---- running ---- */
 
@@ -162,8 +162,8 @@ static int get_result(TVMValue *args, int *codes, int count, TVMRetValueHandle r
   int status = mb_call_int(&call, 0, &at);
   if (status) return status;
   if (at < 0 || (uint64_t)at >= r->count)
-    return mb_fail(MBLOB_E_ARGUMENT, "result: no output %lld, there are %zu", (long long)at,
-                   r->count);
+    return mb_fail_argument(MB_ARGUMENT_INDEX, "result: no output %lld, there are %zu",
+                            (long long)at, r->count);
   mb_array_retain(r->arrays[at]);
   mb_call_return_array(&call, r->arrays[at]);
   return MBLOB_OK;
@@ -200,9 +200,9 @@ MB_GRAPH_METHOD(run_from_inputs) {
   size_t devices = 0;
   struct mb_call head = *call;
   if (call->count < first || (call->count - first) % 2)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "expected a device, then pairs of an input and a tensor; found %d arguments",
-                   call->count);
+    return mb_fail_argument(
+        MB_ARGUMENT_COUNT,
+        "expected a device, then pairs of an input and a tensor; found %d arguments", call->count);
   head.count = first;
   status = mb_call_devices(&head, 0, &device, 1, &devices);
   for (int i = first; !status && i < call->count; i += 2) {
@@ -257,8 +257,8 @@ static int share(struct mb_graph_executor *x, struct mb_graph_executor *other,
     int64_t from = mb_graph_find_input(&other->graph, names->items[i].name);
     if (at < 0) continue;
     if (from < 0)
-      return mb_fail(MBLOB_E_ARGUMENT, "the other executor has no input '%s'",
-                     names->items[i].name);
+      return mb_fail_argument(MB_ARGUMENT_NAME, "the other executor has no input '%s'",
+                              names->items[i].name);
     int status = mb_graph_share_input(x, (uint32_t)at, other, (uint32_t)from);
     if (status) return status;
     x->is_parameter[at] = true;
@@ -277,8 +277,9 @@ static int share_params(void *object, struct mb_call *call) {
   if (!status) status = mb_call_module(call, 0, &module);
   if (!status) other = mb_graph_module_object(module);
   if (!status && !other)
-    status = mb_fail(MBLOB_E_ARGUMENT, "argument 0: expected a graph executor, found a module '%s'",
-                     mblob_module_type_key(module));
+    status = mb_fail_argument(MB_ARGUMENT_TYPE,
+                              "argument 0: expected a graph executor, found a module '%s'",
+                              mblob_module_type_key(module));
   if (!status) status = read_parameters(call, 1, &tensors);
   struct mb_graph_executor *first = x < other ? x : other, *second = x < other ? other : x;
   if (!status && x != other) status = mb_graph_enter(first, &frames[0]);

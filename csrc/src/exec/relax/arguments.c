@@ -47,9 +47,10 @@ int relax_context(const struct mb_call *call, struct relax_machine **out) {
   while (running && running->machine != call->args[0].v_handle) running = running->outer;
   *out = running ? running->machine : NULL;
   if (*out) return MBLOB_OK;
-  return mb_fail(MBLOB_E_KERNEL,
-                 "InternalError: %s: argument #0 is not the machine that runs (ctx_ptr == this)",
-                 call->method);
+  return mb_fail_coded(
+      MBLOB_E_KERNEL, MB_ARGUMENT_VALUE,
+      "InternalError: %s: argument #0 is not the machine that runs (ctx_ptr == this)",
+      call->method);
 }
 
 void relax_return(struct mb_call *call, TVMValue value, int code) {

@@ -1,5 +1,4 @@
 /* Builtins that check values, and those about tuples. */
-#include "core/device/device.h"
 #include "exec/relax/machine.h"
 
 static const char *text_at(const struct mb_call *call, int i) {

@@ -45,10 +45,10 @@ static int put_item(const struct relax_machine *m, struct relax_value value, voi
 }
 
 static void drop_item(const struct relax_machine *m, void *item) {
-  if (m->convention)
-    m->convention->any_release(releases_of(m), item);
-  else
+  if (!m->convention)
     relax_clear(item);
+  else if (((const mblob_any *)item)->type)
+    m->convention->any_release(releases_of(m), item);
 }
 
 /* An item's value, which is the caller's. */
@@ -142,7 +142,7 @@ static int call_code(struct relax_machine *m, const struct relax_function *f, ch
 
 int relax_run_compiled(struct relax_machine *m, const struct relax_function *f,
                        const struct relax_arguments *arguments, struct relax_value *result) {
-  const size_t count = (size_t)f->register_file, size = count * ANY_SIZE;
+  const size_t count = (size_t)f->register_file;
   *result = (struct relax_value){.code = kTVMNullptr};
   int status = relax_check_count(f, arguments->count + arguments->bound_count);
   if (!status) status = relax_check_stack();
@@ -151,9 +151,9 @@ int relax_run_compiled(struct relax_machine *m, const struct relax_function *f,
                      m->call_limit);
   if (!status && !m->rows) status = make_rows(m);
   if (status) return status;
-  char *row = mb_block_take(size);
-  if (!row) return mb_fail_memory(size);
-  empty_row(m, row, count);
+  struct relax_frame *frame = relax_frame_take(m, f);
+  if (!frame) return MBLOB_E_MEMORY;
+  char *row = (char *)frame->registers;
   m->depth++;
   m->registers += count;
   status = fill_row(m, arguments, row);
@@ -162,7 +162,7 @@ int relax_run_compiled(struct relax_machine *m, const struct relax_function *f,
   m->depth--;
   m->registers -= count;
   for (size_t i = 0; i < count; i++) drop_item(m, row + i * ANY_SIZE);
-  mb_block_give(row, size);
+  relax_frame_give(m, frame);
   if (status) mb_error_place(f->name);
   return status;
 }

@@ -7,20 +7,44 @@
 
 #define IDLE_LIMIT 1024 /* frames that wait, of all functions */
 
-static struct relax_frame *new_frame(const struct relax_function *f) {
-  const size_t registers = f->registers * sizeof(struct relax_value),
-               args = f->operands * sizeof(TVMValue), codes = f->operands * sizeof(int);
-  struct relax_frame *frame = malloc(sizeof(*frame) + registers + args + codes);
+/* The registers are empty: of compiled functions as those of the dialect are. */
+static struct relax_frame *new_frame(const struct relax_machine *m,
+                                     const struct relax_function *f) {
+  const bool compiled = f->kind == RELAX_COMPILED;
+  const size_t count = compiled ? (size_t)f->register_file : f->registers,
+               registers = count * sizeof(struct relax_value),
+               each = sizeof(mblob_any) + sizeof(TVMValue) + sizeof(int);
+  struct relax_frame *frame = calloc(1, sizeof(*frame) + registers + f->operands * each);
   if (!frame) {
-    (void)mb_fail_memory(sizeof(*frame) + registers + args + codes);
+    (void)mb_fail_memory(sizeof(*frame) + registers + f->operands * each);
     return NULL;
   }
   frame->function = f;
-  frame->args = (TVMValue *)(void *)(frame->registers + f->registers);
+  frame->row = (mblob_any *)(void *)(frame->registers + count);
+  frame->args = (TVMValue *)(void *)(frame->row + f->operands);
   frame->codes = (int *)(frame->args + f->operands);
-  for (size_t i = 0; i < f->registers; i++)
+  for (size_t i = 0; i < count && !(compiled && m->convention); i++)
     frame->registers[i] = (struct relax_value){.code = kTVMNullptr};
   return frame;
+}
+
+struct relax_frame *relax_frame_take(struct relax_machine *m, const struct relax_function *f) {
+  struct relax_frame **idle = &m->idle[f - m->exec->functions], *frame = *idle;
+  if (!frame) return new_frame(m, f);
+  *idle = frame->below;
+  m->idle_count--;
+  return frame;
+}
+
+void relax_frame_give(struct relax_machine *m, struct relax_frame *frame) {
+  struct relax_frame **idle = &m->idle[frame->function - m->exec->functions];
+  if (m->idle_count >= IDLE_LIMIT) {
+    free(frame);
+    return;
+  }
+  frame->below = *idle;
+  *idle = frame;
+  m->idle_count++;
 }
 
 static int too_deep(const struct relax_machine *m) {
@@ -69,13 +93,8 @@ int relax_push(struct relax_machine *m, const struct relax_function *f,
   if (status) return status;
   if (m->depth >= m->call_limit || f->registers > RELAX_REGISTER_TOTAL - m->registers)
     return too_deep(m);
-  struct relax_frame **idle = &m->idle[f - m->exec->functions], *frame = *idle;
-  if (frame) {
-    *idle = frame->below;
-    m->idle_count--;
-  } else if (!(frame = new_frame(f))) {
-    return MBLOB_E_MEMORY;
-  }
+  struct relax_frame *frame = relax_frame_take(m, f);
+  if (!frame) return MBLOB_E_MEMORY;
   frame->pc = f->start;
   frame->result = result;
   frame->is_base = false;
@@ -101,14 +120,7 @@ void relax_pop(struct relax_machine *m) {
   m->depth--;
   m->registers -= f->registers;
   for (size_t i = 0; i < f->registers; i++) relax_clear(&frame->registers[i]);
-  if (m->idle_count >= IDLE_LIMIT) {
-    free(frame);
-    return;
-  }
-  struct relax_frame **idle = &m->idle[f - m->exec->functions];
-  frame->below = *idle;
-  *idle = frame;
-  m->idle_count++;
+  relax_frame_give(m, frame);
 }
 
 void relax_frames_free(struct relax_machine *m) {

@@ -102,6 +102,13 @@ static int call_builtin(const struct mb_method *builtin, const TVMValue *args, c
   return status;
 }
 
+/* What a kernel returned. */
+static int take_given(int status, struct mb_return *given, struct relax_value *result) {
+  if (!status) status = relax_take_result(given->value, given->code, result);
+  if (status || given->text) mb_return_drop(given);
+  return status;
+}
+
 /* Without a detour through mblob_function_call. */
 static int call_kernel(const struct relax_target *target, const TVMValue *args, const int *codes,
                        int count, struct relax_value *result) {
@@ -110,10 +117,7 @@ static int call_kernel(const struct relax_target *target, const TVMValue *args, 
   int status = library->convention->call(library->dialect != MB_FFI_OF_0_21, library->external,
                                          target->address, target->function->name, args, codes,
                                          count, &given);
-  if (given.code == kTVMNullptr) return status;
-  if (!status) status = relax_take_result(given.value, given.code, result);
-  if (status || given.text) mb_return_drop(&given);
-  return status;
+  return given.code == kTVMNullptr ? status : take_given(status, &given, result);
 }
 
 static int nobody(const struct relax_machine *m, size_t index) {
@@ -216,27 +220,104 @@ static int call_watched(struct relax_machine *m, const struct relax_instruction 
   return status;
 }
 
-static void store(struct relax_frame *frame, const struct relax_instruction *in,
-                  struct relax_value result) {
-  if (in->other < RELAX_VOID)
-    relax_set(&frame->registers[in->other], result);
-  else
-    relax_clear(&result);
+static inline void store(struct relax_frame *frame, const struct relax_instruction *in,
+                         TVMValue value, int code) {
+  struct relax_value dropped = {.code = kTVMNullptr};
+  relax_put(in->other < RELAX_VOID ? &frame->registers[in->other] : &dropped, value, code);
+  if (dropped.code != kTVMNullptr) relax_clear(&dropped);
   frame->pc++;
 }
 
-/* What is called most, without a call: false if it is something else. */
-static bool call_at_once(struct relax_machine *m, struct relax_frame *frame,
-                         const struct relax_instruction *in) {
-  struct relax_value result = {.code = kTVMNullptr};
-  const uint32_t quick = m->quick[frame->pc];
-  if (quick == RELAX_SLOW ||
-      (quick >= RELAX_PLACED &&
-       relax_place(&m->placed[quick - RELAX_PLACED],
-                   frame->registers[relax_operand_value(in->operands[0])], &result)))
-    return false;
-  store(frame, in, result);
+/* A tensor that is placed anew in a storage; false if the builtin has to say what is wrong. */
+static bool place(struct relax_frame *frame, const struct relax_instruction *in,
+                  const struct relax_placed *placed) {
+  const struct relax_value *storage = &frame->registers[relax_operand_value(in->operands[0])];
+  DLTensor *view =
+      storage->code == kTVMNDArrayHandle ? relax_place(placed, storage->value.v_handle) : NULL;
+  if (view) store(frame, in, (TVMValue){.v_handle = view}, kTVMNDArrayHandle);
+  return view != NULL;
+}
+
+/* Tensors without strides, with those of compact rows. */
+struct views {
+  struct {
+    DLTensor tensor;
+    int64_t strides[6];
+  } items[4];
+  int count;
+};
+
+static const DLTensor *view_of(struct views *views, const DLTensor *t) {
+  DLTensor *view = &views->items[views->count].tensor;
+  int64_t *strides = views->items[views->count].strides;
+  uint64_t rows = 1; /* unsigned: there may be no elements, of any extents */
+  if (views->count == 4 || t->ndim > 6) return NULL;
+  views->count++;
+  for (int i = t->ndim; i-- > 0; rows *= (uint64_t)t->shape[i]) strides[i] = (int64_t)rows;
+  *view = *t;
+  view->strides = strides;
+  return view;
+}
+
+/* The tensor as kernels take it; NULL if that needs more. */
+static inline const DLTensor *plain(struct views *views, const DLTensor *t) {
+  const bool is_flag = t && t->dtype.code == kDLUInt && t->dtype.bits == 1;
+  if (!t || is_flag || t->dtype.code == MBLOB_FLOAT8_E3M4) return NULL;
+  return t->strides ? t : view_of(views, t);
+}
+
+/* The operands of a kernel; false if one is rare. */
+static inline bool fill_row(const struct relax_machine *m, const struct relax_frame *frame,
+                            const struct relax_instruction *in, struct views *views) {
+  for (uint32_t i = 0; i < in->count; i++) {
+    const int64_t word = in->operands[i], value = relax_operand_value(word);
+    const unsigned kind = relax_operand_kind(word);
+    const struct relax_value *found = NULL;
+    mblob_any *item = &frame->row[i];
+    item->zero = 0;
+    if (kind == RELAX_REGISTER && value < RELAX_VOID)
+      found = &frame->registers[value];
+    else if (kind == RELAX_CONSTANT)
+      found = &m->constants[value];
+    if (found && found->code == kTVMNDArrayHandle) {
+      const DLTensor *tensor = plain(views, found->value.v_handle);
+      item->type = 7;
+      item->value.v_handle = (void *)(uintptr_t)tensor;
+      if (!tensor) return false;
+    } else if (kind == RELAX_IMMEDIATE || (found && found->code == kTVMArgInt)) {
+      item->type = 1;
+      item->value.v_int64 = found ? found->value.v_int64 : value;
+    } else {
+      return false;
+    }
+  }
   return true;
+}
+
+/* false: nothing was called. */
+static bool run_kernel(const struct relax_machine *m, struct relax_frame *frame,
+                       const struct relax_instruction *in, int *status) {
+  const struct relax_target *target = &m->targets[in->target];
+  struct views views;
+  views.count = 0; /* the rest is written where it is used */
+  if (!fill_row(m, frame, in, &views)) return false;
+  struct mb_return given = MB_RETURN_NOTHING;
+  struct relax_value result = {.code = kTVMNullptr};
+  *status = target->call_row(target->library->dialect != MB_FFI_OF_0_21, target->address,
+                             target->function->name, frame->row, (int)in->count, &given);
+  if (given.code != kTVMNullptr) *status = take_given(*status, &given, &result);
+  if (!*status) store(frame, in, result.value, result.code);
+  return true;
+}
+
+/* What is called most, without a detour: false if it is something else. */
+static inline bool call_at_once(struct relax_machine *m, struct relax_frame *frame,
+                                const struct relax_instruction *in, int *status) {
+  if (in->opcode != RELAX_CALL || m->instrument || m->profile || m->instruction_limit) return false;
+  const uint32_t quick = m->quick[frame->pc];
+  if (quick >= RELAX_PLACED) return place(frame, in, &m->placed[quick - RELAX_PLACED]);
+  if (quick == RELAX_NULL) store(frame, in, (TVMValue){.v_handle = NULL}, kTVMNullptr);
+  return quick == RELAX_KERNEL ? run_kernel(m, frame, in, status) : quick == RELAX_NULL;
 }
 
 /* Either a frame is pushed, or the result is stored and the next instruction follows. */
@@ -244,7 +325,6 @@ static int call(struct relax_machine *m, struct relax_frame *frame,
                 const struct relax_instruction *in) {
   bool made = false;
   struct relax_value result = {.code = kTVMNullptr};
-  if (!m->instrument && call_at_once(m, frame, in)) return MBLOB_OK;
   int status = gather(m, frame, in, &made);
   const struct relax_closure *closure = NULL;
   size_t skipped = 0;
@@ -272,7 +352,7 @@ static int call(struct relax_machine *m, struct relax_frame *frame,
     relax_clear(&result);
     return status;
   }
-  store(frame, in, result);
+  store(frame, in, result.value, result.code);
   return MBLOB_OK;
 }
 
@@ -355,6 +435,7 @@ static int loop(struct relax_machine *m, const struct relax_frame *below,
       ret(m, frame, in, result);
       continue;
     }
+    if (call_at_once(m, frame, in, &status)) continue;
     status = m->profile ? timed_step(m, frame, in) : step(m, frame, in);
   }
   return status;

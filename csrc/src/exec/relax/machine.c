@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device/device.h"
-
 /* ---- what the table names -------------------------------------------------------------------- */
 
 static int find_in_imports(const struct relax_executable *exec, const char *name,
@@ -24,6 +22,8 @@ static int find_packed(struct relax_machine *m, const char *name, struct relax_t
     if (out->function->kind == MB_SAFE_CALL && out->function->library->convention) {
       out->address = out->function->u.address;
       out->library = out->function->library;
+      if (out->library->convention->struct_size >= sizeof(mblob_convention))
+        out->call_row = out->library->convention->call_row;
     }
     return MBLOB_OK;
   }
@@ -159,6 +159,7 @@ static int find_quick(struct relax_machine *m) {
     const struct relax_instruction *in = &m->exec->code[i];
     const struct mb_method *builtin =
         in->opcode == RELAX_CALL ? m->targets[in->target].builtin : NULL;
+    if (in->opcode == RELAX_CALL && m->targets[in->target].call_row) m->quick[i] = RELAX_KERNEL;
     if (!builtin) continue;
     if (builtin->call == relax_null_value && !in->count)
       m->quick[i] = RELAX_NULL;
@@ -437,6 +438,7 @@ static int fill(struct relax_machine *m) {
 static const struct mb_class machine_class = {.type_key = "relax.VirtualMachine",
                                               .methods = relax_machine_methods,
                                               .function = find_function,
+                                              .describe = relax_machine_describe,
                                               .close = close_machine,
                                               .keeps = true};
 

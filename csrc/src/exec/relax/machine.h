@@ -8,6 +8,7 @@
 #define MB_RELAX_MACHINE_H
 
 #include "core/core.h"
+#include "core/device/device.h"
 #include "exec/relax/executable.h"
 #include "exec/relax/relax.h"
 
@@ -17,7 +18,7 @@
 
 /* As TVM's TVMRetValue, which compiled functions of the classic dialect are given rows of. */
 struct relax_value {
-  TVMValue value;
+  _Alignas(8) TVMValue value; /* 16 bytes in a row, on i686, too */
   int code;
 };
 
@@ -29,18 +30,19 @@ struct relax_frame {
   size_t pc;
   int64_t result; /* register of the frame below; RELAX_VOID and above: none */
   bool is_base;   /* called from outside */
-  TVMValue *args; /* room for the operands of any of its calls */
+  mblob_any *row; /* room for the operands of any of its calls: of kernels, */
+  TVMValue *args; /* and of others */
   int *codes;
   struct relax_value registers[];
 };
 
-/* What an instruction does without a call. */
-enum { RELAX_SLOW, RELAX_NULL, RELAX_PLACED };
+/* What an instruction is, where it is one that is done without a detour. */
+enum { RELAX_SLOW, RELAX_NULL, RELAX_KERNEL, RELAX_PLACED };
 
 /* A call of vm.builtin.alloc_tensor whose place and shape are known. */
 struct relax_placed {
   const int64_t *operands; /* of the first such call */
-  DLTensor like; /* shape: an allocation of its own, NULL: no such call; data is not set */
+  DLTensor like; /* shape, and strides behind it: an allocation of its own, NULL: no such call */
   int64_t offset;
   size_t size;
 };
@@ -53,6 +55,8 @@ struct relax_target {
   void *
       address; /* of a kernel that is called by the convention of the ffi dialect; NULL of others */
   const struct mb_library *library; /* of that */
+  int (*call_row)(int releases, void *address, const char *name, const mblob_any *row, int count,
+                  void *ret); /* its convention's; NULL if it has none */
 };
 
 /* What closures that are part of their machine's module point to it by: it is NULL once the machine
@@ -91,8 +95,7 @@ struct relax_machine {
   bool ready; /* vm_initialization was called */
   struct relax_target *targets;
   struct relax_value *constants;
-  uint32_t
-      *quick; /* of each instruction: RELAX_SLOW, RELAX_NULL, or a place in `placed` behind them */
+  uint32_t *quick; /* of each instruction: RELAX_SLOW, .., or a place in `placed` behind them */
   struct relax_placed *placed;
   size_t placed_count;
   struct relax_slots *slots;
@@ -123,18 +126,26 @@ static inline void relax_retain(struct relax_value value) {
   if (relax_is_counted(value.code)) mb_value_retain(value.value, value.code);
 }
 
-/* Drop what is in the place, and leave nothing. */
-static inline void relax_clear(struct relax_value *place) {
-  struct relax_value old = *place;
-  *place = (struct relax_value){.code = kTVMNullptr};
-  if (relax_is_counted(old.code)) mb_value_release(old.value, old.code);
+/* Put a value, whose reference is taken over, into a place. Field by field: what was written so
+ * and is read as a whole has to wait for the memory. */
+static inline void relax_put(struct relax_value *place, TVMValue value, int code) {
+  const TVMValue old = place->value;
+  const int old_code = place->code;
+  place->value = value;
+  place->code = code;
+  if (old_code == kTVMNDArrayHandle && old.v_handle)
+    mb_array_release(old.v_handle);
+  else if (relax_is_counted(old_code))
+    mb_value_release(old, old_code);
 }
 
-/* Put a value, whose reference is taken over, into a place. */
 static inline void relax_set(struct relax_value *place, struct relax_value value) {
-  struct relax_value old = *place;
-  *place = value;
-  if (relax_is_counted(old.code)) mb_value_release(old.value, old.code);
+  relax_put(place, value.value, value.code);
+}
+
+/* Drop what is in the place, and leave nothing. */
+static inline void relax_clear(struct relax_value *place) {
+  relax_put(place, (TVMValue){.v_handle = NULL}, kTVMNullptr);
 }
 
 /* A value of a caller as one that can be kept, with a reference: texts become Strings, a borrowed
@@ -171,12 +182,11 @@ void relax_return_object(struct mb_call *call, struct mb_object *object);
 
 /* ---- builtins: tables of global functions ------------------------------------------------------ */
 
-/* (memory.c) Whether a call of alloc_tensor is always the same; and that call,
- * which fails without an error: the builtin has one. */
+/* (memory.c) Whether a call of alloc_tensor is always the same; and that call of a tensor, NULL
+ * without an error if it fails: the builtin has one. */
 int relax_placed_read(const struct relax_machine *m, const struct relax_instruction *in,
                       struct relax_placed *out);
-int relax_place(const struct relax_placed *placed, struct relax_value storage,
-                struct relax_value *out);
+DLTensor *relax_place(const struct relax_placed *placed, DLTensor *storage);
 /* vm.builtin.invoke_closure and null_value, which the interpreter knows. */
 int relax_invoke_closure(void *unused, struct mb_call *call);
 int relax_null_value(void *unused, struct mb_call *call);
@@ -197,6 +207,10 @@ int relax_push(struct relax_machine *m, const struct relax_function *f,
                const struct relax_arguments *arguments, int64_t result);
 void relax_pop(struct relax_machine *m);
 void relax_frames_free(struct relax_machine *m);
+/* A frame that is nobody's, with empty registers, which are those of compiled code, too; NULL when
+ * memory is out (recorded). And one back, emptied. */
+struct relax_frame *relax_frame_take(struct relax_machine *m, const struct relax_function *f);
+void relax_frame_give(struct relax_machine *m, struct relax_frame *frame);
 /* MBLOB_OK if a function of the program takes so many arguments. */
 int relax_check_count(const struct relax_function *f, size_t count);
 
@@ -257,6 +271,9 @@ const struct relax_function *relax_function_find(const struct relax_machine *m, 
 
 /* methods.c: what machines can be asked, under TVM's names; ends with one without a call. */
 extern const struct mb_method relax_machine_methods[];
+/* Of the class of machines: inputs and outputs of the function main. */
+int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
+                           struct mb_end *out);
 
 /* ---- profile.c ------------------------------------------------------------------------------- */
 

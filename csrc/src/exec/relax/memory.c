@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device/device.h"
 #include "exec/relax/machine.h"
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -196,33 +195,30 @@ int relax_placed_read(const struct relax_machine *m, const struct relax_instruct
   if (relax_operand_value(in->operands[0]) >= RELAX_VOID || !extents ||
       dtype.code != kTVMDataType || offset < 0 || offset % MB_DEFAULT_ALIGNMENT ||
       mb_object_count(extents) > MB_NDIM_LIMIT || check_dtype(dtype.value.v_type) ||
-      size_of(extents, dtype.value.v_type, &out->size))
+      size_of(extents, dtype.value.v_type, &out->size) || !out->size)
     return MBLOB_OK;
   const size_t rank = mb_object_count(extents);
-  int64_t *copy = malloc((rank + 1) * sizeof(*copy));
+  int64_t *copy = malloc((2 * rank + 1) * sizeof(*copy)), stride = 1;
   if (!copy) return mb_fail_memory(rank * sizeof(*copy));
-  for (size_t i = 0; i < rank; i++) copy[i] = mb_object_item(extents, i)->value.v_int64;
-  out->like = (DLTensor){.ndim = (int32_t)rank, .dtype = dtype.value.v_type, .shape = copy};
+  for (size_t i = rank; i-- > 0;) {
+    copy[i] = mb_object_item(extents, i)->value.v_int64;
+    copy[rank + i] = stride;
+    stride *= copy[i];
+  }
+  out->like = (DLTensor){
+      .ndim = (int32_t)rank, .dtype = dtype.value.v_type, .shape = copy, .strides = copy + rank};
   out->offset = offset;
   return MBLOB_OK;
 }
 
-int relax_place(const struct relax_placed *placed, struct relax_value storage,
-                struct relax_value *out) {
-  DLTensor *view = NULL, *owner = storage.value.v_handle;
-  if (storage.code != kTVMNDArrayHandle || owner->ndim != 1 || owner->dtype.bits != 8 ||
-      owner->dtype.lanes != 1 || (uint64_t)placed->offset > (uint64_t)owner->shape[0] ||
-      placed->size > (uint64_t)owner->shape[0] - (uint64_t)placed->offset)
-    return MBLOB_E_ARGUMENT;
-  DLTensor like = placed->like;
-  like.data = (char *)owner->data + placed->offset;
-  like.byte_offset = owner->byte_offset;
-  like.device = owner->device;
-  int status = mb_array_view(&like, owner, release_array, &view);
-  if (status) return status;
-  mb_array_retain(owner);
-  *out = (struct relax_value){{.v_handle = view}, kTVMNDArrayHandle};
-  return MBLOB_OK;
+DLTensor *relax_place(const struct relax_placed *placed, DLTensor *storage) {
+  DLTensor *view = NULL;
+  if (storage->ndim != 1 || storage->dtype.bits != 8 || storage->dtype.lanes != 1 ||
+      (uint64_t)placed->offset > (uint64_t)storage->shape[0] ||
+      placed->size > (uint64_t)storage->shape[0] - (uint64_t)placed->offset)
+    return NULL;
+  (void)mb_array_part(&placed->like, storage, (size_t)placed->offset, &view);
+  return view;
 }
 
 /* (machine, count) -> int64[count] */

@@ -33,10 +33,11 @@ static int vm_initialization(void *object, struct mb_call *call) {
   int64_t device[3] = {0};
   int status = MBLOB_OK;
   if (!call->count || call->count % 3)
-    return mb_fail(MBLOB_E_KERNEL,
-                   "InternalError: expected triples (device type, device id, allocator), found %d "
-                   "values",
-                   call->count);
+    return mb_fail_coded(
+        MBLOB_E_KERNEL, MB_ARGUMENT_COUNT,
+        "InternalError: expected triples (device type, device id, allocator), found %d "
+        "values",
+        call->count);
   for (int i = 0; !status && i < call->count; i += 3) status = read_device(call, i, device);
   struct relax_activation activation;
   if (!status) status = relax_enter(m, &activation);
@@ -93,10 +94,11 @@ static int keep_inputs(struct relax_machine *m, const struct relax_function *f,
                        struct relax_value *values, size_t count) {
   if (f->num_args < 0 || (uint64_t)f->num_args != count) {
     free_values(values, count);
-    return mb_fail(MBLOB_E_KERNEL,
-                   "InternalError: The number of provided parameters doesn't match the number of "
-                   "arguments for %s: expected %lld, found %zu",
-                   f->name, (long long)(f->num_args < 0 ? 0 : f->num_args), count);
+    return mb_fail_coded(
+        MBLOB_E_KERNEL, MB_ARGUMENT_COUNT,
+        "InternalError: The number of provided parameters doesn't match the number of "
+        "arguments for %s: expected %lld, found %zu",
+        f->name, (long long)(f->num_args < 0 ? 0 : f->num_args), count);
   }
   struct relax_slots *slots = &m->slots[f - m->exec->functions];
   free_values(slots->inputs, slots->inputs ? count : 0);
@@ -212,21 +214,38 @@ static int invoke_stateful(void *object, struct mb_call *call) {
   return MBLOB_OK;
 }
 
+/* What the last stateful call of a function gave, borrowed. */
+static int saved_output(const struct relax_machine *m, const struct relax_function *f,
+                        struct relax_value *out) {
+  const struct relax_slots *slots = &m->slots[f - m->exec->functions];
+  *out = slots->output;
+  if (slots->has_output) return MBLOB_OK;
+  return mb_fail(
+      MBLOB_E_KERNEL,
+      "ValueError: No output saved for call of \"%s\"; use `invoke_stateful` to call it first.",
+      f->name);
+}
+
+/* The same, or number `i` of a tuple if there are as many. */
+static int output_at(const struct relax_machine *m, const struct relax_function *f, size_t i,
+                     size_t *count, struct relax_value *out) {
+  int status = saved_output(m, f, out);
+  const struct mb_object *array = relax_object(out->value, out->code, MB_ARRAY_TYPE);
+  *count = array ? mb_object_count(array) : 1;
+  if (array && i < *count)
+    *out = (struct relax_value){mb_object_value(array, i), mb_object_item(array, i)->code};
+  return status;
+}
+
 /* The value that argument 0 names and the others lead to, borrowed. */
 static int find_output(struct relax_machine *m, const struct mb_call *call, TVMValue *value,
                        int *code) {
   const struct relax_function *f = NULL;
+  struct relax_value saved = {.code = kTVMNullptr};
   int status = function_argument(m, call, 0, &f);
-  if (status) return status;
-  const struct relax_slots *slots = &m->slots[f - m->exec->functions];
-  if (!slots->has_output)
-    return mb_fail(
-        MBLOB_E_KERNEL,
-        "ValueError: No output saved for call of \"%s\"; use `invoke_stateful` to call it "
-        "first.",
-        f->name);
-  *value = slots->output.value;
-  *code = slots->output.code;
+  if (!status) status = saved_output(m, f, &saved);
+  *value = saved.value;
+  *code = saved.code;
   for (int i = 1; !status && i < call->count; i++) {
     const struct mb_object *array = relax_object(*value, *code, MB_ARRAY_TYPE);
     int64_t index = 0;
@@ -271,29 +290,25 @@ static int get_output(void *object, struct mb_call *call) {
 
 /* (function, index, tensor): output `index`, of a tuple or of one, to the memory of the tensor */
 static int copy_output(void *object, struct mb_call *call) {
-  TVMValue value;
-  int code = kTVMNullptr;
+  struct relax_value value;
+  const struct relax_function *f = NULL;
   int64_t index = 0;
+  size_t count = 0;
   DLTensor *to = NULL;
-  struct mb_call first = *call;
-  first.count = 1;
   int status = relax_expect(call, 3);
-  if (!status) status = find_output(object, &first, &value, &code);
+  if (!status) status = function_argument(object, call, 0, &f);
+  if (!status) status = saved_output(object, f, &value);
   if (!status) status = relax_int(call, 1, &index);
   if (!status) status = relax_tensor(call, 2, &to);
+  if (!status) status = output_at(object, f, (size_t)index, &count, &value);
   if (status) return status;
-  const struct mb_object *array = relax_object(value, code, MB_ARRAY_TYPE);
-  const size_t count = array ? mb_object_count(array) : 1;
   if (index < 0 || (uint64_t)index >= count)
-    return mb_fail(MBLOB_E_ARGUMENT, "no output %lld; there are %zu", (long long)index, count);
-  if (array) {
-    value = mb_object_value(array, (size_t)index);
-    code = mb_object_item(array, (size_t)index)->code;
-  }
-  if (code != kTVMNDArrayHandle)
+    return mb_fail_argument(MB_ARGUMENT_INDEX, "no output %lld; there are %zu", (long long)index,
+                            count);
+  if (value.code != kTVMNDArrayHandle)
     return mb_fail(MBLOB_E_ARGUMENT, "output %lld is no tensor: %s", (long long)index,
-                   relax_key(value, code));
-  return mb_tensor_assign_output("output", to, value.v_handle);
+                   relax_key(value.value, value.code));
+  return mb_tensor_assign_output("output", to, value.value.v_handle);
 }
 
 /* ---- closures -------------------------------------------------------------------------------- */
@@ -363,6 +378,24 @@ static int save_function(void *object, struct mb_call *call) {
 }
 
 /* ---- facts ----------------------------------------------------------------------------------- */
+
+int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
+                           struct mb_end *out) {
+  const struct relax_machine *m = machine;
+  const struct relax_function *f = relax_function_find(m, "main");
+  struct relax_value value = {.code = kTVMNullptr};
+  if (!f) return mblob_last_error_info()->status;
+  int status = MBLOB_OK;
+  if (outputs) {
+    status = output_at(m, f, i, count, &value);
+  } else if (i < (*count = f->param_count)) {
+    const struct relax_slots *slots = &m->slots[f - m->exec->functions];
+    out->name = f->params[i];
+    if (slots->inputs) value = slots->inputs[i];
+  }
+  if (value.code == kTVMNDArrayHandle) out->tensor = value.value.v_handle;
+  return status;
+}
 
 static int get_function_arity(void *object, struct mb_call *call) {
   const struct relax_function *f = NULL;

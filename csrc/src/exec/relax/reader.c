@@ -33,8 +33,9 @@ static bool read_i64(struct mb_cursor *c, int64_t *out, const char *what) {
 static bool read_name(struct mb_cursor *c, char **out, const char *what) {
   struct mb_slice name;
   if (!mb_read_string(c, &name, what)) return false;
-  if (memchr(name.data, 0, name.size)) return bad(c, c->pos - name.size, "a name has a NUL byte");
-  *out = strndup((const char *)name.data, name.size);
+  if (memchr(name.data, 0, mb_size(name.size)))
+    return bad(c, c->pos - name.size, "a name has a NUL byte");
+  *out = strndup((const char *)name.data, mb_size(name.size));
   return *out || no_memory(name.size);
 }
 
@@ -43,7 +44,7 @@ static bool read_name(struct mb_cursor *c, char **out, const char *what) {
 static bool read_params(struct mb_cursor *c, struct relax_function *f) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "function.params")) return false;
-  f->params = calloc(count ? count : 1, sizeof(*f->params));
+  f->params = calloc(mb_size(count ? count : 1), sizeof(*f->params));
   if (!f->params) return no_memory(count * sizeof(*f->params));
   while (f->param_count < count)
     if (!read_name(c, &f->params[f->param_count++], "function.params")) return false;
@@ -93,7 +94,7 @@ static bool read_function(struct mb_cursor *c, struct relax_executable *exec) {
 static bool read_functions(struct mb_cursor *c, struct relax_executable *exec) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, SMALLEST_FUNCTION, "functions")) return false;
-  exec->functions = calloc(count ? count : 1, sizeof(*exec->functions));
+  exec->functions = calloc(mb_size(count ? count : 1), sizeof(*exec->functions));
   if (!exec->functions) return no_memory(count * sizeof(*exec->functions));
   while (exec->function_count < count)
     if (!read_function(c, exec)) return false;
@@ -122,7 +123,7 @@ static bool kind_of(const struct relax_executable *exec, uint32_t tag,
 static bool read_shape(struct mb_cursor *c, struct relax_constant *out) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "constant.shape")) return false;
-  int64_t *extents = malloc(count ? count * sizeof(*extents) : 1);
+  int64_t *extents = malloc(mb_size(count ? count * sizeof(*extents) : 1));
   if (!extents) return no_memory(count * sizeof(*extents));
   bool ok = true;
   for (uint64_t i = 0; ok && i < count; i++) ok = read_i64(c, &extents[i], "constant.shape");
@@ -175,7 +176,7 @@ static bool read_constant(struct mb_cursor *c, struct relax_executable *exec) {
 static bool read_constants(struct mb_cursor *c, struct relax_executable *exec) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "constants")) return false;
-  exec->constants = calloc(count ? count : 1, sizeof(*exec->constants));
+  exec->constants = calloc(mb_size(count ? count : 1), sizeof(*exec->constants));
   if (!exec->constants) return no_memory(count * sizeof(*exec->constants));
   while (exec->constant_count < count)
     if (!read_constant(c, exec)) return false;
@@ -204,7 +205,7 @@ static bool skip_scopes(struct mb_cursor *c, uint64_t *at, int64_t *largest) {
 static bool read_words(struct mb_cursor *c, int64_t **out, size_t *count, const char *what) {
   uint64_t found = 0;
   if (!mb_read_count(c, &found, 8, what)) return false;
-  *out = malloc(found ? found * sizeof(**out) : 1);
+  *out = malloc(mb_size(found ? found * sizeof(**out) : 1));
   if (!*out) return no_memory(found * sizeof(**out));
   for (*count = 0; *count < found; (*count)++)
     if (!read_i64(c, &(*out)[*count], what)) return false;

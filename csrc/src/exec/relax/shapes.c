@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device/device.h"
 #include "exec/relax/machine.h"
 
 /* What a code in front of a number means. */
@@ -32,8 +31,8 @@ static int heap_argument(const struct mb_call *call, int i, bool needed, struct 
                     t->dtype.lanes == 1 && mb_device_is_host((int)t->device.device_type) &&
                     mb_is_compact(t);
   if (!fits)
-    return mb_fail(MBLOB_E_KERNEL, "TypeError: %s: argument #%d is no heap of shapes", call->method,
-                   i);
+    return mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_TYPE,
+                         "TypeError: %s: argument #%d is no heap of shapes", call->method, i);
   *out = (struct heap){(int64_t *)(void *)((char *)t->data + t->byte_offset), t->shape[0]};
   return MBLOB_OK;
 }

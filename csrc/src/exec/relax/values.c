@@ -1,7 +1,6 @@
 /* Values of the machine: from callers, and to them. */
 #include <string.h>
 
-#include "core/device/device.h"
 #include "exec/relax/machine.h"
 
 struct mb_object *relax_object(TVMValue value, int code, enum mb_object_type type) {

@@ -102,9 +102,10 @@ int vm_value_argument(const struct mb_call *call, int i, struct vm_value *out) {
   if (status) return status;
   const struct adt *adt = mb_native_object(module, &adt_class);
   if (!adt)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "argument %d: a module of the key '%s', expected a tensor or a tuple (%s)", i,
-                   mblob_module_type_key(module), adt_class.type_key);
+    return mb_fail_argument(
+        MB_ARGUMENT_TYPE,
+        "argument %d: a module of the key '%s', expected a tensor or a tuple (%s)", i,
+        mblob_module_type_key(module), adt_class.type_key);
   vm_value_retain(adt->value);
   *out = adt->value;
   return MBLOB_OK;
@@ -139,7 +140,7 @@ static int get_field(void *object, struct mb_call *call) {
   if (!status) status = mb_call_int(call, 0, &i);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= compound->count)
-    return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_NO_FIELD, (long long)i, compound->count);
+    return mb_fail_argument(MB_ARGUMENT_INDEX, MB_TEXT_NO_FIELD, (long long)i, compound->count);
   return vm_value_return(compound->fields[i], adt->exec, call);
 }
 

@@ -134,8 +134,8 @@ static bool read_instruction(struct place *p, size_t *capacity) {
     return false;
   if (opcode >= VM_OPCODE_COUNT) return bad(p, "unknown opcode");
   count -= 2;
-  int64_t *numbers = malloc(count ? count * sizeof(*numbers) : 1);
-  if (!numbers) return no_memory(count * sizeof(*numbers));
+  int64_t *numbers = malloc(mb_size(count ? count * sizeof(*numbers) : 1));
+  if (!numbers) return no_memory(mb_size(count * sizeof(*numbers)));
   uint64_t folded = opcode, number = 0;
   bool ok = true;
   for (uint64_t i = 0; ok && i < count; i++) {
@@ -144,12 +144,12 @@ static bool read_instruction(struct place *p, size_t *capacity) {
     folded = fold(folded, number);
   }
   if (ok && folded != hash) ok = bad(p, "its hash differs from what it says");
-  const char *form = ok ? form_of((enum vm_opcode)opcode, numbers, count) : NULL;
+  const char *form = ok ? form_of((enum vm_opcode)opcode, numbers, mb_size(count)) : NULL;
   if (ok && !form) ok = bad(p, "a wrong number of fields for its opcode");
-  ok = ok && reserve(f, count + vm_form_size(vm_opcodes[opcode].fields), capacity);
+  ok = ok && reserve(f, mb_size(count + vm_form_size(vm_opcodes[opcode].fields)), capacity);
   if (ok) {
     f->code[p->pc] = (struct vm_instruction){(enum vm_opcode)opcode, f->field_count};
-    add_fields(f, (enum vm_opcode)opcode, form, numbers, count);
+    add_fields(f, (enum vm_opcode)opcode, form, numbers, mb_size(count));
   }
   free(numbers);
   return ok;
@@ -281,8 +281,8 @@ static bool place_functions(struct mb_cursor *c, struct vm_executable *exec) {
 bool vm_code_read(struct mb_cursor *c, struct vm_executable *exec, bool param_devices) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 16 + INSTRUCTION_BYTES, "functions")) return false;
-  exec->functions = calloc(count + 1, sizeof(*exec->functions));
-  if (!exec->functions) return no_memory(count * sizeof(*exec->functions));
+  exec->functions = calloc(mb_size(count + 1), sizeof(*exec->functions));
+  if (!exec->functions) return no_memory(mb_size(count * sizeof(*exec->functions)));
   while (exec->function_count < count) {
     struct place p = {c, exec, &exec->functions[exec->function_count++], 0};
     if (!read_function(&p, param_devices)) return false;

@@ -160,8 +160,8 @@ static int get_function_param_name(void *object, struct mb_call *call) {
   if (!status) status = mb_call_int(call, 1, &i);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= function->param_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "function '%s' has no parameter %lld; it has %zu",
-                   function->name, (long long)i, function->param_count);
+    return mb_fail_argument(MB_ARGUMENT_INDEX, "function '%s' has no parameter %lld; it has %zu",
+                            function->name, (long long)i, function->param_count);
   return mb_call_return_text(call, function->params[i]);
 }
 

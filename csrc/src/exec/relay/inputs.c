@@ -55,8 +55,9 @@ static int read_values(const struct vm_function *f, const struct mb_call *call, 
                        struct vm_value **out) {
   *out = NULL;
   if (call->count < first || (size_t)(call->count - first) != f->param_count)
-    return mb_fail(MBLOB_E_ARGUMENT, "function '%s': " MB_TEXT_COUNT, f->name, "expected",
-                   (int)f->param_count, f->param_count == 1 ? "" : "s", "", call->count - first);
+    return mb_fail_argument(MB_ARGUMENT_COUNT, "function '%s': " MB_TEXT_COUNT, f->name, "expected",
+                            (int)f->param_count, f->param_count == 1 ? "" : "s", "",
+                            call->count - first);
   struct vm_value *values = calloc(f->param_count + 1, sizeof(*values));
   if (!values) return mb_fail_memory(f->param_count * sizeof(*values));
   int status = MBLOB_OK;

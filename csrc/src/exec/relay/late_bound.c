@@ -116,10 +116,10 @@ static const DLTensor *find_pair(const struct source *source, const char *name) 
 static int check_pairs(const struct mb_call *call) {
   int status = MBLOB_OK;
   if (call->count % 2)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "expected the bytes of a dictionary, or pairs of a name and a tensor; "
-                   "found %d arguments",
-                   call->count);
+    return mb_fail_argument(MB_ARGUMENT_COUNT,
+                            "expected the bytes of a dictionary, or pairs of a name and a tensor; "
+                            "found %d arguments",
+                            call->count);
   for (int i = 0; !status && i < call->count; i += 2) {
     const char *name = NULL;
     DLTensor *tensor = NULL;

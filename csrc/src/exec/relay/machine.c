@@ -110,8 +110,10 @@ int vm_machine_alone(void *machine, struct mb_call *call, vm_machine_body body) 
   return status;
 }
 
-static const struct mb_class machine_class = {
-    .type_key = "VirtualMachine", .methods = vm_machine_methods, .close = close_machine};
+static const struct mb_class machine_class = {.type_key = "VirtualMachine",
+                                              .methods = vm_machine_methods,
+                                              .describe = vm_machine_describe,
+                                              .close = close_machine};
 
 int vm_machine_create(struct vm_executable *exec, mblob_module **out) {
   struct vm_machine *m = calloc(1, sizeof(*m));

@@ -34,9 +34,9 @@ VM_METHOD(init) {
   bool host = false, pooled = false;
   int status = MBLOB_OK;
   if (!call->count || call->count % 3)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "expected triples (device type, device id, allocator), found %d values",
-                   call->count);
+    return mb_fail_argument(MB_ARGUMENT_COUNT,
+                            "expected triples (device type, device id, allocator), found %d values",
+                            call->count);
   for (int i = 0; !status && i < call->count; i += 3)
     status = init_device(m, call, i, &host, &pooled);
   if (!status) status = vm_machine_check_devices(m->exec);
@@ -168,10 +168,30 @@ VM_METHOD(get_output) {
   if (!status) status = need_result(m);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= vm_result_count(m))
-    return mb_fail(MBLOB_E_ARGUMENT, "no output %lld; there are %zu", (long long)i,
-                   vm_result_count(m));
+    return mb_fail_argument(MB_ARGUMENT_INDEX, "no output %lld; there are %zu", (long long)i,
+                            vm_result_count(m));
   status = vm_value_return(vm_result_at(m, (size_t)i), m->exec, call);
   return status || call->count == 1 ? status : copy_result(call);
+}
+
+int vm_machine_describe(void *machine, bool outputs, size_t i, size_t *count, struct mb_end *out) {
+  const struct vm_machine *m = machine;
+  const struct vm_function *f = vm_function_find(m->exec, "main");
+  struct vm_value value = {.kind = VM_NOTHING};
+  if (!f) return mblob_last_error_info()->status;
+  if (outputs) {
+    int status = need_result(m);
+    if (status) return status;
+    *count = vm_result_count(m);
+    if (i < *count) value = vm_result_at(m, i);
+  } else {
+    const struct vm_slots *slots = &m->slots[f - m->exec->functions];
+    *count = f->param_count;
+    if (i < *count) out->name = f->params[i];
+    if (i < *count && slots->values) value = slots->values[i];
+  }
+  if (value.kind == VM_ARRAY) out->tensor = value.u.array;
+  return MBLOB_OK;
 }
 
 /* Instructions that a call may execute, bytes of storage that may be in use at once; 0: no

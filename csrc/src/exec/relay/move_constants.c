@@ -62,8 +62,8 @@ static int make_code(const struct vm_executable *exec, int64_t limit, struct mov
   size_t named = 0;
   m->places = calloc(exec->constant_count + 1, sizeof(*m->places));
   FILE *out = m->places ? open_memstream(&m->code, &m->code_size) : NULL;
-  if (!out) return mb_fail_memory(exec->code_size);
-  (void)fwrite(exec->code, 1, from[0], out);
+  if (!out) return mb_fail_memory(mb_size(exec->code_size));
+  (void)fwrite(exec->code, 1, mb_size(from[0]), out);
   for (size_t i = 0; i < exec->constant_count; i++) {
     m->places[i] = (uint64_t)ftello(out);
     if (is_leaving(&exec->constants[i], limit)) {
@@ -72,14 +72,14 @@ static int make_code(const struct vm_executable *exec, int64_t limit, struct mov
       mb_put_number(out, strlen(name), 8);
       (void)fputs(name, out);
     } else {
-      (void)fwrite(exec->code + from[i], 1, from[i + 1] - from[i], out);
+      (void)fwrite(exec->code + from[i], 1, mb_size(from[i + 1] - from[i]), out);
     }
   }
   m->places[exec->constant_count] = (uint64_t)ftello(out);
   uint64_t rest = from[exec->constant_count];
-  (void)fwrite(exec->code + rest, 1, exec->code_size - rest, out);
+  (void)fwrite(exec->code + rest, 1, mb_size(exec->code_size - rest), out);
   bool failed = ferror(out) != 0;
-  return fclose(out) || failed ? mb_fail_memory(exec->code_size) : MBLOB_OK;
+  return fclose(out) || failed ? mb_fail_memory(mb_size(exec->code_size)) : MBLOB_OK;
 }
 
 static void take_code(struct vm_executable *exec, struct move *m) {

@@ -45,14 +45,15 @@ static bool no_memory(size_t size) {
 bool vm_names_read(struct mb_cursor *c, struct vm_names *out, const char *what) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, what)) return false;
-  out->names = calloc(count ? count : 1, sizeof(*out->names));
-  if (!out->names) return no_memory(count * sizeof(*out->names));
+  out->names = calloc(mb_size(count ? count : 1), sizeof(*out->names));
+  if (!out->names) return no_memory(mb_size(count * sizeof(*out->names)));
   while (out->count < count) {
     struct mb_slice name;
     if (!mb_read_string(c, &name, what)) return false;
-    if (memchr(name.data, 0, name.size)) return bad(c, c->pos - name.size, "a name has a NUL byte");
-    out->names[out->count] = strndup((const char *)name.data, name.size);
-    if (!out->names[out->count++]) return no_memory(name.size);
+    if (memchr(name.data, 0, mb_size(name.size)))
+      return bad(c, c->pos - name.size, "a name has a NUL byte");
+    out->names[out->count] = strndup((const char *)name.data, mb_size(name.size));
+    if (!out->names[out->count++]) return no_memory(mb_size(name.size));
   }
   return true;
 }
@@ -72,8 +73,8 @@ static bool read_devices(struct mb_cursor *c, struct vm_executable *exec, bool s
   uint32_t type = 0, id = 0, host = 0;
   struct mb_slice ignored;
   if (!mb_read_count(c, &count, scopes ? 16 : 8, "devices")) return false;
-  exec->devices = calloc(count ? count : 1, sizeof(*exec->devices));
-  if (!exec->devices) return no_memory(count * sizeof(*exec->devices));
+  exec->devices = calloc(mb_size(count ? count : 1), sizeof(*exec->devices));
+  if (!exec->devices) return no_memory(mb_size(count * sizeof(*exec->devices)));
   for (; exec->device_count < count; exec->device_count++) {
     if (!mb_read_u32(c, &type, "device") || !mb_read_u32(c, &id, "device")) return false;
     if (scopes && !mb_read_string(c, &ignored, "device.scope")) return false;
@@ -104,18 +105,18 @@ static bool read_constant(struct mb_cursor *c, struct mb_stored_array *out, bool
   if (tag == 0) return mb_stored_array_read(c, out);
   if (tag != VM_LATE_BOUND) return bad(c, start, "a constant has an unknown tag");
   if (!mb_read_string(c, &name, "constant.name")) return false;
-  out->name = strndup((const char *)name.data, name.size);
-  return out->name || no_memory(name.size);
+  out->name = strndup((const char *)name.data, mb_size(name.size));
+  return out->name || no_memory(mb_size(name.size));
 }
 
 static bool read_constants(struct mb_cursor *c, struct vm_executable *exec,
                            const struct layout *layout) {
   uint64_t count = 0, devices = 0, device = 0;
   if (!mb_read_count(c, &count, layout->tags ? 12 : 40, "constants")) return false;
-  exec->constants = calloc(count ? count : 1, sizeof(*exec->constants));
-  if (!exec->constants) return no_memory(count * sizeof(*exec->constants));
-  exec->constant_places = calloc(count + 1, sizeof(*exec->constant_places));
-  if (!exec->constant_places) return no_memory(count * sizeof(*exec->constant_places));
+  exec->constants = calloc(mb_size(count ? count : 1), sizeof(*exec->constants));
+  if (!exec->constants) return no_memory(mb_size(count * sizeof(*exec->constants)));
+  exec->constant_places = calloc(mb_size(count + 1), sizeof(*exec->constant_places));
+  if (!exec->constant_places) return no_memory(mb_size(count * sizeof(*exec->constant_places)));
   exec->constant_places[0] = c->pos;
   while (exec->constant_count < count) {
     if (!read_constant(c, &exec->constants[exec->constant_count++], layout->tags)) return false;
@@ -174,8 +175,8 @@ static bool read_header(struct mb_cursor *c, struct vm_executable *exec) {
   if (magic != MAGIC)
     return bad(c, c->pos - 8, "it does not start as a program of the virtual machine");
   if (!mb_read_string(c, &version, "bytecode.version")) return false;
-  exec->version = strndup((const char *)version.data, version.size);
-  return exec->version || no_memory(version.size);
+  exec->version = strndup((const char *)version.data, mb_size(version.size));
+  return exec->version || no_memory(mb_size(version.size));
 }
 
 int vm_executable_read(struct vm_executable *out, const void *code, uint64_t size, int64_t entry) {

@@ -25,8 +25,8 @@ from mblob.packager.compile.toolchain import Answers, Toolchain
 from mblob.packager.compile.vector_sources import in_words_of_the_source, without_vectors
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
-from mblob.packager.objects import objects
-from mblob.packager.objects.objects import (
+from mblob.packager.objects import object_files
+from mblob.packager.objects.object_files import (
     MANGLED,
     ElfTarget,
     ObjectSymbols,
@@ -49,7 +49,7 @@ class HostFile:
         cxx: needs the C++ library.
         cuda: needs the CUDA runtime.
         own: made here, so it may be rewritten.
-        generated: the packed forms, which have their final names.
+        generated: the packed functions, which have their final names.
         carried: of a plug-in, whose names are all its own.
         elsewhere: names of code that another library has: it is looked at, and not linked.
         functions: what it defines, as far as debug information tells; of a source compiled for
@@ -74,10 +74,10 @@ def compile_all(
     options: Sequence[str],
     work: Path,
 ) -> list[HostFile]:
-    """Objects of all host modules, in their order, the packed forms last.
+    """Objects of all host modules, in their order, the packed functions last.
 
     Args:
-        forms: C text of the packed forms, None if there are none.
+        forms: C text of the packed functions, None if there are none.
         options: the caller's options for every compilation.
         work: folder for what is written.
 
@@ -122,7 +122,7 @@ def compile_all(
             files.append(object_file(node, work / f"lib{i}.o"))
     if forms is not None:
         job, file = _generated(
-            tools, Generated("mblob_functions", "the packed forms", forms), options, work
+            tools, Generated("mblob_functions", "the packed functions", forms), options, work
         )
         jobs.append(job)
         files.append(file)
@@ -188,7 +188,7 @@ def _described_apart(
 
 def _is_silent(file: HostFile) -> bool:
     """Whether debug information does not tell all functions that C code can call."""
-    contents = objects.read(file.path, file.label)
+    contents = object_files.read(file.path, file.label)
     known = {function.name for function in file.functions}
     return not contents.complete or any(
         not name.startswith(MANGLED) for name in contents.functions - known
@@ -204,7 +204,7 @@ def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
 
 
 def _exported(path: Path, label: str) -> tuple[Function, ...]:
-    exported = objects.read(path, label).functions
+    exported = object_files.read(path, label).functions
     return tuple(
         function for function in functions_of(path, label, whole=True) if function.name in exported
     )
@@ -296,7 +296,7 @@ def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Ob
     """
     made = []
     for i, f in enumerate(files):
-        contents = objects.read(f.path, f.label)
+        contents = object_files.read(f.path, f.label)
         if contents.unique:
             path = f.path
             if not f.own:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mblob.dtype import DataType
 from mblob.format.grammar import FunctionInfo
-from mblob.packager.device.device_kernels import Kernel, size_of
+from mblob.packager.device.kernels import Kernel, size_of
 from mblob.packager.errors import BuildError, warn
 
 _SIZES = ("blockIdx", "threadIdx", "clusterCtaIdx", "preferredClusterCtaIdx")

@@ -1,8 +1,9 @@
-/* dlpack.h - the DLPack in-memory tensor ABI, version 1.2.
+/* mblob/dlpack.h - the DLPack in-memory tensor ABI, version 1.3.
  *
- * Names, values and layouts are those of the DLPack standard (https://dmlc.github.io/dlpack), so
- * that sources written against it compile. Sizes below are for 64-bit machines; shapes and
- * strides count elements, byte_offset counts bytes. */
+ * Names, values, layouts and the include guard are those of the DLPack standard
+ * (https://dmlc.github.io/dlpack). So a program may also include a <dlpack/dlpack.h> of its own, before
+ * or after <mblob.h>: the first one counts. Sizes below are for 64-bit machines; shapes and strides
+ * count elements, byte_offset counts bytes. */
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
 
@@ -16,10 +17,7 @@
 #endif
 
 #define DLPACK_MAJOR_VERSION 1
-#define DLPACK_MINOR_VERSION 2
-
-/* One number for both, as DLPack before 1.0 had it. */
-#define DLPACK_VERSION (DLPACK_MAJOR_VERSION * 10 + DLPACK_MINOR_VERSION)
+#define DLPACK_MINOR_VERSION 3
 
 #ifndef DLPACK_DLL
 #define DLPACK_DLL
@@ -130,6 +128,35 @@ typedef struct DLManagedTensorVersioned {
   uint64_t flags;                                         /* DLPACK_FLAG_BITMASK_* */
   DLTensor dl_tensor;
 } DLManagedTensorVersioned;
+
+/* How Python packages exchange tensors without Python calls: the table behind
+ * `__dlpack_c_exchange_api__`. Results are 0, or -1 with an error set. mblob does not use it. */
+typedef int (*DLPackManagedTensorAllocator)(DLTensor *prototype, DLManagedTensorVersioned **out,
+                                            void *error_ctx,
+                                            void (*SetError)(void *error_ctx, const char *kind,
+                                                             const char *message));
+typedef int (*DLPackManagedTensorFromPyObjectNoSync)(void *py_object,
+                                                     DLManagedTensorVersioned **out);
+typedef int (*DLPackManagedTensorToPyObjectNoSync)(DLManagedTensorVersioned *tensor,
+                                                   void **out_py_object);
+typedef int (*DLPackDLTensorFromPyObjectNoSync)(void *py_object, DLTensor *out);
+typedef int (*DLPackCurrentWorkStream)(DLDeviceType device_type, int32_t device_id,
+                                       void **out_current_stream);
+
+/* The beginning of every version of the table. */
+typedef struct DLPackExchangeAPIHeader {
+  DLPackVersion version;
+  struct DLPackExchangeAPIHeader *prev_api; /* an older table, or NULL */
+} DLPackExchangeAPIHeader;
+
+typedef struct DLPackExchangeAPI {
+  DLPackExchangeAPIHeader header;
+  DLPackManagedTensorAllocator managed_tensor_allocator;
+  DLPackManagedTensorFromPyObjectNoSync managed_tensor_from_py_object_no_sync;
+  DLPackManagedTensorToPyObjectNoSync managed_tensor_to_py_object_no_sync;
+  DLPackDLTensorFromPyObjectNoSync dltensor_from_py_object_no_sync; /* may be NULL */
+  DLPackCurrentWorkStream current_work_stream;
+} DLPackExchangeAPI;
 
 #ifdef __cplusplus
 }

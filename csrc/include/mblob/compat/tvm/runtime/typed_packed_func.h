@@ -185,8 +185,8 @@ using runtime::TypedPackedFunc;
 }
 
 /* Export a function from a library under the name `export_name`, in the convention of compiled
- * kernels. `function` is a function or a lambda of any signature; the PACKED form takes
- * (TVMArgs, TVMRetValue *). */
+ * kernels. `function` is a function or a lambda of any signature; for
+ * TVM_DLL_EXPORT_PACKED_FUNC, of (TVMArgs, TVMRetValue *). */
 #define TVM_DLL_EXPORT_PACKED_FUNC(export_name, function)                                     \
   extern "C" {                                                                                \
   TVM_DLL int export_name(TVMValue *args, int *type_codes, int num_args, TVMValue *out_value, \

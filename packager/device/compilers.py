@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mblob.errors import ToolchainError
+from mblob.errors import ToolchainError, did_you_mean
 from mblob.format.type_keys import CUDA, HIP, OPENCL
 from mblob.interrupts import DeferredSignals
 from mblob.packager.compile.processes import Command, Job, run_all
@@ -257,6 +257,7 @@ def compile_device(
     if wanted not in language.formats:
         raise BuildError(
             f"device_module: fmt {wanted!r} cannot be compiled to; for {kind}: {', '.join(language.formats)}"
+            f"{did_you_mean(wanted, language.formats)}"
         )
     archs = _archs(language, kind, wanted, arch)
     words = as_options(options)

@@ -16,7 +16,7 @@ from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
 from mblob.inspect.library import Library
-from mblob.packager.compile.compile import (
+from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
     compile_all,
@@ -48,10 +48,10 @@ from mblob.packager.link.host_checks import (
 )
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
-from mblob.packager.objects import objects
-from mblob.packager.objects.objects import ElfTarget, ObjectSymbols, functions_of
+from mblob.packager.objects import object_files
+from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols, functions_of
 from mblob.packager.options import linkers_named
-from mblob.packager.write.blob import write_blob
+from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_writer import BlobSection, placeholder
 
 
@@ -93,7 +93,7 @@ class Gathered:
     Attributes:
         tools: the compiler.
         addons: as the caller gave them, sources compiled.
-        known: host modules and packed forms.
+        known: host modules and packed functions.
         extra: objects and archives among the addons.
         carried: plug-ins.
         machine: what all of them are for.
@@ -126,7 +126,7 @@ def gather(request: Request, work: Path) -> Gathered:
     own = next((c.machine for f, c in everything if f.own and c.machine), None)
     machine = own or probe(tools, request.options, work)
     for f, contents in everything:
-        objects.check_machine(contents, f.label, machine, " ".join(tools.cc))
+        object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
     check_functions(wrapped, [*known, *extra])
     check_prototypes(wrapped, [f for f, _ in (*known, *extra)])
     carried = carry.close_plugins(plugins, work, request.type_keys(), [*known, *extra])
@@ -149,17 +149,17 @@ def prepare(request: Request, work: Path) -> Inputs:
     kept = adapters.kept_rows(request.dialect, table_rows, everything)
     rows = [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]
     helpers = _helpers(request, gathered.tools, rows, adapted, everything, work)
-    everything += [(f, objects.read(f.path, f.label)) for f in helpers]
+    everything += [(f, object_files.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
     if request.plan.is_needed:
         definitions.append(("the packed modules", ObjectSymbols(defined={request.dialect.symbol})))
-    objects.check_duplicates(definitions)
+    object_files.check_duplicates(definitions)
     files = hide_plain_functions(wrapped, [*gathered.known, *gathered.carried.files], work)
     files = adapters.hide_adapted(adapted, table_rows, files, work)
     refers_to_blob = any(request.dialect.symbol in c.undefined for _, c in everything)
     linked = [*everything, *gathered.extra]
-    cxx = any(f.cxx for f, _ in linked) or objects.needs_cxx(
+    cxx = any(f.cxx for f, _ in linked) or object_files.needs_cxx(
         [c for _, c in linked], request.options
     )
     linked_here = [f for f in files if not f.elsewhere]
@@ -171,7 +171,7 @@ def prepare(request: Request, work: Path) -> Inputs:
 
 
 def _renamed(file: HostFile, contents: ObjectSymbols, names: dict[str, str]) -> ObjectSymbols:
-    """Definitions as they will be when plain functions have made room for packed forms of their
+    """Definitions as they will be when plain functions have made room for packed functions of their
     names."""
     if file.generated:
         return contents

@@ -329,7 +329,7 @@ def functions_of(path: Path, label: str, whole: bool = False) -> tuple[Function,
         whole: as of `mblob.packager.objects.debug_info.functions`.
 
     Raises:
-        OSError, BuildError, FormatError: as of `mblob.packager.objects.objects.read`.
+        OSError, BuildError, FormatError: as of `mblob.packager.objects.object_files.read`.
     """
     found: list[Function] = []
     for name, data in objects_in(path, label):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_u64
+from mblob.errors import one_of
 from mblob.format.grammar import FunctionInfo, encode_function_map
 from mblob.format.type_keys import CUDA, HIP, METAL, OPENCL, VULKAN, WEBGPU
 from mblob.module import Module
-from mblob.packager.device.device_compile import LANGUAGES, Arch, Compile, compile_device
-from mblob.packager.device.device_functions import Seen, complete
-from mblob.packager.device.device_kernels import (
+from mblob.packager.device.compilers import LANGUAGES, Arch, Compile, compile_device
+from mblob.packager.device.functions import Seen, complete
+from mblob.packager.device.kernels import (
     BUNDLE_MAGIC,
     Kernel,
     is_cubin,
@@ -68,27 +69,29 @@ def device_module(
         functions: one per kernel: a mapping {"name", "arg_types", "launch_param_tags"}, or a tuple
             in that order. arg_types are texts ("handle", "int32") in the order of the parameters;
             tags name the launch arguments that follow them ("blockIdx.x", "threadIdx.x", ...). For
-            the ffi dialect a mapping may have "arg_extra_tags", too: a number for each parameter, 1
-            for a descriptor of a CUDA tensor map. A name alone, or a mapping without arg_types: the
-            types are taken from CUDA, HIP or OpenCL source, or PTX, where that is certain. None:
-            all kernels there whose types are certain; others are left out with a warning.
-        fmt: of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default seen from it.
-            With `compile` what to make: "ptx" (default), "cubin", "fatbin" for cuda; "hsaco" for hip; "spv" for opencl.
-        compile: compile the source, a text or a path: True (with what is on the machine), or the
-            name or command of a compiler ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
+            the ffi dialect a mapping may also have "arg_extra_tags": a number for each parameter, 1
+            for a descriptor of a CUDA tensor map.
+            For a name alone, or a mapping without arg_types, mblob reads the types from the code.
+            It can do this for CUDA, HIP and OpenCL sources and PTX, if the types are unambiguous.
+            None means all kernels whose types mblob can read; a warning names the others.
+        fmt: format of the code ("ptx", "cubin", "hsaco", "cl", "metal", ...); by default it is
+            detected. With `compile`, the format to compile to: "ptx" (default), "cubin" or "fatbin"
+            for cuda, "hsaco" for hip, "spv" for opencl.
+        compile: compile the source (a text or a path). True selects an installed compiler. Or give
+            the name or command of one ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
         arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
-        options: for the compiler, a text or a list.
+        options: options of the compiler, a text or a list.
         launch: launch tags of kernels that declare none.
 
     Raises:
         OSError: no file at the path.
         BuildError: an unknown kind, a kernel without source, a type or tag that does not exist,
-            types that must be given (of all kernels, with functions=None), kernels or numbers of
-            arguments that the code does not have.
+            types that mblob cannot read from the code (with functions=None: of any kernel), a
+            kernel that is not in the code or has another number of arguments there.
         ToolchainError: no compiler, or it failed.
     """
-    if kind not in _ENCODERS:
-        raise BuildError(f"device_module: kind {kind!r}, expected one of {', '.join(_ENCODERS)}")
+    if kind not in tuple(_ENCODERS):
+        raise BuildError(f"device_module: kind: {one_of(_ENCODERS, kind)}")
     if compile is None or compile is False:
         if arch is not None or options is not None:
             raise BuildError(

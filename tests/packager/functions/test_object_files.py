@@ -15,8 +15,8 @@ from mblob.format import note
 from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.format.functions_table import Row, checksum, encode
 from mblob.packager.functions.wrappers import announcement
-from mblob.packager.objects import objects
-from mblob.packager.objects.objects import ElfTarget
+from mblob.packager.objects import object_files
+from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.write.devc_c import to_c
 from mblob.packager.write.elf_writer import section_for, write_object
@@ -158,7 +158,7 @@ def test_an_elf32_file_refuses_what_it_cannot_say(tmp_path: Path) -> None:
 def test_properties_of_the_compilers_objects_are_kept(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text("int a;\n")
     subprocess.run(["gcc", "-fcf-protection=full", "-c", "a.c"], cwd=tmp_path, check=True)
-    machine = objects.read(tmp_path / "a.o", "a.o").machine
+    machine = object_files.read(tmp_path / "a.o", "a.o").machine
     assert machine is not None
     assert machine.properties
     text = subprocess.run(
@@ -195,7 +195,7 @@ def test_symbols_of_an_object(tmp_path: Path) -> None:
         "int uses(void) { return outside() + local(); }\n"
     )
     subprocess.run(["gcc", "-fPIC", "-O0", "-c", "a.c"], cwd=tmp_path, check=True)
-    found = objects.read(tmp_path / "a.o", "a.o")
+    found = object_files.read(tmp_path / "a.o", "a.o")
     assert found.defined == {"strong", "uses"}
     assert found.weak == {"weak"}
     assert found.undefined - {"_GLOBAL_OFFSET_TABLE_"} == {"outside"}
@@ -205,7 +205,7 @@ def test_symbols_of_an_object(tmp_path: Path) -> None:
 def test_link_time_optimization_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text("int f(void) { return 1; }\n")
     subprocess.run(["gcc", "-flto", "-c", "a.c"], cwd=tmp_path, check=True)
-    assert not objects.read(tmp_path / "a.o", "a.o").complete
+    assert not object_files.read(tmp_path / "a.o", "a.o").complete
 
 
 def test_members_of_an_archive_with_long_names(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_members_of_an_archive_with_long_names(tmp_path: Path) -> None:
     subprocess.run(
         ["ar", "rc", "x.a", *(n.replace(".c", ".o") for n in names)], cwd=tmp_path, check=True
     )
-    found = objects.read(tmp_path / "x.a", "x.a")
+    found = object_files.read(tmp_path / "x.a", "x.a")
     assert (found.defined, found.is_archive) == ({"f0", "f1"}, True)
 
 

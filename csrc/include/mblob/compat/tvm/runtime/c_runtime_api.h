@@ -15,11 +15,14 @@
  *
  * Every function returning int: 0 is success, -1 failure with a text in TVMGetLastError(). */
 #ifndef TVM_RUNTIME_C_RUNTIME_API_H_
+/* Above the guard, by which it knows a header of TVM. */
+#include "../../../packed.h"
 #define TVM_RUNTIME_C_RUNTIME_API_H_
 
-#include <dlpack/dlpack.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "../../dlpack/dlpack.h"
 
 #if defined(MBLOB_HOST)
 #define MBLOB_KERNEL_MODE 0
@@ -71,59 +74,6 @@ typedef enum {
   TVMDeviceExtType_End = 36
 } TVMDeviceExtType;
 
-/* What a TVMValue holds. */
-typedef enum {
-  kTVMArgInt = 0, /* v_int64 */
-  kTVMArgUInt = 1,
-  kTVMArgFloat = 2,            /* v_float64 */
-  kTVMOpaqueHandle = 3,        /* v_handle */
-  kTVMNullptr = 4,             /* nothing; also "no result" */
-  kTVMDataType = 5,            /* v_type */
-  kDLDevice = 6,               /* v_device */
-  kTVMDLTensorHandle = 7,      /* DLTensor *, borrowed */
-  kTVMObjectHandle = 8,        /* TVMObjectHandle */
-  kTVMModuleHandle = 9,        /* TVMModuleHandle */
-  kTVMPackedFuncHandle = 10,   /* TVMFunctionHandle */
-  kTVMStr = 11,                /* const char *, NUL terminated */
-  kTVMBytes = 12,              /* TVMByteArray * */
-  kTVMNDArrayHandle = 13,      /* TVMArrayHandle: the DLTensor of a counted array */
-  kTVMObjectRValueRefArg = 14, /* opaque here */
-  kTVMArgBool = 15, /* v_int64, 0.18 and later; 0.17 and before pass booleans as kTVMArgInt */
-  kTVMExtBegin = 16,
-  kTVMNNVMFirst = 16,
-  kTVMNNVMLast = 20,
-  kTVMExtReserveEnd = 64,
-  kTVMExtEnd = 128
-} TVMArgTypeCode;
-
-/* One argument or result: 8 bytes. Integers of any width travel as v_int64, floats as v_float64. */
-typedef union {
-  int64_t v_int64;
-  double v_float64;
-  void *v_handle;
-  const char *v_str;
-  DLDataType v_type;
-  DLDevice v_device;
-  DLDevice v_ctx; /* its name in 0.7 and before */
-} TVMValue;
-
-typedef struct {
-  const char *data;
-  size_t size;
-} TVMByteArray;
-
-typedef DLTensor *TVMArrayHandle;
-typedef void *TVMModuleHandle;
-typedef void *TVMFunctionHandle;
-typedef void *TVMRetValueHandle;
-typedef void *TVMStreamHandle;
-typedef void *TVMObjectHandle;
-
-/* A callback that is called as a packed function; results go through TVMCFuncSetReturn(ret,
- * ...). */
-typedef int (*TVMPackedCFunc)(TVMValue *args, int *type_codes, int num_args, TVMRetValueHandle ret,
-                              void *resource_handle);
-typedef void (*TVMPackedCFuncFinalizer)(void *resource_handle);
 typedef int (*TVMExtensionFuncDeclarer)(TVMFunctionHandle register_func_handle);
 
 #if MBLOB_KERNEL_MODE

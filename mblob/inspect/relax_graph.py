@@ -1,0 +1,297 @@
+"""The calls of a Relax program as graphs: one for each function of bytecode.
+
+What only serves the calls is left out: checks of arguments, storage, and shapes that nothing but
+storage is made of. A kernel writes the tensors that were allocated for it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mblob.dtype import DataType
+from mblob.format.grammar import text
+from mblob.inspect import relax_code
+from mblob.inspect.graph_summary import GraphNode
+
+NODES = 8000  # of one function
+INSTRUCTIONS = 200_000  # of a program whose calls are drawn
+BRANCHES = 500  # of one function; of more only the first are followed
+SOURCES = 8  # of one value, which branches may give
+_LETTERS = 60  # of a constant
+
+_BUILTIN = "vm.builtin."
+_CHECKS = (
+    "check_func_info check_prim_value_info check_shape_info check_string_info check_tensor_info check_tuple_info "
+    "match_prim_value match_shape"
+)
+_LEFT_OUT = frozenset(f"{_BUILTIN}{name}" for name in (
+    *_CHECKS.split(), "alloc_shape_heap", "alloc_storage", "null_value",
+))  # fmt: skip
+_ALLOC_TENSOR, _MAKE_SHAPE, _HEAP = (
+    f"{_BUILTIN}{name}" for name in ("alloc_tensor", "make_shape", "alloc_shape_heap")
+)
+_SAME = (f"{_BUILTIN}copy", f"{_BUILTIN}read_if_cond")  # give what they take
+_OF_STORAGE = (f"{_BUILTIN}alloc_storage", _ALLOC_TENSOR)
+_TENSOR = re.compile(r'R\.Tensor\(\(?(.*?),?\)?, dtype="(\w+)"\)$')
+
+Sources = tuple[tuple[int, int], ...]
+
+
+class FunctionGraph(NamedTuple):
+    """The calls of one function.
+
+    Attributes:
+        name: of the function.
+        nodes, heads: as of `graph_summary.nodes_of`.
+        left_out: instructions that have no node because there are too many.
+    """
+
+    name: str
+    nodes: list[GraphNode]
+    heads: list[tuple[int, int]]
+    left_out: int
+
+
+def graphs_of(
+    program: relax_code.Program,
+    code: Sequence[Sequence[int]],
+    constants: Sequence[str],
+    functions: Sequence[Mapping[str, Any]],
+) -> Iterator[FunctionGraph]:
+    """The calls of each function that has some.
+
+    Args:
+        program, code: as `relax_code.check` takes and gives them.
+        constants: what each constant is, as text.
+        functions: facts of the functions, for names and types of parameters.
+    """
+    for f, facts in zip(program.functions, functions):
+        if f.kind == relax_code.CODE and f.num_args >= 0:
+            yield _Function(program, code, constants, f).graph(facts)
+
+
+def constant_text(kind: str, value: Any, meant: Callable[[DataType], DataType]) -> str:
+    """A constant in short.
+
+    Args:
+        kind: "tensor", "dtype", "shape", "string", "int" or "float".
+        value: an array, else the bytes that the file has.
+        meant: the element type that a stored one is.
+    """
+    if kind == "tensor":
+        return f"{meant(value.dtype)}{_extents(value.shape)}"
+    if kind == "dtype":
+        return str(meant(DataType.from_bytes(value)))
+    if kind == "shape":
+        extents = struct.unpack(f"<{min(len(value) // 8, _LETTERS)}q", value[: 8 * _LETTERS])
+        shown = _extents(extents)
+    elif kind == "string":
+        shown = repr(text(value[: 4 * _LETTERS]))
+    else:
+        shown = str(struct.unpack("<q" if kind == "int" else "<d", value)[0])
+    return shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 4]} ..."
+
+
+def _extents(shape: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _type_text(annotation: str) -> str:
+    """`float32[2, 16]` of `R.Tensor((2, 16), dtype="float32")`."""
+    found = _TENSOR.match(annotation)
+    return f"{found[2]}[{found[1]}]" if found else annotation
+
+
+class _Flow(NamedTuple):
+    """What is known where code goes on: the nodes that gave the value of each register, and the
+    innermost If (-1: none)."""
+
+    given: dict[int, Sources]
+    branch: int
+
+
+class _Function:
+    """A function on its way to a graph. Registers are written once, but for branches."""
+
+    def __init__(
+        self,
+        program: relax_code.Program,
+        code: Sequence[Sequence[int]],
+        constants: Sequence[str],
+        function: relax_code.Function,
+    ) -> None:
+        self._program, self._constants, self._function = program, constants, function
+        self._code = code[function.start : function.end]
+        self._nodes: list[GraphNode] = []
+        self._heads: list[tuple[int, int]] = []
+        self._flow = _Flow({}, -1)
+        self._arriving: dict[int, list[_Flow]] = {}
+        self._around: dict[int, int] = {}  # of each If the one that it is inside of
+        self._of_constant: dict[int, int] = {}
+        self._types: dict[int, str] = {}  # of registers
+        self._fresh: set[int] = set()  # registers with tensors that nothing has written yet
+        self._used = self._used_shapes()
+
+    def graph(self, facts: Mapping[str, Any]) -> FunctionGraph:
+        """The graph."""
+        names, expected = facts["params"], facts.get("expects", {})
+        for i in range(min(self._function.num_args, NODES)):
+            name = names[i] if i < len(names) else f"argument {i}"
+            value = _type_text(expected[name]) if name in expected else ""
+            self._flow.given[i] = ((self._add("input", name, "", (), (value,)), 0),)
+        runs, left_out = True, 0
+        for k, words in enumerate(self._code):
+            runs = self._arrive(k, runs)
+            if len(self._nodes) >= NODES:
+                left_out = len(self._code) - k
+                break
+            runs = self._take(k, words) and runs
+        heads = list(dict.fromkeys(self._heads))
+        return FunctionGraph(self._function.name, self._nodes, heads, left_out)
+
+    def _used_shapes(self) -> set[int]:
+        """Registers that something else than storage takes."""
+        found = set()
+        for words in self._code:
+            if words[0] == relax_code.RET:
+                found.add(words[1])
+            elif words[0] == relax_code.CALL and self._name(words) not in _OF_STORAGE:
+                found.update(self._registers(words))
+        return found
+
+    def _name(self, words: Sequence[int]) -> str:
+        return self._program.functions[words[2]].name
+
+    def _add(
+        self, kind: str, name: str, operator: str, inputs: Sources, values: tuple[str, ...]
+    ) -> int:
+        self._nodes.append(GraphNode(kind, name, operator, inputs, values))
+        return len(self._nodes) - 1
+
+    # -- the way of the code -----------------------------------------------------------------------
+
+    def _arrive(self, k: int, runs: bool) -> bool:
+        """Join the ways that lead to instruction `k`; whether there are any."""
+        flows = [*self._arriving.pop(k, ()), *([self._flow] if runs else ())]
+        if len(flows) > 1:
+            given: dict[int, Sources] = {}
+            for register in dict.fromkeys(r for flow in flows for r in flow.given):
+                found = dict.fromkeys(s for flow in flows for s in flow.given.get(register, ()))
+                given[register] = tuple(found)[:SOURCES]
+            branch = min(flow.branch for flow in flows)
+            if all(flow.branch == branch for flow in flows):
+                branch = self._around.get(branch, -1)
+            self._flow = _Flow(given, branch)
+        elif flows:
+            self._flow = flows[0]
+        return bool(flows) or runs
+
+    def _go(self, to: int, branch: int) -> None:
+        if to > 0 and len(self._arriving) < BRANCHES:
+            self._arriving.setdefault(to, []).append(_Flow(dict(self._flow.given), branch))
+
+    def _take(self, k: int, words: Sequence[int]) -> bool:
+        """One instruction; whether the next one follows it."""
+        if words[0] == relax_code.CALL:
+            self._call(k, words)
+            return True
+        if words[0] == relax_code.RET:
+            self._heads += self._flow.given.get(words[1], ())
+            return False
+        if words[0] == relax_code.GOTO:
+            self._go(k + words[1] if words[1] > 0 else 0, self._flow.branch)
+            return False
+        branch = self._add(
+            "operator", self._text(k, words), "If", self._flow.given.get(words[1], ()), ()
+        )
+        self._around[branch] = self._flow.branch
+        self._go(k + words[2], branch)
+        self._flow = _Flow(self._flow.given, branch)
+        return True
+
+    def _text(self, k: int, words: Sequence[int]) -> str:
+        return f"{k}: " + " ".join(relax_code.line(self._program, words).split())
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _registers(words: Sequence[int]) -> list[int]:
+        found = (relax_code.operand(word) for word in words[4:])
+        return [v for kind, v in found if kind == relax_code.REGISTER and v < relax_code.VOID]
+
+    def _call(self, k: int, words: Sequence[int]) -> None:
+        name, to = self._name(words), words[1]
+        if name == _ALLOC_TENSOR:
+            self._fresh.add(to)
+            self._types[to] = self._allocated(words)
+        elif name == _MAKE_SHAPE and to not in self._used:
+            self._types[to] = self._made_shape(words)
+        elif name in _SAME and len(words) > 4:
+            self._flow.given[to] = self._sources(words[4])
+        elif name not in _LEFT_OUT and not self._is_of_shapes(words):
+            self._draw(k, words, name)
+        elif name == _HEAP:
+            self._types[to] = _HEAP
+
+    def _is_of_shapes(self, words: Sequence[int]) -> bool:
+        """Whether it is a kernel that computes extents: it takes the heap alone."""
+        registers = self._registers(words)
+        return len(words) == 5 and registers[:1] != [] and self._types.get(registers[0]) == _HEAP
+
+    def _draw(self, k: int, words: Sequence[int], name: str) -> None:
+        registers, to = self._registers(words), words[1]
+        results = [r for r in registers if r in self._fresh]
+        inputs: list[tuple[int, int]] = []
+        for word in words[4:]:
+            if relax_code.operand(word)[0] in (relax_code.REGISTER, relax_code.CONSTANT):
+                inputs += self._sources(word)
+        if all(source <= self._flow.branch for source, _ in inputs) and self._flow.branch >= 0:
+            inputs.append((self._flow.branch, 0))
+        values = [self._types.get(r, "") for r in results]
+        if name == _MAKE_SHAPE:
+            values = [self._made_shape(words)]
+        sources = tuple(dict.fromkeys(inputs))
+        node = self._add("operator", self._text(k, words), name, sources, tuple(values))
+        if to < relax_code.VOID:
+            self._flow.given[to] = ((node, 0),)
+            return
+        for i, register in enumerate(results or registers):  # without results: in place
+            self._flow.given[register] = ((node, i),)
+        self._fresh.difference_update(results)
+
+    def _sources(self, word: int) -> Sources:
+        kind, value = relax_code.operand(word)
+        if kind == relax_code.REGISTER:
+            return self._flow.given.get(value, ())
+        if kind != relax_code.CONSTANT:
+            return ()
+        if value not in self._of_constant:
+            text = self._constants[value]
+            self._of_constant[value] = self._add("constant", f"constant {value}", "", (), (text,))
+        return ((self._of_constant[value], 0),)
+
+    # -- types -------------------------------------------------------------------------------------
+
+    def _allocated(self, words: Sequence[int]) -> str:
+        """Type and shape of a new tensor: `float32[?, 16]`."""
+        if len(words) < 8:
+            return ""
+        (shape_kind, shape), (kind, dtype) = map(relax_code.operand, words[6:8])
+        extents = "?"
+        if shape_kind == relax_code.CONSTANT:
+            extents = self._constants[shape]
+        elif shape_kind == relax_code.REGISTER:
+            extents = self._types.get(shape, "[?]")
+        return (self._constants[dtype] if kind == relax_code.CONSTANT else "?") + extents
+
+    def _made_shape(self, words: Sequence[int]) -> str:
+        """Extents that stand in the code, and ? for those of the heap."""
+        pairs = [relax_code.operand(word) for word in words[6:]]
+        extents = (
+            str(value) if how == (relax_code.IMMEDIATE, 0) else "?"
+            for how, (_, value) in zip(pairs[::2], pairs[1::2])
+        )  # fmt: skip
+        return f"[{', '.join(extents)}]"
