@@ -157,7 +157,8 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!call_convert_argument(frame, (int)i, args[i])) return false;
   if (self->keeps) return call_count_tensors(frame, args);
-  if (frame->parameters == NULL && frame->alignment != 0) call_align_output(frame);
+  const bool unknown = frame->parameters == NULL && self->first_output == 0;
+  if (unknown && frame->alignment != 0) call_align_output(frame);
   return self->first_output == 0 || call_frame_writable(frame, self->first_output, args[0]);
 }
 
