@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from mblob.binary.elf_records import EM_AMDGPU, EM_CUDA, layout_of
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import FormatError
+from mblob.format import graph_json
 from mblob.format.grammar import FunctionInfo, Grammars, decode_payload, text
 from mblob.format.type_keys import (
     DEVICE_KEYS,
@@ -189,11 +190,11 @@ def _general(key: str, fields: dict[str, Any], tensors: tuple[Tensor, ...]) -> D
     problem = None
     for name, value in fields.items():
         if name in GRAPH_FIELDS and (name != "graph_json" or key != EXAMPLE_JSON):
-            if len(value) > graph_summary.JSON_LIMIT:
+            if len(value) > graph_json.JSON_LIMIT:
                 continue
             try:
                 facts["graph"] = graph_summary.summarize(value)
-            except graph_summary.GraphError as error:
+            except graph_json.GraphError as error:
                 if name == "graph_json":  # of nodes_json nobody says more than that it is a text
                     problem = FormatError(f"{key}: {error}", code="payload")
         elif name in ("data", "code"):
