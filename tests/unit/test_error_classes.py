@@ -250,12 +250,12 @@ def classes_of_code(code: str) -> set[type[Exception]]:
 
 @pytest.mark.parametrize("code", CODES)
 def test_the_code_of_c_decides_the_class(case: Case, code: str) -> None:
-    from mblob.loader.runtime import last_error_code
+    from mblob.loader.runtime import lib, text
 
     for call in CODES[code]:
         with pytest.raises(mblob.MblobError) as caught:
             case.refused_by_model(*call)
-        assert last_error_code() == code, call
+        assert text(lib.mblob_last_error_info().code) == code, call
         plain = (KeyError, AttributeError, TypeError, ValueError, IndexError)
         found = {c for c in plain if isinstance(caught.value, c)}
         assert found == classes_of_code(code), call
