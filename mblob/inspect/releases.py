@@ -133,6 +133,8 @@ def _of_blob(blob: Blob | None) -> Iterator[Fact]:
         yield Fact("the blob has an import tree", 7, 20)
     if any(list(e.imports) != sorted(e.imports) for e in blob.entries):
         yield Fact("imports are not sorted", 7, 7)
+    if len(libraries) > 1:
+        yield Fact("several modules stand for the library", 7, 7)
     if not libraries and blob.has_tree:
         yield Fact("no module stands for the library", 14, LAST)
 

@@ -90,7 +90,7 @@ def crash(
         cures.append(
             f"declare {'it' if len(lacking) == 1 else 'each'} with functions= (--function)"
         )
-    if not announced:
+    if not announced and len(lacking) < len(names):
         cures.append('for TVM, add packed="name" (--packed name)')
     cure = "; ".join(cures)
     return (

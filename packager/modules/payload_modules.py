@@ -5,14 +5,13 @@ Device code is made in `packager/device`, weights in `weights.py`.
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mblob import json_text, texts
-from mblob.bytes.payload_source import (
-    BytesPayload,
-)
+from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import ArgumentValueError, PortabilityWarning
 from mblob.format import graph_json
@@ -100,7 +99,7 @@ def graph_executor_factory(
         for key, value in params.items()
     ]
     try:
-        payload = _FactoryPayload(text, records, name)
+        payload = FactoryPayload(text, records, name)
     except ValueError as exc:
         raise BuildError(f"graph_executor_factory: {exc}") from None
     return Module(node=PayloadNode(GRAPH_FACTORY, payload, text, dialect="classic"))
@@ -123,7 +122,7 @@ _PARAM_ALIGNMENT = (
 )
 
 
-class _FactoryPayload(PiecesPayload):
+class FactoryPayload(PiecesPayload):
     """The payload of a factory, which places its parameters where kernels can use them: graph,
     parameters and name; arrays are kept without copying.
 
@@ -154,6 +153,13 @@ class _FactoryPayload(PiecesPayload):
             behind += [header, record.data]
         self._behind = [*behind, encode_string(name)]
         super().__init__([encode_string(graph), *self._behind])
+
+    def with_graph(self, change: Callable[[str], str]) -> FactoryPayload:
+        """The same parameters with another text of the graph."""
+        made = copy.copy(self)
+        made._graph = change(self._graph)
+        made.pieces = [as_bytes_view(encode_string(made._graph)), *self.pieces[1:]]
+        return made
 
     def at(self, position: int) -> PiecesPayload:
         """The payload for a place in the blob, with up to 63 blanks behind the graph.
