@@ -143,8 +143,8 @@ WRONG: dict[str, Callable[[Case], Any]] = {
         t.changed(np.float32([4, 5]).tobytes(), np.float32([4, 6]).tobytes())
     ),
     "library that is not the one of the pickle": lambda t: t.pickle_of_another(),
-    "pickling what is not of a file, or has loaders or parameters of its own": lambda t: pickle.dumps(
-        mblob.load_module(t.file.read_bytes())
+    "pickling what is not of a file, or has loaders or parameters of its own": lambda t: (
+        pickle.dumps(mblob.load_module(t.file.read_bytes()))
     ),
     "pickling a library whose file was replaced": lambda t: pickle.dumps(t.replaced()),
     "library for another machine": lambda t: mblob.load_module(t.foreign()),
