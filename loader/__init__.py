@@ -15,7 +15,7 @@ import sys
 
 from mblob.errors import argument_class
 from mblob.loader import _call, bridge
-from mblob.loader.opened import OpenedNode, adopt
+from mblob.loader.opened import OpenedNode, adopt, remember
 from mblob.loader.runtime import address_of, check, ffi, lib, raise_status
 from mblob.module import Module
 
@@ -88,6 +88,7 @@ _call.set_hooks(
     error_class=argument_class,
     declared=_declared,
     check_bound=_check_bound,
+    remember=remember,
 )
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
 check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))
