@@ -14,7 +14,13 @@ from __future__ import annotations
 import sys
 
 from mblob.errors import argument_class
-from mblob.loader import _call, bridge
+
+try:
+    from mblob.loader import _call, bridge
+except ImportError as error:
+    from mblob.loader.mismatch import explained
+
+    raise explained(error) from None
 from mblob.loader.opened import OpenedNode, adopt, remember
 from mblob.loader.runtime import address_of, check, ffi, lib, raise_status
 from mblob.module import Module
@@ -25,6 +31,12 @@ if TYPE_CHECKING:
 
     from mblob.devices import Device
     from mblob.loader.tensor import Shape, Tensor
+
+
+if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
+    from mblob.loader.mismatch import check_versions
+
+    check_versions(ffi.string(lib.MBLOB_VERSION), ffi.string(lib.mblob_version()))
 
 
 def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
