@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from mblob.loader.tensor import Shape, Tensor
 
 
+DATA_TYPE = 5  # kTVMDataType
+
+
 def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
     """Asked for with the first tensor or device: most programs that call kernels have none."""
     from mblob.devices import Device
@@ -71,6 +74,16 @@ def _declared(owner: Module, name: str, i: int) -> tuple[str, str]:
     return (known[i].name, known[i].text) if i < len(known) else ("", "")
 
 
+def _result_value(code: int, value: Any) -> Any:
+    if code == DATA_TYPE:
+        from mblob.dtype import TypeName
+
+        return TypeName(value)
+    from mblob.loader.handle import Handle
+
+    return Handle(value)
+
+
 def _check_bound(owner: Module, name: str, shown: str, given: tuple[Any, ...]) -> None:
     from mblob.loader.prototype import check
 
@@ -88,6 +101,7 @@ _call.set_hooks(
     error_class=argument_class,
     declared=_declared,
     check_bound=_check_bound,
+    result_value=_result_value,
 )
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
 check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))

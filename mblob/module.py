@@ -44,6 +44,21 @@ ENTRY_NAME = "__tvm_main__"
 LIBRARY = "library"
 
 
+# What can be done with a module, as bits of TVM's property mask.
+SERIALIZABLE, RUNNABLE, EXPORTABLE = 1, 2, 4
+
+
+class Flag(int):
+    """A truth value of a module. TVM up to 0.19 reads it, `module.is_runnable`; TVM since 0.20 calls
+    it, `module.is_runnable()`."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
 class Node:
     """The content of one module. Subclasses override what they have; the defaults hold nothing."""
 
@@ -59,6 +74,11 @@ class Node:
         """Whose grammar the payload follows, "classic" or "ffi"; None for bytes that stay as they
         are in both."""
         return None
+
+    @property
+    def properties(self) -> int:
+        """What can be done with the module: SERIALIZABLE, RUNNABLE and EXPORTABLE."""
+        return (SERIALIZABLE if self.payload() else 0) | (0 if self.data else RUNNABLE)
 
     def payload(self) -> memoryview:
         """The module's bytes, read-only; empty for host code."""
@@ -166,10 +186,14 @@ class Module:
         """Type key of the module: "library", "cuda", "dnnl_json", ..."""
         return self._node.type_key
 
+    kind = type_key
+
     @property
     def imported_modules(self) -> list[Module]:
         """The direct imports, in order (a new list; the modules are the same objects each time)."""
         return list(self._imports)
+
+    imports = imported_modules
 
     def import_module(self, other: Module) -> None:
         """Append `other` to the imports.
@@ -215,6 +239,30 @@ class Module:
         it has; "" if it has none.
         """
         return self._node.source(fmt) or ""
+
+    inspect_source = get_source
+
+    def get_property_mask(self) -> int:
+        """What can be done with the module, as bits: 1 it has bytes that `export_library` writes, 2 it
+        has functions that can be called, 4 it is code that `export_library` links."""
+        return self._node.properties
+
+    @property
+    def is_binary_serializable(self) -> Flag:
+        """Whether the module has bytes that `export_library` writes."""
+        return Flag(bool(self._node.properties & SERIALIZABLE))
+
+    @property
+    def is_runnable(self) -> Flag:
+        """Whether the module has functions that can be called."""
+        return Flag(bool(self._node.properties & RUNNABLE))
+
+    @property
+    def is_dso_exportable(self) -> Flag:
+        """Whether the module is code that `export_library` links."""
+        return Flag(bool(self._node.properties & EXPORTABLE))
+
+    is_compilation_exportable = is_dso_exportable
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:

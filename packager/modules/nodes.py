@@ -20,7 +20,7 @@ from mblob.errors import ArgumentTypeError
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
-from mblob.module import Module, Node
+from mblob.module import EXPORTABLE, SERIALIZABLE, Module, Node
 from mblob.packager.errors import BuildError
 from mblob.packager.path_arguments import existing_file
 
@@ -128,6 +128,10 @@ class HostNode(Node):
     def label(self) -> str:
         """How messages call it."""
         raise NotImplementedError
+
+    @property
+    def properties(self) -> int:
+        return EXPORTABLE
 
     def explain(self, name: str) -> str | None:
         return "its code is not linked yet: call export_library, then load_module"
@@ -248,6 +252,10 @@ class PayloadNode(Node):
     @property
     def dialect(self) -> str | None:
         return self._dialect
+
+    @property
+    def properties(self) -> int:
+        return SERIALIZABLE
 
     def payload(self) -> memoryview:
         """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable
