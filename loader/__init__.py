@@ -103,5 +103,13 @@ _call.set_hooks(
     check_bound=_check_bound,
     result_value=_result_value,
 )
+
+
+def _trace(*values: Any) -> None:
+    """Print what a kernel traces (`tvm.tir.trace` without a function of its own)."""
+    print([*values])
+
+
+check(bridge.register_global("tvm.default_trace_action", _trace, override=True))
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
 check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))

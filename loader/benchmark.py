@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.errors import ArgumentTypeError, ArgumentValueError, NotFoundError
-from mblob.module import checked_module, listed
+from mblob.module import checked_module
+from mblob.named import listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

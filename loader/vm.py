@@ -15,7 +15,8 @@ from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, _numpy, as_tensor, empty, load_param_dict
-from mblob.module import Module, checked_module, listed
+from mblob.module import Module, checked_module
+from mblob.named import listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

@@ -138,6 +138,9 @@ class TypeName(str):
     """
 
     __slots__ = ("bits", "lanes", "type_code")
+    type_code: int
+    bits: int
+    lanes: int
 
     def __new__(cls, text: str) -> TypeName:
         made = super().__new__(cls, text)

@@ -18,11 +18,12 @@ from mblob.errors import (
     did_you_mean,
     one_line,
 )
+from mblob.named import EXPORTABLE, RUNNABLE, SERIALIZABLE, Flag, Named, Signature, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, NoReturn, Protocol
+    from typing import Any, Protocol
 
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
@@ -42,21 +43,6 @@ ENTRY_NAME = "__tvm_main__"
 # The type key of the linked code itself. It stands here, and not in format/type_keys.py, whose import
 # would take as long as that of all else a load needs.
 LIBRARY = "library"
-
-
-# What can be done with a module, as bits of TVM's property mask.
-SERIALIZABLE, RUNNABLE, EXPORTABLE = 1, 2, 4
-
-
-class Flag(int):
-    """A truth value of a module. TVM up to 0.19 reads it, `module.is_runnable`; TVM since 0.20 calls
-    it, `module.is_runnable()`."""
-
-    def __call__(self) -> bool:
-        return bool(self)
-
-    def __repr__(self) -> str:
-        return repr(bool(self))
 
 
 class Node:
@@ -79,6 +65,11 @@ class Node:
     def properties(self) -> int:
         """What can be done with the module: SERIALIZABLE, RUNNABLE and EXPORTABLE."""
         return (SERIALIZABLE if self.payload() else 0) | (0 if self.data else RUNNABLE)
+
+    @property
+    def runs_linked(self) -> bool:
+        """Whether the module's functions are those of a linked and loaded copy."""
+        return False
 
     def payload(self) -> memoryview:
         """The module's bytes, read-only; empty for host code."""
@@ -319,6 +310,10 @@ class Module:
                 continue
             if function is not None:
                 return function
+        if self._node.runs_linked:
+            from mblob.again import linked
+
+            return linked(self)._find(name, query_imports)
         if closed is not None:
             raise closed
         return None
@@ -507,6 +502,15 @@ class Module:
 
         return evaluate
 
+    def get_params(self) -> Mapping[str, Tensor]:
+        """The parameters of the factory of a graph's executors, by name: copies.
+
+        Raises:
+            NotFoundError: the module is no such factory.
+        """
+        found: Mapping[str, Tensor] = self.get_function("get_graph_params")()
+        return found
+
     # -- packing -----------------------------------------------------------------------------------
 
     if TYPE_CHECKING:
@@ -524,10 +528,15 @@ class Module:
         ) -> Any:
             """Write this module and its imports as one library: see `mblob.export_library`, which
             has the same arguments: `file_name`, `fcompile`, `fpack_imports`, `addons`,
-            `workspace_dir` and those in `kwargs`.
+            `workspace_dir` and those in `kwargs`. Without other arguments than the first, the tree of
+            a loaded library is written, too: its code as it is, and the payloads of these modules.
             """
             import mblob
+            from mblob import again
 
+            options = (fcompile, fpack_imports, addons, workspace_dir, *kwargs.values())
+            if not any(options) and again.write_opened(self, file_name):
+                return None
             return mblob.export_library(
                 self,
                 file_name,
@@ -547,75 +556,6 @@ class Module:
         return one_line(f"<mblob.Module {self.type_key!r}{said}>")
 
 
-# -- names -----------------------------------------------------------------------------------------
-
-
-class Signature:
-    """How a function is called.
-
-    Attributes:
-        name: of the function.
-        text: its C prototype with the names and dimensions of its parameters. If the library does
-            not have it: `NAME(TYPES)`, or `NAME(...)`.
-    """
-
-    __slots__ = ("name", "text")
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.text = one_line(text or f"{name}(...)")
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"<{self.text}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Signature) and (self.name, self.text) == (other.name, other.text)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.text))
-
-
-class Named(dict[str, "Any"]):
-    """The functions, tensors or payloads of a module by name, to be read only. The error about a
-    missing name lists those there are. `dict` of it, and a copy, is a dictionary of the caller."""
-
-    def __init__(self, what: str, module: Module, items: Mapping[str, Any]) -> None:
-        super().__init__(items)
-        self._what = what
-        self._owner = f"module {module.type_key!r}"
-        self._path = module._node.path
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self)
-
-    def __missing__(self, name: object) -> Any:
-        text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
-        raise NotFoundError(text + did_you_mean(name, self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
-
-    if not TYPE_CHECKING:  # who sees a Mapping cannot change it
-
-        def _refuse(self, *args: Any, **_: Any) -> NoReturn:
-            name = args[0] if args and isinstance(args[0], str) else None
-            many, owner = f"{self._what}s", self._owner
-            said = f"{owner}: its {many} cannot be changed" + (f" ({name!r})" if name else "")
-            if self._what == "function" or not self._path or not (name is None or name in self):
-                advice = f"pack it again, to add {many} too{did_you_mean(name, self)}"
-            else:
-                new = f"{{{name or 'NAME'!r}: NEW}}"
-                change = f"weights={new}" if many == "tensors" else new
-                advice = f"mblob.swap({self._path!r}, {change}, output='new.so') writes a new one"
-            raise ArgumentTypeError(f"{said}; a library is not changed in place: {advice}")
-
-        __setitem__ = __delitem__ = __ior__ = _refuse
-        update = setdefault = pop = popitem = clear = _refuse
-
-
 def checked_module(function: str, argument: str, value: Any) -> Module:
     """`value` if it is a Module.
 
@@ -626,9 +566,3 @@ def checked_module(function: str, argument: str, value: Any) -> Module:
         found = type(value).__name__
         raise ArgumentTypeError(f"{function}: {argument}: expected a Module, found {found}")
     return value
-
-
-def listed(names: Iterable[str], limit: int = 12) -> str:
-    """Names for an error or a repr, the first of many; "none" of none."""
-    names = list(names)
-    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "") if names else "none"

@@ -42,18 +42,9 @@ PyObject *call_device_object(DLDevice device) {
 }
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"module_class",
-                          "module_handle",
-                          "wrap_module",
-                          "classes",
-                          "raise_status",
-                          "ffi_function",
-                          "ffi_stand_in",
-                          "error_class",
-                          "declared",
-                          "check_bound",
-                          "result_value",
-                          NULL};
+  static char *names[] = {"module_class", "module_handle", "wrap_module",  "classes",
+                          "raise_status", "ffi_function",  "ffi_stand_in", "error_class",
+                          "declared",     "check_bound",   "result_value", NULL};
   PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function,
       *ffi_stand_in, *error_class, *declared, *check_bound, *result_value;
   (void)module;

@@ -105,7 +105,7 @@ class _AbsentModules:
     ) -> ModuleSpec | None:
         if not name.startswith(self._prefix) or self._reason(name) is None:
             return None
-        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+        return ModuleSpec(name, self, is_package=True)
 
     def _reason(self, name: str) -> str | None:
         words = name.removeprefix(self._prefix).split(".")

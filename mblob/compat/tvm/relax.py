@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mblob.compat.handed_on import COMPILER, hand_on
 from mblob import relax
+from mblob.compat.handed_on import COMPILER, hand_on
 
 VirtualMachine = relax.VirtualMachine
 

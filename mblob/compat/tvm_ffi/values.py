@@ -33,9 +33,7 @@ class DLDeviceType(IntEnum):
 bool = TypeName("bool")
 int8, int16, int32, int64 = map(TypeName, ("int8", "int16", "int32", "int64"))
 uint8, uint16, uint32, uint64 = map(TypeName, ("uint8", "uint16", "uint32", "uint64"))
-float16, float32, float64, bfloat16 = map(
-    TypeName, ("float16", "float32", "float64", "bfloat16")
-)
+float16, float32, float64, bfloat16 = map(TypeName, ("float16", "float32", "float64", "bfloat16"))
 float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn = map(
     TypeName, ("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn")
 )

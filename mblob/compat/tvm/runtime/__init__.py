@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mblob import Device as Device
 from mblob import Module as Module
-from mblob import PackedFunction as PackedFunc
-from mblob import Shape as ShapeTuple
-from mblob import Tensor as NDArray
+from mblob import PackedFunction, Shape
 from mblob import Tensor as Tensor
-from mblob import empty as _empty
 from mblob import from_dlpack as from_dlpack
 from mblob import load_module as load_module
 from mblob import load_param_dict as load_param_dict
@@ -24,7 +19,7 @@ from mblob.compat.tvm.runtime.executable import Executable as Executable
 from mblob.compat.tvm.runtime.module import enabled as enabled
 from mblob.compat.tvm.runtime.module import load_static_library as load_static_library
 from mblob.compat.tvm.runtime.module import num_threads as num_threads
-from mblob.compat.tvm.runtime.ndarray import array as tensor
+from mblob.compat.tvm.runtime.ndarray import array as array
 from mblob.compat.tvm.runtime.ndarray import cl as cl
 from mblob.compat.tvm.runtime.ndarray import cpu as cpu
 from mblob.compat.tvm.runtime.ndarray import cuda as cuda
@@ -40,3 +35,10 @@ from mblob.compat.tvm.runtime.ndarray import vpi as vpi
 from mblob.compat.tvm.runtime.ndarray import vulkan as vulkan
 from mblob.compat.tvm.runtime.params import load_param_dict_from_file as load_param_dict_from_file
 from mblob.compat.tvm.runtime.params import save_param_dict_to_file as save_param_dict_to_file
+from mblob.dtype import TypeName
+
+DataType = TypeName
+NDArray = Tensor
+PackedFunc = PackedFunction
+ShapeTuple = Shape
+tensor = array
