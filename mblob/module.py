@@ -400,6 +400,11 @@ class Module:
 
     def __call__(self, *args: Any) -> Any:
         """Call the entry function."""
+        if not self.implements_function(ENTRY_NAME):
+            raise NotFoundError(
+                f"module {self.type_key!r} has no entry function ({ENTRY_NAME}), so it cannot be called itself;"
+                f" call a function of it, module[NAME](...); it has: {listed(sorted(self._node.functions()))}"
+            )
         return self.entry_func(*args)
 
     def symbol(

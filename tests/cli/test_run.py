@@ -239,7 +239,7 @@ def test_arrays_go_to_the_device_and_outputs_come_back(
     host.export_library(tmp_path / "carries.so", carry=[source])
     monkeypatch.delenv("MBLOB_PLUGIN_PATH")
     done = pack("run", tmp_path / "carries.so", *command[2:], "--device", "toy:1")
-    assert (done.returncode, done.stdout) == (0, "1\nout0 = float32[1] [6.]\n")
+    assert (done.returncode, done.stdout) == (0, "1\nout0 = float32[1] [6.]\n"), done.stderr
     monkeypatch.setenv("MBLOB_PLUGIN_PATH", str(toy))
     for devices, code, text in (
         (["ext_dev:4"], 6, "toy: no device 4"),
