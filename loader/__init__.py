@@ -14,8 +14,14 @@ from __future__ import annotations
 import sys
 
 from mblob.errors import argument_class
-from mblob.loader import _call, bridge
-from mblob.loader.opened import OpenedNode, adopt
+
+try:
+    from mblob.loader import _call, bridge
+except ImportError as error:
+    from mblob.loader.mismatch import explained
+
+    raise explained(error) from None
+from mblob.loader.opened import OpenedNode, adopt, remember
 from mblob.loader.runtime import address_of, check, ffi, lib, raise_status
 from mblob.module import Module
 
@@ -25,6 +31,12 @@ if TYPE_CHECKING:
 
     from mblob.devices import Device
     from mblob.loader.tensor import Shape, Tensor
+
+
+if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
+    from mblob.loader.mismatch import check_versions
+
+    check_versions(ffi.string(lib.MBLOB_VERSION), ffi.string(lib.mblob_version()))
 
 
 def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
@@ -88,6 +100,7 @@ _call.set_hooks(
     error_class=argument_class,
     declared=_declared,
     check_bound=_check_bound,
+    remember=remember,
 )
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
 check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))
