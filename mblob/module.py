@@ -149,7 +149,7 @@ class Module:
         type_key: type key of the new module.
         functions: functions of the new module, by name.
         payload: bytes of the new module, which are not copied.
-        node: for mblob itself.
+        node: used by mblob itself.
     """
 
     __slots__ = ("__weakref__", "_imports", "_is_imported", "_node")

@@ -116,9 +116,10 @@ class Formatter(argparse.HelpFormatter):
         super().__init__(prog, indent_increment, max_help_position, **more)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """As its base, but an example stays in one line: whoever copies it runs the whole of it."""
+        """As its base, but an example is one line: whoever copies it runs the whole of it."""
         if text.startswith("example: "):
-            return indent + text
+            commands = re.split(r"; (?=mblob-pack )", text.removeprefix("example: "))
+            return "\n".join(f"{indent}example: {command}" for command in commands)
         return super()._fill_text(text, width, indent)
 
 

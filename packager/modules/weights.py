@@ -36,13 +36,13 @@ KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
 
 def safetensors_module(weights: Any) -> Module:
-    """Named weights (type key safetensors). They are packed aligned; after loading they are views
-    of the mapped file.
+    """Named weights (type key safetensors). mblob aligns them in the library. After loading, the
+    tensors are views of the mapped file.
 
     Args:
         weights: a dictionary of arrays by name; a path to a file of weights; or the bytes of a
-            safetensors file. A safetensors file is packed unchanged, and of a path only its header
-            is read now.
+            safetensors file. A safetensors file is packed unchanged. If you give its path, only
+            its header is read now.
 
     Raises:
         OSError: no file at the path.
