@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
     from mblob.loader.tensor import Tensor
-    from mblob.named import Signature
+    from mblob.named import Flag, Signature
     from mblob.packager.link import export
 
     class Function(Protocol):
@@ -43,6 +43,8 @@ ENTRY_NAME = "__tvm_main__"
 # The type key of the linked code itself. It stands here, and not in format/type_keys.py, whose import
 # would take as long as that of all else a load needs.
 LIBRARY = "library"
+# What can be done with a module, as bits of TVM's property mask.
+SERIALIZABLE, RUNNABLE, EXPORTABLE = 1, 2, 4
 
 
 class Node:
@@ -60,6 +62,16 @@ class Node:
         """Whose grammar the payload follows, "classic" or "ffi"; None for bytes that stay as they
         are in both."""
         return None
+
+    @property
+    def properties(self) -> int:
+        """What can be done with the module: SERIALIZABLE, RUNNABLE and EXPORTABLE."""
+        return (SERIALIZABLE if self.payload() else 0) | (0 if self.data else RUNNABLE)
+
+    @property
+    def runs_linked(self) -> bool:
+        """Whether the module's functions are those of a linked and loaded copy."""
+        return False
 
     def payload(self) -> memoryview:
         """The module's bytes, read-only; empty for host code."""
@@ -177,10 +189,14 @@ class Module:
         """Type key of the module: "library", "cuda", "dnnl_json", ..."""
         return self._node.type_key
 
+    kind = type_key
+
     @property
     def imported_modules(self) -> list[Module]:
         """The direct imports, in order (a new list; the modules are the same objects each time)."""
         return list(self._imports)
+
+    imports = imported_modules
 
     def import_module(self, other: Module) -> None:
         """Append `other` to the imports.
@@ -226,6 +242,36 @@ class Module:
         it has; "" if it has none.
         """
         return self._node.source(fmt) or ""
+
+    inspect_source = get_source
+
+    def get_property_mask(self) -> int:
+        """What can be done with the module, as bits: 1 it has bytes that `export_library` writes, 2 it
+        has functions that can be called, 4 it is code that `export_library` links."""
+        return self._node.properties
+
+    @property
+    def is_binary_serializable(self) -> Flag:
+        """Whether the module has bytes that `export_library` writes."""
+        from mblob.named import Flag
+
+        return Flag(bool(self._node.properties & SERIALIZABLE))
+
+    @property
+    def is_runnable(self) -> Flag:
+        """Whether the module has functions that can be called."""
+        from mblob.named import Flag
+
+        return Flag(bool(self._node.properties & RUNNABLE))
+
+    @property
+    def is_dso_exportable(self) -> Flag:
+        """Whether the module is code that `export_library` links."""
+        from mblob.named import Flag
+
+        return Flag(bool(self._node.properties & EXPORTABLE))
+
+    is_compilation_exportable = is_dso_exportable
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
@@ -288,6 +334,10 @@ class Module:
                 continue
             if function is not None:
                 return function
+        if self._node.runs_linked:
+            from mblob.again import linked
+
+            return linked(self)._find(name, query_imports)
         if closed is not None:
             raise closed
         return None
@@ -481,6 +531,15 @@ class Module:
 
         return evaluate
 
+    def get_params(self) -> Mapping[str, Tensor]:
+        """The parameters of the factory of a graph's executors, by name: copies.
+
+        Raises:
+            NotFoundError: the module is no such factory.
+        """
+        found: Mapping[str, Tensor] = self.get_function("get_graph_params")()
+        return found
+
     # -- other processes ---------------------------------------------------------------------------
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -517,10 +576,15 @@ class Module:
         ) -> Any:
             """Write this module and its imports as one library: see `mblob.export_library`, which
             has the same arguments: `file_name`, `fcompile`, `fpack_imports`, `addons`,
-            `workspace_dir` and those in `kwargs`.
+            `workspace_dir` and those in `kwargs`. Without other arguments than the first, the tree of
+            a loaded library is written, too: its code as it is, and the payloads of these modules.
             """
             import mblob
+            from mblob import again
 
+            options = (fcompile, fpack_imports, addons, workspace_dir, *kwargs.values())
+            if not any(options) and again.write_opened(self, file_name):
+                return None
             return mblob.export_library(
                 self,
                 file_name,

@@ -52,6 +52,8 @@ typedef struct call_hooks {
   PyObject *check_bound; /* f(owner, function name, arguments): raises if they do not fit together;
                              a tensor is the tuple of its shape */
   PyObject *remember; /* f(module, owner, function name, arguments): which call made the module */
+  PyObject *result_value; /* f(type code, value) -> what a handle (its address) or a data type (its
+                             text) is in Python */
 } call_hooks;
 
 extern call_hooks call_hook;

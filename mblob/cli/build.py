@@ -69,7 +69,8 @@ def configure(verbs: Any) -> None:
         help="weights: .safetensors, .npz or .npy",
     )
     add.add_argument("--carry", metavar="FILE", action="append", default=[],
-                     help="plug-in that the library carries: a source, object or archive, or the name of a plug-in of mblob",
+                     help="plug-in that the library carries: a source, object or archive, or the name of a plug-in of "
+                     "mblob",
                      )  # fmt: skip
     model = parser.add_argument_group("a model: a graph that calls the functions")
     model.add_argument("--graph", metavar="FILE", help="JSON of the graph")
@@ -99,8 +100,8 @@ def configure(verbs: Any) -> None:
         help="digest of each payload (default: crc32)",
     )
     how.add_argument("--no-index", action="store_true",
-                     help="write only TVM's bytes: no index, no digests. mblob then cannot open a library of the classic "
-                     "dialect that has a --blob KEY of your own",
+                     help="write only TVM's bytes: no index, no digests. mblob then cannot open a library of the "
+                     "classic dialect that has a --blob KEY of your own",
                      )  # fmt: skip
     how.add_argument("--system-lib", action="store_true",
                      help="write a system library for static linking: a .o, a .a, or a .tar of objects")  # fmt: skip
