@@ -169,8 +169,8 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   if (!call_frame_init(frame, self->shown, count)) return false;
   frame->function = function;
   if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
-    call_raise(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->shown,
-               kwnames);
+    call_raise(PyExc_TypeError, "%U: takes arguments by position only, found %U=", self->shown,
+               PyTuple_GET_ITEM(kwnames, 0));
     return false;
   }
   if (!check_count(self, count)) return false;
