@@ -36,7 +36,8 @@ def check_versions(wanted: bytes, found: bytes) -> None:
 
 
 def _incompatible(reason: str) -> ImportError:
-    error: ImportError = also(IncompatibleError, ImportError)(reason)
+    error = also(IncompatibleError, ImportError)(reason)
+    assert isinstance(error, ImportError)
     return error
 
 
