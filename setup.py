@@ -30,9 +30,9 @@ INCLUDE = ["csrc/include", "csrc/include/mblob/compat", "csrc/src"]
 
 
 def link_halves() -> None:
-    """Make the links `mblob/packager` and `mblob/loader` where they are lost: in a zip, where git
-    makes no links (then they are files of a few bytes). A source archive has folders in their
-    place."""
+    """Make the links `mblob/packager` and `mblob/loader` where there are none: in a source archive,
+    which holds each file once; in a zip; where git makes no links (then they are files of a few
+    bytes)."""
     for name in ("packager", "loader"):
         link, there = ROOT / "mblob" / name, ROOT / name
         if (link / "__init__.py").is_file():

@@ -21,7 +21,7 @@ except ImportError as error:
     from mblob.loader.mismatch import explained
 
     raise explained(error) from None
-from mblob.loader.opened import OpenedNode, adopt
+from mblob.loader.opened import OpenedNode, adopt, remember
 from mblob.loader.runtime import address_of, check, ffi, lib, raise_status
 from mblob.module import Module
 
@@ -100,6 +100,7 @@ _call.set_hooks(
     error_class=argument_class,
     declared=_declared,
     check_bound=_check_bound,
+    remember=remember,
 )
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
 check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))

@@ -101,9 +101,8 @@ def _declared(macro: str | None, code: str | None, comment: str) -> Declaration 
         assert name, code
         return Declaration("function", name[1], code.rstrip(";"), comment)
     if code.startswith("typedef"):
-        name = re.search(
-            r"^[^{]*\(\*(\w+)\)\(|(\w+);$", code
-        )  # a function pointer names itself inside
+        # A function pointer has its name inside: typedef int (*NAME)(...).
+        name = re.search(r"^[^{]*\(\*(\w+)\)\(|(\w+);$", code)
         assert name, code
         return Declaration("type", name[1] or name[2], code, comment)
     return None  # declared before its use

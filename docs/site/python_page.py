@@ -35,7 +35,7 @@ GROUPS = {
 }  # fmt: skip
 # Classes of results. They are reached through the names above; where they are may change.
 RESULTS = (
-    "mblob.module.Signature", "mblob.loader.loaders.LoaderContext",
+    "mblob.named.Signature", "mblob.loader.loaders.LoaderContext",
     "mblob.inspect.entry_view.EntryView", "mblob.inspect.verification.Verification",
     "mblob.inspect.verification.CheckedEntry", "mblob.inspect.linkage.Linkage",
     "mblob.inspect.linkage.Reference", "mblob.inspect.linkage.MissingLibrary",

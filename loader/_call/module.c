@@ -42,24 +42,16 @@ PyObject *call_device_object(DLDevice device) {
 }
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"module_class",
-                          "module_handle",
-                          "wrap_module",
-                          "classes",
-                          "raise_status",
-                          "ffi_function",
-                          "ffi_stand_in",
-                          "error_class",
-                          "declared",
-                          "check_bound",
-                          NULL};
+  static char *names[] = {"module_class", "module_handle", "wrap_module",  "classes",
+                          "raise_status", "ffi_function",  "ffi_stand_in", "error_class",
+                          "declared",     "check_bound",   "remember",     NULL};
   PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function,
-      *ffi_stand_in, *error_class, *declared, *check_bound;
+      *ffi_stand_in, *error_class, *declared, *check_bound, *remember;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOO", names, &PyType_Type, &module_class,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOOO", names, &PyType_Type, &module_class,
                                    &module_handle, &wrap_module, &classes, &raise_status,
                                    &ffi_function, &ffi_stand_in, &error_class, &declared,
-                                   &check_bound)) {
+                                   &check_bound, &remember)) {
     return NULL;
   }
   set_hook(&call_hook.module_class, module_class);
@@ -75,6 +67,7 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.error_class, error_class);
   set_hook(&call_hook.declared, declared);
   set_hook(&call_hook.check_bound, check_bound);
+  set_hook(&call_hook.remember, remember);
   Py_RETURN_NONE;
 }
 
