@@ -232,23 +232,32 @@ class GraphModule(TimedModel):
         """Set inputs from a parameter dictionary.
 
         Args:
-            params_bytes: of `save_param_dict`; names that are no inputs are skipped.
+            params_bytes: of `save_param_dict`, or arrays by name; names that are no inputs are
+                skipped.
 
         Raises:
             FormatError: no parameter dictionary.
             ValueError: another dtype or shape.
         """
-        self.module["load_params"](bytes(params_bytes))
+        self.module["load_params"](_param_bytes(params_bytes))
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
         """Use parameters of another model, without a copy.
 
         Args:
             other: the model that has the parameters.
-            params_bytes: a parameter dictionary (`save_param_dict`), which names the parameters to
-                share. Its arrays are ignored.
+            params_bytes: a parameter dictionary (`save_param_dict`, or arrays by name), which names
+                the parameters to share. Its arrays are ignored.
         """
-        self.module["share_params"](other.module, bytes(params_bytes))
+        self.module["share_params"](other.module, _param_bytes(params_bytes))
+
+
+def _param_bytes(given: Any) -> bytes:
+    if not hasattr(given, "items"):
+        return bytes(given)
+    from mblob.format.ndarray import save_param_dict
+
+    return save_param_dict(given)
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class _AbsentModules:
     ) -> ModuleSpec | None:
         if not name.startswith(self._prefix) or self._reason(name) is None:
             return None
-        return ModuleSpec(name, self, is_package=True)
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def _reason(self, name: str) -> str | None:
         words = name.removeprefix(self._prefix).split(".")
@@ -123,7 +123,7 @@ class _AbsentModules:
 
 def find_absent(package: str, reasons: Mapping[str, str]) -> None:
     """Let `import PACKAGE.NAME` work for the names in `reasons`, modules that mblob does not have."""
-    sys.meta_path.append(_AbsentModules(package, reasons))  # type: ignore[arg-type]
+    sys.meta_path.append(_AbsentModules(package, reasons))
 
 
 def because(reason: str, names: Iterable[str]) -> dict[str, str]:
