@@ -14,8 +14,14 @@ from __future__ import annotations
 import sys
 
 from mblob.errors import argument_class
-from mblob.loader import _call, bridge
-from mblob.loader.opened import OpenedNode, adopt
+
+try:
+    from mblob.loader import _call, bridge
+except ImportError as error:
+    from mblob.loader.mismatch import explained
+
+    raise explained(error) from None
+from mblob.loader.opened import OpenedNode, adopt, remember
 from mblob.loader.runtime import address_of, check, ffi, lib, raise_status
 from mblob.module import Module
 
@@ -28,6 +34,10 @@ if TYPE_CHECKING:
 
 
 DATA_TYPE = 5  # kTVMDataType
+if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
+    from mblob.loader.mismatch import check_versions
+
+    check_versions(ffi.string(lib.MBLOB_VERSION), ffi.string(lib.mblob_version()))
 
 
 def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
@@ -102,6 +112,7 @@ _call.set_hooks(
     declared=_declared,
     check_bound=_check_bound,
     result_value=_result_value,
+    remember=remember,
 )
 
 

@@ -49,6 +49,10 @@ class AotModule(TimedModel):
         self.module = module
         self._kept: dict[tuple[str, int], Tensor] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle has the library, the device and no inputs: the model is created again."""
+        return type(self), (self.module,)
+
     if TYPE_CHECKING:
 
         @overload

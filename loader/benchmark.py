@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.errors import ArgumentTypeError, ArgumentValueError, NotFoundError
-from mblob.module import checked_module
-from mblob.named import listed
+from mblob.module import checked_module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -27,6 +26,19 @@ class Asked:
     inputs: Mapping[str, Any]
     end_to_end: bool
     parallel: int | None
+
+
+def check_nothing_given(what: str, method: str) -> None:
+    """Raise if an executor got by `method` what a pickle of it does not have; "" is no method.
+
+    Raises:
+        TypeError: says how the parameters get to other processes.
+    """
+    if method:
+        raise ArgumentTypeError(
+            f"a {what} with the parameters of {method} cannot be pickled; pack them into the library, or pickle the"
+            f" library and call {method} where it is unpickled"
+        )
 
 
 class Timed:

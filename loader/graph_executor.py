@@ -18,8 +18,9 @@ from functools import partial
 from mblob.benchmark import BenchmarkResult
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError
-from mblob.loader.benchmark import TimedModel, functions_of
+from mblob.loader.benchmark import TimedModel, check_nothing_given, functions_of
 from mblob.loader.functions import get_global_func
+from mblob.loader.opened import remember
 from mblob.loader.tensor import CPU, Tensor, array, as_tensor, in_place, lent
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -61,6 +62,12 @@ class GraphModule(TimedModel):
         self.module = module
         # Memory of the caller that the model uses, by ("input" or "output", position).
         self._bound: dict[tuple[str, int], Tensor] = {}
+        self._given = ""  # the method that gave it parameters
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle has the library, the device and no inputs: the model is created again."""
+        check_nothing_given("GraphModule", self._given)
+        return type(self), (self.module,)
 
     # -- inputs ------------------------------------------------------------------------------------
 
@@ -240,6 +247,7 @@ class GraphModule(TimedModel):
             ValueError: another dtype or shape.
         """
         self.module["load_params"](_param_bytes(params_bytes))
+        self._given = "load_params"
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
         """Use parameters of another model, without a copy.
@@ -250,6 +258,7 @@ class GraphModule(TimedModel):
                 the parameters to share. Its arrays are ignored.
         """
         self.module["share_params"](other.module, _param_bytes(params_bytes))
+        self._given = "share_params"
 
 
 def _param_bytes(given: Any) -> bytes:
@@ -460,6 +469,7 @@ def _create(
     text = graph_json if isinstance(graph_json, str) else json.dumps(graph_json)
     devices = [device] if isinstance(device, Device) else list(device)
     made: Module = get_global_func(function)(text, lib, *devices)
+    remember(made, None, function, (text, lib, *devices))
     return made
 
 

@@ -60,6 +60,9 @@ _HOME = {
     "KernelError": "mblob.errors:KernelError",
     "PortabilityWarning": "mblob.errors:PortabilityWarning",
     "UnreadableWarning": "mblob.errors:UnreadableWarning",
+    # C programs
+    "get_include": "mblob.installed:get_include",
+    "get_library_dir": "mblob.installed:get_library_dir",
     # devices
     "Device": "mblob.devices:Device",
     "device": "mblob.devices:device",

@@ -18,7 +18,8 @@ from mblob.errors import (
     did_you_mean,
     one_line,
 )
-from mblob.named import EXPORTABLE, RUNNABLE, SERIALIZABLE, Flag, Named, Signature, listed
+from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, Flag, FunctionsNode
+from mblob.node import Node as Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
     from mblob.loader.tensor import Tensor
+    from mblob.named import Signature
     from mblob.packager.link import export
 
     class Function(Protocol):
@@ -43,99 +45,6 @@ ENTRY_NAME = "__tvm_main__"
 # The type key of the linked code itself. It stands here, and not in format/type_keys.py, whose import
 # would take as long as that of all else a load needs.
 LIBRARY = "library"
-
-
-class Node:
-    """The content of one module. Subclasses override what they have; the defaults hold nothing."""
-
-    type_key = ""
-
-    @property
-    def data(self) -> bool:
-        """Whether the payload is plain data that opens without a loader."""
-        return False
-
-    @property
-    def dialect(self) -> str | None:
-        """Whose grammar the payload follows, "classic" or "ffi"; None for bytes that stay as they
-        are in both."""
-        return None
-
-    @property
-    def properties(self) -> int:
-        """What can be done with the module: SERIALIZABLE, RUNNABLE and EXPORTABLE."""
-        return (SERIALIZABLE if self.payload() else 0) | (0 if self.data else RUNNABLE)
-
-    @property
-    def runs_linked(self) -> bool:
-        """Whether the module's functions are those of a linked and loaded copy."""
-        return False
-
-    def payload(self) -> memoryview:
-        """The module's bytes, read-only; empty for host code."""
-        return memoryview(b"")
-
-    def source(self, fmt: str) -> str | None:
-        """Text of the module, or None if it has none in that format."""
-        return None
-
-    def find(self, name: str) -> Callable[..., Any] | None:
-        """The module's own function `name`, or None. Imports are not asked.
-
-        Raises:
-            LoaderMissingError: nobody can tell, because the module's type key has no loader.
-        """
-        return None
-
-    def explain(self, name: str) -> str | None:
-        """Why `find` has no function `name`, if there is more to say than that it is not there."""
-        return None
-
-    def function_metadata(self, what: str, name: str) -> str | None:
-        """The "metadata" or "doc" that the module has for its function `name`, None if there is
-        none."""
-        return None
-
-    def functions(self) -> Mapping[str, str]:
-        """The module's own functions by name, as far as they can be listed without opening it; of
-        each the text that says how it is called, "" if unknown."""
-        return {}
-
-    @property
-    def path(self) -> str:
-        """Of the file that the module is in, "" without one."""
-        return ""
-
-    def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
-        what = "a plain C function needs an opened library, this module is not one"
-        raise NotFoundError(f"{self.type_key}: {what}")
-
-    def on_import(self, child: Module) -> None:
-        """Called before `child` joins the imports."""
-
-    def tensors(self) -> Mapping[str, Any] | None:
-        """Named tensors the module holds (weights), or None if it is no such module."""
-        return None
-
-
-class FunctionsNode(Node):
-    """Functions given as Python callables, for loaders written in Python."""
-
-    def __init__(
-        self, type_key: str, functions: Mapping[str, Callable[..., Any]], payload: Any
-    ) -> None:
-        self.type_key = type_key
-        self._functions = dict(functions)
-        self._payload = memoryview(payload).toreadonly().cast("B")
-
-    def payload(self) -> memoryview:
-        return self._payload
-
-    def find(self, name: str) -> Callable[..., Any] | None:
-        return self._functions.get(name)
-
-    def functions(self) -> Mapping[str, str]:
-        return dict.fromkeys(self._functions, "")
 
 
 class Module:
@@ -263,6 +172,8 @@ class Module:
         Raises:
             NotFoundError: by `tensors[name]`: there is no such tensor; the text lists the names.
         """
+        from mblob.named import Named
+
         found: dict[str, Any] = {}
         for module in self.walk():
             for name, tensor in (module._node.tensors() or {}).items():
@@ -277,6 +188,8 @@ class Module:
         Raises:
             NotFoundError: by `payloads[key]`: no module has that key; the text lists the keys.
         """
+        from mblob.named import Named
+
         found: dict[str, memoryview] = {}
         for module in self.walk():
             if module.type_key not in found and (payload := module.payload):
@@ -294,6 +207,8 @@ class Module:
         Raises:
             NotFoundError: by `functions[name]`: no such function; the text lists the names.
         """
+        from mblob.named import Named, Signature
+
         found: dict[str, Signature] = {}
         for module in self.walk():
             for name, text in module._node.functions().items():
@@ -511,6 +426,25 @@ class Module:
         found: Mapping[str, Tensor] = self.get_function("get_graph_params")()
         return found
 
+    # -- other processes ---------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A pickle of an opened module has the path of its file, and the SHA-256 of the file. Where
+        it is unpickled, a file with that digest is opened at that path."""
+        pickled = self._node.pickled(int(protocol))
+        return super().__reduce_ex__(protocol) if pickled is None else pickled
+
+    def with_bytes(self) -> Module:
+        """This module of an opened library again. Pickles of the result hold the whole file, so they
+        can be unpickled where the file is not; the same is true of executors and virtual machines
+        that are made of it.
+
+        Raises:
+            TypeError: the module is not of a file that `load_module` opened.
+            ChangedError: the file was changed or replaced since then.
+        """
+        return self._node.with_bytes()
+
     # -- packing -----------------------------------------------------------------------------------
 
     if TYPE_CHECKING:
@@ -566,3 +500,9 @@ def checked_module(function: str, argument: str, value: Any) -> Module:
         found = type(value).__name__
         raise ArgumentTypeError(f"{function}: {argument}: expected a Module, found {found}")
     return value
+
+
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Names for an error or a repr, the first of many; "none" of none."""
+    names = list(names)
+    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "") if names else "none"

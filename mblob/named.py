@@ -1,29 +1,16 @@
-"""Functions, tensors and payloads of a module by name, and what can be done with a module."""
+"""The functions, tensors and payloads of a module by name."""
 
 from __future__ import annotations
 
 from mblob.errors import ArgumentTypeError, NotFoundError, did_you_mean, one_line
+from mblob.module import listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Any, NoReturn
 
     from mblob.module import Module
-
-# What can be done with a module, as bits of TVM's property mask.
-SERIALIZABLE, RUNNABLE, EXPORTABLE = 1, 2, 4
-
-
-class Flag(int):
-    """A truth value of a module. TVM up to 0.19 reads it, `module.is_runnable`; TVM since 0.20 calls
-    it, `module.is_runnable()`."""
-
-    def __call__(self) -> bool:
-        return bool(self)
-
-    def __repr__(self) -> str:
-        return repr(bool(self))
 
 
 class Signature:
@@ -90,9 +77,3 @@ class Named(dict[str, "Any"]):
 
         __setitem__ = __delitem__ = __ior__ = _refuse
         update = setdefault = pop = popitem = clear = _refuse
-
-
-def listed(names: Iterable[str], limit: int = 12) -> str:
-    """Names for an error or a repr, the first of many; "none" of none."""
-    names = list(names)
-    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "") if names else "none"

@@ -42,16 +42,17 @@ PyObject *call_device_object(DLDevice device) {
 }
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"module_class", "module_handle", "wrap_module",  "classes",
-                          "raise_status", "ffi_function",  "ffi_stand_in", "error_class",
-                          "declared",     "check_bound",   "result_value", NULL};
+  static char *names[] = {
+      "module_class", "module_handle", "wrap_module", "classes",  "raise_status",
+      "ffi_function", "ffi_stand_in",  "error_class", "declared", "check_bound",
+      "remember",     "result_value",  NULL};
   PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function,
-      *ffi_stand_in, *error_class, *declared, *check_bound, *result_value;
+      *ffi_stand_in, *error_class, *declared, *check_bound, *remember, *result_value;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOOO", names, &PyType_Type, &module_class,
-                                   &module_handle, &wrap_module, &classes, &raise_status,
-                                   &ffi_function, &ffi_stand_in, &error_class, &declared,
-                                   &check_bound, &result_value)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOOOO", names, &PyType_Type,
+                                   &module_class, &module_handle, &wrap_module, &classes,
+                                   &raise_status, &ffi_function, &ffi_stand_in, &error_class,
+                                   &declared, &check_bound, &remember, &result_value)) {
     return NULL;
   }
   set_hook(&call_hook.module_class, module_class);
@@ -68,6 +69,7 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.declared, declared);
   set_hook(&call_hook.check_bound, check_bound);
   set_hook(&call_hook.result_value, result_value);
+  set_hook(&call_hook.remember, remember);
   Py_RETURN_NONE;
 }
 

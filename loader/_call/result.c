@@ -47,8 +47,7 @@ static PyObject *function_object(mblob_function *function, PyObject *owner) {
   return wrapped;
 }
 
-/* Codes that mean the same whoever holds the value. NULL without an exception: not one of them. */
-static PyObject *plain_object(TVMValue value, int code) {
+PyObject *call_convert_plain(TVMValue value, int code) {
   switch (code) {
     case kTVMArgInt: return PyLong_FromLongLong(value.v_int64);
     case 1: /* kDLUInt */ return PyLong_FromUnsignedLongLong((unsigned long long)value.v_int64);
@@ -87,7 +86,7 @@ PyObject *call_convert_result(TVMValue value, int code, PyObject *owner) {
     }
     case kTVMDLTensorHandle: return tensor_object(value.v_handle, owner);
     default: {
-      PyObject *plain = plain_object(value, code);
+      PyObject *plain = call_convert_plain(value, code);
       return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);
     }
   }
@@ -101,7 +100,7 @@ PyObject *call_convert_borrowed(TVMValue value, int code) {
     case kTVMDLTensorHandle: return tensor_object(value.v_handle, NULL);
     case kTVMObjectHandle: return call_container_object(value.v_handle);
     default: {
-      PyObject *plain = plain_object(value, code);
+      PyObject *plain = call_convert_plain(value, code);
       return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);
     }
   }

@@ -147,7 +147,7 @@ def call(module: Module, file: str, name: str, values: list[Any]) -> Any:
 def _file_for_name(module: Module, file: str, name: str) -> str:
     """What to say to who gave a file where the name of a function stands."""
     from mblob.cli.run_model import is_model
-    from mblob.named import listed
+    from mblob.module import listed
 
     if is_model(module):
         return f"{file} holds a model; pass its inputs by name: mblob-pack run {file} NAME={name}"

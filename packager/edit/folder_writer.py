@@ -13,7 +13,7 @@ from types import TracebackType
 
 from mblob.bytes.progress import advance
 from mblob.interrupts import at_the_end
-from mblob.named import listed
+from mblob.module import listed
 from mblob.packager.errors import BuildError
 from mblob.temporary import temporary_folder
 

@@ -23,6 +23,7 @@ from mblob.packager.modules.nodes import HostNode, files_in, files_of
 from mblob.packager.options import as_options, check_options
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.dialects import DIALECTS
+from mblob.packager.write.graph_names import packed_names
 from mblob.packager.write.reuse import old_library
 
 if TYPE_CHECKING:
@@ -160,10 +161,14 @@ def export_library(
     check_choices(dialect=dialect, embed=embed, digest=digest)
     check_prefix(prefix, system_lib)
     triple = Triple()
-    plan, host = plan_blob(mod, DIALECTS[dialect], index=index, digest=digest, target=triple)
+    # A system library announces packed functions under the names of the C functions.
+    names = {} if system_lib else packed_names(mod, DIALECTS[dialect])
+    plan, host = plan_blob(
+        mod, DIALECTS[dialect], index=index, digest=digest, target=triple, names=names
+    )
     request = Request(
         mod, plan, host, DIALECTS[dialect], triple, fpack_imports, _addons(addons), embed, cc, target,
-        as_options(options), system_lib, prefix, _plugins(carry),
+        as_options(options), system_lib, prefix, _plugins(carry), names=names,
     )  # fmt: skip
     _check_files(request, path)
     _warn_of_unreadable(request)

@@ -77,7 +77,7 @@ def warn_of_operators(
     rows = [row for row in rows if exported is None or row.symbol in exported]
     plain = {row.name for row in rows if row.abi == "plain"}
     found = {row.name for row in rows if row.abi == "plain" and row.symbol == row.name}
-    packed = {row.name for row in rows if row.abi == "packed"}
+    packed = {name for row in rows if row.abi == "packed" for name in (row.name, row.symbol)}
     known = None if request.fpack_imports else _known_functions(request, files, linked)
     hidden = {
         name
@@ -86,6 +86,8 @@ def warn_of_operators(
     }
     for node in executors:
         called = tvm_executor.called_functions(node.type_key, _facts(node))
+        if node.text is not None and not request.fpack_imports:
+            called = [request.names.get(name, name) for name in called]
         why = tvm_executor.crash(called, found, plain - packed, announced=request.system_lib)
         if why is not None:
             warn(f"{node.type_key}: {why}", PortabilityWarning)

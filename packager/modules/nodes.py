@@ -21,7 +21,7 @@ from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import Module, Node
-from mblob.named import EXPORTABLE, SERIALIZABLE
+from mblob.node import EXPORTABLE, SERIALIZABLE
 from mblob.packager.errors import BuildError
 from mblob.packager.path_arguments import existing_file
 
