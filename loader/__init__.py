@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 DATA_TYPE = 5  # kTVMDataType
+
 if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
     from mblob.loader.mismatch import check_versions
 
@@ -111,8 +112,8 @@ _call.set_hooks(
     error_class=argument_class,
     declared=_declared,
     check_bound=_check_bound,
-    result_value=_result_value,
     remember=remember,
+    result_value=_result_value,
 )
 
 

@@ -19,7 +19,7 @@ _LACKS = re.compile(
 )
 
 
-def explained(error: ImportError) -> ImportError:
+def explained(error: ImportError) -> Exception:
     """The error for people; `error` itself if nothing is known about it."""
     reason = _lacking(str(error)) if _LACKS.search(str(error)) else _built_for_another()
     return error if reason is None else _incompatible(reason)
@@ -35,9 +35,9 @@ def check_versions(wanted: bytes, found: bytes) -> None:
         raise _incompatible(_older(wanted.decode(), found.decode()))
 
 
-def _incompatible(reason: str) -> ImportError:
-    error: ImportError = also(IncompatibleError, ImportError)(reason)
-    return error
+def _incompatible(reason: str) -> Exception:
+    """The error for a reason; it is an ImportError, too."""
+    return also(IncompatibleError, ImportError)(reason)
 
 
 def _numbers(version: bytes) -> list[int]:

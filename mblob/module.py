@@ -18,7 +18,8 @@ from mblob.errors import (
     did_you_mean,
     one_line,
 )
-from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, Flag, FunctionsNode
+
+from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
 from mblob.node import Node as Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
     from mblob.loader.tensor import Tensor
-    from mblob.named import Signature
+    from mblob.named import Flag, Signature
     from mblob.packager.link import export
 
     class Function(Protocol):
@@ -150,16 +151,22 @@ class Module:
     @property
     def is_binary_serializable(self) -> Flag:
         """Whether the module has bytes that `export_library` writes."""
+        from mblob.named import Flag
+
         return Flag(bool(self._node.properties & SERIALIZABLE))
 
     @property
     def is_runnable(self) -> Flag:
         """Whether the module has functions that can be called."""
+        from mblob.named import Flag
+
         return Flag(bool(self._node.properties & RUNNABLE))
 
     @property
     def is_dso_exportable(self) -> Flag:
         """Whether the module is code that `export_library` links."""
+        from mblob.named import Flag
+
         return Flag(bool(self._node.properties & EXPORTABLE))
 
     is_compilation_exportable = is_dso_exportable

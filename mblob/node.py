@@ -1,4 +1,4 @@
-"""What one module holds, and what can be done with it."""
+"""What one module holds."""
 
 from __future__ import annotations
 
@@ -13,17 +13,6 @@ if TYPE_CHECKING:
 
 # What can be done with a module, as bits of TVM's property mask.
 SERIALIZABLE, RUNNABLE, EXPORTABLE = 1, 2, 4
-
-
-class Flag(int):
-    """A truth value of a module. TVM up to 0.19 reads it, `module.is_runnable`; TVM since 0.20 calls
-    it, `module.is_runnable()`."""
-
-    def __call__(self) -> bool:
-        return bool(self)
-
-    def __repr__(self) -> str:
-        return repr(bool(self))
 
 
 class Node:

@@ -49,11 +49,11 @@ typedef struct call_hooks {
       *error_class;   /* f(class, or tuple of classes) -> class of mblob.errors that is all these */
   PyObject *declared; /* f(owner, function name, i) -> (NAME, DECLARATION) of its parameter, or
                             of all for -1; each "" if unknown */
-  PyObject *check_bound;  /* f(owner, function name, arguments): raises if they do not fit together;
+  PyObject *check_bound; /* f(owner, function name, arguments): raises if they do not fit together;
                              a tensor is the tuple of its shape */
+  PyObject *remember; /* f(module, owner, function name, arguments): which call made the module */
   PyObject *result_value; /* f(type code, value) -> what a handle (its address) or a data type (its
                              text) is in Python */
-  PyObject *remember; /* f(module, owner, function name, arguments): which call made the module */
 } call_hooks;
 
 extern call_hooks call_hook;

@@ -316,11 +316,6 @@ static PyObject *as_ffi_object(PyObject *object, PyObject *unused) {
   return PyObject_CallFunction(call_hook.ffi_function, "N", get_address(object, NULL));
 }
 
-static PyObject *same_as(PyObject *object, PyObject *other) {
-  return PyBool_FromLong(PyObject_TypeCheck(other, &call_function_type) &&
-                         ((function_object *)object)->handle == ((function_object *)other)->handle);
-}
-
 static PyObject *function_reduce(PyObject *object, PyObject *unused) {
   const function_object *self = (const function_object *)object;
   (void)unused;
@@ -331,6 +326,11 @@ static PyObject *function_reduce(PyObject *object, PyObject *unused) {
   PyObject *find = pickled ? PyObject_GetAttrString(pickled, "function") : NULL;
   Py_XDECREF(pickled);
   return find ? Py_BuildValue("N(OO)", find, self->owner, self->name) : NULL;
+}
+
+static PyObject *same_as(PyObject *object, PyObject *other) {
+  return PyBool_FromLong(PyObject_TypeCheck(other, &call_function_type) &&
+                         ((function_object *)object)->handle == ((function_object *)other)->handle);
 }
 
 static PyMethodDef function_methods[] = {

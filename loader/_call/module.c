@@ -68,8 +68,8 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.error_class, error_class);
   set_hook(&call_hook.declared, declared);
   set_hook(&call_hook.check_bound, check_bound);
-  set_hook(&call_hook.result_value, result_value);
   set_hook(&call_hook.remember, remember);
+  set_hook(&call_hook.result_value, result_value);
   Py_RETURN_NONE;
 }
 
