@@ -358,6 +358,8 @@ MBLOB_API int mblob_function_first_output(const mblob_function *function);
  *    NUL, and containers (kTVMObjectHandle).
  * 2: as 1, for a function of a Relax virtual machine. It may return or keep a tensor argument, so
  *    pass tensors with a reference count (kTVMNDArrayHandle).
+ * 3: as 1, for a function of C++, or an object of tvm_ffi. Its parameter may be a tvm::ffi::Tensor,
+ *    which takes only tensors with a reference count, or MBLOB_LENT_TENSOR of mblob/plugin.h.
  * Errors: none; 0 of NULL.
  * Threads: any. */
 MBLOB_API int mblob_function_is_ffi(const mblob_function *function);

@@ -16,6 +16,7 @@ typedef struct function_object {
   int first_output; /* mblob_function_first_output() */
   bool ffi;         /* mblob_function_is_ffi() */
   bool keeps;       /* the same is 2 */
+  bool lends;       /* the same is 3 */
 } function_object;
 
 mblob_function *call_function_handle(PyObject *function) {
@@ -157,6 +158,7 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!call_convert_argument(frame, (int)i, args[i])) return false;
   if (self->keeps) return call_count_tensors(frame, args);
+  if (self->lends) call_lend_tensors(frame, args);
   if (frame->parameters == NULL && frame->alignment != 0) call_align_output(frame);
   return self->first_output == 0 || call_frame_writable(frame, self->first_output, args[0]);
 }
@@ -214,6 +216,7 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->first_output = mblob_function_first_output(handle);
   self->ffi = mblob_function_is_ffi(handle) != 0;
   self->keeps = mblob_function_is_ffi(handle) == 2;
+  self->lends = mblob_function_is_ffi(handle) == 3;
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
   PyObject_GC_Track(self);
   if (self->parameter_count == -2) {
