@@ -66,6 +66,7 @@ class VirtualMachine(Timed):
                 f"VirtualMachine: expected a module of the key {RELAX_EXECUTABLES[0]!r}, found {found!r}"
             )
         self._executable = rt_mod
+        self._made_of = (rt_mod, device, memory_cfg)
         self.module = rt_mod["vm_load_executable"]()
         devices = [device] if isinstance(device, Device) else list(device)
         if not devices or devices[-1].device_type != CPU.device_type:
@@ -77,6 +78,11 @@ class VirtualMachine(Timed):
         missing = self.missing
         if missing:
             self._warn_of(missing)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle has the library, the devices and no inputs, saved functions, instruments or
+        limits: the machine is created again."""
+        return type(self), self._made_of
 
     @staticmethod
     def _warn_of(missing: list[str]) -> None:

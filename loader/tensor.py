@@ -142,6 +142,58 @@ class Tensor(_call.TensorBase):
             )
         return _call.tensor_retype(self, target)
 
+    def _create_view(
+        self,
+        shape: Extents,
+        dtype: ElementType | None = None,
+        relative_byte_offset: int = 0,
+    ) -> Tensor:
+        """Part of the same memory under another shape, as `tvm.runtime.Tensor` has it.
+
+        Args:
+            dtype: the element type; by default that of this tensor.
+            relative_byte_offset: where the view begins, from the first element of this tensor.
+
+        Raises:
+            ValueError: the view is not inside this tensor.
+        """
+        extents = _extents("_create_view", shape)
+        code, bits, lanes = _parse("_create_view", dtype or self.dtype)
+        start = whole("_create_view", "relative_byte_offset", relative_byte_offset, 0, 2**63 - 1)
+        end = start + prod(extents) * ((bits * lanes + 7) // 8)
+        if end > self.nbytes:
+            raise ArgumentValueError(
+                f"_create_view: a view of shape {extents} would occupy bytes {start} <= i_byte < {end},"
+                f" but the Tensor being viewed only contains {self.nbytes} bytes"
+            )
+        return _call.tensor_part(self, extents, (code, bits, lanes), start)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index to the next, per dimension."""
+        shape = self.shape
+        return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    def size(self, idx: int) -> int:
+        """Elements along a dimension; negative numbers count from the last one."""
+        return self.shape[idx]
+
+    def is_contiguous(self) -> bool:
+        """True: tensors of mblob have no strides."""
+        return True
+
+    def data_ptr(self) -> int:
+        """`address`."""
+        return self.address
+
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule over the same memory: `__dlpack__()`."""
+        return self.__dlpack__()
+
     def copyfrom(self, source: Any) -> Tensor:
         """Copy elements into this tensor.
 

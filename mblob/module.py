@@ -22,11 +22,12 @@ from mblob.errors import (
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, NoReturn, Protocol
+    from typing import Any, Protocol
 
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
     from mblob.loader.tensor import Tensor
+    from mblob.named import Flag, Signature
     from mblob.packager.link import export
 
     class Function(Protocol):
@@ -42,6 +43,8 @@ ENTRY_NAME = "__tvm_main__"
 # The type key of the linked code itself. It stands here, and not in format/type_keys.py, whose import
 # would take as long as that of all else a load needs.
 LIBRARY = "library"
+# What can be done with a module, as bits of TVM's property mask.
+SERIALIZABLE, RUNNABLE, EXPORTABLE = 1, 2, 4
 
 
 class Node:
@@ -59,6 +62,16 @@ class Node:
         """Whose grammar the payload follows, "classic" or "ffi"; None for bytes that stay as they
         are in both."""
         return None
+
+    @property
+    def properties(self) -> int:
+        """What can be done with the module: SERIALIZABLE, RUNNABLE and EXPORTABLE."""
+        return (SERIALIZABLE if self.payload() else 0) | (0 if self.data else RUNNABLE)
+
+    @property
+    def runs_linked(self) -> bool:
+        """Whether the module's functions are those of a linked and loaded copy."""
+        return False
 
     def payload(self) -> memoryview:
         """The module's bytes, read-only; empty for host code."""
@@ -105,6 +118,16 @@ class Node:
     def tensors(self) -> Mapping[str, Any] | None:
         """Named tensors the module holds (weights), or None if it is no such module."""
         return None
+
+    def pickled(self, protocol: int) -> tuple[Any, ...] | None:
+        """What `__reduce_ex__` of the module gives; None: what Python does with any object."""
+        return None
+
+    def with_bytes(self) -> Module:
+        """The module again, of which a pickle holds the file."""
+        raise ArgumentTypeError(
+            f"with_bytes: the module {self.type_key!r} is not of an opened library; export it, and load that"
+        )
 
 
 class FunctionsNode(Node):
@@ -166,10 +189,14 @@ class Module:
         """Type key of the module: "library", "cuda", "dnnl_json", ..."""
         return self._node.type_key
 
+    kind = type_key
+
     @property
     def imported_modules(self) -> list[Module]:
         """The direct imports, in order (a new list; the modules are the same objects each time)."""
         return list(self._imports)
+
+    imports = imported_modules
 
     def import_module(self, other: Module) -> None:
         """Append `other` to the imports.
@@ -216,6 +243,36 @@ class Module:
         """
         return self._node.source(fmt) or ""
 
+    inspect_source = get_source
+
+    def get_property_mask(self) -> int:
+        """What can be done with the module, as bits: 1 it has bytes that `export_library` writes, 2 it
+        has functions that can be called, 4 it is code that `export_library` links."""
+        return self._node.properties
+
+    @property
+    def is_binary_serializable(self) -> Flag:
+        """Whether the module has bytes that `export_library` writes."""
+        from mblob.named import Flag
+
+        return Flag(bool(self._node.properties & SERIALIZABLE))
+
+    @property
+    def is_runnable(self) -> Flag:
+        """Whether the module has functions that can be called."""
+        from mblob.named import Flag
+
+        return Flag(bool(self._node.properties & RUNNABLE))
+
+    @property
+    def is_dso_exportable(self) -> Flag:
+        """Whether the module is code that `export_library` links."""
+        from mblob.named import Flag
+
+        return Flag(bool(self._node.properties & EXPORTABLE))
+
+    is_compilation_exportable = is_dso_exportable
+
     @property
     def tensors(self) -> Mapping[str, Tensor]:
         """The named tensors (weights) of this module and its imports, as views without a copy. If a
@@ -224,6 +281,8 @@ class Module:
         Raises:
             NotFoundError: by `tensors[name]`: there is no such tensor; the text lists the names.
         """
+        from mblob.named import Named
+
         found: dict[str, Any] = {}
         for module in self.walk():
             for name, tensor in (module._node.tensors() or {}).items():
@@ -238,6 +297,8 @@ class Module:
         Raises:
             NotFoundError: by `payloads[key]`: no module has that key; the text lists the keys.
         """
+        from mblob.named import Named
+
         found: dict[str, memoryview] = {}
         for module in self.walk():
             if module.type_key not in found and (payload := module.payload):
@@ -255,6 +316,8 @@ class Module:
         Raises:
             NotFoundError: by `functions[name]`: no such function; the text lists the names.
         """
+        from mblob.named import Named, Signature
+
         found: dict[str, Signature] = {}
         for module in self.walk():
             for name, text in module._node.functions().items():
@@ -271,6 +334,10 @@ class Module:
                 continue
             if function is not None:
                 return function
+        if self._node.runs_linked:
+            from mblob.again import linked
+
+            return linked(self)._find(name, query_imports)
         if closed is not None:
             raise closed
         return None
@@ -459,6 +526,34 @@ class Module:
 
         return evaluate
 
+    def get_params(self) -> Mapping[str, Tensor]:
+        """The parameters of the factory of a graph's executors, by name: copies.
+
+        Raises:
+            NotFoundError: the module is no such factory.
+        """
+        found: Mapping[str, Tensor] = self.get_function("get_graph_params")()
+        return found
+
+    # -- other processes ---------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A pickle of an opened module has the path of its file, and the SHA-256 of the file. Where
+        it is unpickled, a file with that digest is opened at that path."""
+        pickled = self._node.pickled(int(protocol))
+        return super().__reduce_ex__(protocol) if pickled is None else pickled
+
+    def with_bytes(self) -> Module:
+        """This module of an opened library again. Pickles of the result hold the whole file, so they
+        can be unpickled where the file is not; the same is true of executors and virtual machines
+        that are made of it.
+
+        Raises:
+            TypeError: the module is not of a file that `load_module` opened.
+            ChangedError: the file was changed or replaced since then.
+        """
+        return self._node.with_bytes()
+
     # -- packing -----------------------------------------------------------------------------------
 
     if TYPE_CHECKING:
@@ -476,10 +571,15 @@ class Module:
         ) -> Any:
             """Write this module and its imports as one library: see `mblob.export_library`, which
             has the same arguments: `file_name`, `fcompile`, `fpack_imports`, `addons`,
-            `workspace_dir` and those in `kwargs`.
+            `workspace_dir` and those in `kwargs`. Without other arguments than the first, the tree of
+            a loaded library is written, too: its code as it is, and the payloads of these modules.
             """
             import mblob
+            from mblob import again
 
+            options = (fcompile, fpack_imports, addons, workspace_dir, *kwargs.values())
+            if not any(options) and again.write_opened(self, file_name):
+                return None
             return mblob.export_library(
                 self,
                 file_name,
@@ -497,75 +597,6 @@ class Module:
         said += f": {listed(functions, 6)}" if functions else ""
         said += f"; imports {listed(imports, 6)}" if imports else ""
         return one_line(f"<mblob.Module {self.type_key!r}{said}>")
-
-
-# -- names -----------------------------------------------------------------------------------------
-
-
-class Signature:
-    """How a function is called.
-
-    Attributes:
-        name: of the function.
-        text: its C prototype with the names and dimensions of its parameters. If the library does
-            not have it: `NAME(TYPES)`, or `NAME(...)`.
-    """
-
-    __slots__ = ("name", "text")
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.text = one_line(text or f"{name}(...)")
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"<{self.text}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Signature) and (self.name, self.text) == (other.name, other.text)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.text))
-
-
-class Named(dict[str, "Any"]):
-    """The functions, tensors or payloads of a module by name, to be read only. The error about a
-    missing name lists those there are. `dict` of it, and a copy, is a dictionary of the caller."""
-
-    def __init__(self, what: str, module: Module, items: Mapping[str, Any]) -> None:
-        super().__init__(items)
-        self._what = what
-        self._owner = f"module {module.type_key!r}"
-        self._path = module._node.path
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self)
-
-    def __missing__(self, name: object) -> Any:
-        text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
-        raise NotFoundError(text + did_you_mean(name, self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
-
-    if not TYPE_CHECKING:  # who sees a Mapping cannot change it
-
-        def _refuse(self, *args: Any, **_: Any) -> NoReturn:
-            name = args[0] if args and isinstance(args[0], str) else None
-            many, owner = f"{self._what}s", self._owner
-            said = f"{owner}: its {many} cannot be changed" + (f" ({name!r})" if name else "")
-            if self._what == "function" or not self._path or not (name is None or name in self):
-                advice = f"pack it again, to add {many} too{did_you_mean(name, self)}"
-            else:
-                new = f"{{{name or 'NAME'!r}: NEW}}"
-                change = f"weights={new}" if many == "tensors" else new
-                advice = f"mblob.swap({self._path!r}, {change}, output='new.so') writes a new one"
-            raise ArgumentTypeError(f"{said}; a library is not changed in place: {advice}")
-
-        __setitem__ = __delitem__ = __ior__ = _refuse
-        update = setdefault = pop = popitem = clear = _refuse
 
 
 def checked_module(function: str, argument: str, value: Any) -> Module:

@@ -13,9 +13,7 @@ from pathlib import Path
 from mblob.arguments import path as checked_path
 from mblob.bytes.payload_source import OF_CALLER
 from mblob.packager.errors import BuildError
-from mblob.temporary import folder_beside, temporary_folder
-
-_LEAST_SPACE = 64 << 10  # bytes: with less left in its folder a write failed for that
+from mblob.temporary import LEAST_SPACE, folder_beside, temporary_folder
 
 
 def check_output(output: Path, inputs: Iterable[tuple[str, Path]]) -> None:
@@ -110,7 +108,7 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         except OSError as exc:
             full = (
                 exc.errno in (errno.ENOSPC, errno.EDQUOT)
-                and shutil.disk_usage(made).free < _LEAST_SPACE
+                and shutil.disk_usage(made).free < LEAST_SPACE
             )
             if full and exc.filename is None:
                 what = f"temporary files cannot be written: {exc.strerror}; set TMPDIR to a folder with more room"

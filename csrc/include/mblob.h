@@ -347,8 +347,8 @@ MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
  * Threads: any. */
 MBLOB_API const char *mblob_function_signature(const mblob_function *function);
 /* For methods of executors that write to tensors (get_output, set_outputs, ...): the number of the
- * first argument that they write to; all tensors from there on are outputs. 0 for all other
- * functions. The outputs of a kernel are those without `const` in its signature.
+ * first argument that they write to; all tensors from there on are outputs. A number past the last
+ * argument: the method writes to none. 0 for all other functions. The outputs of a kernel are those without `const` in its signature.
  * Errors: none.
  * Threads: any. */
 MBLOB_API int mblob_function_first_output(const mblob_function *function);
@@ -452,6 +452,7 @@ typedef enum mblob_end { MBLOB_INPUTS = 0, MBLOB_OUTPUTS = 1 } mblob_end;
 /* How many inputs or outputs a model has. `end` is a mblob_end. Of the inputs of a GraphExecutor
  * some are parameters (MBLOB_TENSOR_PARAMETER), which have their values. A VirtualMachine of Relay
  * or Relax knows its outputs when it has run.
+ * Ownership: `out` is the caller's.
  * Errors: MBLOB_E_ARGUMENT: `executor` is none, or has not run. MBLOB_E_KERNEL: the same of Relax.
  * Threads: one at a time for each executor. */
 MBLOB_API int mblob_executor_count(mblob_module *executor, int end, size_t *out);

@@ -25,6 +25,7 @@ GROUPS = {
     "Look and compare": ("open", "Library", "verify", "diff"),
     "Change what is packed": ("extract", "swap", "strip_index", "add_index", "convert"),
     "Bring your own codegen": ("partition_graph", "register_codegen", "byoc"),
+    "Compile C programs": ("get_include", "get_library_dir"),
     "What these give": (),
     "Errors and warnings": (
         "MblobError", "ArgumentError", "FormatError", "DigestError", "IncompatibleError", "LoaderMissingError",
@@ -34,7 +35,7 @@ GROUPS = {
 }  # fmt: skip
 # Classes of results. They are reached through the names above; where they are may change.
 RESULTS = (
-    "mblob.module.Signature", "mblob.loader.loaders.LoaderContext",
+    "mblob.named.Signature", "mblob.loader.loaders.LoaderContext",
     "mblob.inspect.entry_view.EntryView", "mblob.inspect.verification.Verification",
     "mblob.inspect.verification.CheckedEntry", "mblob.inspect.linkage.Linkage",
     "mblob.inspect.linkage.Reference", "mblob.inspect.linkage.MissingLibrary",

@@ -113,6 +113,10 @@ def configure(verbs: Any) -> None:
     how.add_argument(
         "--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu"
     )
+    how.add_argument("--depfile", metavar="FILE",
+                     help="write the rule of make that names all files that were read, headers too: by it make, ninja "
+                     "and CMake know when to pack again",
+                     )  # fmt: skip
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings"
     )
@@ -193,7 +197,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     }
     changes.update(
         (name, Path(getattr(args, name)))
-        for name in ("graph", "params")
+        for name in ("graph", "params", "depfile")
         if getattr(args, name) is not None
     )
     if args.no_index:

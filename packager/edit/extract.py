@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 LISTED = 20  # names that an error gives
 FORMATS = ("npy", "safetensors")
 JSON_LIMIT = 16 << 20  # bytes of a text that is read to see whether it is JSON
-NPY_MAGIC = b"\x93NUMPY"
 SUFFIX = re.compile(r"[a-z0-9_]{1,12}")  # formats of payloads that may end a file name
 FILE_SUFFIX = re.compile(r"\.[A-Za-z]\w*")  # of what is a file's name rather than a folder's
 PAYLOAD_SUFFIXES = (".payload", ".bin")  # of an output that is a file, not a folder
@@ -373,7 +372,7 @@ def payload_suffix(entry: EntryView) -> str:
     if entry.type_key in ROWS:  # a record of TVM's, with fields
         return "payload"
     view = entry.view()
-    if bytes(view[:6]) == NPY_MAGIC:
+    if bytes(view[:6]) == npy.MAGIC:
         return "npy"
     if bytes(view[:1]) in (b"{", b"[") and len(view) <= JSON_LIMIT:
         try:

@@ -90,14 +90,17 @@ def static_library(
     Args:
         library: a path to a `.o` or `.a`, or the bytes of one.
         functions, packed: as of `csource_module`. Without a prototype, a function is taken for a
-            packed function, as TVM's compilers write them. If the object has debug information
+            packed function, as TVM's compilers write them. A name alone, such as "vadd", says that
+            the object defines such a function. If the object has debug information
             (`cc -g`) that shows a plain C function, calls of the function are refused.
 
     Raises:
         OSError: no file at the path.
         BuildError: a wrong prototype, or one that mblob cannot call.
     """
-    return _checked(object_module(library, Declared(functions, packed, "static_library")))
+    return _checked(
+        object_module(library, Declared(functions, packed, "static_library", may_name=True))
+    )
 
 
 def object_module(library: Any, declared: Declared) -> Module:

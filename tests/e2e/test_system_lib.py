@@ -275,7 +275,7 @@ def python(script: str, *arguments: object) -> str:
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A shared library with both libraries in it, linked with the runtime that Python has."""
     folder = tmp_path_factory.mktemp("extension")
-    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.*")
+    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.0")
     run("cc", "-shared", "-o", folder / "extension.so", *libraries(folder, ".o"), native)
     return folder / "extension.so"
 
@@ -321,7 +321,7 @@ def test_a_model_in_an_extension_finds_kernels_beside_other_modules(tmp_path: Pa
     factory.import_module(mblob.blob_module("note", b"hi"))
     factory.import_module(mblob.csource_module(models.KERNELS, functions=models.FUNCTIONS))
     factory.export_library(tmp_path / "model.o", system_lib=True, prefix="model_")
-    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.*")
+    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.0")
     run("cc", "-shared", "-o", tmp_path / "extension.so", tmp_path / "model.o", native)
     script = """
 import ctypes, sys

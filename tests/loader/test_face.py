@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import pickle
 import re
@@ -25,16 +24,6 @@ def test_every_name_of_the_face_is_there() -> None:
     assert set(mblob.__all__) <= set(dir(mblob))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = mblob.nothing
-
-
-@pytest.mark.parametrize("take", [pickle.dumps, copy.deepcopy])
-def test_an_opened_module_stays_in_its_process(
-    kernels: Path, take: Callable[[object], object]
-) -> None:
-    with pytest.raises(
-        TypeError, match="cannot be pickled or copied; load the library where it is needed"
-    ):
-        take(mblob.load_module(kernels))
 
 
 def test_type_checkers_see_the_names_of_the_face(root: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import operator
 import pickle
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,20 @@ class Case:
         (self.folder / "changed.so").write_bytes(data.replace(old, new, 1))
         return self.folder / "changed.so"
 
+    def replaced(self) -> mblob.Module:
+        path = Path(shutil.copy(self.file, self.folder / "replaced.so"))
+        lib = mblob.load_module(path)
+        path.unlink()
+        shutil.copy(self.file, path)
+        return lib
+
+    def pickle_of_another(self) -> None:
+        path = Path(shutil.copy(self.file, self.folder / "other.so"))
+        data = pickle.dumps(mblob.load_module(path))
+        path.unlink()
+        self.changed(b"fc.weight", b"fc.weighs").rename(path)
+        pickle.loads(data)
+
     def foreign(self) -> Path:
         data = bytearray(self.file.read_bytes())
         data[18:20] = (43 if data[18] != 43 else 62).to_bytes(2, "little")  # e_machine: sparc64
@@ -127,6 +142,11 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "bytes that differ from their digest": lambda t: mblob.verify(
         t.changed(np.float32([4, 5]).tobytes(), np.float32([4, 6]).tobytes())
     ),
+    "library that is not the one of the pickle": lambda t: t.pickle_of_another(),
+    "pickling what is not of a file, or has loaders or parameters of its own": lambda t: (
+        pickle.dumps(mblob.load_module(t.file.read_bytes()))
+    ),
+    "pickling a library whose file was replaced": lambda t: pickle.dumps(t.replaced()),
     "library for another machine": lambda t: mblob.load_module(t.foreign()),
     "module whose type key has no loader": lambda t: mblob.load_module(t.unknown_key()),
     "value of an argument when packing": lambda t: mblob.csource_module("").export_library(
@@ -157,7 +177,7 @@ def rows() -> dict[str, tuple[list[str], str]]:
 
 
 def class_of(name: str) -> type[Exception]:
-    return getattr(mblob, name, None) or getattr(builtins, name)
+    return getattr(mblob.errors, name, None) or getattr(builtins, name)
 
 
 def error_of(case: Case, row: str) -> BaseException:
@@ -250,12 +270,12 @@ def classes_of_code(code: str) -> set[type[Exception]]:
 
 @pytest.mark.parametrize("code", CODES)
 def test_the_code_of_c_decides_the_class(case: Case, code: str) -> None:
-    from mblob.loader.runtime import last_error_code
+    from mblob.loader.runtime import lib, text
 
     for call in CODES[code]:
         with pytest.raises(mblob.MblobError) as caught:
             case.refused_by_model(*call)
-        assert last_error_code() == code, call
+        assert text(lib.mblob_last_error_info().code) == code, call
         plain = (KeyError, AttributeError, TypeError, ValueError, IndexError)
         found = {c for c in plain if isinstance(caught.value, c)}
         assert found == classes_of_code(code), call

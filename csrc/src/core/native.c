@@ -32,14 +32,15 @@ static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle r
   return status;
 }
 
-/* Methods that write to the tensors they are given, all from argument 1 on; argument 0 says of
- * what. */
-static bool writes_arguments(const char *method) {
+/* The first argument that a method writes to; argument 0 says of what. 0: nothing is known.
+ * set_input_zero_copy has no argument 2, so it is known to write to none: a caller that copies
+ * read-only arrays for functions of which nothing is known must not copy here. */
+static uint8_t first_written(const char *method) {
   static const char writers[][24] = {"get_input",   "get_output",           "debug_get_output",
                                      "set_outputs", "set_output_zero_copy", "copy_output"};
   for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
-    if (strcmp(writers[i], method) == 0) return true;
-  return false;
+    if (strcmp(writers[i], method) == 0) return 1;
+  return strcmp(method, "set_input_zero_copy") == 0 ? 2 : 0;
 }
 
 /* Methods that keep the memory of the tensors that they are given: it must not be a copy that goes
@@ -57,7 +58,7 @@ int mb_method_bind(const struct mb_method *method, void *object, mblob_function 
   if (status)
     free(bound);
   else
-    (*out)->first_output = writes_arguments(method->name),
+    (*out)->first_output = first_written(method->name),
     (*out)->alignment = keeps_memory(method->name);
   return status;
 }

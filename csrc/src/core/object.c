@@ -133,6 +133,27 @@ static int finish(struct mb_call *call, struct mb_object *object, int status) {
   return MBLOB_OK;
 }
 
+int mb_object_return_texts(struct mb_call *call, const char *const *texts, size_t count) {
+  struct mb_object *array = NULL;
+  int status = new_object(MB_ARRAY_TYPE, count, &array);
+  for (size_t i = 0; !status && i < count; i++)
+    status = set_item(array, i, (TVMValue){.v_str = texts[i]}, kTVMStr);
+  return finish(call, array, status);
+}
+
+int mb_object_return_arrays(struct mb_call *call, const char *const *names, DLTensor *const *arrays,
+                            size_t count) {
+  struct mb_object *map = NULL;
+  int status = new_object(MB_MAP_TYPE, 2 * count, &map);
+  for (size_t i = 0; !status && i < count; i++) {
+    status = set_item(map, 2 * i, (TVMValue){.v_str = names[i]}, kTVMStr);
+    if (!status)
+      status = set_item(map, 2 * i + 1, (TVMValue){.v_handle = arrays[i]}, kTVMNDArrayHandle);
+  }
+  for (size_t i = 0; i < count; i++) mb_array_release(arrays[i]);
+  return finish(call, map, status);
+}
+
 int mb_object_make_array(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *array = NULL;

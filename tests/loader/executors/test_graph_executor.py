@@ -287,8 +287,8 @@ def test_a_debug_model_shows_what_is_inside(library: Path) -> None:
             gm.run_individual_node(3, **wrong)
     rows = gm.profile(5, x=W)
     assert [(r.node, r.name, r.function) for r in rows] == [
-        (3, "scaled", "scale"),
-        (4, "sum", "plus"),
+        (3, "scaled", "scale__packed"),
+        (4, "sum", "plus__packed"),
     ]
     assert all(0 < r.seconds < 1 for r in rows)
     with pytest.raises(ValueError, match="no node 'nope'"):
