@@ -241,13 +241,14 @@ class GraphModule(TimedModel):
         """Set inputs from a parameter dictionary.
 
         Args:
-            params_bytes: of `save_param_dict`; names that are no inputs are skipped.
+            params_bytes: of `save_param_dict`, or arrays by name; names that are no inputs are
+                skipped.
 
         Raises:
             FormatError: no parameter dictionary.
             ValueError: another dtype or shape.
         """
-        self.module["load_params"](_bytes_of("load_params", params_bytes))
+        self.module["load_params"](_param_bytes("load_params", params_bytes))
         self._given = "load_params"
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
@@ -255,10 +256,10 @@ class GraphModule(TimedModel):
 
         Args:
             other: the model that has the parameters.
-            params_bytes: a parameter dictionary (`save_param_dict`), which names the parameters to
-                share. Its arrays are ignored.
+            params_bytes: a parameter dictionary (`save_param_dict`, or arrays by name), which names
+                the parameters to share. Its arrays are ignored.
         """
-        self.module["share_params"](other.module, _bytes_of("share_params", params_bytes))
+        self.module["share_params"](other.module, _param_bytes("share_params", params_bytes))
         self._given = "share_params"
 
 
@@ -468,11 +469,16 @@ def _create(
     return made
 
 
-def _bytes_of(function: str, params: Any) -> bytes:
+def _param_bytes(function: str, params: Any) -> bytes:
+    if hasattr(params, "items"):
+        from mblob.format.ndarray import save_param_dict
+
+        return save_param_dict(params)
     try:
         return bytes(memoryview(params))
     except TypeError:
-        raise wrong_type(function, "params_bytes", "the bytes of save_param_dict", params) from None
+        expected = "the bytes of save_param_dict, or arrays by name"
+        raise wrong_type(function, "params_bytes", expected, params) from None
 
 
 def _info(text: str) -> tuple[Shapes, Types]:

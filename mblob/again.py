@@ -26,13 +26,15 @@ def linked(module: Module) -> Module:
     Raises:
         BuildError, ToolchainError, OSError: as of `export_library`.
     """
+    import warnings
     from tempfile import TemporaryDirectory
 
     tree = [*module.walk()][1:]
     known = _copies.get(module)
     if known is not None and known[0] == tree:
         return known[1]
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", mblob.PortabilityWarning)  # TVM never sees the copy
         path = f"{folder}/lib.so"
         mblob.export_library(module, path)
         copy = mblob.load_module(path)
@@ -57,13 +59,12 @@ def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
         entries = [library.entries[i] for i in order]
         if [e.type_key for e in entries] != [m.type_key for m in modules]:
             return False
-        changes: dict[int | str, bytes] = {
-            entry.index: bytes(m.payload)
-            for entry, m in zip(entries, modules)
-            if m.type_key != LIBRARY and m.payload != entry.view()
-        }
-    mblob.swap(path, changes, output=file_name)
-    return True
+        held = [(e.index, m.payload) for e, m in zip(entries, modules) if m.type_key != LIBRARY]
+        changed = [(i, p) for i, p in held if p != library.entries[i].view()]
+        changes: dict[int | str, bytes] = {i: bytes(p) for i, p in changed or held[:1]}
+    if changes:
+        mblob.swap(path, changes, output=file_name)
+    return bool(changes)
 
 
 def _walk(library: Any) -> list[int]:

@@ -359,6 +359,9 @@ MBLOB_API int mblob_function_first_output(const mblob_function *function);
  *    NUL, and containers (kTVMObjectHandle).
  * 2: like 1, but a function of a Relax virtual machine. It may return or keep a tensor argument, so
  *    pass tensors with a reference count (kTVMNDArrayHandle).
+ * 3: like 1, but a function of C++, or an object of tvm_ffi. Its parameter may be a
+ *    tvm::ffi::Tensor, which takes only tensors with a reference count, or MBLOB_LENT_TENSOR of
+ *    mblob/plugin.h.
  * Errors: none; NULL gives 0.
  * Threads: any. */
 MBLOB_API int mblob_function_is_ffi(const mblob_function *function);

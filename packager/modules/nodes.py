@@ -20,7 +20,8 @@ from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
-from mblob.module import EXPORTABLE, SERIALIZABLE, Module, Node
+from mblob.module import Module, Node
+from mblob.node import EXPORTABLE, SERIALIZABLE
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import existing_file
 

@@ -57,6 +57,10 @@ static int make_kernel(struct mb_library *library, const char *name, const char 
   if (row) {
     function->alignment = row->alignment;
     function->signature = strcmp(row->types, "?") == 0 ? "" : row->types;
+  } else if (safe) {
+    const enum mb_cxx cxx = mb_ffi_cxx(library);
+    function->is_cxx = cxx >= MB_CXX_SOME;
+    if (cxx == MB_CXX_ALL) function->alignment = 0; /* as tvm_ffi passes arrays */
   }
   if (!mb_map_put(&library->functions, function->name, function)) {
     mb_function_free(function);

