@@ -18,7 +18,6 @@ from mblob.errors import (
     did_you_mean,
     one_line,
 )
-
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
 from mblob.node import Node as Node
 
