@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.loader.handle import Handle
 from mblob.format.functions_table import Row
 
 
@@ -108,7 +109,7 @@ def test_each_kind_of_result_becomes_its_python_object(
 ) -> None:
     result = lib[name]()
     assert result == value
-    assert type(result) is type(value)
+    assert type(result) is (Handle if name == "give_handle" else type(value))
 
 
 def test_an_object_that_python_has_no_word_for_is_an_error(lib: mblob.Module) -> None:
