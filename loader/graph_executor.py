@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from mblob.arguments import wrong_type
 from mblob.benchmark import BenchmarkResult
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError
@@ -26,7 +28,7 @@ from mblob.loader.tensor import CPU, Tensor, array, as_tensor, in_place, lent
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, overload
 
     from mblob.loader.graph_dump import GraphDump
@@ -246,7 +248,7 @@ class GraphModule(TimedModel):
             FormatError: no parameter dictionary.
             ValueError: another dtype or shape.
         """
-        self.module["load_params"](_param_bytes(params_bytes))
+        self.module["load_params"](_param_bytes("load_params", params_bytes))
         self._given = "load_params"
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
@@ -257,16 +259,8 @@ class GraphModule(TimedModel):
             params_bytes: a parameter dictionary (`save_param_dict`, or arrays by name), which names
                 the parameters to share. Its arrays are ignored.
         """
-        self.module["share_params"](other.module, _param_bytes(params_bytes))
+        self.module["share_params"](other.module, _param_bytes("share_params", params_bytes))
         self._given = "share_params"
-
-
-def _param_bytes(given: Any) -> bytes:
-    if not hasattr(given, "items"):
-        return bytes(given)
-    from mblob.format.ndarray import save_param_dict
-
-    return save_param_dict(given)
 
 
 @dataclass(frozen=True)
@@ -466,11 +460,25 @@ def _create(
     lib: Module,
     device: Device | Sequence[Device],
 ) -> Module:
+    if not isinstance(graph_json, (str, Mapping)):
+        raise wrong_type("create", "graph_json", "JSON as text or a dictionary", graph_json)
     text = graph_json if isinstance(graph_json, str) else json.dumps(graph_json)
     devices = [device] if isinstance(device, Device) else list(device)
     made: Module = get_global_func(function)(text, lib, *devices)
     remember(made, None, function, (text, lib, *devices))
     return made
+
+
+def _param_bytes(function: str, params: Any) -> bytes:
+    if hasattr(params, "items"):
+        from mblob.format.ndarray import save_param_dict
+
+        return save_param_dict(params)
+    try:
+        return bytes(memoryview(params))
+    except TypeError:
+        expected = "the bytes of save_param_dict, or arrays by name"
+        raise wrong_type(function, "params_bytes", expected, params) from None
 
 
 def _info(text: str) -> tuple[Shapes, Types]:

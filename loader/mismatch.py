@@ -19,7 +19,7 @@ _LACKS = re.compile(
 )
 
 
-def explained(error: ImportError) -> Exception:
+def explained(error: ImportError) -> ImportError:
     """The error for people; `error` itself if nothing is known about it."""
     reason = _lacking(str(error)) if _LACKS.search(str(error)) else _built_for_another()
     return error if reason is None else _incompatible(reason)
@@ -35,9 +35,10 @@ def check_versions(wanted: bytes, found: bytes) -> None:
         raise _incompatible(_older(wanted.decode(), found.decode()))
 
 
-def _incompatible(reason: str) -> Exception:
-    """The error for a reason; it is an ImportError, too."""
-    return also(IncompatibleError, ImportError)(reason)
+def _incompatible(reason: str) -> ImportError:
+    error = also(IncompatibleError, ImportError)(reason)
+    assert isinstance(error, ImportError)
+    return error
 
 
 def _numbers(version: bytes) -> list[int]:

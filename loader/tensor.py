@@ -10,8 +10,10 @@ from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
 from mblob.devices import Device
 from mblob.errors import (
+    ArgumentError,
     ArgumentTypeError,
     ArgumentValueError,
+    IncompatibleError,
     MblobError,
     also,
     did_you_mean,
@@ -37,6 +39,15 @@ _TVM_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
 HOST_TYPES = (1, 3, 11)
 
 
+def _wrong_extent(extents: Any) -> ArgumentError:
+    """The error for what is no sequence of int."""
+    if isinstance(extents, (tuple, list)):
+        for i, extent in enumerate(extents):
+            if not hasattr(extent, "__index__"):
+                return wrong_type("Shape", f"extents[{i}]", "int", extent)
+    return wrong_type("Shape", "extents", "a sequence of int", extents)
+
+
 class Shape(tuple):  # type: ignore[type-arg]
     """A shape, from any sequence of ints. Pass it where a Relax program or a function of the ffi
     dialect expects a shape, which is another type there than a tuple. In Python, a Shape is a
@@ -50,10 +61,14 @@ class Shape(tuple):  # type: ignore[type-arg]
     __slots__ = ()
 
     def __new__(cls, extents: Iterable[int] = ()) -> Shape:
-        items = tuple(index(extent) for extent in extents)
+        try:
+            items = tuple(map(index, extents))
+        except TypeError:
+            raise _wrong_extent(extents) from None
         for extent in items:
             if not -(2**63) <= extent < 2**63:
-                raise OverflowError(f"Shape: {extent} has more than 64 bits")
+                message = f"Shape: extents: {extent} has more than 64 bits"
+                raise also(ArgumentError, OverflowError, ValueError)(message)
         return super().__new__(cls, items)
 
     def __repr__(self) -> str:
@@ -384,6 +399,8 @@ def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:
         return _call.tensor_empty(extents, parts, device.device_type, device.device_id)
     except ValueError as exc:
         raise ArgumentValueError(f"{function}: shape: {exc}") from None
+    except IncompatibleError as exc:  # the function of C that asks for the device
+        raise IncompatibleError(str(exc).replace("TVMArrayAlloc", function, 1)) from None
 
 
 def empty(shape: Extents, dtype: ElementType = "float32", device: Device = CPU) -> Tensor:

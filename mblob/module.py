@@ -58,7 +58,7 @@ class Module:
         type_key: type key of the new module.
         functions: functions of the new module, by name.
         payload: bytes of the new module, which are not copied.
-        node: for mblob itself.
+        node: used by mblob itself.
     """
 
     __slots__ = ("__weakref__", "_imports", "_is_imported", "_node")
@@ -364,6 +364,11 @@ class Module:
 
     def __call__(self, *args: Any) -> Any:
         """Call the entry function."""
+        if not self.implements_function(ENTRY_NAME):
+            raise NotFoundError(
+                f"module {self.type_key!r} has no entry function ({ENTRY_NAME}), so it cannot be called itself;"
+                f" call a function of it, module[NAME](...); it has: {listed(sorted(self._node.functions()))}"
+            )
         return self.entry_func(*args)
 
     def symbol(

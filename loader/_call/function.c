@@ -17,6 +17,7 @@ typedef struct function_object {
   bool ffi;         /* mblob_function_is_ffi() */
   bool of_python;   /* it calls a Python function, which takes all values */
   bool keeps;       /* the same is 2 */
+  bool lends;       /* the same is 3 */
 } function_object;
 
 mblob_function *call_function_handle(PyObject *function) {
@@ -169,8 +170,8 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   if (!call_frame_init(frame, self->shown, count)) return false;
   frame->function = function;
   if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
-    call_raise(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->shown,
-               kwnames);
+    call_raise(PyExc_TypeError, "%U: takes arguments by position only, found %U=", self->shown,
+               PyTuple_GET_ITEM(kwnames, 0));
     return false;
   }
   if (!check_count(self, count)) return false;
@@ -182,6 +183,7 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!call_convert_argument(frame, (int)i, args[i])) return false;
   if (self->keeps) return call_count_tensors(frame, args);
+  if (self->lends) call_lend_tensors(frame, args);
   const bool unknown = frame->parameters == NULL && self->first_output == 0;
   if (unknown && frame->alignment != 0) call_align_output(frame);
   return self->first_output == 0 || call_frame_writable(frame, self->first_output, args[0]);
@@ -240,6 +242,7 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->first_output = mblob_function_first_output(handle);
   self->ffi = mblob_function_is_ffi(handle) != 0;
   self->keeps = mblob_function_is_ffi(handle) == 2;
+  self->lends = mblob_function_is_ffi(handle) == 3;
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
   PyObject_GC_Track(self);
   if (self->parameter_count == -2) {

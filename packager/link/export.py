@@ -270,8 +270,8 @@ def _warn_of_unreadable(request: Request) -> None:
     keys = [] if request.fpack_imports else request.plan.unbounded_keys
     if keys:
         warn(
-            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
-            " such a payload ends; leave index=False out, unless TVM alone shall open it",
+            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index, because only the"
+            " index says where such a payload ends; use index=False only for a library that TVM alone opens",
             UnreadableWarning,
         )
 
@@ -334,6 +334,6 @@ def _check_suffix(path: Path, system_lib: bool) -> None:
     elif path.suffix in _OTHER_FILES:
         name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
         raise BuildError(
-            f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
+            f"{path}: expected a name that ends in .so (a shared library) or .tar (its objects), found {name}"
             + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
         )

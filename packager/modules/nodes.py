@@ -16,13 +16,13 @@ from mblob.bytes.payload_source import (
     Payload,
     as_bytes_view,
 )
-from mblob.errors import ArgumentTypeError
+from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import existing_file
 
 if TYPE_CHECKING:
@@ -108,14 +108,18 @@ class Declared:
                 what = "packed= needs functions="
                 raise BuildError(f"{self._who}: {what}: prototypes of what shall be packed")
             return tuple(known)
-        names = (packed,) if isinstance(packed, str) else tuple(packed)
+        names = (packed,) if isinstance(packed, str) else packed
+        if not isinstance(names, Iterable) or not all(isinstance(n, str) for n in names):
+            raise BuildTypeError(
+                f"{self._who}: packed: expected the name of a function or a list of names, found {packed!r}"
+            )
         for name in names:
             if name not in known:
                 raise BuildError(
-                    f"{self._who}: packed names {name!r}, which functions= does not declare; it declares"
-                    f" {', '.join(known) or 'nothing'}"
+                    f"{self._who}: packed= names {name!r}, and functions= has no prototype of it; it has:"
+                    f" {', '.join(known) or 'none'}{did_you_mean(name, known)}"
                 )
-        return names
+        return tuple(names)
 
 
 NOTHING = Declared()
@@ -397,7 +401,7 @@ def payload_of(given: Any, who: str) -> Payload:
             except ValueError:  # a buffer of numpy, of elements that have no format
                 pass
         found = str(exc).removeprefix("expected contiguous bytes-like data")
-        raise BuildError(
+        raise BuildTypeError(
             f"{who}: expected bytes, a path or an iterable of buffers{found}"
         ) from None
 

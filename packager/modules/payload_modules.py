@@ -244,7 +244,9 @@ def record_of(value: Any, what: str) -> ArrayRecord:
     """
     try:
         return as_record(value)
-    except (TypeError, ValueError) as exc:
+    except TypeError as exc:
+        raise BuildTypeError(f"{what}: {exc}") from None
+    except ValueError as exc:
         raise BuildError(f"{what}: {exc}") from None
 
 
@@ -338,6 +340,10 @@ def _is_utf8(text: str) -> bool:
 
 
 def _json_text(graph: str | Mapping[str, Any], who: str) -> str:
+    if isinstance(graph, (int, float, list, tuple)) or graph is None:
+        raise BuildTypeError(
+            f"{who}: graph_json: expected JSON as text or a dictionary, found {type(graph).__name__}"
+        )
     if not isinstance(graph, str):
         return json.dumps(graph)
     try:

@@ -1,4 +1,4 @@
-"""Who may import whom: docs/design.md, "Rooms"."""
+"""Who may import whom: docs/design.md, "Layers"."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import mblob
 
 ROOT = Path(__file__).resolve().parents[2]
 HALVES = ("packager", "loader")
+BASE = ["mblob", "mblob.bytes", "mblob.binary", "mblob.format"]
 FILES_OF_A_FOLDER = 40
 IMPORTING = re.compile(r"(^|\.)(import_module|__import__)$")
 # Arrows that are no room's. A device's name may be one that a plug-in brings: then the loader is
@@ -105,11 +106,17 @@ def is_standard(name: str) -> bool:
 
 
 def documented_rooms() -> dict[str, list[str]]:
-    """The table of docs/design.md: rooms in its order, and what each imports."""
+    """The table of docs/design.md: rooms in its order, and what each imports. `*base*` is short for
+    BASE, `.NAME` for `mblob.packager.NAME`."""
     text = (ROOT / "docs" / "design.md").read_text()
-    table = text[text.index("## Rooms") : text.index("\n* ", text.index("## Rooms"))]
-    rows = re.findall(r"^\| `([\w.]+)` \| [^|]+ \|([^|]*)\|$", table, re.MULTILINE)
-    return {room: re.findall(r"`([\w.]+)`", allowed) for room, allowed in rows}
+    begin = text.index("\n## Layers\n")
+    table = text[begin : text.index("\n* ", begin)]
+    found = {}
+    for room, allowed in re.findall(r"^\| `([\w.]+)` \| [^|]+ \|([^|]*)\|$", table, re.MULTILINE):
+        names = re.findall(r"`([\w.]+)`", allowed)
+        found[room] = [f"mblob.packager{n}" if n.startswith(".") else n for n in names]
+        found[room] += BASE if "*base*" in allowed else []
+    return found
 
 
 def test_rooms_import_what_the_document_says_and_nothing_else() -> None:

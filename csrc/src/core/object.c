@@ -256,9 +256,8 @@ static int receiver(const struct mb_call *call, int count, enum mb_object_type t
   void *handle = call->codes[0] == kTVMObjectHandle ? call->args[0].v_handle : NULL;
   *out = handle && mb_handle_is_object(handle) ? handle : NULL;
   if (*out && (*out)->type == type) return MBLOB_OK;
-  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument 0: expected %s, found %s (type code %d)",
-                          type_names[type], *out ? type_names[(*out)->type] : "something else",
-                          call->codes[0]);
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument 0: expected %s, found %s", type_names[type],
+                          *out ? type_names[(*out)->type] : "something else");
 }
 
 static int get_item(struct mb_call *call, enum mb_object_type type) {
