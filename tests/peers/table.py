@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 
 from tests.peers import test_tvm_0_14, test_tvm_ffi, test_tvm_today
 from tests.peers.cases import Case
@@ -47,7 +48,9 @@ def lines() -> Iterator[str]:
     yield "| tests of | cases | hold | do not hold | cannot be said |"
     yield "|---|---|---|---|---|"
     for suite, cases in suites().items():
-        differs, unsaid = (sum(bool(x) for x in row) for row in zip(*((c.differs, c.unsaid) for c in cases)))
+        differs, unsaid = (
+            sum(bool(x) for x in row) for row in zip(*((c.differs, c.unsaid) for c in cases))
+        )
         yield f"| {suite} | {len(cases)} | {len(cases) - differs - unsaid} | {differs} | {unsaid} |"
     for title, attribute in (("do not hold", "differs"), ("cannot be said", "unsaid")):
         yield ""
@@ -59,7 +62,10 @@ def lines() -> Iterator[str]:
                 if reason := getattr(case, attribute):
                     reasons[reason].append(case.name)
         for reason, named in reasons.items():
-            yield f"* {_listed(named)}: {reason}."
+            yield fill(
+                f"* {_listed(named)}: {reason}.", 120, subsequent_indent="  ",
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
 
 
 def _listed(named: list[str]) -> str:

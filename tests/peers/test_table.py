@@ -24,4 +24,7 @@ def test_each_case_has_one_name_and_one_outcome(suite: str) -> None:
 def test_a_comment_in_a_test_of_cxx_is_a_case() -> None:
     text = "// peer: any_test.cc Any.Int\n  // peer: any_test.cc Any.Object: no such class\n"
     found = [Case(m[1], differs=m[2] or "") for m in table.PEER.finditer(text)]
-    assert found == [Case("any_test.cc Any.Int"), Case("any_test.cc Any.Object", differs="no such class")]
+    assert found == [
+        Case("any_test.cc Any.Int"),
+        Case("any_test.cc Any.Object", differs="no such class"),
+    ]

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.loader.handle import Handle
 from mblob.format.functions_table import Row
+from mblob.loader.handle import Handle
 
 
 def shown(value: object) -> str:

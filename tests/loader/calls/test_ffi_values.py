@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.dtype import TypeName
 from mblob.compilers import include_flags
+from mblob.dtype import TypeName
 
 pytestmark = pytest.mark.own_process
 
