@@ -61,6 +61,11 @@ class Declared:
         self._packed = packed
         self._who = who
 
+    @property
+    def is_given(self) -> bool:
+        """Whether there are prototypes, before they are parsed."""
+        return bool(self._given)
+
     @cached_property
     def functions(self) -> tuple[Prototype, ...]:
         """The prototypes.
