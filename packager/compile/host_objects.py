@@ -228,6 +228,10 @@ class Generated:
     label: str
     text: str | Callable[[], str]
 
+    def source(self) -> str:
+        """The source, made now if it was not."""
+        return self.text() if callable(self.text) else self.text
+
 
 def packed_functions(text: str | Callable[[], str]) -> Generated:
     """The source of the packed functions."""
@@ -251,14 +255,14 @@ def compile_generated(
 def _generated(
     tools: Toolchain, source: Generated, options: Sequence[str], work: Path
 ) -> tuple[Job, HostFile]:
-    path, text = work / f"{source.stem}.c", source.text
+    path = work / f"{source.stem}.c"
     output = f"{source.stem}.o"
     label = f"{source.label} ({path.name})"
-    node = SourceNode("" if callable(text) else text, "c")
+    node = SourceNode("" if callable(source.text) else source.text, "c")
     command = compile_command(tools, node, path, output, machine_options(options), work)
 
     def before() -> None:
-        write_source(text() if callable(text) else text, path)
+        write_source(source.source(), path)
 
     return Job(label, command, compiler=tools.cc, before=before), HostFile(
         work / output, label, generated=True

@@ -121,7 +121,7 @@ def _files(
     adapted = adapters.needed(request.dialect, wrapped, plain, known, table_rows)
     if adapted:
         made = adapters.generate(request.dialect, adapted)
-        files.append(write_source(made.text, work / f"{made.stem}.c"))
+        files.append(write_source(made.source(), work / f"{made.stem}.c"))
     kept = adapters.kept_rows(request.dialect, table_rows, known)
     if rows := [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]:
         source = request.packed_forms() + table(rows) + announcement(rows)
