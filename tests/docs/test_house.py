@@ -367,7 +367,6 @@ def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
         "csrc/build",
         "loader/_lib",
         "loader/_native",
-        "mblob/compat",
         "mblob/plugin.h",
         "mblob/compat",  # below include/
         "mblob/inspect/1",
