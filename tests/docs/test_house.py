@@ -93,6 +93,7 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
             "install",
             "uninstall",
             "clean",
+            "wheels",
         }
         | tests
     )
