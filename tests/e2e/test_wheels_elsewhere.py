@@ -85,12 +85,12 @@ x = array.array("f", [1, 2])
 lib = mblob.load_module({str(path)!r})
 lib["twice"](x, 2)
 with mblob.open({str(path)!r}) as file:
-    print(list(x), platform.machine(), file.target.machine)
+    print(list(x), platform.machine(), file.target["machine"])
 print(mblob.get_library_dir())
 """
     command = [*arm64, "-E", f"PYTHONPATH={tmp_path / 'site'}", python, "-c", code]
     folder = package / "loader" / "_lib"
-    assert run(*command).stdout == f"[2.0, 4.0] aarch64 aarch64\n{folder}\n"
+    assert run(*command, cwd=tmp_path).stdout == f"[2.0, 4.0] aarch64 aarch64\n{folder}\n"
 
 
 def test_the_package_for_aarch64_says_so_to_the_python_of_this_machine(tmp_path: Path) -> None:
