@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from mblob.loader.tensor import Shape, Tensor
 
 
+DATA_TYPE = 5  # kTVMDataType
+
 if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
     from mblob.loader.mismatch import check_versions
 
@@ -83,6 +85,16 @@ def _declared(owner: Module, name: str, i: int) -> tuple[str, str]:
     return (known[i].name, known[i].text) if i < len(known) else ("", "")
 
 
+def _result_value(code: int, value: Any) -> Any:
+    if code == DATA_TYPE:
+        from mblob.dtype import TypeName
+
+        return TypeName(value)
+    from mblob.loader.handle import Handle
+
+    return Handle(value)
+
+
 def _check_bound(owner: Module, name: str, shown: str, given: tuple[Any, ...]) -> None:
     from mblob.loader.prototype import check
 
@@ -101,6 +113,15 @@ _call.set_hooks(
     declared=_declared,
     check_bound=_check_bound,
     remember=remember,
+    result_value=_result_value,
 )
+
+
+def _trace(*values: Any) -> None:
+    """Print what a kernel traces (`tvm.tir.trace` without a function of its own)."""
+    print([*values])
+
+
+check(bridge.register_global("tvm.default_trace_action", _trace, override=True))
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
 check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))

@@ -57,9 +57,9 @@ def load_module(
     mblob checks the headers, the blob and the index in the file.
 
     Args:
-        source: path (relative to the working directory), bytes-like, open binary file, or
-            descriptor. Shared libraries, and object files, archives and tars of objects, which are
-            linked first. The content of a file tells what it is.
+        source: a path (relative to the working directory), a bytes-like object, an open binary
+            file, or a descriptor. It is a shared library; or an object file, an archive or a tar of
+            objects, which mblob links first. The content decides which, not the name.
         fmt: accepted for compatibility with TVM; the content of the file decides.
         verify: "header" (structure and index), "full" (also the digest of every payload), "off"
             (only bounds).

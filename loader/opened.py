@@ -466,7 +466,9 @@ def _tree(
         if known is not None:
             made[key] = known
             continue
-        node = OpenedNode(hold(pointer), origin)
+        # What a function returns may import modules of a file.
+        path = "" if origin.path else text(lib.mblob_module_path(pointer))
+        node = OpenedNode(hold(pointer), Origin(path) if path else origin)
         made[key] = module = Module(node=node)
         node.attach(module)
         bridge.nodes.put(key, node)
@@ -511,7 +513,7 @@ def adopt(pointer: Any) -> Module:
     try:
         if known is not None:
             return known
-        return wrap_tree(pointer, Origin(text(lib.mblob_module_path(pointer))))
+        return _tree(pointer, Origin(text(lib.mblob_module_path(pointer))), _hold, _known)
     finally:
         lib.mblob_module_release(pointer)
 

@@ -61,10 +61,12 @@ class VirtualMachine(Timed):
     ) -> None:
         del profile
         if not isinstance(rt_mod, Module) or rt_mod.type_key not in RELAX_EXECUTABLES:
-            found = rt_mod.type_key if isinstance(rt_mod, Module) else type(rt_mod).__name__
-            raise ArgumentTypeError(
-                f"VirtualMachine: expected a module of the key {RELAX_EXECUTABLES[0]!r}, found {found!r}"
+            expected = (
+                f"a module with the type key {RELAX_EXECUTABLES[0]!r}, as load_module gives it"
             )
+            module = isinstance(rt_mod, Module)
+            found = f"a module {rt_mod.type_key!r}" if module else type(rt_mod).__name__
+            raise ArgumentTypeError(f"VirtualMachine: rt_mod: expected {expected}, found {found}")
         self._executable = rt_mod
         self._made_of = (rt_mod, device, memory_cfg)
         self.module = rt_mod["vm_load_executable"]()

@@ -35,7 +35,7 @@ def library_dir() -> Path:
 
 
 def get_include() -> str:
-    """The folder of `mblob.h`, for a C compiler: `-I` and this.
+    """The folder of `mblob.h`: pass it to a C compiler with `-I`.
 
     Raises:
         ToolchainError: the installation is incomplete.

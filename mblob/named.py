@@ -1,4 +1,4 @@
-"""The functions, tensors and payloads of a module by name."""
+"""Functions, tensors and payloads of a module by name, and what can be done with a module."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from mblob.module import Module
+
+
+class Flag(int):
+    """A truth value of a module. TVM up to 0.19 reads it, `module.is_runnable`; TVM since 0.20 calls
+    it, `module.is_runnable()`."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
 
 
 class Signature:

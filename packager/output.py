@@ -56,8 +56,9 @@ def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> It
             errno.ELOOP, f"the output cannot be written: {os.strerror(errno.ELOOP)}", str(path)
         )
     if real.exists() and not real.is_file():
-        code = errno.EISDIR if real.is_dir() else errno.EINVAL
-        raise OSError(code, "the output is not a regular file", str(path))
+        if real.is_dir():
+            raise OSError(errno.EISDIR, "the output is a folder, not a regular file", str(path))
+        raise OSError(errno.EINVAL, "the output is not a regular file", str(path))
     with _beside(real, str(path)) as folder:
         temporary = folder / real.name
         try:
@@ -87,9 +88,10 @@ def _beside(real: Path, output: str) -> Iterator[Path]:
         try:
             folder = stack.enter_context(folder_beside(real))
         except OSError as exc:
-            raise OSError(
-                exc.errno, f"the output cannot be written: {exc.strerror}", output
-            ) from None
+            why = f"the output cannot be written: {exc.strerror}"
+            if exc.errno == errno.ENOENT and not real.parent.exists():
+                why = f"the output's folder {str(real.parent)!r} does not exist; create it first"
+            raise OSError(exc.errno, why, output) from None
         yield folder
 
 

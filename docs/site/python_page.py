@@ -11,7 +11,7 @@ import mblob
 GROUPS = {
     "Load and call": (
         "load_module", "system_lib", "Module", "PackedFunction", "register_loader", "register_func",
-        "get_global_func",
+        "get_global_func", "packed_function", "list_global_func_names", "remove_global_func",
     ),
     "Tensors and devices": (
         "Tensor", "Shape", "array", "empty", "from_dlpack", "save_tensors", "save_param_dict",
@@ -46,6 +46,7 @@ RESULTS = (
     "mblob.format.plugin_table.Plugin", "mblob.inspect.releases.Releases",
     "mblob.inspect.releases.Fact", "mblob.inspect.tensors.StoredTensor",
     "mblob.inspect.contents.DecodedPayload", "mblob.format.grammar.FunctionInfo", "mblob.dtype.DataType",
+    "mblob.dtype.TypeName", "mblob.loader.handle.Handle",
     "mblob.format.ndarray.ArrayRecord", "mblob.packager.byoc.graph.Node",
 )  # fmt: skip
 INTRODUCTION = """# Python: import mblob

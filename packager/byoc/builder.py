@@ -58,7 +58,7 @@ class GraphBuilder:
                 is ignored: the caller of the executor chooses it.
 
         Raises:
-            BuildError: the name is taken, the dtype is none, or the shape has too many bytes.
+            BuildError: the name is taken, the dtype is unknown, or the shape has too many bytes.
             TypeError, ValueError: an argument of the wrong type, or a negative dimension.
         """
         where = f"input {name!r}"
@@ -171,7 +171,7 @@ class GraphBuilder:
     # -- the graph ---------------------------------------------------------------------------------
 
     def output(self, *values: Value) -> None:
-        """Make `values` outputs of the graph, behind those there are.
+        """Append `values` to the outputs of the graph.
 
         Raises:
             BuildError: a value of another graph.

@@ -163,7 +163,9 @@ def _check_folder(output: Path, is_folder: bool, files: str) -> None:
     """Refuse to make a folder whose name is that of a file: `t.txt`, which more likely was to be
     one."""
     if not is_folder and FILE_SUFFIX.fullmatch(output.suffix):
-        raise BuildError(f"{output}: expected {files}, or a folder; with a / at its end it is one")
+        raise BuildError(
+            f"{output}: expected a name that ends in {files}; to create a folder of that name, end it with /"
+        )
 
 
 def _written(plan: Plan, library: Path, force: bool) -> Iterator[Path]:
@@ -353,8 +355,8 @@ def _places(tensors: Sequence[Found]) -> str:
 def _payload_file(library: Library, entries: Sequence[EntryView], output: Path) -> Output:
     if len(entries) != 1:
         raise BuildError(
-            f"{output}: one file holds the payload of one entry, {library.path} has {len(entries)} to write; choose one"
-            " with entries=, or name a folder"
+            f"{output}: a file holds one payload, and {library.path} has {len(entries)}; choose one with entries=, or"
+            " name a folder"
         )
     (entry,) = entries
     if output.suffix == ".safetensors" and entry.type_key != SAFETENSORS:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from mblob.typed import Dialect, Digest, Embed
 
 
+DEFAULT_NAME = "default"  # of a model
+
+
 @dataclass(frozen=True)
 class BuildPlan:
     """A library to build. Paths are as a process in the working directory sees them.
@@ -57,7 +60,7 @@ class BuildPlan:
     carry: Sequence[Path | str] = ()
     graph: Path | None = None
     params: Path | None = None
-    name: str = "default"
+    name: str = DEFAULT_NAME
     options: Sequence[str] = ()
     cc: str | None = None
     target: str | None = None
@@ -113,9 +116,9 @@ def module_of(plan: BuildPlan) -> Module:
     library = _with_imports(plan)
     if plan.graph is None:
         if plan.params is not None:
-            raise BuildError(
-                "params are those of a graph, and there is none; without, pack them as weights"
-            )
+            raise BuildError("params= needs graph=; weights without a graph are packed by weights=")
+        if plan.name != DEFAULT_NAME:
+            raise BuildError(f"name= names the model of graph=; found {plan.name!r} and no graph")
         return library
     factory = _factory(plan.graph, plan.params, plan.name)
     factory.import_module(library)

@@ -9,6 +9,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from mblob import json_text, texts
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
@@ -102,7 +103,34 @@ def graph_executor_factory(
         payload = FactoryPayload(text, records, name)
     except ValueError as exc:
         raise BuildError(f"graph_executor_factory: {exc}") from None
-    return Module(node=PayloadNode(GRAPH_FACTORY, payload, text, dialect="classic"))
+    node = _FactoryNode(payload, text, name)
+    made = Module(node=node)
+    node.module = ref(made)
+    return made
+
+
+class _FactoryNode(PayloadNode):
+    """A factory that can be asked before it is packed: its functions are those of a linked copy."""
+
+    module: ref[Module]
+
+    def __init__(self, payload: FactoryPayload, text: str, name: str) -> None:
+        super().__init__(GRAPH_FACTORY, payload, text, dialect="classic")
+        self._name = name
+
+    @property
+    def runs_linked(self) -> bool:
+        return True
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        return self._without_params if name == "remove_params" else None
+
+    def _without_params(self) -> Module:
+        bare = graph_executor_factory(self.text or "", None, self._name)
+        module = self.module()
+        for child in module.imported_modules if module else ():
+            bare.import_module(child)
+        return bare
 
 
 def text_and_params(
@@ -215,7 +243,9 @@ def record_of(value: Any, what: str) -> ArrayRecord:
     """
     try:
         return as_record(value)
-    except (TypeError, ValueError) as exc:
+    except TypeError as exc:
+        raise BuildTypeError(f"{what}: {exc}") from None
+    except ValueError as exc:
         raise BuildError(f"{what}: {exc}") from None
 
 
@@ -309,6 +339,10 @@ def _is_utf8(text: str) -> bool:
 
 
 def _json_text(graph: str | Mapping[str, Any], who: str) -> str:
+    if isinstance(graph, (int, float, list, tuple)) or graph is None:
+        raise BuildTypeError(
+            f"{who}: graph_json: expected JSON as text or a dictionary, found {type(graph).__name__}"
+        )
     if not isinstance(graph, str):
         return json.dumps(graph)
     try:

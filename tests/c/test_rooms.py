@@ -90,7 +90,7 @@ def test_the_design_notes_show_the_rooms_as_they_are() -> None:
     text = (
         (ROOT / "docs" / "design.md")
         .read_text()
-        .partition("## Rooms of csrc")[2]
+        .partition("## Layers of csrc")[2]
         .partition("\n## ")[0]
     )
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]

@@ -108,7 +108,7 @@ def test_an_archive_that_nothing_refers_to_is_an_error_that_says_so(
     path = program(tmp_path, libraries(tmp_path, ".a"), runtime)
     done = subprocess.run([path], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "no system library has the prefix 'one_'" in done.stderr
+    assert "no system library with the prefix 'one_'" in done.stderr
     assert "MBLOB_SYSTEM_LIB" in done.stderr
 
 
@@ -353,8 +353,8 @@ for prefix in 1, "a\\0b":
         print(error)
 """
     lines = python(script).splitlines()
-    assert lines[0].startswith("no system library without a prefix: nothing announced itself")
-    assert lines[1].startswith("no system library has the prefix 'model_'")
+    assert lines[0].startswith("no system library without a prefix is linked into this process")
+    assert lines[1].startswith("no system library with the prefix 'model_' is linked")
     assert lines[2] == "system_lib: prefix: expected str, found int"
     assert lines[3] == "system_lib: prefix: 'a\\x00b' has a NUL in it"
 

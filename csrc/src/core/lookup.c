@@ -57,6 +57,10 @@ static int make_kernel(struct mb_library *library, const char *name, const char 
   if (row) {
     function->alignment = row->alignment;
     function->signature = strcmp(row->types, "?") == 0 ? "" : row->types;
+  } else if (safe) {
+    const enum mb_cxx cxx = mb_ffi_cxx(library);
+    function->is_cxx = cxx >= MB_CXX_SOME;
+    if (cxx == MB_CXX_ALL) function->alignment = 0; /* as tvm_ffi passes arrays */
   }
   if (!mb_map_put(&library->functions, function->name, function)) {
     mb_function_free(function);
@@ -200,6 +204,7 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
 struct listing {
   FILE *text;
   struct mb_set seen;
+  struct mb_near near;
   size_t shown, walked;
 };
 
@@ -217,6 +222,7 @@ static bool is_helper(const char *name) {
 }
 
 static void list_name(struct listing *l, const char *name) {
+  mb_near_offer(&l->near, name);
   if (++l->shown <= SHOWN) (void)fprintf(l->text, "%s%s", l->shown > 1 ? ", " : "", name);
 }
 
@@ -284,7 +290,7 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   bool imports = scope != MB_ITSELF, only = scope == MB_IMPORTS_ONLY;
   char *text = NULL;
   size_t size = 0;
-  struct listing l = {.text = open_memstream(&text, &size)};
+  struct listing l = {.text = open_memstream(&text, &size), .near = MB_NEAR(name, strlen(name))};
   struct search elsewhere = {.name = name};
   struct recorded recorded = {.name = name};
   if (!l.text) return mb_fail_memory(0);
@@ -305,9 +311,9 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   (void)fclose(l.text);
   mb_set_free(&l.seen);
   int status =
-      mb_fail(MBLOB_E_NOT_FOUND, "%smodule '%s' has no function '%s'; it has: %s%s",
+      mb_fail(MBLOB_E_NOT_FOUND, "%smodule '%s' has no function '%s'; it has: %s%s%s",
               only ? "what is imported by " : "", module->type_key, name, text ? text : "?",
-              hint ? "; one of its imports has it: pass query_imports" : "");
+              l.near.text, hint ? "; one of its imports has it: pass query_imports" : "");
   free(text);
   if (recorded.row)
     mb_error_hint(

@@ -163,7 +163,7 @@ static const char *code_name(int code) {
     case kTVMArgInt: return "an integer";
     case kTVMArgFloat: return "a float";
     case kTVMOpaqueHandle: return "a handle";
-    case kTVMNullptr: return "nothing";
+    case kTVMNullptr: return "None";
     case kTVMDataType: return "a data type";
     case kDLDevice: return "a device";
     case kTVMDLTensorHandle: return "a tensor";
@@ -188,8 +188,8 @@ static int wrong(const struct mb_call *call, int i, const char *expected) {
     return mb_fail_argument(MB_ARGUMENT_COUNT, "argument %d is missing: expected %s", i, expected);
   const int code = call->codes[i];
   const bool null = is_pointer(code) && !call->args[i].v_handle;
-  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument %d: expected %s, found %s%s (type code %d)",
-                          i, expected, code_name(code), null ? " that is NULL" : "", code);
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument %d: expected %s, found %s%s", i, expected,
+                          code_name(code), null ? " that is NULL" : "");
 }
 
 /* The type code of an argument; -1 when there is none. */
@@ -207,8 +207,12 @@ int mb_call_expect(const struct mb_call *call, int at_least, int at_most) {
 }
 
 int mb_call_int(const struct mb_call *call, int i, int64_t *out) {
+  return mb_call_expected_int(call, i, "an integer", out);
+}
+
+int mb_call_expected_int(const struct mb_call *call, int i, const char *expected, int64_t *out) {
   int code = code_of(call, i);
-  if (code != kTVMArgInt && code != kTVMArgBool) return wrong(call, i, "an integer");
+  if (code != kTVMArgInt && code != kTVMArgBool) return wrong(call, i, expected);
   *out = call->args[i].v_int64;
   return MBLOB_OK;
 }
@@ -263,8 +267,8 @@ static int next_device(const struct mb_call *call, int *i, DLDevice *out) {
     return MBLOB_OK;
   }
   int64_t type = 0, id = 0;
-  int status = mb_call_int(call, *i, &type);
-  if (!status) status = mb_call_int(call, *i + 1, &id);
+  int status = mb_call_expected_int(call, *i, "a device", &type);
+  if (!status) status = mb_call_expected_int(call, *i + 1, "the number of the device", &id);
   if (status) return status;
   if (type < 1 || type > INT32_MAX || id < 0 || id > INT32_MAX)
     return mb_fail(MBLOB_E_ARGUMENT, "argument %d: (%lld, %lld) is no device", *i, (long long)type,
