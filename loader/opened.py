@@ -48,9 +48,10 @@ class Origin:
     Attributes:
         path: of the file as the user named it, "" for memory.
         loaders: loaders given with this open, asked first.
+        told: names of functions that a warning said nobody provides.
     """
 
-    __slots__ = ("_asked", "_functions", "_read_functions", "loaders", "path")
+    __slots__ = ("_asked", "_functions", "_read_functions", "loaders", "path", "told")
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class Origin:
         self._read_functions = functions
         self._functions: Mapping[str, str] = {}
         self._asked: set[str] = set()
+        self.told: set[str] = set()
 
     def functions(self) -> Mapping[str, str]:
         """Functions that the library exports, by name, and how each is called; its file is read
