@@ -30,7 +30,7 @@ def warn_after_load(program: Module) -> None:
 
 def warn(program: Module, names: list[str], stacklevel: int) -> None:
     """A UserWarning of those that no warning has named, for the caller `stacklevel` frames above."""
-    told = getattr(getattr(program._node, "origin", None), "told", set())
+    told: set[str] = getattr(getattr(program._node, "origin", None), "told", set())
     names = [name for name in names if name not in told]
     told.update(names)
     if not names:
