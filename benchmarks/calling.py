@@ -25,6 +25,9 @@ THEIRS = {
     "tensors": "Apache TVM, call, three of its tensors",
 }
 LIMITS = {"aligned": 0.85, "bound": 0.425}
+OBJECT = "call of C++, one tensor as an object"
+VIEW = "the same of C, as a `DLTensor *`"
+OBJECT_LIMIT = 60  # ns more
 
 
 def run(bench: Bench) -> Section:
@@ -33,6 +36,9 @@ def run(bench: Bench) -> Section:
     with Worker("mblob") as worker:
         worker.ask("prepare", path=inputs.library(bench, "calls", None))
         section.rows += _rows(bench, worker, CASES)
+        worker.ask("prepare_tensors", **inputs.of_tensors(bench))
+        objects = _objects(bench, worker)
+        section.rows.append(objects)
     with tvm_worker(bench, section.notes) as theirs:
         if theirs:
             library = bench.path("calls_tvm.so")
@@ -45,7 +51,23 @@ def run(bench: Bench) -> Section:
         section.targets.append(
             Target(f"{row.series}: CPU over `{NUMPY}`", limit, row.ratio("cpu"), "x", why)
         )
+    more = objects.over("cpu")
+    found = None if more is None else more * 1e9
+    section.targets.append(
+        Target(f"{OBJECT}: CPU more than {VIEW}", OBJECT_LIMIT, found, "ns", why)
+    )
     return section
+
+
+def _objects(bench: Bench, worker: Worker) -> Row:
+    """What a tensor costs that the callee may keep."""
+    loops = bench.scale.loops
+    cases = {
+        case: (lambda case=case: worker.sample("call", case=case, count=loops))
+        for case in ("view", "object")
+    }
+    found = alternate(cases, 5 * bench.scale.rounds)
+    return Row(OBJECT, None, VIEW, found["object"], found["view"])
 
 
 def _rows(bench: Bench, worker: Worker, names: dict[str, str]) -> list[Row]:

@@ -83,8 +83,39 @@ def library(bench: Bench, name: str, payload: Path | None, count: int = 1) -> Pa
     return path
 
 
+OF_TENSORS = r"""
+#include <stdint.h>
+typedef struct { int32_t type; uint32_t zero; union { int64_t i; void *p; } v; } any;
+void RAISES(void *error);
+void *raises(void) { return (void *)RAISES; }
+int __tvm_ffi_rank(void *self, const any *args, int32_t count, any *result) {
+  const char *tensor = args[0].type == 7 ? args[0].v.p : (char *)args[0].v.p + 24;
+  result->type = 1;
+  result->v.i = *(const int32_t *)(tensor + 16); /* DLTensor::ndim */
+  return 0;
+}
+"""
+
+
+def of_tensors(bench: Bench) -> dict[str, Path]:
+    """Libraries of the ffi dialect whose function takes a tensor: what mblob takes for C, which gets a
+    `DLTensor *`, and what it takes for C++, which gets an object."""
+    found = {}
+    for name, raises in (
+        ("view", "TVMFFIErrorSetRaisedFromCStr"),
+        ("object", "TVMFFIErrorSetRaised"),
+    ):
+        source, path = bench.path(f"of_{name}.c"), bench.path(f"of_{name}.so")
+        source.write_text(OF_TENSORS)
+        compiler = os.environ.get("CC", "cc").split()
+        options = ("-O2", "-fPIC", "-shared", f"-DRAISES={raises}")
+        subprocess.run([*compiler, *options, str(source), "-o", str(path)], check=True)
+        found[name] = path
+    return found
+
+
 def runtime_library() -> Path:
     """The libmblob that Python uses."""
     from mblob import loader
 
-    return next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))
+    return next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.0"))

@@ -92,6 +92,18 @@ def prepare(path: str) -> None:
     )  # fmt: skip
 
 
+def prepare_tensors(view: str, object: str) -> None:
+    """Make loops of calls with one tensor, which C takes as a `DLTensor *`, and C++ as an object."""
+    import numpy as np
+
+    memory = np.zeros(4 + 64, np.uint8)  # aligned as both take it without a copy
+    x = memory[-memory.ctypes.data % 64 :][:4].view(np.float32)
+    for name, path in (("view", view), ("object", object)):
+        function = mblob.load_module(path)["rank"]
+        assert function(x) == 1
+        CALLS[name] = worker.repeated(function, x)
+
+
 def call(case: str, count: int) -> dict[str, float]:
     return worker.per_call(CALLS[case], count)
 
@@ -111,5 +123,5 @@ def prepare_relax(folder: str, shapes: dict[str, list[int]]) -> dict[str, float]
 
 
 if __name__ == "__main__":
-    actions = (export, load, look, dlopen, prepare, call, prepare_relax)
+    actions = (export, load, look, dlopen, prepare, prepare_tensors, call, prepare_relax)
     worker.serve({f.__name__: f for f in actions})

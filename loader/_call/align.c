@@ -95,6 +95,7 @@ static bool copy_one(call_frame *frame, int i) {
     slot->shared = true;
     return true;
   }
+  slot->copy_owner = NULL;
   slot->copy =
       aligned_copy(slot->original, slot->nbytes, slot->before, frame->alignment, &slot->pad);
   if (slot->copy == NULL) {

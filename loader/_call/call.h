@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include <mblob.h>
+#include <mblob/plugin.h>
 #include <tvm/runtime/c_runtime_api.h>
 
 #include "base/argument_types.h"
@@ -51,6 +52,9 @@ typedef struct call_hooks {
                             of all for -1; each "" if unknown */
   PyObject *check_bound; /* f(owner, function name, arguments): raises if they do not fit together;
                              a tensor is the tuple of its shape */
+  PyObject *remember; /* f(module, owner, function name, arguments): which call made the module */
+  PyObject *result_value; /* f(type code, value) -> what a handle (its address) or a data type (its
+                             text) is in Python */
 } call_hooks;
 
 extern call_hooks call_hook;
@@ -119,7 +123,8 @@ enum {
   SLOT_DLPACK_VERSIONED,
   SLOT_FUNCTION,
   SLOT_MODULE,
-  SLOT_OBJECT
+  SLOT_OBJECT,
+  SLOT_OWNED
 };
 
 #define CALL_INLINE_DIMS 8
@@ -127,6 +132,7 @@ enum {
 /* What one argument borrows for the length of a call. */
 typedef struct call_slot {
   DLTensor tensor;
+  int (*keep)(mblob_lent_tensor *self, void **owner, void (**release)(void *owner)); /* lend.c */
   union {
     struct {
       PyObject *object;
@@ -138,6 +144,7 @@ typedef struct call_slot {
     mblob_function *function;            /* SLOT_FUNCTION */
     mblob_module *module;                /* SLOT_MODULE */
     TVMObjectHandle container;           /* SLOT_OBJECT */
+    PyObject *owner;                     /* SLOT_OWNED: of the memory */
     TVMByteArray bytes;                  /* SLOT_NONE, code kTVMBytes */
   } u;
   uint8_t kind;
@@ -153,7 +160,12 @@ typedef struct call_slot {
   size_t pad;
   void *snapshot;         /* what the copy held before the call, for overlapping arguments */
   TVMArrayHandle counted; /* what a function that keeps tensors is given in place of `tensor` */
+  PyObject *copy_owner;   /* what keeps `copy`, if somebody does; set with `copy` */
+  /* Set by lend.c: the argument, and the slot of the frame that this one was borrowed from. */
+  PyObject *lender;
+  struct call_slot *origin;
 } call_slot;
+_Static_assert(offsetof(call_slot, keep) == offsetof(mblob_lent_tensor, keep), "one layout");
 
 #define CALL_INLINE_ARGS 8
 #define CALL_NESTING \
@@ -211,6 +223,8 @@ bool call_convert_argument(call_frame *frame, int i, PyObject *arg);
 PyObject *call_convert_result(TVMValue value, int code, PyObject *owner);
 /* A new object for an argument that a kernel passes to Python; borrows. */
 PyObject *call_convert_borrowed(TVMValue value, int code);
+/* Of codes that mean the same whoever holds the value. NULL without an exception: not one of them. */
+PyObject *call_convert_plain(TVMValue value, int code);
 
 /* ---- ffi_values.c: what only functions of the ffi dialect take ------------------------------- */
 
@@ -248,6 +262,11 @@ void call_ndarray_learn(PyObject *object, const Py_buffer *view, DLDataType dtyp
 bool call_ndarray_read(call_slot *slot, PyObject *object);
 /* Whether it is a masked array of numpy, whose memory says nothing of its mask. */
 bool call_ndarray_masked(PyObject *object);
+
+/* ---- lend.c: tensors for C++, which may keep them ------------------------------------------------ */
+
+/* Pass the tensors of a frame as MBLOB_LENT_TENSOR. */
+void call_lend_tensors(call_frame *frame, PyObject *const *args);
 
 /* ---- align.c: data less aligned than the kernel assumes -------------------------------------- */
 

@@ -42,10 +42,16 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
 
 static void slot_release(call_slot *slot) {
   if (slot->counted != NULL) (void)call_tvm.array_free(slot->counted);
-  if (slot->copy != NULL && !slot->shared) free((char *)slot->copy - slot->pad);
+  if (slot->copy != NULL && !slot->shared) {
+    if (slot->copy_owner != NULL)
+      Py_DECREF(slot->copy_owner);
+    else
+      free((char *)slot->copy - slot->pad);
+  }
   free(slot->snapshot);
   switch (slot->kind) {
     case SLOT_ARRAY: Py_DECREF(slot->u.array.object); break;
+    case SLOT_OWNED: Py_DECREF(slot->u.owner); break;
     case SLOT_BUFFER: PyBuffer_Release(&slot->u.view); break;
     case SLOT_DLPACK: call_dlpack_delete(slot->u.managed, NULL); break;
     case SLOT_DLPACK_VERSIONED: call_dlpack_delete(NULL, slot->u.versioned); break;
@@ -93,7 +99,9 @@ void call_frame_borrow(call_frame *frame, const call_frame *from) {
     frame->values[i] = from->values[i];
     frame->codes[i] = from->codes[i];
     frame->slots[i].counted = NULL;
-    if (from->codes[i] == kTVMDLTensorHandle) frame->values[i].v_handle = &frame->slots[i].tensor;
+    frame->slots[i].origin = (call_slot *)(uintptr_t)&from->slots[i];
+    if (from->codes[i] == kTVMDLTensorHandle || from->codes[i] == MBLOB_LENT_TENSOR)
+      frame->values[i].v_handle = &frame->slots[i].tensor;
   }
 }
 

@@ -129,14 +129,7 @@ def _read_tree(
     start = cursor.pos
     row_ptr = cursor.u64s("import tree: row_ptr")
     child = cursor.u64s("import tree: child")
-    rows = check_tree(row_ptr, child, len(keys), start)
-    libraries = [i for i, (_, offset, _, _) in enumerate(keys) if offset is None]
-    if len(libraries) > 1:
-        raise FormatError(
-            f"entries {libraries[0]} and {libraries[1]} both stand for the library, expected at most one",
-            code="two_libraries", offset=keys[libraries[1]][3], entry=libraries[1],
-        )  # fmt: skip
-    return rows
+    return check_tree(row_ptr, child, len(keys), start)
 
 
 def _compare(blob: memoryview, found: Blob) -> None:

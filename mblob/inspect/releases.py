@@ -13,8 +13,6 @@ from mblob.format.type_keys import FIRST, LAST, METAL, ROWS
 from mblob.inspect.contents import DecodedPayload
 from mblob.module import ENTRY_NAME
 
-RELEASES = tuple(f"0.{n}" for n in range(FIRST, LAST + 1))
-
 # Names that a library defines (the runtime writes their address into them) or leaves undefined.
 _NAMES = {
     "TVMFuncCall": (5, 20), "TVMAPISetLastError": (5, 20), "TVMFFIFunctionCall": (21, LAST),
@@ -135,6 +133,8 @@ def _of_blob(blob: Blob | None) -> Iterator[Fact]:
         yield Fact("the blob has an import tree", 7, 20)
     if any(list(e.imports) != sorted(e.imports) for e in blob.entries):
         yield Fact("imports are not sorted", 7, 7)
+    if len(libraries) > 1:
+        yield Fact("several modules stand for the library", 7, 7)
     if not libraries and blob.has_tree:
         yield Fact("no module stands for the library", 14, LAST)
 

@@ -14,6 +14,7 @@ from mblob.packager.byoc.annotate import Tensors
 from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
 from mblob.packager.byoc.merge import dependencies
 from mblob.packager.byoc.operators import Region
+from mblob.packager.byoc.region_numbers import region_numbers
 from mblob.packager.byoc.storage import plan_storage
 from mblob.packager.errors import BuildError
 
@@ -47,7 +48,8 @@ def partition(
         keys: of `annotate`.
         params: parameters by the name of their input. Parameters that only regions use become
             theirs.
-        mod_name: part of the names of the functions, `tvmgen_<mod_name>_<key>_main_<i>`.
+        mod_name: part of the names of the functions, `tvmgen_<mod_name>_<key>_main_<i>`, where `i` is
+            TVM's number of the region (`region_numbers`).
 
     Raises:
         BuildError: regions that overlap or make a cycle, or parameters that do not fit the graph.
@@ -144,8 +146,8 @@ def _names(
     """A function for each region, of a name that nothing in the graph has."""
     taken = {n.name for n in graph.nodes} | {n.function for n in graph.nodes}
     names: list[str] = []
-    for r, region in enumerate(regions):
-        name = re.sub(r"\W", "_", f"tvmgen_{mod_name}_{keys[region[0]]}_main_{r}", flags=re.ASCII)
+    for region, i in zip(regions, region_numbers(graph, regions)):
+        name = re.sub(r"\W", "_", f"tvmgen_{mod_name}_{keys[region[0]]}_main_{i}", flags=re.ASCII)
         while name in taken:
             name += "_"
         taken.add(name)

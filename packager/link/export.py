@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mblob.arguments import path as checked_path
 from mblob.binary.file_kind import ELF_MAGIC
@@ -23,6 +23,7 @@ from mblob.packager.modules.nodes import HostNode, files_in, files_of
 from mblob.packager.options import as_options, check_options
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.dialects import DIALECTS
+from mblob.packager.write.graph_names import packed_names
 from mblob.packager.write.reuse import old_library
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 def export_library(
     mod: Module,
     file_name: str | os.PathLike[str],
-    fcompile: None = None,
+    fcompile: Literal[False] | None = None,
     fpack_imports: Callable[..., Any] | None = None,
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
@@ -74,7 +75,7 @@ def export_library(
 def export_library(
     mod: Module,
     file_name: str | os.PathLike[str],
-    fcompile: Callable[..., Any] | None = None,
+    fcompile: Callable[..., Any] | Literal[False] | None = None,
     fpack_imports: Callable[..., Any] | None = None,
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
@@ -154,14 +155,20 @@ def export_library(
         IncompatibleError: an object for another machine.
         OSError: a file cannot be read or written.
     """
+    if fcompile is False:  # as some of TVM's programs say None
+        fcompile = None
     path = _checked_path(mod, file_name, fcompile, system_lib, kwargs)
     check_choices(dialect=dialect, embed=embed, digest=digest)
     check_prefix(prefix, system_lib)
     triple = Triple()
-    plan, host = plan_blob(mod, DIALECTS[dialect], index=index, digest=digest, target=triple)
+    # A system library announces packed functions under the names of the C functions.
+    names = {} if system_lib else packed_names(mod, DIALECTS[dialect])
+    plan, host = plan_blob(
+        mod, DIALECTS[dialect], index=index, digest=digest, target=triple, names=names
+    )
     request = Request(
         mod, plan, host, DIALECTS[dialect], triple, fpack_imports, _addons(addons), embed, cc, target,
-        as_options(options), system_lib, prefix, _plugins(carry),
+        as_options(options), system_lib, prefix, _plugins(carry), names=names,
     )  # fmt: skip
     _check_files(request, path)
     _warn_of_unreadable(request)
@@ -263,8 +270,8 @@ def _warn_of_unreadable(request: Request) -> None:
     keys = [] if request.fpack_imports else request.plan.unbounded_keys
     if keys:
         warn(
-            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
-            " such a payload ends; leave index=False out, unless TVM alone shall open it",
+            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index, because only the"
+            " index says where such a payload ends; use index=False only for a library that TVM alone opens",
             UnreadableWarning,
         )
 
@@ -327,6 +334,6 @@ def _check_suffix(path: Path, system_lib: bool) -> None:
     elif path.suffix in _OTHER_FILES:
         name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
         raise BuildError(
-            f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
+            f"{path}: expected a name that ends in .so (a shared library) or .tar (its objects), found {name}"
             + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
         )

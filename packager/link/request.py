@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,7 @@ class Request:
         plan: of the blob; its target is `triple`.
         host: the host modules, which are linked.
         old: the library whose blocks a new one may share.
+        names: what graphs in the blob call instead of a plain C function.
     """
 
     module: Module
@@ -85,6 +86,7 @@ class Request:
     prefix: str = ""
     carry: tuple[tuple[HostNode, ...], ...] = ()
     old: OldLibrary | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def tools(self) -> Toolchain:
         """The compilers.
@@ -152,6 +154,10 @@ class Request:
                         f"functions: {prototype.name} is declared by two modules, and differently"
                     )
         return list(found.values())
+
+    def named(self) -> list[str]:
+        """Packed functions that host modules have by their names alone."""
+        return [name for node in self.host for name in node.declared.names]
 
     def table_rows(self) -> list[Row]:
         """Rows of tables of functions that came with the host modules."""

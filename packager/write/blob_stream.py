@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Optional
 
 import mblob
@@ -18,6 +18,7 @@ from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from mblob.packager.write.dialects import CLASSIC, Dialect
 from mblob.packager.write.file_sink import FileSink
+from mblob.packager.write.graph_names import with_packed_names
 from mblob.packager.write.reuse import OldLibrary, SharingSink
 
 # `write_blob` of some plan: (descriptor, limit, machine) -> (size, bytes that depend on all of it).
@@ -40,12 +41,14 @@ def plan_blob(
     index: bool = True,
     digest: str = "crc32",
     target: Target = "",
+    names: Mapping[str, str] | None = None,
 ) -> tuple[BlobPlan, list[HostNode]]:
     """Order a tree for writing. The host modules, which are linked, are one entry; they are the
     second result.
 
     Args:
         index, digest, target: as of `mblob.format.blob_plan.BlobPlan`.
+        names: what graphs call instead of functions (`mblob.packager.write.graph_names`).
 
     Raises:
         BuildError: a module that can be neither linked nor serialized, or a circle; one that the
@@ -58,7 +61,9 @@ def plan_blob(
         entries = [
             OutEntry(LIBRARY, None, row)
             if is_host(group[0])
-            else out_entry(group[0], dialect.name)._replace(imports=row)
+            else with_packed_names(out_entry(group[0], dialect.name), names or {})._replace(
+                imports=row
+            )
             for group, row in zip(groups, imports)
         ]
         if dialect.is_ffi:

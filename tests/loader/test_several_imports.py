@@ -15,9 +15,6 @@ import mblob
 from mblob import graph_executor
 from tests.loader.executors.test_graph_executor import FUNCTIONS, KERNELS, B, W, graph
 
-# Their operators are plain C functions, which mblob's executor can call.
-pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
-
 GraphModule, GraphModuleDebug = graph_executor.GraphModule, graph_executor.GraphModuleDebug
 SPLIT = KERNELS.splitlines()
 X = np.ones((2, 3), "f")
@@ -105,6 +102,9 @@ def test_functions_of_the_factory_itself_are_no_kernels(tmp_path: Path) -> None:
     model = GraphModule(lib["scale"](mblob.cpu(0)))
     model.run(x=X)
     np.testing.assert_array_equal(model.get_output(0).numpy(), X * W + B)
+    for node in text["nodes"]:
+        if node["op"] == "tvm_op" and node["attrs"]["func_name"] != "__nop":
+            node["attrs"]["func_name"] += "__packed"  # as TVM's executor calls them
     assert json.loads(lib["get_graph_json"]()) == text
 
 
@@ -117,3 +117,29 @@ def test_a_kernel_that_no_import_has_is_named_with_those_there_are(tmp_path: Pat
     ) as caught:
         mblob.load_module(tmp_path / "m.so")["default"](mblob.cpu(0))
     assert "debug_create" not in str(caught.value)
+
+
+def test_a_library_of_tvm_0_7_that_stands_several_times_in_its_tree(
+    tmp_path: Path, tree_library: Callable[..., Path]
+) -> None:
+    """TVM 0.7 wrote a module for each of several host modules."""
+    entries = [
+        ("metadata_module", b""),
+        ("library", None),
+        ("metadata_module", b""),
+        ("library", None),
+    ]
+    path = tree_library(
+        tmp_path / "m.so", entries, [[1, 3], [2], [], [2]], index=False, target="x86_64-linux-gnu"
+    )
+    lib = mblob.load_module(path, missing="stub")
+    first, second = lib.imported_modules
+    assert (first.type_key, second.type_key) == ("library", "library")
+    assert first is not second
+    assert first.imported_modules == second.imported_modules
+    for module in (lib, first, second):
+        c = np.empty(3, "float32")
+        module["vadd"](np.ones(3, "float32"), np.arange(3, dtype="float32"), c)
+        assert list(c) == [1, 2, 3]
+    with mblob.open(path) as looked:
+        assert "several modules stand for the library" in [f.text for f in looked.era.facts]

@@ -146,8 +146,10 @@ def test_property_notes_tell_features(
 def range_of(key: str = "cuda", *, facts: dict[str, Any] | None = None, tags: tuple[str, ...] = (),
         dialect: str = "classic", symbol: str = "__tvm_dev_mblob", exports: tuple[str, ...] = (),
         undefined: tuple[str, ...] = (),
-        rows: tuple[tuple[int, ...], ...] = ((1,), ()), has_tree: bool = True) -> str | None:  # fmt: skip
-    entries = (Entry(0, "library", None, 0, rows[0]), Entry(1, key, 20, 5, rows[1]))
+        rows: tuple[tuple[int, ...], ...] = ((1,), ()), has_tree: bool = True,
+        library: bool = False) -> str | None:  # fmt: skip
+    second = Entry(1, key, None if library else 20, 0 if library else 5, rows[1])
+    entries = (Entry(0, "library", None, 0, rows[0]), second)
     blob = Blob(dialect, 100, entries, 100, symbol=symbol, has_tree=has_tree)
     content = DecodedPayload(facts or {}, (FunctionInfo("k", (), tags),))
     names = dict.fromkeys((symbol, *exports), False)
@@ -165,6 +167,7 @@ RELAX = {**FFI, "key": "relax.VMExecutable"}
     [
         ({}, "0.7 - 0.20"),
         ({"has_tree": False}, "0.5 - 0.6"),
+        ({"key": "library", "library": True}, "0.7"),
         ({"key": "GraphRuntimeFactory"}, "0.7"),
         ({"key": "metadata"}, "0.7 - 0.8"),
         ({"key": "GraphExecutorFactory"}, "0.8 - 0.19"),

@@ -163,7 +163,15 @@ def make_good() -> None:
     )
     lone = blob(s("metadata_module"), tree([[]]))
     good("tree-without-library", lone, [("metadata_module", len(lone) - len(tree([[]])), 0)], [[]])
-    item = s("metadata_module")
+    # of TVM 0.7, which has a module for each of several host modules
+    item, lib = s("metadata_module"), s("_lib")
+    several = blob(item, lib, s("cuda") + CUDA, lib, tree([[1, 3], [2], [], [2]]))
+    good(
+        "several-libraries", several,
+        [("metadata_module", 16 + len(item), 0), ("library", None, 0),
+         ("cuda", after(several, s("cuda")), len(CUDA)), ("library", None, 0)],
+        [[1, 3], [2], [], [2]],
+    )  # fmt: skip
     four = [item] * 4
     keys = [("metadata_module", 16 + len(item) * (i + 1), 0) for i in range(4)]
     for name, rows in (
@@ -241,7 +249,6 @@ def make_bad() -> None:
         "unknown-key", blob(s("_lib"), s("my_key") + b"payload", tree([[1], []])), "unknown_key", 42
     )
     bad("tree-of-nothing", blob(tree([])), "tree_empty")
-    bad("two-libraries", blob(s("_lib"), s("_lib"), tree([[1], []])), "two_libraries")
     bad("item-after-tree", blob(s("_lib"), tree([[]]), s("_lib")), "tree_last")
     bad("two-trees", blob(s("_lib"), tree([[]]), tree([[]])), "tree_last")
     m = s("metadata_module")

@@ -39,6 +39,16 @@ extern "C" {
  * codes. */
 #define MBLOB_FLOAT8_E3M4 128
 
+/* A tensor argument that the callee may keep, of type code MBLOB_LENT_TENSOR. Its memory is valid
+ * during the call. Afterwards, if the callee still has the tensor, `keep` gives an owner of the
+ * memory: 0, and *release(*owner) ends it, from any thread.
+ * Only functions for which mblob_function_is_ffi() is 3 take such arguments. */
+typedef struct mblob_lent_tensor {
+  DLTensor tensor;
+  int (*keep)(struct mblob_lent_tensor *self, void **owner, void (**release)(void *owner));
+} mblob_lent_tensor;
+#define MBLOB_LENT_TENSOR 0x10007
+
 /* Raised when something below changes incompatibly; tables only grow at their end. */
 #define MBLOB_PLUGIN_ABI 1
 

@@ -6,6 +6,7 @@
 
 #include "common.h"
 #include "errors.h"
+#include "loans.h"
 #include "values.h"
 
 #define INLINE_ARGUMENTS 16
@@ -117,6 +118,11 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
       anys[made] = (struct mb_any){.type = MB_ANY_TENSOR_VIEW, .u.pointer = args[made].v_handle};
       continue;
     }
+    if (codes[made] == MBLOB_LENT_TENSOR) {
+      others = true;
+      status = mb_loan_begin(callee->releases, args[made].v_handle, &anys[made]);
+      continue;
+    }
     status = convert_argument(callee->releases, &views, args[made], codes[made], &anys[made],
                               &copies[made]);
     others |= copies[made] || anys[made].type >= MB_ANY_OBJECT;
@@ -124,7 +130,10 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
   if (!status) status = call_with(callee, anys, count, ret);
   while (others && made-- > 0) {
     if (copies[made]) free(copies[made]);
-    if (anys[made].type >= MB_ANY_OBJECT) mb_any_release(callee->releases, &anys[made]);
+    if (codes[made] == MBLOB_LENT_TENSOR)
+      mb_loan_end(callee->releases, &anys[made], args[made].v_handle);
+    else if (anys[made].type >= MB_ANY_OBJECT)
+      mb_any_release(callee->releases, &anys[made]);
   }
   if (anys != inline_anys) free(anys);
   return status;

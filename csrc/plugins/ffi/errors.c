@@ -56,7 +56,7 @@ static void release_shared(void *owner);
 static void *give_up(void *error, void *pending) {
   if (!error) return pending;
   if (mb_object_is_own(RELEASES, error) && mb_object_record(error)->release == release_shared &&
-      mb_object_is_sole(error)) {
+      mb_object_is_sole(RELEASES, error)) {
     mb_object_record(error)->owner = pending;
     return error;
   }

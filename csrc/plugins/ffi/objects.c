@@ -7,7 +7,6 @@
 #include "calls.h"
 #include "common.h"
 
-#define BOTH_ONE ((UINT64_C(1) << 32) | 1)
 #define ONE_WEAK (UINT64_C(1) << 32)
 enum { STRONG = 1, WEAK = 2 };
 
@@ -48,11 +47,6 @@ void mb_object_delete(void *self, int flags) {
 }
 
 void mb_object_delete_old(void *self) { mb_object_delete(self, STRONG | WEAK); }
-
-bool mb_object_is_sole(void *object) {
-  struct mb_header *header = object;
-  return atomic_load_explicit(&header->references, memory_order_acquire) == BOTH_ONE;
-}
 
 /* All strong references together hold one weak one, which goes with the last of them. Who has the
  * only one of both kinds need not count it down. */

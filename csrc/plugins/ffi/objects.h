@@ -42,6 +42,8 @@ struct mb_header {
   void (*deleter)(void *self, int flags);
 };
 
+#define BOTH_ONE ((UINT64_C(1) << 32) | 1) /* reference and weak one */
+
 struct mb_old_header {
   int32_t type;
   _Atomic int32_t references;
@@ -95,8 +97,14 @@ static inline void mb_object_retain(enum mb_releases releases, void *object) {
   else
     atomic_fetch_add_explicit(&old->references, 1, memory_order_relaxed);
 }
-/* Whether an object of 0.22 has one reference, and no weak one. */
-bool mb_object_is_sole(void *object);
+/* Whether an object has one reference, and no weak one. */
+static inline bool mb_object_is_sole(enum mb_releases releases, void *object) {
+  struct mb_header *header = object;
+  struct mb_old_header *old = object;
+  if (releases == MB_RELEASES_0_21)
+    return atomic_load_explicit(&old->references, memory_order_acquire) == 1;
+  return atomic_load_explicit(&header->references, memory_order_acquire) == BOTH_ONE;
+}
 void mb_object_release(enum mb_releases releases, void *object);
 
 /* An object that owns a copy of a text. */

@@ -47,6 +47,29 @@ void mb_ffi_recognize(struct mb_library *library) {
   library->dialect = dialect_of(library);
 }
 
+/* The classes raise errors as objects, functions that TVM compiled raise texts. */
+static enum mb_cxx cxx_of(const struct mb_library *library) {
+  const struct mb_elf *elf = &library->elf;
+  bool classes = false, compiled = library->has_blob;
+  for (uint64_t i = 1; i < elf->symbol_count; i++) {
+    ElfW(Sym) symbol = mb_elf_symbol(elf, i);
+    if (symbol.st_shndx != SHN_UNDEF) continue;
+    const char *name = mb_elf_symbol_name(elf, &symbol);
+    if (!starts_with(name, "TVMFFIErrorSetRaised")) continue;
+    if (name[strlen("TVMFFIErrorSetRaised")])
+      compiled = true;
+    else
+      classes = true;
+  }
+  return !classes ? MB_CXX_NONE : compiled ? MB_CXX_SOME : MB_CXX_ALL;
+}
+
+enum mb_cxx mb_ffi_cxx(struct mb_library *library) {
+  if (library->dialect != MB_FFI || library->system_prefix) return MB_CXX_NONE;
+  if (library->cxx == MB_CXX_UNKNOWN) library->cxx = cxx_of(library);
+  return library->cxx;
+}
+
 int mb_ffi_prepare(struct mb_library *library) {
   return library->dialect == MB_CLASSIC ? MBLOB_OK : mb_plugin_convention(&library->convention);
 }

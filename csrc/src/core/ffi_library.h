@@ -16,6 +16,10 @@ void mb_ffi_recognize(struct mb_library *library);
 /* Open the plug-in if that is not the classic one. */
 int mb_ffi_prepare(struct mb_library *library);
 
+/* Whether its code, or some of it, uses the classes of tvm_ffi, whose parameters may be objects.
+ * With its lock. */
+enum mb_cxx mb_ffi_cxx(struct mb_library *library);
+
 /* What the library gets for a name of the runtime, NULL if that is no such name. */
 void *mb_library_host_symbol(const struct mb_library *library, const char *name);
 

@@ -89,7 +89,8 @@ int mblob_function_first_output(const mblob_function *function) {
 }
 
 int mblob_function_is_ffi(const mblob_function *function) {
-  return function ? behind(function)->is_ffi + behind(function)->keeps : 0;
+  const mblob_function *one = function ? behind(function) : NULL;
+  return !one ? 0 : one->is_cxx ? 3 : one->is_ffi + one->keeps;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */

@@ -31,6 +31,9 @@ struct mb_context {
   struct mb_library *library;
 };
 
+/* Whether code of a library uses the classes of tvm_ffi (ffi_library.h). */
+enum mb_cxx { MB_CXX_UNKNOWN, MB_CXX_NONE, MB_CXX_SOME, MB_CXX_ALL };
+
 /* ---- functions (function.c) ------------------------------------------------------------------ */
 
 enum mb_function_kind {
@@ -53,6 +56,7 @@ struct mblob_function {
   uint8_t first_output;  /* mblob_function_first_output() */
   bool is_ffi;           /* mblob_function_is_ffi() */
   bool keeps;            /* the same: it keeps tensors that it is given */
+  bool is_cxx;           /* the same: a parameter may be an object that is a tensor */
   const char *signature; /* "" when unknown */
   union {
     void *address; /* MB_KERNEL: a TVMBackendPackedCFunc; MB_SAFE_CALL: one of that convention */
@@ -223,6 +227,7 @@ struct mb_library {
   void **context_slot;     /* where the library keeps its context; NULL: nowhere */
   enum mb_dialect dialect; /* of its functions */
   bool external; /* it brings along a tvm_ffi of its own (DT_NEEDED), to which its names are left */
+  enum mb_cxx cxx; /* guarded by `lock` */
   const mblob_convention
       *convention; /* how its functions are called; NULL in the classic dialect */
   bool has_blob;

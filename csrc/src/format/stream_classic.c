@@ -18,21 +18,6 @@ bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const ch
   return true;
 }
 
-static int check_libraries(const struct mb_blob *blob) {
-  const struct mb_entry *first = NULL;
-  for (uint64_t i = 0; i < blob->entry_count; i++) {
-    const struct mb_entry *e = &blob->entries[i];
-    if (!e->library) continue;
-    if (first)
-      return mb_fail_format(
-          "two_libraries", (int64_t)e->item_offset, (int64_t)i,
-          "entries %llu and %llu both stand for the library, expected at most one",
-          (unsigned long long)(first - blob->entries), (unsigned long long)i);
-    first = e;
-  }
-  return MBLOB_OK;
-}
-
 static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
   int64_t start = (int64_t)c->pos;
   uint64_t row_count = 0;
@@ -42,9 +27,8 @@ static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
     return mblob_last_error_info()->status;
   blob->row_ptr = blob->row_memory;
   blob->child = blob->child_memory;
-  int status = mb_tree_check(blob->row_ptr, row_count, blob->child, blob->child_count,
-                             blob->entry_count, start);
-  return status ? status : check_libraries(blob);
+  return mb_tree_check(blob->row_ptr, row_count, blob->child, blob->child_count, blob->entry_count,
+                       start);
 }
 
 /* The first module imports all others in order. */

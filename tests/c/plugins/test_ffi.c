@@ -75,6 +75,54 @@ static void values_of_all_kinds_go_in(mblob_module *module, bool old) {
   CHECK(call(module, "type_of", &cases[0].value, &unknown, 1, NULL, NULL) == MBLOB_E_ARGUMENT);
 }
 
+struct loan {
+  mblob_lent_tensor lent;
+  int kept, released;
+};
+
+static void release_loan(void *owner) { ((struct loan *)owner)->released++; }
+
+static int keep_loan(mblob_lent_tensor *lent, void **owner, void (**release)(void *owner)) {
+  struct loan *loan = (struct loan *)(void *)lent;
+  loan->kept++;
+  *owner = loan;
+  *release = release_loan;
+  return 0;
+}
+
+/* A lent tensor is an object; only one that the callee has after the call gets an owner. */
+static void tensors_are_lent(mblob_module *module, bool old) {
+  float data[4] = {1, 2, 3, 4};
+  int64_t shape[8] = {4, 1, 1, 1, 1, 1, 1, 1};
+  for (int rank = 8; rank > 0; rank--) {
+    struct loan loan = {.lent = {.keep = keep_loan}};
+    loan.lent.tensor = (DLTensor){.data = data,
+                                  .device = {kDLCPU, 0},
+                                  .ndim = rank,
+                                  .dtype = {kDLFloat, 32, 1},
+                                  .shape = shape};
+    const TVMValue value = {.v_handle = &loan};
+    const int code = MBLOB_LENT_TENSOR;
+    TVMValue ret;
+    int ret_code;
+    CHECK(call(module, "type_of", &value, &code, 1, &ret, &ret_code) == MBLOB_OK &&
+          ret.v_int64 == (old ? 72 : 70));
+    CHECK(call(module, "sum", &value, &code, 1, &ret, &ret_code) == MBLOB_OK &&
+          ret.v_float64 == 10);
+    CHECK(!loan.kept && !loan.released);
+    if (old) continue; /* it has no echo of objects */
+    CHECK(call(module, "echo", &value, &code, 1, &ret, &ret_code) == MBLOB_OK &&
+          ret_code == kTVMNDArrayHandle);
+    CHECK(loan.kept == 1 && !loan.released);
+    CHECK(((DLTensor *)ret.v_handle)->data == data && TVMArrayFree(ret.v_handle) == 0);
+    CHECK(loan.released == 1);
+  }
+  struct loan wrong = {.lent = {.tensor = {.data = data, .ndim = 1}, .keep = keep_loan}};
+  const TVMValue value = {.v_handle = &wrong};
+  const int code = MBLOB_LENT_TENSOR;
+  CHECK(call(module, "sum", &value, &code, 1, NULL, NULL) == MBLOB_E_ARGUMENT);
+}
+
 static void values_come_out(mblob_module *module) {
   TVMValue ret, n;
   int code, is_int = kTVMArgInt;
@@ -452,6 +500,8 @@ int main(int argc, char **argv) {
   RUN(values_of_all_kinds_go_in, old, true);
   RUN(each_type_is_told_from_all_others, module, false);
   RUN(each_type_is_told_from_all_others, old, true);
+  RUN(tensors_are_lent, module, false);
+  RUN(tensors_are_lent, old, true);
   RUN(values_come_out, module);
   RUN(containers_go_through, module);
   RUN(tensors_are_shared, module);

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 PROGRAMS = [
     "cpp_library",
     "cpp_values",
+    "cpp_tensors",
     "functions_in",
     "functions_out",
     "tensors",
@@ -59,6 +60,14 @@ static ffi::Any call_all(ffi::Array<ffi::Function> row, ffi::Any x) {
 }
 static ffi::String type_of(ffi::Any x) { return x.GetTypeKey(); }
 static ffi::Function maker(int k) { return ffi::Function::FromTyped([k](int x) { return x + k; }); }
+static ffi::Optional<ffi::Tensor> kept;
+static double first(ffi::Tensor x) { return static_cast<float *>(x.data_ptr())[0]; }
+static void keep(ffi::Tensor x) { kept = x; }
+static double first_kept() { return first(kept.value()); }
+static void drop() { kept = ffi::Optional<ffi::Tensor>(); }
+static ffi::Any same_any(ffi::Any x) { return x; }
+static ffi::Optional<ffi::Tensor> same_optional(ffi::Optional<ffi::Tensor> x) { return x; }
+static int64_t rank(DLTensor *x) { return x->ndim; }
 static void fails(int x) { TVM_FFI_THROW(ValueError) << "bad number " << x; }
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(add_one, add_one);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC_DOC(add_one, "Adds one.");
@@ -76,6 +85,13 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(call_all, call_all);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(type_of, type_of);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(maker, maker);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(fails, fails);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(first, first);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(keep, keep);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(first_kept, first_kept);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(drop, drop);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(same_any, same_any);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(same_optional, same_optional);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rank, rank);
 """
 
 

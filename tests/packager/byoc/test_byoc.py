@@ -13,6 +13,7 @@ import pytest
 import mblob
 from mblob import byoc
 from mblob.packager.byoc.build import as_records
+from mblob.packager.byoc.region_numbers import region_numbers
 from mblob.packager.errors import BuildError
 from tests.packager import graphs
 from tests.packager.byoc.partitions import (
@@ -102,6 +103,45 @@ def test_a_diamond_around_an_unsupported_operator_is_cut(
     assert names(regions_of(graph, targets)) == [["turn", "mix"], ["add"]]
     module = mblob.partition_graph(graph, None, host(), targets, codegens=GENERATORS)
     check(graph, module, tmp_path / "x.so", {"x": array(2)})
+
+
+def numbers(parts: byoc.Partition) -> dict[str, int]:
+    """The number of the region in which each function is."""
+    return {
+        operator.function: int(region.symbol.rsplit("_", 1)[1])
+        for region in parts.regions
+        for operator in region.operators
+    }
+
+
+def test_regions_are_numbered_by_their_inputs_as_tvm_does() -> None:
+    b = Builder()
+    x = b.input("x")
+    first = b.call("mix", x, b.input("w"))
+    graph = b.json(b.call("add", b.call("bump", first), b.input("v")))
+    assert numbers(regions_of(graph, {"one": takes("mix", "add")})) == {"mix": 0, "add": 2}
+
+
+def test_a_region_has_the_number_of_its_first_input_in_a_walk_from_the_outputs() -> None:
+    """The walk sees both inputs of `mix` (0, 1), that of `add` from `bump` (2), and `turn`'s (3),
+    which joins 2. In the order of the nodes, `turn` would be 0."""
+    b = Builder()
+    x = b.input("x")
+    turned = b.call("turn", x)
+    graph = b.json(b.call("add", b.call("bump", b.call("mix", x, x)), turned))
+    parts = regions_of(graph, {"one": takes("turn", "mix", "add")})
+    assert sorted(names(parts)) == [["mix"], ["turn", "add"]]
+    assert numbers(parts) == {"mix": 0, "turn": 2, "add": 2}
+
+
+def test_numbers_of_a_long_chain_need_no_deep_stack() -> None:
+    b = Builder()
+    value = b.input("x")
+    for _ in range(2000):
+        value = b.call("bump", b.call("turn", value))
+    read = byoc.read_graph(b.json(value))
+    regions = [[i] for i, node in enumerate(read.nodes) if node.function == "turn"]
+    assert region_numbers(read, regions) == list(range(2000))
 
 
 def test_a_long_way_round_is_seen() -> None:

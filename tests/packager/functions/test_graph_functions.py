@@ -45,7 +45,7 @@ def test_a_plain_operator_without_a_prototype_runs_nowhere_and_the_warning_says_
     assert said == (
         "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
         " 'twice' is a plain C function. mblob cannot run it either: no prototype is given for 'twice'. Declare"
-        ' it with functions= (--function); for TVM, add packed="name" (--packed name).'
+        " it with functions= (--function)."
     )
     with mblob.open(tmp_path / "m.so") as library:
         assert [
@@ -134,7 +134,7 @@ def test_an_operator_that_is_another_name_of_a_plain_function_is_told_too(
     (said,) = told(
         over(mblob.csource_module(text, functions=[PROTOTYPE]), "again"), tmp_path / "m.so"
     )
-    assert "it calls 'again', 'twice' as packed functions, but they are plain C functions" in said
+    assert "it calls 'again' as a packed function, but 'again' is a plain C function" in said
     assert "no prototype is given for 'again'" in said
     with pytest.raises(mblob.MblobError, match="'again' is a plain C function"):
         run(tmp_path / "m.so")
@@ -239,19 +239,17 @@ def test_the_command_line_does_what_its_warning_says(tmp_path: Path) -> None:
         tmp_path / "m.so",
     ]
     without = pack_verb(*given)
-    assert "Declare it with --function; for TVM, add --packed name." in without.stderr
-    declared = pack_verb(*given, "--function", PROTOTYPE)
-    assert "mblob can run the library. For TVM, add --packed name." in declared.stderr
-    assert "Declare" not in declared.stderr
-    for name in ("name", "twice"):
-        done = pack_verb(*given, "--function", PROTOTYPE, "--packed", name)
+    assert without.stderr.endswith("Declare it with --function.\n")
+    for packed in ([], ["--packed", "name"], ["--packed", "twice"]):
+        done = pack_verb(*given, "--function", PROTOTYPE, *packed)
         assert (done.returncode, done.stderr) == (0, "")
         assert codes(tmp_path / "m.so") == set()
         assert run(tmp_path / "m.so") == [4.0] * 4
     wrong = pack_verb(*given, "--function", PROTOTYPE, "--packed", "twise")
     assert wrong.returncode == 2
     assert (
-        "packed names 'twise', which --function does not declare; it declares twice" in wrong.stderr
+        "--packed names 'twise', and --function has no prototype of it; it has: twice"
+        in wrong.stderr
     )
 
 

@@ -4,11 +4,12 @@ finished libraries."""
 from __future__ import annotations
 
 import copy
+import ctypes
 import json
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import pytest
 import mblob
 from mblob import graph_executor
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
-from mblob.inspect.graph_summary import GraphError
-from mblob.inspect.tvm_executor import check_graph, crash, dense_ids
+from mblob.format.graph_json import GraphError, check_graph, check_names, dense_ids
+from mblob.inspect.tvm_executor import crash
+from tests.packager.conftest import PackedLibrary, Tensor, floats
 
 KERNEL = "void twice(const float *x, float *y) { for (int i = 0; i < 4; ++i) y[i] = 2 * x[i]; }\n"
 PROTOTYPE = "void twice(const float x[4], float y[4])"
@@ -76,9 +78,81 @@ def codes(library: Path) -> set[str]:
 # -- plain functions -------------------------------------------------------------------------------
 
 
-def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) -> None:
+def called(library: Path) -> str:
+    """What the graph of a library calls."""
+    stored = json.loads(mblob.load_module(library)["get_graph_json"]())
+    (name,) = {n["attrs"]["func_name"] for n in stored["nodes"] if n["op"] == "tvm_op"}
+    return str(name)
+
+
+def fcompile(path: str, files: list[str], options: Sequence[str] = ()) -> None:
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", path, *files, *options], check=True)
+
+
+@pytest.mark.parametrize("link", [None, fcompile], ids=["own", "fcompile"])
+def test_the_graph_of_a_library_calls_packed_functions_and_dlsym_finds_the_c_function(
+    tmp_path: Path, link: Callable[..., None] | None
+) -> None:
+    path = tmp_path / "m.so"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model().export_library(path, link)
+    assert codes(path) == set()
+    # as TVM's executor does it: the symbol that the graph names, called as a packed function
+    data, out = floats(1, 2, 3, 4), floats(0, 0, 0, 0)
+    library = PackedLibrary(path)
+    assert called(path) == "twice__packed"
+    assert library.call(called(path), Tensor(data), Tensor(out))[0] == 0
+    assert list(out) == [2, 4, 6, 8]
+    # as a C host does it
+    plain = ctypes.CDLL(str(path)).twice
+    plain(data, out)
+    assert list(out) == [2, 4, 6, 8]
+    loaded = mblob.load_module(path)
+    y = np.zeros(4, "float32")
+    loaded["twice"](np.ones(4, "float32"), y)
+    assert list(y) == [2.0] * 4
+    assert run(path) == [4.0] * 4
+
+
+def test_a_text_with_other_names_is_kept_as_it_was_written(tmp_path: Path) -> None:
+    text = json.dumps(graph(), indent=3)
+    model(text, packed="name").export_library(tmp_path / "m.so")
+    stored = mblob.load_module(tmp_path / "m.so")["get_graph_json"]()
+    assert stored.rstrip(" ") == text
+    assert called(tmp_path / "m.so") == "twice"
+
+
+def test_only_operators_get_other_names(tmp_path: Path) -> None:
+    """Neither the text, nor metadata with the same key."""
+    odd = graph(metadata={"func_name": "twice", "text": '"func_name": "twice"'})
+    model(json.dumps(odd)).export_library(tmp_path / "m.so")
+    assert called(tmp_path / "m.so") == "twice__packed"
+    stored = json.loads(mblob.load_module(tmp_path / "m.so")["get_graph_json"]())
+    assert stored["metadata"] == odd["metadata"]
+    text = json.dumps(graph(), indent=3)
+    model(text).export_library(tmp_path / "n.so")
+    stored = mblob.load_module(tmp_path / "n.so")["get_graph_json"]()
+    assert stored.rstrip(" ") == text.replace(
+        '"func_name": "twice"', '"func_name": "twice__packed"'
+    )
+
+
+def test_a_module_is_the_same_after_it_was_packed(tmp_path: Path) -> None:
+    module = model()
+    before = module.get_source()
+    module.export_library(tmp_path / "m.so")
+    assert module.get_source() == before
+    module.export_library(tmp_path / "system.a", system_lib=True, prefix="m_")
+    module.export_library(tmp_path / "again.so")
+    assert (tmp_path / "again.so").read_bytes() == (tmp_path / "m.so").read_bytes()
+
+
+def test_bytes_of_a_graph_stay_and_its_plain_operators_are_told(tmp_path: Path) -> None:
+    module = raw(graph())
+    module.import_module(mblob.csource_module(KERNEL, functions=[PROTOTYPE]))
     with pytest.warns(mblob.PortabilityWarning) as found:
-        model().export_library(tmp_path / "m.so")
+        module.export_library(tmp_path / "m.so")
     assert [str(w.message) for w in found] == [
         "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
         " 'twice' is a plain C function. mblob can run the library. For TVM, add"
@@ -90,9 +164,11 @@ def test_plain_operators_are_told_when_packing_and_when_looking(tmp_path: Path) 
 
 
 def test_code_without_the_name_of_a_module_is_warned_too(tmp_path: Path) -> None:
+    module = raw(graph())
+    module.import_module(mblob.csource_module(KERNEL, functions=[PROTOTYPE]))
     code = compile("module.export_library(path)", "given.py", "exec")
     with pytest.warns(mblob.PortabilityWarning, match="'twice' is a plain") as found:
-        exec(code, {"module": model(), "path": tmp_path / "m.so"})
+        exec(code, {"module": module, "path": tmp_path / "m.so"})
     assert [w.filename for w in found] == ["given.py"]
 
 
@@ -109,17 +185,17 @@ def test_of_many_plain_operators_four_are_named() -> None:
 
 @pytest.mark.parametrize("suffix", [".tar", ".so"])
 def test_a_callers_link_and_a_tar_tell_it_too(tmp_path: Path, suffix: str) -> None:
-    def fcompile(path: str, files: list[str], options: list[str]) -> None:
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", path, *files, *options], check=True)
-
+    module = raw(graph())
+    module.import_module(mblob.csource_module(KERNEL, functions=[PROTOTYPE]))
     with pytest.warns(mblob.PortabilityWarning, match="'twice' is a plain"):
-        model().export_library(tmp_path / f"m{suffix}", fcompile if suffix == ".so" else None)
+        module.export_library(tmp_path / f"m{suffix}", fcompile if suffix == ".so" else None)
 
 
 def test_what_tvm_can_call_is_not_told(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model(packed="name").export_library(tmp_path / "packed.so")
+        model().export_library(tmp_path / "m.tar")
         model().export_library(tmp_path / "system.a", system_lib=True, prefix="m_")
         unused = mblob.csource_module(KERNEL, functions=[PROTOTYPE])
         unused.import_module(mblob.blob_module("raw", b"x"))
@@ -160,9 +236,8 @@ def test_build_says_it_in_one_line_unless_quiet(tmp_path: Path) -> None:
     done = pack_verb(*words, "-o", tmp_path / "m.so")
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 1
     assert "storage_id, which skipped 2, was numbered anew" in lines[0]
-    assert lines[1].endswith("For TVM, add --packed name.")
     assert pack_verb(*words, "-o", tmp_path / "q.so", "--quiet").stderr == ""
     (tmp_path / "m.toml").write_text(
         f'output = "t.so"\nkernels = ["k.c"]\ngraph = "g.json"\nfunctions = ["{PROTOTYPE}"]\npacked = ["name"]\n'
@@ -304,7 +379,7 @@ def test_a_name_that_is_there_twice_is_found_in_linear_time(
 
         def refused() -> None:
             with pytest.raises(GraphError, match=f"^node {count} 'n3': node 3 has the same name$"):
-                check_graph(found)
+                check_names(found)
 
         refused()  # what is made once is made
         return count_calls(refused)
