@@ -30,7 +30,11 @@ static int call(const char *name, void *registers, int to, TVMValue *args, int *
 
 #define FUNCTION(name) \
   int __vmtir__##name(TVMValue *given, int *codes_, int n, TVMValue *ret, int *rc, void *r)
-#define ROWS void *regs = given[1].v_handle; TVMValue a[4]; int c[4]; (void)codes_, (void)n, (void)ret, (void)rc, (void)r
+#define ROWS \
+  void *regs = given[1].v_handle; \
+  TVMValue a[4]; \
+  int c[4]; \
+  (void)codes_, (void)n, (void)ret, (void)rc, (void)r
 
 FUNCTION(pair) { /* (x) -> (x, constant 0) */
   ROWS;
