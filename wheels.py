@@ -148,12 +148,15 @@ def build(python: str, name: str, zig: Path, output: Path) -> Path:
 
 
 def checked(wheel: Path, name: str, zig: Path, output: Path) -> Path:
-    """The wheel with the tag of its target, after auditwheel found that it may have it."""
+    """The wheel with the oldest tag that auditwheel finds it may have: that of its target, or older."""
     path = f"{zig.parent}{os.pathsep}{os.environ['PATH']}"
     fixed = wheel.parent / "audited"
-    run(zig, "-m", "auditwheel", "repair", "--plat", name, "--only-plat", "-w", fixed, wheel,
+    run(zig, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat", "-w", fixed, wheel,
         env={**os.environ, "PATH": path})  # fmt: skip
     (made,) = fixed.glob("*.whl")
+    family = name.partition("_")[0]
+    if f"-{family}_" not in made.name or not made.stem.endswith(TARGETS[name].machine):
+        sys.exit(f"wheels.py: {made.name} was to be for {name}")
     if "mblob.libs" in run(zig, "-m", "zipfile", "-l", made):
         sys.exit(f"wheels.py: {made.name} would carry a library of this machine")
     output.mkdir(parents=True, exist_ok=True)
