@@ -54,7 +54,7 @@ def test_an_array_goes_to_the_device_and_back(device: mblob.Device) -> None:
     tensor = mblob.array(values, device)
     assert tensor.device == device
     assert (tensor.shape, tensor.dtype, tensor.nbytes) == ((2, 3), "float32", 24)
-    assert repr(tensor) == "<mblob.Tensor float32[2, 3] on ext_dev(1)>"
+    assert repr(tensor) == "<mblob.Tensor float32[2, 3] on ext_dev:1>"
     assert tensor.address < 0x2000  # no address of this process
     back = tensor.numpy()
     np.testing.assert_array_equal(back, values)
@@ -297,7 +297,7 @@ def test_values_on_a_device_come_from_anywhere_and_go_anywhere(
         graph.run()
     with pytest.raises(
         mblob.IncompatibleError,
-        match=r"input 'data': the tensor is on device cpu\(0\).*ext_dev\(1\)",
+        match=r"input 'data': the tensor is on device cpu:0.*ext_dev:1",
     ):
         graph.set_input_zero_copy("data", mblob.array(np.zeros(1, "float32")))
     graph.set_input_zero_copy("data", there)
