@@ -106,7 +106,7 @@ class Player:
         elif kind == "none":
             assert found is None
         else:
-            assert type(found).__name__ == ("str" if kind == "dtype" else kind)
+            assert type(found).__name__ == ("TypeName" if kind == "dtype" else kind)
             assert found == expected["v"]
 
     def play(self, case: Mapping[str, Any]) -> None:

@@ -23,6 +23,13 @@ static inline bool mb_device_is_host(int device_type) {
   return device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost;
 }
 
+/* Whether `data` of that kind of memory is a handle: two that differ are memory apart, however
+ * close their numbers are. */
+static inline bool mb_device_has_handles(int device_type) {
+  return device_type == kDLOpenCL || device_type == kDLVulkan || device_type == kDLMetal ||
+         device_type == kDLWebGPU;
+}
+
 /* Whether code for a target of TVM ("llvm", "opencl -device=..") can run here. */
 bool mb_device_is_target(const char *target);
 

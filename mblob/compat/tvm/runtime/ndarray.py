@@ -12,6 +12,7 @@ from mblob import cuda as cuda
 from mblob import device as device
 from mblob import from_dlpack as from_dlpack
 from mblob import opencl as opencl
+from mblob.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from mblob.typed import ElementType, Shape
@@ -62,6 +63,6 @@ def empty(
 
 def _check_scope(function: str, mem_scope: str | None) -> None:
     if mem_scope not in (None, "", "global"):
-        raise mblob.MblobError(
+        raise ArgumentValueError(
             f"{function}: mem_scope: expected None or 'global', found {mem_scope!r}"
         )
