@@ -1,5 +1,5 @@
-# How libmblob is built, whoever builds it: csrc/Makefile, tests/c/Makefile, and setup.py, which has no make and
-# reads the lines `NAME := value` itself. One line each, no references to other variables but $(SONAME).
+# How libmblob is built, whoever builds it: csrc/Makefile, tests/c/Makefile, and setup.py and csrc/CMakeLists.txt, which
+# have no make and read the lines `NAME := value` themselves. One line each, no references to other variables but $(SONAME).
 SONAME := libmblob.so.0
 # _FILE_OFFSET_BITS: files above 2 GiB, and folders whose inodes have 64 bits, on 32-bit machines.
 COMPILE := -std=gnu11 -D_FILE_OFFSET_BITS=64 -fPIC -fvisibility=hidden -pthread -DMBLOB_HOST
