@@ -379,6 +379,5 @@ def _create(
     return made
 
 
-def _info(text: str) -> tuple[Shapes, Types]:
-    found = json.loads(text)
+def _info(found: Mapping[str, Any]) -> tuple[Shapes, Types]:
     return {name: tuple(shape) for name, shape in found["shape"].items()}, found["dtype"]
