@@ -6,9 +6,13 @@ Nothing but a C compiler is needed. Metadata is in pyproject.toml.
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import shlex
 import shutil
+import subprocess
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,13 +25,14 @@ CSRC = ROOT / "csrc"
 PLUGINS = sorted(p.name for p in (CSRC / "plugins").iterdir() if p.is_dir() and p.name != "common")
 # of csrc, as mblob/csrc: the packager compiles against the headers
 SHIPPED = ("include", "src", "plugins")
+PACKAGE = CSRC / "package"
 INCLUDE = ["csrc/include", "csrc/include/mblob/compat", "csrc/src"]
 
 
 def link_halves() -> None:
-    """Make the links `mblob/packager` and `mblob/loader` where they are lost: in a zip, where git
-    makes no links (then they are files of a few bytes). A source archive has folders in their
-    place."""
+    """Make the links `mblob/packager` and `mblob/loader` where there are none: in a source archive,
+    which holds each file once; in a zip; where git makes no links (then they are files of a few
+    bytes)."""
     for name in ("packager", "loader"):
         link, there = ROOT / "mblob" / name, ROOT / name
         if (link / "__init__.py").is_file():
@@ -72,9 +77,53 @@ def own_flags(source: Path) -> list[str]:
     return [*(FLAGS["SMALL"] if small else []), *without_tables]
 
 
+def archiver() -> list[str]:
+    """The command `ar`."""
+    return shlex.split(os.environ.get("AR") or sysconfig.get_config_var("AR") or "ar")
+
+
 def plugin_file(name: str) -> str:
     """What the plug-in of a folder in csrc/plugins is called, as csrc/Makefile does."""
     return f"libmblob-{name}.so"
+
+
+# Where the files for C programs are seen from: a wheel and a checkout have the same steps between
+# them, for `mblob/loader` in a checkout is a link to `loader` beside `csrc`.
+PLACES = {
+    ".pc": ("${pcfiledir}/../../..", "${pcfiledir}/..", "${prefix}/csrc/include"),
+    ".cmake": ("", "${_mblob_here}/../..", "${_mblob_here}/../../../../csrc/include"),
+}
+
+
+def write_for_c(folder: Path) -> None:
+    """What C programs are built by beside libmblob: link names, files for pkg-config and CMake.
+
+    A wheel cannot hold links: the link names are linker scripts.
+    """
+    header = (CSRC / "include" / "mblob.h").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^#define MBLOB_VERSION "(.*)"$', header, re.MULTILINE)
+    for name in ("libmblob.so", "mblob/compat/libtvm_runtime.so"):
+        link = folder / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.write_text(f"/* a linker script: the library is {SONAME} */\nINPUT({SONAME})\n")
+    for source in sorted(PACKAGE.iterdir()):
+        target = folder / ("pkgconfig" if source.stem.endswith(".pc") else "cmake/mblob")
+        target.mkdir(parents=True, exist_ok=True)
+        text = source.read_text(encoding="utf-8")
+        if source.suffix == ".in":
+            prefix, libdir, includedir = PLACES[Path(source.stem).suffix]
+            values = {
+                "PREFIX": prefix,
+                "LIBDIR": libdir,
+                "INCLUDEDIR": includedir,
+                "VERSION": version,
+                "SONAME": SONAME,
+                "RPATH": "-Wl,-rpath,${libdir} ",
+                "LDLIBS": " ".join(FLAGS["LDLIBS"]),
+            }
+            for name, value in values.items():
+                text = text.replace(f"@{name}@", value)
+        (target / source.name.removesuffix(".in")).write_text(text, encoding="utf-8")
 
 
 class BuildExt(build_ext):
@@ -93,6 +142,7 @@ class BuildExt(build_ext):
         self._build_runtime(folder)
         for name in PLUGINS:
             self._build_plugin(name, folder)
+        write_for_c(folder)
         for extension in self.extensions:
             extension.extra_compile_args += self._debug_flags()
             if not extension.name.startswith("mblob.loader."):
@@ -112,11 +162,12 @@ class BuildExt(build_ext):
             Path(self.build_lib) / "mblob" / "loader" / "_lib",
             ROOT / "mblob" / "loader" / "_lib",
         )
-        target.mkdir(exist_ok=True)
-        for name in (SONAME, *(plugin_file(p) for p in PLUGINS)):
-            fresh = target / f"{name}.new"
-            shutil.copy2(built / name, fresh)
-            fresh.replace(target / name)
+        for source in (p for p in built.rglob("*") if p.is_file()):
+            place = target / source.relative_to(built)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            fresh = place.with_name(f"{place.name}.new")
+            shutil.copy2(source, fresh)
+            fresh.replace(place)
 
     def _debug_flags(self) -> list[str]:
         """A wheel carries no debug information, though Python's own CFLAGS ask for it; a checkout
@@ -147,10 +198,19 @@ class BuildExt(build_ext):
         fresh.replace(target)
 
     def _build_runtime(self, folder: Path) -> None:
-        of_programs = {CSRC / "src" / p for p in FLAGS["CORE_TABLE"]}
-        sources = sorted(set((CSRC / "src").rglob("*.c")) - of_programs)
+        src = CSRC / "src"
+        sources = sorted(src.rglob("*.c"))
+        objects = dict(zip(sources, self._compile(sources)))
+        core, full = ({src / p for p in FLAGS[name]} for name in ("CORE_TABLE", "FULL_TABLE"))
+        executors = {p for p in sources if p.is_relative_to(src / "exec")}
+        whole = [objects[p] for p in sources if p not in core]
+        small = [objects[p] for p in sources if p not in full | executors]
         exports = f"-Wl,--version-script={CSRC / 'libmblob.map'}"
-        self._link(self._compile(sources), folder / SONAME, [*FLAGS["LINK"], exports])
+        self._link(whole, folder / SONAME, [*FLAGS["LINK"], exports])
+        for name, members in (("libmblob.a", whole), ("libmblob-core.a", small)):
+            (folder / name).unlink(missing_ok=True)
+            # q, not r: two sources in different folders may have one name
+            subprocess.run([*archiver(), "qcs", str(folder / name), *members], check=True)
 
     def _build_plugin(self, name: str, folder: Path) -> None:
         own = [

@@ -118,4 +118,4 @@ def runtime_library() -> Path:
     """The libmblob that Python uses."""
     from mblob import loader
 
-    return next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))
+    return next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.0"))

@@ -36,7 +36,7 @@ def launches(folder: Path, rounds: int, count: int) -> Iterator[tuple[float, flo
     kernel = ("add", ["handle"] * 3, ["blockIdx.x", "threadIdx.x"])
     host.import_module(mblob.device_module("opencl", SOURCE, [kernel]))
     mblob.export_library(host, library)
-    runtime = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))
+    runtime = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.0"))
     subprocess.run(
         ["cc", "-std=gnu11", "-O2", *include_flags(), "-DMBLOB_HOST",
          str(ROOT / "benchmarks/opencl_launch.c"), "-o",

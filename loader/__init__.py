@@ -14,8 +14,14 @@ from __future__ import annotations
 import sys
 
 from mblob.errors import argument_class
-from mblob.loader import _call, bridge
-from mblob.loader.opened import OpenedNode, adopt
+
+try:
+    from mblob.loader import _call, bridge
+except ImportError as error:
+    from mblob.loader.mismatch import explained
+
+    raise explained(error) from None
+from mblob.loader.opened import OpenedNode, adopt, remember
 from mblob.loader.runtime import address_of, check, ffi, lib, raise_status
 from mblob.module import Module
 
@@ -25,6 +31,14 @@ if TYPE_CHECKING:
 
     from mblob.devices import Device
     from mblob.loader.tensor import Shape, Tensor
+
+
+DATA_TYPE = 5  # kTVMDataType
+
+if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
+    from mblob.loader.mismatch import check_versions
+
+    check_versions(ffi.string(lib.MBLOB_VERSION), ffi.string(lib.mblob_version()))
 
 
 def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
@@ -71,6 +85,16 @@ def _declared(owner: Module, name: str, i: int) -> tuple[str, str]:
     return (known[i].name, known[i].text) if i < len(known) else ("", "")
 
 
+def _result_value(code: int, value: Any) -> Any:
+    if code == DATA_TYPE:
+        from mblob.dtype import TypeName
+
+        return TypeName(value)
+    from mblob.loader.handle import Handle
+
+    return Handle(value)
+
+
 def _check_bound(owner: Module, name: str, shown: str, given: tuple[Any, ...]) -> None:
     from mblob.loader.prototype import check
 
@@ -88,6 +112,16 @@ _call.set_hooks(
     error_class=argument_class,
     declared=_declared,
     check_bound=_check_bound,
+    remember=remember,
+    result_value=_result_value,
 )
+
+
+def _trace(*values: Any) -> None:
+    """Print what a kernel traces (`tvm.tir.trace` without a function of its own)."""
+    print([*values])
+
+
+check(bridge.register_global("tvm.default_trace_action", _trace, override=True))
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
 check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))

@@ -25,6 +25,7 @@ typedef union { int64_t v_int64; double v_float64; void *v_handle; const char *v
 typedef void *TVMRetValueHandle;
 typedef int (*TVMPackedCFunc)(TVMValue *, int *, int, TVMRetValueHandle, void *);
 typedef void (*TVMPackedCFuncFinalizer)(void *);
+static char *const MBLOB_VERSION;
 """
 
 # Loaders and modules written in Python: see loader/bridge.py.

@@ -49,6 +49,10 @@ class AotModule(TimedModel):
         self.module = module
         self._kept: dict[tuple[str, int], Tensor] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle has the library, the device and no inputs: the model is created again."""
+        return type(self), (self.module,)
+
     if TYPE_CHECKING:
 
         @overload
@@ -77,13 +81,18 @@ class AotModule(TimedModel):
             self._set_input(name, as_tensor(array, lists=True, what=f"set_input: input {name!r}: "))
             self._kept.pop(("input", self._index("input", name)), None)
 
-    def set_input_zero_copy(self, key: str | int, value: Any) -> None:
+    def set_input_zero_copy(
+        self, key: str | int | None = None, value: Any = None, **params: Any
+    ) -> None:
         """Let the model read the input `key` (name or position) from the array `value`, from now
-        on; it must be aligned to 64 bytes (`mblob.empty`).
+        on, and inputs by name from those in `params`. Arrays must be aligned to 64 bytes
+        (`mblob.empty`).
         """
-        tensor = in_place(value, f"set_input_zero_copy: input {key!r}: ")
-        self.module["set_input_zero_copy"](key, tensor)
-        self._kept["input", self._index("input", key)] = tensor
+        given: list[tuple[str | int, Any]] = [] if key is None else [(key, value)]
+        for name, array in [*given, *params.items()]:
+            tensor = in_place(array, f"set_input_zero_copy: input {name!r}: ")
+            self.module["set_input_zero_copy"](name, tensor)
+            self._kept["input", self._index("input", name)] = tensor
 
     def set_output_zero_copy(self, key: str | int, value: Any) -> None:
         """Let the model write its output `key` (name or position) into the array `value`; it must

@@ -28,6 +28,19 @@ class Asked:
     parallel: int | None
 
 
+def check_nothing_given(what: str, method: str) -> None:
+    """Raise if an executor got by `method` what a pickle of it does not have; "" is no method.
+
+    Raises:
+        TypeError: says how the parameters get to other processes.
+    """
+    if method:
+        raise ArgumentTypeError(
+            f"a {what} with the parameters of {method} cannot be pickled; pack them into the library, or pickle the"
+            f" library and call {method} where it is unpickled"
+        )
+
+
 class Timed:
     """An executor that can be timed; it says what a run is."""
 

@@ -14,6 +14,7 @@ from mblob.loader.runtime import address_of, check, ffi, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -40,18 +41,35 @@ def stand_in(value: Any) -> Any:
         return _numpy_dtype(value)
     if (device := _device(value)) is not None:
         return device
-    for name in ("__tvm_ffi_object__", "__tvm_ffi_int__", "__tvm_ffi_float__"):
+    for name, converted in _PROTOCOLS.items():
         if hasattr(kind, name):
-            return getattr(value, name)()
-    if hasattr(kind, "__tvm_ffi_opaque_ptr__"):
-        from ctypes import c_void_p
-
-        return c_void_p(value.__tvm_ffi_opaque_ptr__())
+            return converted(getattr(value, name)())
     if isinstance(value, dict):
         return _map(value)
     if hasattr(kind, "__index__"):
         return int(value.__index__())
     return float(value) if _is_real(value) else None
+
+
+def _pointer(address: int) -> Any:
+    from ctypes import c_void_p
+
+    return c_void_p(address)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+# Methods of a value that give what is passed for it, and what becomes of their results.
+_PROTOCOLS: dict[str, Callable[[Any], Any]] = {
+    "__tvm_ffi_object__": _itself,
+    "__tvm_ffi_value__": _itself,
+    "__tvm_ffi_int__": int,
+    "__tvm_ffi_float__": float,
+    "__tvm_ffi_opaque_ptr__": _pointer,
+    "__cuda_stream__": lambda stream: _pointer(stream[1]),  # (version, handle)
+}
 
 
 def _runtime_dtype(code: int, bits: int, lanes: int) -> tuple[int, int, int]:

@@ -102,3 +102,33 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
     if status:
         raise last_error()
     return _call.PackedFunction(address_of(out[0]), name, None)
+
+
+def packed_function(callable: Callable[..., Any], name: str = "") -> _call.PackedFunction:
+    """A PackedFunction that calls a Python function. Arguments and the result pass as those of a
+    callback do.
+
+    Args:
+        name: what errors call it; by default the function's own name.
+
+    Raises:
+        TypeError: `callable` is none.
+    """
+    shown = name or getattr(callable, "__name__", type(callable).__name__)
+    return _call.PackedFunction(_call.callback(callable), shown, None, of_python=True)
+
+
+def remove_global_func(name: str) -> None:
+    """Remove a global function, one of `register_func` or of a library.
+
+    Raises:
+        NotFoundError: no such function.
+    """
+    get_global_func(name)
+    get_global_func("mblob.GlobalRemove")(name)
+
+
+def list_global_func_names() -> list[str]:
+    """Names of the global functions of this process."""
+    names: list[str] = get_global_func("mblob.GlobalNames")()
+    return sorted(names)

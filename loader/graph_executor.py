@@ -12,20 +12,26 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from mblob.arguments import wrong_type
 from mblob.benchmark import BenchmarkResult
 from mblob.devices import Device
-from mblob.loader.benchmark import TimedModel, functions_of
+from mblob.errors import ArgumentValueError
+from mblob.loader.benchmark import TimedModel, check_nothing_given, functions_of
 from mblob.loader.functions import get_global_func
-from mblob.loader.tensor import CPU, Tensor, as_tensor, in_place, lent
+from mblob.loader.opened import remember
+from mblob.loader.tensor import CPU, Tensor, array, as_tensor, in_place, lent
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    import os
+    from collections.abc import Callable, Sequence
     from typing import Any, overload
 
+    from mblob.loader.graph_dump import GraphDump
     from mblob.module import Module
 
     Shapes = dict[str, tuple[int, ...]]
@@ -58,6 +64,12 @@ class GraphModule(TimedModel):
         self.module = module
         # Memory of the caller that the model uses, by ("input" or "output", position).
         self._bound: dict[tuple[str, int], Tensor] = {}
+        self._given = ""  # the method that gave it parameters
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle has the library, the device and no inputs: the model is created again."""
+        check_nothing_given("GraphModule", self._given)
+        return type(self), (self.module,)
 
     # -- inputs ------------------------------------------------------------------------------------
 
@@ -92,20 +104,25 @@ class GraphModule(TimedModel):
     def _input_index(self, key: str | int) -> int:
         return self.get_input_index(key) if isinstance(key, str) else key
 
-    def set_input_zero_copy(self, key: str | int, value: Any) -> None:
-        """Let the model read an array where it is, from now on.
+    def set_input_zero_copy(
+        self, key: str | int | None = None, value: Any = None, **params: Any
+    ) -> None:
+        """Let the model read arrays where they are, from now on.
 
         Args:
-            key: name or position of the input.
-            value: the array, which the model keeps. What is written into it later is seen by `run`.
+            key: name or position of one input; None if all are given by name.
+            value: its array, which the model keeps. What is written into it later is seen by `run`.
+            params: arrays by name.
 
         Raises:
             ValueError: no such input, another dtype or shape, strides, or data that is not aligned
                 enough (`mblob.empty` and `mblob.array` give aligned memory).
         """
-        tensor = in_place(value, f"set_input_zero_copy: input {key!r}: ")
-        self.module["set_input_zero_copy"](key, tensor)
-        self._bound["input", self._input_index(key)] = tensor
+        lent_inputs: list[tuple[str | int, Any]] = [] if key is None else [(key, value)]
+        for name, given in [*lent_inputs, *params.items()]:
+            tensor = in_place(given, f"set_input_zero_copy: input {name!r}: ")
+            self.module["set_input_zero_copy"](name, tensor)
+            self._bound["input", self._input_index(name)] = tensor
 
     def get_input(self, key: str | int) -> Tensor:
         """A view of the input `key` (name or position); writable, unless `set_input_zero_copy` was
@@ -224,23 +241,26 @@ class GraphModule(TimedModel):
         """Set inputs from a parameter dictionary.
 
         Args:
-            params_bytes: of `save_param_dict`; names that are no inputs are skipped.
+            params_bytes: of `save_param_dict`, or arrays by name; names that are no inputs are
+                skipped.
 
         Raises:
             FormatError: no parameter dictionary.
             ValueError: another dtype or shape.
         """
-        self.module["load_params"](bytes(params_bytes))
+        self.module["load_params"](_param_bytes("load_params", params_bytes))
+        self._given = "load_params"
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
         """Use parameters of another model, without a copy.
 
         Args:
             other: the model that has the parameters.
-            params_bytes: a parameter dictionary (`save_param_dict`), which names the parameters to
-                share. Its arrays are ignored.
+            params_bytes: a parameter dictionary (`save_param_dict`, or arrays by name), which names
+                the parameters to share. Its arrays are ignored.
         """
-        self.module["share_params"](other.module, bytes(params_bytes))
+        self.module["share_params"](other.module, _param_bytes("share_params", params_bytes))
+        self._given = "share_params"
 
 
 @dataclass(frozen=True)
@@ -261,7 +281,69 @@ class NodeTime:
 
 
 class GraphModuleDebug(GraphModule):
-    """A model for debugging: `lib["debug_create"]("default", mblob.cpu(0))`, or `create_debug`."""
+    """A model for debugging: `lib["debug_create"]("default", mblob.cpu(0))`, or `create_debug`.
+
+    Args:
+        module: as of `GraphModule`.
+        device: where the model runs, or a list of devices.
+        graph_json_str: its graph: what `lib["get_graph_json"]()` gives.
+        dump_root: a folder. The graph is written there now, and the outputs of all nodes after each
+            run. None: nothing is written.
+
+    Attributes:
+        debug_datum: the nodes of the graph, `debug_datum.get_graph_nodes()`; None without a graph.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device: Device | Sequence[Device] = CPU,
+        graph_json_str: str | Mapping[str, Any] | None = None,
+        dump_root: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(module)
+        self.debug_datum: GraphDump | None = None
+        if dump_root is not None and graph_json_str is None:
+            raise ArgumentValueError(
+                "GraphModuleDebug: dump_root needs graph_json_str, the graph that is written there"
+            )
+        if graph_json_str is not None:
+            from mblob.loader.graph_dump import GraphDump
+
+            first = device if isinstance(device, Device) else device[0]
+            self.debug_datum = GraphDump(graph_json_str, first, dump_root)
+
+    def run(
+        self,
+        number: int = 1,
+        repeat: int = 1,
+        *,
+        parallel: int | None = None,
+        sort_by_time: bool = True,
+        **inputs: Any,
+    ) -> None:
+        """Set inputs given by name, run the model, and write the outputs of all nodes, if the model has
+        a `dump_root`.
+
+        Args:
+            number, repeat, sort_by_time: accepted for compatibility with TVM and ignored:
+                `run_individual` and `profile` measure.
+            parallel: as of `GraphModule.run`.
+        """
+        del number, repeat, sort_by_time
+        super().run(parallel=parallel, **inputs)
+        if self.debug_datum is not None and self.debug_datum.path is not None:
+            self.debug_datum.write(self._copied_output)
+
+    def _copied_output(self, node: int, index: int) -> Tensor:
+        """An output of a node right after the node ran: later ones may use its memory."""
+        self.execute_node(node)
+        return array(self.get_node_output(node, index))
+
+    def exit(self) -> None:
+        """Remove the folder `dump_root`."""
+        if self.debug_datum is not None:
+            self.debug_datum.remove()
 
     def execute_node(self, node: str | int) -> None:
         """Run the nodes up to `node` (name or index) that did not run since the last `run`."""
@@ -361,10 +443,15 @@ def create(
 
 
 def create_debug(
-    graph_json: str | Mapping[str, Any], lib: Module, device: Device | Sequence[Device] = CPU
+    graph_json: str | Mapping[str, Any],
+    lib: Module,
+    device: Device | Sequence[Device] = CPU,
+    dump_root: str | os.PathLike[str] | None = None,
 ) -> GraphModuleDebug:
-    """A model for debugging; `graph_json`, `lib`, `device` and errors as of `create`."""
-    return GraphModuleDebug(_create("tvm.graph_executor_debug.create", graph_json, lib, device))
+    """A model for debugging; `graph_json`, `lib`, `device` and errors as of `create`, `dump_root` as of
+    `GraphModuleDebug`."""
+    made = _create("tvm.graph_executor_debug.create", graph_json, lib, device)
+    return GraphModuleDebug(made, device, graph_json, dump_root)
 
 
 def _create(
@@ -373,10 +460,25 @@ def _create(
     lib: Module,
     device: Device | Sequence[Device],
 ) -> Module:
+    if not isinstance(graph_json, (str, Mapping)):
+        raise wrong_type("create", "graph_json", "JSON as text or a dictionary", graph_json)
     text = graph_json if isinstance(graph_json, str) else json.dumps(graph_json)
     devices = [device] if isinstance(device, Device) else list(device)
     made: Module = get_global_func(function)(text, lib, *devices)
+    remember(made, None, function, (text, lib, *devices))
     return made
+
+
+def _param_bytes(function: str, params: Any) -> bytes:
+    if hasattr(params, "items"):
+        from mblob.format.ndarray import save_param_dict
+
+        return save_param_dict(params)
+    try:
+        return bytes(memoryview(params))
+    except TypeError:
+        expected = "the bytes of save_param_dict, or arrays by name"
+        raise wrong_type(function, "params_bytes", expected, params) from None
 
 
 def _info(found: Mapping[str, Any]) -> tuple[Shapes, Types]:

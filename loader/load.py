@@ -23,7 +23,7 @@ from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from mblob.format.exported import HostFunction
@@ -57,9 +57,9 @@ def load_module(
     mblob checks the headers, the blob and the index in the file.
 
     Args:
-        source: path (relative to the working directory), bytes-like, open binary file, or
-            descriptor. Shared libraries, and object files, archives and tars of objects, which are
-            linked first. The content of a file tells what it is.
+        source: a path (relative to the working directory), a bytes-like object, an open binary
+            file, or a descriptor. It is a shared library; or an object file, an archive or a tar of
+            objects, which mblob links first. The content decides which, not the name.
         fmt: accepted for compatibility with TVM; the content of the file decides.
         verify: "header" (structure and index), "full" (also the digest of every payload), "off"
             (only bounds).
@@ -76,22 +76,22 @@ def load_module(
         ToolchainError: objects cannot be linked here.
     """
     _check_options(fmt, verify, missing, loaders)
-    options = _options(VERIFY[verify], MISSING[missing], tuple(loaders or ()))
+    options = _Options(verify, missing, loaders or {})
     if isinstance(source, bool):
         raise _wrong_type("source", SOURCES, source)
     if isinstance(source, (str, os.PathLike)):
-        return _load_path(os.fsdecode(source), options, loaders)
+        return _load_path(os.fsdecode(source), options)
     if isinstance(source, int):
         from mblob.arguments import whole
 
-        return _load_descriptor(whole("load_module", "source", source), options, loaders)
+        return _load_descriptor(whole("load_module", "source", source), options)
     if hasattr(source, "fileno"):
         try:
             descriptor = source.fileno()
         except OSError:  # io.BytesIO and the like
-            return _load_bytes(getattr(source, "read")(), options, loaders)  # noqa: B009
-        return _load_descriptor(descriptor, options, loaders)
-    return _load_bytes(source, options, loaders)
+            return _load_bytes(getattr(source, "read")(), options)  # noqa: B009
+        return _load_descriptor(descriptor, options)
+    return _load_bytes(source, options)
 
 
 def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
@@ -118,27 +118,47 @@ def _wrong_type(argument: str, expected: str, found: Any) -> ArgumentError:
     return wrong_type("load_module", argument, expected, found)
 
 
-def _options(verify: int, missing: int, keys: Sequence[str]) -> Any:
-    """An mblob_open_options, and what it points to."""
-    records = ffi.new("mblob_loader *[]", [bridge.record(key) for key in keys] or [ffi.NULL])
-    options = ffi.new(
-        "mblob_open_options *",
-        {
-            "struct_size": ffi.sizeof("mblob_open_options"),
-            "verify": verify,
-            "missing": missing,
-            "loader_count": len(keys),
-            "loaders": ffi.cast("const mblob_loader *const *", records) if keys else ffi.NULL,
-        },
-    )
-    return options, records
+class _Options:
+    """How a library is opened.
+
+    Attributes:
+        verify, missing: as `load_module` takes them.
+        loaders: given with this open, by type key.
+        record: the mblob_open_options of all that.
+    """
+
+    def __init__(self, verify: Level, missing: Missing, loaders: Mapping[str, Loader]) -> None:
+        self.verify, self.missing, self.loaders = verify, missing, loaders
+        self._records = [bridge.record(key) for key in loaders]
+        self._list = ffi.new("mblob_loader *[]", self._records or [ffi.NULL])
+        self.record = ffi.new(
+            "mblob_open_options *",
+            {
+                "struct_size": ffi.sizeof("mblob_open_options"),
+                "verify": VERIFY[verify],
+                "missing": MISSING[missing],
+                "loader_count": len(loaders),
+                "loaders": ffi.cast("const mblob_loader *const *", self._list)
+                if loaders
+                else ffi.NULL,
+            },
+        )
+
+    def origin(
+        self,
+        path: str,
+        functions: Callable[[], Mapping[str, str]],
+        status: os.stat_result | None = None,
+    ) -> Origin:
+        """Of the modules of a file, as it was when it was opened; no status of memory."""
+        return Origin(path, self.loaders, functions, status, (self.verify, self.missing))
 
 
-def _open(call: Open, options: Any, origin: Origin) -> Module:
+def _open(call: Open, options: _Options, origin: Origin) -> Module:
     """Open through `call(options, out)`, with the loaders of installed distributions where keys
     miss one."""
     out = ffi.new("mblob_module **")
-    while call(options[0], out):
+    while call(options.record, out):
         error = last_error()
         if not isinstance(error, LoaderMissingError):
             raise error
@@ -155,7 +175,7 @@ def _open(call: Open, options: Any, origin: Origin) -> Module:
 # -- one function for each kind of source ----------------------------------------------------------
 
 
-def _load_path(path: str, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
+def _load_path(path: str, options: _Options) -> Module:
     absolute = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118  (pathlib costs milliseconds to import)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -174,20 +194,19 @@ def _load_path(path: str, options: Any, loaders: Mapping[str, Loader] | None) ->
     finally:
         os.close(descriptor)
     if linkable_kind(start):
-        return _load_linked(absolute, path, options, loaders)
-    identity = (status.st_dev, status.st_ino)
-    origin = Origin(absolute, loaders, lambda: _functions_of_file(absolute, identity))
+        return _load_linked(absolute, path, options, status)
+    origin = options.origin(absolute, lambda: _functions_of_file(absolute, status), status)
     return _open(lambda o, out: lib.mblob_open(os.fsencode(absolute), o, out), options, origin)
 
 
-def _load_descriptor(descriptor: int, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
+def _load_descriptor(descriptor: int, options: _Options) -> Module:
     status = os.fstat(descriptor)
     link = f"/proc/self/fd/{descriptor}"
     path = _path_of(link)
     if linkable_kind(_start(descriptor)):
-        return _load_linked(link, path, options, loaders)
-    identity = (status.st_dev, status.st_ino)
-    origin = Origin(path, loaders, lambda: _functions_of_file(path, identity))
+        return _load_linked(link, path, options, status)
+    functions = _functions_of(path, descriptor, status)
+    origin = options.origin(path, functions, status)
     return _open(lambda o, out: lib.mblob_open_fd(descriptor, o, out), options, origin)
 
 
@@ -216,7 +235,7 @@ def _path_of(link: str) -> str:
     )
 
 
-def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -> Module:
+def _load_bytes(data: Any, options: _Options) -> Module:
     try:
         view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
     except TypeError:
@@ -229,14 +248,14 @@ def _load_bytes(data: Any, options: Any, loaders: Mapping[str, Loader] | None) -
         from mblob.loader.link_object import temporary_file
 
         with temporary_file(view) as path:
-            return _load_linked(path, "", options, loaders)
+            return _load_linked(path, "", options)
     names = _functions_of_image(view)
     buffer = ffi.from_buffer(view)
     try:
         return _open(
             lambda o, out: lib.mblob_open_memory(buffer, view.nbytes, o, out),
             options,
-            Origin("", loaders, lambda: names),
+            options.origin("", lambda: names),
         )
     except FormatError as exc:
         if exc.code == "not_elf" and _names_a_file(view):
@@ -253,7 +272,7 @@ def _names_a_file(view: memoryview) -> bool:
 
 
 def _load_linked(
-    path: str, shown: str, options: Any, loaders: Mapping[str, Loader] | None
+    path: str, shown: str, options: _Options, status: os.stat_result | None = None
 ) -> Module:
     """Link objects to a library that exists only while it is opened; the runtime keeps its
     descriptor.
@@ -261,13 +280,15 @@ def _load_linked(
     Args:
         path: of the file.
         shown: how the user named it, "" for memory.
+        status: of the file; None for memory.
     """
     from mblob.loader.link_object import linked
 
     with linked(path, shown) as library:
         with open(library, "rb") as file:  # noqa: PTH123
             names = _functions_of_image(memoryview(file.read()))
-        origin = Origin(os.path.abspath(shown) if shown else "", loaders, lambda: names)  # noqa: PTH100
+        absolute = os.path.abspath(shown) if shown else ""  # noqa: PTH100
+        origin = options.origin(absolute, lambda: names, status)
         try:
             return _open(
                 lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin
@@ -280,19 +301,34 @@ def _load_linked(
 # -- the functions that a library exports, and how each is called; nothing here raises -------------
 
 
-def _functions_of_file(path: str, identity: tuple[int, int]) -> Mapping[str, str]:
-    """Functions in the library at `path`, none if it is not the file (device, inode) it was when it
-    was opened."""
+def _functions_of_file(path: str, opened: os.stat_result) -> Mapping[str, str]:
+    """Functions in the library at `path`, none if it is not the file (device, inode) that was
+    opened."""
     from mblob.inspect.library import Library
 
     try:
         status = os.stat(path)  # noqa: PTH116
-        if (status.st_dev, status.st_ino) != identity:
+        if (status.st_dev, status.st_ino) != (opened.st_dev, opened.st_ino):
             return {}
         with Library(path, verify="off") as library:
             return signatures(library.host_functions)
     except (OSError, MblobError, ValueError):
         return {}
+
+
+def _functions_of(
+    path: str, descriptor: int, status: os.stat_result
+) -> Callable[[], Mapping[str, str]]:
+    """Gives the functions in an open file, which may have no path."""
+    if path:
+        return lambda: _functions_of_file(path, status)
+    import mmap
+
+    try:
+        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):  # opening it says why
+        return dict
+    return lambda: _functions_of_image(memoryview(mapped))
 
 
 def _functions_of_image(data: memoryview) -> Mapping[str, str]:

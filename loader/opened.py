@@ -35,11 +35,13 @@ from mblob.module import LIBRARY, Module, Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, ClassVar, NoReturn
+    from typing import Any, ClassVar
 
     from mblob.format.grammar import Grammars
     from mblob.loader.loaders import Loader
+    from mblob.typed import Level, Missing
 
 
 class Origin:
@@ -48,18 +50,30 @@ class Origin:
     Attributes:
         path: of the file as the user named it, "" for memory.
         loaders: loaders given with this open, asked first.
+        status: of the file when it was opened, None if Python did not open a file.
+        how: `verify` and `missing` of the open.
+        image: the whole file, for modules whose pickles hold it, else None.
+        is_extended: whether a module got another import than those of the file.
     """
 
-    __slots__ = ("_asked", "_functions", "_read_functions", "loaders", "path")
+    __slots__ = (
+        "_asked", "_functions", "_read_functions", "how", "image", "is_extended", "loaders",
+        "path", "status",
+    )  # fmt: skip
 
     def __init__(
         self,
         path: str,
         loaders: Mapping[str, Loader] | None = None,
         functions: Callable[[], Mapping[str, str]] = dict,
+        status: os.stat_result | None = None,
+        how: tuple[Level, Missing] = ("header", "error"),
     ) -> None:
         self.path = path
         self.loaders = dict(loaders or {})
+        self.status, self.how = status, how
+        self.image: Any = None
+        self.is_extended = False
         self._read_functions = functions
         self._functions: Mapping[str, str] = {}
         self._asked: set[str] = set()
@@ -104,11 +118,18 @@ class OpenedNode(Node):
         self._loaded_module: LoadedModule | None = None
         # of an installed distribution, where the runtime came to it
         self._fallback: Loader | None = None
+        # Of an executor: the module and function that made it, and the arguments.
+        self.made_by: tuple[Module | None, str, tuple[Any, ...]] | None = None
 
-    def __reduce__(self) -> NoReturn:
-        raise ArgumentTypeError(
-            "a Module of an opened library cannot be pickled or copied; load the library where it is needed"
-        )
+    def pickled(self, protocol: int) -> tuple[Any, ...]:
+        from mblob.loader.pickled import reduce_module
+
+        return reduce_module(self, protocol)
+
+    def with_bytes(self) -> Module:
+        from mblob.loader.pickled import module_with_bytes
+
+        return module_with_bytes(self)
 
     def attach(self, module: Module) -> None:
         """Tell the node which Module it is the content of."""
@@ -297,6 +318,7 @@ class OpenedNode(Node):
 
     def on_import(self, child: Module) -> None:
         """Let the kernels of this library find the functions of `child`."""
+        self.origin.is_extended = True
         if isinstance(child._node, OpenedNode):
             check(lib.mblob_module_import(self.handle, child._node.handle))
             return
@@ -444,7 +466,9 @@ def _tree(
         if known is not None:
             made[key] = known
             continue
-        node = OpenedNode(hold(pointer), origin)
+        # What a function returns may import modules of a file.
+        path = "" if origin.path else text(lib.mblob_module_path(pointer))
+        node = OpenedNode(hold(pointer), Origin(path) if path else origin)
         made[key] = module = Module(node=node)
         node.attach(module)
         bridge.nodes.put(key, node)
@@ -489,6 +513,13 @@ def adopt(pointer: Any) -> Module:
     try:
         if known is not None:
             return known
-        return wrap_tree(pointer, Origin(text(lib.mblob_module_path(pointer))))
+        return _tree(pointer, Origin(text(lib.mblob_module_path(pointer))), _hold, _known)
     finally:
         lib.mblob_module_release(pointer)
+
+
+def remember(made: Module, owner: Module | None, function: str, args: tuple[Any, ...]) -> None:
+    """Note which function of `owner`, or which global one, made a module, for its pickles."""
+    node = made._node
+    if isinstance(node, OpenedNode) and node.made_by is None:
+        node.made_by = (owner, function, args)

@@ -3,11 +3,14 @@ bring."""
 
 from __future__ import annotations
 
+from mblob.loader.functions import get_global_func
 from mblob.loader.runtime import bytes_of_name, ffi, last_error, lib, text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any
+
+    from mblob.devices import Device
 
 
 DESCRIPTION_SIZE = 512  # bytes
@@ -72,3 +75,17 @@ def device_type(name: str) -> int:
     out = ffi.new("int *")
     encoded = bytes_of_name(name)
     return 0 if encoded is None or lib.mblob_device_type(encoded, out) else int(out[0])
+
+
+def device_exists(device: Device) -> bool:
+    """Whether there is such a device, and a runtime for it."""
+    return bool(get_global_func("runtime.GetDeviceAttr")(device.device_type, device.device_id, 0))
+
+
+def synchronize(device: Device) -> None:
+    """Wait for the work of this thread on a device.
+
+    Raises:
+        IncompatibleError: no runtime for the device.
+    """
+    get_global_func("mblob.Synchronize")(device.device_type, device.device_id)

@@ -61,11 +61,14 @@ class VirtualMachine(Timed):
     ) -> None:
         del profile
         if not isinstance(rt_mod, Module) or rt_mod.type_key not in RELAX_EXECUTABLES:
-            found = rt_mod.type_key if isinstance(rt_mod, Module) else type(rt_mod).__name__
-            raise ArgumentTypeError(
-                f"VirtualMachine: expected a module of the key {RELAX_EXECUTABLES[0]!r}, found {found!r}"
+            expected = (
+                f"a module with the type key {RELAX_EXECUTABLES[0]!r}, as load_module gives it"
             )
+            module = isinstance(rt_mod, Module)
+            found = f"a module {rt_mod.type_key!r}" if module else type(rt_mod).__name__
+            raise ArgumentTypeError(f"VirtualMachine: rt_mod: expected {expected}, found {found}")
         self._executable = rt_mod
+        self._made_of = (rt_mod, device, memory_cfg)
         self.module = rt_mod["vm_load_executable"]()
         devices = [device] if isinstance(device, Device) else list(device)
         if not devices or devices[-1].device_type != CPU.device_type:
@@ -77,6 +80,11 @@ class VirtualMachine(Timed):
         missing = self.missing
         if missing:
             self._warn_of(missing)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle has the library, the devices and no inputs, saved functions, instruments or
+        limits: the machine is created again."""
+        return type(self), self._made_of
 
     @staticmethod
     def _warn_of(missing: list[str]) -> None:

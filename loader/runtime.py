@@ -48,11 +48,6 @@ def text(pointer: Any) -> str:
     return str(ffi.string(pointer).decode("utf-8", "backslashreplace")) if pointer else ""
 
 
-def last_error_code() -> str:
-    """The stable name of what the last failure on this thread was, as mblob.h has them."""
-    return text(lib.mblob_last_error_info().code)
-
-
 def last_error(called: str = "") -> Exception:
     """The exception for the last failure on this thread.
 

@@ -10,8 +10,10 @@ from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
 from mblob.devices import Device
 from mblob.errors import (
+    ArgumentError,
     ArgumentTypeError,
     ArgumentValueError,
+    IncompatibleError,
     MblobError,
     also,
     did_you_mean,
@@ -37,6 +39,15 @@ _TVM_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
 HOST_TYPES = (1, 3, 11)
 
 
+def _wrong_extent(extents: Any) -> ArgumentError:
+    """The error for what is no sequence of int."""
+    if isinstance(extents, (tuple, list)):
+        for i, extent in enumerate(extents):
+            if not hasattr(extent, "__index__"):
+                return wrong_type("Shape", f"extents[{i}]", "int", extent)
+    return wrong_type("Shape", "extents", "a sequence of int", extents)
+
+
 class Shape(tuple):  # type: ignore[type-arg]
     """A shape, from any sequence of ints. Pass it where a Relax program or a function of the ffi
     dialect expects a shape, which is another type there than a tuple. In Python, a Shape is a
@@ -50,10 +61,14 @@ class Shape(tuple):  # type: ignore[type-arg]
     __slots__ = ()
 
     def __new__(cls, extents: Iterable[int] = ()) -> Shape:
-        items = tuple(index(extent) for extent in extents)
+        try:
+            items = tuple(map(index, extents))
+        except TypeError:
+            raise _wrong_extent(extents) from None
         for extent in items:
             if not -(2**63) <= extent < 2**63:
-                raise OverflowError(f"Shape: {extent} has more than 64 bits")
+                message = f"Shape: extents: {extent} has more than 64 bits"
+                raise also(ArgumentError, OverflowError, ValueError)(message)
         return super().__new__(cls, items)
 
     def __repr__(self) -> str:
@@ -141,6 +156,58 @@ class Tensor(_call.TensorBase):
                 f"view: an element of {self.dtype} is not as large as one of {dtype}"
             )
         return _call.tensor_retype(self, target)
+
+    def _create_view(
+        self,
+        shape: Extents,
+        dtype: ElementType | None = None,
+        relative_byte_offset: int = 0,
+    ) -> Tensor:
+        """Part of the same memory under another shape, as `tvm.runtime.Tensor` has it.
+
+        Args:
+            dtype: the element type; by default that of this tensor.
+            relative_byte_offset: where the view begins, from the first element of this tensor.
+
+        Raises:
+            ValueError: the view is not inside this tensor.
+        """
+        extents = _extents("_create_view", shape)
+        code, bits, lanes = _parse("_create_view", dtype or self.dtype)
+        start = whole("_create_view", "relative_byte_offset", relative_byte_offset, 0, 2**63 - 1)
+        end = start + prod(extents) * ((bits * lanes + 7) // 8)
+        if end > self.nbytes:
+            raise ArgumentValueError(
+                f"_create_view: a view of shape {extents} would occupy bytes {start} <= i_byte < {end},"
+                f" but the Tensor being viewed only contains {self.nbytes} bytes"
+            )
+        return _call.tensor_part(self, extents, (code, bits, lanes), start)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index to the next, per dimension."""
+        shape = self.shape
+        return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    def size(self, idx: int) -> int:
+        """Elements along a dimension; negative numbers count from the last one."""
+        return self.shape[idx]
+
+    def is_contiguous(self) -> bool:
+        """True: tensors of mblob have no strides."""
+        return True
+
+    def data_ptr(self) -> int:
+        """`address`."""
+        return self.address
+
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule over the same memory: `__dlpack__()`."""
+        return self.__dlpack__()
 
     def copyfrom(self, source: Any) -> Tensor:
         """Copy elements into this tensor.
@@ -332,6 +399,8 @@ def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:
         return _call.tensor_empty(extents, parts, device.device_type, device.device_id)
     except ValueError as exc:
         raise ArgumentValueError(f"{function}: shape: {exc}") from None
+    except IncompatibleError as exc:  # the function of C that asks for the device
+        raise IncompatibleError(str(exc).replace("TVMArrayAlloc", function, 1)) from None
 
 
 def empty(shape: Extents, dtype: ElementType = "float32", device: Device = CPU) -> Tensor:

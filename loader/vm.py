@@ -12,7 +12,7 @@ from mblob import texts
 from mblob.devices import Device
 from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class, one_of
 from mblob.format.type_keys import RELAY_EXECUTABLE
-from mblob.loader.benchmark import Asked, Timed
+from mblob.loader.benchmark import Asked, Timed, check_nothing_given
 from mblob.loader.functions import get_global_func
 from mblob.loader.tensor import CPU, Tensor, _numpy, as_tensor, empty, load_param_dict
 from mblob.module import Module, checked_module, listed
@@ -71,6 +71,12 @@ class Executable:
                 f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}"
             )
         self.mod = self.module = mod
+        self._given = ""  # the method that gave it constants
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle has the library, and no constants that were read separately."""
+        check_nothing_given("Executable", self._given)
+        return type(self), (self.mod,)
 
     def __repr__(self) -> str:
         return f"<mblob.vm.Executable: {self._signatures()}>"
@@ -154,6 +160,7 @@ class Executable:
             FormatError: the file is no parameter dictionary, or a constant is missing.
         """
         self.mod["load_late_bound_consts"](os.fspath(path))
+        self._given = "load_late_bound_consts"
 
     def load_late_bound_consts_from_map(self, constants: Mapping[str, Any]) -> None:
         """Set constants that were saved apart from the program.
@@ -170,6 +177,7 @@ class Executable:
             for word in (name, as_tensor(value, lists=True))
         ]
         self.mod["load_late_bound_consts_from_map"](*pairs)
+        self._given = "load_late_bound_consts_from_map"
 
     def move_late_bound_consts(self, path: str | os.PathLike[str], byte_limit: int) -> None:
         """Write constants of at least `byte_limit` bytes to the file `path`, for
@@ -239,6 +247,7 @@ class VirtualMachine(Timed):
         self._exec = exe if isinstance(exe, Executable) else Executable(exe)
         self.module = self._exec.mod["vm_load_executable"]()
         self._outputs: dict[str, tuple[Any, ...]] = {}
+        self._made_of = (self._exec, device, memory_cfg)
         devices = [device] if isinstance(device, Device) else list(device)
         if not any(d.device_type == CPU.device_type for d in devices):
             devices.append(CPU)  # TVM adds it too: it computes shapes
@@ -246,6 +255,10 @@ class VirtualMachine(Timed):
         for d in devices:
             arguments += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
         self.module["init"](*arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle has the library, the devices and no inputs: the machine is created again."""
+        return type(self), self._made_of
 
     def __repr__(self) -> str:
         return f"<mblob.vm.VirtualMachine: {self._exec._signatures()}>"

@@ -60,6 +60,9 @@ _HOME = {
     "KernelError": "mblob.errors:KernelError",
     "PortabilityWarning": "mblob.errors:PortabilityWarning",
     "UnreadableWarning": "mblob.errors:UnreadableWarning",
+    # C programs
+    "get_include": "mblob.installed:get_include",
+    "get_library_dir": "mblob.installed:get_library_dir",
     # devices
     "Device": "mblob.devices:Device",
     "device": "mblob.devices:device",
@@ -93,6 +96,9 @@ _HOME = {
     "register_loader": "mblob.loader.loaders:register_loader",
     "register_func": "mblob.loader.functions:register_func",
     "get_global_func": "mblob.loader.functions:get_global_func",
+    "list_global_func_names": "mblob.loader.functions:list_global_func_names",
+    "packed_function": "mblob.loader.functions:packed_function",
+    "remove_global_func": "mblob.loader.functions:remove_global_func",
     "system_lib": "mblob.loader.system_lib:system_lib",
     "PackedFunction": "mblob.loader._call:PackedFunction",
     "Shape": "mblob.loader.tensor:Shape",

@@ -22,13 +22,18 @@ from mblob.inspect.difference import diff as diff
 from mblob.inspect.library import Library as Library
 from mblob.inspect.library import open_library
 from mblob.inspect.verification import verify as verify
+from mblob.installed import get_include as get_include
+from mblob.installed import get_library_dir as get_library_dir
 from mblob.loader import aot_executor as aot_executor
 from mblob.loader import graph_executor as graph_executor
 from mblob.loader import relax as relax
 from mblob.loader import vm as vm
 from mblob.loader._call import PackedFunction as PackedFunction
 from mblob.loader.functions import get_global_func as get_global_func
+from mblob.loader.functions import list_global_func_names as list_global_func_names
+from mblob.loader.functions import packed_function as packed_function
 from mblob.loader.functions import register_func as register_func
+from mblob.loader.functions import remove_global_func as remove_global_func
 from mblob.loader.load import load_module as load_module
 from mblob.loader.loaders import register_loader as register_loader
 from mblob.loader.system_lib import system_lib as system_lib

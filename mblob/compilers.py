@@ -7,29 +7,8 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache
-from pathlib import Path
 
-from mblob.errors import ToolchainError
-
-
-@cache
-def include_dir() -> Path:
-    """The folder of `mblob.h`.
-
-    An installed package carries it as `mblob/csrc/include`, a checkout has it beside the package.
-
-    Raises:
-        ToolchainError: the installation is incomplete.
-    """
-    package = Path(__file__).resolve().parent
-    for root in (package, package.parent):
-        found = root / "csrc" / "include"
-        if (found / "mblob.h").is_file():
-            return found
-    raise ToolchainError(
-        f"the C headers of mblob are missing: {package}/csrc/include/mblob.h; install mblob again"
-    )
+from mblob.installed import include_dir
 
 
 def include_flags() -> tuple[str, str]:

@@ -27,11 +27,12 @@ CODES = {
 
 
 class Device:
-    """A device: a type and a number. It compares and hashes by both, and prints as `cpu(0)`.
+    """A device: a type and a number. It compares and hashes by both, and prints as `cpu:0`.
 
     Attributes:
         device_type: DLDeviceType, 1 for cpu.
-        device_id: number among the devices of its type, from 0.
+        device_id, index: number among the devices of its type, from 0.
+        name, type: device type as text: "cpu", "opencl", ...
     """
 
     __slots__ = ("device_id", "device_type")
@@ -54,6 +55,30 @@ class Device:
         """Device type as text: "cpu", "opencl", ..."""
         return NAMES.get(self.device_type, f"device_type_{self.device_type}")
 
+    type = name
+
+    @property
+    def index(self) -> int:
+        """Number among the devices of its type."""
+        return self.device_id
+
+    def dlpack_device_type(self) -> int:
+        """DLPack's number of the device type."""
+        return self.device_type
+
+    @property
+    def exist(self) -> bool:
+        """Whether this process can use the device. It needs a runtime for it, and the device."""
+        return bool(_plugins().device_exists(self))
+
+    def sync(self) -> None:
+        """Wait until the device has finished what this thread gave to it.
+
+        Raises:
+            IncompatibleError: no runtime for the device.
+        """
+        _plugins().synchronize(self)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Device):
             return NotImplemented
@@ -63,7 +88,7 @@ class Device:
         return hash((self.device_type, self.device_id))
 
     def __str__(self) -> str:
-        return f"{self.name}({self.device_id})"
+        return f"{self.name}:{self.device_id}"
 
     def __repr__(self) -> str:
         return f"device(type={self.name!r}, index={self.device_id})"
@@ -102,13 +127,17 @@ def device(kind: str | int, device_id: int = 0) -> Device:
 def _code_of_plugin(name: str) -> int:
     """What the runtime says, 0 if it knows no such name or is not installed."""
     try:
-        from importlib import import_module
-
-        # by name: the format does not need the half that loads
-        plugins = import_module("mblob.loader.plugins")
+        plugins = _plugins()
     except ImportError:
         return 0
     return int(plugins.device_type(name))
+
+
+def _plugins() -> Any:
+    from importlib import import_module
+
+    # by name: the format does not need the half that loads
+    return import_module("mblob.loader.plugins")
 
 
 def cpu(device_id: int = 0) -> Device:

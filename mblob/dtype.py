@@ -124,3 +124,56 @@ class DataType(NamedTuple):
             or f"{NAMES.get(self.code, f'custom[{self.code}]')}{self.bits}"
         )
         return text + (f"x{self.lanes}" if self.lanes != 1 else "")
+
+
+class TypeName(str):
+    """An element type as text, such as "float32" or "int8x4", that has its parts, too: what tvm_ffi
+    calls a dtype. numpy takes it as a dtype.
+
+    Attributes:
+        type_code, bits, lanes: DLPack's numbers. bool has the code 6 and 8 bits.
+
+    Raises:
+        ValueError: no such type.
+    """
+
+    __slots__ = ("bits", "lanes", "type_code")
+    type_code: int
+    bits: int
+    lanes: int
+
+    def __new__(cls, text: str) -> TypeName:
+        made = super().__new__(cls, text)
+        is_vector = text.startswith("boolx")
+        kind = DataType.parse(text.replace("bool", "uint1") if is_vector else text)
+        is_bool = (kind.code, kind.bits) == (1, 1)
+        made.type_code, made.bits = (
+            (6, 8) if is_bool else (7, 8) if kind.code == FLOAT8_E3M4 else (kind.code, kind.bits)
+        )
+        made.lanes = kind.lanes
+        return made
+
+    @classmethod
+    def from_dlpack_data_type(cls, dltype_tuple: tuple[int, int, int]) -> TypeName:
+        """The type that DLPack's numbers say: (code, bits, lanes)."""
+        kind = DataType(*dltype_tuple).of_ffi()
+        element = str(DataType(kind.code, kind.bits))
+        return cls(element if kind.lanes == 1 else f"{element}x{kind.lanes}")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element, all lanes together."""
+        return (self.bits * self.lanes + 7) // 8
+
+    def with_lanes(self, lanes: int) -> TypeName:
+        """The vector type of so many of these elements."""
+        return self.from_dlpack_data_type((self.type_code, self.bits, lanes))
+
+    def __dlpack_data_type__(self) -> tuple[int, int, int]:
+        return self.type_code, self.bits, self.lanes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TypeName, (str(self),)
+
+    def __repr__(self) -> str:
+        return f"dtype({str(self)!r})"

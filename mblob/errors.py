@@ -67,8 +67,8 @@ def one_of(names: Iterable[str], found: object) -> str:
 class MblobError(Exception):
     """Base of all errors of mblob. `exit_code` is the exit code of `mblob-pack`.
 
-    The message is one line; `culprit` is the file, or the part of one, that it begins with, "" if it
-    begins with none.
+    The message is one line. `culprit` is the file, or the part of a file, that the message begins
+    with; "" if there is none.
     """
 
     exit_code = 1
@@ -98,8 +98,11 @@ class MblobError(Exception):
 
 
 class ArgumentError(MblobError):
-    """A wrong argument: of another type than expected, which is also a TypeError, or of a wrong
-    value, shape or count, which is also a ValueError."""
+    """A wrong argument.
+
+    If its type is wrong, the error is also a TypeError. If its value or shape, or the number of
+    arguments is wrong, the error is also a ValueError.
+    """
 
     exit_code = 2
 
@@ -151,7 +154,7 @@ class FormatError(MblobError, ValueError):
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]
-        """3 when the file is no model library at all, else 1."""
+        """3 if the file is not a model library, else 1."""
         return 3 if self.code in NOT_A_LIBRARY else 1
 
 

@@ -18,15 +18,18 @@ from mblob.errors import (
     did_you_mean,
     one_line,
 )
+from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
+from mblob.node import Node as Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, NoReturn, Protocol
+    from typing import Any, Protocol
 
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
     from mblob.loader.tensor import Tensor
+    from mblob.named import Flag, Signature
     from mblob.packager.link import export
 
     class Function(Protocol):
@@ -44,89 +47,6 @@ ENTRY_NAME = "__tvm_main__"
 LIBRARY = "library"
 
 
-class Node:
-    """The content of one module. Subclasses override what they have; the defaults hold nothing."""
-
-    type_key = ""
-
-    @property
-    def data(self) -> bool:
-        """Whether the payload is plain data that opens without a loader."""
-        return False
-
-    @property
-    def dialect(self) -> str | None:
-        """Whose grammar the payload follows, "classic" or "ffi"; None for bytes that stay as they
-        are in both."""
-        return None
-
-    def payload(self) -> memoryview:
-        """The module's bytes, read-only; empty for host code."""
-        return memoryview(b"")
-
-    def source(self, fmt: str) -> str | None:
-        """Text of the module, or None if it has none in that format."""
-        return None
-
-    def find(self, name: str) -> Callable[..., Any] | None:
-        """The module's own function `name`, or None. Imports are not asked.
-
-        Raises:
-            LoaderMissingError: nobody can tell, because the module's type key has no loader.
-        """
-        return None
-
-    def explain(self, name: str) -> str | None:
-        """Why `find` has no function `name`, if there is more to say than that it is not there."""
-        return None
-
-    def function_metadata(self, what: str, name: str) -> str | None:
-        """The "metadata" or "doc" that the module has for its function `name`, None if there is
-        none."""
-        return None
-
-    def functions(self) -> Mapping[str, str]:
-        """The module's own functions by name, as far as they can be listed without opening it; of
-        each the text that says how it is called, "" if unknown."""
-        return {}
-
-    @property
-    def path(self) -> str:
-        """Of the file that the module is in, "" without one."""
-        return ""
-
-    def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
-        what = "a plain C function needs an opened library, this module is not one"
-        raise NotFoundError(f"{self.type_key}: {what}")
-
-    def on_import(self, child: Module) -> None:
-        """Called before `child` joins the imports."""
-
-    def tensors(self) -> Mapping[str, Any] | None:
-        """Named tensors the module holds (weights), or None if it is no such module."""
-        return None
-
-
-class FunctionsNode(Node):
-    """Functions given as Python callables, for loaders written in Python."""
-
-    def __init__(
-        self, type_key: str, functions: Mapping[str, Callable[..., Any]], payload: Any
-    ) -> None:
-        self.type_key = type_key
-        self._functions = dict(functions)
-        self._payload = memoryview(payload).toreadonly().cast("B")
-
-    def payload(self) -> memoryview:
-        return self._payload
-
-    def find(self, name: str) -> Callable[..., Any] | None:
-        return self._functions.get(name)
-
-    def functions(self) -> Mapping[str, str]:
-        return dict.fromkeys(self._functions, "")
-
-
 class Module:
     """A runtime module: host code, device code, a graph, weights; and the modules it imports.
 
@@ -138,7 +58,7 @@ class Module:
         type_key: type key of the new module.
         functions: functions of the new module, by name.
         payload: bytes of the new module, which are not copied.
-        node: for mblob itself.
+        node: used by mblob itself.
     """
 
     __slots__ = ("__weakref__", "_imports", "_is_imported", "_node")
@@ -166,10 +86,14 @@ class Module:
         """Type key of the module: "library", "cuda", "dnnl_json", ..."""
         return self._node.type_key
 
+    kind = type_key
+
     @property
     def imported_modules(self) -> list[Module]:
         """The direct imports, in order (a new list; the modules are the same objects each time)."""
         return list(self._imports)
+
+    imports = imported_modules
 
     def import_module(self, other: Module) -> None:
         """Append `other` to the imports.
@@ -216,6 +140,36 @@ class Module:
         """
         return self._node.source(fmt) or ""
 
+    inspect_source = get_source
+
+    def get_property_mask(self) -> int:
+        """What can be done with the module, as bits: 1 it has bytes that `export_library` writes, 2 it
+        has functions that can be called, 4 it is code that `export_library` links."""
+        return self._node.properties
+
+    @property
+    def is_binary_serializable(self) -> Flag:
+        """Whether the module has bytes that `export_library` writes."""
+        from mblob.named import Flag
+
+        return Flag(bool(self._node.properties & SERIALIZABLE))
+
+    @property
+    def is_runnable(self) -> Flag:
+        """Whether the module has functions that can be called."""
+        from mblob.named import Flag
+
+        return Flag(bool(self._node.properties & RUNNABLE))
+
+    @property
+    def is_dso_exportable(self) -> Flag:
+        """Whether the module is code that `export_library` links."""
+        from mblob.named import Flag
+
+        return Flag(bool(self._node.properties & EXPORTABLE))
+
+    is_compilation_exportable = is_dso_exportable
+
     @property
     def tensors(self) -> Mapping[str, Tensor]:
         """The named tensors (weights) of this module and its imports, as views without a copy. If a
@@ -224,6 +178,8 @@ class Module:
         Raises:
             NotFoundError: by `tensors[name]`: there is no such tensor; the text lists the names.
         """
+        from mblob.named import Named
+
         found: dict[str, Any] = {}
         for module in self.walk():
             for name, tensor in (module._node.tensors() or {}).items():
@@ -238,6 +194,8 @@ class Module:
         Raises:
             NotFoundError: by `payloads[key]`: no module has that key; the text lists the keys.
         """
+        from mblob.named import Named
+
         found: dict[str, memoryview] = {}
         for module in self.walk():
             if module.type_key not in found and (payload := module.payload):
@@ -255,6 +213,8 @@ class Module:
         Raises:
             NotFoundError: by `functions[name]`: no such function; the text lists the names.
         """
+        from mblob.named import Named, Signature
+
         found: dict[str, Signature] = {}
         for module in self.walk():
             for name, text in module._node.functions().items():
@@ -271,6 +231,10 @@ class Module:
                 continue
             if function is not None:
                 return function
+        if self._node.runs_linked:
+            from mblob.again import linked
+
+            return linked(self)._find(name, query_imports)
         if closed is not None:
             raise closed
         return None
@@ -400,6 +364,11 @@ class Module:
 
     def __call__(self, *args: Any) -> Any:
         """Call the entry function."""
+        if not self.implements_function(ENTRY_NAME):
+            raise NotFoundError(
+                f"module {self.type_key!r} has no entry function ({ENTRY_NAME}), so it cannot be called itself;"
+                f" call a function of it, module[NAME](...); it has: {listed(sorted(self._node.functions()))}"
+            )
         return self.entry_func(*args)
 
     def symbol(
@@ -459,6 +428,34 @@ class Module:
 
         return evaluate
 
+    def get_params(self) -> Mapping[str, Tensor]:
+        """The parameters of the factory of a graph's executors, by name: copies.
+
+        Raises:
+            NotFoundError: the module is no such factory.
+        """
+        found: Mapping[str, Tensor] = self.get_function("get_graph_params")()
+        return found
+
+    # -- other processes ---------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A pickle of an opened module has the path of its file, and the SHA-256 of the file. Where
+        it is unpickled, a file with that digest is opened at that path."""
+        pickled = self._node.pickled(int(protocol))
+        return super().__reduce_ex__(protocol) if pickled is None else pickled
+
+    def with_bytes(self) -> Module:
+        """This module of an opened library again. Pickles of the result hold the whole file, so they
+        can be unpickled where the file is not; the same is true of executors and virtual machines
+        that are made of it.
+
+        Raises:
+            TypeError: the module is not of a file that `load_module` opened.
+            ChangedError: the file was changed or replaced since then.
+        """
+        return self._node.with_bytes()
+
     # -- packing -----------------------------------------------------------------------------------
 
     if TYPE_CHECKING:
@@ -476,10 +473,15 @@ class Module:
         ) -> Any:
             """Write this module and its imports as one library: see `mblob.export_library`, which
             has the same arguments: `file_name`, `fcompile`, `fpack_imports`, `addons`,
-            `workspace_dir` and those in `kwargs`.
+            `workspace_dir` and those in `kwargs`. Without other arguments than the first, the tree of
+            a loaded library is written, too: its code as it is, and the payloads of these modules.
             """
             import mblob
+            from mblob import again
 
+            options = (fcompile, fpack_imports, addons, workspace_dir, *kwargs.values())
+            if not any(options) and again.write_opened(self, file_name):
+                return None
             return mblob.export_library(
                 self,
                 file_name,
@@ -497,75 +499,6 @@ class Module:
         said += f": {listed(functions, 6)}" if functions else ""
         said += f"; imports {listed(imports, 6)}" if imports else ""
         return one_line(f"<mblob.Module {self.type_key!r}{said}>")
-
-
-# -- names -----------------------------------------------------------------------------------------
-
-
-class Signature:
-    """How a function is called.
-
-    Attributes:
-        name: of the function.
-        text: its C prototype with the names and dimensions of its parameters. If the library does
-            not have it: `NAME(TYPES)`, or `NAME(...)`.
-    """
-
-    __slots__ = ("name", "text")
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.text = one_line(text or f"{name}(...)")
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"<{self.text}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Signature) and (self.name, self.text) == (other.name, other.text)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.text))
-
-
-class Named(dict[str, "Any"]):
-    """The functions, tensors or payloads of a module by name, to be read only. The error about a
-    missing name lists those there are. `dict` of it, and a copy, is a dictionary of the caller."""
-
-    def __init__(self, what: str, module: Module, items: Mapping[str, Any]) -> None:
-        super().__init__(items)
-        self._what = what
-        self._owner = f"module {module.type_key!r}"
-        self._path = module._node.path
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self)
-
-    def __missing__(self, name: object) -> Any:
-        text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
-        raise NotFoundError(text + did_you_mean(name, self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
-
-    if not TYPE_CHECKING:  # who sees a Mapping cannot change it
-
-        def _refuse(self, *args: Any, **_: Any) -> NoReturn:
-            name = args[0] if args and isinstance(args[0], str) else None
-            many, owner = f"{self._what}s", self._owner
-            said = f"{owner}: its {many} cannot be changed" + (f" ({name!r})" if name else "")
-            if self._what == "function" or not self._path or not (name is None or name in self):
-                advice = f"pack it again, to add {many} too{did_you_mean(name, self)}"
-            else:
-                new = f"{{{name or 'NAME'!r}: NEW}}"
-                change = f"weights={new}" if many == "tensors" else new
-                advice = f"mblob.swap({self._path!r}, {change}, output='new.so') writes a new one"
-            raise ArgumentTypeError(f"{said}; a library is not changed in place: {advice}")
-
-        __setitem__ = __delitem__ = __ior__ = _refuse
-        update = setdefault = pop = popitem = clear = _refuse
 
 
 def checked_module(function: str, argument: str, value: Any) -> Module:

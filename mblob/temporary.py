@@ -23,6 +23,7 @@ from mblob.interrupts import at_the_end
 MODE = stat.S_ISVTX | 0o700
 _NAME = re.compile(r"(?:\..*[.-]|mblob-)[0-9a-f]{16}", re.DOTALL)
 _TRIES = 200  # of removing a folder
+LEAST_SPACE = 64 << 10  # bytes: what failed with less left in its folder failed for that
 # File systems of one machine, by the f_type of statfs(2): ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS,
 # F2FS, bcachefs, ramfs, JFS. Whoever can use a folder there sees its lock; on NFS a lock may be
 # known to one machine alone.

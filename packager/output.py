@@ -13,9 +13,7 @@ from pathlib import Path
 from mblob.arguments import path as checked_path
 from mblob.bytes.payload_source import OF_CALLER
 from mblob.packager.errors import BuildError
-from mblob.temporary import folder_beside, temporary_folder
-
-_LEAST_SPACE = 64 << 10  # bytes: with less left in its folder a write failed for that
+from mblob.temporary import LEAST_SPACE, folder_beside, temporary_folder
 
 
 def check_output(output: Path, inputs: Iterable[tuple[str, Path]]) -> None:
@@ -58,8 +56,9 @@ def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> It
             errno.ELOOP, f"the output cannot be written: {os.strerror(errno.ELOOP)}", str(path)
         )
     if real.exists() and not real.is_file():
-        code = errno.EISDIR if real.is_dir() else errno.EINVAL
-        raise OSError(code, "the output is not a regular file", str(path))
+        if real.is_dir():
+            raise OSError(errno.EISDIR, "the output is a folder, not a regular file", str(path))
+        raise OSError(errno.EINVAL, "the output is not a regular file", str(path))
     with _beside(real, str(path)) as folder:
         temporary = folder / real.name
         try:
@@ -89,9 +88,10 @@ def _beside(real: Path, output: str) -> Iterator[Path]:
         try:
             folder = stack.enter_context(folder_beside(real))
         except OSError as exc:
-            raise OSError(
-                exc.errno, f"the output cannot be written: {exc.strerror}", output
-            ) from None
+            why = f"the output cannot be written: {exc.strerror}"
+            if exc.errno == errno.ENOENT and not real.parent.exists():
+                why = f"the output's folder {str(real.parent)!r} does not exist; create it first"
+            raise OSError(exc.errno, why, output) from None
         yield folder
 
 
@@ -110,7 +110,7 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         except OSError as exc:
             full = (
                 exc.errno in (errno.ENOSPC, errno.EDQUOT)
-                and shutil.disk_usage(made).free < _LEAST_SPACE
+                and shutil.disk_usage(made).free < LEAST_SPACE
             )
             if full and exc.filename is None:
                 what = f"temporary files cannot be written: {exc.strerror}; set TMPDIR to a folder with more room"

@@ -38,7 +38,7 @@ def version_of(compiler: str) -> str:
 def digest_of_sources(folders: tuple[Path, ...]) -> str:
     """A digest of the C and C++ sources, headers, makefiles and data below `folders`."""
     found = hashlib.sha256()
-    kinds = {".c", ".h", ".cpp", ".mk", ".bin", ".S"}
+    kinds = {".c", ".h", ".cpp", ".mk", ".map", ".in", ".cmake", ".bin", ".S"}
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             relative = path.relative_to(ROOT)

@@ -29,7 +29,7 @@ from tests.e2e.programs import make_c_tests
 pytest_plugins = ("tests.own_process", "tests.tidy", "tests.tiers")
 
 ROOT = Path(__file__).resolve().parents[1]
-MAY_SKIP = ("no GPU", "no golden")
+MAY_SKIP = ("no GPU", "no golden", "no ray")
 # Programs that only tests run: mblob needs a shell, make and a C compiler with its assembler,
 # linker and ar.
 OPTIONAL = ("bash", "c++", "g++", "nm", "objcopy", "objdump", "patchelf", "readelf", "strip", "tar")

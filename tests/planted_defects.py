@@ -88,7 +88,7 @@ DEFECTS = (
            "renamed definitions stay visible", ("tests/packager/functions/test_packed_forms.py", "tests/packager/functions/test_object_files.py")),
     Defect("packager/objects/archive_writer.py", "if len(text) <= 16:", "if len(text) <= 17:",
            "the name of a member of an archive flows into the next field", ("tests/packager/test_system_lib.py", "tests/unit/test_archive.py", "tests/packager")),
-    Defect("packager/objects/archive_writer.py", "at += _HEADER + length + (length & 1)", "at += _HEADER + length",
+    Defect("packager/objects/archive_writer.py", "at += HEADER_SIZE + length + (length & 1)", "at += HEADER_SIZE + length",
            "the index of an archive is off behind a member of odd size", ("tests/packager/test_system_lib.py", "tests/unit/test_archive.py", "tests/packager")),
     Defect("packager/modules/prototypes.py", "if value > 2**63 - 1:", "if value > 2**64 - 1:",
            "a dimension above 2^63 is accepted", ("tests/packager/functions/test_prototypes.py",)),

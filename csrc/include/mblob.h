@@ -64,14 +64,15 @@ typedef struct mblob_error_info {
   /* One line, never NULL; what does not print is escaped. MBLOB_E_KERNEL: as the kernel set it. */
   const char *message;
   /* Stable name of what is wrong, "" when there is none.
-   * MBLOB_E_FORMAT: the broken rule (docs/format.md).
-   * MBLOB_E_ARGUMENT: "argument_type", "argument_count" (of arguments), "argument_dtype" (of a
-   * tensor), "argument_index" (of an output, a field, ...: there are fewer), "argument_name" (no
-   * input, node, ... has it), "argument_value" (all else, shapes too).
-   * MBLOB_E_KERNEL: one of these when a function of this runtime refused its arguments,
-   * "kernel_arguments" when a compiled kernel did, which hands over a text alone.
-   * MBLOB_E_NOT_FOUND: "plain_function" for a C function that has no packed function
-   * (docs/howto/pack.md). */
+   * MBLOB_E_FORMAT: the name of the broken rule (docs/format.md).
+   * MBLOB_E_ARGUMENT: "argument_type"; "argument_count": too many or too few arguments;
+   * "argument_dtype": element type of a tensor; "argument_index": no output, field, ... has that
+   * number; "argument_name": no input, node, ... has that name; "argument_value": all else, also
+   * shapes.
+   * MBLOB_E_KERNEL: one of these if a function of this runtime refused its arguments;
+   * "kernel_arguments" if a compiled kernel did.
+   * MBLOB_E_NOT_FOUND: "plain_function" if there is a C function of that name, but no packed
+   * function (docs/howto/pack.md). */
   const char *code;
   int64_t offset;        /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
   int64_t entry;         /* index of the module concerned; -1 when none */
@@ -89,13 +90,13 @@ MBLOB_API uint32_t mblob_abi_version(void);
  * Errors: none; never NULL.
  * Threads: any. */
 MBLOB_API const char *mblob_version(void);
-/* The names that a library may leave undefined and finds in libmblob, for tools that read the file:
- * texts, each with its NUL. A text "=kind" begins the names for libraries of that kind: all, ffi
- * (TVM 0.22 and later), ffi-0.21. libmblob-ffi.so has a text of the same name. The last text is
- * empty. */
+/* The symbols that libmblob defines for packed libraries. Tools read this list from the file. It is
+ * a sequence of texts, each with a NUL at its end; the last text is empty. A text "=KIND" starts
+ * the symbols for one kind of library: "all", "ffi" (TVM 0.22 and later) or "ffi-0.21".
+ * libmblob-ffi.so has such a list, too. */
 extern const char mblob_runtime_names[];
-/* Text of the last error of this thread, with place and rule where they are known; "" before the
- * first error.
+/* Text of the last error of this thread, "" before the first error. An error about a file also says
+ * at which byte it is and which rule is broken, if that is known.
  * Ownership: borrowed until the next failing call on this thread.
  * Errors: none; never NULL.
  * Threads: each has its own. */
@@ -146,13 +147,13 @@ typedef struct mblob_open_options {
  * Errors: MBLOB_E_IO, MBLOB_E_FORMAT, MBLOB_E_DIGEST, MBLOB_E_INCOMPATIBLE, MBLOB_E_LOADER.
  * Threads: any. */
 MBLOB_API int mblob_open(const char *path, const mblob_open_options *options, mblob_module **out);
-/* As mblob_open, of an open file.
+/* Like mblob_open, for the descriptor of an open file.
  * Ownership: `*out` is a new reference, given back with mblob_module_release(). The descriptor
  * stays the caller's and may be closed at once.
  * Errors: as mblob_open.
  * Threads: any. */
 MBLOB_API int mblob_open_fd(int fd, const mblob_open_options *options, mblob_module **out);
-/* As mblob_open, of `size` bytes in memory.
+/* Like mblob_open, for a library of `size` bytes in memory.
  * Ownership: `*out` is a new reference, given back with mblob_module_release(). The bytes are
  * copied to a sealed memory file and may go at once.
  * Errors: as mblob_open.
@@ -160,12 +161,11 @@ MBLOB_API int mblob_open_fd(int fd, const mblob_open_options *options, mblob_mod
 MBLOB_API int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options,
                                 mblob_module **out);
 
-/* Look at a library: as mblob_open, but nothing is loaded and no code of the file runs, so that you
- * may look at files that you would not execute. Only ELF files of this machine can be looked at.
- * The functions that read modules work as usual: type key, dialect, index, path, imports, payload,
- * names (those that mblob_module_names visits), tensors. Functions cannot be called:
- * mblob_module_function and what needs one fail, mblob_module_symbol gives NULL. No type key needs a
- * loader. `verify` is a mblob_verify.
+/* Read a library without loading it. No code of the file runs, so the file need not be trusted. It
+ * must be an ELF file for this machine. All functions that read modules work as after mblob_open:
+ * type key, dialect, index, path, imports, payload, names, tensors. Functions cannot be called:
+ * mblob_module_function fails, and mblob_module_symbol gives NULL. No type key needs a loader.
+ * `verify` is a mblob_verify.
  * Ownership: `*out` is a new reference, given back with mblob_module_release(). It shares nothing
  * with a library that mblob_open gives for the same file.
  * Errors: MBLOB_E_IO, MBLOB_E_FORMAT, MBLOB_E_DIGEST, MBLOB_E_INCOMPATIBLE.
@@ -201,7 +201,7 @@ MBLOB_API mblob_module *mblob_module_retain(mblob_module *module);
  * Threads: any. */
 MBLOB_API void mblob_module_release(mblob_module *module);
 
-/* Kind of the module: "library", "GraphExecutorFactory", "safetensors", ... Of NULL "".
+/* Kind of the module: "library", "GraphExecutorFactory", "safetensors", ... NULL gives "".
  * Ownership: borrowed from the module.
  * Errors: none.
  * Threads: any. */
@@ -216,13 +216,13 @@ MBLOB_API const char *mblob_module_dialect(const mblob_module *module);
  * Errors: none.
  * Threads: any. */
 MBLOB_API size_t mblob_module_index(const mblob_module *module);
-/* Absolute path of the file, "" when it came from memory.
+/* Absolute path of the file, "" if the library was opened from memory.
  * Ownership: borrowed from the module.
  * Errors: none.
  * Threads: any. */
 MBLOB_API const char *mblob_module_path(const mblob_module *module);
 /* How many modules this one imports directly.
- * Errors: none; 0 of NULL.
+ * Errors: none; NULL gives 0.
  * Threads: any, but not while mblob_module_import() changes this module. */
 MBLOB_API size_t mblob_module_import_count(const mblob_module *module);
 /* Direct import `i`, counted from 0, in load order.
@@ -235,7 +235,7 @@ MBLOB_API mblob_module *mblob_module_import_at(const mblob_module *module, size_
  * Errors: MBLOB_E_ARGUMENT: `child` imports `module` already, directly or not: a cycle.
  * Threads: this call changes `module`. No other thread may use `module` at the same time. */
 MBLOB_API int mblob_module_import(mblob_module *module, mblob_module *child);
-/* The module's bytes: `*data` points to `*size` bytes. None for a library.
+/* The module's bytes: `*data` points to `*size` bytes. A "library" module has none.
  * Ownership: borrowed from the module. They are in the file's mapping: do not write.
  * Errors: MBLOB_E_ARGUMENT.
  * Threads: any. */
@@ -248,28 +248,28 @@ MBLOB_API int mblob_module_payload(const mblob_module *module, const void **data
 MBLOB_API int mblob_module_payload_by_key(mblob_module *module, const char *type_key,
                                           const void **data, size_t *size);
 /* Nonzero if the payload is plain data that needs no loader.
- * Errors: none; 0 of NULL.
+ * Errors: none; NULL gives 0.
  * Threads: any. */
 MBLOB_API int mblob_module_is_data(const mblob_module *module);
 
-/* Find a function: the module's own first; then, with query_imports, through the imports depth
- * first. "__tvm_main__" is the entry function that the library names.
+/* Find a function of the module. If `query_imports` is nonzero and the module does not have it,
+ * search the imports, depth first. "__tvm_main__" is the entry function that the library names.
  * Ownership: `*out` is a new reference, given back with mblob_function_release(). It keeps the
  * library loaded.
- * Errors: MBLOB_E_NOT_FOUND: the text lists what there is. MBLOB_E_LOADER. What a loader's `open`
- * returned.
+ * Errors: MBLOB_E_NOT_FOUND: the text lists the functions that exist. MBLOB_E_LOADER. The status
+ * that a loader's `open` returned.
  * Threads: any. */
 MBLOB_API int mblob_module_function(mblob_module *module, const char *name, int query_imports,
                                     mblob_function **out);
-/* Visit the names of the module's own functions that are known without a search, those of imports
- * not. Of a library: its packed functions, as its table of functions or its exported symbols tell
- * them. Any other module that was not used yet may have no names.
+/* Visit the names of the module's own functions, not those of its imports. For a "library" module,
+ * these are the packed functions in its table of functions and among its exported symbols. Another
+ * module may have no names until one of its functions is used.
  * Ownership: `name` is borrowed for that call of `visit`.
  * Errors: MBLOB_E_ARGUMENT.
  * Threads: any; `visit` runs on the calling thread. */
 MBLOB_API int mblob_module_names(mblob_module *module,
                                  void (*visit)(void *context, const char *name), void *context);
-/* Address of any exported symbol of a library module: a plain C function, data.
+/* Address of an exported symbol of a "library" module: of a plain C function, or of data.
  * Ownership: borrowed from the module.
  * Errors: NULL if the symbol is absent, or the module is no library; no error is recorded.
  * Threads: any. */
@@ -282,7 +282,7 @@ typedef struct mblob_tensor_info {
   uint32_t struct_size;
   uint32_t flags;       /* MBLOB_TENSOR_* */
   const char *name;     /* never NULL */
-  const void *data;     /* its first byte, to be read only; an address of `device`; NULL: unknown */
+  const void *data;     /* its first byte, an address of `device`; do not write. NULL: unknown */
   DLDevice device;      /* where the data is */
   DLDataType dtype;     /* `bits` is 0 if it is unknown */
   int32_t ndim;         /* -1 if the shape is unknown */
@@ -293,20 +293,20 @@ typedef struct mblob_tensor_info {
 /* Returns 0 to go on. `info` and what it points to are borrowed for that call. */
 typedef int (*mblob_tensor_visitor)(void *context, const mblob_tensor_info *info);
 
-/* Visit the tensors of a data module (key "safetensors", or a parameter dictionary) by name; those of
- * imports not. Other modules have none.
+/* Visit the tensors of a data module (key "safetensors", or a parameter dictionary), not those of
+ * its imports. Other modules have no tensors.
  * Ownership: `info` is borrowed for that call of `visit`. The name, the shape and the data are
  * borrowed from the module. The data is in the file's mapping, which cannot be written.
- * Errors: what `visit` returned last is the result. MBLOB_E_FORMAT: the weights are damaged.
+ * Errors: the result is what `visit` returned last. MBLOB_E_FORMAT: the weights are damaged.
  * Threads: any; `visit` runs on the calling thread. */
 MBLOB_API int mblob_module_tensors(mblob_module *module, mblob_tensor_visitor visit, void *context);
-/* A named tensor of a data module (key "safetensors", or a parameter dictionary), found on
- * `module` or, depth first, on its imports. `*out` is filled in place; to pass it to mblob_call the
- * type is `tensor`.
- * Ownership: `out->data` and `out->shape` are borrowed from the module. DLTensor has no const, but
- * both are read-only: the data is in the file's mapping, and a kernel that writes to it crashes.
- * Pass `out` where the parameter is const, or copy the data. mblob_module_tensors() gives const
- * pointers.
+/* The tensor `name` of `module` or, depth first, of a module that it imports. Tensors are in data
+ * modules (key "safetensors", or a parameter dictionary). The call fills `*out`. In the types of
+ * mblob_call, such an argument is `tensor`.
+ * Ownership: `out->data` and `out->shape` are borrowed from the module. Both are read-only,
+ * although a DLTensor has no const: the data is in the file's mapping, and a kernel that writes to
+ * it crashes. Pass `out` only to const parameters, or copy the data. mblob_module_tensors() gives
+ * const pointers.
  * Errors: MBLOB_E_NOT_FOUND: no tensor of that name. MBLOB_E_FORMAT: the weights are damaged.
  * Threads: any. */
 MBLOB_API int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out);
@@ -335,9 +335,9 @@ MBLOB_API void mblob_function_release(mblob_function *function);
  * Threads: any, if the kernel allows it. */
 MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes,
                                   int count, TVMValue *ret, int *ret_code);
-/* Alignment in bytes that tensor data must have; 0: the element's own size is enough. 1: the function
- * keeps the memory, and so checks it itself (set_input_zero_copy).
- * Errors: none; 0 of NULL.
+/* Alignment in bytes that tensor data must have. 0: the size of an element is enough. 1: the
+ * function keeps the memory, such as set_input_zero_copy, and checks the alignment itself.
+ * Errors: none; NULL gives 0.
  * Threads: any. */
 MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
 /* The C argument types that the library recorded ("const float *, float *, int64_t"), "" when
@@ -346,9 +346,10 @@ MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
  * Errors: none.
  * Threads: any. */
 MBLOB_API const char *mblob_function_signature(const mblob_function *function);
-/* For methods of executors that write to tensors (get_output, set_outputs, ...): the number of the
- * first argument that they write to; all tensors from there on are outputs. 0 for all other
- * functions. The outputs of a kernel are those without `const` in its signature.
+/* For methods of executors (get_output, set_outputs, ...): the number of the first argument that
+ * the method writes to. All tensors from there on are outputs. If the number is past the last
+ * argument, the method writes to none. 0 for all other functions: the outputs of a kernel are the
+ * parameters without `const` in its signature.
  * Errors: none.
  * Threads: any. */
 MBLOB_API int mblob_function_first_output(const mblob_function *function);
@@ -356,11 +357,12 @@ MBLOB_API int mblob_function_first_output(const mblob_function *function);
  * 0: those of the classic dialect.
  * 1: also those of the ffi dialect (TVM 0.21 and later): bools (kTVMArgBool), texts that contain a
  *    NUL, and containers (kTVMObjectHandle).
- * 2: as 1, for a function of a Relax virtual machine. It may return or keep a tensor argument, so
+ * 2: like 1, but a function of a Relax virtual machine. It may return or keep a tensor argument, so
  *    pass tensors with a reference count (kTVMNDArrayHandle).
- * 3: as 1, for a function of C++, or an object of tvm_ffi. Its parameter may be a tvm::ffi::Tensor,
- *    which takes only tensors with a reference count, or MBLOB_LENT_TENSOR of mblob/plugin.h.
- * Errors: none; 0 of NULL.
+ * 3: like 1, but a function of C++, or an object of tvm_ffi. Its parameter may be a
+ *    tvm::ffi::Tensor, which takes only tensors with a reference count, or MBLOB_LENT_TENSOR of
+ *    mblob/plugin.h.
+ * Errors: none; NULL gives 0.
  * Threads: any. */
 MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
 
@@ -372,14 +374,14 @@ MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
  *   handle            void *            tensor             DLTensor *, shape and strides as it says
  *   DTYPE[d0,d1,...]  pointer to compact data of that shape on the host, e.g. float32[8,8]; a
  *                     dimension `*` takes an int64_t from the arguments, before the pointer
- * Pass an int8_t or a float as it is. Cast a constant for `int64`: (int64_t)3. A uint64 above
- * INT64_MAX needs a function whose prototype has a uint64_t there. If data is less aligned than the
- * kernel needs, mblob passes an aligned copy and writes it back.
+ * Pass an int8_t or a float without a cast. Cast a constant for `int64`: (int64_t)3. A uint64 above
+ * INT64_MAX is an error, unless the function's prototype has a uint64_t there. If data is less
+ * aligned than the kernel needs, mblob passes an aligned copy, and copies the outputs back.
  * Examples:
  *   mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int64", a, b, c, (int64_t)3);
  *   mblob_call(m, "scale", "float32[*],int,float32", (int64_t)n, a, 2, 0.5f);
- * Ownership: arguments are borrowed for the call. A result is dropped: mblob_function_call() gives
- * it.
+ * Ownership: arguments are borrowed for the call. A result is dropped; to get it, call
+ * mblob_function_call().
  * Errors: MBLOB_E_NOT_FOUND; MBLOB_E_ARGUMENT: `types` cannot be read; MBLOB_E_KERNEL: the kernel
  * failed, or refused the arguments (code "kernel_arguments").
  * Threads: any, if the kernel allows it. */
@@ -394,8 +396,8 @@ MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *typ
 MBLOB_API int mblob_function_create(TVMPackedCFunc call, void *resource,
                                     TVMPackedCFuncFinalizer finalize, mblob_function **out);
 
-/* A function as an object of tvm_ffi (TVMFFIObjectHandle), for other users of that interface in
- * the process. What came from tvm_ffi goes back as the same object.
+/* A function as an object of tvm_ffi (TVMFFIObjectHandle), for other code of the process that uses
+ * tvm_ffi. A function that came from tvm_ffi becomes the same object again.
  * Ownership: `*out` is a new reference, given back with TVMFFIObjectDecRef; it keeps `function`.
  * Errors: MBLOB_E_INCOMPATIBLE: libmblob-ffi.so is not there.
  * Threads: any. */
@@ -433,11 +435,12 @@ MBLOB_API int mblob_executor_create(mblob_module *factory, const char *name, int
  * Threads: one at a time for each executor. */
 MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
                                        const void *data);
-/* To use your memory as an input or output without a copy, call TVM's functions of a GraphExecutor or
- * AotExecutor; the memory must outlive the executor, or the next call for the same input:
+/* To use your memory as an input or output without a copy, call TVM's functions of a GraphExecutor
+ * or AotExecutor. The memory must live as long as the executor, or until the next call for the same
+ * input or output:
  *   mblob_call(executor, "set_input_zero_copy", "str,tensor", name, &tensor);
  *   mblob_call(executor, "set_output_zero_copy", "int,tensor", 0, &tensor);
- * MBLOB_E_ARGUMENT if its type, shape or alignment is another than the model needs. */
+ * They fail with MBLOB_E_ARGUMENT if type, shape or alignment is not what the model needs. */
 
 /* Run the model on the inputs that were set.
  * Errors: MBLOB_E_KERNEL: a kernel failed; the text names the node.
@@ -451,17 +454,20 @@ MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, c
                                         void *data);
 
 typedef enum mblob_end { MBLOB_INPUTS = 0, MBLOB_OUTPUTS = 1 } mblob_end;
-/* How many inputs or outputs a model has. `end` is a mblob_end. Of the inputs of a GraphExecutor
- * some are parameters (MBLOB_TENSOR_PARAMETER), which have their values. A VirtualMachine of Relay
- * or Relax knows its outputs when it has run.
- * Errors: MBLOB_E_ARGUMENT: `executor` is none, or has not run. MBLOB_E_KERNEL: the same of Relax.
+/* How many inputs or outputs a model has. `end` is a mblob_end. Parameters of a GraphExecutor count
+ * as inputs that already have values (MBLOB_TENSOR_PARAMETER). The outputs of a virtual machine of
+ * Relay or Relax are known after it has run.
+ * Ownership: `out` is the caller's.
+ * Errors: MBLOB_E_ARGUMENT: `executor` is no executor, or a Relay machine that has not run.
+ * MBLOB_E_KERNEL: a Relax machine that has not run.
  * Threads: one at a time for each executor. */
 MBLOB_API int mblob_executor_count(mblob_module *executor, int end, size_t *out);
-/* What input or output `i` is, counted from 0: name, type, shape, size, and where its data is now.
- * An output of a graph is called NODE:POSITION, those of virtual machines have no names (""). Types
- * and shapes of the inputs of a virtual machine are known once they were set.
+/* Describe input or output `i`, counted from 0: name, type, shape, size, and where its data is now.
+ * An output of a graph has the name NODE:POSITION, an output of a virtual machine has the name "".
+ * Types and shapes of the inputs of a virtual machine are known after they were set.
  * Ownership: what `*out` points to is borrowed until the executor is used again.
- * Errors: MBLOB_E_ARGUMENT: there are not so many; and as of mblob_executor_count().
+ * Errors: MBLOB_E_ARGUMENT: there is no input or output `i`. Also the errors of
+ * mblob_executor_count().
  * Threads: one at a time for each executor. */
 MBLOB_API int mblob_executor_info(mblob_module *executor, int end, size_t i,
                                   mblob_tensor_info *out);
@@ -500,17 +506,18 @@ typedef struct mblob_loader {
  * Errors: MBLOB_E_ARGUMENT: no type key, or `open` without `function`.
  * Threads: any. */
 MBLOB_API int mblob_register_loader(const mblob_loader *loader);
-/* As mblob_register_loader, but this loader is used only if nothing else opens the module: no
- * other loader, and no plug-in (mblob/plugin.h).
+/* Like mblob_register_loader, for a loader that is used only if no other loader and no plug-in
+ * (mblob/plugin.h) opens the module.
  * Ownership: as mblob_register_loader: copied, and `context` is kept.
  * Errors: as mblob_register_loader.
  * Threads: any. */
 MBLOB_API int mblob_register_last_loader(const mblob_loader *loader);
 
-/* Register a plug-in that is linked into this program (mblob/plugin.h). One of the same name is
- * replaced for modules that are opened from now on.
+/* Register a plug-in that is linked into this program (mblob/plugin.h). It replaces a plug-in of
+ * the same name for modules that are opened later.
  * Ownership: `plugin` is kept: it must stay in memory for the life of the process.
- * Errors: MBLOB_E_INCOMPATIBLE: built for another MBLOB_PLUGIN_ABI. What its `start` returned.
+ * Errors: MBLOB_E_INCOMPATIBLE: it was built for another MBLOB_PLUGIN_ABI. Or what its `start`
+ * returned.
  * Threads: any. */
 MBLOB_API int mblob_register_plugin(const mblob_plugin *plugin);
 
@@ -525,18 +532,19 @@ typedef struct mblob_plugin_found {
 /* Visit the plug-ins of this process, then those in the files that mblob searches. mblob uses the
  * first one that fits. No code of a file runs. `visit` returns 0 to go on.
  * Ownership: `found` and its texts are borrowed for that call of `visit`.
- * Errors: what `visit` returned last is the result. MBLOB_E_ARGUMENT.
+ * Errors: the result is what `visit` returned last. MBLOB_E_ARGUMENT.
  * Threads: any; `visit` runs on the calling thread and must not open or register anything. */
 MBLOB_API int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found),
                             void *context);
-/* Start the plug-in `name` of that list and let it describe itself: one line, cut to `size`.
+/* Start the plug-in `name` of that list, and write its description of itself to `text`: one line,
+ * cut to `size` bytes.
  * Ownership: `text` stays the caller's: `size` bytes, which end with a NUL.
  * Errors: MBLOB_E_NOT_FOUND; MBLOB_E_INCOMPATIBLE, or what the plug-in returned.
  * Threads: any. */
 MBLOB_API int mblob_plugin_describe(const char *name, char *text, size_t size);
 
-/* The DLPack number of a kind of devices. `name` is a name of DLPack or TVM, such as "cuda", or
- * the name of a plug-in. A plug-in in a file is then started.
+/* The DLPack number of a kind of devices. `name` is a name of DLPack or TVM, such as "cuda", or the
+ * name that a plug-in gives its devices. To find such a name, mblob starts plug-ins in files.
  * Errors: MBLOB_E_NOT_FOUND: no kind of device has that name.
  * Threads: any. */
 MBLOB_API int mblob_device_type(const char *name, int *out);

@@ -12,7 +12,7 @@ _PART = re.compile(
     r"/\*(?P<comment>.*?)\*/"
     r"|(?P<macro>^\#define (?:[^\n]*\\\n)*[^\n]*)"
     r"|(?P<skipped>^\#[^\n]*|extern \"C\" \{|^\})"
-    r"|(?P<code>(?:MBLOB_API|typedef|struct)\b[^;{]*(?:\{(?:/\*.*?\*/|[^{}])*\}[^;]*)?;)",
+    r"|(?P<code>(?:MBLOB_API|typedef|struct|extern const)\b[^;{]*(?:\{(?:/\*.*?\*/|[^{}])*\}[^;]*)?;)",
     re.MULTILINE | re.DOTALL,
 )
 _NOT_HANDED_OVER = re.compile(
@@ -27,7 +27,7 @@ class Declaration:
     """A declaration of a header.
 
     Attributes:
-        kind: "section", "text", "macro", "type" or "function".
+        kind: "section", "text", "macro", "type", "variable" or "function".
         name: of what is declared; the title of a section.
         code: the declaration, without MBLOB_API.
         comment: the text above it, "" without one.
@@ -101,11 +101,13 @@ def _declared(macro: str | None, code: str | None, comment: str) -> Declaration 
         assert name, code
         return Declaration("function", name[1], code.rstrip(";"), comment)
     if code.startswith("typedef"):
-        name = re.search(
-            r"^[^{]*\(\*(\w+)\)\(|(\w+);$", code
-        )  # a function pointer names itself inside
+        # A function pointer has its name inside: typedef int (*NAME)(...).
+        name = re.search(r"^[^{]*\(\*(\w+)\)\(|(\w+);$", code)
         assert name, code
         return Declaration("type", name[1] or name[2], code, comment)
+    if code.startswith("extern"):
+        code = code.removeprefix("extern ").rstrip(";")
+        return Declaration("variable", code.split()[-1].removesuffix("[]"), code, comment)
     return None  # declared before its use
 
 
@@ -146,6 +148,8 @@ def _lines_of(item: Declaration) -> list[str]:
         body += ["", label, f": {_escaped(text)}"]
     if item.kind == "function":
         return ["", f"````{{c:function}} {item.code}", *body, "````", ""]
+    if item.kind == "variable":
+        return ["", f"````{{c:var}} {item.code}", *body, "````", ""]
     if item.kind == "macro":
         shown = re.search(rf"{item.name}(?:\([^)]*\))?", item.code)
         return ["", f"````{{c:macro}} {shown[0] if shown else item.name}", *body, "````", ""]

@@ -11,7 +11,7 @@ import mblob
 GROUPS = {
     "Load and call": (
         "load_module", "system_lib", "Module", "PackedFunction", "register_loader", "register_func",
-        "get_global_func",
+        "get_global_func", "packed_function", "list_global_func_names", "remove_global_func",
     ),
     "Tensors and devices": (
         "Tensor", "Shape", "array", "empty", "from_dlpack", "save_tensors", "save_param_dict",
@@ -25,6 +25,7 @@ GROUPS = {
     "Look and compare": ("open", "Library", "verify", "diff"),
     "Change what is packed": ("extract", "swap", "strip_index", "add_index", "convert"),
     "Bring your own codegen": ("partition_graph", "register_codegen", "byoc"),
+    "Compile C programs": ("get_include", "get_library_dir"),
     "What these give": (),
     "Errors and warnings": (
         "MblobError", "ArgumentError", "FormatError", "DigestError", "IncompatibleError", "LoaderMissingError",
@@ -34,7 +35,7 @@ GROUPS = {
 }  # fmt: skip
 # Classes of results. They are reached through the names above; where they are may change.
 RESULTS = (
-    "mblob.module.Signature", "mblob.loader.loaders.LoaderContext",
+    "mblob.named.Signature", "mblob.loader.loaders.LoaderContext",
     "mblob.inspect.entry_view.EntryView", "mblob.inspect.verification.Verification",
     "mblob.inspect.verification.CheckedEntry", "mblob.inspect.linkage.Linkage",
     "mblob.inspect.linkage.Reference", "mblob.inspect.linkage.MissingLibrary",
@@ -45,6 +46,7 @@ RESULTS = (
     "mblob.format.plugin_table.Plugin", "mblob.inspect.releases.Releases",
     "mblob.inspect.releases.Fact", "mblob.inspect.tensors.StoredTensor",
     "mblob.inspect.contents.DecodedPayload", "mblob.format.grammar.FunctionInfo", "mblob.dtype.DataType",
+    "mblob.dtype.TypeName", "mblob.loader.handle.Handle",
     "mblob.format.ndarray.ArrayRecord", "mblob.packager.byoc.graph.Node",
 )  # fmt: skip
 INTRODUCTION = """# Python: import mblob

@@ -52,6 +52,9 @@ typedef struct call_hooks {
                             of all for -1; each "" if unknown */
   PyObject *check_bound; /* f(owner, function name, arguments): raises if they do not fit together;
                              a tensor is the tuple of its shape */
+  PyObject *remember; /* f(module, owner, function name, arguments): which call made the module */
+  PyObject *result_value; /* f(type code, value) -> what a handle (its address) or a data type (its
+                             text) is in Python */
 } call_hooks;
 
 extern call_hooks call_hook;
@@ -220,6 +223,8 @@ bool call_convert_argument(call_frame *frame, int i, PyObject *arg);
 PyObject *call_convert_result(TVMValue value, int code, PyObject *owner);
 /* A new object for an argument that a kernel passes to Python; borrows. */
 PyObject *call_convert_borrowed(TVMValue value, int code);
+/* Of codes that mean the same whoever holds the value. NULL without an exception: not one of them. */
+PyObject *call_convert_plain(TVMValue value, int code);
 
 /* ---- ffi_values.c: what only functions of the ffi dialect take ------------------------------- */
 

@@ -15,6 +15,7 @@ typedef struct function_object {
   uint32_t alignment;
   int first_output; /* mblob_function_first_output() */
   bool ffi;         /* mblob_function_is_ffi() */
+  bool of_python;   /* it calls a Python function, which takes all values */
   bool keeps;       /* the same is 2 */
   bool lends;       /* the same is 3 */
 } function_object;
@@ -112,6 +113,27 @@ bool call_function_check_bound(const call_frame *frame, PyObject *args) {
   return nothing != NULL;
 }
 
+/* Tell Python which function made a module of which arguments, if these are numbers, texts and
+ * devices: a pickle of the module has them. */
+static bool remember(const function_object *self, const call_frame *frame, PyObject *module) {
+  PyObject *args = PyTuple_New(frame->count);
+  for (int i = 0; args != NULL && i < frame->count; ++i) {
+    PyObject *arg = call_convert_plain(frame->values[i], frame->codes[i]);
+    if (arg == NULL) {
+      Py_DECREF(args);
+      return !PyErr_Occurred();
+    }
+    PyTuple_SET_ITEM(args, i, arg);
+  }
+  PyObject *nothing = args == NULL
+                          ? NULL
+                          : PyObject_CallFunctionObjArgs(call_hook.remember, module, self->owner,
+                                                         self->name, args, NULL);
+  Py_XDECREF(args);
+  Py_XDECREF(nothing);
+  return nothing != NULL;
+}
+
 PyObject *call_function_invoke(PyObject *function, call_frame *frame) {
   function_object *self = (function_object *)function;
   if (frame->misaligned && !call_align_in(frame)) return NULL;
@@ -130,6 +152,9 @@ PyObject *call_function_invoke(PyObject *function, call_frame *frame) {
   PyObject *result = ret_code == kTVMNullptr ? Py_NewRef(Py_None)
                                              : call_convert_result(ret, ret_code, self->owner);
   if (self->keeps && ret_code == kTVMObjectHandle) result = call_container_tuples(result);
+  if (ret_code == kTVMModuleHandle && self->owner != Py_None && result != NULL &&
+      !remember(self, frame, result))
+    Py_CLEAR(result);
   if (wrong < 0 || result == NULL) return result;
   Py_DECREF(result);
   call_frame_error(
@@ -145,21 +170,22 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   if (!call_frame_init(frame, self->shown, count)) return false;
   frame->function = function;
   if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0) {
-    call_raise(PyExc_TypeError, "%U: takes arguments by position only, found %R", self->shown,
-               kwnames);
+    call_raise(PyExc_TypeError, "%U: takes arguments by position only, found %U=", self->shown,
+               PyTuple_GET_ITEM(kwnames, 0));
     return false;
   }
   if (!check_count(self, count)) return false;
   frame->parameters = self->parameters;
   frame->alignment = self->alignment;
-  frame->ffi = self->ffi;
+  frame->ffi = self->ffi || self->of_python;
   frame->dlpack = self->ffi && !self->keeps;
   frame->gaps = frame->dlpack && self->parameters == NULL;
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!call_convert_argument(frame, (int)i, args[i])) return false;
   if (self->keeps) return call_count_tensors(frame, args);
   if (self->lends) call_lend_tensors(frame, args);
-  if (frame->parameters == NULL && frame->alignment != 0) call_align_output(frame);
+  const bool unknown = frame->parameters == NULL && self->first_output == 0;
+  if (unknown && frame->alignment != 0) call_align_output(frame);
   return self->first_output == 0 || call_frame_writable(frame, self->first_output, args[0]);
 }
 
@@ -227,17 +253,21 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
 }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"address", "name", "owner", NULL};
+  static char *names[] = {"address", "name", "owner", "of_python", NULL};
   PyObject *address, *name, *owner;
+  int of_python = 0;
   (void)type;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO", names, &address, &name, &owner))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OUO|p", names, &address, &name, &owner,
+                                   &of_python))
     return NULL;
   void *handle = PyLong_AsVoidPtr(address);
   if (handle == NULL) {
     if (!PyErr_Occurred()) call_raise(PyExc_ValueError, "PackedFunction: the address is 0");
     return NULL;
   }
-  return call_function_wrap(handle, name, owner);
+  PyObject *made = call_function_wrap(handle, name, owner);
+  if (made != NULL) ((function_object *)made)->of_python = of_python;
+  return made;
 }
 
 static int function_traverse(PyObject *object, visitproc visit, void *arg) {
@@ -289,10 +319,32 @@ static PyObject *as_ffi_object(PyObject *object, PyObject *unused) {
   return PyObject_CallFunction(call_hook.ffi_function, "N", get_address(object, NULL));
 }
 
+static PyObject *function_reduce(PyObject *object, PyObject *unused) {
+  const function_object *self = (const function_object *)object;
+  (void)unused;
+  if (self->owner == Py_None)
+    return call_raise(PyExc_TypeError, "%U: a function without a module cannot be pickled",
+                      self->shown);
+  PyObject *pickled = PyImport_ImportModule("mblob.loader.pickled");
+  PyObject *find = pickled ? PyObject_GetAttrString(pickled, "function") : NULL;
+  Py_XDECREF(pickled);
+  return find ? Py_BuildValue("N(OO)", find, self->owner, self->name) : NULL;
+}
+
+static PyObject *same_as(PyObject *object, PyObject *other) {
+  return PyBool_FromLong(PyObject_TypeCheck(other, &call_function_type) &&
+                         ((function_object *)object)->handle == ((function_object *)other)->handle);
+}
+
 static PyMethodDef function_methods[] = {
+    {"__reduce__", function_reduce, METH_NOARGS,
+     PyDoc_STR("For pickles: the module that the function came from, and its name.")},
     {"__tvm_ffi_object__", as_ffi_object, METH_NOARGS,
      PyDoc_STR(
          "The function as a tvm_ffi.Function: tvm_ffi asks for it where the function is an argument of its own.")},
+    {"same_as", same_as, METH_O,
+     PyDoc_STR(
+         "same_as(other): whether it is the same function; others of the same name may be different ones.")},
     {"bind", (PyCFunction)(void (*)(void))call_bound_new, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR(
          "bind(*args) -> BoundFunction: convert and check the arguments once, and keep them. Call the result "

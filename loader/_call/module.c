@@ -42,24 +42,17 @@ PyObject *call_device_object(DLDevice device) {
 }
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"module_class",
-                          "module_handle",
-                          "wrap_module",
-                          "classes",
-                          "raise_status",
-                          "ffi_function",
-                          "ffi_stand_in",
-                          "error_class",
-                          "declared",
-                          "check_bound",
-                          NULL};
+  static char *names[] = {
+      "module_class", "module_handle", "wrap_module", "classes",  "raise_status",
+      "ffi_function", "ffi_stand_in",  "error_class", "declared", "check_bound",
+      "remember",     "result_value",  NULL};
   PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function,
-      *ffi_stand_in, *error_class, *declared, *check_bound;
+      *ffi_stand_in, *error_class, *declared, *check_bound, *remember, *result_value;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOO", names, &PyType_Type, &module_class,
-                                   &module_handle, &wrap_module, &classes, &raise_status,
-                                   &ffi_function, &ffi_stand_in, &error_class, &declared,
-                                   &check_bound)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOOOO", names, &PyType_Type,
+                                   &module_class, &module_handle, &wrap_module, &classes,
+                                   &raise_status, &ffi_function, &ffi_stand_in, &error_class,
+                                   &declared, &check_bound, &remember, &result_value)) {
     return NULL;
   }
   set_hook(&call_hook.module_class, module_class);
@@ -75,6 +68,8 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.error_class, error_class);
   set_hook(&call_hook.declared, declared);
   set_hook(&call_hook.check_bound, check_bound);
+  set_hook(&call_hook.remember, remember);
+  set_hook(&call_hook.result_value, result_value);
   Py_RETURN_NONE;
 }
 
@@ -188,6 +183,27 @@ static PyObject *tensor_retype(PyObject *module, PyObject *args) {
   return call_tensor_over(&dl, source, NULL, NULL, tensor->readonly);
 }
 
+static PyObject *tensor_part(PyObject *module, PyObject *args) {
+  PyObject *source, *shape, *dtype;
+  unsigned long long offset;
+  DLTensor dl;
+  int64_t extents[CALL_TENSOR_NDIM_MAX];
+  size_t nbytes;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O!O!K", &call_tensor_type, &source, &PyTuple_Type, &shape,
+                        &PyTuple_Type, &dtype, &offset))
+    return NULL;
+  const call_tensor *tensor = (const call_tensor *)source;
+  if (!call_tensor_valid(tensor) || !parse_layout(shape, dtype, &dl, extents)) return NULL;
+  if (!call_tensor_size(&dl, &nbytes) || offset > tensor->nbytes ||
+      nbytes > tensor->nbytes - offset)
+    return call_raise(PyExc_ValueError, "tensor: the part is not inside the tensor");
+  dl.data = tensor->dl.data;
+  dl.device = tensor->dl.device;
+  dl.byte_offset = tensor->dl.byte_offset + offset;
+  return call_tensor_over(&dl, source, NULL, NULL, tensor->readonly);
+}
+
 static PyObject *tensor_from_dlpack(PyObject *module, PyObject *source) {
   (void)module;
   return call_dlpack_import(source);
@@ -222,6 +238,9 @@ static PyMethodDef methods[] = {
     {"tensor_retype", tensor_retype, METH_VARARGS,
      PyDoc_STR(
          "tensor_retype(tensor, (code, bits, lanes)) -> Tensor over the same memory, elements of that type")},
+    {"tensor_part", tensor_part, METH_VARARGS,
+     PyDoc_STR(
+         "tensor_part(tensor, shape, (code, bits, lanes), offset) -> Tensor over part of the same memory")},
     {"tensor_from_dlpack", tensor_from_dlpack, METH_O,
      PyDoc_STR("tensor_from_dlpack(obj or capsule) -> Tensor, no copy")},
     {"ffi_hand_over", call_ffi_hand_over, METH_NOARGS,

@@ -10,7 +10,12 @@ static PyObject *text_object(const char *text, size_t size) {
 static PyObject *dtype_object(DLDataType dtype) {
   char text[48];
   call_dtype_text(dtype, text);
-  return PyUnicode_FromString(text);
+  return PyObject_CallFunction(call_hook.result_value, "is", kTVMDataType, text);
+}
+
+static PyObject *handle_object(void *handle) {
+  return PyObject_CallFunction(call_hook.result_value, "iN", kTVMOpaqueHandle,
+                               PyLong_FromVoidPtr(handle));
 }
 
 static PyObject *array_object(void *handle) {
@@ -42,13 +47,12 @@ static PyObject *function_object(mblob_function *function, PyObject *owner) {
   return wrapped;
 }
 
-/* Codes that mean the same whoever holds the value. NULL without an exception: not one of them. */
-static PyObject *plain_object(TVMValue value, int code) {
+PyObject *call_convert_plain(TVMValue value, int code) {
   switch (code) {
     case kTVMArgInt: return PyLong_FromLongLong(value.v_int64);
     case 1: /* kDLUInt */ return PyLong_FromUnsignedLongLong((unsigned long long)value.v_int64);
     case kTVMArgFloat: return PyFloat_FromDouble(value.v_float64);
-    case kTVMOpaqueHandle: return PyLong_FromVoidPtr(value.v_handle);
+    case kTVMOpaqueHandle: return handle_object(value.v_handle);
     case kTVMNullptr: Py_RETURN_NONE;
     case kTVMDataType: return dtype_object(value.v_type);
     case kDLDevice: return call_device_object(value.v_device);
@@ -82,7 +86,7 @@ PyObject *call_convert_result(TVMValue value, int code, PyObject *owner) {
     }
     case kTVMDLTensorHandle: return tensor_object(value.v_handle, owner);
     default: {
-      PyObject *plain = plain_object(value, code);
+      PyObject *plain = call_convert_plain(value, code);
       return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);
     }
   }
@@ -96,7 +100,7 @@ PyObject *call_convert_borrowed(TVMValue value, int code) {
     case kTVMDLTensorHandle: return tensor_object(value.v_handle, NULL);
     case kTVMObjectHandle: return call_container_object(value.v_handle);
     default: {
-      PyObject *plain = plain_object(value, code);
+      PyObject *plain = call_convert_plain(value, code);
       return plain != NULL || PyErr_Occurred() ? plain : unknown_code(code);
     }
   }

@@ -44,8 +44,9 @@ bool call_tensor_described(const DLTensor *dl, bool has_data) {
   } else if (dl->ndim > 0 && dl->shape == NULL) {
     call_raise(PyExc_ValueError, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)dl->ndim);
   } else if (!call_tensor_size(dl, &size)) {
-    call_raise(PyExc_ValueError,
-               "tensor: a negative dimension, or more bytes than memory has addresses");
+    call_raise(
+        PyExc_ValueError,
+        "tensor: a dimension is negative, or the tensor has more bytes than an address can count");
   } else if (has_data && size != 0 && dl->data == NULL) {
     call_raise(PyExc_ValueError, "tensor: " MB_TEXT_DATA_IS_NULL, size);
   } else if (dl->byte_offset > PY_SSIZE_T_MAX) {
@@ -70,8 +71,9 @@ static bool set_layout(call_tensor *self, const DLTensor *dl) {
     return false;
   }
   if (!call_tensor_size(dl, &self->nbytes)) {
-    call_raise(PyExc_ValueError,
-               "tensor: a negative dimension, or more bytes than memory has addresses");
+    call_raise(
+        PyExc_ValueError,
+        "tensor: a dimension is negative, or the tensor has more bytes than an address can count");
     return false;
   }
   const size_t count = 2 * ((size_t)ndim + 1);

@@ -12,7 +12,7 @@ from pathlib import Path
 from mblob.binary.file_kind import AR_MAGIC
 from mblob.errors import FormatError
 
-_HEADER = 60  # bytes; the name is at 0, the size at 48 in decimal digits, the end mark at 58
+HEADER_SIZE = 60  # bytes; the name is at 0, the size at 48 in decimal digits, the end mark at 58
 # indices of symbols, which `ar` and `ranlib` write
 _TABLES, _BSD_TABLE = (b"/", b"/SYM64/"), b"__.SYMDEF"
 _NAME_LIMIT = 4096  # bytes
@@ -45,13 +45,13 @@ def places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
     at = len(AR_MAGIC)
     long_names = b""
     while len(data) - at >= 2:  # one byte of padding may follow the last member
-        head = bytes(data[at : at + _HEADER])
+        head = bytes(data[at : at + HEADER_SIZE])
         digits = head[48:58].strip()
-        if len(head) < _HEADER or head[58:] != b"`\n" or not digits.isdigit():
+        if len(head) < HEADER_SIZE or head[58:] != b"`\n" or not digits.isdigit():
             raise FormatError.about(
                 label, "no header of an archive member here", code="archive", offset=at
             )
-        size, start = int(digits), at + _HEADER
+        size, start = int(digits), at + HEADER_SIZE
         if size > len(data) - start:
             raise FormatError.about(
                 label,

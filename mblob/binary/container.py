@@ -81,7 +81,7 @@ def open_file(data: memoryview, label: str, machine: str | None = None) -> Opene
     for image in opened.image.images if isinstance(opened.image, ObjectSet) else [opened.image]:
         if image.format != "c" and not fits(wanted, image.machine, image.bits, image.endian):
             what = f"{image.machine}, {image.bits} bits, {image.endian} endian"
-            raise FormatError(f"{image.name}: for {what}, not {machine}", code="no_machine")
+            raise FormatError.about(image.name, f"for {what}, not {machine}", code="no_machine")
     return opened
 
 

@@ -41,7 +41,7 @@ OLDEST = {
 }
 N_STAB, N_PEXT, N_TYPE, N_EXT, N_SECT = 0xE0, 0x10, 0x0E, 0x01, 0x0E
 N_WEAK_REF, N_WEAK_DEF = 0x40, 0x80
-LC_SYMTAB = 2
+LC_SEGMENT, LC_SYMTAB, LC_SEGMENT_64 = 1, 2, 0x19
 ZEROFILL = (0x1, 0xC, 0x12)  # types of sections without bytes
 CODE = 0x80000400  # attributes of sections with instructions
 # names of an export trie add up to at most this times the file, which shared prefixes could exceed
@@ -102,8 +102,12 @@ class MachO(ForeignFile):
     format = "mach-o"
     title = "Mach-O file"
 
+    def _for_lief(self) -> bytes:
+        data = bytes(self.data)
+        self._check_commands(data)
+        return data
+
     def _parsed(self, lief: Any, data: bytes) -> Any:
-        self._check_names(data)
         # "quick" leaves out the export trie: lief 0.17 recurses over it, and a deep one ends the process.
         found = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
         return found.at(0) if found is not None and len(found) else None
@@ -129,15 +133,20 @@ class MachO(ForeignFile):
         self._read_symbols(parsed, bool(header.flags & MH_TWOLEVEL) and self.kind != "object")
         self._read_tries(parsed)
 
-    def _check_names(self, data: bytes) -> None:
-        """Refuse names that many symbols share, before lief copies each."""
+    def _check_commands(self, data: bytes) -> None:
+        """Refuse names that many symbols share, and bytes that many segments do, before lief copies
+        each."""
         order, wide = THIN[data[:4]], 0xCF in data[:4]
         record = struct.Struct(order + ("I12x" if wide else "I8x"))
         at, found = 32 if wide else 28, False
         (count,) = struct.unpack_from(order + "I", data.ljust(32, b"\0"), 16)
+        segment = struct.Struct(
+            order + ("40xQQ" if wide else "32xII")
+        )  # offset and size in the file
+        segments: list[tuple[int, int]] = []
         for _ in range(count):
             if len(data) - at < 24:
-                return
+                break
             command, size, symbols, number, strings, _ = struct.unpack_from(order + "6I", data, at)
             if command == LC_SYMTAB:
                 if found:
@@ -147,9 +156,12 @@ class MachO(ForeignFile):
                 for (name,) in record.iter_unpack(data[symbols : symbols + number * record.size]):
                     end = data.find(b"\0", strings + name)
                     self.spend(max((len(data) if end < 0 else end) - strings - name, 0))
+            elif command in (LC_SEGMENT, LC_SEGMENT_64) and len(data) - at >= segment.size:
+                segments.append(segment.unpack_from(data, at))
             if size < 8:
-                return
+                break
             at += size
+        self.check_sections(segments)
 
     def _check_tables(self, parsed: Any) -> None:
         """Refuse a file that is cut off: lief reads what is left and says nothing."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from mblob.binary.elf_tables import NAME_LIMIT, name_budget
 from mblob.errors import FormatError
 
 SIZE_LIMIT = 256 << 20  # bytes of a file; lief loads all of it and needs twice that
+SECTIONS_BUDGET = 4  # sections add up to at most this times the file: lief copies the bytes of each
 _LIEF = threading.Lock()  # its log and Python's filters of warnings are one for all threads
 
 
@@ -84,7 +85,7 @@ class ForeignFile:
             level = lief.logging.get_level()
             lief.logging.disable()
             try:
-                parsed = self._parsed(lief, bytes(self.data))
+                parsed = self._parsed(lief, self._for_lief())
                 if parsed is not None:
                     self._read(lief, parsed)
             except FormatError:
@@ -95,6 +96,14 @@ class ForeignFile:
                 lief.logging.set_level(level)
         if parsed is None:
             raise self.fail(f"lief cannot read this {self.title}: it is damaged or cut off")
+
+    def _for_lief(self) -> bytes:
+        """The bytes that lief gets, checked for what would make it allocate without limit.
+
+        Raises:
+            FormatError: parts of the file are named again and again.
+        """
+        raise NotImplementedError
 
     def _parsed(self, lief: Any, data: bytes) -> Any:
         """What lief makes of the file; None where it is too damaged."""
@@ -125,6 +134,14 @@ class ForeignFile:
         self._names_left -= size
         if self._names_left < 0:
             raise self.fail("its names add up to more than 8 times the file")
+
+    def check_sections(self, places: Iterable[tuple[int, int]]) -> None:
+        """Refuse sections that share the bytes of the file, given the offset and size of each."""
+        left = SECTIONS_BUDGET * len(self.data)
+        for offset, size in places:
+            left -= max(min(size, len(self.data) - offset), 0)
+        if left < 0:
+            raise self.fail(f"its sections add up to more than {SECTIONS_BUDGET} times the file")
 
     def text_at(self, at: int, what: str) -> str:
         """The name at an offset, up to a NUL."""

@@ -21,6 +21,9 @@ DLL, NX_COMPAT, PE32_PLUS = 0x2000, 0x100, 0x20B
 CODE, UNINITIALIZED, EXECUTE, WRITE = 0x20, 0x80, 0x20000000, 0x80000000
 LIBRARY_LIMIT = 4096  # libraries that a file may import from
 C_EXTERNAL, C_WEAK_EXTERNAL = 2, 105
+EXPORTS, IMPORTS, DEBUG, DELAYED_IMPORTS = 0, 1, 6, 13  # data directories
+DIRECTORIES = 16
+DEBUG_ENTRY, DEBUG_LIMIT, CODEVIEW = 28, 64, 2  # bytes of an entry, entries, a type of them
 
 
 def is_pe(data: memoryview) -> bool:
@@ -44,6 +47,34 @@ def is_coff(data: memoryview) -> bool:
 
 class _Coff(ForeignFile):
     """What libraries and objects have in common: the machine, and the sections."""
+
+    @property
+    def _header(self) -> int:
+        """Where the COFF header is."""
+        return 0
+
+    def _for_lief(self) -> bytes:
+        """Without relocations and line numbers: lief makes an object of each, for all sections that
+        share them."""
+        self.check(self._header, 20, "a COFF header")
+        count, optional = (
+            int.from_bytes(self.data[at : at + 2], "little")
+            for at in (self._header + 2, self._header + 16)
+        )
+        table = self._header + 20 + optional
+        self.check(table, 40 * count, f"a table of {count} sections")
+        head = bytearray(self.data[: table + 40 * count])
+        places = []
+        for at in range(table, len(head), 40):
+            size, offset = struct.unpack_from("<II", head, at + 16)
+            places.append((offset, size))
+            head[at + 32 : at + 36] = bytes(4)
+        self.check_sections(places)
+        self._edit_head(head)
+        return bytes(head) + self.data[len(head) :]
+
+    def _edit_head(self, head: bytearray) -> None:
+        """Change what lief gets of the headers."""
 
     def _read_sections(self, parsed: Any, count: int) -> None:
         """`count`: of the header. lief reads what is left of a file and says nothing."""
@@ -83,6 +114,25 @@ class PeFile(_Coff):
     format = "pe"
     title = "PE file"
 
+    @property
+    def _header(self) -> int:
+        return int.from_bytes(self.data[60:64], "little") + 4
+
+    def _edit_head(self, head: bytearray) -> None:
+        """Leave the directories of names. Of others lief makes objects of any number and size, as
+        their records share what they name."""
+        optional = self._header + 20
+        is_wide = int.from_bytes(head[optional : optional + 2], "little") == PE32_PLUS
+        first = optional + (112 if is_wide else 96)
+        count = int.from_bytes(head[first - 4 : first], "little")
+        self.check(first, 8 * min(count, DIRECTORIES), "data directories")
+        self._debug = (
+            struct.unpack_from("<II", head, first + 8 * DEBUG) if count > DEBUG else (0, 0)
+        )
+        for i in range(min(count, DIRECTORIES)):
+            if i not in (EXPORTS, IMPORTS, DELAYED_IMPORTS):
+                head[first + 8 * i : first + 8 * i + 8] = bytes(8)
+
     def _parsed(self, lief: Any, data: bytes) -> Any:
         wanted = lief.PE.ParserConfig()
         wanted.parse_signature = wanted.parse_rsrc = wanted.parse_reloc = False
@@ -98,12 +148,25 @@ class PeFile(_Coff):
         self.kind = "shared" if parsed.header.characteristics & DLL else "executable"
         if not optional.dll_characteristics & NX_COMPAT:
             self.hints = ["its data may be run as code (no NX_COMPAT)"]
-        if (debug := parsed.codeview_pdb) is not None:
-            self.build_id = bytes(debug.signature).hex()  # the GUID that debuggers look for
+        self.build_id = self._guid()
         self._read_exports(parsed.export_dir)
         self._left = len(self.data) // (self.bits // 8)  # each place of a name is used once
         self._read_imports(parsed.import_dir, 20, 12, 0)
         self._read_imports(parsed.delay_dir, 32, 4, 16)
+
+    def _guid(self) -> str | None:
+        """What debuggers look for the debug information by."""
+        at, size = self._debug
+        for entry in range(
+            at, at + min(size // DEBUG_ENTRY, DEBUG_LIMIT) * DEBUG_ENTRY, DEBUG_ENTRY
+        ):
+            if self._span_at(entry) is None:
+                break
+            kind, place = self._number(entry + 12), self._number(entry + 24)
+            found = bytes(self.data[place : place + 20])
+            if kind == CODEVIEW and found[:4] == b"RSDS" and len(found) == 20:
+                return found[4:].hex()
+        return None
 
     def _read_imports(self, directory: Any, step: int, name_at: int, names_at: int) -> None:
         """Libraries and names of a directory, whose records have `step` bytes."""

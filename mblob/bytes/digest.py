@@ -10,8 +10,8 @@ from mblob.bytes.progress import advance
 CHUNK = 1 << 20  # bytes hashed per step: large against the call, small against caches
 
 ALGORITHMS = {"none": 0, "crc32": 1, "sha256": 2}
+ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items()}
 SIZES = {0: 0, 1: 4, 2: 32}
-
 
 _ZEROS = memoryview(bytes(CHUNK))
 

@@ -7,7 +7,7 @@ The `encode_*` functions are its mirror.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mblob.errors import ArgumentValueError, FormatError, one_line
 
@@ -128,6 +128,12 @@ def encode_strings(values: Iterable[str | bytes]) -> bytes:
     """`vector<string>`."""
     items = [encode_string(v) for v in values]
     return encode_u64(len(items)) + b"".join(items)
+
+
+def encode_map(items: Mapping[str, bytes]) -> bytes:
+    """`map<string, string>`."""
+    pairs = (encode_string(key) + encode_string(value) for key, value in items.items())
+    return encode_u64(len(items)) + b"".join(pairs)
 
 
 def encode_u64s(values: Sequence[int]) -> bytes:

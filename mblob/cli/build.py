@@ -41,16 +41,18 @@ def configure(verbs: Any) -> None:
         metavar="deploy.so",
         help="the library to write (or .tar: objects to link)",
     )
-    add = parser.add_argument_group("what goes in; each may be given more than once")
-    add.add_argument("--kernel", metavar="FILE", action="append", default=[], help="C, C++ source")
+    add = parser.add_argument_group("inputs; each option may be repeated")
+    add.add_argument(
+        "--kernel", metavar="FILE", action="append", default=[], help="C or C++ source"
+    )
     add.add_argument(
         "--object", metavar="FILE", action="append", default=[], help="object or archive"
     )
     add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
                      help="prototype of a C function; calls are checked against it")  # fmt: skip
     add.add_argument("--packed", metavar="NAME", action="append", default=[],
-                     help="let TVM up to 0.20 call the function NAME: its packed function gets the symbol NAME, "
-                     "and the C function is hidden. --packed name does this for all functions with a prototype",
+                     help="let TVM up to 0.20 call the function NAME: give its packed function the symbol NAME, and "
+                     "hide the C function. `--packed name` does this for all functions with a prototype",
                      )  # fmt: skip
     add.add_argument(
         "--blob",
@@ -67,7 +69,8 @@ def configure(verbs: Any) -> None:
         help="weights: .safetensors, .npz or .npy",
     )
     add.add_argument("--carry", metavar="FILE", action="append", default=[],
-                     help="plug-in for the library to carry: source, object, archive, or the name of one of mblob's",
+                     help="plug-in that the library carries: a source, object or archive, or the name of a plug-in of "
+                     "mblob",
                      )  # fmt: skip
     model = parser.add_argument_group("a model: a graph that calls the functions")
     model.add_argument("--graph", metavar="FILE", help="JSON of the graph")
@@ -79,7 +82,7 @@ def configure(verbs: Any) -> None:
     model.add_argument(
         "--name", metavar="NAME", help="name of the model in the library (default: default)"
     )
-    how = parser.add_argument_group("how it is made")
+    how = parser.add_argument_group("output")
     how.add_argument(
         "--dialect",
         choices=("classic", "ffi"),
@@ -97,8 +100,8 @@ def configure(verbs: Any) -> None:
         help="digest of each payload (default: crc32)",
     )
     how.add_argument("--no-index", action="store_true",
-                     help="write only TVM's bytes: no index, no digests. With a --blob KEY of your own, mblob cannot "
-                     "open a classic library then",
+                     help="write only TVM's bytes: no index, no digests. mblob then cannot open a library of the "
+                     "classic dialect that has a --blob KEY of your own",
                      )  # fmt: skip
     how.add_argument("--system-lib", action="store_true",
                      help="write a system library for static linking: a .o, a .a, or a .tar of objects")  # fmt: skip
@@ -113,6 +116,10 @@ def configure(verbs: Any) -> None:
     how.add_argument(
         "--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu"
     )
+    how.add_argument("--depfile", metavar="FILE",
+                     help="write a make rule that lists all files that were read, headers included. make, ninja and "
+                     "CMake use it to know when to pack again",
+                     )  # fmt: skip
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings"
     )
@@ -193,7 +200,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     }
     changes.update(
         (name, Path(getattr(args, name)))
-        for name in ("graph", "params")
+        for name in ("graph", "params", "depfile")
         if getattr(args, name) is not None
     )
     if args.no_index:

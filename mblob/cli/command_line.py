@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -40,6 +41,9 @@ class Parser(argparse.ArgumentParser):
     verbs: Mapping[str, argparse.ArgumentParser] = {}  # of the whole command line
 
     def error(self, message: str) -> NoReturn:
+        message = message.removeprefix("argument ") if message.startswith("argument -") else message
+        message = message.replace("expected one argument", "expected a value behind it")
+        message = re.sub(r"invalid int value: (.*)", r"expected an integer, found \1", message)
         raise UsageError(message, hint=f"{self.prog} --help shows what it takes")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -112,9 +116,10 @@ class Formatter(argparse.HelpFormatter):
         super().__init__(prog, indent_increment, max_help_position, **more)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """As its base, but an example stays in one line: whoever copies it runs the whole of it."""
+        """As its base, but an example is one line: whoever copies it runs the whole of it."""
         if text.startswith("example: "):
-            return indent + text
+            commands = re.split(r"; (?=mblob-pack )", text.removeprefix("example: "))
+            return "\n".join(f"{indent}example: {command}" for command in commands)
         return super()._fill_text(text, width, indent)
 
 

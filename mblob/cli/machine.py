@@ -116,11 +116,10 @@ def attempt(
 
 def native_runtime() -> tuple[str, str]:
     """The C runtime: version of its interface, and which file it is."""
-    from mblob import loader
+    from mblob.installed import SONAME, library_dir
     from mblob.loader.runtime import lib
 
-    place = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so*"), "")
-    return f"libmblob, ABI {lib.mblob_abi_version()}", str(place)
+    return f"libmblob, ABI {lib.mblob_abi_version()}", str(library_dir() / SONAME)
 
 
 def memory_file() -> tuple[str, str]:

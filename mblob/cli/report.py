@@ -99,12 +99,16 @@ _FUNCTIONS = re.compile(
 _ARGUMENTS = {
     "entries": "--entry", "functions": "--function", "index": "--no-index", "system_lib": "--system-lib",
     "options": "-- CFLAGS", "tensors": "--tensors", "verify": "--level",
-    **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "packed",
-                                      "prefix", "target", "weights")},
+    **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "graph",
+                                      "name", "packed", "params", "prefix", "target", "weights")},
 }  # fmt: skip
-_FOR_PYTHON = re.compile(r", or get a function of ctypes with symbol\('[^']*'\)")
-# An argument with the option behind it, which texts for both have: "functions= (--function)".
-_BOTH = re.compile(rf"(?<![-\w.])({'|'.join(_ARGUMENTS)})=\S* \((--[^()]*)\)")
+_FOR_PYTHON = re.compile(
+    r", or get a function of ctypes with symbol\('[^']*'\)|; convert it with astype\(\"\w+\"\)"
+)
+# An argument or a function with the option behind it, which texts for both have: "functions= (--function)".
+_BOTH = re.compile(
+    rf"(?<![-\w.])(?:(?:{'|'.join(_ARGUMENTS)})=\S*|csource_module|static_library) \((--[^()]*)\)"
+)
 _ARGUMENT = re.compile(
     rf"(?<![-\w.])({'|'.join(_ARGUMENTS)})=(True\b|False\b|'[^']*'|\x22[^\x22]*\x22|\[[^]]*\]|\{{[^}}]*\}})?"
 )
@@ -120,7 +124,7 @@ def in_options(text: str) -> str:
             return word
         return f"{word} '{value}'" if " " in value or "(" in value else f"{word} {value}"
 
-    text = _BOTH.sub(r"\2", _FUNCTIONS.sub("", _FOR_PYTHON.sub("", text)))
+    text = _BOTH.sub(r"\1", _FUNCTIONS.sub("", _FOR_PYTHON.sub("", text)))
     return _ARGUMENT.sub(option, text)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.cli.arrays import devices_of, read_arguments, split_label, write_outputs
 from mblob.cli.report import UsageError, for_terminal, in_options
+from mblob.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,10 +72,9 @@ def configure(verbs: Any) -> None:
 
 def positive(text: str) -> int:
     """A number from 1 on, for argparse."""
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 on, found {text!r}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -140,8 +140,21 @@ def call(module: Module, file: str, name: str, values: list[Any]) -> Any:
     except AttributeError as error:
         if Path(name).suffix in (".npy", ".npz"):
             raise UsageError(_file_for_name(module, file, name)) from None
-        raise UsageError(in_options(f"{file}: {error}")) from None
-    return function(*values)
+        raise UsageError(in_options(f"{file}: {error}{_of_model(module, file)}")) from None
+    try:
+        return function(*values)
+    except ArgumentError as error:
+        error.args = (f"{error}{_of_model(module, file)}", *error.args[1:])
+        raise
+
+
+def _of_model(module: Module, file: str) -> str:
+    """What to do if the library is a model: nobody needs to call its functions."""
+    from mblob.cli.run_model import is_model
+
+    if not is_model(module):
+        return ""
+    return f"; {file} holds a model: to run it, pass its inputs by name, mblob-pack run {file} NAME=x.npy"
 
 
 def _file_for_name(module: Module, file: str, name: str) -> str:
@@ -169,7 +182,12 @@ def call_on(
     """Call a function with its arrays on a device; outputs come back to where they were."""
     import mblob
 
-    mblob.get_global_func("__tvm_set_device")(device.device_type, device.device_id)
+    try:
+        mblob.get_global_func("__tvm_set_device")(device.device_type, device.device_id)
+    except mblob.IncompatibleError as error:
+        raise mblob.IncompatibleError(
+            str(error).replace("__tvm_set_device: ", "--device ", 1)
+        ) from None
     there = [mblob.array(v, device) if hasattr(v, "__array_interface__") else v for v in values]
     result = call(module, file, name, there)
     for value, tensor in zip(values, there):

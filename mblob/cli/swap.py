@@ -29,8 +29,8 @@ def configure(verbs: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--weights", action="append", default=[], metavar="[NAME=]NEW",
-        help="NAME=NEW: replace the tensor NAME, from a .npy or .safetensors file; may be repeated. NEW alone: replace "
-        "all tensors, from a .safetensors file",
+        help="NAME=NEW: replace the tensor NAME by the one in a .npy, .npz or .safetensors file; may be repeated. NEW "
+        "alone: replace all tensors by those in a .npz or .safetensors file",
     )  # fmt: skip
     add_output(parser)
     parser.set_defaults(run=run)

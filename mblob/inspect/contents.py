@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from mblob.binary.elf_records import EM_AMDGPU, EM_CUDA, layout_of
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import FormatError
+from mblob.format import graph_json
 from mblob.format.grammar import FunctionInfo, Grammars, decode_payload, text
 from mblob.format.type_keys import (
     DEVICE_KEYS,
@@ -130,7 +131,7 @@ def _device(fields: dict[str, Any]) -> DecodedPayload:
     if kernels:
         facts["kernels"] = [kernel_json(k) for k in kernels]
     if "data" in fields:
-        facts["code"] = {"size": len(fields["data"]), **_told_by_code(fields["data"])}
+        facts["code"] = {"size": len(fields["data"]), **_kind_of_code(fields["data"])}
     for name in ("sources", "shaders"):
         if isinstance(fields.get(name), dict):
             facts["shaders"] = [{"name": n, "size": len(code)} for n, code in fields[name].items()]
@@ -149,7 +150,7 @@ def kernel_json(k: FunctionInfo) -> dict[str, Any]:
     return found
 
 
-def _told_by_code(code: memoryview) -> dict[str, str]:
+def _kind_of_code(code: memoryview) -> dict[str, str]:
     """Kind of device code by its first bytes, which its label need not tell, and the processor it
     is for."""
     head = bytes(code[:_HEAD])
@@ -189,15 +190,15 @@ def _general(key: str, fields: dict[str, Any], tensors: tuple[Tensor, ...]) -> D
     problem = None
     for name, value in fields.items():
         if name in GRAPH_FIELDS and (name != "graph_json" or key != EXAMPLE_JSON):
-            if len(value) > graph_summary.JSON_LIMIT:
+            if len(value) > graph_json.JSON_LIMIT:
                 continue
             try:
                 facts["graph"] = graph_summary.summarize(value)
-            except graph_summary.GraphError as error:
+            except graph_json.GraphError as error:
                 if name == "graph_json":  # of nodes_json nobody says more than that it is a text
                     problem = FormatError(f"{key}: {error}", code="payload")
         elif name in ("data", "code"):
-            facts["code"] = {"size": len(value), **_told_by_code(value)}
+            facts["code"] = {"size": len(value), **_kind_of_code(value)}
         elif name in _READERS:
             facts[name] = _READERS[name](value)
         elif name == "symbols":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mblob.bytes.digest import ALGORITHMS
+from mblob.bytes.digest import ALGORITHM_NAMES
 from mblob.errors import FormatError, one_line
 from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mblob.inspect.graph_summary import GraphNode
     from mblob.inspect.library import Library
     from mblob.inspect.relax_graph import FunctionGraph
-
-_ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items()}
 
 
 class EntryView:
@@ -129,7 +127,7 @@ class EntryView:
     def digest_algorithm(self) -> str | None:
         """ "crc32", "sha256", or None without a digest."""
         blob = self._library.blob
-        return _ALGORITHM_NAMES.get(blob.algorithm) if blob is not None and self.digest else None
+        return ALGORITHM_NAMES.get(blob.algorithm) if blob is not None and self.digest else None
 
     def source(self, fmt: str = "") -> str:
         """Text of the payload, as `Module.get_source`: device code or graph JSON; "" if there is

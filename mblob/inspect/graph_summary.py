@@ -1,4 +1,8 @@
-"""What a graph says in short: the JSON of graph executors and of JSON runtimes, docs/runtime.md."""
+"""What a graph says in short: the JSON of graph executors and of JSON runtimes, docs/runtime.md.
+
+It shows what a damaged graph still tells: nothing in it is sure to be there.
+`mblob.format.graph_json` says what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,10 @@ from typing import Any, NamedTuple
 
 from mblob import json_text
 from mblob.dtype import DataType
+from mblob.format.graph_json import GraphError
 
-JSON_LIMIT = 256 << 20  # bytes of text; a longer one is for nobody to parse
 OPERATOR_LIMIT = 4096  # operators that are told apart
-
-
 VALUES_SHOWN = 8  # outputs of one node
-
-
-class GraphError(ValueError):
-    """A text that is no graph."""
 
 
 class GraphNode(NamedTuple):

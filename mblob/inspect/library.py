@@ -289,7 +289,7 @@ class Library:
 
     @cached_property
     def importers(self) -> list[list[int]]:
-        """For each entry the indices of those that import it."""
+        """For each entry, the indices of the entries that import it."""
         found: list[list[int]] = [[] for _ in self.entries]
         for e in self.entries:
             for i in e.imports:
@@ -304,8 +304,8 @@ class Library:
 
     @cached_property
     def host_functions(self) -> list[HostFunction]:
-        """The functions with their symbols, calling conventions and, where something tells,
-        argument types."""
+        """The functions with their symbols, calling conventions and, if the file has them, argument
+        types."""
         return exported.host_functions(self.image, self.function_table, self.prefix, self.prefixes)
 
     @cached_property

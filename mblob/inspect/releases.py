@@ -13,8 +13,6 @@ from mblob.format.type_keys import FIRST, LAST, METAL, ROWS
 from mblob.inspect.contents import DecodedPayload
 from mblob.module import ENTRY_NAME
 
-RELEASES = tuple(f"0.{n}" for n in range(FIRST, LAST + 1))
-
 # Names that a library defines (the runtime writes their address into them) or leaves undefined.
 _NAMES = {
     "TVMFuncCall": (5, 20), "TVMAPISetLastError": (5, 20), "TVMFFIFunctionCall": (21, LAST),

@@ -13,12 +13,13 @@ from mblob.binary.elf import ElfFile
 from mblob.errors import FormatError
 from mblob.format.exported import FFI_PREFIX
 from mblob.inspect.library_search import open_shared
+from mblob.installed import SONAME, library_dir
 
 SYMBOL = "mblob_runtime_names"
 ALL, FFI, FFI_OF_0_21 = "all", "ffi", "ffi-0.21"  # the libraries that names are for
 PLUGINS = "libmblob-*.so"  # files beside libmblob whose names it binds too
 # what `mblob.load_module` uses
-INSTALLED = (Path(__file__).parent.parent / "loader").resolve() / "_lib" / "libmblob.so.0"
+INSTALLED = library_dir() / SONAME
 
 Names = Mapping[str, frozenset[str]]
 

@@ -13,7 +13,7 @@ from mblob.binary import container
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_facts import is_program
 from mblob.binary.elf_records import DT_DEBUG, ET_EXEC, ET_REL
-from mblob.bytes.digest import ALGORITHMS
+from mblob.bytes.digest import ALGORITHM_NAMES
 from mblob.bytes.mapping import map_file
 from mblob.errors import DigestError, FormatError, IncompatibleError
 from mblob.format.grammar import Grammars
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mblob.typed import Level
 
 SCHEMA = "mblob/verify/1"
-_ALGORITHM_NAMES = {number: name for name, number in ALGORITHMS.items() if number}
 
 
 class CheckedEntry(NamedTuple):
@@ -238,7 +237,7 @@ def _checked(
             error.prefix(f"{entry.place} breaks the grammar of its key")
             error.entry = entry.index
             raise
-    algorithm = _ALGORITHM_NAMES.get(blob.algorithm) if entry.digest else None
+    algorithm = ALGORITHM_NAMES.get(blob.algorithm) if entry.digest else None
     return CheckedEntry(
         entry.index,
         entry.type_key,

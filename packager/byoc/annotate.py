@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mblob.errors import MblobError
+from mblob.format.graph_json import NOP
 from mblob.format.ndarray import ArrayRecord
-from mblob.packager.byoc.graph import NOP, Graph, Node, Value
+from mblob.packager.byoc.graph import Graph, Node, Value
 from mblob.packager.byoc.operators import OP, Operator, Tensor, own_attrs
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import check_key

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from mblob.binary.file_kind import THIN_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import MblobError
+from mblob.format.graph_json import COPY, NOP
 from mblob.format.ndarray import ArrayRecord, as_record, read_param_dict
 from mblob.module import Module, Node
 from mblob.packager.byoc.annotate import Predicate, annotate
 from mblob.packager.byoc.codegens import Codegen, codegen_of
-from mblob.packager.byoc.graph import COPY, NOP, read_graph
+from mblob.packager.byoc.graph import read_graph
 from mblob.packager.byoc.merge import merge
 from mblob.packager.byoc.operators import Region
 from mblob.packager.byoc.partition import Partition, partition

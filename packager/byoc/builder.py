@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from mblob import arguments
 from mblob.devices import Device
 from mblob.dtype import NAMES, DataType
+from mblob.format.graph_json import BYTES_LIMIT, COPY, NOP
 from mblob.format.ndarray import ArrayRecord, as_record
-from mblob.packager.byoc.graph import COPY, LIMIT, NOP, Graph, Node, Value, call_attrs, write_graph
+from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
 from mblob.packager.byoc.storage import plan_storage
 from mblob.packager.errors import BuildError
 
@@ -57,7 +58,7 @@ class GraphBuilder:
                 is ignored: the caller of the executor chooses it.
 
         Raises:
-            BuildError: the name is taken, the dtype is none, or the shape has too many bytes.
+            BuildError: the name is taken, the dtype is unknown, or the shape has too many bytes.
             TypeError, ValueError: an argument of the wrong type, or a negative dimension.
         """
         where = f"input {name!r}"
@@ -170,7 +171,7 @@ class GraphBuilder:
     # -- the graph ---------------------------------------------------------------------------------
 
     def output(self, *values: Value) -> None:
-        """Make `values` outputs of the graph, behind those there are.
+        """Append `values` to the outputs of the graph.
 
         Raises:
             BuildError: a value of another graph.
@@ -241,7 +242,7 @@ class GraphBuilder:
     ) -> list[Value]:
         for i, (shape, dtype) in enumerate(outputs):
             value = Value(node, i, _extents(where, shape), _element(where, dtype), device=device)
-            if value.size >= LIMIT:
+            if value.size >= BYTES_LIMIT:
                 raise BuildError(f"{where}: shape {list(value.shape)} has more than 2^62 bytes")
             node.outputs.append(value)
         self._nodes.append(node)
@@ -253,7 +254,9 @@ class GraphBuilder:
 def _extents(where: str, shape: Any) -> tuple[int, ...]:
     if isinstance(shape, (str, bytes)) or not hasattr(shape, "__iter__"):
         shape = (shape,)
-    return tuple(arguments.whole(where, f"shape[{i}]", n, 0, LIMIT) for i, n in enumerate(shape))
+    return tuple(
+        arguments.whole(where, f"shape[{i}]", n, 0, BYTES_LIMIT) for i, n in enumerate(shape)
+    )
 
 
 def _element(where: str, dtype: Any) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mblob.packager.byoc.graph import NOP, Graph
+from mblob.format.graph_json import NOP
+from mblob.packager.byoc.graph import Graph
 
 
 def dependencies(graph: Graph) -> list[set[int]]:

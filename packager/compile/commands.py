@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mblob.compilers import include_dir, include_flags
+from mblob.compilers import include_flags
+from mblob.installed import include_dir
 from mblob.packager.compile.processes import Command, Job
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.modules.nodes import SourceNode
@@ -107,6 +108,22 @@ def preprocess_command(
     head = _head(tools, kind, source, work)
     macros = [f"-D{name}" for name in source_macros(node)]
     return (*head, *first, *_headers(), *macros, *own, "-x", kind, "-E", str(source), "-o", output)
+
+
+def dependency_command(
+    tools: Toolchain,
+    node: SourceNode,
+    source: Path,
+    output: str,
+    options: Sequence[str],
+    work: Path,
+) -> Command:
+    """The command that writes the rule of make for one source: which files it includes, without
+    those of the system."""
+    if language(node) == "cuda":
+        own = compile_options((*options, *node.options))
+        return (*tools.nvcc, *_headers(), *own, "-MM", str(source), "-o", output)
+    return preprocess_command(tools, node, source, output, options, work, ("-MM",))
 
 
 def compile_preprocessed_command(

@@ -25,6 +25,7 @@ from mblob.compilers import Starting, first_error
 from mblob.errors import ToolchainError
 from mblob.interrupts import held
 from mblob.packager.errors import BuildError
+from mblob.temporary import LEAST_SPACE
 
 Command = tuple[str, ...]
 
@@ -255,7 +256,6 @@ def failure(output: str, status: int, command: Sequence[str]) -> str:
 
 
 _FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
-_LEAST_SPACE = 64 << 10  # bytes: a tool that failed with less left in its folder failed for that
 
 
 def check_space(command: Sequence[str], output: str, cwd: Path) -> None:
@@ -269,5 +269,5 @@ def check_space(command: Sequence[str], output: str, cwd: Path) -> None:
     target = cwd / (words[words.index("-o") + 1] if "-o" in words[:-1] else "output")
     free = {path: shutil.disk_usage(path.parent).free for path in (target, cwd / "temporary files")}
     path = min(free, key=lambda p: free[p])
-    if free[path] < _LEAST_SPACE or _FULL.search(output):
+    if free[path] < LEAST_SPACE or _FULL.search(output):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

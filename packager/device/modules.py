@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
-from mblob.bytes.wire import encode_string, encode_u64
+from mblob.bytes.wire import encode_map, encode_string, encode_u64
 from mblob.errors import one_of
 from mblob.format.grammar import FunctionInfo, encode_function_map
 from mblob.format.type_keys import CUDA, HIP, METAL, OPENCL, VULKAN, WEBGPU
@@ -271,14 +271,14 @@ def _metal(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encod
     """TVM 0.13 and later."""
     sources = {name: _read(s) for name, s in _per_kernel(source, infos).items()}
     binary = any(code.startswith(b"MTLB") for code in sources.values())
-    payload = encode_string(METAL_VERSION) + _string_map(sources) + encode_function_map(infos)
+    payload = encode_string(METAL_VERSION) + encode_map(sources) + encode_function_map(infos)
     payload += encode_string(fmt or ("metallib" if binary else "metal"))
     return payload, None if binary else _joined(sources)
 
 
 def _webgpu(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
     sources = {name: _read(s) for name, s in _per_kernel(source, infos).items()}
-    return encode_function_map(infos) + _string_map(sources), _joined(sources)
+    return encode_function_map(infos) + encode_map(sources), _joined(sources)
 
 
 def _vulkan(source: Sources, infos: list[FunctionInfo], fmt: str | None) -> Encoded:
@@ -307,12 +307,6 @@ def _shaders(head: bytes, source: Sources, infos: list[FunctionInfo]) -> bytes:
             + words
         )
     return b"".join(out)
-
-
-def _string_map(items: Mapping[str, bytes]) -> bytes:
-    return encode_u64(len(items)) + b"".join(
-        encode_string(k) + encode_string(v) for k, v in items.items()
-    )
 
 
 def _joined(sources: Mapping[str, bytes]) -> str | None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 LISTED = 20  # names that an error gives
 FORMATS = ("npy", "safetensors")
 JSON_LIMIT = 16 << 20  # bytes of a text that is read to see whether it is JSON
-NPY_MAGIC = b"\x93NUMPY"
 SUFFIX = re.compile(r"[a-z0-9_]{1,12}")  # formats of payloads that may end a file name
 FILE_SUFFIX = re.compile(r"\.[A-Za-z]\w*")  # of what is a file's name rather than a folder's
 PAYLOAD_SUFFIXES = (".payload", ".bin")  # of an output that is a file, not a folder
@@ -164,7 +163,9 @@ def _check_folder(output: Path, is_folder: bool, files: str) -> None:
     """Refuse to make a folder whose name is that of a file: `t.txt`, which more likely was to be
     one."""
     if not is_folder and FILE_SUFFIX.fullmatch(output.suffix):
-        raise BuildError(f"{output}: expected {files}, or a folder; with a / at its end it is one")
+        raise BuildError(
+            f"{output}: expected a name that ends in {files}; to create a folder of that name, end it with /"
+        )
 
 
 def _written(plan: Plan, library: Path, force: bool) -> Iterator[Path]:
@@ -354,8 +355,8 @@ def _places(tensors: Sequence[Found]) -> str:
 def _payload_file(library: Library, entries: Sequence[EntryView], output: Path) -> Output:
     if len(entries) != 1:
         raise BuildError(
-            f"{output}: one file holds the payload of one entry, {library.path} has {len(entries)} to write; choose one"
-            " with entries=, or name a folder"
+            f"{output}: a file holds one payload, and {library.path} has {len(entries)}; choose one with entries=, or"
+            " name a folder"
         )
     (entry,) = entries
     if output.suffix == ".safetensors" and entry.type_key != SAFETENSORS:
@@ -373,7 +374,7 @@ def payload_suffix(entry: EntryView) -> str:
     if entry.type_key in ROWS:  # a record of TVM's, with fields
         return "payload"
     view = entry.view()
-    if bytes(view[:6]) == NPY_MAGIC:
+    if bytes(view[:6]) == npy.MAGIC:
         return "npy"
     if bytes(view[:1]) in (b"{", b"[") and len(view) <= JSON_LIMIT:
         try:

@@ -214,8 +214,8 @@ def _record_of(value: Any, name: str) -> ArrayRecord:
 def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryview:
     if (new.dtype, new.shape) != (old.dtype, old.shape) or len(new.data) != len(old.data):
         raise BuildError(
-            f"{entry.place}: tensor {old.name[:80]!r} is {old.dtype} of shape {old.shape}, the new one {new.dtype}"
-            f" of shape {new.shape}; the code was made for the old ones"
+            f"{entry.place}: tensor {old.name[:80]!r}: expected {old.dtype} of shape {old.shape}, which the code of the"
+            f" library was compiled for, found {new.dtype} of shape {new.shape}"
         )
     return new.data
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mblob.bytes.digest import ALGORITHMS
+from mblob.bytes.digest import ALGORITHM_NAMES
 from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, Payload
 from mblob.format import ffi_dialect, safetensors
@@ -19,8 +19,6 @@ from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import SAFETENSORS
 from mblob.packager.errors import BuildError
 from mblob.packager.write.blob_stream import producer
-
-_NAMES = {number: name for name, number in ALGORITHMS.items()}
 
 
 def rewritten(
@@ -51,7 +49,7 @@ def rewritten(
         has_tree=blob.has_tree,
         tail=b"" if index or had_index else data[blob.stream_size :],
         index=index,
-        digest=_NAMES[blob.algorithm] if had_index else "crc32",
+        digest=ALGORITHM_NAMES[blob.algorithm] if had_index else "crc32",
         target=blob.target if had_index else target,
         producer=blob.producer if had_index else producer(),
     )

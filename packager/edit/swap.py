@@ -54,12 +54,13 @@ def swap(
         output: path of the new library; None, or the library's own path, replaces the library by a
             rename.
         weights: new tensors by name, of the same element type and shape. Each is an array (buffer
-            protocol, or DLPack through numpy), the path of a `.npy` file, or the path of a
-            `.safetensors` file with a tensor of that name.
-            Instead of a mapping, give the path of a `.safetensors` file. It replaces the whole
-            safetensors module, if the library has exactly one, or else the tensors of these names.
+            protocol, or DLPack through numpy), or the path of a `.npy`, `.npz` or `.safetensors`
+            file with one tensor, or with a tensor of that name.
+            Instead of a mapping, give the path of a `.npz` or `.safetensors` file. It replaces the
+            whole safetensors module, if the library has exactly one, or else the tensors of these
+            names.
         reuse: share unchanged blocks, if the file system can share blocks between files.
-        unknown: nothing.
+        unknown: any other keyword is an error.
 
     Raises:
         TypeError: an unknown keyword.

@@ -21,13 +21,13 @@ from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.functions_table import Row
 from mblob.packager.compile.host_objects import Generated, HostFile
 from mblob.packager.errors import BuildError, warn
+from mblob.packager.functions.registration import ALIGNMENT
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
 
-ALIGNMENT = 64  # bytes: what kernels assume of which nothing is known
 OF_0_21 = "compiled by TVM 0.21, whose calling convention no other release has; compile it with another one"
 MARK = "__mblob_adapters"  # begins a hidden symbol of the object that has them
 
@@ -93,7 +93,7 @@ def needed(
         found = _to_ffi(files, taken, defined)
     else:
         found = _to_classic(files, defined)
-    return [_as_told(a, packed.get(a.symbol), dialect, defined) for a in found]
+    return [_with_row(a, packed.get(a.symbol), dialect, defined) for a in found]
 
 
 def _found(table_rows: Iterable[Row], defined: set[str]) -> Iterator[Row]:
@@ -140,7 +140,7 @@ def hide_adapted(
     return made
 
 
-def _as_told(adapter: Adapter, row: Row | None, dialect: Dialect, defined: set[str]) -> Adapter:
+def _with_row(adapter: Adapter, row: Row | None, dialect: Dialect, defined: set[str]) -> Adapter:
     """The adapter with what a table says of its function."""
     if row is None:
         return adapter

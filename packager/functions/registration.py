@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mblob.format import functions_table, note
-from mblob.format.exported import ffi_name, is_helper, is_mangled
+from mblob.format.exported import SYSTEM_LIB, ffi_name, is_helper, is_mangled
 from mblob.format.functions_table import Row
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.slot_shims import SLOTS
@@ -20,7 +20,6 @@ from mblob.packager.functions.wrappers import HIDDEN_SUFFIX, Wrapped, table
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import CLASSIC, Dialect
 
-RECORD = "__mblob_system_lib"
 ALIGNMENT = 64  # bytes: what kernels assume of which nothing is known, TVM's default
 
 # The pointer variables through which code of shared libraries reaches the runtime.
@@ -81,7 +80,7 @@ class Registration:
 
     def source(self, prefix: str) -> str:
         """C source of the object that announces the library under `prefix` before `main` runs."""
-        announced = [*self.functions, Announced(RECORD, RECORD, False)]
+        announced = [*self.functions, Announced(SYSTEM_LIB, SYSTEM_LIB, False)]
         if self.rows:
             announced.append(Announced(functions_table.SYMBOL, functions_table.SYMBOL, False))
         if self.has_blob:
@@ -134,7 +133,7 @@ def _record(r: Registration) -> list[str]:
         "  __UINT32_TYPE__ version, flags;",
         "  __UINT64_TYPE__ blob_size;",
         "};",
-        f'extern const struct record record __asm__("{RECORD}");',
+        f'extern const struct record record __asm__("{SYSTEM_LIB}");',
         f"const struct record record = {{1, {flags}, {r.blob_size}u}};",
     ]
 

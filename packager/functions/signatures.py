@@ -75,9 +75,7 @@ def contradiction(prototype: Prototype, function: Function) -> str | None:
         return None
     if len(prototype.parameters) != len(found) or function.variadic:
         types = ", ".join([*map(_text, found), *(["..."] if function.variadic else [])]) or "void"
-        return (
-            f"has {len(prototype.parameters)} parameters, the source's has {len(found)}: ({types})"
-        )
+        return f"has {_counted(len(prototype.parameters))}, the source has {len(found)}: ({types})"
     for i, (p, actual) in enumerate(zip(prototype.parameters, found)):
         where = f"parameter {i}" + (f" ({p.name})" if p.name else "")
         if not _same_parameter(p, actual, function.pointer_size):
@@ -88,6 +86,10 @@ def contradiction(prototype: Prototype, function: Function) -> str | None:
             f"returns {prototype.result_type!r}, the source's returns {_spelled(function.result)}"
         )
     return None
+
+
+def _counted(parameters: int) -> str:
+    return f"{parameters} parameter{'' if parameters == 1 else 's'}"
 
 
 def _spelled(found: CType) -> str:

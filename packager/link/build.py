@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from mblob.typed import Dialect, Digest, Embed
 
 
+DEFAULT_NAME = "default"  # of a model
+
+
 @dataclass(frozen=True)
 class BuildPlan:
     """A library to build. Paths are as a process in the working directory sees them.
@@ -41,6 +44,7 @@ class BuildPlan:
         options: of all compilations and the link.
         cc, target, dialect, embed, index, digest, system_lib, prefix, reuse: as of
         `export_library`.
+        depfile: the rule of make that tells what was read is written there.
         manifest: the file that all this stands in, None without one.
         imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of
             several, the stems of their files). What nobody imports, the library imports.
@@ -56,7 +60,7 @@ class BuildPlan:
     carry: Sequence[Path | str] = ()
     graph: Path | None = None
     params: Path | None = None
-    name: str = "default"
+    name: str = DEFAULT_NAME
     options: Sequence[str] = ()
     cc: str | None = None
     target: str | None = None
@@ -69,6 +73,7 @@ class BuildPlan:
     reuse: bool = True
     imports: Sequence[tuple[str, Sequence[str]]] = ()
     manifest: Path | None = None
+    depfile: Path | None = None
 
 
 def build(plan: BuildPlan) -> None:
@@ -80,12 +85,24 @@ def build(plan: BuildPlan) -> None:
     if plan.manifest is not None:
         check_output(plan.output, [("the manifest", plan.manifest)])
     inputs = [("the graph", plan.graph), ("the parameters", plan.params)]
-    check_output(plan.output, [(what, path) for what, path in inputs if path is not None])
+    given = [(what, path) for what, path in inputs if path is not None]
+    check_output(plan.output, given)
+    if plan.depfile is not None:
+        files = [("a kernel", Path(path)) for path in plan.kernels]
+        files += [("an object", Path(path)) for path in plan.objects]
+        files += [("a blob", path) for _, path in plan.blobs]
+        files += [("weights", Path(path)) for path in plan.weights]
+        files += [("the manifest", plan.manifest)] if plan.manifest is not None else []
+        check_output(plan.depfile, [*given, *files, ("the library", plan.output)])
     export_library(
         module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
         cc=plan.cc, target=plan.target, options=list(plan.options), system_lib=plan.system_lib, prefix=plan.prefix,
         carry=plan.carry, reuse=plan.reuse,
     )  # fmt: skip
+    if plan.depfile is not None:
+        from mblob.packager.link.depfile import write_depfile
+
+        write_depfile(plan, plan.depfile)
 
 
 def module_of(plan: BuildPlan) -> Module:
@@ -99,9 +116,9 @@ def module_of(plan: BuildPlan) -> Module:
     library = _with_imports(plan)
     if plan.graph is None:
         if plan.params is not None:
-            raise BuildError(
-                "params are those of a graph, and there is none; without, pack them as weights"
-            )
+            raise BuildError("params= needs graph=; weights without a graph are packed by weights=")
+        if plan.name != DEFAULT_NAME:
+            raise BuildError(f"name= names the model of graph=; found {plan.name!r} and no graph")
         return library
     factory = _factory(plan.graph, plan.params, plan.name)
     factory.import_module(library)

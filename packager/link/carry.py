@@ -12,12 +12,12 @@ from typing import Any
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
 from mblob.bytes.mapping import map_file
-from mblob.compilers import include_dir
 from mblob.errors import ArgumentTypeError, FormatError, did_you_mean
 from mblob.format import plugin_table
 from mblob.format.exported import OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
 from mblob.inspect.library import Library
+from mblob.installed import include_dir
 from mblob.module import Module
 from mblob.packager.compile.host_objects import HostFile, compile_all
 from mblob.packager.compile.toolchain import Toolchain

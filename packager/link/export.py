@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mblob.arguments import path as checked_path
 from mblob.binary.file_kind import ELF_MAGIC
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def export_library(
     mod: Module,
     file_name: str | os.PathLike[str],
-    fcompile: None = None,
+    fcompile: Literal[False] | None = None,
     fpack_imports: Callable[..., Any] | None = None,
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
@@ -75,7 +75,7 @@ def export_library(
 def export_library(
     mod: Module,
     file_name: str | os.PathLike[str],
-    fcompile: Callable[..., Any] | None = None,
+    fcompile: Callable[..., Any] | Literal[False] | None = None,
     fpack_imports: Callable[..., Any] | None = None,
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
@@ -155,6 +155,8 @@ def export_library(
         IncompatibleError: an object for another machine.
         OSError: a file cannot be read or written.
     """
+    if fcompile is False:  # as some of TVM's programs say None
+        fcompile = None
     path = _checked_path(mod, file_name, fcompile, system_lib, kwargs)
     check_choices(dialect=dialect, embed=embed, digest=digest)
     check_prefix(prefix, system_lib)
@@ -268,8 +270,8 @@ def _warn_of_unreadable(request: Request) -> None:
     keys = [] if request.fpack_imports else request.plan.unbounded_keys
     if keys:
         warn(
-            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index: nothing tells where"
-            " such a payload ends; leave index=False out, unless TVM alone shall open it",
+            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index, because only the"
+            " index says where such a payload ends; use index=False only for a library that TVM alone opens",
             UnreadableWarning,
         )
 
@@ -332,6 +334,6 @@ def _check_suffix(path: Path, system_lib: bool) -> None:
     elif path.suffix in _OTHER_FILES:
         name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
         raise BuildError(
-            f"{path}: {name} is nothing that we write; expected a shared library (.so), or .tar for the objects of one"
+            f"{path}: expected a name that ends in .so (a shared library) or .tar (its objects), found {name}"
             + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
         )

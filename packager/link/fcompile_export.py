@@ -172,7 +172,7 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
     contents = [(f, object_files.read(f.path, f.label)) for f in looked]
     object_files.check_duplicates([(f.label, c) for f, c in contents])
     if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
-        check_functions(wrapped, contents)
+        check_functions(wrapped, request.named(), contents)
     check_prototypes(wrapped, looked)
     return files, contents
 
@@ -196,7 +196,7 @@ def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
     tools = request.tools()
     made = compile_all(tools, request.host, None, request.options, work)
     known = [(f, object_files.read(f.path, f.label)) for f in made]
-    check_functions(wrapped, known)
+    check_functions(wrapped, request.named(), known)
     check_prototypes(wrapped, [f for f, _ in known])
     return [f.path for f in hide_plain_functions(wrapped, known, work)], known
 

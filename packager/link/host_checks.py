@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.binary.elf_records import ET_DYN
 from mblob.errors import MblobError, PortabilityWarning, did_you_mean
+from mblob.format.exported import FFI_PREFIX
 from mblob.format.functions_table import Row
 from mblob.format.grammar import GRAMMARS
 from mblob.format.type_keys import (
@@ -215,9 +216,15 @@ _WITHOUT_FUNCTIONS = (*EXECUTORS, CONST_LOADER, METADATA, METADATA_MODULE, SAFET
 
 
 def check_functions(
-    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]]
+    wrapped: Sequence[Wrapped],
+    named: Sequence[str],
+    files: Sequence[tuple[HostFile, ObjectSymbols]],
 ) -> None:
-    """Refuse a prototype of a function that nobody defines.
+    """Refuse a function that nobody defines.
+
+    Args:
+        wrapped: plain functions, by their prototypes.
+        named: packed functions, by their names.
 
     Raises:
         BuildError: naming the function, and what may be wrong.
@@ -225,6 +232,11 @@ def check_functions(
     if not all(c.complete for _, c in files):
         return  # link-time optimization: only the compiler knows the symbols
     defined = {name for f, c in files if not f.generated for name in c.defined | c.weak}
+    for name in named:
+        if not {name, f"{FFI_PREFIX}{name}"} & defined:
+            raise BuildError(
+                f"functions: no object defines the packed function {name}{did_you_mean(name, defined)}"
+            )
     for w in wrapped:
         name = w.prototype.name
         if name in defined:

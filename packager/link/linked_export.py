@@ -127,7 +127,7 @@ def gather(request: Request, work: Path) -> Gathered:
     machine = own or probe(tools, request.options, work)
     for f, contents in everything:
         object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
-    check_functions(wrapped, [*known, *extra])
+    check_functions(wrapped, request.named(), [*known, *extra])
     check_prototypes(wrapped, [f for f, _ in (*known, *extra)])
     carried = carry.close_plugins(plugins, work, request.type_keys(), [*known, *extra])
     carry.check_needs(carried, [*known, *extra])

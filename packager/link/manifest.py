@@ -137,11 +137,13 @@ def _parse(path: Path) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    with existing_file(path, "build: manifest").open("rb") as file:
+    with existing_file(path, "manifest").open("rb") as file:
         try:
             return tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-            raise BuildError(f"{path}: is no TOML: {exc}") from None
+        except tomllib.TOMLDecodeError as exc:
+            raise BuildError(f"{path}: expected a manifest in TOML: {exc}") from None
+        except UnicodeDecodeError:
+            raise BuildError(f"{path}: expected a manifest in TOML, found a binary file") from None
 
 
 def _text(path: Path, key: str, value: Any) -> str:

@@ -155,6 +155,10 @@ class Request:
                     )
         return list(found.values())
 
+    def named(self) -> list[str]:
+        """Packed functions that host modules have by their names alone."""
+        return [name for node in self.host for name in node.declared.names]
+
     def table_rows(self) -> list[Row]:
         """Rows of tables of functions that came with the host modules."""
         return list(dict.fromkeys(row for node in self.host for row in node.rows))

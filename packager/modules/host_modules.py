@@ -11,7 +11,7 @@ from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.errors import one_of
 from mblob.module import Module
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import (
     SUFFIXES,
     Declared,
@@ -90,14 +90,17 @@ def static_library(
     Args:
         library: a path to a `.o` or `.a`, or the bytes of one.
         functions, packed: as of `csource_module`. Without a prototype, a function is taken for a
-            packed function, as TVM's compilers write them. If the object has debug information
+            packed function, as TVM's compilers write them. A name alone, such as "vadd", says that
+            the object defines such a function. If the object has debug information
             (`cc -g`) that shows a plain C function, calls of the function are refused.
 
     Raises:
         OSError: no file at the path.
         BuildError: a wrong prototype, or one that mblob cannot call.
     """
-    return _checked(object_module(library, Declared(functions, packed, "static_library")))
+    return _checked(
+        object_module(library, Declared(functions, packed, "static_library", may_name=True))
+    )
 
 
 def object_module(library: Any, declared: Declared) -> Module:
@@ -106,7 +109,12 @@ def object_module(library: Any, declared: Declared) -> Module:
     if isinstance(library, (str, os.PathLike)):
         content = existing_file(Path(library), "static_library")
     else:
-        content = bytes(as_bytes_view(library))
+        try:
+            content = bytes(as_bytes_view(library))
+        except TypeError:
+            raise BuildTypeError(
+                f"static_library: expected a path or bytes, found {type(library).__name__}"
+            ) from None
     return Module(node=ObjectNode(content, declared))
 
 
@@ -130,8 +138,7 @@ def _format_of(path: Path) -> str:
         )
     if path.suffix and path.suffix not in SUFFIXES:
         raise BuildError(
-            f"{path}: suffix {path.suffix!r}, expected one of {', '.join(SUFFIXES)}; for another one say which language"
-            f" it is: fmt= one of {', '.join(FORMATS)}"
+            f"{path}: expected the suffix of a source, one of {', '.join(SUFFIXES)}, found {path.suffix!r}"
         )
     return SUFFIXES.get(path.suffix, "c")
 
@@ -147,5 +154,5 @@ def _check_is_text(path: Path) -> None:
     if head.startswith(ELF_MAGIC) or head in (AR_MAGIC, THIN_MAGIC):
         what = "an ELF file" if head.startswith(ELF_MAGIC) else "an archive"
         raise BuildError(
-            f"{path}: {what}, expected a source; an object or archive is packed as such (static_library)"
+            f"{path}: {what}, expected a source; pack an object or archive with static_library (--object)"
         )

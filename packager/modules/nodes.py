@@ -16,12 +16,13 @@ from mblob.bytes.payload_source import (
     Payload,
     as_bytes_view,
 )
-from mblob.errors import ArgumentTypeError
+from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import Module, Node
-from mblob.packager.errors import BuildError
+from mblob.node import EXPORTABLE, SERIALIZABLE
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import existing_file
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Declared:
         functions: prototypes, as of `csource_module`.
         packed: which packed functions take the bare name, as of `csource_module`.
         who: the function that they are arguments of.
+        may_name: whether `functions` may also have names alone, of packed functions.
     """
 
     def __init__(
@@ -56,10 +58,18 @@ class Declared:
         functions: Sequence[str] | str = (),
         packed: str | Sequence[str] | None = None,
         who: str = "",
+        may_name: bool = False,
     ):
         self._given = functions
         self._packed = packed
         self._who = who
+        self._may_name = may_name
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of packed functions, which need no prototype."""
+        given = self._given if self._may_name and not isinstance(self._given, str) else ()
+        return tuple(name for name in given if isinstance(name, str) and name.isidentifier())
 
     @cached_property
     def functions(self) -> tuple[Prototype, ...]:
@@ -75,7 +85,8 @@ class Declared:
             # the C parser is loaded for those who need it
             from mblob.packager.modules.prototypes import parse
 
-            found = parse(self._given)
+            names = self.names
+            found = parse([t for t in self._given if t not in names] if names else self._given)
         self._packed_names([p.name for p in found])
         return found
 
@@ -97,14 +108,18 @@ class Declared:
                 what = "packed= needs functions="
                 raise BuildError(f"{self._who}: {what}: prototypes of what shall be packed")
             return tuple(known)
-        names = (packed,) if isinstance(packed, str) else tuple(packed)
+        names = (packed,) if isinstance(packed, str) else packed
+        if not isinstance(names, Iterable) or not all(isinstance(n, str) for n in names):
+            raise BuildTypeError(
+                f"{self._who}: packed: expected the name of a function or a list of names, found {packed!r}"
+            )
         for name in names:
             if name not in known:
                 raise BuildError(
-                    f"{self._who}: packed names {name!r}, which functions= does not declare; it declares"
-                    f" {', '.join(known) or 'nothing'}"
+                    f"{self._who}: packed= names {name!r}, and functions= has no prototype of it; it has:"
+                    f" {', '.join(known) or 'none'}{did_you_mean(name, known)}"
                 )
-        return names
+        return tuple(names)
 
 
 NOTHING = Declared()
@@ -128,6 +143,10 @@ class HostNode(Node):
     def label(self) -> str:
         """How messages call it."""
         raise NotImplementedError
+
+    @property
+    def properties(self) -> int:
+        return EXPORTABLE
 
     def explain(self, name: str) -> str | None:
         return "its code is not linked yet: call export_library, then load_module"
@@ -248,6 +267,10 @@ class PayloadNode(Node):
     @property
     def dialect(self) -> str | None:
         return self._dialect
+
+    @property
+    def properties(self) -> int:
+        return SERIALIZABLE
 
     def payload(self) -> memoryview:
         """The bytes: the caller's buffer or a mapping of the file, no copy. Pieces of an iterable
@@ -378,7 +401,7 @@ def payload_of(given: Any, who: str) -> Payload:
             except ValueError:  # a buffer of numpy, of elements that have no format
                 pass
         found = str(exc).removeprefix("expected contiguous bytes-like data")
-        raise BuildError(
+        raise BuildTypeError(
             f"{who}: expected bytes, a path or an iterable of buffers{found}"
         ) from None
 

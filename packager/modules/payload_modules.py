@@ -9,15 +9,15 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from mblob import json_text, texts
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import ArgumentValueError, PortabilityWarning
+from mblob.format import graph_json
 from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY
-from mblob.inspect import tvm_executor
-from mblob.inspect.graph_summary import GraphError
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
@@ -103,7 +103,34 @@ def graph_executor_factory(
         payload = FactoryPayload(text, records, name)
     except ValueError as exc:
         raise BuildError(f"graph_executor_factory: {exc}") from None
-    return Module(node=PayloadNode(GRAPH_FACTORY, payload, text, dialect="classic"))
+    node = _FactoryNode(payload, text, name)
+    made = Module(node=node)
+    node.module = ref(made)
+    return made
+
+
+class _FactoryNode(PayloadNode):
+    """A factory that can be asked before it is packed: its functions are those of a linked copy."""
+
+    module: ref[Module]
+
+    def __init__(self, payload: FactoryPayload, text: str, name: str) -> None:
+        super().__init__(GRAPH_FACTORY, payload, text, dialect="classic")
+        self._name = name
+
+    @property
+    def runs_linked(self) -> bool:
+        return True
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        return self._without_params if name == "remove_params" else None
+
+    def _without_params(self) -> Module:
+        bare = graph_executor_factory(self.text or "", None, self._name)
+        module = self.module()
+        for child in module.imported_modules if module else ():
+            bare.import_module(child)
+        return bare
 
 
 def text_and_params(
@@ -216,7 +243,9 @@ def record_of(value: Any, what: str) -> ArrayRecord:
     """
     try:
         return as_record(value)
-    except (TypeError, ValueError) as exc:
+    except TypeError as exc:
+        raise BuildTypeError(f"{what}: {exc}") from None
+    except ValueError as exc:
         raise BuildError(f"{what}: {exc}") from None
 
 
@@ -275,23 +304,24 @@ def _graph_text(given: str | Mapping[str, Any]) -> str:
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     changed: list[str] = []
     try:
-        graph = tvm_executor.parse(text)
-        if (escape := tvm_executor.unknown_escape(text)) is not None:
+        graph = graph_json.parse(text)
+        if (escape := graph_json.unknown_escape(text)) is not None:
             changed.append(f"the escape {escape} became the character")
         if isinstance(graph, dict) and "metadata" in graph and next(reversed(graph)) != "metadata":
             graph["metadata"] = graph.pop("metadata")
             changed.append("the key 'metadata' became the last")
-        tvm_executor.check_graph(graph)
-    except GraphError as exc:
+        graph_json.check_graph(graph)
+        graph_json.check_names(graph)
+    except graph_json.GraphError as exc:
         raise BuildError(f"{who}: {exc}") from None
-    if (skipped := tvm_executor.skipped_id(graph)) is not None:
+    if (skipped := graph_json.skipped_id(graph)) is not None:
         ids = graph["attrs"]["storage_id"]
-        graph["attrs"]["storage_id"] = [ids[0], tvm_executor.dense_ids(ids[1])]
+        graph["attrs"]["storage_id"] = [ids[0], graph_json.dense_ids(ids[1])]
         changed.append(f"storage_id, which skipped {skipped}, was numbered anew")
     if changed:
         text = json.dumps(graph, ensure_ascii=False)
         warn(f"{who}: for TVM's executor {', and '.join(changed)}", PortabilityWarning)
-    if tvm_executor.unknown_escape(text) is not None:
+    if graph_json.unknown_escape(text) is not None:
         raise BuildError(
             f"{who}: a text has a control character, which TVM's reader of JSON does not know"
         )
@@ -309,6 +339,10 @@ def _is_utf8(text: str) -> bool:
 
 
 def _json_text(graph: str | Mapping[str, Any], who: str) -> str:
+    if isinstance(graph, (int, float, list, tuple)) or graph is None:
+        raise BuildTypeError(
+            f"{who}: graph_json: expected JSON as text or a dictionary, found {type(graph).__name__}"
+        )
     if not isinstance(graph, str):
         return json.dumps(graph)
     try:

@@ -177,8 +177,8 @@ def _declarations(text: str) -> list[c_ast.Node]:
     with suppress(ParseError):  # if it is C once these are types, that is what is wrong
         tree(unknown)
         raise BuildError(
-            f"functions: {code!r}: unknown type name {unknown[0]!r}; expected types of <stdint.h>, floats, and pointers"
-            f" to them: write what it stands for{did_you_mean(unknown[0], known)}"
+            f"functions: {code!r}: unknown type {unknown[0]!r}; expected a number type of C or <stdint.h>, or a pointer"
+            f" to one; instead of a typedef write its type{did_you_mean(unknown[0], known)}"
         )
     raise BuildError(
         f"functions: {code!r} is no C prototype (column {where}); expected one like"

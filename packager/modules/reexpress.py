@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mblob.bytes.wire import Cursor, encode_string, encode_strings, encode_u64
+from mblob.bytes.wire import Cursor, encode_map, encode_string, encode_strings, encode_u64
 from mblob.dtype import FLOAT8_E3M4, DataType
 from mblob.errors import FormatError
 from mblob.format.grammar import (
@@ -212,12 +212,12 @@ def _ffi_shaders(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> byte
     return (
         encode_string(bytes(fields["fmt"]))
         + encode_ffi_functions(kernels)
-        + _map(_sources_of(fields, kernels))
+        + encode_map(_sources_of(fields, kernels))
     )
 
 
 def _ffi_webgpu(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
-    return encode_ffi_functions(kernels) + _map(_sources_of(fields, kernels))
+    return encode_ffi_functions(kernels) + encode_map(_sources_of(fields, kernels))
 
 
 def _vulkan_fields(payload: memoryview) -> Fields:
@@ -251,12 +251,12 @@ def _classic_source(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> b
 
 
 def _classic_metal(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
-    head = encode_string(METAL_VERSION) + _map(_sources_of(fields, kernels))
+    head = encode_string(METAL_VERSION) + encode_map(_sources_of(fields, kernels))
     return head + encode_function_map(kernels) + encode_string(bytes(fields["fmt"]))
 
 
 def _classic_webgpu(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
-    return encode_function_map(kernels) + _map(_sources_of(fields, kernels))
+    return encode_function_map(kernels) + encode_map(_sources_of(fields, kernels))
 
 
 def _classic_vulkan(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> bytes:
@@ -272,12 +272,6 @@ def _classic_vulkan(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> b
                               code="payload")  # fmt: skip
         out += [encode_string(name), bytes(shader)]
     return b"".join(out)
-
-
-def _map(items: Mapping[str, bytes]) -> bytes:
-    return encode_u64(len(items)) + b"".join(
-        encode_string(k) + encode_string(v) for k, v in items.items()
-    )
 
 
 Encode = Callable[[str, Fields, "list[FunctionInfo]"], bytes]

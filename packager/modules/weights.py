@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.arguments import mapping
+from mblob.arguments import path as checked_path
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
 from mblob.errors import FormatError, MblobError
@@ -24,18 +25,24 @@ from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.modules.payload_modules import record_of
 
+# Files that people would read as something else, and what writes such a file.
+_OTHER_FORMATS = {
+    ".npz": "numpy.savez",
+    ".npy": "numpy.save",
+    ".params": "save_param_dict and write its bytes",
+}
 _ZIP = b"PK\3\4"
 KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
 
 def safetensors_module(weights: Any) -> Module:
-    """Named weights (type key safetensors). They are packed aligned; after loading they are views
-    of the mapped file.
+    """Named weights (type key safetensors). mblob aligns them in the library. After loading, the
+    tensors are views of the mapped file.
 
     Args:
         weights: a dictionary of arrays by name; a path to a file of weights; or the bytes of a
-            safetensors file. A safetensors file is packed unchanged, and of a path only its header
-            is read now.
+            safetensors file. A safetensors file is packed unchanged. If you give its path, only
+            its header is read now.
 
     Raises:
         OSError: no file at the path.
@@ -45,10 +52,14 @@ def safetensors_module(weights: Any) -> Module:
     who = "safetensors_module"
     if isinstance(weights, Mapping):
         return _module(PiecesPayload(pieces := _encoded(who, records(weights))), pieces[0].nbytes)
-    if isinstance(weights, (list, tuple)):
+    is_array = (
+        str(getattr(weights, "dtype", "uint8")) != "uint8"
+    )  # those may be the bytes of a file
+    no_names = is_array or isinstance(weights, (list, tuple))
+    if no_names or weights is None or isinstance(weights, (int, float)):
+        advice = "; give each array a name: {'w': array}" if no_names else ""
         raise BuildTypeError(
-            f"{who}: expected a path, bytes, or a dictionary of arrays, found {type(weights).__name__};"
-            " give each array a name: {'w': array}"
+            f"{who}: expected a path, bytes, or a dictionary of arrays, found {type(weights).__name__}{advice}"
         )
     payload = payload_of(weights, who)
     if isinstance(payload, FilePayload):
@@ -59,7 +70,7 @@ def safetensors_module(weights: Any) -> Module:
     elif isinstance(payload, BytesPayload):
         data = payload.data
     else:
-        raise BuildError(
+        raise BuildTypeError(
             f"{who}: expected a path, bytes, or a dictionary of arrays, found an iterable"
         )
     return _module(payload, _read(who, data)[0])
@@ -81,9 +92,16 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> No
         tensors: name -> numpy array, tensor, or anything with the buffer protocol.
 
     Raises:
-        BuildError: a value is not an array, or the format does not have its element type.
+        BuildError: a value is not an array, the format does not have its element type, or the name
+            of the file is that of another format.
         OSError: it cannot be written.
     """
+    other = _OTHER_FORMATS.get(Path(checked_path(path, "save_tensors")).suffix)
+    if other:
+        raise BuildError(
+            f"{path}: save_tensors writes a .safetensors file; name it so, or call {other}"
+        )
+    mapping("save_tensors", "tensors", tensors)
     pieces = _encoded("save_tensors", records(tensors))
     with output.replacing(path) as temporary, temporary.open("wb") as file:
         file.writelines(pieces)
@@ -99,7 +117,9 @@ def records(arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
     found = {}
     for name, array in arrays.items():
         if not isinstance(name, str):
-            raise BuildTypeError(f"weights: expected names, found {type(name).__name__} {name!r}")
+            raise BuildTypeError(
+                f"weights: expected names of tensors as text, found {type(name).__name__} {name!r}"
+            )
         found[name] = record_of(array, f"tensor {name!r}")
     return found
 
@@ -158,6 +178,8 @@ def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
 
 def _read(who: str, data: memoryview) -> tuple[int, list[safetensors.TensorEntry]]:
     """As `safetensors.read`; an error about what is no such file at all says what is expected."""
+    if not data:
+        raise FormatError(f"{who}: the file is empty; expected {KINDS}", code="payload")
     try:
         return safetensors.read(data)
     except FormatError as error:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mblob.binary.archive import HEADER_SIZE
 from mblob.binary.file_kind import AR_MAGIC
 from mblob.packager.errors import BuildError
 
 SIZE_LIMIT = 10**10 - 1  # bytes of a member: its header has ten digits for them
-_HEADER = 60  # bytes of a member's header
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ def _index(members: Sequence[Member], sizes: Sequence[int], before: int) -> byte
     word, width = "I", 4
     while True:
         size = width * (1 + count) + len(strings)
-        at = len(AR_MAGIC) + _HEADER + size + (size & 1) + before
+        at = len(AR_MAGIC) + HEADER_SIZE + size + (size & 1) + before
         places: list[int] = []
         for member, length in zip(members, sizes):
             places += [at] * len(member.symbols)
-            at += _HEADER + length + (length & 1)
+            at += HEADER_SIZE + length + (length & 1)
         if width == 8 or at < 1 << 32:
             break
         word, width = "Q", 8

@@ -269,11 +269,12 @@ def objects_of(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]
         )
     if data[:8] != AR_MAGIC:
         if data[:4] != ELF_MAGIC:
-            what = (
-                " (LLVM bitcode: compile without -flto)" if bytes(data[:4]) == b"BC\xc0\xde" else ""
-            )
+            start = bytes(data[:8])
+            what = " (LLVM bitcode: compile without -flto)" if start[:4] == b"BC\xc0\xde" else ""
+            if all(32 <= c < 127 or c in b"\t\n\r" for c in start):
+                what += "; pack a source with csource_module (--kernel)"
             raise BuildError(
-                f"{label}: neither an ELF object file nor an archive{what}; it starts with {bytes(data[:8])!r}"
+                f"{label}: expected an ELF object file or an archive, found a file that starts with {start!r}{what}"
             )
         yield label, data
         return

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from mblob.format.blob_plan import OutEntry
+from mblob.format.graph_json import parse
 from mblob.format.type_keys import GRAPH_FACTORY
-from mblob.inspect.tvm_executor import parse
 from mblob.module import Module
 from mblob.packager.modules.nodes import HostNode, PayloadNode, node_of
 from mblob.packager.write.dialects import Dialect

@@ -327,7 +327,7 @@ def test_a_library_that_only_tvm_can_open_is_warned_of_on_one_line(
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
     assert done.stderr.startswith(
-        "mblob-pack: warning: mblob cannot open a library that has 'raw' and no index: "
+        "mblob-pack: warning: mblob cannot open a library that has 'raw' and no index, because"
     )
     assert pack("inspect", "deploy.so").returncode == 1
 

@@ -25,10 +25,12 @@ def test_version_is_that_of_the_distribution(pack) -> None:
 def test_the_help_of_each_verb_has_an_example(pack, verb: str) -> None:
     done = pack(verb, "--help")
     assert done.returncode == 0
-    (example,) = [
+    examples = [
         line for line in done.stdout.splitlines() if line.startswith(f"example: mblob-pack {verb}")
     ]
-    assert done.stdout.endswith(f"{example}\n")  # in one line, which can be copied and run
+    assert examples
+    assert "; mblob-pack" not in "".join(examples)  # each in a line, which can be copied and run
+    assert done.stdout.endswith("\n".join(examples) + "\n")
 
 
 @pytest.mark.parametrize(

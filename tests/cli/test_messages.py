@@ -28,6 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, pack_in: Pack) -> Path:
     folder = tmp_path_factory.mktemp("mistakes")
     (folder / "vadd.c").write_text(VADD)
     np.save(folder / "x.npy", np.ones(4, "f"))
+    np.save(folder / "y.npy", np.ones(2, "f"))
+    (folder / "empty").touch()
     mblob.save_tensors(folder / "w.safetensors", {"fc.weight": np.ones(4, "f")})
     (folder / "bad.c").write_text("int f( { return 1; }\n")
     (folder / "m.toml").write_text('kernel = ["vadd.c"]\noutput = "m.so"\n')
@@ -76,8 +78,23 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     ((*BUILD, "--weights", "no.npy"), "error: no.npy: no such file"),
     ((*BUILD, "--cc", "nocc"), "error: --cc: no C compiler 'nocc' found"),
     ((*BUILD, "--target", "foo-linux"), "no C compiler found for foo-linux: .*, or pass --cc"),
-    ((*BUILD, "--packed", "foo"), "packed names 'foo', which --function does not declare"),
+    ((*BUILD, "--packed", "foo"), "--packed names 'foo', and --function has no prototype of it"),
     ((*BUILD, "--prefix", "a_"), "add --system-lib"),
+    ((*BUILD, "--name", "m"), "error: --name names the model of --graph; found 'm' and no graph"),
+    ((*BUILD, "--params", "x.npy"), "error: --params needs --graph; .* packed by --weights"),
+    ((*BUILD, "--object", "vadd.c"), r"vadd.c: expected an ELF object file or an archive, .* a source with --kernel"),
+    ((*BUILD, "--weights", "empty"), "error: empty: the file is empty; expected .safetensors, .npz, .npy"),
+    (("build", "--kernel", "x.npy", "-o", "o.so"), "x.npy: expected the suffix of a source, .*, found '.npy'"),
+    (("build", "v.so", "-o", "o.so"), "error: v.so: expected a manifest in TOML, found a binary file"),
+    (("build", "no.toml"), "error: no.toml: manifest: no such file"),
+    (("build", "--kernel", "vadd.c", "-o"), "error: -o/--output: expected a value behind it"),
+    (("build", "--kernel", "vadd.c", "-o", "no/o.so"), "no/o.so: the output's folder '.*no' does not exist; create it"),
+    (("inspect", "v.so", "--machine", "sparc64"), r"error: v.so: for \w+, .*, not sparc64"),
+    (("swap", "v.so", "--weights", "fc.weight=y.npy", "-o", "o.so"),
+     r"'fc.weight': expected float32 of shape \(4,\), which .* compiled for, found float32 of shape \(2,\)"),
+    (("run", "v.so", "vadd", "x.npy", "--repeat", "x"), "error: --repeat: expected an integer from 1 on, found 'x'"),
+    (("run", "v.so", "vadd", "x.npy", "--parallel", "x"), "error: --parallel: expected an integer, found 'x'"),
+    (("run", "v.so", "vadd", "x.npy", "x.npy", "float64[4]", "4"), "expected an array of float32, found float64\n"),
     (("inspect", "v.so", "--Functions"), "inspect: no option '--Functions'; did you mean '--functions'?"),
     (("verify", "v.so", "--level", "FULL"), "--level: found 'FULL', expected one of .*; did you mean 'full'?"),
 ]  # fmt: skip

@@ -210,12 +210,8 @@ def test_a_module_without_a_loader_is_exit_code_6(pack, error_line, tmp_path: Pa
 def test_arrays_go_to_the_device_and_outputs_come_back(
     pack, root: Path, cc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_line
 ) -> None:
-    flags = (
-        *include_flags(),
-        "-DMBLOB_HOST",
-        '-DTOY_KEY="toy_key"',
-        "-fvisibility=hidden",
-    )
+    is_toy = ["-DMBLOB_HOST", '-DTOY_KEY="toy_key"']
+    flags = (*include_flags(), *is_toy, "-fvisibility=hidden")
     toy = cc((root / "tests/c/kernels/plugin_toy.c").read_text(), tmp_path / "toy.so", *flags)
     monkeypatch.setenv("MBLOB_PLUGIN_PATH", str(toy))
     host = mblob.csource_module("int unused;")
@@ -235,11 +231,11 @@ def test_arrays_go_to_the_device_and_outputs_come_back(
         # the function gives the thread's device
         assert (done.returncode, done.stdout) == (0, "1\n")
         assert np.load(tmp_path / "out.npz")["out0"].tolist() == [6]
-    source = mblob.csource_module(root / "tests/c/kernels/plugin_toy.c", options=list(flags[1:3]))
+    source = mblob.csource_module(root / "tests/c/kernels/plugin_toy.c", options=is_toy)
     host.export_library(tmp_path / "carries.so", carry=[source])
     monkeypatch.delenv("MBLOB_PLUGIN_PATH")
     done = pack("run", tmp_path / "carries.so", *command[2:], "--device", "toy:1")
-    assert (done.returncode, done.stdout) == (0, "1\nout0 = float32[1] [6.]\n")
+    assert (done.returncode, done.stdout) == (0, "1\nout0 = float32[1] [6.]\n"), done.stderr
     monkeypatch.setenv("MBLOB_PLUGIN_PATH", str(toy))
     for devices, code, text in (
         (["ext_dev:4"], 6, "toy: no device 4"),

@@ -239,7 +239,7 @@ def test_a_graph_that_is_no_json_names_the_file(pack, error_line, tmp_path: Path
     assert "bad.json: " in error_line(done)
     done = pack("build", "--kernel", "k.c", "--params", "k.c", "-o", "o.so")
     assert done.returncode == 2
-    assert "params are those of a graph" in error_line(done)
+    assert "--params needs --graph" in error_line(done)
     (tmp_path / "graph.json").write_text(json.dumps(GRAPH))
     done = pack(
         "build", "--kernel", "k.c", "--graph", "graph.json", "--params", "k.c", "-o", "o.so"

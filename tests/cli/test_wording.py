@@ -272,7 +272,11 @@ def test_no_folder_gets_the_name_of_a_file(
     pack, mixed: Path, tmp_path: Path, error_line, what: tuple[str, ...]
 ):
     done = pack("extract", mixed, *what, "-o", "z.txt")
-    assert (done.returncode, "or a folder" in error_line(done), (tmp_path / "z.txt").exists()) == (
+    assert (
+        done.returncode,
+        "to create a folder of that name" in error_line(done),
+        (tmp_path / "z.txt").exists(),
+    ) == (
         2,
         True,
         False,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,10 +149,13 @@ def test_the_relax_host_reads_digits_as_python_and_the_command_line_do(
         np.testing.assert_array_equal(out["out0"], digits)
 
 
-def test_warm_calls_of_a_relax_program_allocate_nothing(root: Path, build: Build) -> None:
+def test_warm_calls_of_a_relax_program_allocate_nothing(
+    root: Path, build: Build, installed: Path
+) -> None:
     if platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc":
         pytest.skip("the library is compiled for x86-64, and allocations of glibc are counted")
-    program = build(root / "tests/c/hosts/relax_allocations.c")
+    compat = f"-I{installed}/include/mblob/compat"
+    program = build(root / "tests/c/hosts/relax_allocations.c", compat)
     assert run(program, root / "examples/relax/digits_relax.so") == "0\n"
 
 
@@ -172,6 +177,39 @@ def test_the_commands_of_the_examples_page_run(
     done = subprocess.run(["sh", "-euc", text], cwd=work, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "11 22 33\nlibrary\n11\n22\n33\n11 22 33\n10\n11 22 33\n"
+
+
+@pytest.mark.parametrize("way", ["one", "numpy", "dask", "ray"])
+def test_the_batch_example_reads_the_same_digits_each_way(
+    blocks, root: Path, tmp_path: Path, way: str
+) -> None:
+    """The commands of its page, for fewer images."""
+    if way == "dask":
+        pytest.importorskip("distributed")
+    if way == "ray" and importlib.util.find_spec("ray") is None:
+        pytest.skip("no ray: it has no wheel for this Python, or is not installed")
+    page = blocks(root / "examples" / "batch" / "README.md")
+    commands = [b.text for b in page if b.language == "sh" and b.info in ("", way)]
+    text = "".join(commands).replace("2000000", "50000")
+    assert f" {way}" in text or way in ("one", "numpy")
+    (tmp_path / "examples").symlink_to(root / "examples")
+    # Their files; a name of a socket in it may have 107 characters.
+    with tempfile.TemporaryDirectory(prefix="b") as short:
+        folders = dict.fromkeys(("HOME", "TMPDIR", "RAY_TMPDIR"), short)
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["sh", "-euc", text], cwd=tmp_path, env={**os.environ, **folders, "PATH": path},
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    images, labels = (
+        np.load(root / f"examples/digits/test_{name}.npy") for name in ("images", "labels")
+    )
+    at = np.arange(50000) % len(images)
+    rows = [line.split()[4:] for line in done.stdout.splitlines()]
+    assert len(rows) >= 2
+    assert all(row == rows[0] for row in rows)
+    assert abs(np.array(rows[0], int) - np.bincount(labels[at])).max() < 0.01 * len(at)
 
 
 @pytest.fixture(scope="module")

@@ -96,9 +96,12 @@ def test_a_process_that_uses_everything_has_neither_name(tmp_path: Path) -> None
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+OWN = "raise SystemExit('the module of the user')\n"
+
+
 def test_modules_of_the_users_with_these_names_change_nothing(tmp_path: Path) -> None:
     for name in ("packager", "loader"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('the user's own')\n")
+        (tmp_path / f"{name}.py").write_text(OWN)
     (tmp_path / "script.py").write_text(EVERYTHING)
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True
@@ -293,10 +296,13 @@ def python_programs(root: Path) -> dict[str, str]:
 
 
 def check_program(folder: Path, root: Path, python: Path) -> None:
-    """Run a user's programs under mypy --strict, and one of them, with a Python that has mblob."""
+    """Run a user's programs under mypy --strict, and one of them, with a Python that has mblob.
+
+    Modules `packager` and `loader` of the user lie beside them.
+    """
     pytest.importorskip("mypy", reason="mypy is not installed (make lint installs it)")
     programs = {**python_programs(root), "right": RIGHT, "program": PROGRAM}
-    for name, text in programs.items():
+    for name, text in {**programs, "packager": OWN, "loader": OWN}.items():
         (folder / f"{name}.py").write_text(text)
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python)]
     mypy += ["--cache-dir", str(folder / "cache")]

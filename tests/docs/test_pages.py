@@ -39,6 +39,9 @@ def prepare(page: list[Any], root: Path, folder: Path, require: Callable[[str], 
     words = {block.info for block in page}
     if any("pkg-config" in block.text for block in page):
         require("pkg-config")
+    for tool in ("cmake", "meson"):
+        if tool in words:
+            require(tool)
     if "cross" in words:
         require("aarch64-linux-gnu-gcc")
     if "model" in words:

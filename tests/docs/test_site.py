@@ -93,6 +93,7 @@ def test_no_declaration_of_the_headers_is_passed_over() -> None:
         text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.DOTALL)
         declared = re.findall(r"^MBLOB_API[^;]*?\b(mblob_\w+)\((?!\*)", text, re.MULTILINE)
         declared += re.findall(r"^typedef\b[^;{]*(?:\{[^}]*\}[^;]*)?\b(\w+);", text, re.MULTILINE)
+        declared += re.findall(r"^typedef\b[^;{]*?\(\*(\w+)\)\(", text, re.MULTILINE)
         found = [i.name for i in c_header.declarations(header) if i.kind in ("function", "type")]
         assert sorted(found) == sorted(declared)
     assert len(FUNCTIONS) > 40

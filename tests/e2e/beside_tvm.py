@@ -52,7 +52,7 @@ def load(order: str, names: list[str]) -> None:
     words = order.split(",")
     for word in words:
         if word == "global":
-            (runtime,) = (Path(__file__).parents[2] / "loader" / "_lib").glob("libmblob.so*")
+            (runtime,) = (Path(__file__).parents[2] / "loader" / "_lib").glob("libmblob.so.0")
             ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)
             continue
         importlib.import_module(word)

@@ -23,7 +23,7 @@ def names(package_of: Callable[[str], Path]) -> str:
     """What libmblob exports under names that are not its own; TVM must be installed."""
     for package in ("tvm", "tvm_ffi"):
         package_of(package)
-    runtime = next((ROOT / "loader" / "_lib").glob("libmblob.so*"))
+    runtime = next((ROOT / "loader" / "_lib").glob("libmblob.so.0"))
     others = sorted(name for name in exported(runtime) if not name.startswith("mblob_"))
     assert {"TVMFuncCall", "TVMBackendAllocWorkspace", "__gnu_f2h_ieee"} <= set(others)
     return " ".join(others)

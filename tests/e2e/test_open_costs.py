@@ -92,7 +92,7 @@ def look(path: Path) -> list[int]:
 def program(folder: Path) -> Path:
     source, target = folder / "faults.c", folder / "faults"
     source.write_text(PROGRAM)
-    runtime = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))
+    runtime = next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.0"))
     include = Path(__file__).resolve().parents[2] / "csrc" / "include"
     subprocess.run(
         ["cc", "-I", include, source, "-o", target, runtime, f"-Wl,-rpath,{runtime.parent}"],

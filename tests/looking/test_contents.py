@@ -328,7 +328,8 @@ def test_a_payload_that_an_index_bounds_may_be_damaged(tmp_path: Path, validate:
     not hasattr(sys, "set_int_max_str_digits"), reason="Python 3.9.13 or before reads any number"
 )
 def test_a_number_in_a_graph_with_more_digits_than_python_reads_is_said_in_words_of_ours() -> None:
-    from mblob.inspect.graph_summary import GraphError, summarize
+    from mblob.format.graph_json import GraphError
+    from mblob.inspect.graph_summary import summarize
 
     with pytest.raises(GraphError, match=r"no JSON: a number has too many digits, over 512$"):
         summarize(memoryview(b'{"nodes": [], "x": ' + b"1" * 5000 + b"}"))

@@ -328,5 +328,79 @@ def test_tables_that_name_the_same_bytes_again_and_again_are_refused(
         assert lib.blob is None
 
 
+def _mach_o(commands: list[bytes], body: bytes) -> bytes:
+    joined = b"".join(commands)
+    head = (0xFEEDFACF, 0x1000007, 3, 6, len(commands), len(joined), 0, 0)
+    return struct.pack("<8I", *head) + joined + body
+
+
+def _coff(sections: int, body: bytes, *, size: int = 0, at: int = 0, relocations: int = 0) -> bytes:
+    head = struct.pack("<HHIIIHH", 0x8664, sections, 0, 0, 0, 0, 0)
+    rest = (4096, 0, size, at, at, 0, relocations, 0, 0x60000020)
+    return head + struct.pack("<8sIIIIIIHHI", b".s", *rest) * sections + body
+
+
+def _pe(directories: dict[int, tuple[int, int]], sections: int, size: int, body: bytes) -> bytes:
+    table = [n for i in range(16) for n in directories.get(i, (0, 0))]
+    optional = bytearray(struct.pack("<H106xI32I", 0x20B, 16, *table))
+    struct.pack_into("<QII", optional, 24, 1 << 32, 4096, 512)
+    head = b"MZ".ljust(60, b"\0") + struct.pack("<I4s", 64, b"PE\0\0")
+    head += struct.pack("<HHIIIHH", 0x8664, sections, 0, 0, 0, len(optional), 0x2022) + optional
+    for i in range(sections):
+        rest = (size, 4096 + i * size, size, 1024, 0, 0, 0, 0, 0x60000020)
+        head += struct.pack("<8sIIIIIIHHI", b".s", *rest)
+    return head.ljust(1024, b"\0") + body
+
+
+MIB = 1 << 20
+SEGMENTS = [struct.pack("<II16sQQQQiiII", 0x19, 72, b"s", 0, 4096, 0, MIB, 5, 5, 0, 0)] * 2000
+POGO = struct.pack("<IIHHIIII", 0, 0, 0, 0, 13, MIB, 4096, 1024)  # lief makes an object of 10 bytes
+SHARING = {
+    "segments": (_mach_o(SEGMENTS, bytes(MIB)), "its sections add up to more than 4 times the file"),
+    "sections": (_coff(2000, bytes(MIB), size=MIB), "its sections add up to more than 4 times"),
+    "sections of a dll": (_pe({}, 20, MIB, bytes(MIB)), "its sections add up to more than 4 times"),
+    "relocations": (_coff(1000, bytes(MIB), at=MIB // 3, relocations=65535), ""),
+    "debug entries": (_pe({6: (4096, 28 * 1000)}, 1, MIB, (POGO * 1000).ljust(MIB, b"\1")), ""),
+}  # fmt: skip
+OPEN_IN_LITTLE_MEMORY = """
+import resource, sys
+import mblob
+mblob.open(sys.argv[1], partial=True).close()  # with lief
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20),) * 2)
+try:
+    mblob.open(sys.argv[2], partial=True).close()
+except mblob.MblobError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("what", SHARING)
+def test_a_small_file_whose_parts_share_bytes_needs_little_memory(
+    tmp_path: Path, dll: Path, what: str
+) -> None:
+    """lief copies the bytes of each section and makes an object of each relocation: 2 GB and more
+    of these files."""
+    data, message = SHARING[what]
+    assert len(data) < 4 * MIB
+    (tmp_path / "x").write_bytes(data)
+    words = [sys.executable, "-c", OPEN_IN_LITTLE_MEMORY, dll, tmp_path / "x"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert message in done.stdout and bool(message) == bool(done.stdout)
+
+
+def test_a_pe_library_has_the_guid_of_its_debug_information(
+    tmp_path: Path, clang: Any, lld: Any
+) -> None:
+    clang("int f(void) { return 1; }\n", tmp_path / "x.obj", "x86_64-pc-windows-msvc")
+    words = [lld("lld-link"), "/dll", "/noentry", "/nodefaultlib", "/debug", "x.obj", "/out:x.dll"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    lief = pytest.importorskip("lief")
+    told = lief.PE.parse(str(tmp_path / "x.dll")).codeview_pdb
+    with mblob.open(tmp_path / "x.dll") as lib:
+        assert lib.to_json()["build_id"] == bytes(told.signature).hex() != "00" * 16
+
+
 def _uleb(value: int) -> bytes:
     return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))

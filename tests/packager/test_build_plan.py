@@ -94,7 +94,7 @@ def test_blobs_alone_make_a_library(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("output = ", "is no TOML"),
+        ("output = ", "expected a manifest in TOML"),
         ("kernels = []", "no output"),
         ('output = "x.so"\ncolour = 1', "unknown key 'colour'; expected some of output, kernels"),
         ("output = 5", "output: expected a text, found 5"),

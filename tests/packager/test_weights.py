@@ -84,7 +84,7 @@ def test_a_file_that_is_missing_is_named_with_who_asked(tmp_path: Path) -> None:
 def test_what_is_no_array_is_named(tmp_path: Path) -> None:
     with pytest.raises(mblob.BuildError, match="tensor 'w': expected an array"):
         mblob.safetensors_module({"w": "text"})
-    with pytest.raises(mblob.BuildError, match="expected names, found int 1"):
+    with pytest.raises(mblob.BuildError, match="expected names of tensors as text, found int 1"):
         mblob.save_tensors(tmp_path / "w.safetensors", {1: ARRAYS["fc.bias"]})  # type: ignore[dict-item]
     assert not (tmp_path / "w.safetensors").exists()
 

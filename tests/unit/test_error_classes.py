@@ -9,6 +9,7 @@ import json
 import operator
 import pickle
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,20 @@ class Case:
         (self.folder / "changed.so").write_bytes(data.replace(old, new, 1))
         return self.folder / "changed.so"
 
+    def replaced(self) -> mblob.Module:
+        path = Path(shutil.copy(self.file, self.folder / "replaced.so"))
+        lib = mblob.load_module(path)
+        path.unlink()
+        shutil.copy(self.file, path)
+        return lib
+
+    def pickle_of_another(self) -> None:
+        path = Path(shutil.copy(self.file, self.folder / "other.so"))
+        data = pickle.dumps(mblob.load_module(path))
+        path.unlink()
+        self.changed(b"fc.weight", b"fc.weighs").rename(path)
+        pickle.loads(data)
+
     def foreign(self) -> Path:
         data = bytearray(self.file.read_bytes())
         data[18:20] = (43 if data[18] != 43 else 62).to_bytes(2, "little")  # e_machine: sparc64
@@ -106,7 +121,7 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "type of an argument": lambda t: mblob.load_module(None),  # type: ignore[call-overload]
     "value of an argument": lambda t: mblob.empty((1,), "floot32"),
     "number of arguments of a function": lambda t: t.vadd(A, A, C),
-    "change of what a library has by name": lambda t: operator.setitem(
+    "assignment to a tensor, payload or function of a library": lambda t: operator.setitem(
         t.lib.tensors, "fc.weight", A
     ),
     "dtype of an array": lambda t: t.vadd(A.astype("float64"), A, C, 4),
@@ -127,6 +142,11 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "bytes that differ from their digest": lambda t: mblob.verify(
         t.changed(np.float32([4, 5]).tobytes(), np.float32([4, 6]).tobytes())
     ),
+    "library that is not the one of the pickle": lambda t: t.pickle_of_another(),
+    "pickling a module that is not from a file, or that has its own loaders or parameters": lambda t: (
+        pickle.dumps(mblob.load_module(t.file.read_bytes()))
+    ),
+    "pickling a library whose file was replaced": lambda t: pickle.dumps(t.replaced()),
     "library for another machine": lambda t: mblob.load_module(t.foreign()),
     "module whose type key has no loader": lambda t: mblob.load_module(t.unknown_key()),
     "value of an argument when packing": lambda t: mblob.csource_module("").export_library(
@@ -139,9 +159,9 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "failed or missing compiler or linker": lambda t: t.broken_source(),
     "error in a loader written in Python": lambda t: t.opened_by(lambda payload, ctx: 1 // 0),
     "change of a `Device`": lambda t: setattr(mblob.cpu(), "device_id", 1),
-    "use of a module that no longer exists, or of a used-up payload": lambda t: bridge._Late(
-        lambda name: None, "f", "the module"
-    )(),
+    "call of a function whose module is gone, or second export of a payload from an iterator": lambda t: (
+        bridge._Late(lambda name: None, "f", "the module")()
+    ),
 }
 
 
@@ -157,7 +177,7 @@ def rows() -> dict[str, tuple[list[str], str]]:
 
 
 def class_of(name: str) -> type[Exception]:
-    return getattr(mblob, name, None) or getattr(builtins, name)
+    return getattr(mblob.errors, name, None) or getattr(builtins, name)
 
 
 def error_of(case: Case, row: str) -> BaseException:
@@ -250,12 +270,12 @@ def classes_of_code(code: str) -> set[type[Exception]]:
 
 @pytest.mark.parametrize("code", CODES)
 def test_the_code_of_c_decides_the_class(case: Case, code: str) -> None:
-    from mblob.loader.runtime import last_error_code
+    from mblob.loader.runtime import lib, text
 
     for call in CODES[code]:
         with pytest.raises(mblob.MblobError) as caught:
             case.refused_by_model(*call)
-        assert last_error_code() == code, call
+        assert text(lib.mblob_last_error_info().code) == code, call
         plain = (KeyError, AttributeError, TypeError, ValueError, IndexError)
         found = {c for c in plain if isinstance(caught.value, c)}
         assert found == classes_of_code(code), call
@@ -318,6 +338,16 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
     "static_library": lambda t: mblob.static_library(3),
     "blob_module": lambda t: mblob.blob_module("k", 3),
     "safetensors_module": lambda t: mblob.safetensors_module(3),
+    "safetensors_module, array": lambda t: mblob.safetensors_module(A),
+    "safetensors_module, values": lambda t: mblob.safetensors_module({"a": [1.0]}),
+    "safetensors_module, dtype": lambda t: mblob.safetensors_module({"a": np.array(["text"])}),
+    "csource_module, packed": lambda t: mblob.csource_module("", packed=3),  # type: ignore[arg-type]
+    "json_module": lambda t: mblob.json_module("dnnl_json", "f", 3),  # type: ignore[arg-type]
+    "create": lambda t: mblob.graph_executor.create(None, t.lib),  # type: ignore[arg-type]
+    "load_params": lambda t: t.model().load_params(3),
+    "Shape": lambda t: mblob.Shape(3),  # type: ignore[arg-type]
+    "Shape, extent": lambda t: mblob.Shape((1, "a")),  # type: ignore[list-item]
+    "relax.VirtualMachine": lambda t: mblob.relax.VirtualMachine(t.lib, mblob.cpu()),
     "save_tensors": lambda t: mblob.save_tensors(t.folder / "o.safetensors", 3),  # type: ignore[arg-type]
     "save_tensors, path": lambda t: mblob.save_tensors(3, {"a": A}),  # type: ignore[arg-type]
     "save_param_dict": lambda t: mblob.save_param_dict(3),  # type: ignore[arg-type]

@@ -17,13 +17,13 @@ READERS = """
 import sys
 sys.setrecursionlimit(1_000_000)
 import mblob
-from mblob.format import safetensors
-from mblob.inspect import difference, graph_summary, tvm_executor
+from mblob.format import graph_json, safetensors
+from mblob.inspect import difference, graph_summary
 from mblob.packager.byoc.graph import read_graph
 deep = "[" * 300_000 + "]" * 300_000
 header = deep.encode()
 for read in (
-    lambda: graph_summary.summarize(memoryview(header)), lambda: tvm_executor.parse(deep),
+    lambda: graph_summary.summarize(memoryview(header)), lambda: graph_json.parse(deep),
     lambda: safetensors.read(memoryview(len(header).to_bytes(8, "little") + header)), lambda: read_graph(deep),
     lambda: mblob.json_module("k", "s", deep), lambda: mblob.graph_executor_factory(deep),
 ):

@@ -18,8 +18,6 @@ from mblob.cli import completion
 from mblob.cli.command_line import make_parser
 from mblob.dtype import DataType
 from mblob.format import classic, exported, ffi_dialect, prefixes, safetensors
-from mblob.format.type_keys import FIRST, LAST
-from mblob.inspect.releases import RELEASES
 from mblob.packager.compile import commands
 from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
@@ -150,10 +148,6 @@ def test_c_reads_the_types_of_safetensors_that_python_does() -> None:
         name: DataType.parse(t) if isinstance(t, str) else t
         for name, t in safetensors.DTYPES.items()
     }
-
-
-def test_releases_are_those_of_the_table_of_type_keys() -> None:
-    assert tuple(f"0.{n}" for n in range(FIRST, LAST + 1)) == RELEASES
 
 
 # -- the command line ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ OF_OTHERS = {
     "cuda", "hip", "hsaco", "opencl", "metal", "vulkan", "webgpu", "opengl", "hexagon", "c", "static_library",
     "metadata", "torch", "safetensors", "library", "_lib",
 }  # fmt: skip
-OF_A_GRAPH = {("tvm_executor.py", "metadata")}  # a key of graph JSON
+OF_A_GRAPH = {("graph_json.py", "metadata")}  # a key of graph JSON
 
 
 def product(*suffixes: str) -> list[Path]:

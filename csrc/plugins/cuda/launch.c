@@ -30,7 +30,7 @@ static int put_tensor(const struct mb_kernel *kernel, int index, const DLTensor 
     return mb_fail(
         MBLOB_E_ARGUMENT,
         "kernel '%s': argument %d: its memory is on cuda(%d), that of an argument before it on "
-        "cuda(%d)",
+        "cuda:%d",
         kernel->name, index, device.device_id, out->device_id);
   if (device.device_type == kDLCUDA) out->device_id = device.device_id;
   out->value[index] = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;

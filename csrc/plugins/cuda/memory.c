@@ -121,7 +121,7 @@ static int copy_between(const mblob_copy *c, CUdeviceptr from, CUdeviceptr to) {
   if (status) return status;
   CUcontext to_context = target.device->context;
   CUresult error = target.driver->stream_synchronize(cuda_thread_stream(c->to_device.device_id));
-  status = cuda_told(&target, error, "waiting for the work before a copy from cuda(%d)",
+  status = cuda_told(&target, error, "waiting for the work before a copy from cuda:%d",
                      c->from_device.device_id);
   cuda_leave(&target);
   if (status) return status;
@@ -132,7 +132,7 @@ static int copy_between(const mblob_copy *c, CUdeviceptr from, CUdeviceptr to) {
   error = source.driver->copy_peer(to, to_context, from, source.device->context, (size_t)c->size,
                                    stream);
   if (!error) error = source.driver->stream_synchronize(stream);
-  status = cuda_told(&source, error, "copying %llu bytes to cuda(%d)", (unsigned long long)c->size,
+  status = cuda_told(&source, error, "copying %llu bytes to cuda:%d", (unsigned long long)c->size,
                      c->to_device.device_id);
   cuda_leave(&source);
   return status;

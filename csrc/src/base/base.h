@@ -16,6 +16,7 @@
 #include "base/json.h"           /* a pull reader */
 #include "base/locks.h"          /* locks that survive fork, ends of threads */
 #include "base/map.h"            /* texts to pointers */
+#include "base/near.h"           /* the name that was meant */
 #include "base/pages.h"          /* large memory, advice on mapped files */
 #include "base/profile.h"        /* what can be run, handed down from above */
 #include "base/runtime_names.h"  /* the text of names that libraries may leave undefined */

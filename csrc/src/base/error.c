@@ -225,7 +225,11 @@ int mb_fail_errno(int number, const char *format, ...) {
   RECORD(MBLOB_E_IO, format);
   char reason[128] = "";
   char *text = NULL;
+#ifdef __GLIBC__
   const char *name = strerror_r(number, reason, sizeof(reason)); /* GNU: may ignore the buffer */
+#else
+  const char *name = strerror_r(number, reason, sizeof(reason)) ? "unknown error" : reason;
+#endif
   if (asprintf(&text, "%s: %s", state.info.message, name) >= 0) {
     free(state.message);
     state.info.message = state.message = text;

@@ -119,52 +119,21 @@ static const char ELEMENTS[][16] = {"int4",          "uint4",      "uint1",     
                                     "float8_e4m3fn", "float8_e5m2"};
 enum { ELEMENT_COUNT = sizeof(ELEMENTS) / sizeof(*ELEMENTS) };
 
-/* How many characters to change, insert or remove make `word` of the first `size` of `text`. */
-static size_t distance(const char *text, size_t size, const char *word) {
-  enum { LIMIT = 24 };
-  size_t length = strlen(word), row[LIMIT];
-  if (size >= LIMIT || length >= LIMIT) return LIMIT;
-  for (size_t k = 0; k <= length; k++) row[k] = k;
-  for (size_t i = 0; i < size; i++) {
-    size_t before = row[0];
-    row[0] = i + 1;
-    for (size_t k = 0; k < length; k++) {
-      size_t best = before + (text[i] != word[k]);
-      before = row[k + 1];
-      if (before + 1 < best) best = before + 1;
-      if (row[k] + 1 < best) best = row[k] + 1;
-      row[k + 1] = best;
-    }
-  }
-  return row[length];
-}
-
-/* The word that is at most two characters away, or NULL. */
-static const char *nearest(const struct part *part) {
-  const char *found = NULL;
-  size_t least = 3;
-  for (size_t i = 0; i < WORD_COUNT + (part->is_array ? ELEMENT_COUNT : 0); i++) {
-    const char *word = i < WORD_COUNT ? WORDS[i].name : ELEMENTS[i - WORD_COUNT];
-    DLDataType dtype;
-    if (part->is_array && !mb_dtype_parse(word, strlen(word), &dtype)) continue;
-    size_t away = distance(part->word, part->word_size, word);
-    if (away >= least || 2 * away >= strlen(word)) continue;
-    least = away;
-    found = word;
-  }
-  return found;
-}
-
 static int wrong_word(const struct call *c, size_t i, const struct part *part) {
-  const char *near = nearest(part);
+  struct mb_near near = MB_NEAR(part->word, part->word_size);
+  for (size_t k = 0; k < WORD_COUNT + (part->is_array ? ELEMENT_COUNT : 0); k++) {
+    const char *word = k < WORD_COUNT ? WORDS[k].name : ELEMENTS[k - WORD_COUNT];
+    DLDataType dtype;
+    if (!part->is_array || mb_dtype_parse(word, strlen(word), &dtype)) mb_near_offer(&near, word);
+  }
   int size = part->word_size > 40 ? 40 : (int)part->word_size;
   return mb_fail(
-      MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": %s '%.*s'%s%s%s; expected %s", c->name, i,
+      MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": %s '%.*s'; expected %s%s", c->name, i,
       c->types, part->is_array ? "unknown element type" : "unknown word", size, part->word,
-      near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "",
       part->is_array
           ? "one such as float32, float16, bfloat16, int8 to int64, uint8 to uint64, bool, float8_e4m3fn or int8x4"
-          : EXPECTED);
+          : EXPECTED,
+      near.text);
 }
 
 static int read_array(struct call *c, size_t i, const struct part *part, va_list *args) {

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,6 +25,28 @@ static bool is_slot(const char *name) {
   return false;
 }
 
+/* Before glibc 2.28 the linker added the library's place to absolute symbols, as musl does. */
+static bool takes_absolute_symbols(void) {
+  static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
+  int answer = atomic_load_explicit(&known, memory_order_relaxed);
+  if (!answer) {
+    int major = 0, minor = 0;
+    char text[64] = "";
+    (void)confstr(_CS_GNU_LIBC_VERSION, text, sizeof(text));
+    answer = sscanf(text, "glibc %d.%d", &major, &minor) == 2 &&
+                     (major > 2 || (major == 2 && minor >= 28))
+                 ? 2
+                 : 1;
+    atomic_store_explicit(&known, answer, memory_order_relaxed);
+  }
+  return answer == 2;
+}
+
+/* Functions of mblob's headers refer to the runtime by weak symbols, and do without. */
+static bool is_left_weak(const ElfW(Sym) * symbol) {
+  return ELF64_ST_BIND(symbol->st_info) == STB_WEAK && !takes_absolute_symbols();
+}
+
 /* Change the symbol to what the linker shall see; whether there was anything to change. A slot
  * of the library that the global scope hides, because another library exports the same, becomes
  * the library's own. */
@@ -33,7 +56,7 @@ static bool bind_symbol(const struct mb_library *library, ElfW(Sym) * symbol) {
   if (symbol->st_shndx == SHN_UNDEF) {
     void *address =
         ELF64_ST_TYPE(symbol->st_info) == STT_TLS ? NULL : mb_library_host_symbol(library, name);
-    if (!address) return false;
+    if (!address || is_left_weak(symbol)) return false;
     symbol->st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC);
     symbol->st_shndx = SHN_ABS;
     symbol->st_value = (uintptr_t)address;
@@ -68,7 +91,7 @@ bool mb_link_copy_binds(const struct mb_library *library, const char *name) {
   if (library->copy_fd < 0 || !mb_library_host_symbol(library, name)) return false;
   for (uint64_t i = 1, end = symbols_end(&library->elf); i < end; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
-    if (symbol.st_shndx == SHN_UNDEF &&
+    if (symbol.st_shndx == SHN_UNDEF && !is_left_weak(&symbol) &&
         strcmp(mb_elf_symbol_name(&library->elf, &symbol), name) == 0)
       return true;
   }
@@ -170,14 +193,19 @@ static int drop_runtime(const struct mb_elf *elf, int fd) {
   return status;
 }
 
-/* Before glibc 2.28 the linker added the library's place to absolute symbols, as musl does. */
-static int check_linker(void) {
+static bool leaves_undefined(const struct mb_library *library) {
+  const struct mb_elf *elf = &library->elf;
+  for (uint64_t i = 1, end = symbols_end(elf); i < end; i++) {
+    ElfW(Sym) symbol = mb_elf_symbol(elf, i);
+    if (symbol.st_shndx == SHN_UNDEF && bind_symbol(library, &symbol)) return true;
+  }
+  return false;
+}
+
+static int check_linker(const struct mb_library *library) {
+  if (takes_absolute_symbols() || !leaves_undefined(library)) return MBLOB_OK;
   char version[64] = "";
-  int major = 0, minor = 0;
   (void)confstr(_CS_GNU_LIBC_VERSION, version, sizeof(version));
-  if (sscanf(version, "glibc %d.%d", &major, &minor) == 2 &&
-      (major > 2 || (major == 2 && minor >= 28)))
-    return MBLOB_OK;
   return mb_fail(
       MBLOB_E_INCOMPATIBLE,
       "functions of the runtime are undefined in it, and only the dynamic linker of glibc 2.28 or "
@@ -192,7 +220,7 @@ int mb_link_copy(struct mb_library *library, const char *folder) {
   library->changed_end = changed.end;
   const bool binds = changed.start != changed.end;
   if (!binds && !library->drops_runtime) return MBLOB_OK;
-  int status = binds ? check_linker() : MBLOB_OK;
+  int status = binds ? check_linker(library) : MBLOB_OK;
   if (status) return status;
   const char *base = strrchr(library->source.path, '/');
   char name[200]; /* what /proc/self/maps shows for the pages that stay */

@@ -204,6 +204,7 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
 struct listing {
   FILE *text;
   struct mb_set seen;
+  struct mb_near near;
   size_t shown, walked;
 };
 
@@ -221,6 +222,7 @@ static bool is_helper(const char *name) {
 }
 
 static void list_name(struct listing *l, const char *name) {
+  mb_near_offer(&l->near, name);
   if (++l->shown <= SHOWN) (void)fprintf(l->text, "%s%s", l->shown > 1 ? ", " : "", name);
 }
 
@@ -257,24 +259,24 @@ static int list_module(mblob_module *module, void *argument) {
 }
 
 /* What a table of functions says of a name. */
-struct told {
+struct recorded {
   const char *name;
   const struct mb_function_row *row;
   bool is_there;
 };
 
-static int find_told(mblob_module *module, void *argument) {
-  struct told *told = argument;
+static int find_recorded(mblob_module *module, void *argument) {
+  struct recorded *found = argument;
   if (!module->is_library) return 0;
   const struct mb_function_table *table = &module->library->table;
-  told->row = mb_function_table_find(table, told->name, true);
-  if (!told->row) told->row = mb_function_table_find(table, told->name, false);
-  if (!told->row) {
-    told->row = mb_function_table_symbol(table, told->name);
-    if (told->row && told->row->packed) told->row = NULL;
+  found->row = mb_function_table_find(table, found->name, true);
+  if (!found->row) found->row = mb_function_table_find(table, found->name, false);
+  if (!found->row) {
+    found->row = mb_function_table_symbol(table, found->name);
+    if (found->row && found->row->packed) found->row = NULL;
   }
-  told->is_there = told->row && is_there(module->library, told->row);
-  return told->row != NULL;
+  found->is_there = found->row && is_there(module->library, found->row);
+  return found->row != NULL;
 }
 
 /* For a hint no loader may run, and a miss must not cost a walk over all that is below. */
@@ -288,12 +290,13 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   bool imports = scope != MB_ITSELF, only = scope == MB_IMPORTS_ONLY;
   char *text = NULL;
   size_t size = 0;
-  struct listing l = {.text = open_memstream(&text, &size)};
+  struct listing l = {.text = open_memstream(&text, &size), .near = MB_NEAR(name, strlen(name))};
   struct search elsewhere = {.name = name};
-  struct told told = {.name = name};
+  struct recorded recorded = {.name = name};
   if (!l.text) return mb_fail_memory(0);
-  (void)(imports ? mb_module_walk(module, only, find_told, &told) : find_told(module, &told));
-  if (told.is_there) { /* one with a packed function was found before */
+  (void)(imports ? mb_module_walk(module, only, find_recorded, &recorded)
+                 : find_recorded(module, &recorded));
+  if (recorded.is_there) { /* one with a packed function was found before */
     (void)fclose(l.text);
     free(text);
     return mb_fail_plain_function(name);
@@ -308,15 +311,15 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   (void)fclose(l.text);
   mb_set_free(&l.seen);
   int status =
-      mb_fail(MBLOB_E_NOT_FOUND, "%smodule '%s' has no function '%s'; it has: %s%s",
+      mb_fail(MBLOB_E_NOT_FOUND, "%smodule '%s' has no function '%s'; it has: %s%s%s",
               only ? "what is imported by " : "", module->type_key, name, text ? text : "?",
-              hint ? "; one of its imports has it: pass query_imports" : "");
+              l.near.text, hint ? "; one of its imports has it: pass query_imports" : "");
   free(text);
-  if (told.row)
+  if (recorded.row)
     mb_error_hint(
         "its table of functions gives it the symbol '%s', and the library has no such function: "
         "pack it again",
-        told.row->symbol);
+        recorded.row->symbol);
   return status;
 }
 

@@ -32,14 +32,15 @@ static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle r
   return status;
 }
 
-/* Methods that write to the tensors they are given, all from argument 1 on; argument 0 says of
- * what. */
-static bool writes_arguments(const char *method) {
+/* The first argument that a method writes to; argument 0 says of what. 0: nothing is known.
+ * set_input_zero_copy has no argument 2, so it is known to write to none: a caller that copies
+ * read-only arrays for functions of which nothing is known must not copy here. */
+static uint8_t first_written(const char *method) {
   static const char writers[][24] = {"get_input",   "get_output",           "debug_get_output",
                                      "set_outputs", "set_output_zero_copy", "copy_output"};
   for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
-    if (strcmp(writers[i], method) == 0) return true;
-  return false;
+    if (strcmp(writers[i], method) == 0) return 1;
+  return strcmp(method, "set_input_zero_copy") == 0 ? 2 : 0;
 }
 
 /* Methods that keep the memory of the tensors that they are given: it must not be a copy that goes
@@ -57,7 +58,7 @@ int mb_method_bind(const struct mb_method *method, void *object, mblob_function 
   if (status)
     free(bound);
   else
-    (*out)->first_output = writes_arguments(method->name),
+    (*out)->first_output = first_written(method->name),
     (*out)->alignment = keeps_memory(method->name);
   return status;
 }
@@ -162,7 +163,7 @@ static const char *code_name(int code) {
     case kTVMArgInt: return "an integer";
     case kTVMArgFloat: return "a float";
     case kTVMOpaqueHandle: return "a handle";
-    case kTVMNullptr: return "nothing";
+    case kTVMNullptr: return "None";
     case kTVMDataType: return "a data type";
     case kDLDevice: return "a device";
     case kTVMDLTensorHandle: return "a tensor";
@@ -187,8 +188,8 @@ static int wrong(const struct mb_call *call, int i, const char *expected) {
     return mb_fail_argument(MB_ARGUMENT_COUNT, "argument %d is missing: expected %s", i, expected);
   const int code = call->codes[i];
   const bool null = is_pointer(code) && !call->args[i].v_handle;
-  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument %d: expected %s, found %s%s (type code %d)",
-                          i, expected, code_name(code), null ? " that is NULL" : "", code);
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument %d: expected %s, found %s%s", i, expected,
+                          code_name(code), null ? " that is NULL" : "");
 }
 
 /* The type code of an argument; -1 when there is none. */
@@ -206,8 +207,12 @@ int mb_call_expect(const struct mb_call *call, int at_least, int at_most) {
 }
 
 int mb_call_int(const struct mb_call *call, int i, int64_t *out) {
+  return mb_call_expected_int(call, i, "an integer", out);
+}
+
+int mb_call_expected_int(const struct mb_call *call, int i, const char *expected, int64_t *out) {
   int code = code_of(call, i);
-  if (code != kTVMArgInt && code != kTVMArgBool) return wrong(call, i, "an integer");
+  if (code != kTVMArgInt && code != kTVMArgBool) return wrong(call, i, expected);
   *out = call->args[i].v_int64;
   return MBLOB_OK;
 }
@@ -262,8 +267,8 @@ static int next_device(const struct mb_call *call, int *i, DLDevice *out) {
     return MBLOB_OK;
   }
   int64_t type = 0, id = 0;
-  int status = mb_call_int(call, *i, &type);
-  if (!status) status = mb_call_int(call, *i + 1, &id);
+  int status = mb_call_expected_int(call, *i, "a device", &type);
+  if (!status) status = mb_call_expected_int(call, *i + 1, "the number of the device", &id);
   if (status) return status;
   if (type < 1 || type > INT32_MAX || id < 0 || id > INT32_MAX)
     return mb_fail(MBLOB_E_ARGUMENT, "argument %d: (%lld, %lld) is no device", *i, (long long)type,

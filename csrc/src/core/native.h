@@ -75,6 +75,8 @@ const struct mb_method *mb_method_of(const mblob_function *function);
 
 int mb_call_expect(const struct mb_call *call, int at_least, int at_most);
 int mb_call_int(const struct mb_call *call, int i, int64_t *out);
+/* The same; an error says that `expected` ("a device") was expected. */
+int mb_call_expected_int(const struct mb_call *call, int i, const char *expected, int64_t *out);
 int mb_call_text(const struct mb_call *call, int i, const char **out);
 /* Text or bytes, not copied. */
 int mb_call_bytes(const struct mb_call *call, int i, const void **data, size_t *size);

@@ -133,6 +133,27 @@ static int finish(struct mb_call *call, struct mb_object *object, int status) {
   return MBLOB_OK;
 }
 
+int mb_object_return_texts(struct mb_call *call, const char *const *texts, size_t count) {
+  struct mb_object *array = NULL;
+  int status = new_object(MB_ARRAY_TYPE, count, &array);
+  for (size_t i = 0; !status && i < count; i++)
+    status = set_item(array, i, (TVMValue){.v_str = texts[i]}, kTVMStr);
+  return finish(call, array, status);
+}
+
+int mb_object_return_arrays(struct mb_call *call, const char *const *names, DLTensor *const *arrays,
+                            size_t count) {
+  struct mb_object *map = NULL;
+  int status = new_object(MB_MAP_TYPE, 2 * count, &map);
+  for (size_t i = 0; !status && i < count; i++) {
+    status = set_item(map, 2 * i, (TVMValue){.v_str = names[i]}, kTVMStr);
+    if (!status)
+      status = set_item(map, 2 * i + 1, (TVMValue){.v_handle = arrays[i]}, kTVMNDArrayHandle);
+  }
+  for (size_t i = 0; i < count; i++) mb_array_release(arrays[i]);
+  return finish(call, map, status);
+}
+
 int mb_object_make_array(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *array = NULL;
@@ -235,9 +256,8 @@ static int receiver(const struct mb_call *call, int count, enum mb_object_type t
   void *handle = call->codes[0] == kTVMObjectHandle ? call->args[0].v_handle : NULL;
   *out = handle && mb_handle_is_object(handle) ? handle : NULL;
   if (*out && (*out)->type == type) return MBLOB_OK;
-  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument 0: expected %s, found %s (type code %d)",
-                          type_names[type], *out ? type_names[(*out)->type] : "something else",
-                          call->codes[0]);
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "argument 0: expected %s, found %s", type_names[type],
+                          *out ? type_names[(*out)->type] : "something else");
 }
 
 static int get_item(struct mb_call *call, enum mb_object_type type) {

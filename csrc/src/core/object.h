@@ -22,6 +22,12 @@ size_t mb_object_references(const struct mb_object *object);
 int mb_object_make_array(void *unused, struct mb_call *call);
 int mb_object_make_map(void *unused, struct mb_call *call);
 
+/* What a call returns: an Array of texts; a Map of counted arrays by their names, whose references
+ * it takes over, also when it fails. */
+int mb_object_return_texts(struct mb_call *call, const char *const *texts, size_t count);
+int mb_object_return_arrays(struct mb_call *call, const char *const *names, DLTensor *const *arrays,
+                            size_t count);
+
 /* Items as they are kept; an item's value as a caller passes it. `i` is below the count. */
 size_t mb_object_count(const struct mb_object *object);
 const struct mb_return *mb_object_item(const struct mb_object *object, size_t i);

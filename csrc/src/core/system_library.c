@@ -422,9 +422,9 @@ int mb_system_library_open(const char *prefix, mblob_module **out) {
   if (!is_announced(prefix))
     return mb_fail(
         MBLOB_E_NOT_FOUND,
-        "no system library %s%s%s: nothing announced itself; link it in with -lmblob (of the ffi dialect: "
-        "-lmblob-ffi -lmblob), an archive (.a) with MBLOB_SYSTEM_LIB(prefix) or --whole-archive",
-        *prefix ? "has the prefix '" : "without a prefix", prefix, *prefix ? "'" : "");
+        "no system library %s%s%s is linked into this process; link it with -lmblob (ffi dialect: -lmblob-ffi "
+        "-lmblob); an archive (.a) also needs MBLOB_SYSTEM_LIB(prefix) in the program, or --whole-archive",
+        *prefix ? "with the prefix '" : "without a prefix", prefix, *prefix ? "'" : "");
   status = get(prefix, MB_NAMES_OF_PREFIX, out);
   if (!status) (void)mblob_module_retain(*out);
   return status;

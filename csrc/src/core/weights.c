@@ -10,11 +10,13 @@
 enum { NAMES_SIZE = 400 }; /* bytes of the names that an error lists */
 
 struct names {
+  struct mb_near near;
   size_t used;
   char text[NAMES_SIZE + 8]; /* as many as fit, then "..." */
 };
 
 static void add_name(struct names *names, const char *name) {
+  mb_near_offer(&names->near, name);
   if (names->used >= NAMES_SIZE) return;
   const bool fits = strlen(name) + 2 < NAMES_SIZE - names->used;
   const int n =
@@ -47,15 +49,18 @@ int mblob_module_payload_by_key(mblob_module *module, const char *type_key, cons
                                 size_t *size) {
   if (MB_NO_MODULE(module) || MB_IS_NULL(type_key) || MB_IS_NULL(data) || MB_IS_NULL(size))
     return MBLOB_E_ARGUMENT;
-  struct payload_search search = {.type_key = type_key};
+  struct payload_search search = {.type_key = type_key,
+                                  .keys.near = MB_NEAR(type_key, strlen(type_key))};
   *data = NULL;
   *size = 0;
   int status = mb_module_walk(module, false, find_payload, &search);
   if (status > 1) return status;
   if (search.found) return mblob_module_payload(search.found, data, size);
   (void)mb_module_walk(module, false, list_keys, &search);
-  return mb_fail(MBLOB_E_NOT_FOUND, "no payload '%s' in module '%s' and its imports; there are: %s",
-                 type_key, module->type_key, search.keys.used ? search.keys.text : "none");
+  return mb_fail(MBLOB_E_NOT_FOUND,
+                 "no payload '%s' in module '%s' and its imports; there are: %s%s", type_key,
+                 module->type_key, search.keys.used ? search.keys.text : "none",
+                 search.keys.near.text);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -129,7 +134,7 @@ int mblob_module_tensors(mblob_module *module, mblob_tensor_visitor visit, void 
 
 int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
   if (MB_NO_MODULE(module) || MB_IS_NULL(name) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  struct tensor_search search = {.name = name};
+  struct tensor_search search = {.name = name, .names.near = MB_NEAR(name, strlen(name))};
   *out = (DLTensor){0};
   int status = mb_module_walk(module, false, find_tensor, &search);
   if (status > 1) {
@@ -138,9 +143,9 @@ int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
   }
   if (!search.found) {
     (void)mb_module_walk(module, false, list_tensors, &search);
-    return mb_fail(MBLOB_E_NOT_FOUND,
-                   "no tensor '%s' in module '%s' and its imports; there are: %s", name,
-                   module->type_key, search.names.used ? search.names.text : "none");
+    return mb_fail(
+        MBLOB_E_NOT_FOUND, "no tensor '%s' in module '%s' and its imports; there are: %s%s", name,
+        module->type_key, search.names.used ? search.names.text : "none", search.names.near.text);
   }
   *out = search.found->view;
   return MBLOB_OK;

@@ -99,12 +99,14 @@ int mblob_plugin_describe(const char *name, char *text, size_t size) {
 
 int mblob_device_type(const char *name, int *out) {
   mb_enter();
-  if (!name || !out) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
+  if (MB_IS_NULL(name) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
+  struct mb_near near = MB_NEAR(name, strlen(name));
   for (int i = kDLCPU; i < 2 * MB_DEVICE_KINDS; i++) { /* twice: what starts a plug-in comes last */
     const mblob_device_api *api = mb_device_registered(*out = i % MB_DEVICE_KINDS);
     const char *own = mb_device_name(*out);
     if (i > MB_DEVICE_KINDS) (void)mb_device_api(*out, &api);
     if ((own && strcmp(own, name) == 0) || (api && strcmp(api->name, name) == 0)) return MBLOB_OK;
+    if (own) mb_near_offer(&near, own);
   }
-  return mb_fail(MBLOB_E_NOT_FOUND, "no kind of device is called '%s'", name);
+  return mb_fail(MBLOB_E_NOT_FOUND, "no kind of device is called '%s'%s", name, near.text);
 }

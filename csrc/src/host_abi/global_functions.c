@@ -2,6 +2,7 @@
  * src/runtime/module.cc and others). */
 #include "host_abi/host_abi.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/core.h"
@@ -151,6 +152,20 @@ static int set_device(void *object, struct mb_call *call) {
   return status ? status : mb_device_set((DLDevice){(DLDeviceType)type, (int32_t)id});
 }
 
+/* (type, id): wait for what this thread gave to the device. */
+static int synchronize(void *object, struct mb_call *call) {
+  (void)object;
+  int64_t type = 0, id = 0;
+  int status = mb_call_expect(call, 2, 2);
+  if (!status) status = mb_call_int(call, 0, &type);
+  if (!status) status = mb_call_int(call, 1, &id);
+  if (status) return status;
+  if (type < 0 || type > INT32_MAX || id < 0 || id > INT32_MAX)
+    return mb_fail(MBLOB_E_ARGUMENT, "device (%lld, %lld) is impossible", (long long)type,
+                   (long long)id);
+  return mb_device_synchronize((DLDevice){(DLDeviceType)type, (int32_t)id}, NULL);
+}
+
 /* runtime.GetDeviceAttr(type, id, kind): nothing where the device does not tell it. */
 static int device_attribute(void *object, struct mb_call *call) {
   (void)object;
@@ -200,6 +215,28 @@ static int num_threads(void *object, struct mb_call *call) {
   return status;
 }
 
+/* ---- the registry ---- */
+
+static int global_remove(void *object, struct mb_call *call) {
+  (void)object;
+  const char *name = NULL;
+  int status = mb_call_expect(call, 1, 1);
+  if (!status) status = mb_call_text(call, 0, &name);
+  return status ? status : mb_global_remove(name);
+}
+
+/* An Array of all names. */
+static int global_names(void *object, struct mb_call *call) {
+  (void)object;
+  const char **names = NULL;
+  size_t count = 0;
+  int status = mb_call_expect(call, 0, 0);
+  if (!status) status = mb_global_names(&names, &count);
+  if (!status) status = mb_object_return_texts(call, names, count);
+  free(names);
+  return status;
+}
+
 const struct mb_method mb_host_functions[] = {
     {"runtime.ModuleLoadFromFile", load_from_file},
     {"runtime.ModuleGetTypeKey", type_key},
@@ -212,6 +249,9 @@ const struct mb_method mb_host_functions[] = {
     {"runtime.RuntimeEnabled", runtime_enabled},
     {"runtime.GetDeviceAttr", device_attribute},
     {"__tvm_set_device", set_device},
+    {"mblob.Synchronize", synchronize},
+    {"mblob.GlobalRemove", global_remove},
+    {"mblob.GlobalNames", global_names},
     {"runtime.config_threadpool", config_threadpool},
     {"runtime.NumThreads", num_threads},
     {"", NULL},

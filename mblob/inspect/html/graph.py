@@ -21,7 +21,7 @@ STRAIGHT = 12  # layers above and below, whose middle a layer follows
 SWEEPS = 6  # over all layers, to put nodes below what they take
 NAMED_PARAMETERS = 2  # of a node that are written on it
 LETTERS = 34  # of a line on a node
-TOLD, NAME = 12, 120  # inputs of a chosen node, and letters of a name there
+DETAILS, NAME = 12, 120  # inputs of a chosen node, and letters of a name there
 _LETTER, _LINE, _PADDING = 7.3, 16, 9  # what a letter and a line take, and around them
 _GAP, _LAYER_GAP, _THROUGH = 18, 34, 14  # between nodes, between layers, for a line that passes
 _PREFIXES = (
@@ -83,20 +83,20 @@ def drawing(
         boxes[i] = Box(i, kind, _written(nodes, i, parameters, held), plan.after.get(i, []))
     found = plan.draw(boxes)
     for row in found["boxes"]:
-        row += _told(nodes, row[0])
+        row += _details(nodes, row[0])
     return {**found, "nodes": len(nodes), "left_out": len(wanted) - len(boxes)}
 
 
-def _told(nodes: Sequence[GraphNode], number: int) -> list[Any]:
-    """What a page tells of a chosen node: name, operator, inputs and values."""
+def _details(nodes: Sequence[GraphNode], number: int) -> list[Any]:
+    """What a page shows of a chosen node: name, operator, inputs and values."""
     node = nodes[number]
     inputs = []
-    for source, at in node.inputs[:TOLD]:
+    for source, at in node.inputs[:DETAILS]:
         if 0 <= source < number:
             values = nodes[source].values
             value = values[at] if 0 <= at < len(values) else ""
             inputs.append(f"{nodes[source].name[:NAME]} {value}".strip())
-    more = len(node.inputs) - TOLD
+    more = len(node.inputs) - DETAILS
     inputs += [f"{more} more"] if more > 0 else []
     return [node.name[:NAME], node.operator[:NAME], inputs, [v[:NAME] for v in node.values]]
 

@@ -6,7 +6,8 @@ const shareOf = (value) => (data.total > 0 ? value / data.total : 0);
 
 function duration(value) {
   if (value >= 1) return `${value.toFixed(2)} s`;
-  return value >= 1e-3 ? `${(value * 1e3).toFixed(2)} ms` : `${(value * 1e6).toFixed(1)} µs`;
+  if (value >= 1e-3) return `${(value * 1e3).toFixed(2)} ms`;
+  return value >= 1e-6 ? `${(value * 1e6).toFixed(1)} µs` : `${(value * 1e9).toFixed(0)} ns`;
 }
 
 function makeBars() {

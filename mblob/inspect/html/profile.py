@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.inspect.html import assemble
-from mblob.inspect.html.data import MESSAGE, cut, graph_drawing
+from mblob.inspect.html.data import MESSAGE, ROWS, cut, graph_drawing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from mblob.inspect.entry_view import EntryView
 
 SCRIPTS = ("base.js", "table.js", "graph.js", "profile.js")
-ROWS = 10_000
 
 
 class Timed(NamedTuple):

@@ -384,14 +384,13 @@ static void values(void) {
     int given = type_code;                                                          \
     MBLOB_SAYS(mblob_function_call(function, &value, &given, 1, NULL, NULL), text); \
   } while (0)
-  CALL_SAYS(
-      type_key, kTVMModuleHandle,
-      "runtime.ModuleGetTypeKey: argument 0: expected a module, found a module that is NULL (type code 9)");
+  CALL_SAYS(type_key, kTVMModuleHandle,
+            "runtime.ModuleGetTypeKey: argument 0: expected a module, found a module that is NULL");
   CALL_SAYS(type_key, kTVMNullptr,
-            "runtime.ModuleGetTypeKey: argument 0: expected a module, found nothing (type code 4)");
+            "runtime.ModuleGetTypeKey: argument 0: expected a module, found None");
   CALL_SAYS(
       load, kTVMStr,
-      "runtime.ModuleLoadFromFile: argument 0: expected a string, found a string that is NULL (type code 11)");
+      "runtime.ModuleLoadFromFile: argument 0: expected a string, found a string that is NULL");
   value.v_handle = stranger;
   CALL_SAYS(
       type_key, kTVMModuleHandle,

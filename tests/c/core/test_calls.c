@@ -175,14 +175,16 @@ static void numbers_out_of_range_are_refused(const char *dir) {
 
 static void a_wrong_word_is_told_the_words(const char *dir) {
   mblob_module *module = open_ok(dir, "table.so");
-  REFUSES("unknown word 'in', did you mean 'int'?; expected int, int8,", "note", "in", 1);
-  REFUSES("unknown word 'flaot64', did you mean 'float64'?", "note", "flaot64", 1.0);
+  REFUSES("unknown word 'in'; expected int, int8,", "note", "in", 1);
+  REFUSES("DTYPE[dimensions]; did you mean 'int'?", "note", "in", 1);
+  REFUSES("; did you mean 'float64'?", "note", "flaot64", 1.0);
   REFUSES(
       "unknown word 'size_t'; expected int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, "
       "float64, double, str, handle, tensor, or DTYPE[dimensions]",
       "note", "size_t", (size_t)1);
-  REFUSES("unknown element type 'flaot32', did you mean 'float32'?; expected one such as", "note",
-          "flaot32[1]", (void *)module);
+  REFUSES("unknown element type 'flaot32'; expected one such as", "note", "flaot32[1]",
+          (void *)module);
+  REFUSES("int8x4; did you mean 'float32'?", "note", "flaot32[1]", (void *)module);
   REFUSES("unknown element type 'double'", "note", "double[1]", (void *)module);
   REFUSES("cannot be read; expected int, int8,", "note", "unsigned int", 1u);
   mblob_module_release(module);
@@ -232,7 +234,9 @@ static void kernels_reach_global_functions(const char *dir) {
   CHECK(mblob_register_global("host.twice", function, 0) == MBLOB_E_ARGUMENT);
   mblob_function_release(function);
   CHECK(call_int(module, "calls_twice", 4) == 9);
+#ifdef __GLIBC__ /* another linker leaves a weak reference to the runtime alone */
   CHECK(call_status(module, "asks_the_host", 4) == MBLOB_OK);
+#endif
   CHECK(mblob_get_global("host.twice", &other) == MBLOB_OK);
   mblob_function_release(other);
   CHECK(mblob_get_global("host.none", &other) == MBLOB_E_NOT_FOUND && !other);

@@ -92,7 +92,7 @@ int main(void) {
   use_tvms();
 #endif
   CHECK(mblob_system_lib("other_", &module) == MBLOB_E_NOT_FOUND &&
-        says("no system library has the prefix 'other_'"));
+        says("no system library with the prefix 'other_'"));
   printf("fine\n");
   return 0;
 }

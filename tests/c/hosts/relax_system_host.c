@@ -2,6 +2,7 @@
  * the file X; writes float32[3,4] to Y. */
 #include <mblob.h>
 #include <stdio.h>
+#include <tvm/runtime/c_runtime_api.h>
 
 static float x[48], y[12];
 

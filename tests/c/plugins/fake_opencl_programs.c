@@ -171,7 +171,7 @@ EXPORT cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint i, cl_uint what, size
       address = CL_KERNEL_ARG_ADDRESS_LOCAL;
     else if (!strcmp(word, "read_only"))
       access = CL_KERNEL_ARG_ACCESS_READ_ONLY, address = CL_KERNEL_ARG_ADDRESS_GLOBAL;
-    else if (*rest)
+    else if (rest && *rest) /* not the last word, for which it may be NULL */
       strcat(strcat(type, *type ? " " : ""), word);
     else if (*word == '*')
       strcat(type, "*");

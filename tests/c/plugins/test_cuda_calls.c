@@ -124,7 +124,7 @@ static void wrong_tensors_are_told(void) {
                       {.v_int64 = 1},     {.v_int64 = 1},     {.v_int64 = 0}};
   int codes[7] = {kTVMDLTensorHandle, kTVMDLTensorHandle, kTVMDLTensorHandle, 0, 0, 0, 0};
   REFUSES(runtime->call(self, add, args, codes, 7, NULL), MBLOB_E_ARGUMENT,
-          "argument 2: its memory is on cuda(1), that of an argument before it on cuda(0)");
+          "argument 2: its memory is on cuda:1, that of an argument before it on cuda:0");
   args[2].v_handle = &host;
   REFUSES(runtime->call(self, add, args, codes, 7, NULL), MBLOB_E_ARGUMENT,
           "argument 2: its memory is on device type 1, expected cuda (2)");
@@ -153,10 +153,10 @@ static void sizes_are_held_against_the_device(void) {
   CHECK(fake->last.block[0] == 32 && fake->last.block[1] == 2 && fake->last.block[2] == 2);
   CHECK(fake->last.grid[0] == 7 && fake->last.grid[1] == 5 && fake->last.grid[2] == 1);
   REFUSES(launch_bounded(self, 1025, 1, 1, 1, 1), MBLOB_E_ARGUMENT,
-          "a block of 1025 threads in x; cuda(0), Fake 0, allows 1024");
+          "a block of 1025 threads in x; cuda:0, Fake 0, allows 1024");
   REFUSES(launch_bounded(self, 1, 1, 65, 1, 1), MBLOB_E_ARGUMENT, "a block of 65 threads in z");
   REFUSES(launch_bounded(self, 64, 32, 1, 1, 1), MBLOB_E_ARGUMENT,
-          "a block of 2048 threads; cuda(0), Fake 0, allows 1024");
+          "a block of 2048 threads; cuda:0, Fake 0, allows 1024");
   REFUSES(launch_bounded(self, 129, 1, 1, 1, 1), MBLOB_E_ARGUMENT,
           "its registers and launch bounds allow 128");
   REFUSES(launch_bounded(self, 1, 1, 1, 1, 65536), MBLOB_E_ARGUMENT, "a grid of 65536 blocks in y");
@@ -178,7 +178,7 @@ static void much_shared_memory_is_asked_for_once(void) {
         fake->sets_of_shared == 1);
   REFUSES(
       launch_shared(self, 100 << 10), MBLOB_E_ARGUMENT,
-      "102400 bytes of dynamic shared memory beside 16 of its own; cuda(0), Fake 0, allows 102400");
+      "102400 bytes of dynamic shared memory beside 16 of its own; cuda:0, Fake 0, allows 102400");
   fail("cuFuncSetAttribute", 0, 1);
   REFUSES(launch_shared(self, 70 << 10), MBLOB_E_KERNEL, "71680 bytes of dynamic shared memory");
   CHECK(launch_shared(self, 70 << 10) == MBLOB_OK && fake->sets_of_shared == 2);

@@ -153,8 +153,8 @@ static void no_driver_is_told_and_tried_again(void) {
   char text[128];
   begin();
   setenv("MBLOB_CUDA_LIBRARY", "/nowhere/libcuda.so.1", 1);
-  REFUSES(device->count(&count), MBLOB_E_INCOMPATIBLE, "cuda: no driver: /nowhere/libcuda.so.1");
-  CHECK(strstr(host_error, "MBLOB_CUDA_LIBRARY"));
+  REFUSES(device->count(&count), MBLOB_E_INCOMPATIBLE, "cuda: no driver: ");
+  CHECK(strstr(host_error, "/nowhere/libcuda.so.1") && strstr(host_error, "MBLOB_CUDA_LIBRARY"));
   REFUSES(__mblob_plugin_cuda.describe(text, sizeof(text)), MBLOB_E_INCOMPATIBLE, "no driver");
   setenv("MBLOB_CUDA_LIBRARY", "libc.so.6", 1);
   REFUSES(device->count(&count), MBLOB_E_INCOMPATIBLE, "libc.so.6 has no function cuInit");

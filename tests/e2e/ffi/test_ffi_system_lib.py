@@ -128,7 +128,7 @@ for prefix in "own_", "classic_":
 def test_python_finds_what_an_extension_holds(
     package_of: Callable[[str], Path], tmp_path: Path, opened: str
 ) -> None:
-    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.*")
+    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.0")
     plugin = native.with_name("libmblob-ffi.so")
     run("cc", "-shared", "-o", tmp_path / "extension.so", *libraries(tmp_path), plugin, native)
     script = SCRIPT
@@ -195,7 +195,7 @@ def test_an_extension_that_lost_libmblob_is_found_all_the_same(
     packed: list[Path], require: Callable[[str], str], tmp_path: Path, linker: str, order: str
 ) -> None:
     require(tool_of(linker))
-    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.*")
+    (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.0")
     plugin = native.with_name("libmblob-ffi.so")
     out = tmp_path / "extension.so"
     run(

@@ -481,13 +481,14 @@ def test_elements_that_are_padded_to_bytes_are_refused(lib: mblob.Module, take: 
 def test_failures_that_decide_what_python_does_have_a_code_and_the_text_alone_is_shown(
     lib: mblob.Module,
 ) -> None:
-    from mblob.loader.runtime import ffi, last_error_code
+    from mblob.loader.runtime import ffi
     from mblob.loader.runtime import lib as runtime
 
     def code_and_text(name: str, *arguments: object) -> tuple[str, str]:
         with pytest.raises(mblob.KernelError):
             lib[name](*arguments)
-        return last_error_code(), ffi.string(runtime.mblob_last_error()).decode()
+        error = runtime.mblob_last_error_info()
+        return ffi.string(error.code).decode(), ffi.string(error.message).decode()
 
     code, text = code_and_text("vadd", *floats()[:2])
     assert code == "kernel_arguments"

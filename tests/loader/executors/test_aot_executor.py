@@ -150,7 +150,7 @@ def test_without_a_copy_the_callers_memory_is_used(model: Any) -> None:
 
 def test_a_factory_without_parameters_has_none(model: Any) -> None:
     factory = model()
-    assert factory["list_module_names"]() == "m"
+    assert factory["list_module_names"]() == ["m"]
     bare = factory["remove_params"]()
     del factory
     executor = bare["m"](mblob.cpu(0))

@@ -271,7 +271,7 @@ def test_the_library_closes_when_nothing_holds_it(
 
 def test_constants_can_be_asked_for(make: Any) -> None:
     mod = mblob.load_module(make(payloads.const_loader(CONSTANTS, SYMBOLS)))
-    found = mblob.load_param_dict(mod["get_const_var_ndarray"]())
+    found = mod["get_const_var_ndarray"]()
     assert set(found) == set(CONSTANTS)
     for name, value in CONSTANTS.items():
         np.testing.assert_array_equal(found[name].numpy(), value)

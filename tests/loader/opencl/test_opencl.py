@@ -257,7 +257,7 @@ class Value(ctypes.Union):
 def test_streams_and_offsets_through_the_c_api(
     scale_path: str, opencl_device: mblob.Device
 ) -> None:
-    api = ctypes.CDLL(str(next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.*"))))
+    api = ctypes.CDLL(str(next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.0"))))
     api.TVMGetLastError.restype = ctypes.c_char_p
 
     def check(status: int) -> None:

@@ -67,7 +67,7 @@ def test_several_devices(scale_path: str) -> None:
     print(exists(4, 0, 0), exists(4, 1, 0), exists(4, 2, 0))
     """
     two = {"POCL_DEVICES": "pthread basic", "MBLOB_OPENCL_PLATFORM": "portable"}
-    assert python(script, **two) == "[0.0, 2.0, 4.0, 6.0] [0.0, 4.0, 8.0, 12.0] opencl(0)\n1 1 0\n"
+    assert python(script, **two) == "[0.0, 2.0, 4.0, 6.0] [0.0, 4.0, 8.0, 12.0] opencl:0\n1 1 0\n"
     count = 'print(mblob.get_global_func("runtime.GetDeviceAttr")(4, 1, 0))'
     assert python(count, **two, MBLOB_OPENCL_DEVICE="1") == "0\n"
 

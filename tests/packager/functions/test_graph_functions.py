@@ -248,7 +248,8 @@ def test_the_command_line_does_what_its_warning_says(tmp_path: Path) -> None:
     wrong = pack_verb(*given, "--function", PROTOTYPE, "--packed", "twise")
     assert wrong.returncode == 2
     assert (
-        "packed names 'twise', which --function does not declare; it declares twice" in wrong.stderr
+        "--packed names 'twise', and --function has no prototype of it; it has: twice"
+        in wrong.stderr
     )
 
 

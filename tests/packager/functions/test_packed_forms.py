@@ -422,5 +422,5 @@ def test_a_mangled_function_is_explained(tmp_path: Path, require: Callable[[str]
 
 
 def test_packed_needs_a_declared_function() -> None:
-    with pytest.raises(mblob.MblobError, match="packed names 'g'"):
+    with pytest.raises(mblob.MblobError, match="packed= names 'g'"):
         mblob.csource_module(";", functions=["int f(int)"], packed="g")

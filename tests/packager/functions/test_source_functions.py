@@ -196,7 +196,7 @@ def test_without_debug_information_a_library_is_packed_all_the_same(
         (
             "void f(float *a, int n) {}",
             "void f(float *a)",
-            r"has 1 parameters, the source's has 2: \(float \*, int\)",
+            r"has 1 parameter, the source has 2: \(float \*, int\)",
         ),
         (
             "void f(float a) {}",

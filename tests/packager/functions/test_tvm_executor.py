@@ -19,8 +19,8 @@ import pytest
 import mblob
 from mblob import graph_executor
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
-from mblob.inspect.graph_summary import GraphError
-from mblob.inspect.tvm_executor import check_graph, crash, dense_ids
+from mblob.format.graph_json import GraphError, check_graph, check_names, dense_ids
+from mblob.inspect.tvm_executor import crash
 from tests.packager.conftest import PackedLibrary, Tensor, floats
 
 KERNEL = "void twice(const float *x, float *y) { for (int i = 0; i < 4; ++i) y[i] = 2 * x[i]; }\n"
@@ -379,7 +379,7 @@ def test_a_name_that_is_there_twice_is_found_in_linear_time(
 
         def refused() -> None:
             with pytest.raises(GraphError, match=f"^node {count} 'n3': node 3 has the same name$"):
-                check_graph(found)
+                check_names(found)
 
         refused()  # what is made once is made
         return count_calls(refused)

@@ -35,9 +35,9 @@ const char *mb_device_name(int device_type) {
 const char *mb_device_text(DLDevice device, char text[MB_DEVICE_TEXT]) {
   const char *name = mb_device_name((int)device.device_type);
   if (name)
-    (void)snprintf(text, MB_DEVICE_TEXT, "%s(%d)", name, (int)device.device_id);
+    (void)snprintf(text, MB_DEVICE_TEXT, "%s:%d", name, (int)device.device_id);
   else
-    (void)snprintf(text, MB_DEVICE_TEXT, "device_type_%d(%d)", (int)device.device_type,
+    (void)snprintf(text, MB_DEVICE_TEXT, "device_type_%d:%d", (int)device.device_type,
                    (int)device.device_id);
   return text;
 }

@@ -14,7 +14,7 @@
 
 /* "cuda"; NULL of a type without a name. */
 const char *mb_device_name(int device_type);
-/* "cuda(0)"; "device_type_77(0)" of a type without a name. */
+/* "cuda:0"; "device_type_77:0" of a type without a name. */
 #define MB_DEVICE_TEXT 48
 const char *mb_device_text(DLDevice device, char text[MB_DEVICE_TEXT]);
 

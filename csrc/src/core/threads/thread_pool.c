@@ -115,15 +115,11 @@ static struct worker *start_worker(void) {
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->wake, NULL);
   pthread_cond_init(&w->done, NULL);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  mb_thread_bind(&attributes, worker_count + 1); /* number 0 is the caller */
-  bool started = pthread_create(&w->thread, &attributes, worker_main, w) == 0;
-  pthread_attr_destroy(&attributes);
-  if (!started) {
+  if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
     free(w);
     return NULL;
   }
+  mb_thread_bind(w->thread, worker_count + 1); /* number 0 is the caller */
   w->next = all;
   all = w;
   worker_count++;

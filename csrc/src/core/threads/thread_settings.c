@@ -49,7 +49,7 @@ static bool binds_threads(void) {
   return text && strtol(text, NULL, 10) == 1;
 }
 
-void mb_thread_bind(pthread_attr_t *attributes, int number) {
+void mb_thread_bind(pthread_t thread, int number) {
   cpu_set_t usable, one;
   if (!binds_threads() || sched_getaffinity(0, sizeof(usable), &usable) != 0 || !CPU_COUNT(&usable))
     return;
@@ -58,7 +58,7 @@ void mb_thread_bind(pthread_attr_t *attributes, int number) {
     if (!CPU_ISSET(i, &usable) || number-- > 0) continue;
     CPU_ZERO(&one);
     CPU_SET(i, &one);
-    (void)pthread_attr_setaffinity_np(attributes, sizeof(one), &one);
+    (void)pthread_setaffinity_np(thread, sizeof(one), &one);
     return;
   }
 }

@@ -15,6 +15,6 @@ void mb_set_parallel_width(int threads);
 
 /* With TVM_BIND_THREADS=1, let the thread run on the processor of that number only, counted
  * round over those that this process may use. */
-void mb_thread_bind(pthread_attr_t *attributes, int number);
+void mb_thread_bind(pthread_t thread, int number);
 
 #endif

@@ -71,7 +71,7 @@ static int create_executor(void *object, struct mb_call *call) {
   int status = mb_call_devices(call, 0, &device, 1, &count);
   if (!status && (device.device_type != kDLCPU || device.device_id != 0))
     status = mb_fail(MBLOB_E_INCOMPATIBLE,
-                     "device (%d, %d): models compiled ahead of time run on cpu(0) here",
+                     "device (%d, %d): models compiled ahead of time run on cpu:0 here",
                      (int)device.device_type, device.device_id);
   if (!status) status = check_imports(factory);
   if (!status) status = mb_aot_executor_create(factory->module, &factory->params, &executor);
@@ -106,7 +106,8 @@ static int remove_params(void *object, struct mb_call *call) {
 static int list_module_names(void *object, struct mb_call *call) {
   const struct factory *factory = object;
   int status = mb_call_expect(call, 0, 0);
-  return status ? status : mb_call_return_text(call, factory->name);
+  const char *const names[] = {factory->name};
+  return status ? status : mb_object_return_texts(call, names, 1);
 }
 
 static const struct mb_method create_method = {MB_KEY_AOT_FACTORY, create_executor};

@@ -88,9 +88,7 @@ static int make_machine(mblob_module *executable, int device_type, int device_id
 int mblob_executor_create(mblob_module *factory, const char *name, int device_type, int device_id,
                           mblob_module **out) {
   if (out) *out = NULL;
-  if (!factory || !out)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_create: %s is NULL",
-                   factory ? "out" : "factory");
+  if (MB_IS_NULL(factory) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   if (makes_machines(mblob_module_type_key(factory)))
     return make_machine(factory, device_type, device_id, out);
   TVMValue args[2] = {{.v_int64 = device_type}, {.v_int64 = device_id}};
@@ -100,8 +98,8 @@ int mblob_executor_create(mblob_module *factory, const char *name, int device_ty
 int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
                              const void *data) {
   char *types = NULL;
-  if (!executor || !name || !type || !data)
-    return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
+  if (MB_IS_NULL(executor) || MB_IS_NULL(name) || MB_IS_NULL(type) || MB_IS_NULL(data))
+    return MBLOB_E_ARGUMENT;
   bool machine = is_machine(executor);
   int status = join_types("mblob_executor_set_input", machine ? "str,str" : "str", type, &types);
   if (!status)
@@ -112,14 +110,14 @@ int mblob_executor_set_input(mblob_module *executor, const char *name, const cha
 }
 
 int mblob_executor_run(mblob_module *executor) {
-  if (!executor) return mb_fail(MBLOB_E_ARGUMENT, "mblob_executor_run: executor is NULL");
+  if (MB_IS_NULL(executor)) return MBLOB_E_ARGUMENT;
   return is_machine(executor) ? mblob_call(executor, "invoke_stateful", "str", "main")
                               : mblob_call(executor, "run", "");
 }
 
 int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type, void *data) {
   char *types = NULL;
-  if (!executor || !type || !data) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
+  if (MB_IS_NULL(executor) || MB_IS_NULL(type) || MB_IS_NULL(data)) return MBLOB_E_ARGUMENT;
   const bool relax = is_relax(executor);
   int status = join_types("mblob_executor_get_output", relax ? "str,int" : "int", type, &types);
   if (!status)
@@ -132,14 +130,14 @@ int mblob_executor_get_output(mblob_module *executor, int64_t index, const char 
 int mblob_executor_count(mblob_module *executor, int end, size_t *out) {
   struct mb_end ignored;
   if (out) *out = 0;
-  if (!executor || !out) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
+  if (MB_IS_NULL(executor) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   return mb_native_describe(executor, end == MBLOB_OUTPUTS, SIZE_MAX, out, &ignored);
 }
 
 int mblob_executor_info(mblob_module *executor, int end, size_t i, mblob_tensor_info *out) {
   struct mb_end found = {.name = ""};
   size_t count = 0;
-  if (!executor || !out) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, __func__);
+  if (MB_IS_NULL(executor) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   mb_tensor_describe("", NULL, out);
   int status = mb_native_describe(executor, end == MBLOB_OUTPUTS, i, &count, &found);
   if (!status && i >= count)

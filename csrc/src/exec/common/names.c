@@ -26,8 +26,9 @@ static bool is_spelled(const char *name, const char *given) {
 
 int mb_name_argument(const struct mb_call *call, int i, struct mb_name *out) {
   *out = (struct mb_name){NULL, -1};
-  return mb_call_is_text(call, i) ? mb_call_text(call, i, &out->text)
-                                  : mb_call_int(call, i, &out->index);
+  return mb_call_is_text(call, i)
+             ? mb_call_text(call, i, &out->text)
+             : mb_call_expected_int(call, i, "a name or an index", &out->index);
 }
 
 int mb_names_unknown(const struct mb_names *names, const struct mb_name *given) {
@@ -43,6 +44,11 @@ int mb_names_unknown(const struct mb_names *names, const struct mb_name *given) 
   for (size_t i = 0; i < names->count && i < SHOWN; i++)
     (void)fprintf(text, "%s%s", i ? ", " : ": ", names->names[i]);
   if (names->count > SHOWN) (void)fputs(", ...", text);
+  if (given->text) {
+    struct mb_near near = MB_NEAR(given->text, strlen(given->text));
+    for (size_t i = 0; i < names->count; i++) mb_near_offer(&near, names->names[i]);
+    (void)fputs(near.text, text);
+  }
   (void)fclose(text);
   int status = list ? mb_fail_argument(given->text ? MB_ARGUMENT_NAME : MB_ARGUMENT_INDEX,
                                        "no %s %s", names->kind, list)

@@ -65,6 +65,16 @@ static int unknown(const struct mb_stored_arrays *arrays, const char *what, cons
   return status;
 }
 
+/* A counted copy, which the caller may write to. */
+static int copy_of(const struct mb_stored_array *stored, DLTensor **out) {
+  int status = mb_array_new((DLDevice){kDLCPU, 0}, stored->view.ndim, stored->view.shape,
+                            stored->view.dtype, out);
+  if (status) return status;
+  status = mb_tensor_assign(stored->name, *out, &stored->view);
+  if (status) mb_array_release(*out);
+  return status;
+}
+
 static int return_one(const struct mb_stored_arrays *arrays, const char *what,
                       struct mb_call *call) {
   const char *name = NULL;
@@ -73,26 +83,32 @@ static int return_one(const struct mb_stored_arrays *arrays, const char *what,
   if (status) return status;
   const struct mb_stored_array *stored = mb_stored_arrays_find(arrays, name);
   if (!stored) return unknown(arrays, what, name);
-  status = mb_array_new((DLDevice){kDLCPU, 0}, stored->view.ndim, stored->view.shape,
-                        stored->view.dtype, &array);
-  if (status) return status;
-  status = mb_tensor_assign(name, array, &stored->view);
-  if (status)
-    mb_array_release(array);
+  status = copy_of(stored, &array);
+  if (!status) mb_call_return_array(call, array);
+  return status;
+}
+
+static int return_all(const struct mb_stored_arrays *arrays, struct mb_call *call) {
+  const char **names = calloc(arrays->count + 1, sizeof(*names));
+  DLTensor **copies = calloc(arrays->count + 1, sizeof(*copies));
+  int status = names && copies ? MBLOB_OK : mb_fail_memory(arrays->count * sizeof(*names));
+  size_t made = 0;
+  for (; !status && made < arrays->count; made += !status) {
+    names[made] = arrays->items[made].name;
+    status = copy_of(&arrays->items[made], &copies[made]);
+  }
+  if (!status)
+    status = mb_object_return_arrays(call, names, copies, made);
   else
-    mb_call_return_array(call, array);
+    while (made) mb_array_release(copies[--made]);
+  free(names);
+  free(copies);
   return status;
 }
 
 int mb_parameters_return(const struct mb_stored_arrays *arrays, const char *what,
                          struct mb_call *call) {
   int status = mb_call_expect(call, 0, 1);
-  if (status || call->count) return status ? status : return_one(arrays, what, call);
-  TVMByteArray bytes = {NULL, 0};
-  char *data = mb_parameter_bytes(arrays, &bytes.size);
-  if (!data) return mb_fail_memory(bytes.size);
-  bytes.data = data;
-  status = mb_return_set(call->result, (TVMValue){.v_handle = &bytes}, kTVMBytes);
-  free(data);
-  return status;
+  if (status) return status;
+  return call->count ? return_one(arrays, what, call) : return_all(arrays, call);
 }

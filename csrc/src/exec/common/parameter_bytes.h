@@ -12,8 +12,8 @@ void mb_put_number(FILE *out, uint64_t value, int bytes);
 /* Bytes on the heap; NULL when memory is out. */
 char *mb_parameter_bytes(const struct mb_stored_arrays *arrays, size_t *size);
 
-/* What a function of no argument or one name gives: () all arrays as bytes of save_param_dict,
- * where TVM gives a map; (name) a copy of one. `what`: of the arrays, for errors ("parameter"). */
+/* What a function of no argument or one name gives: () a Map of copies of all arrays, (name) a copy
+ * of one. `what`: of the arrays, for errors ("parameter"). */
 int mb_parameters_return(const struct mb_stored_arrays *arrays, const char *what,
                          struct mb_call *call);
 

@@ -2,6 +2,7 @@
  * it imports. The payload: string graph_json; u64 n; vector<string> names; n NDArray records;
  * string module_name. */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +12,9 @@
 
 struct factory {
   mblob_module *module; /* itself, not counted */
-  const char *json;     /* in the payload, or `own_json` */
+  const char *json;     /* in the payload */
   size_t json_size;
-  char *own_json;
+  char *own;  /* the payload of one that was made here */
   char *name; /* of the function that makes an executor */
   struct mb_stored_arrays parameters;
 };
@@ -21,7 +22,7 @@ struct factory {
 static void close_factory(void *object) {
   struct factory *f = object;
   mb_stored_arrays_free(&f->parameters);
-  free(f->own_json);
+  free(f->own);
   free(f->name);
   free(f);
 }
@@ -155,6 +156,23 @@ static int find_function(void *object, const char *name, mblob_function **out) {
 const struct mb_class mb_graph_factory_class = FACTORY(MB_KEY_GRAPH_FACTORY);
 const struct mb_class mb_graph_runtime_factory_class = FACTORY(MB_KEY_GRAPH_RUNTIME_FACTORY);
 
+/* The payload of a factory of the same graph without parameters; NULL when memory is out. */
+static char *bare_payload(const struct factory *f, size_t *size) {
+  char *bytes = NULL;
+  FILE *out = open_memstream(&bytes, size);
+  if (!out) return NULL;
+  mb_put_number(out, f->json_size, 8);
+  (void)fwrite(f->json, 1, f->json_size, out);
+  mb_put_number(out, 0, 8); /* parameters */
+  mb_put_number(out, 0, 8); /* their names */
+  mb_put_number(out, strlen(f->name), 8);
+  (void)fputs(f->name, out);
+  const bool failed = ferror(out) != 0;
+  if (!fclose(out) && !failed) return bytes;
+  free(bytes);
+  return NULL;
+}
+
 /* A factory of the same graph and kernels, whose executors have to be given their parameters. */
 static int remove_params(void *object, struct mb_call *call) {
   const struct factory *f = object;
@@ -164,16 +182,22 @@ static int remove_params(void *object, struct mb_call *call) {
   if (status) return status;
   struct factory *bare = calloc(1, sizeof(*bare));
   if (!bare) return mb_fail_memory(sizeof(*bare));
-  bare->json = bare->own_json = strndup(f->json, f->json_size);
-  bare->json_size = f->json_size;
-  bare->name = strdup(f->name);
-  status = bare->json && bare->name ? mb_native_create(&mb_graph_factory_class, bare, &module)
-                                    : mb_fail_memory(f->json_size);
+  size_t size = 0;
+  bare->own = bare_payload(f, &size);
+  struct mb_cursor c = {(const uint8_t *)bare->own, 0, size, -1};
+  if (!bare->own)
+    status = mb_fail_memory(f->json_size);
+  else if (!read_payload(&c, bare))
+    status = mblob_last_error_info()->status;
+  else
+    status = mb_native_create(&mb_graph_factory_class, bare, &module);
   if (status) {
     close_factory(bare);
     return status;
   }
   bare->module = module;
+  module->payload = (const uint8_t *)bare->own;
+  module->payload_size = size;
   status = mb_module_import_all(module, f->module);
   if (status)
     mblob_module_release(module);

@@ -3,6 +3,11 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
+#ifndef __GLIBC__
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "exec/relax/machine.h"
 
@@ -13,6 +18,19 @@ _Static_assert(sizeof(struct relax_value) == ANY_SIZE, "TVMRetValue");
 
 static __thread const char *stack_start; /* its lowest address */
 
+#ifndef __GLIBC__
+/* musl tells what the stack of the first thread takes by now: it grows to its limit, of which an
+ * eighth is left for what lies above. */
+static void *start_when_grown(void *start, size_t size) {
+  struct rlimit limit;
+  if (syscall(SYS_gettid) != getpid() || getrlimit(RLIMIT_STACK, &limit) ||
+      limit.rlim_cur == RLIM_INFINITY)
+    return start;
+  const size_t grown = (size_t)limit.rlim_cur / 8 * 7;
+  return grown > size && grown - size < (uintptr_t)start ? (char *)start - (grown - size) : start;
+}
+#endif
+
 static const char *find_stack(void) {
   pthread_attr_t attributes;
   void *start = NULL;
@@ -20,6 +38,9 @@ static const char *find_stack(void) {
   if (pthread_getattr_np(pthread_self(), &attributes)) return (const char *)1;
   if (pthread_attr_getstack(&attributes, &start, &size)) start = NULL;
   (void)pthread_attr_destroy(&attributes);
+#ifndef __GLIBC__
+  if (start) start = start_when_grown(start, size);
+#endif
   return start ? start : (const char *)1;
 }
 

@@ -136,8 +136,9 @@ static int find_late(struct relax_machine *m, size_t index) {
   return status || target->function ? status : nobody(m, index);
 }
 
-int relax_call_target(struct relax_machine *m, size_t index, const TVMValue *args, const int *codes,
-                      int count, struct relax_value *result) {
+/* Call one entry of the table on the arguments, as an instruction does. */
+static int call_target(struct relax_machine *m, size_t index, const TVMValue *args,
+                       const int *codes, int count, struct relax_value *result) {
   const struct relax_function *f = &m->exec->functions[index];
   const struct relax_arguments arguments = {args, codes, (size_t)count, NULL, 0};
   if (f->kind == RELAX_COMPILED) return relax_run_compiled(m, f, &arguments, result);
@@ -214,7 +215,7 @@ static int call_watched(struct relax_machine *m, const struct relax_instruction 
   const size_t index = (size_t)in->target;
   int status = watch(m, index, true, result, frame, (int)in->count, &skip);
   if (status || skip) return status;
-  status = relax_call_target(m, index, frame->args, frame->codes, (int)in->count, result);
+  status = call_target(m, index, frame->args, frame->codes, (int)in->count, result);
   if (!status && m->instrument)
     status = watch(m, index, false, result, frame, (int)in->count, &skip);
   return status;
@@ -344,8 +345,7 @@ static int call(struct relax_machine *m, struct relax_frame *frame,
   } else if (m->instrument) {
     status = call_watched(m, in, frame, &result);
   } else {
-    status = relax_call_target(m, (size_t)in->target, frame->args, frame->codes, (int)in->count,
-                               &result);
+    status = call_target(m, (size_t)in->target, frame->args, frame->codes, (int)in->count, &result);
   }
   if (made) drop_made(m, frame, in);
   if (status) {

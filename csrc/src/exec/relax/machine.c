@@ -194,7 +194,9 @@ const struct relax_function *relax_function_find(const struct relax_machine *m, 
   return found;
 }
 
-int relax_machine_named(struct relax_machine *m, const char *name, mblob_function **out) {
+/* The function that machines have under that name, made if there is none; NULL in *out and
+ * MBLOB_OK: no such function. Borrowed. */
+static int find_named(struct relax_machine *m, const char *name, mblob_function **out) {
   *out = mb_map_get(&m->named, name);
   if (*out) return MBLOB_OK;
   const struct relax_function *f = mb_map_get(&m->exec->by_name, name);
@@ -215,7 +217,7 @@ int relax_machine_named(struct relax_machine *m, const char *name, mblob_functio
 }
 
 static int find_function(void *object, const char *name, mblob_function **out) {
-  int status = relax_machine_named(object, name, out);
+  int status = find_named(object, name, out);
   if (!status) *out = mblob_function_retain(*out);
   return status;
 }

@@ -163,8 +163,6 @@ struct mb_object *relax_object(TVMValue value, int code, enum mb_object_type typ
 const char *relax_key(TVMValue value, int code);
 /* The bytes of a text in any form; false if it is none. */
 bool relax_text(TVMValue value, int code, TVMByteArray *out);
-/* An Array of values, which keep their references. */
-int relax_array_new(const struct relax_value *values, size_t count, struct relax_value *out);
 
 /* ---- arguments of builtins (arguments.c): errors are those of TVM, with its kinds ----------------- */
 
@@ -220,9 +218,6 @@ int relax_check_count(const struct relax_function *f, size_t count);
  * result is the caller's. */
 int relax_run(struct relax_machine *m, const struct relax_function *f,
               const struct relax_arguments *arguments, struct relax_value *result);
-/* Call one entry of the table on the arguments, as an instruction does. */
-int relax_call_target(struct relax_machine *m, size_t index, const TVMValue *args, const int *codes,
-                      int count, struct relax_value *result);
 /* Call a function that is a value. */
 int relax_call_function(mblob_function *function, bool borrows, const TVMValue *args,
                         const int *codes, int count, struct relax_value *result);
@@ -263,9 +258,6 @@ int relax_call_outside(struct relax_machine *m, const struct relax_closure *clos
                        const TVMValue *args, const int *codes, int count, struct mb_return *out);
 /* Make a machine ready: constants, functions. */
 int relax_machine_prepare(struct relax_machine *m, bool pooled);
-/* The function that machines have under that name, made if there is none; NULL in *out and
- * MBLOB_OK: no such function. Borrowed. */
-int relax_machine_named(struct relax_machine *m, const char *name, mblob_function **out);
 /* NULL after "ValueError: Unknown function: NAME". */
 const struct relax_function *relax_function_find(const struct relax_machine *m, const char *name);
 

@@ -126,19 +126,3 @@ int relax_give(struct relax_value value, struct mb_return *out) {
   relax_clear(&value);
   return status;
 }
-
-int relax_array_new(const struct relax_value *values, size_t count, struct relax_value *out) {
-  struct mb_return result = MB_RETURN_NOTHING;
-  TVMValue *args = mb_block_take(count * sizeof(*args));
-  int *codes = mb_block_take(count * sizeof(*codes));
-  *out = (struct relax_value){.code = kTVMNullptr};
-  int status = args && codes ? MBLOB_OK : mb_fail_memory(count * sizeof(*args));
-  for (size_t i = 0; !status && i < count; i++)
-    args[i] = values[i].value, codes[i] = values[i].code;
-  struct mb_call call = {"Array", args, codes, (int)count, &result};
-  if (!status) status = mb_object_make_array(NULL, &call);
-  if (args) mb_block_give(args, count * sizeof(*args));
-  if (codes) mb_block_give(codes, count * sizeof(*codes));
-  if (!status) *out = (struct relax_value){result.value, result.code};
-  return status;
-}

@@ -60,7 +60,6 @@ typedef int (*vm_operation)(struct vm_machine *m, struct vm_value *registers,
 extern const vm_operation vm_operations[VM_OPCODE_COUNT];
 /* Put a value (the reference is taken over) into a register. */
 void vm_register_set(struct vm_value *place, struct vm_value value);
-int vm_register_array(const struct vm_value *registers, int64_t i, DLTensor **out);
 int vm_register_scalar(const struct vm_value *registers, int64_t i, int64_t *out);
 
 /* ---- locate.c -------------------------------------------------------------------------------- */

@@ -27,7 +27,7 @@ static int expect(const struct vm_value *registers, int64_t i, enum vm_kind kind
                  vm_kind_name(registers[i].kind), vm_kind_name(kind));
 }
 
-int vm_register_array(const struct vm_value *registers, int64_t i, DLTensor **out) {
+static int array_in(const struct vm_value *registers, int64_t i, DLTensor **out) {
   int status = expect(registers, i, VM_ARRAY);
   if (!status) *out = registers[i].u.array;
   return status;
@@ -36,7 +36,7 @@ int vm_register_array(const struct vm_value *registers, int64_t i, DLTensor **ou
 int vm_register_scalar(const struct vm_value *registers, int64_t i, int64_t *out) {
   DLTensor *t = NULL;
   size_t size = 0;
-  int status = vm_register_array(registers, i, &t);
+  int status = array_in(registers, i, &t);
   if (!status) status = mb_tensor_size(t, &size);
   if (status) return status;
   bool is_int = (t->dtype.code == kDLInt || t->dtype.code == kDLUInt) && t->dtype.lanes == 1;
@@ -58,7 +58,7 @@ int vm_register_scalar(const struct vm_value *registers, int64_t i, int64_t *out
 static int read_shape(const struct vm_value *registers, int64_t i, int64_t shape[MB_NDIM_LIMIT],
                       int *ndim) {
   DLTensor *t = NULL;
-  int status = vm_register_array(registers, i, &t);
+  int status = array_in(registers, i, &t);
   if (status) return status;
   bool is_shape =
       t->dtype.code == kDLInt && (t->dtype.bits == 32 || t->dtype.bits == 64) &&
@@ -124,7 +124,7 @@ static int load_consti(struct vm_machine *m, struct vm_value *r, const int64_t *
 static int shape_of(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   DLTensor *of = NULL, *t = NULL;
   (void)m;
-  int status = vm_register_array(r, f[0], &of);
+  int status = array_in(r, f[0], &of);
   if (!status) status = new_integers(of->ndim, 64, &t);
   if (status) return status;
   if (of->ndim) memcpy(t->data, of->shape, (size_t)of->ndim * sizeof(int64_t));
@@ -265,7 +265,7 @@ static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_
   size_t old_size = 0, new_size = 0;
   int ndim = 0;
   (void)m;
-  int status = vm_register_array(r, f[0], &of);
+  int status = array_in(r, f[0], &of);
   if (!status) status = read_shape(r, f[1], shape, &ndim);
   if (status) return status;
   DLTensor t = *of;
@@ -292,7 +292,7 @@ static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_
 static int device_copy(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   DLTensor *from = NULL, *to = NULL;
   (void)m;
-  int status = vm_register_array(r, f[0], &from);
+  int status = array_in(r, f[0], &from);
   if (!status)
     status = mb_array_new((DLDevice){kDLCPU, 0}, from->ndim, from->shape, from->dtype, &to);
   if (!status) status = mb_tensor_assign("copy", to, from);

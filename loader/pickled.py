@@ -1,0 +1,346 @@
+"""Opened libraries in pickles, for workers in other processes and on other machines.
+
+A pickle has the path of the file, and the SHA-256 of the whole file; or the file itself. It has no
+code, and no state of an executor: what is unpickled is made again, as it was made first. The names
+of `file_module`, `bytes_module`, `made_module` and `function` stand in pickles, so they stay.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import threading
+import time
+
+from mblob.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    ChangedError,
+    DigestError,
+    MblobError,
+)
+from mblob.loader.functions import get_global_func
+from mblob.loader.load import load_module
+from mblob.loader.opened import OpenedNode
+from mblob.loader.runtime import lib
+from mblob.module import Module
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from mblob.loader.opened import Origin
+    from mblob.typed import Level, Missing
+
+KEPT = 16  # libraries of pickles that stay open when nothing uses them
+_DIGESTS = 1024  # digests that are remembered
+_CHUNK = 1 << 20  # bytes hashed at a time
+# A file system may give two writes within this time the same time.
+_TICK = 20_000_000  # ns
+_SHOWN = 16  # digits of a digest in errors
+_MFD_EXEC = 0x10  # of memfd_create: the file may be executed
+
+# Modules without a file that a function of a module makes of devices and names alone.
+_MADE_AGAIN = ("GraphExecutor", "GraphExecutorDebug", "AotExecutor")
+
+
+class Image:
+    """A whole file.
+
+    Attributes:
+        name: of the file, for errors.
+        digest: SHA-256.
+        data: its bytes.
+    """
+
+    def __init__(self, name: str, digest: str, data: mmap.mmap) -> None:
+        self.name, self.digest, self.data = name, digest, data
+
+    def in_pickle(self, protocol: int) -> Any:
+        """The bytes; from protocol 5 on what writes the pickle may take them without a copy."""
+        if protocol < 5:
+            return bytes(self.data)
+        from pickle import PickleBuffer
+
+        return PickleBuffer(self.data)
+
+
+# -- into a pickle ---------------------------------------------------------------------------------
+
+
+def reduce_module(node: OpenedNode, protocol: int) -> tuple[Any, ...]:
+    """What `__reduce_ex__` gives of the module of `node`.
+
+    Raises:
+        TypeError: it is not of a file, or not only.
+        ChangedError: the file is not what it was when it was opened.
+    """
+    origin = node.origin
+    if origin.status is None and node.made_by is not None and node.type_key in _MADE_AGAIN:
+        return made_module, node.made_by
+    _check_is_of_file(node)
+    index = int(lib.mblob_module_index(node.handle))
+    image: Image | None = origin.image
+    if image is not None:
+        data = image.in_pickle(protocol)
+        return bytes_module, (image.name, image.digest, data, *origin.how, index)
+    return file_module, (origin.path, _digest_of_opened(origin), *origin.how, index)
+
+
+def module_with_bytes(node: OpenedNode) -> Module:
+    """The module of `node`, opened again with the bytes of its file beside it."""
+    _check_is_of_file(node)
+    origin, index = node.origin, int(lib.mblob_module_index(node.handle))
+    if origin.image is not None:
+        return node.module
+    digest = _digest_of_opened(origin)
+    verify, missing = origin.how
+    root = load_module(origin.path, verify=verify, missing=missing)
+    with _opened(origin.path) as descriptor:
+        image = Image(origin.path, digest, mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    _check_same(origin, root._node.origin.status)  # type: ignore[attr-defined]
+    root._node.origin.image = image  # type: ignore[attr-defined]
+    return _module_at(root, index)
+
+
+def _check_is_of_file(node: OpenedNode) -> None:
+    origin = node.origin
+    said = f"a Module {node.type_key!r}"
+    if origin.loaders:
+        keys = ", ".join(map(repr, origin.loaders))
+        raise ArgumentTypeError(
+            f"{said} that was opened with loaders={{{keys}: ...}} cannot be pickled: a pickle has no code;"
+            " register the loaders in each process (mblob.register_loader), and open the library without them"
+        )
+    if origin.is_extended:
+        raise ArgumentTypeError(
+            f"{said} whose library got an import by import_module cannot be pickled; pack the import into the"
+            " library, or pickle both and import where they are unpickled"
+        )
+    if origin.status is None or not (origin.path or origin.image):
+        raise ArgumentTypeError(
+            f"{said} that is not of a file cannot be pickled; write the library to a file, and load that"
+        )
+
+
+def _digest_of_opened(origin: Origin) -> str:
+    with _opened(origin.path) as descriptor:
+        _check_same(origin, os.fstat(descriptor))
+        return _digest_of(origin.path, descriptor)
+
+
+def _check_same(origin: Origin, status: os.stat_result | None) -> None:
+    if _identity(status) != _identity(origin.status):
+        raise ChangedError(
+            f"{origin.path}: the file was changed or replaced after it was loaded; load it again to pickle what is"
+            " there now"
+        )
+
+
+# -- out of a pickle -------------------------------------------------------------------------------
+
+_lock = threading.RLock()
+# Roots of the libraries last unpickled, the newest at the end.
+_roots: dict[tuple[str, ...], Module] = {}
+
+
+def file_module(path: str, digest: str, verify: Level, missing: Missing, index: int) -> Module:
+    """Module `index` of the library at `path`, if the file has that digest.
+
+    Raises:
+        FileNotFoundError, OSError: the file is not there, or cannot be read.
+        DigestError: it is another one.
+    """
+    key = ("path", path, digest, verify, missing)
+    with _lock:
+        with _opened(path) as descriptor:
+            _check_digest(f"{path}: the file", _digest_of(path, descriptor), digest)
+            status = os.fstat(descriptor)
+        root = _kept(key)
+        if root is None or _identity(_status_of(root)) != _identity(status):
+            root = load_module(path, verify=verify, missing=missing)
+            if _identity(_status_of(root)) != _identity(status):
+                raise ChangedError(f"{path}: the file was replaced while it was unpickled")
+            _keep(key, root)
+    return _module_at(root, index)
+
+
+def bytes_module(
+    name: str, digest: str, data: Any, verify: Level, missing: Missing, index: int
+) -> Module:
+    """Module `index` of the library in `data`, once the file `name`.
+
+    Raises:
+        DigestError: the bytes do not have that digest.
+    """
+    key = ("bytes", digest, verify, missing)
+    with _lock:
+        root = _kept(key)
+        if root is None:
+            view = memoryview(data).cast("B")
+            _check_digest(f"{name}: the file in the pickle", _sha256([view]), digest)
+            root = _load_bytes(name, digest, view, verify, missing)
+            _keep(key, root)
+    return _module_at(root, index)
+
+
+def made_module(owner: Module | None, function: str, arguments: tuple[Any, ...]) -> Module:
+    """What a function of `owner`, or a global one, makes."""
+    made = get_global_func(function) if owner is None else owner.get_function(function)
+    module: Module = made(*arguments)
+    return module
+
+
+def _load_bytes(
+    name: str, digest: str, data: memoryview, verify: Level, missing: Missing
+) -> Module:
+    """The library in `data`, from a memory file that its modules and later pickles share."""
+    descriptor = _memory_file(data)
+    try:
+        root = load_module(descriptor, verify=verify, missing=missing)
+        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    except MblobError as exc:
+        exc.prefix(f"{name}, from a pickle")
+        raise
+    finally:
+        os.close(descriptor)
+    root._node.origin.image = Image(name, digest, mapped)  # type: ignore[attr-defined]
+    return root
+
+
+def function(owner: Module, name: str) -> Any:
+    """Function `name` of a module."""
+    return owner.get_function(name, query_imports=True)
+
+
+def _memory_file(data: memoryview) -> int:
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        descriptor = os.memfd_create("mblob", flags | _MFD_EXEC)
+    except OSError:  # Linux below 6.3
+        descriptor = os.memfd_create("mblob", flags)
+    written = 0
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor
+
+
+def _kept(key: tuple[str, ...]) -> Module | None:
+    root = _roots.pop(key, None)
+    if root is None or root._node.origin.is_extended:  # type: ignore[attr-defined]
+        return None
+    _roots[key] = root  # the newest now
+    return root
+
+
+def _keep(key: tuple[str, ...], root: Module) -> None:
+    _roots[key] = root
+    while len(_roots) > KEPT:
+        del _roots[next(iter(_roots))]
+
+
+def _status_of(root: Module) -> os.stat_result | None:
+    status: os.stat_result | None = root._node.origin.status  # type: ignore[attr-defined]
+    return status
+
+
+def _module_at(root: Module, index: int) -> Module:
+    for module in root.walk():
+        node = module._node
+        if isinstance(node, OpenedNode) and lib.mblob_module_index(node.handle) == index:
+            return module
+    raise ArgumentValueError(f"no module {index} in {root!r}")
+
+
+# -- digests ---------------------------------------------------------------------------------------
+
+# By path and `_identity` of a file. Hashing a large file takes as long as copying it.
+_digests: dict[tuple[Any, ...], str] = {}
+
+
+class _opened:
+    """The descriptor of a file.
+
+    Raises:
+        FileNotFoundError: says what to do.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                errno.ENOENT,
+                "the library of a pickle is not there; copy it to the same path on each machine, or pickle"
+                " library.with_bytes()",
+                path,
+            ) from None
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
+    """What differs if a file was replaced or written to."""
+    if status is None:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _digest_of(path: str, descriptor: int) -> str:
+    status = os.fstat(descriptor)
+    key = (path, _identity(status))
+    found = _digests.get(key)
+    if found is not None:
+        return found
+    started = time.time_ns()
+    found = _sha256(_chunks(descriptor))
+    if _identity(os.fstat(descriptor)) != key[1]:
+        raise ChangedError(f"{path}: the file changed while it was read")
+    if started - max(status.st_mtime_ns, status.st_ctime_ns) > _TICK:
+        if len(_digests) >= _DIGESTS:
+            _digests.clear()
+        _digests[key] = found
+    return found
+
+
+def _chunks(descriptor: int) -> Iterator[memoryview]:
+    buffer = memoryview(bytearray(_CHUNK))
+    at = 0
+    while size := os.preadv(descriptor, [buffer], at):
+        yield buffer[:size]
+        at += size
+
+
+def _sha256(parts: Any) -> str:
+    import hashlib
+
+    hasher = hashlib.sha256()
+    for part in parts:
+        hasher.update(part)
+    return hasher.hexdigest()
+
+
+def _check_digest(what: str, found: str, expected: str) -> None:
+    if found != expected:
+        raise DigestError(
+            f"{what} has the SHA-256 {found[:_SHOWN]}..., the pickle was made of one with {expected[:_SHOWN]}...:"
+            " the library was replaced or changed; pickle it again"
+        )
+
+
+def _in_child() -> None:
+    """After a fork: the thread that held the lock may be none of the child's."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,79 @@
+"""Modules that are not where their functions are: made ones that are asked before they are packed,
+and opened libraries that are written once more."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import mblob
+from mblob.module import LIBRARY
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    import os
+    from typing import Any
+
+    from mblob.module import Module
+
+# By the module that was made: what its tree was, and the loaded copy of it.
+_copies: WeakKeyDictionary[Module, tuple[list[Module], Module]] = WeakKeyDictionary()
+
+
+def linked(module: Module) -> Module:
+    """A loaded copy of a module that constructors made. There is one copy as long as the tree stays
+    as it is.
+
+    Raises:
+        BuildError, ToolchainError, OSError: as of `export_library`.
+    """
+    import warnings
+    from tempfile import TemporaryDirectory
+
+    tree = [*module.walk()][1:]
+    known = _copies.get(module)
+    if known is not None and known[0] == tree:
+        return known[1]
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", mblob.PortabilityWarning)  # TVM never sees the copy
+        path = f"{folder}/lib.so"
+        mblob.export_library(module, path)
+        copy = mblob.load_module(path)
+    _copies[module] = tree, copy
+    return copy
+
+
+def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
+    """Write the tree of an opened library to another file: the code as it is, with the payloads that
+    the modules have.
+
+    Returns:
+        False: it is not the tree of one file. Nothing is written.
+    """
+    modules = list(module.walk())
+    paths = {m._node.path for m in modules if m.type_key == LIBRARY}
+    path = paths.pop() if len(paths) == 1 else ""
+    if not path:
+        return False
+    with mblob.open(path) as library:
+        order = _walk(library)
+        entries = [library.entries[i] for i in order]
+        if [e.type_key for e in entries] != [m.type_key for m in modules]:
+            return False
+        held = [(e.index, m.payload) for e, m in zip(entries, modules) if m.type_key != LIBRARY]
+        changed = [(i, p) for i, p in held if p != library.entries[i].view()]
+        changes: dict[int | str, bytes] = {i: bytes(p) for i, p in changed or held[:1]}
+    if changes:
+        mblob.swap(path, changes, output=file_name)
+    return bool(changes)
+
+
+def _walk(library: Any) -> list[int]:
+    """Indices of the modules of a file in the order of `Module.walk`."""
+    found: list[int] = []
+    stack = [0] if library.entries else []
+    while stack:
+        index = stack.pop()
+        if index not in found:
+            found.append(index)
+            stack.extend(reversed(library.entries[index].imports))
+    return found

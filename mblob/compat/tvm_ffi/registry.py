@@ -1,0 +1,40 @@
+"""`tvm_ffi.registry`: global functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mblob
+from mblob import get_global_func as get_global_func
+
+
+def register_global_func(
+    func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
+) -> Any:
+    """`mblob.register_func`, which gives the registered function.
+
+    As there, it is also a decorator: `@register_global_func("name")`, `@register_global_func`.
+    """
+    if not isinstance(func_name, str):
+        return register_global_func(func_name.__name__, func_name)
+
+    def register(function: Callable[..., Any]) -> Any:
+        mblob.register_func(func_name, function, override)
+        return get_global_func(func_name)
+
+    return register if f is None else register(f)
+
+
+def remove_global_func(name: str) -> None:
+    """Remove a global function.
+
+    Raises:
+        NotFoundError: no such function.
+    """
+    mblob.remove_global_func(name)
+
+
+def list_global_func_names() -> list[str]:
+    """Names of all global functions."""
+    return mblob.list_global_func_names()

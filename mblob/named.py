@@ -1,0 +1,90 @@
+"""Functions, tensors and payloads of a module by name, and what can be done with a module."""
+
+from __future__ import annotations
+
+from mblob.errors import ArgumentTypeError, NotFoundError, did_you_mean, one_line
+from mblob.module import listed
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+    from mblob.module import Module
+
+
+class Flag(int):
+    """A truth value of a module. TVM up to 0.19 reads it, `module.is_runnable`; TVM since 0.20 calls
+    it, `module.is_runnable()`."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
+class Signature:
+    """How a function is called.
+
+    Attributes:
+        name: of the function.
+        text: its C prototype with the names and dimensions of its parameters. If the library does
+            not have it: `NAME(TYPES)`, or `NAME(...)`.
+    """
+
+    __slots__ = ("name", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = one_line(text or f"{name}(...)")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<{self.text}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Signature) and (self.name, self.text) == (other.name, other.text)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.text))
+
+
+class Named(dict[str, "Any"]):
+    """The functions, tensors or payloads of a module by name, to be read only. The error about a
+    missing name lists those there are. `dict` of it, and a copy, is a dictionary of the caller."""
+
+    def __init__(self, what: str, module: Module, items: Mapping[str, Any]) -> None:
+        super().__init__(items)
+        self._what = what
+        self._owner = f"module {module.type_key!r}"
+        self._path = module._node.path
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+    def __missing__(self, name: object) -> Any:
+        text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
+        raise NotFoundError(text + did_you_mean(name, self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    if not TYPE_CHECKING:  # who sees a Mapping cannot change it
+
+        def _refuse(self, *args: Any, **_: Any) -> NoReturn:
+            name = args[0] if args and isinstance(args[0], str) else None
+            many, owner = f"{self._what}s", self._owner
+            said = f"{owner}: its {many} cannot be changed" + (f" ({name!r})" if name else "")
+            if self._what == "function" or not self._path or not (name is None or name in self):
+                advice = f"pack it again, to add {many} too{did_you_mean(name, self)}"
+            else:
+                new = f"{{{name or 'NAME'!r}: NEW}}"
+                change = f"weights={new}" if many == "tensors" else new
+                advice = f"mblob.swap({self._path!r}, {change}, output='new.so') writes a new one"
+            raise ArgumentTypeError(f"{said}; a library is not changed in place: {advice}")
+
+        __setitem__ = __delitem__ = __ior__ = _refuse
+        update = setdefault = pop = popitem = clear = _refuse

@@ -1,0 +1,118 @@
+"""What one module holds."""
+
+from __future__ import annotations
+
+from mblob.errors import ArgumentTypeError, NotFoundError
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from mblob.module import Module
+
+# What can be done with a module, as bits of TVM's property mask.
+SERIALIZABLE, RUNNABLE, EXPORTABLE = 1, 2, 4
+
+
+class Node:
+    """The content of one module. Subclasses override what they have; the defaults hold nothing."""
+
+    type_key = ""
+
+    @property
+    def data(self) -> bool:
+        """Whether the payload is plain data that opens without a loader."""
+        return False
+
+    @property
+    def dialect(self) -> str | None:
+        """Whose grammar the payload follows, "classic" or "ffi"; None for bytes that stay as they
+        are in both."""
+        return None
+
+    @property
+    def properties(self) -> int:
+        """What can be done with the module: SERIALIZABLE, RUNNABLE and EXPORTABLE."""
+        return (SERIALIZABLE if self.payload() else 0) | (0 if self.data else RUNNABLE)
+
+    @property
+    def runs_linked(self) -> bool:
+        """Whether the module's functions are those of a linked and loaded copy."""
+        return False
+
+    def payload(self) -> memoryview:
+        """The module's bytes, read-only; empty for host code."""
+        return memoryview(b"")
+
+    def source(self, fmt: str) -> str | None:
+        """Text of the module, or None if it has none in that format."""
+        return None
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        """The module's own function `name`, or None. Imports are not asked.
+
+        Raises:
+            LoaderMissingError: nobody can tell, because the module's type key has no loader.
+        """
+        return None
+
+    def explain(self, name: str) -> str | None:
+        """Why `find` has no function `name`, if there is more to say than that it is not there."""
+        return None
+
+    def function_metadata(self, what: str, name: str) -> str | None:
+        """The "metadata" or "doc" that the module has for its function `name`, None if there is
+        none."""
+        return None
+
+    def functions(self) -> Mapping[str, str]:
+        """The module's own functions by name, as far as they can be listed without opening it; of
+        each the text that says how it is called, "" if unknown."""
+        return {}
+
+    @property
+    def path(self) -> str:
+        """Of the file that the module is in, "" without one."""
+        return ""
+
+    def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
+        what = "a plain C function needs an opened library, this module is not one"
+        raise NotFoundError(f"{self.type_key}: {what}")
+
+    def on_import(self, child: Module) -> None:
+        """Called before `child` joins the imports."""
+
+    def tensors(self) -> Mapping[str, Any] | None:
+        """Named tensors the module holds (weights), or None if it is no such module."""
+        return None
+
+    def pickled(self, protocol: int) -> tuple[Any, ...] | None:
+        """What `__reduce_ex__` of the module gives; None: what Python does with any object."""
+        return None
+
+    def with_bytes(self) -> Module:
+        """The module again, of which a pickle holds the file."""
+        raise ArgumentTypeError(
+            f"with_bytes: the module {self.type_key!r} is not of an opened library; export it, and load that"
+        )
+
+
+class FunctionsNode(Node):
+    """Functions given as Python callables, for loaders written in Python."""
+
+    def __init__(
+        self, type_key: str, functions: Mapping[str, Callable[..., Any]], payload: Any
+    ) -> None:
+        self.type_key = type_key
+        self._functions = dict(functions)
+        self._payload = memoryview(payload).toreadonly().cast("B")
+
+    def payload(self) -> memoryview:
+        return self._payload
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        return self._functions.get(name)
+
+    def functions(self) -> Mapping[str, str]:
+        return dict.fromkeys(self._functions, "")

@@ -1,0 +1,68 @@
+"""What a build read, as a rule of make: by it ninja, make and CMake know when to pack again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mblob.packager.compile.commands import dependency_command
+from mblob.packager.compile.processes import Job, run_all
+from mblob.packager.compile.toolchain import find
+from mblob.packager.modules.nodes import SUFFIXES, SourceNode
+from mblob.packager.options import as_options
+from mblob.packager.output import replacing, workspace
+
+if TYPE_CHECKING:
+    from mblob.packager.link.build import BuildPlan
+
+_WORD = re.compile(r"(?:\\[ #]|\$\$|[^\s])+")
+
+
+def write_depfile(plan: BuildPlan, path: Path) -> None:
+    """Write the rule: the output, and all files that decide what is in it. Headers of the system are
+    left out.
+
+    Raises:
+        ToolchainError: a source cannot be preprocessed. OSError: the file cannot be written.
+    """
+    kernels = [Path(kernel) for kernel in plan.kernels]
+    plugins = [Path(item) for item in plan.carry if Path(item).is_file()]
+    sources = [p for p in (*kernels, *plugins) if p.suffix in SUFFIXES]
+    given = [*kernels, *plan.objects, *plugins, *(file for _, file in plan.blobs), *plan.weights]
+    given += [file for file in (plan.manifest, plan.graph, plan.params) if file is not None]
+    found = dict.fromkeys([*map(str, given), *_included(plan, sources)])
+    rule = " \\\n  ".join([f"{_escaped(str(plan.output))}:", *map(_escaped, found)])
+    with replacing(path) as temporary:
+        temporary.write_text(rule + "\n", encoding="utf-8", errors="surrogateescape")
+
+
+def _included(plan: BuildPlan, sources: Sequence[Path]) -> list[str]:
+    """The files that sources include, themselves too."""
+    tools = find(plan.cc, plan.target)
+    options = as_options(list(plan.options))
+    with workspace(None) as work:
+        jobs = []
+        for i, source in enumerate(sources):
+            node = SourceNode(source, SUFFIXES[source.suffix])
+            command = dependency_command(tools, node, source.absolute(), f"{i}.d", options, work)
+            jobs.append(Job(str(source), command))
+        run_all(jobs, work)
+        rules = [
+            (work / job.output).read_text(encoding="utf-8", errors="surrogateescape")
+            for job in jobs
+        ]
+    return [name for rule in rules for name in _prerequisites(rule)]
+
+
+def _prerequisites(rule: str) -> Iterator[str]:
+    """The names behind the colon of a rule that a compiler wrote."""
+    _, _, names = rule.replace("\\\n", " ").partition(": ")
+    for word in _WORD.findall(names):
+        yield re.sub(r"\\([ #])", r"\1", word).replace("$$", "$")
+
+
+def _escaped(name: str) -> str:
+    """A name as make reads it."""
+    return re.sub(r"([ #])", r"\\\1", name).replace("$", "$$")

@@ -1,0 +1,89 @@
+"""`mblob-pack build --depfile`: make packs again when a file that was read changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[str]:
+    """Words of `build` with one input of each kind; the kernels include headers whose names make
+    reads in its own way."""
+    (tmp_path / "include dir").mkdir()
+    (tmp_path / "include dir" / "b $x#1.h").write_text("#define B 1\n")
+    (tmp_path / "a.h").write_text('#include "b $x#1.h"\n')
+    (tmp_path / "k.c").write_text('#include <stdio.h>\n#include "a.h"\nint k(void) { return B; }\n')
+    (tmp_path / "l.c").write_text("int l(void) { return 2; }\n")
+    (tmp_path / "o.c").write_text("int o(void) { return 3; }\n")
+    subprocess.run(["cc", "-c", "-fPIC", "o.c"], cwd=tmp_path, check=True)
+    (tmp_path / "labels.txt").write_text("cat\n")
+    np.savez(tmp_path / "w.npz", w=np.ones(2, "float32"))
+    words = ["--kernel", "k.c", "--kernel", "l.c", "--object", "o.o", "--blob", "labels=labels.txt"]
+    return [*words, "--weights", "w.npz", "--depfile", "d.d", "-o", "x.so"]
+
+
+OPTIONS = ["--", "-I", "include dir"]
+READ = ["k.c", "l.c", "a.h", "include dir/b $x#1.h", "o.o", "labels.txt", "w.npz"]
+
+
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_make_packs_again_when_any_file_that_was_read_changes(
+    pack: Callable[..., subprocess.CompletedProcess[str]],
+    inputs: list[str],
+    tmp_path: Path,
+    require: Callable[[str], str],
+    cc: str,
+) -> None:
+    require(cc)
+    done = pack("build", *inputs, "--cc", cc, *OPTIONS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    (tmp_path / "Makefile").write_text("x.so:\n\t@echo packs\ninclude d.d\n")
+
+    made = (tmp_path / "x.so").stat().st_mtime
+
+    def packs_when_newer(name: str) -> bool:
+        path = tmp_path / name
+        before = path.stat().st_mtime
+        os.utime(path, (made + 9, made + 9))
+        done = subprocess.run(["make", "-r"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        os.utime(path, (before, before))
+        return "packs" in done.stdout
+
+    assert {name: packs_when_newer(name) for name in READ} == dict.fromkeys(READ, True)
+    assert not packs_when_newer("o.c")
+    assert "stdio.h" not in (tmp_path / "d.d").read_text()
+
+
+def test_a_manifest_and_a_model_are_files_that_were_read(
+    pack: Callable[..., subprocess.CompletedProcess[str]], root: Path, tmp_path: Path
+) -> None:
+    manifest = root / "examples/digits/digits.toml"
+    assert pack("build", manifest, "-o", "x.so", "--depfile", "d.d").returncode == 0
+    rule = (tmp_path / "d.d").read_text()
+    assert rule.startswith("x.so: \\\n")
+    named = {Path(line.strip(" \\")).name for line in rule.splitlines()[1:]}
+    assert {"digits.toml", "kernels.c"} <= named
+    assert any(name.endswith(".json") for name in named)
+
+
+@pytest.mark.parametrize(
+    ("depfile", "what"), [("k.c", "a kernel (k.c)"), ("x.so", "the library (x.so)")]
+)
+def test_a_depfile_that_is_an_input_or_the_library_is_refused(
+    pack: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, depfile: str, what: str
+) -> None:
+    (tmp_path / "k.c").write_text("int k(void) { return 1; }\n")
+    (tmp_path / "x.so").write_text("old")
+    done = pack("build", "--kernel", "k.c", "-o", "x.so", "--depfile", depfile)
+    assert done.returncode != 0
+    assert done.stderr.count("\n") == 1 and f"{depfile}: the output is also {what}" in done.stderr
+    assert (tmp_path / "k.c").read_text().startswith("int k") and (
+        tmp_path / "x.so"
+    ).read_text() == "old"

@@ -1,0 +1,379 @@
+"""What TVM's programs do with modules, models, tensors, devices and values."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.compat.tvm.contrib.graph_executor import GraphModule
+from mblob.dtype import TypeName
+
+KERNELS = """#include <stdint.h>
+void scale(const float *x, const float *w, float *y) { for (int i = 0; i < 4; i++) y[i] = x[i] * w[i]; }
+void shift(const float *x, float *y) { for (int i = 0; i < 4; i++) y[i] = x[i] + 1; }
+void *ident(void *p) { return p; }
+"""
+PROTOTYPES = [
+    "void scale(const float x[4], const float w[4], float y[4])",
+    "void shift(const float x[4], float y[4])",
+    "void *ident(void *p)",
+]
+X, W = np.arange(4, dtype="float32"), np.array([1, 2, 3, 4], "float32")
+
+
+def node(name: str, *inputs: int) -> dict[str, Any]:
+    attrs = {
+        "func_name": name,
+        "num_inputs": str(len(inputs)),
+        "num_outputs": "1",
+        "flatten_data": "0",
+    }
+    return {"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[i, 0, 0] for i in inputs]}
+
+
+GRAPH = {
+    "nodes": [
+        {"op": "null", "name": "x", "inputs": []}, {"op": "null", "name": "w", "inputs": []},
+        node("scale", 0, 1), node("shift", 2),
+    ],
+    "arg_nodes": [0, 1], "heads": [[3, 0, 0]], "node_row_ptr": list(range(5)),
+    "attrs": {
+        "dltype": ["list_str", ["float32"] * 4], "storage_id": ["list_int", [0, 1, 2, 3]],
+        "shape": ["list_shape", [[4]] * 4],
+    },
+}  # fmt: skip
+
+
+def made() -> mblob.Module:
+    factory = mblob.graph_executor_factory(GRAPH, {"w": W})
+    factory.import_module(mblob.csource_module(KERNELS, functions=PROTOTYPES, packed="name"))
+    return factory
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model.so"
+    made().export_library(path, fcompile=False)
+    return path
+
+
+@pytest.fixture
+def lib(library: Path) -> mblob.Module:
+    return mblob.load_module(library)
+
+
+def output(gm: Any) -> Any:
+    return gm.get_output(0).numpy().tolist()
+
+
+# -- modules ---------------------------------------------------------------------------------------
+
+
+def test_a_module_has_the_names_of_today(lib: mblob.Module) -> None:
+    assert lib.kind == lib.type_key == "GraphExecutorFactory"
+    assert lib.imports == lib.imported_modules and lib.imports[0].kind == "library"
+    assert lib.inspect_source("json") == lib.get_source("json")
+
+
+@pytest.mark.parametrize(
+    ("module", "mask"),
+    [
+        (mblob.csource_module("int f;"), 4),
+        (mblob.blob_module("my_key", b"x"), 1),
+        (mblob.Module("my_key", functions={"f": print}), 2),
+    ],
+)
+def test_properties_are_read_and_called(module: mblob.Module, mask: int) -> None:
+    assert module.get_property_mask() == mask
+    flags = (
+        module.is_binary_serializable, module.is_runnable, module.is_dso_exportable,
+    )  # fmt: skip
+    expected = [bool(mask & bit) for bit in (1, 2, 4)]
+    assert [f == e and f() is e and repr(f) == repr(e) for f, e in zip(flags, expected)] == [
+        True
+    ] * 3
+    assert module.is_compilation_exportable() is expected[2]
+
+
+def test_properties_of_a_library(lib: mblob.Module) -> None:
+    assert lib.is_runnable and lib.is_binary_serializable and not lib.is_dso_exportable
+    assert lib.imports[0].is_runnable and not lib.imports[0].is_binary_serializable
+
+
+# -- factories -------------------------------------------------------------------------------------
+
+
+def test_parameters_of_a_factory_are_a_dict_for_set_input(lib: mblob.Module) -> None:
+    params = lib["get_graph_params"]()
+    assert list(params) == ["w"] and params["w"].numpy().tolist() == W.tolist()
+    params["w"].numpy()[:] = 0  # a copy: the library's own stay as they are
+    params = lib.get_params()
+    gm = GraphModule(lib["remove_params"]()["default"](mblob.cpu(0)))
+    gm.set_input("x", X, **params)
+    gm.run()
+    assert output(gm) == (X * W + 1).tolist()
+    gm.load_params(params)
+    assert gm.get_input("w").numpy().tolist() == W.tolist()
+
+
+def test_a_factory_can_be_asked_before_it_is_exported() -> None:
+    factory = made()
+    gm = GraphModule(factory["default"](mblob.cpu(0)))
+    gm.run(x=X)
+    assert output(gm) == (X * W + 1).tolist()
+    assert list(factory.get_params()) == ["w"]
+    assert json.loads(factory["get_graph_json"]())["heads"] == GRAPH["heads"]
+    bare = factory["remove_params"]()
+    assert bare.get_params() == {} and list(factory.get_params()) == ["w"]
+    gm = GraphModule(bare["default"](mblob.cpu(0)))
+    gm.run(x=X, w=X)
+    assert output(gm) == (X * X + 1).tolist()
+
+
+def test_a_factory_that_was_asked_sees_what_it_imports_later() -> None:
+    factory = mblob.graph_executor_factory(GRAPH, {"w": W})
+    with pytest.raises(mblob.MblobError, match="imports no module"):
+        factory["default"](mblob.cpu(0))
+    factory.import_module(mblob.csource_module(KERNELS, functions=PROTOTYPES, packed="name"))
+    assert GraphModule(factory["default"](mblob.cpu(0))).get_num_inputs() == 2
+    with pytest.raises(mblob.NotFoundError, match="no function 'defalt'"):
+        factory["defalt"]
+
+
+def test_a_loaded_factory_is_exported_without_its_parameters(
+    lib: mblob.Module, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.so"
+    lib["remove_params"]().export_library(bare)
+    loaded = mblob.load_module(bare, verify="full")
+    assert loaded.get_params() == {}
+    gm = GraphModule(loaded["default"](mblob.cpu(0)))
+    gm.run(x=X, w=W)
+    assert output(gm) == (X * W + 1).tolist()
+    again = tmp_path / "again.so"
+    lib.export_library(again)
+    assert list(mblob.load_module(again).get_params()) == ["w"]
+    lib.import_module(mblob.blob_module("k", b"1"))  # another tree than the file's
+    with pytest.raises(mblob.BuildError, match="'library'"):
+        lib.export_library(tmp_path / "other.so")
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def test_inputs_are_lent_by_name(lib: mblob.Module) -> None:
+    gm = GraphModule(lib["default"](mblob.cpu(0)))
+    x, w = mblob.array(X), mblob.array(W)
+    gm.set_input_zero_copy(x=x, w=w)
+    gm.run()
+    assert output(gm) == (X * W + 1).tolist()
+    w.copyfrom(X)
+    gm.run()
+    assert output(gm) == (X * X + 1).tolist()
+    gm.set_input_zero_copy("w", x)
+    with pytest.raises(ValueError, match="no input"):
+        gm.set_input_zero_copy(z=x)
+
+
+def test_a_model_for_debugging_writes_what_its_nodes_compute(
+    lib: mblob.Module, tmp_path: Path
+) -> None:
+    graph = lib["get_graph_json"]()
+    gm = mblob.graph_executor.create_debug(
+        graph, lib.imports[0], mblob.cpu(0), dump_root=tmp_path / "d"
+    )
+    nodes = gm.debug_datum.get_graph_nodes() if gm.debug_datum else []
+    assert [(n["name"], n["op"], n["inputs"], n["shape"]) for n in nodes] == [
+        ("x", "param", [], [4]), ("w", "param", [], [4]),
+        ("scale", "scale", ["x", "w"], [4]), ("shift", "shift", ["scale"], [4]),
+    ]  # fmt: skip
+    folder = tmp_path / "d" / "_tvmdbg_device_CPU_0"
+    (graph_file,) = folder.iterdir()
+    assert set(json.loads(graph_file.read_text())) >= {"nodes", "arg_nodes", "heads", "attrs"}
+    gm.run(number=3, x=X, w=W)
+    tensors = mblob.load_param_dict((folder / "output_tensors.params").read_bytes())
+    assert {k: v.numpy().tolist() for k, v in tensors.items()} == {
+        "x____topo-index:0____output-num:0": X.tolist(),
+        "w____topo-index:1____output-num:0": W.tolist(),
+        "scale____topo-index:2____output-num:0": (X * W).tolist(),
+        "shift____topo-index:3____output-num:0": (X * W + 1).tolist(),
+    }
+    assert output(gm) == (X * W + 1).tolist()
+    gm.exit()
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_model_for_debugging_takes_the_graph_as_tvm_gives_it(lib: mblob.Module) -> None:
+    device = mblob.cpu(0)
+    gm = mblob.graph_executor.GraphModuleDebug(
+        lib["debug_create"]("default", device), [device], lib["get_graph_json"](), None
+    )
+    assert gm.debug_datum is not None and gm.debug_datum.get_graph_nodes()[2]["op"] == "scale"
+    gm.run(x=X)
+    assert output(gm) == (X * W + 1).tolist()
+    module = lib["debug_create"]("default", device)
+    with pytest.raises(ValueError, match="dump_root needs graph_json_str"):
+        mblob.graph_executor.GraphModuleDebug(module, dump_root="d")
+    with pytest.raises(ValueError, match="not the graph of an executor"):
+        mblob.graph_executor.GraphModuleDebug(module, device, "{}")
+
+
+# -- packing ---------------------------------------------------------------------------------------
+
+PACKED = """#include <tvm/runtime/c_backend_api.h>
+TVM_DLL int answer(TVMValue *a, int *c, int n, TVMValue *ret, int *code, void *r) {
+  ret->v_int64 = 42; *code = kTVMArgInt; return 0;
+}
+"""
+
+
+def test_an_object_is_taken_with_names_of_its_functions(tmp_path: Path) -> None:
+    import tarfile
+
+    mblob.csource_module(PACKED).export_library(tmp_path / "a.tar")
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        name = next(n for n in tar.getnames() if n.endswith(".o") and "devc" not in n)
+        (tmp_path / "a.o").write_bytes(tar.extractfile(name).read())  # type: ignore[union-attr]
+    mblob.static_library(tmp_path / "a.o", ["answer"]).export_library(tmp_path / "a.so")
+    assert mblob.load_module(tmp_path / "a.so")["answer"]() == 42
+    with pytest.raises(
+        mblob.BuildError, match="no object defines the packed function anser; did you mean"
+    ):
+        mblob.static_library(tmp_path / "a.o", ["anser"]).export_library(tmp_path / "b.so")
+
+
+# -- tensors and devices ---------------------------------------------------------------------------
+
+
+def test_a_tensor_has_the_names_of_tvm() -> None:
+    t = mblob.array(np.arange(24, dtype="int16").reshape(2, 3, 4))
+    assert t.strides == (12, 4, 1) and mblob.empty((), "int8").strides == ()
+    assert t.numel() == 24 and (t.size(0), t.size(-1)) == (2, 4)
+    assert t.is_contiguous() and t.data_ptr() == t.address
+    assert mblob.from_dlpack(t.to_dlpack()).data_ptr() == t.data_ptr()
+
+
+@pytest.mark.parametrize(("dtype", "shape", "offset", "expected"), [
+    (None, (6,), 0, [0, 1, 2, 3, 4, 5]), (None, (2, 2), 4, [[2, 3], [4, 5]]), ("int8", (2,), 2, [1, 0]),
+    (None, (0,), 12, []),
+])  # fmt: skip
+def test_a_view_is_part_of_the_memory(dtype: Any, shape: Any, offset: int, expected: Any) -> None:
+    t = mblob.array(np.arange(6, dtype="int16"))
+    view = t._create_view(shape, dtype, relative_byte_offset=offset)
+    assert view.numpy().tolist() == expected
+    t.copyfrom(np.full(6, 7, "int16"))
+    assert not expected or view.numpy().ravel()[0] == 7
+
+
+@pytest.mark.parametrize(
+    ("shape", "offset", "found"),
+    [
+        ((7,), 0, "0 <= i_byte < 14"),
+        ((6,), 2, "2 <= i_byte < 14"),
+        ((1,), 99, "99 <= i_byte < 101"),
+    ],
+)
+def test_a_view_outside_of_the_tensor_is_refused(shape: Any, offset: int, found: str) -> None:
+    t = mblob.empty((6,), "int16")
+    with pytest.raises(ValueError, match=rf"would occupy bytes {found}.* only contains 12 bytes"):
+        t._create_view(shape, relative_byte_offset=offset)
+    with pytest.raises(ValueError, match="relative_byte_offset"):
+        t._create_view((1,), relative_byte_offset=-2)
+
+
+def test_a_device_has_the_names_of_tvm() -> None:
+    device = mblob.device("cuda:1")
+    assert (str(device), device.index, device.type) == ("cuda:1", 1, "cuda")
+    assert device.dlpack_device_type() == 2
+    assert mblob.cpu(0).exist is True and mblob.device("metal").exist is False
+    mblob.cpu(0).sync()
+    with pytest.raises(mblob.IncompatibleError):
+        mblob.device("metal").sync()
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def test_a_pointer_stays_a_pointer(lib: mblob.Module) -> None:
+    found = lib["ident"](ctypes.c_void_p(0x1234))
+    assert isinstance(found, ctypes.c_void_p) and found.value == 0x1234
+    assert found == 0x1234 == int(found) and hex(found) == "0x1234" and found
+    assert found == ctypes.c_void_p(0x1234) and {found: 1}[0x1234] == 1
+    assert lib["ident"](found) == found and "0x1234" in repr(found)
+    assert not lib["ident"](ctypes.c_void_p(0)) and lib["ident"](None) == 0
+    seen: list[Any] = []
+    mblob.packed_function(seen.append)(found)
+    assert isinstance(seen[0], ctypes.c_void_p) and seen[0].value == 0x1234
+
+
+def test_a_function_of_python_takes_and_gives_all_values() -> None:
+    echo = mblob.packed_function(lambda *args: [*args], "echo")
+    values = [
+        1,
+        2.5,
+        True,
+        "text",
+        b"bytes",
+        None,
+        [1, [2]],
+        mblob.cuda(3),
+        mblob.Shape([1, 2]),
+        echo,
+    ]
+    for given, found in zip(values, echo(*values)):
+        assert type(given) is type(found)
+        assert given.same_as(found) if given is echo else given == found
+    (dtype,) = echo(TypeName("float8_e4m3fn"))
+    assert isinstance(dtype, TypeName) and (dtype.type_code, dtype.bits) == (10, 8)
+    with pytest.raises(TypeError, match="expected a callable"):
+        mblob.packed_function(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("text", "numbers", "itemsize"), [
+    ("float32", (2, 32, 1), 4), ("int8x4", (0, 8, 4), 4), ("bool", (6, 8, 1), 1), ("boolx4", (6, 8, 4), 4),
+    ("bfloat16", (4, 16, 1), 2), ("float8_e3m4", (7, 8, 1), 1), ("float4_e2m1fnx4", (17, 4, 4), 2),
+    ("float6_e2m3fnx4", (15, 6, 4), 3), ("handle", (3, 64, 1), 8),
+])  # fmt: skip
+def test_a_type_has_its_parts(text: str, numbers: tuple[int, int, int], itemsize: int) -> None:
+    found = TypeName(text)
+    assert found == text and repr(found) == f"dtype('{text}')"
+    assert (found.type_code, found.bits, found.lanes) == numbers == found.__dlpack_data_type__()
+    assert found.itemsize == itemsize
+    assert TypeName.from_dlpack_data_type(numbers) == text
+    assert text == "handle" or found.with_lanes(2).lanes == 2
+    with pytest.raises(ValueError, match="not a data type"):
+        TypeName(text + "x")
+
+
+class Value:
+    """Has one method, of tvm_ffi's protocols."""
+
+    def __new__(cls, method: str, value: Any) -> Any:
+        return object.__new__(type("Value", (), {method: lambda _: value}))
+
+
+@pytest.mark.parametrize(("method", "value", "expected"), [
+    ("__tvm_ffi_int__", 10, 10), ("__tvm_ffi_float__", 10, 10.0), ("__tvm_ffi_opaque_ptr__", 10, 10),
+    ("__cuda_stream__", (0, 7), 7), ("__tvm_ffi_value__", [1, Value("__tvm_ffi_value__", 2)], [1, 2]),
+    ("__dlpack_data_type__", (2, 32, 1), "float32"), ("__dlpack_device__", (2, 1), mblob.cuda(1)),
+])  # fmt: skip
+def test_a_value_says_what_it_is(method: str, value: Any, expected: Any) -> None:
+    found = mblob.packed_function(lambda x: x)(Value(method, value))
+    assert found == expected
+    assert isinstance(
+        found,
+        ctypes.c_void_p
+        if method in ("__tvm_ffi_opaque_ptr__", "__cuda_stream__")
+        else type(expected),
+    )
+
+
+def test_what_a_kernel_traces_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert mblob.get_global_func("tvm.default_trace_action")(1, 2.5) is None
+    assert capsys.readouterr().out == "[1, 2.5]\n"

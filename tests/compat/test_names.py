@@ -1,0 +1,187 @@
+"""`mblob.compat.tvm` and `mblob.compat.tvm_ffi`: names over what mblob has."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import mblob.compat.tvm.relay.frontend as relay_frontend
+import mblob.compat.tvm.te as te
+import numpy as np
+import pytest
+
+import mblob
+import mblob.compat.tvm as tvm
+from mblob.compat import tvm_ffi
+from mblob.compat.tvm import relay, rpc
+from mblob.compat.tvm.contrib import graph_executor, graph_runtime, utils
+from mblob.compat.tvm.contrib.debugger import debug_executor
+
+ROOT = Path(mblob.__file__).parent / "compat"
+PACKAGES = ["tvm", "tvm.contrib", "tvm_ffi"]  # with names that are looked up when they are used
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_stubs_have_the_names_that_packages_hand_on(package: str) -> None:
+    folder = ROOT / package.replace(".", "/")
+    stub = ast.parse((folder / "__init__.pyi").read_text())
+    named = {
+        alias.asname for n in stub.body if isinstance(n, ast.ImportFrom) for alias in n.names
+    } - {None}
+    named |= {t.id for n in stub.body if isinstance(n, ast.Assign) for t in n.targets}  # type: ignore[attr-defined]
+    named |= {n.target.id for n in stub.body if isinstance(n, ast.AnnAssign)}  # type: ignore[union-attr]
+    homes: dict[str, str] = import_module(f"mblob.compat.{package}")._HOMES
+    assert named == set(homes)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_name_is_there(package: str) -> None:
+    module = import_module(f"mblob.compat.{package}")
+    for name in module._HOMES:
+        assert getattr(module, name) is not None
+        assert name in dir(module)
+
+
+def test_names_are_those_of_mblob() -> None:
+    assert tvm.runtime.Module is tvm_ffi.Module is mblob.Module
+    assert tvm.nd.NDArray is tvm.runtime.Tensor is tvm_ffi.Tensor is mblob.Tensor
+    assert tvm.TVMError is tvm.error.TVMError is mblob.MblobError
+    assert graph_executor.GraphModule is graph_runtime.GraphModule
+    assert debug_executor.GraphModuleDebug is mblob.graph_executor.GraphModuleDebug
+    assert tvm.runtime.vm.VirtualMachine is mblob.vm.VirtualMachine
+    assert tvm.relax.VirtualMachine is mblob.relax.VirtualMachine
+    assert tvm.runtime.executor.aot_executor.AotModule is mblob.aot_executor.AotModule
+    assert tvm.module.load is tvm.runtime.load_module is mblob.load_module
+    assert tvm_ffi.Function is tvm.runtime.PackedFunc is mblob.PackedFunction
+    assert tvm.gpu(1) == tvm.cuda(1) and tvm.context("cl", 2) == tvm.cl(2) == mblob.opencl(2)
+    assert [str(d(0)) for d in (tvm.vulkan, tvm.metal, tvm.rocm, tvm.hexagon)] == [
+        "vulkan:0", "metal:0", "rocm:0", "hexagon:0",
+    ]  # fmt: skip
+
+
+LAZY = """
+import sys, mblob.compat.tvm, mblob.compat.tvm_ffi
+heavy = ("mblob.loader", "mblob.packager", "numpy", "ctypes", "tvm", "tvm_ffi", "typing")
+print(*(m for m in heavy if m in sys.modules))
+"""
+
+
+def test_importing_the_names_imports_nothing_else() -> None:
+    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{LAZY}"],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() in ([], ["typing"])
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "advice"),
+    [
+        (relay.build, "tvm.relay.build", "export_library"),
+        (tvm.build, "tvm.build", "export_library"),
+        (te.placeholder, "tvm.te.placeholder", "export_library"),
+        (relay_frontend.from_onnx, "tvm.relay.frontend.from_onnx", "export_library"),
+        (tvm.contrib.cc.create_shared, "tvm.contrib.cc.create_shared", "export_library"),
+        (tvm.transform.PassContext, "tvm.transform.PassContext", "export_library"),
+        (tvm.relax.build, "tvm.relax.build", "export_library"),
+        (tvm.register_extension, "tvm.register_extension", "export_library"),
+        (rpc.connect, "tvm.rpc.connect", "no RPC"),
+        (tvm.contrib.rpc.connect, "tvm.contrib.rpc.connect", "no RPC"),
+        (tvm_ffi.cpp.load_inline, "tvm_ffi.cpp.load_inline", "csource_module"),
+        (tvm_ffi.register_object, "tvm_ffi.register_object", "pass Python values"),
+    ],
+)
+def test_what_mblob_does_not_have_is_an_error_at_the_call(
+    call: Any, name: str, advice: str
+) -> None:
+    with pytest.raises(NotImplementedError, match=f"^{name}: .*{advice}") as caught:
+        call(1)
+    assert isinstance(caught.value, tvm.TVMError)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_class_of_what_mblob_does_not_have_is_an_error() -> None:
+    with pytest.raises(NotImplementedError, match="IRModule"):
+        type("Mine", tvm.IRModule.__mro_entries__(()), {})
+
+
+def test_a_name_that_nobody_has_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="did you mean"):
+        _ = tvm.runtim
+    with pytest.raises(ImportError):
+        import_module("mblob.compat.tvm.runtim")
+
+
+def test_arrays_have_the_parameters_of_tvm() -> None:
+    x = tvm.nd.array([[1, 2], [3, 4]], tvm.cpu(0))
+    assert tvm.nd.array(x, ctx=tvm.cpu()).numpy().tolist() == [[1, 2], [3, 4]]
+    assert tvm.runtime.tensor(x.numpy(), device=tvm.cpu()).shape == (2, 2)
+    assert tvm.nd.empty((2, 3)).dtype == tvm.runtime.empty((2,), "float32", tvm.cpu()).dtype
+    assert tvm.nd.empty((2,), mem_scope="global").shape == (2,)
+    with pytest.raises(
+        tvm.TVMError, match=r"mem_scope: expected None or 'global', found 'texture'"
+    ):
+        tvm.nd.empty((2,), mem_scope="texture")
+    tvm.testing.assert_allclose(x.numpy(), np.array([[1, 2], [3, 4]]))
+    with pytest.raises(AssertionError):
+        tvm.testing.assert_allclose(x.numpy(), 0)
+
+
+def test_parameters_go_to_files_and_back(tmp_path: Path) -> None:
+    given = {"w": np.arange(4, dtype="float32")}
+    path = tmp_path / "w.params"
+    tvm.runtime.save_param_dict_to_file(given, path)
+    (found,) = tvm.runtime.load_param_dict_from_file(path).items()
+    assert found[0] == "w" and found[1].numpy().tolist() == [0, 1, 2, 3]
+    assert relay.load_param_dict(relay.save_param_dict(given))["w"].shape == (4,)
+
+
+def test_a_temporary_folder_is_removed() -> None:
+    with utils.tempdir() as temp:
+        Path(temp.relpath("a")).write_text("x")
+        assert temp.listdir() == ["a"]
+    assert not Path(temp.path).exists()
+
+
+def test_what_this_process_can_run() -> None:
+    assert tvm.runtime.enabled("llvm") and not tvm.runtime.enabled("unknown")
+    assert tvm.runtime.num_threads() >= 1
+
+
+SOURCE = "void twice(const float *x, float *y, int64_t n) { for (int i = 0; i < n; i++) y[i] = 2 * x[i]; }"
+PROTOTYPE = "void twice(const float x[n], float y[n], int64_t n)"
+
+
+def test_an_executable_links_once_and_when_told() -> None:
+    lib = mblob.csource_module(f"#include <stdint.h>\n{SOURCE}", functions=[PROTOTYPE])
+    executable = tvm.runtime.Executable(lib)
+    first = executable.jit()
+    assert executable.jit() is first and executable.mod is lib
+    assert executable.jit(force_recompile=True) is not first
+    x, y = np.arange(3, dtype="float32"), np.empty(3, "float32")
+    executable["twice"](x, y, 3)
+    assert y.tolist() == [0, 2, 4]
+
+
+def test_registered_functions_can_be_listed_and_removed() -> None:
+    @tvm_ffi.register_global_func("compat.echo")
+    def echo(x: Any) -> Any:
+        return x
+
+    assert echo.same_as(tvm_ffi.get_global_func("compat.echo")) and echo(3) == 3
+    assert "compat.echo" in tvm_ffi.registry.list_global_func_names()
+    tvm_ffi.remove_global_func("compat.echo")
+    assert tvm_ffi.get_global_func("compat.echo", allow_missing=True) is None
+    with pytest.raises(mblob.NotFoundError, match=r"compat\.echo"):
+        tvm_ffi.remove_global_func("compat.echo")
+
+
+def test_a_tensor_of_others_is_checked_as_asked() -> None:
+    x = mblob.empty((4,), "float32")
+    assert tvm_ffi.from_dlpack(x, require_alignment=64, require_contiguous=True).shape == (4,)
+    part = x._create_view((3,), relative_byte_offset=4)
+    with pytest.raises(ValueError, match="not a multiple of 64"):
+        tvm_ffi.from_dlpack(part, require_alignment=64)

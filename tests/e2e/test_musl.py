@@ -1,0 +1,89 @@
+"""musl: the C runtime and its tests are built by musl-gcc, and run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.programs import ROOT, exported, make_c_tests, run
+
+pytestmark = pytest.mark.slow
+
+# Programs about what musl's dynamic linker does not do.
+LEFT_OUT = {
+    # it cannot bind absolute symbols: libraries that leave functions of the runtime undefined
+    "test_ffi": "ffi.so",
+    "test_host_abi": "c_target.so",
+    # it keeps every library until the process ends
+    "test_linking": "",
+    "test_look": "",
+    # it refuses dlopen() in a child that a constructor forked
+    "test_forks": "",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(require: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The test programs (plain/), their libraries (lib/)."""
+    compiler = require("musl-gcc")
+    made = tmp_path_factory.mktemp("musl")
+    names = [p.stem for p in (ROOT / "tests" / "c").glob("*/test_*.c")]
+    goals = [str(made / "plain" / name) for name in names]
+    make_c_tests("libraries", *goals, f"BUILD={made}", f"CC={compiler}", "CXX=")
+    return made
+
+
+def test_every_test_program_passes(folder: Path) -> None:
+    programs = {p.name for p in (folder / "plain").glob("test_*") if p.is_file()}
+    assert len(programs) > 30 and programs >= LEFT_OUT.keys()
+    for program in sorted(programs - LEFT_OUT.keys()):
+        run(folder / "plain" / program, folder / "lib", cwd=ROOT / "tests" / "c", timeout=120)
+
+
+@pytest.mark.parametrize("program", [name for name, library in LEFT_OUT.items() if library])
+def test_a_library_that_musl_cannot_bind_is_refused_with_advice(folder: Path, program: str) -> None:
+    done = subprocess.run(
+        [folder / "plain" / program, folder / "lib"],
+        cwd=ROOT / "tests" / "c",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert (
+        f"{LEFT_OUT[program]}: functions of the runtime are undefined in it, and only the dynamic linker of glibc "
+        "2.28 or later can bind them; here is another libc: build the library against mblob's headers"
+    ) in done.stdout + done.stderr
+
+
+HOST = r"""
+#include <mblob.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  float a[3] = {1, 2, 3}, b[3] = {4, 5, 6}, c[3];
+  mblob_module *m;
+  if (argc != 2 || mblob_open(argv[1], NULL, &m)) return puts(mblob_last_error()), 1;
+  if (mblob_call(m, "vadd", "float32[3],float32[3],float32[3]", a, b, c)) return puts(mblob_last_error()), 2;
+  mblob_module_release(m);
+  return printf("%g\n", (double)(c[0] + c[1] + c[2])) < 0;
+}
+"""
+
+
+def test_an_installation_for_musl_exports_its_api_and_runs_a_program(
+    folder: Path, installed: Path, require: Callable[[str], str], tmp_path: Path
+) -> None:
+    compiler, prefix = require("musl-gcc"), tmp_path / "prefix"
+    run("make", "-s", "-j2", "-C", ROOT / "csrc", "install", f"CC={compiler}", f"PREFIX={prefix}",
+        f"BUILD={tmp_path / 'build'}")  # fmt: skip
+    names = exported(installed / "lib" / "libmblob.so").keys()
+    assert exported(prefix / "lib" / "libmblob.so").keys() == names
+    (tmp_path / "host.c").write_text(HOST)
+    lib = prefix / "lib"
+    run(compiler, tmp_path / "host.c", "-o", tmp_path / "host", f"-I{prefix}/include", f"-L{lib}", "-lmblob",
+        f"-Wl,-rpath,{lib}")  # fmt: skip
+    environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    assert run(tmp_path / "host", folder / "lib" / "plain.so", env=environment).stdout == "21\n"

