@@ -64,7 +64,9 @@ def run(*command: object, **options: object) -> str:
     words = [str(word) for word in command]
     done = subprocess.run(words, capture_output=True, text=True, **options)  # type: ignore[call-overload]
     if done.returncode:
-        sys.exit(f"{shlex.join(words)}\n{done.stdout}{done.stderr}wheels.py: the command above failed")
+        sys.exit(
+            f"{shlex.join(words)}\n{done.stdout}{done.stderr}wheels.py: the command above failed"
+        )
     return str(done.stdout)
 
 
@@ -120,7 +122,9 @@ def build(python: str, name: str, zig: Path, output: Path) -> Path:
         ROOT,
         source,
         symlinks=True,
-        ignore=shutil.ignore_patterns(".git", ".venv", "build", "dist", "_lib", "*.so", "*.egg-info"),
+        ignore=shutil.ignore_patterns(
+            ".git", ".venv", "build", "dist", "_lib", "*.so", "*.egg-info"
+        ),
     )
     cc = str(compiler(zig, name, target))
     include = run(mine, "-c", "import sysconfig; print(sysconfig.get_path('include'))").strip()
@@ -144,12 +148,15 @@ def build(python: str, name: str, zig: Path, output: Path) -> Path:
 
 
 def checked(wheel: Path, name: str, zig: Path, output: Path) -> Path:
-    """The wheel with the tag of its target, after auditwheel found that it may have it."""
+    """The wheel with the oldest tag that auditwheel finds it may have: that of its target, or older."""
     path = f"{zig.parent}{os.pathsep}{os.environ['PATH']}"
     fixed = wheel.parent / "audited"
-    run(zig, "-m", "auditwheel", "repair", "--plat", name, "--only-plat", "-w", fixed, wheel,
+    run(zig, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat", "-w", fixed, wheel,
         env={**os.environ, "PATH": path})  # fmt: skip
     (made,) = fixed.glob("*.whl")
+    family = name.partition("_")[0]
+    if f"-{family}_" not in made.name or not made.stem.endswith(TARGETS[name].machine):
+        sys.exit(f"wheels.py: {made.name} was to be for {name}")
     if "mblob.libs" in run(zig, "-m", "zipfile", "-l", made):
         sys.exit(f"wheels.py: {made.name} would carry a library of this machine")
     output.mkdir(parents=True, exist_ok=True)
@@ -161,7 +168,9 @@ def checked(wheel: Path, name: str, zig: Path, output: Path) -> Path:
 def main(argv: Sequence[str] | None = None) -> None:
     """Build what the command line asks for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--python", action="append", help="a CPython with headers (default: this one)")
+    parser.add_argument(
+        "--python", action="append", help="a CPython with headers (default: this one)"
+    )
     parser.add_argument("--target", action="append", choices=TARGETS, help="(default: all)")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "dist", help="(default: dist)")
     arguments = parser.parse_args(argv)

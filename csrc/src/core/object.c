@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/device/device.h"
 #include "core/runtime.h"
 
 struct mb_object {
