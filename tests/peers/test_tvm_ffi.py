@@ -528,7 +528,40 @@ CONTAINER = [
     *(Case(f"test_container.test_{x}", unsaid=PLAIN) for x in OF_CLASSES),
 ]
 
-CASES = [*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER]
+# -- test_load_inline, test_metadata ---------------------------------------------------------------
+
+INLINE = "compiles C++ with tvm_ffi; tests/e2e/ffi loads libraries of its C++ API"
+METADATA = (
+    "asks libtvm_ffi's registry of types; `Module.get_function_metadata` has that of a library"
+)
+OTHERS = [
+    *(
+        Case(f"test_load_inline.test_{x}", unsaid=INLINE)
+        for x in (
+            *(
+                "load_inline_cpp",
+                "load_inline_cpp_with_docstrings",
+                "load_inline_cpp_multiple_sources",
+            ),
+            *(
+                "load_inline_cpp_build_dir",
+                "load_inline_with_env_tensor_allocator",
+                "load_inline_cuda",
+            ),
+            *("load_inline_both", "cuda_memory_alloc_noleak"),
+        )
+    ),
+    *(
+        Case(f"test_metadata.test_{x}", unsaid=METADATA)
+        for x in (
+            *("schema_global_func", "schema_field", "schema_member_method", "metadata_global_func"),
+            *("metadata_empty_for_python_func", "metadata_field", "metadata_member_method"),
+            *("mem_fn_as_global_func", "class_metadata_none"),
+        )
+    ),
+]
+
+CASES = [*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER, *OTHERS]
 
 
 @pytest.mark.own_process
