@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "core/device/host_memory.h"
 #include "core/device/workspace.h"
 
 enum { KINDS = MB_DEVICE_KINDS };

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "core/device/array.h"
+#include "core/device/host_memory.h"
 #include "core/device/workspace.h"
 
 #define MB_DEVICE_KINDS 64 /* DLDeviceType is below; TVM's own are from 32 on */

@@ -5,7 +5,6 @@
 
 #include "base/base.h"
 #include "core/device/device.h"
-#include "core/device/host_memory.h"
 #include "exec/common/tensors.h"
 #include "format/format.h"
 
