@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 
@@ -200,6 +199,8 @@ def _load_path(path: str, options: _Options) -> Module:
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
+            import errno
+
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(status.st_mode):
             raise FormatError(f"{path}: not a regular file, expected a library", code="not_elf")
