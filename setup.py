@@ -222,6 +222,7 @@ class BuildExt(build_ext):
             folder / plugin_file(name),
             [
                 *FLAGS["PLUGIN_LINK"],
+                f"-Wl,-soname,{plugin_file(name)}",
                 f"-Wl,--version-script={CSRC / 'plugins' / 'plugin.map'}",
                 "-lm",
             ],

@@ -175,13 +175,11 @@ class AotModule(TimedModel):
 
     def get_input_info(self) -> tuple[dict[str, list[int]], dict[str, str]]:
         """Shapes and dtypes of the inputs, by name."""
-        info = json.loads(self.module["get_input_info"]())
-        return info["shape"], info["dtype"]
+        return _info(self.module["get_input_info"]())
 
     def get_output_info(self) -> tuple[dict[str, list[int]], dict[str, str]]:
         """Shapes and dtypes of the outputs, by name."""
-        info = json.loads(self.module["get_output_info"]())
-        return info["shape"], info["dtype"]
+        return _info(self.module["get_output_info"]())
 
     def _index(self, kind: str, key: str | int) -> int:
         return int(self.module[f"get_{kind}_index"](key))
@@ -192,3 +190,7 @@ class AotModule(TimedModel):
             return function(index)
         function(index, out)
         return out
+
+
+def _info(found: Any) -> tuple[dict[str, list[int]], dict[str, str]]:
+    return {name: list(shape) for name, shape in found["shape"].items()}, found["dtype"]

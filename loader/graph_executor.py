@@ -481,6 +481,5 @@ def _param_bytes(function: str, params: Any) -> bytes:
         raise wrong_type(function, "params_bytes", expected, params) from None
 
 
-def _info(text: str) -> tuple[Shapes, Types]:
-    found = json.loads(text)
+def _info(found: Mapping[str, Any]) -> tuple[Shapes, Types]:
     return {name: tuple(shape) for name, shape in found["shape"].items()}, found["dtype"]

@@ -12,6 +12,7 @@
 #include "environment.h"
 #include "errors.h"
 #include "tensors.h"
+#include "types.h"
 #include "values.h"
 
 #define RELEASES MB_RELEASES_0_22
@@ -341,6 +342,7 @@ static int any_list_result_old(struct mb_any *list, int index, struct mb_any *ar
   NAME(TVMBackendGetFuncFromEnv, find_function)                          \
   NAME(TVMBackendParallelLaunch, mb_parallel_launch)                     \
   NAME(TVMFFIAnyViewToOwnedAny, to_owned)                                \
+  NAME(TVMFFIBacktrace, mb_type_backtrace)                               \
   NAME(TVMFFIBytesFromByteArray, bytes_from_bytes)                       \
   NAME(TVMFFIEnvCheckSignals, check_signals)                             \
   NAME(TVMFFIEnvGetStream, get_stream)                                   \
@@ -358,6 +360,7 @@ static int any_list_result_old(struct mb_any *list, int index, struct mb_any *ar
   NAME(TVMFFIFunctionCreate, create_function)                            \
   NAME(TVMFFIFunctionGetGlobal, get_global)                              \
   NAME(TVMFFIFunctionSetGlobal, set_global)                              \
+  NAME(TVMFFIGetTypeInfo, mb_type_get)                                   \
   NAME(TVMFFIGetVersion, get_version)                                    \
   NAME(TVMFFIHandleDeinitOnce, mb_deinit_once)                           \
   NAME(TVMFFIHandleInitOnce, mb_init_once)                               \
@@ -369,7 +372,8 @@ static int any_list_result_old(struct mb_any *list, int index, struct mb_any *ar
   NAME(TVMFFITensorFromDLPack, mb_tensor_from_dlpack)                    \
   NAME(TVMFFITensorFromDLPackVersioned, mb_tensor_from_dlpack_versioned) \
   NAME(TVMFFITensorToDLPack, mb_tensor_to_dlpack)                        \
-  NAME(TVMFFITensorToDLPackVersioned, mb_tensor_to_dlpack_versioned)
+  NAME(TVMFFITensorToDLPackVersioned, mb_tensor_to_dlpack_versioned)     \
+  NAME(TVMFFITypeGetOrAllocIndex, mb_type_number)
 
 #define NAMES_OF_0_21(NAME)                                        \
   NAME(TVMBackendAnyListMoveFromPackedReturn, any_list_result_old) \

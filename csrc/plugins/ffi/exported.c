@@ -14,6 +14,7 @@
 #include "c_api.h"
 #include "common.h"
 #include "errors.h"
+#include "types.h"
 
 #define FILE_NAME "/libmblob-ffi.so"
 #define RUNTIME "libmblob.so.0"
@@ -122,6 +123,7 @@ static const mblob_host nobody = {.struct_size = sizeof(mblob_host),
                                   .registry_generation = &generation_of_nobody};
 
 extern const mblob_plugin __mblob_plugin_ffi;
+extern int mblob_register_plugin(const mblob_plugin *plugin) __attribute__((weak));
 
 /* Whether there is a runtime. */
 static bool start(void) {
@@ -130,7 +132,8 @@ static bool start(void) {
   union {
     void *address;
     int (*call)(const mblob_plugin *plugin);
-  } announce = {runtime_function("mblob_register_plugin")};
+  } announce = {.call = mblob_register_plugin};
+  if (!announce.call) announce.address = runtime_function("mblob_register_plugin");
   if (announce.address && !announce.call(&__mblob_plugin_ffi)) return true;
   if (!host) (void)mb_plugin_start(&nobody);
   return false;
@@ -175,6 +178,9 @@ static void *find(const char *name, void **known) {
 FORWARD(int, TVMFFIAnyViewToOwnedAny, (const struct mb_any *view, struct mb_any *out), (view, out))
 FORWARD(int, TVMFFIBytesFromByteArray, (const struct mb_text *from, struct mb_any *out),
         (from, out))
+FORWARD(const struct mb_text *, TVMFFIBacktrace,
+        (const char *file, int line, const char *function, int crosses),
+        (file, line, function, crosses))
 FORWARD(int, TVMFFIEnvCheckSignals, (void), ())
 FORWARD(void *, TVMFFIEnvGetStream, (int32_t type, int32_t id), (type, id))
 FORWARD(int, TVMFFIEnvModLookupFromImports, (void *library, const char *name, void **out),
@@ -205,6 +211,7 @@ FORWARD(int, TVMFFIFunctionCreate,
 FORWARD(int, TVMFFIFunctionGetGlobal, (const struct mb_text *name, void **out), (name, out))
 FORWARD(int, TVMFFIFunctionSetGlobal, (const struct mb_text *name, void *function, int replace),
         (name, function, replace))
+FORWARD(const struct mb_type_info *, TVMFFIGetTypeInfo, (int32_t type), (type))
 FORWARD(void, TVMFFIGetVersion, (uint32_t *out), (out))
 FORWARD(int, TVMFFIHandleDeinitOnce, (void **handle, int (*deinit)(void *handle)), (handle, deinit))
 FORWARD(int, TVMFFIHandleInitOnce, (void **handle, int (*init)(void **result)), (handle, init))
@@ -226,6 +233,10 @@ FORWARD(int, TVMFFITensorFromDLPackVersioned,
 FORWARD(int, TVMFFITensorToDLPack, (void *object, DLManagedTensor **out), (object, out))
 FORWARD(int, TVMFFITensorToDLPackVersioned, (void *object, DLManagedTensorVersioned **out),
         (object, out))
+FORWARD(int32_t, TVMFFITypeGetOrAllocIndex,
+        (const struct mb_text *key, int32_t fixed, int32_t depth, int32_t slots,
+         int32_t may_overflow, int32_t parent),
+        (key, fixed, depth, slots, may_overflow, parent))
 
 /* What was announced where no runtime is, or none that can be seen from here: a linker with
  * --as-needed drops libmblob, to which nothing refers, and Python opens it for itself. A runtime

@@ -179,7 +179,7 @@ static int make_shape(void *unused, struct mb_call *call) {
 }
 
 /* Keys and values in turn; of a key that comes twice the last value counts. */
-static int make_map(void *unused, struct mb_call *call) {
+int mb_object_make_map(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *map = NULL;
   if (call->count % 2)
@@ -351,7 +351,7 @@ const struct mb_method mb_object_functions[] = {
     {"runtime.Array", mb_object_make_array},
     {"runtime.ArrayGetItem", array_item},
     {"runtime.ArraySize", array_size},
-    {"runtime.Map", make_map},
+    {"runtime.Map", mb_object_make_map},
     {"runtime.MapCount", map_count},
     {"runtime.MapGetItem", map_item},
     {"runtime.MapItems", map_items},

@@ -18,8 +18,9 @@ void mb_object_retain(struct mb_object *object);
 void mb_object_release(struct mb_object *object);
 size_t mb_object_references(const struct mb_object *object);
 
-/* An Array of the arguments. `unused` is NULL. */
+/* An Array of the arguments; a Map of keys and values in turn. `unused` is NULL. */
 int mb_object_make_array(void *unused, struct mb_call *call);
+int mb_object_make_map(void *unused, struct mb_call *call);
 
 /* What a call returns: an Array of texts; a Map of counted arrays by their names, whose references
  * it takes over, also when it fails. */

@@ -89,6 +89,17 @@ int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), 
   return visit_all(list_one, &l);
 }
 
+/* libmblob-ffi.a, in a program that was linked with it and libmblob.a; in libmblob.so nothing is. */
+extern const mblob_plugin __mblob_plugin_ffi __attribute__((weak, visibility("hidden")));
+
+static int find_linked(const char *name, const mblob_plugin **out) {
+  const mblob_plugin *const linked = &__mblob_plugin_ffi;
+  if (!linked || strcmp(name, "ffi") != 0) return MBLOB_OK;
+  int status = mb_plugin_register(linked);
+  if (!status) *out = linked;
+  return status;
+}
+
 /* The table of a plug-in that is in memory, or is brought there; `carrier` is to be given back
  * after its use. */
 static int find_named(const char *name, const mblob_plugin **out, struct mb_library **carrier) {
@@ -98,7 +109,8 @@ static int find_named(const char *name, const mblob_plugin **out, struct mb_libr
   for (const struct registered *r = registered; !*out && r; r = r->next)
     if (strcmp(r->plugin->name, name) == 0) *out = r->plugin;
   mb_unlock(&registered_lock);
-  if (*out) return MBLOB_OK;
+  int status = *out ? MBLOB_OK : find_linked(name, out);
+  if (status || *out) return status;
   *carrier = mb_plugin_carrier(name, -1);
   if (*carrier) return mb_carried_start(*carrier, name, out);
   enum mb_found found = mb_plugin_named_in_files(name, out);
@@ -118,7 +130,7 @@ int mb_plugin_convention(const mblob_convention **out) {
   status = mb_fail(
       MBLOB_E_INCOMPATIBLE,
       "libraries of TVM 0.21 and later need libmblob-ffi.so%s; put it beside libmblob (libmblob.a: beside the "
-      "program) or on MBLOB_PLUGIN_PATH (now %s)",
+      "program, or link libmblob-ffi.a) or on MBLOB_PLUGIN_PATH (now %s)",
       broken && *broken ? broken : ", which is not there", mb_plugin_path());
   free(broken);
   return status;

@@ -8,6 +8,11 @@
 #include "abi.h"
 
 int TVMFFIAnyViewToOwnedAny(const struct mb_any *view, struct mb_any *out);
+const struct mb_text *TVMFFIBacktrace(const char *file, int line, const char *function,
+                                      int crosses);
+const int32_t *TVMFFIGetTypeInfo(int32_t type);
+int32_t TVMFFITypeGetOrAllocIndex(const struct mb_text *key, int32_t fixed, int32_t depth,
+                                  int32_t slots, int32_t may_overflow, int32_t parent);
 int TVMFFIBytesFromByteArray(const struct mb_text *from, struct mb_any *out);
 int TVMFFIEnvCheckSignals(void);
 void *TVMFFIEnvGetStream(int32_t type, int32_t id);
@@ -99,6 +104,10 @@ static int fine(const char *what) {
   if (IS(mblob_ffi_take_announced)) return mblob_ffi_take_announced(take) == 0 && taken == 0;
   if (IS(TVMFFIAnyViewToOwnedAny))
     return TVMFFIAnyViewToOwnedAny(&seven, &any) == 0 && any.u.i64 == 7;
+  if (IS(TVMFFIBacktrace)) return TVMFFIBacktrace(NULL, 0, NULL, 0)->size == 0;
+  if (IS(TVMFFIGetTypeInfo)) return TVMFFIGetTypeInfo(MB_ANY_TENSOR)[0] == MB_ANY_TENSOR;
+  if (IS(TVMFFITypeGetOrAllocIndex))
+    return TVMFFITypeGetOrAllocIndex(&name, -1, 1, 0, 1, MB_ANY_OBJECT) >= 128;
   if (IS(TVMFFIBytesFromByteArray))
     return TVMFFIBytesFromByteArray(&text, &any) == 0 && any.type == MB_ANY_BYTES;
   if (IS(TVMFFIStringFromByteArray))

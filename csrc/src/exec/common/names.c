@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "core/core.h"
 #include "exec/common/tensors.h"
 
 #define SHOWN 12 /* names that an error lists */
@@ -78,44 +79,77 @@ int mb_names_argument(const struct mb_names *names, const struct mb_call *call, 
 
 /* ---- what they are --------------------------------------------------------------------------- */
 
-static void put_shape(FILE *out, const DLTensor *t) {
-  (void)fputc('[', out);
-  for (int32_t d = 0; d < t->ndim; d++)
-    (void)fprintf(out, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
-  (void)fputc(']', out);
+/* Keys and values of a Map: names, and what is said of each, which is counted. */
+struct pairs {
+  TVMValue *values;
+  int *codes;
+  size_t count;
+};
+
+static void add_pair(struct pairs *pairs, const char *name, struct mb_object *said) {
+  pairs->values[pairs->count].v_str = name;
+  pairs->codes[pairs->count++] = kTVMStr;
+  pairs->values[pairs->count].v_handle = said;
+  pairs->codes[pairs->count++] = kTVMObjectHandle;
 }
 
-static int put_info(FILE *out, mb_describer describe, void *object, bool outputs) {
-  char dtype[MB_DTYPE_TEXT];
-  for (int part = 0; part < 2; part++) {
-    const char *comma = part ? "}, \"dtype\": {" : "{\"shape\": {";
-    struct mb_end end;
-    size_t count = 0;
-    for (size_t i = 0; !i || i < count; i++) {
-      int status = describe(object, outputs, i, &count, &end);
-      if (status) return status;
-      if (!i) (void)fputs(comma, out), comma = "";
-      if (i >= count || (!outputs && end.is_parameter)) continue;
-      (void)fputs(comma, out);
-      comma = ", ";
-      mb_json_put_text(out, end.name);
-      (void)fputs(": ", out);
-      if (part)
-        (void)fprintf(out, "\"%s\"", mb_dtype_text(end.tensor->dtype, dtype));
-      else
-        put_shape(out, end.tensor);
-    }
+static int make_pairs(struct pairs *pairs, size_t count) {
+  pairs->count = 0;
+  pairs->values = calloc(2 * count + 1, sizeof(*pairs->values));
+  pairs->codes = calloc(2 * count + 1, sizeof(*pairs->codes));
+  return pairs->values && pairs->codes ? MBLOB_OK : mb_fail_memory(2 * count);
+}
+
+static void drop_pairs(struct pairs *pairs) {
+  for (size_t i = 1; i < pairs->count; i += 2) mb_object_release(pairs->values[i].v_handle);
+  free(pairs->values);
+  free(pairs->codes);
+}
+
+static int make_map(const struct pairs *pairs, struct mb_return *out) {
+  struct mb_call call = {"", pairs->values, pairs->codes, (int)pairs->count, out};
+  return mb_object_make_map(NULL, &call);
+}
+
+static int describe_one(const struct mb_end *end, bool dtype, struct mb_object **out) {
+  char text[MB_DTYPE_TEXT];
+  if (!dtype) return mb_object_new_shape(end->tensor->shape, (size_t)end->tensor->ndim, out);
+  const char *shown = mb_dtype_text(end->tensor->dtype, text);
+  return mb_object_new_string(shown, strlen(shown), out);
+}
+
+/* A Map by name: shapes, or element types. */
+static int make_info(mb_describer describe, void *object, bool outputs, bool dtype,
+                     struct mb_return *out) {
+  struct pairs pairs = {NULL, NULL, 0};
+  struct mb_end end;
+  size_t count = 0;
+  int status = describe(object, outputs, 0, &count, &end);
+  if (!status) status = make_pairs(&pairs, count);
+  for (size_t i = 0; !status && i < count; i++) {
+    struct mb_object *said = NULL;
+    status = describe(object, outputs, i, &count, &end);
+    if (status || (!outputs && end.is_parameter)) continue;
+    status = describe_one(&end, dtype, &said);
+    if (!status) add_pair(&pairs, end.name, said);
   }
-  (void)fputs("}}", out);
-  return MBLOB_OK;
+  if (!status) status = make_map(&pairs, out);
+  drop_pairs(&pairs);
+  return status;
 }
 
 int mb_names_return_info(mb_describer describe, void *object, bool outputs, struct mb_call *call) {
-  char *text = NULL;
-  size_t size = 0;
+  struct mb_return maps[2] = {MB_RETURN_NOTHING, MB_RETURN_NOTHING};
   int status = mb_call_expect(call, 0, 0);
-  FILE *out = status ? NULL : open_memstream(&text, &size);
-  if (!out) return status ? status : mb_fail_memory(0);
-  (void)put_info(out, describe, object, outputs);
-  return mb_call_return_stream(call, out, &text, &size);
+  for (int i = 0; !status && i < 2; i++)
+    status = make_info(describe, object, outputs, i != 0, &maps[i]);
+  if (!status) {
+    TVMValue values[] = {{.v_str = "shape"}, maps[0].value, {.v_str = "dtype"}, maps[1].value};
+    int codes[] = {kTVMStr, maps[0].code, kTVMStr, maps[1].code};
+    const struct pairs both = {values, codes, 4};
+    status = make_map(&both, call->result);
+  }
+  mb_return_drop(&maps[0]);
+  mb_return_drop(&maps[1]);
+  return status;
 }

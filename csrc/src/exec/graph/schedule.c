@@ -9,9 +9,9 @@
 
 #define NOBODY UINT32_MAX
 
-/* Bytes that overlap belong to one cell; a handle of a device is a cell by itself. */
+/* Bytes that overlap belong to one cell; a handle of a device is a cell by itself. Addresses of
+ * several devices may be equal, which costs nothing but an order. */
 struct range {
-  DLDevice device;
   uintptr_t start, end;
   uint32_t entry;
 };
@@ -34,40 +34,28 @@ struct build {
   size_t edge_count, edge_capacity;
 };
 
-static int compare_devices(DLDevice x, DLDevice y) {
-  int by_type = (x.device_type > y.device_type) - (x.device_type < y.device_type);
-  return by_type ? by_type : (x.device_id > y.device_id) - (x.device_id < y.device_id);
-}
-
 static int by_start(const void *a, const void *b) {
   const struct range *x = a, *y = b;
-  int by_device = compare_devices(x->device, y->device);
-  return by_device ? by_device : (x->start > y->start) - (x->start < y->start);
-}
-
-/* Memory that the host can read is one address space. */
-static struct range range_of(const DLTensor *view, uint64_t size, uint32_t entry) {
-  int type = (int)view->device.device_type;
-  DLDevice device = mb_device_is_host(type) ? (DLDevice){kDLCPU, 0} : view->device;
-  uintptr_t start = (uintptr_t)view->data;
-  /* An empty value has a byte, so that it has a cell. */
-  uint64_t length = size && !mb_device_has_handles(type) ? size : 1;
-  return (struct range){device, start, start + (uintptr_t)length, entry};
+  return (x->start > y->start) - (x->start < y->start);
 }
 
 static int find_cells(struct build *b) {
   const struct mb_graph *g = &b->x->graph;
   struct range *ranges = malloc((size_t)g->entry_count * sizeof(*ranges) + 1);
   if (!ranges) return mb_fail_memory(g->entry_count * sizeof(*ranges));
-  for (uint32_t i = 0; i < g->entry_count; i++)
-    ranges[i] = range_of(&b->x->views[i], g->entries[i].size, i);
+  for (uint32_t i = 0; i < g->entry_count; i++) {
+    const DLTensor *view = &b->x->views[i];
+    uintptr_t start = (uintptr_t)view->data, size = (uintptr_t)g->entries[i].size;
+    /* An empty value has a byte, so that it has a cell. */
+    if (!size || mb_device_has_handles((int)view->device.device_type)) size = 1;
+    ranges[i] = (struct range){start, start + size, i};
+  }
   qsort(ranges, g->entry_count, sizeof(*ranges), by_start);
   uintptr_t end = 0;
   uint32_t cell = 0;
   for (uint32_t i = 0; i < g->entry_count; i++) {
-    bool is_next = i && compare_devices(ranges[i].device, ranges[i - 1].device) != 0;
-    if (is_next || (i && ranges[i].start >= end)) cell++;
-    if (is_next || ranges[i].end > end) end = ranges[i].end;
+    if (i && ranges[i].start >= end) cell++;
+    if (ranges[i].end > end) end = ranges[i].end;
     b->cell[ranges[i].entry] = cell;
   }
   free(ranges);

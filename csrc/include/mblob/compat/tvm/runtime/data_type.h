@@ -12,7 +12,7 @@
 
 MBLOB_FACE_BEGIN
 
-class DataType {
+class MBLOB_HIDDEN DataType {
  public:
   enum TypeCode {
     kInt = kDLInt,
@@ -83,7 +83,7 @@ inline int GetVectorBytes(DLDataType t) { return (t.bits * t.lanes + 7) / 8; }
 
 namespace detail {
 
-struct DataTypeName {
+struct MBLOB_HIDDEN DataTypeName {
   const char *name;
   uint8_t code;
   uint8_t bits; /* that the name says; 0 if they stand behind it */

@@ -84,7 +84,7 @@ inline std::ostream &operator<<(std::ostream &os, DLDevice device) {
   return os << DLDeviceType2Str(static_cast<int>(device.device_type)) << ':' << device.device_id;
 }
 
-class DeviceAPI {
+class MBLOB_HIDDEN DeviceAPI {
  public:
   /* For a device without a runtime: throws, or null with `allow_missing`. */
   static DeviceAPI *Get(Device device, bool allow_missing = false) {

@@ -14,22 +14,9 @@
 #include <string>
 #include <utility>
 
-MBLOB_FACE_BEGIN
-
-class Error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/* What the runtime, a check or a kernel reported. */
-class InternalError : public Error {
- public:
-  using Error::Error;
-  InternalError(const std::string &file, int line, const std::string &message)
-      : Error(file + ":" + std::to_string(line) + ": " + message) {}
-};
-
-namespace detail {
+/* Seen by all libraries of the process, so that an exception finds its way between them. */
+namespace mblob {
+namespace MBLOB_FACE {
 
 struct KeptException {
   std::exception_ptr exception;
@@ -40,6 +27,29 @@ inline KeptException &ThreadException() {
   static thread_local KeptException kept;
   return kept;
 }
+
+}  // namespace MBLOB_FACE
+}  // namespace mblob
+
+MBLOB_FACE_BEGIN
+
+class MBLOB_HIDDEN Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/* What the runtime, a check or a kernel reported. */
+class MBLOB_HIDDEN InternalError : public Error {
+ public:
+  using Error::Error;
+  InternalError(const std::string &file, int line, const std::string &message)
+      : Error(file + ":" + std::to_string(line) + ": " + message) {}
+};
+
+namespace detail {
+
+using ::mblob::MBLOB_FACE::KeptException;
+using ::mblob::MBLOB_FACE::ThreadException;
 
 /* Make the exception being handled the runtime's error of this thread. Returns -1. */
 inline int ReportException() noexcept {

@@ -5,13 +5,15 @@
  *   CHECK(x) << ...           throws InternalError unless x; ICHECK is the same
  *   CHECK_EQ(x, y) << ...     and _NE _LT _LE _GT _GE; the text has both values
  *   DCHECK...                 nothing with NDEBUG
- *   VLOG(level) << ...        nothing
+ *   DLOG(severity) << ...     nothing with NDEBUG, or unless TVM_LOG_DEBUG says otherwise
+ *   VLOG(level) << ...        the same
  *
  * A macro that exists already (glog, abseil, dmlc) is left alone. */
 #ifndef TVM_RUNTIME_LOGGING_H_
 #define TVM_RUNTIME_LOGGING_H_
 
 #include <tvm/runtime/error.h>
+#include <tvm/runtime/log_settings.h>
 
 #include <cstdio>
 #include <ctime>
@@ -23,7 +25,7 @@ namespace detail {
 
 /* Swallows a stream where an expression of type void is due: binds looser than <<, tighter than
  * ?:. */
-struct Voidify {
+struct MBLOB_HIDDEN Voidify {
   void operator&(std::ostream &) const {}
 };
 
@@ -32,7 +34,7 @@ inline std::string Place(const char *file, int line) {
 }
 
 /* Throws at the end of the full expression. */
-class LogFatal {
+class MBLOB_HIDDEN LogFatal {
  public:
   LogFatal(const char *file, int line) { stream_ << Place(file, line) << "InternalError: "; }
   LogFatal(const char *file, int line, const std::string &failed) : LogFatal(file, line) {
@@ -48,7 +50,7 @@ class LogFatal {
 };
 
 /* Writes its line when it ends, in one piece. */
-class LogMessage {
+class MBLOB_HIDDEN LogMessage {
  public:
   LogMessage(const char *file, int line, const char *severity) {
     char now[16] = "";
@@ -128,11 +130,25 @@ MBLOB_FACE_END
 #ifndef LOG_IF
 #define LOG_IF(severity, condition) MBLOB_STREAM_UNLESS(!(condition), MBLOB_LOG_##severity)
 #endif
+#ifdef NDEBUG
+#define MBLOB_DLOG_ON false
+#define MBLOB_VLOG_ON(level) false
+#else
+#define MBLOB_DLOG_ON ::tvm::runtime::detail::DebugLoggingEnabled()
+#define MBLOB_VLOG_ON(level) ::tvm::runtime::detail::VerboseLoggingEnabled(__FILE__, (level))
+#endif
 #ifndef DLOG
-#define DLOG(severity) MBLOB_STREAM_UNLESS(true, MBLOB_LOG_##severity)
+#define DLOG(severity) MBLOB_STREAM_UNLESS(!MBLOB_DLOG_ON, MBLOB_LOG_##severity)
+#endif
+#ifndef DLOG_IF
+#define DLOG_IF(severity, condition) \
+  MBLOB_STREAM_UNLESS(!(MBLOB_DLOG_ON && (condition)), MBLOB_LOG_##severity)
 #endif
 #ifndef VLOG
-#define VLOG(level) MBLOB_STREAM_UNLESS(true, MBLOB_LOG_INFO)
+#define VLOG(level) MBLOB_STREAM_UNLESS(!MBLOB_VLOG_ON(level), MBLOB_LOG_DEBUG)
+#endif
+#ifndef VLOG_IS_ON
+#define VLOG_IS_ON(level) MBLOB_VLOG_ON(level)
 #endif
 
 #ifndef CHECK

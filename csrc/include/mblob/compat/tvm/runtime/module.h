@@ -35,7 +35,7 @@ class ModuleNode;
 class ModuleView;
 class PackedFunc;
 
-class Module : public ObjectRef {
+class MBLOB_HIDDEN Module : public ObjectRef {
  public:
   static constexpr int kTypeCode = kTVMModuleHandle;
 
@@ -73,7 +73,7 @@ class Module : public ObjectRef {
 };
 
 /* What `->` of a Module gives. */
-class ModuleView {
+class MBLOB_HIDDEN ModuleView {
  public:
   const ModuleView *operator->() const { return this; }
 
@@ -116,7 +116,7 @@ inline ModuleView Module::operator->() const { return ModuleView(*this); }
  * What GetFunction gave for a name is kept, and it is not asked for that name again. A function
  * that uses the node keeps `sptr_to_self`. Functions may be asked for, and called, on any
  * thread. */
-class ModuleNode : public Object {
+class MBLOB_HIDDEN ModuleNode : public Object {
  public:
   virtual const char *type_key() const = 0;
   /* One of the two is overridden: that of TVM 0.13 and later, or that of 0.12 and before. */

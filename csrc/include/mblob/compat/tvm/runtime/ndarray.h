@@ -33,9 +33,14 @@ inline std::size_t GetDataSize(const DLTensor &t) {
 inline constexpr std::size_t kArrayAlignment =
     64; /* bytes; what kernels of TVM 0.10 and later assume */
 
-class NDArray : public ObjectRef {
+class MBLOB_HIDDEN NDArray : public ObjectRef {
  public:
   static constexpr int kTypeCode = kTVMNDArrayHandle;
+  /* What an array's handle points to. */
+  struct Container {
+    DLTensor dl_tensor;
+  };
+  using ContainerType = Container;
 
   NDArray() = default;
   NDArray(std::nullptr_t) {} /* NOLINT */
@@ -43,6 +48,7 @@ class NDArray : public ObjectRef {
 
   /* The tensor; null for a null array. It may be passed on as DLTensor * while this array lives. */
   const DLTensor *operator->() const { return tensor(); }
+  const Container *get() const { return static_cast<const Container *>(handle()); }
   ShapeTuple Shape() const {
     return ShapeTuple(Defined()->shape, Defined()->shape + Defined()->ndim);
   }

@@ -12,7 +12,7 @@
 MBLOB_FACE_BEGIN
 
 /* Arguments of a call, borrowed. */
-class TVMArgs {
+class MBLOB_HIDDEN TVMArgs {
  public:
   const TVMValue *values;
   const int *type_codes;
@@ -35,7 +35,7 @@ class TVMArgs {
 
 /* A function over the runtime's handle; copies share it. Calls may come from any number of
  * threads. */
-class PackedFunc : public ObjectRef {
+class MBLOB_HIDDEN PackedFunc : public ObjectRef {
  public:
   static constexpr int kTypeCode = kTVMPackedFuncHandle;
   using FType = std::function<void(TVMArgs args, TVMRetValue *rv)>;
@@ -87,7 +87,7 @@ class PackedFunc : public ObjectRef {
 
 /* Fills the arrays of a call. What a text or an object points to must live until the call has
  * returned. */
-class TVMArgsSetter {
+class MBLOB_HIDDEN TVMArgsSetter {
  public:
   TVMArgsSetter(TVMValue *values, int *type_codes) : values_(values), type_codes_(type_codes) {}
 
@@ -139,6 +139,7 @@ class TVMArgsSetter {
       (*this)(i, nullptr);
   }
   void operator()(std::size_t i, const ObjectRef &object) const {
+    detail::CheckRuntime(object.type_code());
     SetHandle(i, object.defined() ? object.type_code() : kTVMNullptr, object.handle());
   }
   template <typename Signature>
@@ -228,7 +229,7 @@ ObjectRef CallWithList(const char *name, std::size_t count, const Fill &fill) {
 }
 
 /* The name under which modules made here give their node; it names the layout of the classes. */
-inline constexpr const char *kNodeName = "mblob.cxx_node.1";
+inline constexpr const char *kNodeName = "mblob.cxx_node.2";
 
 }  // namespace detail
 
@@ -245,6 +246,7 @@ Node *Module::as() const {
 }
 
 inline int ObjectRef::use_count() const {
+  if (type_code_ == kOwnObject) return handle_ ? get()->use_count() : 0;
   return defined() ? detail::RuntimeFunction("mblob.UseCount")(*this).operator int() : 0;
 }
 
@@ -287,7 +289,7 @@ inline std::string ModuleNode::GetSource(const std::string &) { return ""; }
 
 namespace detail {
 /* Stands for modules that were not made of a node. */
-class NoNode : public ModuleNode {
+class MBLOB_HIDDEN NoNode : public ModuleNode {
  public:
   explicit NoNode(const char *key) : key_(key) {}
   const char *type_key() const final { return key_; }
@@ -342,8 +344,32 @@ inline bool RuntimeEnabled(const std::string &target) {
 
 /* ---- String as an object ---- */
 
-inline String::operator ObjectRef() const {
-  return detail::RuntimeFunction("runtime.String")(*this);
+inline const ObjectRef &String::object() const {
+  std::call_once(shared_->once, [this] {
+    if (!shared_->object)
+      shared_->object = std::make_shared<const ObjectRef>(
+          detail::RuntimeFunction("runtime.String")(*this).operator ObjectRef());
+  });
+  return *shared_->object;
+}
+inline String::operator ObjectRef() const { return object(); }
+inline String::String(const StringObj *object)
+    : String(object ? std::string(object->data, object->size) : std::string()) {}
+inline String::String(ObjectRef object) : String(detail::StringOf(object)) {
+  shared_->object = std::make_shared<const ObjectRef>(std::move(object));
+}
+inline bool String::same_as(const String &other) const {
+  return shared_ == other.shared_ || object().same_as(other.object());
+}
+inline bool String::same_as(const ObjectRef &other) const { return object().same_as(other); }
+template <typename Ref, typename = std::enable_if_t<std::is_same_v<Ref, String>>>
+Ref GetRef(const StringObj *object) {
+  return Ref(object);
+}
+template <typename Ref, typename = std::enable_if_t<std::is_same_v<Ref, NDArray>>>
+Ref GetRef(const NDArray::Container *object) {
+  void *const handle = const_cast<NDArray::Container *>(object);
+  return Ref(detail::Owned{ObjectRef::Share(handle, kTVMNDArrayHandle)});
 }
 
 namespace detail {
@@ -378,6 +404,31 @@ inline TVMPODValue_::operator ShapeTuple() const {
       detail::RuntimeFunction("runtime.GetShapeTupleSize")(object).operator int64_t()));
   for (std::size_t i = 0; i < extents.size(); ++i) extents[i] = get(object, i);
   return ShapeTuple(std::move(extents));
+}
+
+namespace detail {
+inline constexpr unsigned kShapeIndex = 6; /* the type index of ShapeTuple */
+template <typename T>
+struct MBLOB_HIDDEN ShapePointer {
+  explicit ShapePointer(const ObjectRef &ref)
+      : is_shape(IndexOf(ref.handle(), ref.type_code()) == kShapeIndex) {
+    TVMRetValue value;
+    value = is_shape ? ref : ObjectRef();
+    shape = value;
+  }
+  explicit operator bool() const { return is_shape; }
+  bool operator==(std::nullptr_t) const { return !is_shape; }
+  bool operator!=(std::nullptr_t) const { return is_shape; }
+  const T *operator->() const { return shape.get(); }
+  const T &operator*() const { return *shape.get(); }
+
+  bool is_shape;
+  ShapeTuple shape;
+};
+}  // namespace detail
+template <typename Ref, typename = std::enable_if_t<std::is_same_v<Ref, ShapeTuple>>>
+Ref GetRef(const detail::ShapePointer<ShapeTupleObj> &pointer) {
+  return pointer.shape;
 }
 
 inline TVMRetValue &TVMRetValue::operator=(const ShapeTuple &shape) {

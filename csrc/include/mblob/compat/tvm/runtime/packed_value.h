@@ -51,7 +51,16 @@ namespace detail {
 /* Whether values of that code are references. */
 inline bool IsCounted(int type_code) {
   return type_code == kTVMModuleHandle || type_code == kTVMPackedFuncHandle ||
-         type_code == kTVMNDArrayHandle || type_code == kTVMObjectHandle;
+         type_code == kTVMNDArrayHandle || type_code == kTVMObjectHandle ||
+         type_code == ObjectRef::kOwnObject;
+}
+
+/* Whether values of that code can leave for the runtime. */
+inline void CheckRuntime(int type_code) {
+  if (type_code == ObjectRef::kOwnObject)
+    throw InternalError(
+        "an object of a class of one's own cannot be passed to a function: the runtime does not know "
+        "the class (docs/tvm_hosts.md)");
 }
 
 /* An integer or enum as functions take it. */
@@ -67,7 +76,7 @@ int64_t PackInteger(T value) {
 /* A value and its code, borrowed. Conversions throw InternalError, "expected int, found str",
  * when the value is something else. Integers become floats and bools, nothing becomes a null
  * pointer. */
-class TVMPODValue_ {
+class MBLOB_HIDDEN TVMPODValue_ {
  public:
   operator double() const {
     if (IsInt()) return static_cast<double>(value_.v_int64);
@@ -191,14 +200,14 @@ class TVMPODValue_ {
 };
 
 /* An argument; valid during the call. */
-class TVMArgValue : public TVMPODValue_ {
+class MBLOB_HIDDEN TVMArgValue : public TVMPODValue_ {
  public:
   TVMArgValue() = default;
   TVMArgValue(TVMValue value, int type_code) : TVMPODValue_(value, type_code) {}
 };
 
 /* A result, which owns what it holds: a reference, or a copy of a text. */
-class TVMRetValue : public TVMPODValue_ {
+class MBLOB_HIDDEN TVMRetValue : public TVMPODValue_ {
  public:
   TVMRetValue() = default;
   TVMRetValue(const TVMRetValue &other) : TVMPODValue_() { Copy(other); }
@@ -276,6 +285,7 @@ class TVMRetValue : public TVMPODValue_ {
   /* Hand it over with its reference. Texts stay with the thread until the next one is handed
    * over. */
   void MoveToCHost(TVMValue *value, int *type_code) {
+    detail::CheckRuntime(type_code_);
     if (!IsText()) {
       *value = value_;
       *type_code = std::exchange(type_code_, kTVMNullptr);
@@ -289,6 +299,7 @@ class TVMRetValue : public TVMPODValue_ {
   }
   /* Set it as the result of a TVMPackedCFunc, which makes a copy. */
   void CopyToReturn(TVMRetValueHandle ret) {
+    detail::CheckRuntime(type_code_);
     if (type_code_ != kTVMNullptr)
       detail::CheckCall(TVMCFuncSetReturn(ret, &value_, &type_code_, 1));
   }

@@ -19,7 +19,7 @@ MBLOB_FACE_BEGIN
  * where none is registered. */
 inline void EnvCheckSignals() {}
 
-class Registry {
+class MBLOB_HIDDEN Registry {
  public:
   /* Claims a name; the function is given with set_body. Throws if the name is taken, unless
    * `can_override`.

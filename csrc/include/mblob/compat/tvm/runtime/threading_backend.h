@@ -15,7 +15,7 @@ MBLOB_FACE_BEGIN
 
 namespace threading {
 
-class ThreadGroup {
+class MBLOB_HIDDEN ThreadGroup {
  public:
   enum AffinityMode : int {
     kBig = 1,
@@ -29,10 +29,11 @@ inline void Yield() { std::this_thread::yield(); }
 /* Tasks of a loop that asks for no number; both names of TVM. */
 inline int NumThreads() { return detail::RuntimeFunction("runtime.NumThreads")(); }
 inline int MaxConcurrency() { return NumThreads(); }
-/* `nthreads` 0: what the environment says. The mode and the processors are not followed: threads
- * are the scheduler's. */
+/* `nthreads` 0: one for each of `cpus`; without those what the environment says. Threads are not
+ * bound to processors, which the scheduler chooses. */
 inline void Configure(ThreadGroup::AffinityMode mode, int nthreads,
-                      const std::vector<unsigned> & = {}, int = 0) {
+                      const std::vector<unsigned> &cpus = {}, int = 0) {
+  if (nthreads == 0) nthreads = static_cast<int>(cpus.size());
   (void)detail::RuntimeFunction("runtime.config_threadpool")(static_cast<int>(mode), nthreads);
 }
 /* Threads that are idle cost nothing, and those of a parent are not used after a fork: there is

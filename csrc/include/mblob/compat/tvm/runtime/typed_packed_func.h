@@ -14,7 +14,7 @@ namespace detail {
 
 /* The signature R(Args...) of something that can be called, as `type`. */
 template <typename F>
-struct SignatureOf : SignatureOf<decltype(&F::operator())> {};
+struct MBLOB_HIDDEN SignatureOf : SignatureOf<decltype(&F::operator())> {};
 template <typename R, typename... Args>
 struct SignatureOf<R (*)(Args...)> {
   using type = R(Args...);
@@ -33,6 +33,12 @@ MBLOB_MEMBER_SIGNATURE(const)
 MBLOB_MEMBER_SIGNATURE(noexcept)
 MBLOB_MEMBER_SIGNATURE(const noexcept)
 #undef MBLOB_MEMBER_SIGNATURE
+
+/* The same under TVM's name. */
+template <typename F>
+struct MBLOB_HIDDEN function_signature {
+  using FType = typename SignatureOf<F>::type;
+};
 
 /* A packed value as what a C++ function takes. */
 template <typename T>

@@ -11,13 +11,13 @@
 MBLOB_FACE_BEGIN
 
 /* What `->` of an ADT shows. */
-struct ADTObj {
+struct MBLOB_HIDDEN ADTObj {
   int32_t tag;
   uint32_t size; /* number of fields */
   const ADTObj *operator->() const { return this; }
 };
 
-class ADT : public ObjectRef {
+class MBLOB_HIDDEN ADT : public ObjectRef {
  public:
   static constexpr int kTypeCode = kTVMModuleHandle;
 

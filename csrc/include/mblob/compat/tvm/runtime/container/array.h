@@ -15,7 +15,7 @@
 MBLOB_FACE_BEGIN
 
 template <typename T>
-class Array : public ObjectRef {
+class MBLOB_HIDDEN Array : public ObjectRef {
  public:
   static constexpr unsigned kTypeIndex = 4;
   using value_type = T;

@@ -15,7 +15,7 @@
 MBLOB_FACE_BEGIN
 
 template <typename K, typename V>
-class Map : public ObjectRef {
+class MBLOB_HIDDEN Map : public ObjectRef {
  public:
   static constexpr unsigned kTypeIndex = 5;
   using key_type = K;

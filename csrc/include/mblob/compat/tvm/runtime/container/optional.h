@@ -11,13 +11,16 @@
 
 MBLOB_FACE_BEGIN
 
-struct NullOptType {};
+struct MBLOB_HIDDEN NullOptType {};
 inline constexpr NullOptType NullOpt{};
 
 template <typename T>
-class Optional {
+class MBLOB_HIDDEN Optional {
  public:
   using ContainerType = T;
+  template <typename U>
+  using IfValue = std::enable_if_t<!std::is_same_v<std::decay_t<U>, Optional> &&
+                                   !std::is_null_pointer_v<std::decay_t<U>>>;
 
   Optional() = default;
   Optional(NullOptType) {}                                                   /* NOLINT: as in TVM */
@@ -38,14 +41,21 @@ class Optional {
   }
   T value_or(T other) const { return value_ ? *value_ : std::move(other); }
 
-  friend bool operator==(const Optional &a, std::nullptr_t) { return !a.defined(); }
-  friend bool operator!=(const Optional &a, std::nullptr_t) { return a.defined(); }
-  friend bool operator==(const Optional &a, const Optional &b) {
-    return a && b ? *a.value_ == *b.value_ : a.value_ == b.value_;
+  bool operator==(std::nullptr_t) const { return !defined(); }
+  bool operator!=(std::nullptr_t) const { return defined(); }
+  bool operator==(const Optional &other) const {
+    return defined() && other.defined() ? *value_ == *other.value_ : value_ == other.value_;
   }
-  friend bool operator!=(const Optional &a, const Optional &b) { return !(a == b); }
-  friend bool operator==(const Optional &a, const T &b) { return a.value_ && *a.value_ == b; }
-  friend bool operator!=(const Optional &a, const T &b) { return !(a == b); }
+  bool operator!=(const Optional &other) const { return !(*this == other); }
+  /* With a value: nothing equals none. */
+  template <typename U, typename = IfValue<U>>
+  bool operator==(const U &other) const {
+    return defined() && *value_ == other;
+  }
+  template <typename U, typename = IfValue<U>>
+  bool operator!=(const U &other) const {
+    return !(*this == other);
+  }
 
  private:
   std::shared_ptr<const T> value_; /* copies share it */

@@ -16,9 +16,16 @@
 
 MBLOB_FACE_BEGIN
 
-class ShapeTuple {
+/* What `->` of a ShapeTuple shows. */
+struct MBLOB_HIDDEN ShapeTupleObj {
+  const int64_t *data;
+  uint64_t size;
+};
+
+class MBLOB_HIDDEN ShapeTuple {
  public:
   using index_type = int64_t;
+  using ContainerType = ShapeTupleObj;
 
   ShapeTuple() : ShapeTuple(std::vector<index_type>()) {}
   ShapeTuple(std::initializer_list<index_type> extents)
@@ -31,6 +38,9 @@ class ShapeTuple {
   ShapeTuple(const ShapeTuple &) = default;
   ShapeTuple &operator=(const ShapeTuple &) = default;
 
+  const ShapeTupleObj *operator->() const { return &shared_->view; }
+  const ShapeTupleObj *get() const { return &shared_->view; }
+  bool defined() const { return true; }
   const index_type *data() const { return extents().data(); }
   std::size_t size() const { return extents().size(); }
   bool empty() const { return extents().empty(); }
@@ -70,8 +80,12 @@ class ShapeTuple {
 
  private:
   struct Shared {
-    explicit Shared(std::vector<index_type> given) : extents(std::move(given)) {}
+    explicit Shared(std::vector<index_type> given)
+        : extents(std::move(given)), view{extents.data(), extents.size()} {}
+    Shared(const Shared &) = delete;
+    Shared &operator=(const Shared &) = delete;
     const std::vector<index_type> extents;
+    const ShapeTupleObj view;
     std::once_flag once; /* when `object` was made */
     ObjectRef object;
   };

@@ -17,16 +17,19 @@
 MBLOB_FACE_BEGIN
 
 class ObjectRef;
+class StringObj;
 
-class String {
+class MBLOB_HIDDEN String {
  public:
-  using ContainerType = class StringObj;
+  using ContainerType = StringObj;
 
   String() : String(std::string()) {}
   String(std::string text)
-      : shared_(std::make_shared<const Shared>(std::move(text))) {} /* NOLINT: as in TVM */
-  String(const char *text) : String(std::string(text)) {}           /* NOLINT */
+      : shared_(std::make_shared<Shared>(std::move(text))) {} /* NOLINT: as in TVM */
+  String(const char *text) : String(std::string(text)) {}     /* NOLINT */
   String(const char *data, std::size_t size) : String(std::string(data, size)) {}
+  explicit String(ObjectRef object); /* one of runtime.String, which the String then is */
+  explicit String(const StringObj *object);
   /* Never moved from: there is always a text. */
   String(const String &) = default;
   String &operator=(const String &) = default;
@@ -39,15 +42,26 @@ class String {
   std::size_t length() const { return size(); }
   bool empty() const { return text().empty(); }
   char at(std::size_t i) const { return text().at(i); }
-  int compare(const String &other) const { return text().compare(other.text()); }
+  /* -1, 0 or 1: char by char, zero bytes as any other, then by the size. */
+  int compare(const String &other) const {
+    const std::string &a = text(), &b = other.text();
+    const std::size_t both = std::min(a.size(), b.size());
+    for (std::size_t i = 0; i < both; ++i)
+      if (a[i] != b[i]) return a[i] < b[i] ? -1 : 1;
+    return a.size() == b.size() ? 0 : a.size() < b.size() ? -1 : 1;
+  }
   operator std::string() const { return text(); } /* NOLINT */
   operator ObjectRef() const;                     /* NOLINT: as in TVM, where it is one */
+  const ObjectRef &object() const;                /* the same, made when it is first needed */
+  bool defined() const { return true; }
+  bool same_as(const String &other) const;
+  bool same_as(const ObjectRef &other) const;
   /* The text with its size; as long as this String or a copy of it. */
   TVMByteArray *bytes() const { return const_cast<TVMByteArray *>(&shared_->bytes); }
 
   friend bool operator==(const String &a, const String &b) { return a.text() == b.text(); }
   friend bool operator!=(const String &a, const String &b) { return a.text() != b.text(); }
-  friend bool operator<(const String &a, const String &b) { return a.text() < b.text(); }
+  friend bool operator<(const String &a, const String &b) { return a.compare(b) < 0; }
   friend bool operator>(const String &a, const String &b) { return b < a; }
   friend bool operator<=(const String &a, const String &b) { return !(b < a); }
   friend bool operator>=(const String &a, const String &b) { return !(a < b); }
@@ -61,11 +75,13 @@ class String {
     Shared &operator=(const Shared &) = delete;
     const std::string text;
     const TVMByteArray bytes;
+    std::once_flag once; /* when `object` was made */
+    std::shared_ptr<const ObjectRef> object;
   };
 
   const std::string &text() const { return shared_->text; }
 
-  std::shared_ptr<const Shared> shared_;
+  std::shared_ptr<Shared> shared_;
 };
 
 MBLOB_FACE_END

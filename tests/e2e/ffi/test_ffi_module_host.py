@@ -1,0 +1,143 @@
+"""Programs that use libmblob-ffi without libtvm_ffi: C++ hosts written for tvm_ffi, static programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.programs import run
+
+ADD = r"""
+#include <stdint.h>
+typedef struct { int32_t type; uint32_t zero; union { int64_t i; void *p; } v; } any;
+void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message);
+int __tvm_ffi_add_one(void *self, const any *args, int32_t count, any *result) {
+  if (count != 1 || args[0].type != 1)
+    return TVMFFIErrorSetRaisedFromCStr("ValueError", "add_one: expected an int"), -1;
+  result->type = 1;
+  result->v.i = args[0].v.i + 1;
+  return 0;
+}
+"""
+STATIC = r"""
+#include <mblob.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  mblob_module *module;
+  mblob_function *function;
+  const TVMValue value = {.v_int64 = 41};
+  const int code = 0;
+  TVMValue result;
+  int result_code;
+  if (argc != 2 || mblob_open(argv[1], NULL, &module) ||
+      mblob_module_function(module, "add_one", 0, &function) ||
+      mblob_function_call(function, &value, &code, 1, &result, &result_code))
+    return puts(mblob_last_error()), 1;
+  printf("%d\n", (int)result.v_int64);
+  mblob_function_release(function);
+  mblob_module_release(module);
+}
+"""
+HOST = r"""
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/tvm_ffi.h>
+#include <cstdlib>
+#include <iostream>
+namespace ffi = tvm::ffi;
+struct Memory {
+  void AllocData(DLTensor *t) { t->data = std::malloc(ffi::GetDataSize(*t)); }
+  void FreeData(DLTensor *t) { std::free(t->data); }
+};
+class NodeObj : public ffi::Object {
+ public:
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO("test.Node", NodeObj, ffi::Object);
+};
+class LeafObj : public NodeObj {
+ public:
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("test.Leaf", LeafObj, NodeObj);
+};
+int main(int, char **argv) {
+  ffi::Module module = ffi::Module::LoadFromFile(argv[1]);
+  ffi::Tensor x = ffi::Tensor::FromNDAlloc(Memory(), ffi::Shape({4}), DLDataType{kDLFloat, 32, 1},
+                                           DLDevice{kDLCPU, 0});
+  static_cast<float *>(x.data_ptr())[0] = 5;
+  std::cout << module->kind() << ' ' << module->GetFunction("add_one").value()(41).cast<int>() << ' '
+            << module->GetFunction("first").value()(x).cast<double>() << ' '
+            << module->GetFunction("nobody").has_value() << module->imports().size() << std::endl;
+  try {
+    module->GetFunction("add_one").value()("x");
+  } catch (const ffi::Error &error) {
+    std::cout << error.kind() << std::endl;
+  }
+  ffi::ObjectRef leaf{ffi::ObjectPtr<ffi::Object>(ffi::make_object<LeafObj>())};
+  std::cout << (leaf.as<NodeObj>() != nullptr) << (leaf.as<LeafObj>() != nullptr)
+            << (ffi::ObjectRef(ffi::make_object<NodeObj>()).as<LeafObj>() != nullptr)
+            << (x.as<NodeObj>() != nullptr) << leaf.GetTypeKey() << std::endl;
+  try {
+    ffi::Module::LoadFromFile("/nowhere.so");
+  } catch (const ffi::Error &error) {
+    std::cout << error.message() << std::endl;
+  }
+}
+"""
+LIBRARY = r"""
+#include <tvm/ffi/tvm_ffi.h>
+namespace ffi = tvm::ffi;
+static int add_one(int x) { return x + 1; }
+static double first(ffi::Tensor x) { return static_cast<float *>(x.data_ptr())[0]; }
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(add_one, add_one);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(first, first);
+"""
+
+
+def test_a_plug_in_has_a_soname(installed: Path) -> None:
+    for plugin in (installed / "lib").glob("libmblob-*.so"):
+        assert f"soname: [{plugin.name}]" in run("readelf", "-d", plugin).stdout
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_static_program_has_the_plug_in_that_it_asks_for(
+    installed: Path, tmp_path: Path, linked: bool
+) -> None:
+    (tmp_path / "add.c").write_text(ADD)
+    (tmp_path / "host.c").write_text(STATIC)
+    run("cc", "-shared", "-fPIC", tmp_path / "add.c", "-o", tmp_path / "add.so")
+    lib = installed / "lib"
+    asked = ["-Wl,-u,__mblob_plugin_ffi", lib / "libmblob-ffi.a"] if linked else []
+    run("cc", f"-I{installed}/include", tmp_path / "host.c", *asked, lib / "libmblob.a", "-o",
+        tmp_path / "host", "-ldl", "-lm", "-pthread")  # fmt: skip
+    environment = {k: v for k, v in os.environ.items() if k != "MBLOB_PLUGIN_PATH"}
+    done = subprocess.run(
+        [str(tmp_path / "host"), str(tmp_path / "add.so")], capture_output=True, text=True,
+        env=environment,
+    )  # fmt: skip
+    if linked:
+        assert (done.returncode, done.stdout) == (0, "42\n")
+    else:
+        assert "or link libmblob-ffi.a" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_cxx_host_of_tvm_ffi_runs_without_its_library(
+    require: Callable[[str], str],
+    installed: Path,
+    package_of: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    include = f"-I{package_of('tvm_ffi')}/include"
+    (tmp_path / "library.cc").write_text(LIBRARY)
+    (tmp_path / "host.cc").write_text(HOST)
+    words = (require("c++"), "-std=c++17", include)
+    run(*words, "-shared", "-fPIC", tmp_path / "library.cc", "-o", tmp_path / "library.so")
+    run(*words, "-include", "mblob/ffi_module.h", tmp_path / "host.cc", "-o", tmp_path / "host",
+        f"-I{installed}/include", f"-L{installed}/lib", f"-Wl,-rpath,{installed}/lib", "-lmblob-ffi", "-lmblob",
+    )  # fmt: skip
+    lines = run(tmp_path / "host", tmp_path / "library.so").stdout.splitlines()
+    assert lines[:3] == ["library 42 5 00", "TypeError", "1100test.Leaf"]
+    assert "/nowhere.so" in lines[3]
