@@ -11,6 +11,14 @@
 #define R_TYPE(info) ((info) & 0xFF)
 #endif
 
+/* musl's <elf.h> has not all of them. */
+#ifndef R_AARCH64_IRELATIVE
+#define R_AARCH64_IRELATIVE 1032
+#endif
+#ifndef R_390_IRELATIVE
+#define R_390_IRELATIVE 61
+#endif
+
 /* Types by what they mean. MODULE: the number of a module, in front of the word of an OFFSET in
  * its block; TLS_PLACE: a place relative to the thread, for which the module must have such
  * storage; DESCRIPTOR: the same in two words. PART_n: an address, or a distance to one, in n
