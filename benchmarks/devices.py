@@ -9,7 +9,7 @@ import numpy as np
 import mblob
 from benchmarks import onednn, opencl
 from benchmarks.executors import wall_seconds
-from benchmarks.results import Section, row_of_pairs
+from benchmarks.results import Section, Target, row_of_pairs
 from benchmarks.sampling import ROOT, Bench
 
 INTRO = """\
@@ -39,8 +39,24 @@ def run(bench: Bench) -> Section:
         )
     else:
         section.notes.append("Launches of OpenCL kernels were not measured: there is no device.")
+    _both_at_once(bench, section)
     _network(bench, section)
     return section
+
+
+def _both_at_once(bench: Bench, section: Section) -> None:
+    """A graph over the host and the device, whose nodes are listed in either order."""
+    pairs = []
+    if opencl.available():
+        pairs = list(opencl.both_at_once(bench.folder, 3 * bench.scale.rounds, bench.scale.loops))
+        section.rows.append(
+            row_of_pairs("a graph over host and device", "its device's node first", "wall", pairs)
+        )
+    found = section.rows[-1].ratio("wall") if pairs else None
+    section.targets.append(
+        Target("a graph over host and device, host's node first, over the device's first", 1.1, found, "x",
+               "the device is PoCL, which takes processors from the host.")
+    )  # fmt: skip
 
 
 def _network(bench: Bench, section: Section) -> None:

@@ -4,10 +4,14 @@ turns."""
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import mblob
+from benchmarks.executors import wall_seconds
 from mblob import loader
 from mblob.compilers import include_flags
 
@@ -48,3 +52,110 @@ def launches(folder: Path, rounds: int, count: int) -> Iterator[tuple[float, flo
     for line in run.stdout.splitlines():
         ours, plain = map(float, line.split())
         yield ours, plain
+
+
+# The host and the device have work for about as long, which does not depend on each other. The
+# kernel is one group, for which PoCL takes one processor.
+HOST = """\
+#include <math.h>
+#include <tvm/runtime/c_runtime_api.h>
+#include <tvm/runtime/c_backend_api.h>
+void *__tvm_module_ctx = NULL;
+static void *data(TVMValue *args, int i) { return ((DLTensor *)args[i].v_handle)->data; }
+int there(TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
+  TVMFunctionHandle set_device, kernel;
+  TVMValue device[2] = {{.v_int64 = 4}, {.v_int64 = 0}};
+  TVMValue given[4] = {{.v_handle = data(args, 1)}, {.v_handle = data(args, 0)}};
+  int ints[2] = {kTVMArgInt, kTVMArgInt}, kinds[4] = {kTVMOpaqueHandle, kTVMOpaqueHandle, kTVMArgInt, kTVMArgInt};
+  (void)codes, (void)count;
+  given[2].v_int64 = 1, given[3].v_int64 = SIZE;
+  return TVMBackendGetFuncFromEnv(__tvm_module_ctx, "__tvm_set_device", &set_device) ||
+         TVMFuncCall(set_device, device, ints, 2, ret, code) ||
+         TVMBackendGetFuncFromEnv(__tvm_module_ctx, "there_kernel", &kernel) ||
+         TVMFuncCall(kernel, given, kinds, 4, ret, code) ? -1 : 0;
+}
+int here(TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
+  (void)codes, (void)count, (void)ret, (void)code;
+  float *x = data(args, 0), *y = data(args, 1);
+  for (int i = 0; i < SIZE; ++i) {
+    float v = x[i];
+    for (int k = 0; k < ROUNDS; ++k) v = v * 0.999f + 0.5f;
+    y[i] = v;
+  }
+  return 0;
+}
+int join(TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
+  (void)codes, (void)count, (void)ret, (void)code;
+  float *a = data(args, 0), *b = data(args, 1), *y = data(args, 2);
+  for (int i = 0; i < SIZE; ++i) y[i] = a[i] + b[i];
+  return 0;
+}
+"""
+THERE = """\
+__kernel void there_kernel(__global float *y, __global float *x) {
+  int i = get_global_id(0);
+  float v = x[i];
+  for (int k = 0; k < ROUNDS; ++k) v = v * 0.999f + 0.5f;
+  y[i] = v;
+}
+"""
+SIZE = 1024
+ORDERS = {
+    "the device first": ("to", "there", "here", "back", "joined"),
+    "the host first": ("here", "to", "there", "back", "joined"),
+}
+_NODES = {
+    "to": ("__copy", ["x"], 4),
+    "there": ("there", ["to"], 4),
+    "here": ("here", ["x"], 1),
+    "back": ("__copy", ["there"], 1),
+    "joined": ("join", ["back", "here"], 1),
+}
+
+
+def split_graph(order: Sequence[str]) -> dict[str, Any]:
+    """The graph with its nodes in that order."""
+    names = ["x", *order]
+    rows: list[dict[str, Any]] = [{"op": "null", "name": "x", "inputs": []}]
+    for name in order:
+        function, inputs, _ = _NODES[name]
+        attrs = {
+            "func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0",
+        }  # fmt: skip
+        ends = [[names.index(i), 0, 0] for i in inputs]
+        rows.append({"op": "tvm_op", "name": name, "attrs": attrs, "inputs": ends})
+    count = len(rows)
+    return {
+        "nodes": rows, "arg_nodes": [0], "node_row_ptr": list(range(count + 1)),
+        "heads": [[names.index("joined"), 0, 0]],
+        "attrs": {
+            "dltype": ["list_str", ["float32"] * count],
+            "storage_id": ["list_int", list(range(count))],
+            "shape": ["list_shape", [[SIZE]] * count],
+            "device_index": ["list_int", [1, *(_NODES[name][2] for name in order)]],
+        },
+    }  # fmt: skip
+
+
+def both_at_once(folder: Path, rounds: int, work: int) -> Iterator[tuple[float, float]]:
+    """Pairs of seconds of one run of a graph over the host and the device: with the host's node
+    first, and with the device's."""
+
+    def text(source: str) -> str:
+        return source.replace("ROUNDS", str(work)).replace("SIZE", str(SIZE))
+
+    host = mblob.csource_module(text(HOST))
+    kernel = ("there_kernel", ["handle"] * 2, ["blockIdx.x", "threadIdx.x"])
+    host.import_module(mblob.device_module("opencl", text(THERE), [kernel]))
+    host.export_library(folder / "both.so")
+    lib = mblob.load_module(folder / "both.so")
+    models = []
+    for order in ("the host first", "the device first"):
+        model = mblob.graph_executor.create(
+            split_graph(ORDERS[order]), lib, [mblob.cpu(0), mblob.opencl(0)]
+        )
+        model.run(x=np.ones(SIZE, "float32"))
+        models.append(model)
+    np.testing.assert_array_equal(*(model.get_output(0).numpy() for model in models))
+    for _ in range(rounds):
+        yield wall_seconds(models[0].run), wall_seconds(models[1].run)

@@ -1,19 +1,26 @@
 """From the start of a process to the first result of a kernel, beside an interpreter that does
-nothing."""
+nothing; and to a packed kernel, beside the compiler."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import mblob
 from benchmarks import inputs
-from benchmarks.results import Row, Section, Target, medians, thousand
+from benchmarks.executors import wall_seconds
+from benchmarks.results import Row, Sample, Section, Target, medians, thousand
 from benchmarks.sampling import Bench, alternate, command
+from mblob.compilers import include_flags
 
 INTRO = """\
 `python -c ...` that imports, opens a library, calls a kernel on three buffers and looks at the result, beside
 `python -c pass` of the same environment, which has nothing else installed. Without numpy the arrays are memoryviews
-of bytearrays."""
+of bytearrays. Packing a kernel with a prototype, by the command and in a process that packed before, is beside
+`cc -O2 -shared` of the same kernel and of the C that mblob generates for it."""
 BARE = "python -c pass"
+COMPILE = "cc -O2 -shared of kernel and generated C"
+PACK, PACK_INSIDE = "mblob-pack build of a kernel", "export_library of a kernel in a process"
 SET_AT = 11.3  # ms of it, when the target was set
 PROGRAM = """\
 import mblob
@@ -55,7 +62,56 @@ def run(bench: Bench) -> Section:
     for clock in ("cpu", "wall"):
         section.targets.append(Target(f"{row.series}: {clock if clock == 'wall' else 'CPU'} over `{BARE}`", 5,
                                       thousand(row.over(clock)), "ms", why))  # fmt: skip
+    _pack(bench, section)
     return section
+
+
+def _pack(bench: Bench, section: Section) -> None:
+    """Rows of packing a kernel that differs each time, and their targets."""
+    bench.say("packing a kernel")
+    python, environment = inputs.interpreter(bench)
+    work, output = bench.path("generated"), bench.path("packed.so")
+    inputs.new_kernel(bench)
+    mblob.csource_module(inputs.KERNEL, functions=[inputs.PROTOTYPE]).export_library(
+        output, workspace_dir=work
+    )
+    flags = ["-O2", "-fPIC", "-shared", *include_flags(), "-DMBLOB_KERNEL"]
+    compiler = [os.environ.get("CC", "cc"), *flags, str(work / "mblob_functions.c"), "-lm"]
+
+    def compile_it() -> Sample:
+        source = inputs.new_kernel(bench)
+        return command(bench, [*compiler, str(source), "-o", bench.path("compiled.so")])
+
+    def build() -> Sample:
+        words = ["-m", "mblob.cli.main", "build", "--kernel", inputs.new_kernel(bench)]
+        more = ["--function", inputs.PROTOTYPE, "-o", output]
+        return command(bench, [python, *words, *more], **environment)
+
+    def export() -> Sample:
+        module = mblob.csource_module(inputs.new_kernel(bench), functions=[inputs.PROTOTYPE])
+        return Sample(wall=wall_seconds(lambda: module.export_library(output)))
+
+    cases = {
+        COMPILE: compile_it,
+        BARE: lambda: command(bench, [python, "-c", "pass"], **environment),
+        PACK: build,
+        PACK_INSIDE: export,
+    }
+    found = alternate(cases, 3 * bench.scale.rounds)
+    both = [
+        Sample(wall=(a.wall or 0) + (b.wall or 0), cpu=(a.cpu or 0) + (b.cpu or 0))
+        for a, b in zip(found[COMPILE], found[BARE])
+    ]
+    rows = [
+        Row(PACK, None, f"{COMPILE}, and {BARE}", found[PACK], both),
+        Row(PACK_INSIDE, None, COMPILE, found[PACK_INSIDE], found[COMPILE]),
+    ]
+    section.rows += rows
+    why = "importing what packs takes longer than the compiler; it is imported while that runs, as far as it can be."
+    for row, limit in zip(rows, (2.0, 1.3)):
+        section.targets.append(
+            Target(f"{row.series}, wall over {row.yardstick}", limit, row.ratio("wall"), "x", why)
+        )
 
 
 def _rows(

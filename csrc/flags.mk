@@ -1,5 +1,5 @@
-# How libmblob is built, whoever builds it: csrc/Makefile, tests/c/Makefile, and setup.py, which has no make and
-# reads the lines `NAME := value` itself. One line each, no references to other variables but $(SONAME).
+# How libmblob is built, whoever builds it: csrc/Makefile, tests/c/Makefile, and setup.py and csrc/CMakeLists.txt, which
+# have no make and read the lines `NAME := value` themselves. One line each, no references to other variables but $(SONAME).
 SONAME := libmblob.so.0
 # _FILE_OFFSET_BITS: files above 2 GiB, and folders whose inodes have 64 bits, on 32-bit machines.
 COMPILE := -std=gnu11 -D_FILE_OFFSET_BITS=64 -fPIC -fvisibility=hidden -pthread -DMBLOB_HOST
@@ -7,13 +7,13 @@ COMPILE := -std=gnu11 -D_FILE_OFFSET_BITS=64 -fPIC -fvisibility=hidden -pthread 
 # noseparate-code: two pages less of padding.
 LINK := -pthread -Wl,-soname,$(SONAME) -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,-z,noseparate-code
 # Files of src/ in which calls, runs and checksums spend their time; the others are compiled for size (SMALL in place of -O2).
-FAST := core/function.c core/threads/thread_pool.c base/crc32.c base/sha256.c core/device/workspace.c host_abi/backend.c core/environment.c core/return_value.c base/map.c exec/graph/run.c exec/graph/parallel.c exec/relay/interpreter.c base/bytes.c base/float16.c base/blocks.c core/device/array.c core/object.c exec/common/storage.c exec/relax/interpreter.c exec/relax/values.c exec/relax/frames.c exec/relax/memory.c exec/relax/shapes.c
+FAST := core/function.c core/threads/thread_pool.c base/crc32.c base/sha256.c core/device/workspace.c host_abi/backend.c core/environment.c core/return_value.c base/map.c exec/graph/run.c exec/graph/parallel.c exec/relay/interpreter.c base/bytes.c base/float16.c base/blocks.c core/device/array.c core/object.c exec/common/storage.c exec/relax/interpreter.c exec/relax/values.c exec/relax/frames.c
 # Tables of jumps, and a test copied to each way that leads to it, save time in loops that these files do not have; they
 # cost 2 kB. clang knows no -fexpensive-optimizations, and would say so for each file.
 SMALL := -Os -fno-jump-tables -fno-expensive-optimizations -Wno-ignored-optimization-argument
 # Files of src/ that only read: no code of others ever runs below them (no kernel, plug-in, callback or release), so nothing unwinds
 # through them, and they have no tables for that. A C++ exception of a callback passes through all others.
-READERS := base/tensor_check.c base/profile.c base/locks.c exec/graph/ends.c core/argument.c base/bytes.c format/stream_classic.c exec/relay/locate.c core/link_copy.c core/link_origin.c base/map.c base/source_file.c base/byte_order.c exec/common/names.c format/blob.c base/crc32.c base/dtype.c elf/dynamic.c elf/elf.c elf/hash.c elf/notes.c elf/relocations.c elf/versions.c base/error.c base/float16.c format/index.c base/json.c format/payload_grammar.c format/safetensors.c base/sha256.c core/threads/thread_settings.c format/tree.c exec/common/parameter_bytes.c exec/graph/checked_graph.c exec/graph/graph_text.c exec/graph/schedule.c exec/relay/code.c exec/relay/listing.c exec/relay/opcodes.c exec/relay/reader.c exec/common/storage.c exec/relax/listing.c exec/relax/reader.c format/function_table.c entry/host_symbols.c entry/look.c elf/slots.c format/stream_ffi.c format/ndarray.c base/pages.c base/whole_file.c
+READERS := base/near.c base/tensor_check.c base/profile.c base/locks.c exec/graph/ends.c core/argument.c base/bytes.c format/stream_classic.c exec/relay/locate.c core/link_copy.c core/link_origin.c base/map.c base/source_file.c base/byte_order.c exec/common/names.c format/blob.c base/crc32.c base/dtype.c elf/dynamic.c elf/elf.c elf/hash.c elf/notes.c elf/relocations.c elf/versions.c base/error.c base/float16.c format/index.c base/json.c format/payload_grammar.c format/safetensors.c base/sha256.c core/threads/thread_settings.c format/tree.c exec/common/parameter_bytes.c exec/graph/checked_graph.c exec/graph/graph_text.c exec/graph/schedule.c exec/relay/code.c exec/relay/listing.c exec/relay/opcodes.c exec/relay/reader.c exec/common/storage.c exec/relax/listing.c exec/relax/reader.c format/function_table.c entry/host_symbols.c entry/look.c elf/slots.c format/stream_ffi.c format/ndarray.c base/whole_file.c
 LDLIBS := -ldl
 # Two tables of what can be run, of which a library has one: libmblob.so and libmblob.a that of all files but CORE_TABLE, and
 # libmblob-core.a, for programs without executors, that of all but FULL_TABLE and what is below exec/.

@@ -64,7 +64,7 @@ def _itself(value: Any) -> Any:
 # Methods of a value that give what is passed for it, and what becomes of their results.
 _PROTOCOLS: dict[str, Callable[[Any], Any]] = {
     "__tvm_ffi_object__": _itself,
-    "__tvm_ffi_value__": _itself,
+    "__tvm_ffi_value__": lambda value: list(value) if type(value) is tuple else value,
     "__tvm_ffi_int__": int,
     "__tvm_ffi_float__": float,
     "__tvm_ffi_opaque_ptr__": _pointer,
@@ -90,7 +90,8 @@ def _numpy_dtype(dtype: Any) -> tuple[int, int, int]:
 
     if dtype.kind == "b":
         return (1, 1, 1)
-    if dtype.kind in _NUMPY_CODES and dtype.isnative:
+    # ml_dtypes has one of the kind of numpy's own floats
+    if dtype.kind in _NUMPY_CODES and dtype.isnative and dtype.isbuiltin == 1:
         return (_NUMPY_CODES[dtype.kind], dtype.itemsize * 8, 1)
     try:
         # bfloat16 and the like of ml_dtypes

@@ -119,7 +119,7 @@ def packed_function(callable: Callable[..., Any], name: str = "") -> _call.Packe
 
 
 def remove_global_func(name: str) -> None:
-    """Remove a global function, one of `register_func` or of a library.
+    """Remove the global function `name`, of `register_func` or of a library.
 
     Raises:
         NotFoundError: no such function.

@@ -67,6 +67,11 @@ def load_module(
             library opens, and calling a function of the module is an error.
         loaders: type key -> loader, for this library only. They come before the registered ones.
 
+    Warns:
+        UserWarning: the library is a Relax program that names functions which neither the library nor
+            a registry has. Register them before (`mblob.register_func`). `missing="stub"` does not
+            warn.
+
     Raises:
         FileNotFoundError, OSError: the file cannot be read.
         FormatError: the file is no library ("not_elf"), or it is damaged.
@@ -76,7 +81,15 @@ def load_module(
         ToolchainError: objects cannot be linked here.
     """
     _check_options(fmt, verify, missing, loaders)
-    options = _Options(verify, missing, loaders or {})
+    root = _load(source, _Options(verify, missing, loaders or {}))
+    if missing == "error" and root.type_key.startswith("relax."):
+        from mblob.loader.missing import warn_after_load
+
+        warn_after_load(root)
+    return root
+
+
+def _load(source: Source, options: _Options) -> Module:
     if isinstance(source, bool):
         raise _wrong_type("source", SOURCES, source)
     if isinstance(source, (str, os.PathLike)):

@@ -54,11 +54,12 @@ class Origin:
         how: `verify` and `missing` of the open.
         image: the whole file, for modules whose pickles hold it, else None.
         is_extended: whether a module got another import than those of the file.
+        told: names of functions that a warning said nobody provides.
     """
 
     __slots__ = (
         "_asked", "_functions", "_read_functions", "how", "image", "is_extended", "loaders",
-        "path", "status",
+        "path", "status", "told",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,7 @@ class Origin:
         self._read_functions = functions
         self._functions: Mapping[str, str] = {}
         self._asked: set[str] = set()
+        self.told: set[str] = set()
 
     def functions(self) -> Mapping[str, str]:
         """Functions that the library exports, by name, and how each is called; its file is read

@@ -8,19 +8,26 @@ from functools import partial
 
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.devices import Device
-from mblob.errors import ArgumentTypeError, ArgumentValueError, one_line, one_of
+from mblob.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    NotFoundError,
+    did_you_mean,
+    one_line,
+    one_of,
+)
 from mblob.format.type_keys import RELAX_EXECUTABLES
+from mblob.loader import missing
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, empty
 from mblob.loader.vm import InstructionTime
-from mblob.module import Module
+from mblob.module import Module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-NAMED = 8  # functions that a warning names
 ALLOCATORS = {"naive": 1, "pooled": 2}  # TVM's numbers
 NUMBERS = {bool: "int32", int: "int32", float: "float32"}  # what numbers become, as in TVM
 
@@ -41,8 +48,8 @@ class VirtualMachine(Timed):
         profile: accepted for compatibility with TVM and ignored; the method `profile` always works.
 
     Warns:
-        UserWarning: the program names functions that neither its library nor any registry has.
-            `missing` lists them.
+        UserWarning: the program names functions that neither its library nor any registry has, and
+            `load_module` has not warned of them. `missing` lists them.
 
     Raises:
         IncompatibleError: the program names a builtin that is not here; the text names it, and the
@@ -77,27 +84,12 @@ class VirtualMachine(Timed):
         for d in devices:
             arguments += [d.device_type, d.device_id, _allocator(memory_cfg, d)]
         self.module["vm_initialization"](*arguments)
-        missing = self.missing
-        if missing:
-            self._warn_of(missing)
+        missing.warn(rt_mod, self.missing, 3)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle has the library, the devices and no inputs, saved functions, instruments or
         limits: the machine is created again."""
         return type(self), self._made_of
-
-    @staticmethod
-    def _warn_of(missing: list[str]) -> None:
-        import warnings
-
-        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        warnings.warn(
-            one_line(
-                f"the program names functions that nobody provides: {', '.join(missing[:NAMED])}{more}; a call of one"
-                " fails until mblob.register_func provides it"
-            ),
-            stacklevel=3,
-        )
 
     def __getitem__(self, name: str) -> Any:
         """A function of the program, or one that `save_function` saved.
@@ -106,7 +98,15 @@ class VirtualMachine(Timed):
             NotFoundError: no such function.
             KernelError: the name is that of a kernel; get it from the program's module.
         """
-        return self.module[name]
+        try:
+            return self.module[name]
+        except NotFoundError:
+            known = self.functions
+            raise NotFoundError(
+                one_line(
+                    f"the program has no function {name!r}; it has: {listed(known)}{did_you_mean(name, known)}"
+                )
+            ) from None
 
     @property
     def functions(self) -> list[str]:
@@ -117,7 +117,7 @@ class VirtualMachine(Timed):
     def missing(self) -> list[str]:
         """Functions that the program calls, and that are neither in its library nor registered.
         Register them with `mblob.register_func`."""
-        return str(self._executable["get_missing_functions"]()).splitlines()
+        return missing.of_program(self._executable)
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
         """Call `closure`, a function that a function returned, on `args`; `closure(*args)` does the same."""

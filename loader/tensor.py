@@ -194,7 +194,7 @@ class Tensor(_call.TensorBase):
         return prod(self.shape)
 
     def size(self, idx: int) -> int:
-        """Elements along a dimension; negative numbers count from the last one."""
+        """Elements along dimension `idx`; negative numbers count from the last one."""
         return self.shape[idx]
 
     def is_contiguous(self) -> bool:

@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m mblob",
+        allow_abbrev=False,
         description="How to compile and link C programs with this mblob. To pack and load: mblob-pack.",
         epilog="example: cc host.c -o host $(python -m mblob --cflags) $(python -m mblob --libs)",
     )

@@ -59,7 +59,8 @@ def measure(tree: Path, words: list[str]) -> Iterator[tuple[str, set[int], set[i
         compiler.chmod(0o755)
     settings = folder / "settings"
     settings.write_text(
-        f"[run]\ndata_file = {folder}/data\nparallel = true\nsource =\n  mblob\n  packager\n  loader\n"
+        f"[run]\ndata_file = {folder}/data\nparallel = true\n"
+        f"source =\n  {tree}/mblob\n  {tree}/packager\n  {tree}/loader\n"
         "patch =\n  subprocess\n  _exit\nsigterm = true\n"
     )
     counters = folder / "counters"  # of folders that are gone by then, too

@@ -113,6 +113,23 @@ MBLOB_API const mblob_error_info *mblob_last_error_info(void);
  * Threads: each has its own. */
 MBLOB_API int mblob_set_error(int status, const char *message);
 
+/* Memory for data on the host. `allocate` gives at least `size` bytes aligned to `alignment`, a
+ * power of two, or NULL when there is none; `release` takes back what it gave. Both run on any
+ * thread, several at a time, and must not call mblob. */
+typedef struct mblob_allocator {
+  uint32_t struct_size; /* sizeof(mblob_allocator) */
+  void *context;
+  void *(*allocate)(void *context, size_t size, size_t alignment);
+  void (*release)(void *context, void *memory);
+} mblob_allocator;
+/* Let mblob take the memory of tensors, of workspaces of kernels, of constants and of what models
+ * compute from your allocator instead of the C library's. Call it once, before anything else.
+ * Memory that mblob keeps for its own tables comes from malloc().
+ * Ownership: `*allocator` is copied; `context` is kept: it must outlive the process's last tensor.
+ * Errors: MBLOB_E_ARGUMENT: there is an allocator, or memory was given out already.
+ * Threads: any. */
+MBLOB_API int mblob_set_allocator(const mblob_allocator *allocator);
+
 /* ---- modules --------------------------------------------------------------------------------- */
 
 typedef struct mblob_module mblob_module;     /* one module of a tree */

@@ -23,6 +23,15 @@ void call_callback_forget(void) {
   if (dict != NULL && PyDict_DelItemString(dict, pending_key) != 0) PyErr_Clear();
 }
 
+/* Whether the message has the text of the exception ("ValueError: .."), around which and behind whose
+ * kind a runtime in between may have put words. */
+static bool is_of_exception(const char *message, const char *text, const char *kind) {
+  if (strstr(message, text) != NULL) return true;
+  const size_t size = strlen(kind);
+  return strncmp(message, kind, size) == 0 && strncmp(message + size, ": ", 2) == 0 &&
+         strncmp(text, kind, size) == 0 && strstr(message + size, text + size) != NULL;
+}
+
 bool call_callback_reraise(const char *message) {
   PyObject *kept = pending ? pending_slot() : NULL;
   if (kept == NULL) return false;
@@ -30,9 +39,8 @@ bool call_callback_reraise(const char *message) {
   call_callback_forget();
   PyObject *exception = PyTuple_GET_ITEM(kept, 0);
   const char *text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kept, 1));
-  /* A runtime in between may have put words around the text; another error since then has not
-   * got it. */
-  bool same = text != NULL && strstr(message, text) != NULL;
+  /* Another error since then has not got the text. */
+  bool same = text != NULL && is_of_exception(message, text, Py_TYPE(exception)->tp_name);
   if (same)
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
   else

@@ -181,7 +181,6 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     """The plan that the command line asks for: the manifest's, with what the flags add and
     override."""
     from mblob.packager.link.build import BuildPlan
-    from mblob.packager.link.manifest import load
 
     if args.manifest is None and args.output is None:
         raise UsageError("build: expected -o deploy.so, or a manifest that names its output")
@@ -190,9 +189,12 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
             f"{args.manifest}: expected a manifest (.toml)", hint=f"{option} {args.manifest}"
         )
     output = None if args.output is None else Path(args.output)
-    plan = (
-        BuildPlan(output=output or Path()) if args.manifest is None else load(args.manifest, output)
-    )
+    if args.manifest is None:
+        plan = BuildPlan(output=output or Path())
+    else:
+        from mblob.packager.link.manifest import load
+
+        plan = load(args.manifest, output)
     changes: dict[str, Any] = {
         name: getattr(args, name)
         for name in ("dialect", "embed", "digest", "cc", "target", "prefix", "name")

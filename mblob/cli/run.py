@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
     """Load the library, call the function or run the model, print what it gave, write its
     outputs."""
     import mblob
+    from mblob.cli.progress import remarks
 
     if args.output is not None and args.output.suffix != ".npz":
         raise UsageError(f"-o {args.output}: outputs are written as a .npz file", hint="-o out.npz")
@@ -99,7 +100,8 @@ def run(args: argparse.Namespace) -> int:
     if len(args.device) > 1:
         raise UsageError("a function is called with arrays on one --device; graphs take several")
     values, outputs = read_arguments(words)
-    module = mblob.load_module(args.file)
+    with remarks(quiet=False):
+        module = mblob.load_module(args.file)
     if args.device:
         (device,) = devices_of(args.device)
         result = call_on(device, module, args.file, name, values, outputs)

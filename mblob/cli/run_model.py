@@ -192,11 +192,9 @@ class RelaxProgram(Program):
 
     def __init__(self, module: Module, function: str, devices: list[Device]) -> None:
         import mblob
-        from mblob.cli.progress import remarks
 
         self.function = function
-        with remarks(quiet=False):
-            self.machine = mblob.relax.VirtualMachine(module, devices)
+        self.machine = mblob.relax.VirtualMachine(module, devices)
         if function not in self.machine.functions:
             there = ", ".join(self.machine.functions)
             raise ValueError(f"no function {function!r}; there are: {there}")
@@ -264,14 +262,16 @@ def is_model(module: Module) -> bool:
 def run_model(args: argparse.Namespace) -> int:
     """Set the inputs, run as often as asked, print what happened, write the outputs."""
     import mblob
+    from mblob.cli.progress import remarks
 
     inputs = read_inputs(args.words)
     import_loader()
     begin = time.perf_counter()
-    module = mblob.load_module(args.file)
-    model = open_model(
-        module, args.file, args.name, args.profile, devices_of(args.device) or [mblob.cpu(0)]
-    )
+    with remarks(quiet=False):
+        module = mblob.load_module(args.file)
+        model = open_model(
+            module, args.file, args.name, args.profile, devices_of(args.device) or [mblob.cpu(0)]
+        )
     if args.parallel is not None and not isinstance(model, Graph):
         raise UsageError(
             "--parallel is for graph executors; this model does not tell which operators wait for others"

@@ -24,6 +24,7 @@ Target = Union[str, Callable[[], str]]
 # Of the blob in the file and in memory, in bytes: also the largest page of any Linux machine.
 # Nothing in a blob can be aligned to more.
 BLOB_ALIGN = 1 << 16
+TENSOR_ALIGN = 64  # bytes: what kernels assume of data
 LARGE_PAYLOAD = 1 << 20  # bytes from which padding to BLOB_ALIGN is nothing
 
 
@@ -108,6 +109,21 @@ class BlobPlan:
         """
         sizes = [e.payload.size for e in self.entries if e.payload is not None]
         return None if None in sizes else sum(size or 0 for size in sizes)
+
+    @property
+    def alignment(self) -> int:
+        """Bytes to which the start of the blob is aligned, in the file and in memory.
+
+        A blob of LARGE_PAYLOAD or more, or of unknown size, starts at a multiple of BLOB_ALIGN, so
+        that its payloads copy fast. A smaller one is aligned to what its payloads need.
+        """
+        try:
+            size = self.known_size
+        except OSError:  # which will be told when the payload's turn comes
+            size = None
+        if size is None or size >= LARGE_PAYLOAD:
+            return BLOB_ALIGN
+        return max(TENSOR_ALIGN, *(e.alignment for e in self.entries))
 
     @property
     def unbounded_keys(self) -> list[str]:

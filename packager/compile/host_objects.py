@@ -70,14 +70,15 @@ class HostFile:
 def compile_all(
     tools: Toolchain,
     nodes: Sequence[HostNode],
-    forms: str | None,
+    forms: Callable[[], str] | None,
     options: Sequence[str],
     work: Path,
 ) -> list[HostFile]:
     """Objects of all host modules, in their order, the packed functions last.
 
     Args:
-        forms: C text of the packed functions, None if there are none.
+        forms: makes C text of the packed functions while the sources compile; None if there are
+            none.
         options: the caller's options for every compilation.
         work: folder for what is written.
 
@@ -121,9 +122,7 @@ def compile_all(
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))
     if forms is not None:
-        job, file = _generated(
-            tools, Generated("mblob_functions", "the packed functions", forms), options, work
-        )
+        job, file = _generated(tools, packed_functions(forms), options, work)
         jobs.append(job)
         files.append(file)
     # the reader of debug information takes as long to import as a small file to compile
@@ -222,12 +221,21 @@ class Generated:
     Attributes:
         stem: name of its files.
         label: what messages call it.
-        text: the source.
+        text: the source, or what makes it.
     """
 
     stem: str
     label: str
-    text: str
+    text: str | Callable[[], str]
+
+    def source(self) -> str:
+        """The source, made now if it was not."""
+        return self.text() if callable(self.text) else self.text
+
+
+def packed_functions(text: str | Callable[[], str]) -> Generated:
+    """The source of the packed functions."""
+    return Generated("mblob_functions", "the packed functions", text)
 
 
 def compile_generated(
@@ -247,12 +255,18 @@ def compile_generated(
 def _generated(
     tools: Toolchain, source: Generated, options: Sequence[str], work: Path
 ) -> tuple[Job, HostFile]:
-    node = SourceNode(source.text, "c")
-    path = write_source(source.text, work / f"{source.stem}.c")
+    path = work / f"{source.stem}.c"
     output = f"{source.stem}.o"
     label = f"{source.label} ({path.name})"
+    node = SourceNode("" if callable(source.text) else source.text, "c")
     command = compile_command(tools, node, path, output, machine_options(options), work)
-    return Job(label, command, compiler=tools.cc), HostFile(work / output, label, generated=True)
+
+    def before() -> None:
+        write_source(source.source(), path)
+
+    return Job(label, command, compiler=tools.cc, before=before), HostFile(
+        work / output, label, generated=True
+    )
 
 
 def machine_options(options: Sequence[str]) -> list[str]:

@@ -137,12 +137,14 @@ class Job:
         words: makes what the compiler prints of it that of the source as its author knows it.
         compiler: the words that the command starts with, of a compiler that follows gcc's command
             line; () of others.
+        before: makes the source, while other jobs run.
     """
 
     culprit: str
     command: Command
     words: Callable[[str], str] = str
     compiler: Command = ()
+    before: Callable[[], object] | None = None
 
     @property
     def output(self) -> str:
@@ -164,9 +166,13 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
     if not jobs:
         return
     processes = Processes()
-    results = _in_parallel(
-        [partial(processes.run, job.command, cwd) for job in jobs], processes.stop, meanwhile
-    )
+
+    def task(job: Job) -> tuple[int, str]:
+        if job.before is not None:
+            job.before()
+        return processes.run(job.command, cwd)
+
+    results = _in_parallel([partial(task, job) for job in jobs], processes.stop, meanwhile)
     for job, (status, output) in zip(jobs, results):
         if status:
             check_space(job.command, output, cwd)

@@ -25,7 +25,7 @@ from mblob.binary.elf_records import (
     Segment,
 )
 from mblob.errors import IncompatibleError
-from mblob.format.blob_plan import BLOB_ALIGN
+from mblob.format.blob_plan import BLOB_ALIGN, LARGE_PAYLOAD
 from mblob.packager.edit.program_header_room import TABLES, Piece, in_the_way
 from mblob.packager.errors import BuildError
 from mblob.packager.write.elf_patch import Patch, fitting, segment_row
@@ -183,9 +183,11 @@ def new_segment(elf: ElfFile, size: int) -> NewSegment:
         raise BuildError(
             f"{elf.name}: {len(elf.segments)} program headers, there is no room for one more"
         )
-    offset = len(elf.data) + -len(elf.data) % BLOB_ALIGN
+    alignment = BLOB_ALIGN if size >= LARGE_PAYLOAD else PAGE  # large ones copy faster there
+    offset = len(elf.data) + -len(elf.data) % alignment
     top = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD)
-    vaddr = top + -top % BLOB_ALIGN
+    # On pages of its own, and congruent to the offset modulo every page size.
+    vaddr = top + -top % BLOB_ALIGN + offset % BLOB_ALIGN
     pieces = _make_room(elf, table_size)
     moved: list[tuple[Piece, int]] = []
     end = offset

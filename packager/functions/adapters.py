@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 
 from mblob.binary.elf import ElfFile
@@ -199,9 +198,9 @@ def generate(dialect: Dialect, adapters: Iterable[Adapter], joins: bool = False)
         joins: the functions are in another library, which hides them when the adapters have joined
             it.
     """
-    here = resources.files("mblob.packager.functions")
-    arrays = here.joinpath("adapters_array.h").read_text()
-    text = here.joinpath("adapters.h").read_text().replace("/* THE ARRAYS */\n", arrays)
+    here = Path(__file__).parent
+    arrays = (here / "adapters_array.h").read_text(encoding="utf-8")
+    text = (here / "adapters.h").read_text(encoding="utf-8").replace("/* THE ARRAYS */\n", arrays)
     define = ("#define MBLOB_TO_FFI 1\n" if dialect.is_ffi else "") + (
         "#define MBLOB_JOINS 1\n" if joins else ""
     )

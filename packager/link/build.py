@@ -13,7 +13,6 @@ from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import object_module, source_module
 from mblob.packager.modules.nodes import NOTHING, Declared
 from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
-from mblob.packager.modules.weights import read_tensors, safetensors_module
 from mblob.packager.output import check_output
 from mblob.packager.path_arguments import existing_file
 
@@ -126,6 +125,8 @@ def module_of(plan: BuildPlan) -> Module:
 
 
 def _factory(graph: Path, params: Path | None, name: str) -> Module:
+    from mblob.packager.modules.weights import read_tensors  # most builds have none
+
     try:
         text = existing_file(graph, "build: graph").read_text(encoding="utf-8")
         tensors = read_tensors(existing_file(params, "build: params")) if params else None
@@ -140,6 +141,8 @@ def _with_imports(plan: BuildPlan) -> Module:
     named: dict[str, Module] = {"library": root}
     for key, path in plan.blobs:
         _add(named, key, blob_module(key, path))
+    if plan.weights:
+        from mblob.packager.modules.weights import safetensors_module
     for path in plan.weights:
         _add(named, path.stem if len(plan.weights) > 1 else "weights", safetensors_module(path))
     if plan.imports:

@@ -46,21 +46,37 @@ if TYPE_CHECKING:
     from mblob.packager.compile.toolchain import Linker
     from mblob.packager.objects.object_files import ElfTarget
 
-GROW_SECTION = BlobSection(".tvm_mblob")
-# gold knows no INSERT, but puts large read-only data behind everything else (x86-64).
-GOLD_SECTION = BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE)
+GROW_SECTION = ".tvm_mblob"
 
-# Keeps the linker's own script and adds one output section behind all others, on pages of its own.
-# The note has its place named, because bfd puts read-only sections that it does not know behind the
-# last one it does.
-LINKER_SCRIPT = f"""SECTIONS
+
+def grow_section(alignment: int) -> BlobSection:
+    """Where the placeholder is for linkers that know INSERT."""
+    return BlobSection(GROW_SECTION, alignment=alignment)
+
+
+def gold_section(alignment: int) -> BlobSection:
+    """gold knows no INSERT, but puts large read-only data behind everything else (x86-64)."""
+    return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE, alignment)
+
+
+def linker_script(alignment: int) -> str:
+    """Keeps the linker's own script and adds one output section behind all others, on pages of its
+    own: in memory. The file has no gap in front of it, as of other segments: the address is the next
+    one on a new page that an offset right behind the others' bytes is congruent to.
+
+    The note has its place named, because bfd puts read-only sections that it does not know behind
+    the last one it does.
+    """
+    page = f"MAX({alignment}, CONSTANT(MAXPAGESIZE))"
+    address = f"ALIGN(ALIGN({page}) + (. & ({page} - 1)), {alignment})"
+    return f"""SECTIONS
 {{
   .note.mblob : {{ KEEP(*(.note.mblob)) }}
 }}
 INSERT BEFORE .dynsym;
 SECTIONS
 {{
-  {GROW_SECTION.name} : ALIGN(MAX({BLOB_ALIGN}, CONSTANT(MAXPAGESIZE))) {{ KEEP(*({GROW_SECTION.name})) }}
+  {GROW_SECTION} {address} : ALIGN({alignment}) {{ KEEP(*({GROW_SECTION})) }}
 }}
 INSERT AFTER .bss;
 """
@@ -227,9 +243,11 @@ def _header_to_load(stub: Stub) -> int:
     )
 
 
-def append(stub_path: Path, output: Path, symbol: str, write: WriteBlob) -> int:
-    """Write `output`: the stub with the blob behind it. Returns the blob's size. Arguments as of
-    `grow`.
+def append(
+    stub_path: Path, output: Path, symbol: str, write: WriteBlob, alignment: int = BLOB_ALIGN
+) -> int:
+    """Write `output`: the stub with the blob behind it, aligned to `alignment` bytes. Returns the
+    blob's size. Other arguments as of `grow`.
 
     Raises:
         ToolchainError: the stub does not have the shape this needs.
@@ -238,10 +256,10 @@ def append(stub_path: Path, output: Path, symbol: str, write: WriteBlob) -> int:
     stub = read_stub(stub_path, symbol)
     elf = stub.elf
     header = _header_to_load(stub)
-    offset = len(stub.data) + -len(stub.data) % BLOB_ALIGN
+    offset = len(stub.data) + -len(stub.data) % alignment
     top = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD)
-    # Congruent to the offset modulo every page size, as the gABI asks.
-    vaddr = top + -top % BLOB_ALIGN
+    # On pages of its own; congruent to the offset modulo every page size, as the gABI asks.
+    vaddr = top + -top % BLOB_ALIGN + offset % BLOB_ALIGN
     limit = 0xFFFFFFFF - max(vaddr, offset) if elf.bits == 32 else None
     if limit is not None and limit < 0:
         raise IncompatibleError(f"a 32-bit library ({elf.machine}) has no room behind its segments")

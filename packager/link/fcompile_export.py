@@ -121,10 +121,10 @@ def _files(
     adapted = adapters.needed(request.dialect, wrapped, plain, known, table_rows)
     if adapted:
         made = adapters.generate(request.dialect, adapted)
-        files.append(write_source(made.text, work / f"{made.stem}.c"))
+        files.append(write_source(made.source(), work / f"{made.stem}.c"))
     kept = adapters.kept_rows(request.dialect, table_rows, known)
     if rows := [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]:
-        source = (request.packed_forms() or "") + table(rows) + announcement(rows)
+        source = request.packed_forms() + table(rows) + announcement(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
     if packed is not None:

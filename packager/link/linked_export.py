@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from mblob.packager.compile.host_objects import (
     compile_all,
     compile_generated,
     machine_options,
+    packed_functions,
     probe,
     unshared,
 )
@@ -107,15 +108,24 @@ class Gathered:
     machine: ElfTarget
 
 
-def gather(request: Request, work: Path) -> Gathered:
+def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathered:
     """Compile, look at every object, and refuse what a linker would refuse less clearly.
+
+    Args:
+        with_table: the object of the packed functions has the table of functions, as it is if the
+            objects add no row.
 
     Raises:
         ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
     """
     tools = request.tools()
+
+    def forms() -> str:
+        return request.packed_forms(with_table=with_table)
+
+    some = any(node.declared.is_given for node in request.host)
+    files = compile_all(tools, request.host, forms if some else None, request.options, work)
     wrapped = request.wrapped()
-    files = compile_all(tools, request.host, request.packed_forms(), request.options, work)
     addons, addon_files = _addons(request, tools, work)
     known = unshared(files, work / "unshared")
     extra = unshared(addon_files, work / "unshared_addons")
@@ -134,13 +144,17 @@ def gather(request: Request, work: Path) -> Gathered:
     return Gathered(tools, addons, known, extra, carried, machine)
 
 
-def prepare(request: Request, work: Path) -> Inputs:
+def prepare(request: Request, work: Path, *, with_table: bool = True) -> Inputs:
     """The inputs of the link of a shared library.
+
+    Args:
+        with_table: the table of functions may be in the object of the packed functions, which saves
+            a start of the compiler. In a tar it is apart: who links the tar again leaves it out.
 
     Raises:
         ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
     """
-    gathered = gather(request, work)
+    gathered = gather(request, work, with_table=with_table)
     wrapped = request.wrapped()
     everything = [*gathered.known, *gathered.extra, *gathered.carried.files]
     table_rows = request.table_rows()
@@ -148,7 +162,15 @@ def prepare(request: Request, work: Path) -> Inputs:
     adapted = adapters.needed(request.dialect, wrapped, plain, everything, table_rows)
     kept = adapters.kept_rows(request.dialect, table_rows, everything)
     rows = [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]
-    helpers = _helpers(request, gathered.tools, rows, adapted, everything, work)
+    known_early = with_table and rows == rows_of(wrapped)
+    again = with_table and bool(wrapped) and not known_early
+    helpers = _helpers(
+        request, gathered.tools, [] if known_early else rows, again, adapted, everything, work
+    )
+    if again:
+        known = [_read_again(f, c) for f, c in gathered.known]
+        everything[: len(known)] = known
+        gathered = replace(gathered, known=known)
     everything += [(f, object_files.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
@@ -168,6 +190,11 @@ def prepare(request: Request, work: Path) -> Inputs:
         gathered.carried.plugins, rows, linked, any("dlsym" in c.undefined for _, c in everything),
         len(linked_here) < len(files),
     )  # fmt: skip
+
+
+def _read_again(file: HostFile, contents: ObjectSymbols) -> tuple[HostFile, ObjectSymbols]:
+    """A file and what is in it; the packed functions were compiled again."""
+    return (file, object_files.read(file.path, file.label) if file.generated else contents)
 
 
 def _renamed(file: HostFile, contents: ObjectSymbols, names: dict[str, str]) -> ObjectSymbols:
@@ -205,12 +232,17 @@ def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path],
 
 
 def _helpers(
-    request: Request, tools: Toolchain, rows: Sequence[Row], adapted: Sequence[Adapter],
+    request: Request, tools: Toolchain, rows: Sequence[Row], again: bool, adapted: Sequence[Adapter],
     everything: Sequence[tuple[HostFile, ObjectSymbols]], work: Path,
 ) -> list[HostFile]:  # fmt: skip
     """What the objects turn out to need: the function table, functions of the other dialect in the
-    convention of this one, and the runtime functions that foreign ones call."""
-    sources = []
+    convention of this one, and the runtime functions that foreign ones call.
+
+    Args:
+        rows: of a table of functions that is in no object yet.
+        again: compile the packed functions once more, without a table.
+    """
+    sources = [packed_functions(request.packed_forms())] if again else []
     joins = any(f.elsewhere for f, _ in everything)
     if rows:
         sources.append(
@@ -231,7 +263,8 @@ def _helpers(
         )
     # Atomics out of line come with a constructor.
     inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
-    return compile_generated(tools, sources, (*request.options, *inline), work)
+    made = compile_generated(tools, sources, (*request.options, *inline), work)
+    return made[1:] if again else made
 
 
 # -- the link --------------------------------------------------------------------------------------
@@ -332,7 +365,7 @@ def _embed(
         stub = _link_stub(
             request, inputs, embed.MOLD_SECTION if mold else embed.APPEND_SECTION, [], work
         )
-        return embed.append(stub, output, symbol, write)
+        return embed.append(stub, output, symbol, write, request.plan.alignment)
     if request.embed == "c":
         _, size = request.write_c(work)
         machine = machine_options(request.options)
@@ -379,12 +412,14 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
 
     Which linker a compiler uses is asked only when it fails: the question costs as much as a link.
     """
+    alignment = request.plan.alignment
     named = linkers_named(request.options)
     linker = next((n for n in ("gold", "mold") if named and n in named[-1]), "")
     if not linker:
-        (work / "insert.ld").write_text(embed.LINKER_SCRIPT)
+        (work / "insert.ld").write_text(embed.linker_script(alignment))
+        section = embed.grow_section(alignment)
         try:
-            return _link_stub(request, inputs, embed.GROW_SECTION, ["-Wl,-T,insert.ld"], work)
+            return _link_stub(request, inputs, section, ["-Wl,-T,insert.ld"], work)
         except ToolchainError:
             linker = inputs.tools.linker(request.options, work).name
             if linker not in ("gold", "mold"):
@@ -397,7 +432,7 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
         raise _CannotGrow(
             "gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'"
         )
-    return _link_stub(request, inputs, embed.GOLD_SECTION, [], work)
+    return _link_stub(request, inputs, embed.gold_section(alignment), [], work)
 
 
 def _link_object(request: Request, inputs: Inputs, output: Path, work: Path) -> int:
@@ -449,7 +484,7 @@ def export_tar(request: Request, output: Path, work: Path) -> None:
     Raises:
         As of `export_library`.
     """
-    inputs = prepare(request, work)
+    inputs = prepare(request, work, with_table=False)
     warn_of_operators(request, inputs.rows, inputs.known)
     request.triple.tell(inputs.tools.triple)
     members = [*inputs.addons, *(f.path for f in inputs.files)]

@@ -117,7 +117,7 @@ class Request:
         from mblob.packager.write.elf_writer import section_for, write_object
 
         path, index, hidden = folder / "devc.o", self.plan.index, self.system_lib
-        section = section_for(machine)
+        section = section_for(machine, self.plan.alignment)
         size = write_object(
             path, machine, self.symbol, section, self.write, has_index=index, hidden=hidden
         )
@@ -163,12 +163,20 @@ class Request:
         """Rows of tables of functions that came with the host modules."""
         return list(dict.fromkeys(row for node in self.host for row in node.rows))
 
-    def packed_forms(self) -> str | None:
-        """C text of the packed functions, None if there are none."""
-        from mblob.packager.functions.wrappers import packed_forms
+    def packed_forms(self, *, with_table: bool = False) -> str:
+        """C text of the packed functions, "" if there are none.
+
+        Args:
+            with_table: and the table of functions, of these alone.
+        """
+        from mblob.packager.functions import wrappers
 
         wrapped = self.wrapped()
-        return packed_forms(wrapped, self.dialect) if wrapped else None
+        if not wrapped:
+            return ""
+        text = wrappers.packed_forms(wrapped, self.dialect)
+        rows = wrappers.rows_of(wrapped)
+        return text + wrappers.table(rows) + wrappers.announcement(rows) if with_table else text
 
     def packed_file(self, work: Path) -> Path | None:
         """What the caller's `fpack_imports` makes; None without one, or without imports (as in

@@ -71,6 +71,11 @@ class Declared:
         given = self._given if self._may_name and not isinstance(self._given, str) else ()
         return tuple(name for name in given if isinstance(name, str) and name.isidentifier())
 
+    @property
+    def is_given(self) -> bool:
+        """Whether there are prototypes, before they are parsed."""
+        return bool(self._given)
+
     @cached_property
     def functions(self) -> tuple[Prototype, ...]:
         """The prototypes.

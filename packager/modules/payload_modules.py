@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -123,12 +124,12 @@ class _FactoryNode(PayloadNode):
         return True
 
     def find(self, name: str) -> Callable[..., Any] | None:
-        return self._without_params if name == "remove_params" else None
+        module = self.module() if name == "remove_params" else None
+        return module and partial(self._without_params, module)
 
-    def _without_params(self) -> Module:
+    def _without_params(self, module: Module) -> Module:
         bare = graph_executor_factory(self.text or "", None, self._name)
-        module = self.module()
-        for child in module.imported_modules if module else ():
+        for child in module.imported_modules:
             bare.import_module(child)
         return bare
 

@@ -164,7 +164,8 @@ def _declarations(text: str) -> list[c_ast.Node]:
         raise BuildError("functions: an empty prototype")
 
     def tree(more: Sequence[str]) -> list[c_ast.Node]:
-        known = (*argument_types.TYPEDEFS, *more)
+        named = set(re.findall(r"\w+", code))
+        known = (*(name for name in argument_types.TYPEDEFS if name in named), *more)
         prelude = "".join(f"typedef int {name}; " for name in known)
         return list(CParser().parse(f"{prelude}\n{code};").ext[len(known) :])
 

@@ -1,7 +1,7 @@
 """Object files that hold a blob: our own writer, ELF64 and ELF32, either byte order.
 
-The payload is streamed: it comes last in the file, at an offset that copies fast (64 KiB: half the
-time of 4 KiB on file systems with large pages), and the headers are patched when its size is known.
+The payload is streamed: it comes last in the file, at an offset that copies fast if it is large
+(64 KiB: half the time of 4 KiB on file systems with large pages), and the headers are patched when its size is known.
 The layout of the records is the System V gABI's, chapter 4.
 """
 
@@ -58,15 +58,15 @@ class BlobSection:
     kind: int = SHT_PROGBITS
 
 
-def section_for(machine: ElfTarget) -> BlobSection:
-    """The section for a blob that a linker places itself.
+def section_for(machine: ElfTarget, alignment: int) -> BlobSection:
+    """The section for a blob that a linker places itself, aligned to `alignment` bytes.
 
     On x86-64 `.lrodata` with the large flag: bfd, gold and lld put it where code does not have to
     reach across, so that more than 2 GiB link.
     """
     if machine.e_machine == EM_X86_64:
-        return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE)
-    return BlobSection(".rodata.mblob")
+        return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE, alignment)
+    return BlobSection(".rodata.mblob", alignment=alignment)
 
 
 def write_object(
@@ -150,7 +150,7 @@ class _Layout:
             at += -at % align
             self.note_offsets.append(at)
             at += len(data)
-        self.payload_offset = at + -at % max(BLOB_ALIGN, section.alignment)
+        self.payload_offset = at + -at % section.alignment
 
     def head(self, size: int) -> bytes:
         """All bytes in front of a payload of `size` bytes."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,21 @@ def test_a_program_without_executors_has_none_of_their_code(
     assert {"mb_graph_create", "mb_vm_adt", "mblob_executor_run"} <= of_executors
     assert of_executors & names_in(programs["libmblob-core"]) == set()
     assert {"mb_graph_create", "mb_vm_adt"} <= names_in(programs["libmblob"])
+
+
+def test_the_relax_machine_is_small(installed: Path, require: Callable[[str], str]) -> None:
+    """With what its programs call by name."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the size is told for x86-64")
+    members = [p for p in sources(SRC, ".c") if p.name != "profile_core.c"]
+    lines = run(require("size"), installed / "lib" / "libmblob.a").stdout.splitlines()[1:]
+    assert len(lines) == len(members)
+    sizes = {
+        source: sum(map(int, line.split()[:2])) for source, line in zip(members, lines)
+    }  # of code and data
+    machine = [n for p, n in sizes.items() if p.parent.name in ("relax", "contrib")]
+    assert len(machine) > 15
+    assert 0 < sum(machine) < 100_000
 
 
 def test_the_core_archive_is_whole_without_executors(installed: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_graph_runs_and_tells_what_it_did(pack, model: Path, tmp_path: Path) -
     assert first.startswith("ran GraphExecutorFactory 3 times: mean ")
     assert re.fullmatch(r"around it: load .*s, inputs in .*s, outputs out .*s", around)
     assert double.split()[:2] == ["2", "double"]
-    assert double.endswith("twice")
+    assert double.endswith("twice__packed")
     assert total.split()[:2] == ["3", "sum"]
     assert output == "out0 (sum:0) = float32[2] in out.npz"
     with np.load(tmp_path / "out.npz") as out:
@@ -92,7 +92,7 @@ def test_json_has_times_nodes_and_outputs(pack, model: Path) -> None:
     assert set(report["seconds"]) == {"mean", "median", "min", "max"}
     assert set(report["around"]) == {"load", "inputs", "outputs"}
     rows = [(n["node"], n["name"], n["function"], n["count"]) for n in report["nodes"]]
-    assert rows == [(2, "double", "twice", 1), (3, "sum", "add", 1)]
+    assert rows == [(2, "double", "twice__packed", 1), (3, "sum", "add__packed", 1)]
     assert report["outputs"] == [
         {"name": "out0", "node": "sum:0", "dtype": "float32", "shape": [2]}
     ]

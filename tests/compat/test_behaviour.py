@@ -129,6 +129,7 @@ def test_a_factory_can_be_asked_before_it_is_exported() -> None:
     assert output(gm) == (X * W + 1).tolist()
     assert list(factory.get_params()) == ["w"]
     assert json.loads(factory["get_graph_json"]())["heads"] == GRAPH["heads"]
+    assert made()["remove_params"]().imports  # of a factory that is gone
     bare = factory["remove_params"]()
     assert bare.get_params() == {} and list(factory.get_params()) == ["w"]
     gm = GraphModule(bare["default"](mblob.cpu(0)))

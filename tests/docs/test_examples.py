@@ -150,13 +150,25 @@ def test_the_relax_host_reads_digits_as_python_and_the_command_line_do(
 
 
 def test_warm_calls_of_a_relax_program_allocate_nothing(
-    root: Path, build: Build, installed: Path
+    root: Path, build: Build, installed: Path, golden: Path
 ) -> None:
+    """Dynamic and static shapes, kernels that sort, tuples, closures, recursion; bytecode and compiled."""
     if platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc":
         pytest.skip("the library is compiled for x86-64, and allocations of glibc are counted")
-    compat = f"-I{installed}/include/mblob/compat"
-    program = build(root / "tests/c/hosts/relax_allocations.c", compat)
-    assert run(program, root / "examples/relax/digits_relax.so") == "0\n"
+    source = root / "tests/c/hosts/relax_allocations.c"
+    program = build(source, f"-I{installed}/include/mblob/compat")
+    assert run(program, root / "examples/relax/digits_relax.so", "main", "u3,1,8,8") == "0\n"
+    for call in (
+        "mlp_dynamic forward f3,16 f12,16 f12 f4,12 f4",
+        "data_dependent sorted f2,5",
+        "tuples split f4,6",
+        "closures apply f3 f3",
+        "control_flow power_of_two i",
+        "compiled_control power_of_two i",
+        "compiled_tuples split f4,6",
+    ):
+        library, *words = call.split()
+        assert run(program, golden / "relax" / f"{library}.so", *words) == "0\n", call
 
 
 def test_the_commands_of_the_examples_page_run(

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -18,23 +17,9 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
+from mblob.binary.file_kind import ELF_MAGIC
 from tests.docs.test_one_package import check_program
-
-# What make and tools leave in a checkout, as .gitignore has it.
-MADE = (
-    ".git", ".venv", "build", "dist", "*.egg-info", "_lib", "*.so", "_native.c", "*.o", "__pycache__",
-    ".pytest_cache", ".mypy_cache", ".ruff_cache", ".benchmarks",
-)  # fmt: skip
-
-
-def call_backend(step: str, source: Path, output: Path) -> Path:
-    """Run one step of PEP 517 in the folder `source`; the file it made."""
-    code = f"import sys; from setuptools import build_meta; print('made', build_meta.{step}(sys.argv[1]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, output], cwd=source, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return output / done.stdout.split()[-1]
+from tests.wheel import MADE, built_wheel, call_backend, unpack
 
 
 def files_of(folder: Path) -> set[str]:
@@ -59,10 +44,9 @@ def unpacked(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the source archive."""
     folder = tmp_path_factory.mktemp("sdist")
     tracked = files_of(checkout)
-    with tarfile.open(call_backend("build_sdist", checkout, folder)) as tar:
-        tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    source = unpack(call_backend("build_sdist", checkout, folder), folder)
     (folder / "tracked").write_text("\n".join(sorted(tracked)))
-    return next(p for p in folder.iterdir() if p.is_dir())
+    return source
 
 
 def test_the_source_archive_holds_the_whole_tree(unpacked: Path) -> None:
@@ -80,14 +64,16 @@ def test_the_source_archive_holds_the_whole_tree(unpacked: Path) -> None:
 
 @pytest.mark.slow
 def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path: Path) -> None:
-    (tmp_path / "dist").mkdir()
     (tmp_path / "site").mkdir()
-    source = shutil.copytree(unpacked, tmp_path / unpacked.name)  # which gets a `build`
-    with zipfile.ZipFile(call_backend("build_wheel", Path(source), tmp_path / "dist")) as wheel:
+    with zipfile.ZipFile(built_wheel()) as wheel:
         wheel.extractall(tmp_path / "site")
     tops = {p.name for p in (tmp_path / "site").iterdir()}
     assert tops == {"mblob", f"mblob-{mblob.__version__}.dist-info"}
-    compiled = [p for p in (tmp_path / "site" / "mblob").rglob("*") if ".so" in p.name]
+    compiled = [
+        p
+        for p in (tmp_path / "site" / "mblob").rglob("*")
+        if ".so" in p.name and p.read_bytes()[:4] == ELF_MAGIC
+    ]
     plugins = [
         p for p in (unpacked / "csrc" / "plugins").iterdir() if p.is_dir() and p.name != "common"
     ]

@@ -20,6 +20,7 @@ from mblob.compilers import include_flags
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic
 from mblob.format.blob_plan import BlobPlan, OutEntry
+from mblob.format.type_keys import RELAX_EXECUTABLES
 from tests.bytes_sink import BytesSink
 from tests.e2e.programs import ROOT, make_c_tests, run
 from tests.loader.executors import vm_programs
@@ -205,6 +206,23 @@ def test_damaged_blobs_end_in_errors_under_sanitizers(sanitized: Path) -> None:
 def test_damaged_programs_of_relax_end_in_errors_under_sanitizers(sanitized: Path) -> None:
     programs = ROOT / "tests" / "c" / "exec" / "relax_programs.bin"
     run(sanitized / "address" / "fuzz_relax", 3000, programs)
+
+
+@pytest.mark.slow
+def test_a_minute_of_damaged_programs_ends_in_errors_under_sanitizers(
+    sanitized: Path, golden: Path, tmp_path: Path
+) -> None:
+    """Programs that TVM made, and the sample."""
+    programs = [ROOT / "tests" / "c" / "exec" / "relax_programs.bin"]
+    libraries = [*(golden / "relax").rglob("*.so"), ROOT / "examples/relax/digits_relax.so"]
+    for number, library in enumerate(libraries):
+        with mblob.open(library) as lib:
+            for entry in lib.entries:
+                if entry.type_key in RELAX_EXECUTABLES and lib.dialect == "ffi":
+                    programs.append(tmp_path / f"{number}.bin")
+                    programs[-1].write_bytes(entry.view())
+    assert len(programs) > 20
+    run(sanitized / "address" / "fuzz_relax", "60s", *programs)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_an_array_goes_to_the_device_and_back(device: mblob.Device) -> None:
     tensor = mblob.array(values, device)
     assert tensor.device == device
     assert (tensor.shape, tensor.dtype, tensor.nbytes) == ((2, 3), "float32", 24)
-    assert repr(tensor) == "<mblob.Tensor float32[2, 3] on ext_dev(1)>"
+    assert repr(tensor) == "<mblob.Tensor float32[2, 3] on ext_dev:1>"
     assert tensor.address < 0x2000  # no address of this process
     back = tensor.numpy()
     np.testing.assert_array_equal(back, values)
@@ -190,6 +190,101 @@ def test_a_graph_is_split_between_the_host_and_a_device(
         assert graph.get_output(0).numpy().tolist() == [4 * value]
 
 
+# Of each node its name, its function, its inputs and where it is: 1 the host, 12 the device. The
+# device and the host have work that does not depend on each other.
+TWO_BRANCHES = {
+    "to": ("__copy", ["data"], 12),
+    "there": ("there", ["to"], 12),
+    "back": ("__copy", ["there"], 1),
+    "here": ("here", ["data"], 1),
+    "more": ("here", ["here"], 1),
+    "joined": ("join", ["back", "more"], 1),
+}
+
+
+def graph_of(nodes: dict[str, tuple[str, list[str], int]], order: Sequence[str]) -> str:
+    names = ["data", *order]
+    rows: list[dict[str, Any]] = [{"op": "null", "name": "data", "inputs": []}]
+    for name in order:
+        function, inputs, _ = nodes[name]
+        attrs = {
+            "func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0",
+        }  # fmt: skip
+        ends = [[names.index(i), 0, 0] for i in inputs]
+        rows.append({"op": "tvm_op", "name": name, "attrs": attrs, "inputs": ends})
+    count = len(rows)
+    return json.dumps({
+        "nodes": rows, "arg_nodes": [0], "node_row_ptr": list(range(count + 1)),
+        "heads": [[names.index("joined"), 0, 0]],
+        "attrs": {
+            "dltype": ["list_str", ["float32"] * count],
+            "storage_id": ["list_int", list(range(count))],
+            "shape": ["list_shape", [[1]] * count],
+            "device_index": ["list_int", [1, *(nodes[name][2] for name in order)]],
+        },
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "order", ["to there back here more joined", "here more to there back joined", "here to there more back joined"]
+)  # fmt: skip
+def test_the_device_gets_its_work_before_the_host_begins_whatever_the_order_of_nodes(
+    device: mblob.Device, order: str
+) -> None:
+    done: list[str] = []
+
+    def note(name: str, by: float) -> Callable[..., None]:
+        def function(*tensors: mblob.Tensor) -> None:
+            done.append(name)
+            total = sum(float(t.numpy()[0]) for t in tensors[:-1])
+            tensors[-1].copyfrom(np.array([by * total], "float32"))
+
+        return function
+
+    by = {"there": 3, "here": 2, "join": 1}
+    kernels = mblob.Module("tests.kernels", functions={n: note(n, k) for n, k in by.items()})
+    text = graph_of(TWO_BRANCHES, order.split())
+    graph = mblob.graph_executor.create(text, kernels, [CPU, device])
+    for value in (1, 5):
+        done.clear()
+        graph.run(data=np.array([value], "float32"))
+        assert graph.get_output(0).numpy().tolist() == [(3 + 2 * 2) * value]
+        assert done == ["there", "here", "here", "join"]
+    bound = mblob.array(np.array([2], "float32"))
+    graph.set_input_zero_copy("data", bound)  # what waits for what is found again
+    graph.run()
+    assert graph.get_output(0).numpy().tolist() == [14]
+
+
+def test_what_one_node_writes_over_is_read_before(device: mblob.Device) -> None:
+    """`early` reads the memory that `late` writes, and is listed first: giving the device its work
+    first may not change that."""
+    nodes = {
+        "early": ("add", ["data", "data"], 1),
+        "late": ("add", ["early", "data"], 1),
+        "to": ("__copy", ["late"], 12),
+        "there": ("add", ["to", "to"], 12),
+        "back": ("__copy", ["there"], 1),
+        "joined": ("add", ["back", "early"], 1),
+    }
+
+    def add(*tensors: mblob.Tensor) -> None:
+        total = sum(float(t.numpy()[0]) for t in tensors[:-1])
+        tensors[-1].copyfrom(np.array([total], "float32"))
+
+    kernels = mblob.Module("tests.kernels", functions={"add": add})
+    text = graph_of(nodes, list(nodes))
+    graph = mblob.graph_executor.create(text, kernels, [CPU, device])
+    graph.run(data=np.array([1], "float32"))
+    assert graph.get_output(0).numpy().tolist() == [2 * (2 + 1) + 2]
+    shared = json.loads(text)
+    # `back` has the memory of `late`, which `to` reads
+    shared["attrs"]["storage_id"][1][5] = shared["attrs"]["storage_id"][1][2]
+    again = mblob.graph_executor.create(json.dumps(shared), kernels, [CPU, device])
+    again.run(data=np.array([1], "float32"))
+    assert again.get_output(0).numpy().tolist() == [2 * (2 + 1) + 2]
+
+
 def test_values_on_a_device_come_from_anywhere_and_go_anywhere(
     split: mblob.Module, device: mblob.Device
 ) -> None:
@@ -202,7 +297,7 @@ def test_values_on_a_device_come_from_anywhere_and_go_anywhere(
         graph.run()
     with pytest.raises(
         mblob.IncompatibleError,
-        match=r"input 'data': the tensor is on device cpu\(0\).*ext_dev\(1\)",
+        match=r"input 'data': the tensor is on device cpu:0.*ext_dev:1",
     ):
         graph.set_input_zero_copy("data", mblob.array(np.zeros(1, "float32")))
     graph.set_input_zero_copy("data", there)

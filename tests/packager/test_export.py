@@ -9,11 +9,12 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mblob
 from mblob.binary.elf_records import PT_LOAD
-from mblob.format.blob_plan import BLOB_ALIGN
+from mblob.format.blob_plan import BLOB_ALIGN, LARGE_PAYLOAD, TENSOR_ALIGN
 from tests.packager.conftest import PAYLOAD, VADD, VADD_C, check
 
 LINKERS = ("bfd", "gold", "lld", "mold")
@@ -44,11 +45,72 @@ def test_grow_gives_the_blob_the_last_segment_alone(tmp_path: Path, tree: mblob.
         assert lib.blob is not None
         assert (last.p_flags, last.p_filesz, last.p_memsz) == (4, lib.blob.size, lib.blob.size)
         assert lib.blob_offset == last.p_offset
-        assert last.p_offset % BLOB_ALIGN == last.p_vaddr % BLOB_ALIGN == 0
+        assert last.p_offset % TENSOR_ALIGN == last.p_vaddr % TENSOR_ALIGN == 0
+        assert (last.p_vaddr - last.p_offset) % last.p_align == 0
         sizes = {
             s.st_size for s in (*lib.elf.dynsym, *lib.elf.symtab) if s.name == "__tvm_dev_mblob"
         }
         assert sizes == {lib.blob.size}
+
+
+def gap_before_blob(path: Path) -> int:
+    """Bytes of the file between what else is loaded and the blob."""
+    with mblob.open(path) as lib:
+        assert lib.blob_offset is not None
+        ends = [
+            s.p_offset + s.p_filesz for s in lib.elf.segments
+            if s.p_type == PT_LOAD and s.p_offset + s.p_filesz <= lib.blob_offset
+        ]  # fmt: skip
+        return lib.blob_offset - max(ends)
+
+
+@pytest.mark.parametrize(
+    ("embed", "linker"),
+    [("grow", "bfd"), ("grow", "gold"), ("grow", "lld"), ("append", "bfd"), ("append", "lld")],
+)
+def test_a_small_library_has_no_gap_in_front_of_its_modules(
+    tmp_path: Path, tree: mblob.Module, require: Require, linker: str, embed: str
+) -> None:
+    require(LINKER_TOOLS[linker])
+    tree.export_library(tmp_path / "x.so", options=[f"-fuse-ld={linker}"], embed=embed)
+    check(tmp_path / "x.so")
+    behind = 4096 if embed == "append" else 0  # of what is not loaded: names, section headers
+    assert gap_before_blob(tmp_path / "x.so") < 4096 + behind
+    assert (tmp_path / "x.so").stat().st_size < len(PAYLOAD) + 32768
+
+
+def test_a_large_payload_starts_where_it_copies_fast(tmp_path: Path, vadd: mblob.Module) -> None:
+    vadd.import_module(mblob.blob_module("my_key", bytes(LARGE_PAYLOAD)))
+    vadd.export_library(tmp_path / "x.so")
+    with mblob.open(tmp_path / "x.so") as lib:
+        assert lib.blob_offset is not None
+        assert lib.blob_offset % BLOB_ALIGN == 0
+
+
+@pytest.mark.parametrize("embed", ["grow", "append", "object"])
+def test_a_machine_with_pages_of_64_kib_can_map_every_segment(
+    tmp_path: Path, tree: mblob.Module, require: Require, embed: str
+) -> None:
+    """No two segments need one page, and each offset fits its address modulo the page size."""
+    require("aarch64-linux-gnu-gcc")
+    tree.export_library(tmp_path / "x.so", target="aarch64-linux-gnu", embed=embed)
+    with mblob.open(tmp_path / "x.so") as lib:
+        loads = [s for s in lib.elf.segments if s.p_type == PT_LOAD]
+        for page in (1 << 12, 1 << 14, 1 << 16):
+            assert [s for s in loads if (s.p_vaddr - s.p_offset) % page or s.p_align < page] == []
+            pages = [(s.p_vaddr // page, (s.p_vaddr + s.p_memsz - 1) // page) for s in loads]
+            assert all(last < first for (_, last), (first, _) in zip(pages, pages[1:]))
+
+
+def test_tensors_of_a_small_library_are_aligned_in_memory(
+    tmp_path: Path, vadd: mblob.Module
+) -> None:
+    w = np.arange(3, dtype="float32")
+    vadd.import_module(mblob.safetensors_module({"w": w}))
+    vadd.export_library(tmp_path / "x.so")
+    tensor = mblob.load_module(tmp_path / "x.so").tensors["w"]
+    assert tensor.address % 64 == 0
+    assert (tensor.numpy() == w).all()
 
 
 ODD_LINKS = [

@@ -17,14 +17,13 @@
 #include "base/locks.h"          /* locks that survive fork, ends of threads */
 #include "base/map.h"            /* texts to pointers */
 #include "base/near.h"           /* the name that was meant */
-#include "base/pages.h"          /* large memory, advice on mapped files */
 #include "base/profile.h"        /* what can be run, handed down from above */
 #include "base/runtime_names.h"  /* the text of names that libraries may leave undefined */
 #include "base/seconds.h"        /* a clock */
-#include "base/source_file.h"    /* a file, mapped */
+#include "base/source_file.h"    /* a file, mapped, and advice on it */
 #include "base/tensor_check.h"   /* shapes and sizes that can be */
 #include "base/texts.h"          /* texts of errors that others say too */
 #include "base/type_keys.h"      /* type keys of modules, and their grammars */
-#include "base/whole_file.h"     /* a file, read */
+#include "base/whole_file.h"     /* a file, written whole or not at all */
 
 #endif

@@ -51,6 +51,7 @@ static const char argument_texts[] =
     "is expected to be\0"
     "has an unsatisfied constraint\0"
     "expected to be compact array\0"
+    "loc=param[\0" /* checks of parameters in Relax programs */
     ": expected \0" MB_TEXT_ARGUMENT "\0" MB_TEXT_WHEN_CALLING "\0"; /* the ffi dialect */
 
 static const char *code_of_kernel_text(const char *text) {
@@ -86,6 +87,9 @@ static void record(int status, char *message) {
 #define LINE_LIMIT 8192u
 #define LINE_HEAD 4096u
 #define LINE_TAIL 1024u
+
+/* Bytes of a message in which a place is looked for that is already named. */
+#define PLACES 512
 
 /* Bytes of the UTF-8 character at `p`, of `left` bytes; 0 for what is none, or what terminals
  * obey: controls, ends of lines and paragraphs, marks of direction. */
@@ -288,8 +292,25 @@ void mb_error_prefix(const char *context) {
   if (state.info.message) insert(context, 0);
 }
 
+/* Whether `text` has "CONTEXT: " among the places in front. */
+static bool is_placed(const char *text, const char *context) {
+  const size_t size = strlen(context);
+  for (const char *at = text; (at = strstr(at, context)) && at - text < (ptrdiff_t)PLACES; at++)
+    if ((at == text || (at - text >= 2 && memcmp(at - 2, ": ", 2) == 0)) &&
+        memcmp(at + size, ": ", 2) == 0)
+      return true;
+  return false;
+}
+
 void mb_error_place(const char *context) {
-  if (state.info.message) insert(context, size_of_kind(state.info.message));
+  if (!state.info.message) return;
+  const size_t kept = size_of_kind(state.info.message);
+  if (!is_placed(state.info.message + kept, context)) insert(context, kept);
+}
+
+void mb_error_of_arguments(void) {
+  if (state.info.status == MBLOB_E_KERNEL && state.info.message && !*state.info.code)
+    state.info.code = code_of_kernel_text(state.info.message);
 }
 
 void mb_error_hint(const char *format, ...) {

@@ -45,8 +45,10 @@ int mb_set_coded_error(int status, const char *code, const char *message);
 /* Put `context` and ": " in front of the current message, as callers that know the file do. */
 void mb_error_prefix(const char *context);
 /* The same behind the kind that the message starts with ("ValueError: "), if it has one: callers read
- * kinds there. */
+ * kinds there. A place that the message already names, as in a recursion, is not named again. */
 void mb_error_place(const char *context);
+/* Give an error of a kernel that has no code the one of arguments, if its text says so. */
+void mb_error_of_arguments(void);
 /* Put "; " and a hint behind the current message. */
 void mb_error_hint(const char *format, ...) MB_PRINTF(1, 2);
 /* Rises with each failure on this thread: tells whether a callee recorded one. */

@@ -16,6 +16,8 @@
 #define MFD_EXEC 0x0010U /* Linux 6.3: says that the memory file may be executed */
 #endif
 
+enum { READ_AHEAD = 2 << 20 }; /* bytes of a file; smaller ones may as well be read ahead whole */
+
 static const struct mb_source nothing = {.fd = -1, .dir_fd = -1};
 
 void mb_source_close(struct mb_source *source) {
@@ -118,4 +120,16 @@ int mb_source_open_memory(const void *data, size_t size, struct mb_source *out) 
   }
   out->path = strdup("");
   return finish(out, "memory");
+}
+
+void mb_source_prefetch(const uint8_t *start, size_t size) {
+  uintptr_t at = (uintptr_t)start, page = at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+  (void)madvise((void *)page, size + (at - page), MADV_WILLNEED);
+}
+
+void mb_source_advise_random(const struct mb_source *source) {
+  if (source->size < READ_AHEAD) return;
+  (void)madvise((void *)(uintptr_t)source->bytes, source->size, MADV_RANDOM);
+  mb_source_prefetch(source->bytes, MB_SOURCE_ENDS);
+  mb_source_prefetch(source->bytes + source->size - MB_SOURCE_ENDS, MB_SOURCE_ENDS);
 }

@@ -28,6 +28,15 @@ int mb_source_open_fd(int fd, struct mb_source *out);
 int mb_source_open_memory(const void *data, size_t size, struct mb_source *out);
 void mb_source_close(struct mb_source *source);
 
+#define MB_SOURCE_ENDS (256u << 10) /* bytes of each end of a file that are read at once */
+
+/* A mapped file will be read here and there: no reading ahead, which fetches megabytes around
+ * each byte of a cold file; but both ends at once, where headers and index are. Small files are
+ * read as usual. */
+void mb_source_advise_random(const struct mb_source *source);
+/* This part of a mapping will be read soon. */
+void mb_source_prefetch(const uint8_t *start, size_t size);
+
 /* A memory file that may be executed, and its seals: nobody changes it any more. The descriptor
  * is the caller's; -1 with errno where there are no such files. */
 int mb_memory_file(const char *name);

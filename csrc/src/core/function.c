@@ -1,6 +1,6 @@
 /* Functions: making, counting, calling. */
 #define _GNU_SOURCE
-#include <stdlib.h>
+#include <string.h>
 #include <tvm/runtime/c_backend_api.h>
 
 #include "core/argument.h"
@@ -9,13 +9,16 @@
 
 mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *library,
                                 const char *name) {
-  mblob_function *function = calloc(1, sizeof(*function));
-  if (function) function->name = strdup(name);
-  if (!function || !function->name) {
-    free(function);
+  const size_t size = strlen(name) + 1;
+  mblob_function *function = mb_block_take(sizeof(*function));
+  char *copy = mb_block_take_unset(size);
+  if (!function || !copy) {
+    if (function) mb_block_give(function, sizeof(*function));
+    if (copy) mb_block_give(copy, size);
     (void)mb_fail_memory(sizeof(*function));
     return NULL;
   }
+  function->name = memcpy(copy, name, size);
   function->tag = MB_TAG_FUNCTION;
   function->kind = kind;
   function->is_ffi = kind == MB_SAFE_CALL;
@@ -32,8 +35,8 @@ void mb_function_free(mblob_function *function) {
   /* A reference to the own library would keep it open for ever. */
   if (function->kind == MB_FORWARD && function->u.target->library != function->library)
     mblob_function_release(function->u.target);
-  free(function->name);
-  free(function);
+  mb_block_give(function->name, strlen(function->name) + 1);
+  mb_block_give(function, sizeof(*function));
 }
 
 int mblob_function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,

@@ -91,8 +91,7 @@ static int read_blob(const struct mb_library *library, const uint8_t *bytes, uin
 static int read_library(struct mb_library *library, const mblob_open_options *options,
                         struct mb_slice *bytes, ElfW(Sym) * symbol, struct mb_tree **out) {
   struct mb_blob blob = {0};
-  if (options->verify != MBLOB_VERIFY_FULL)
-    mb_pages_advise_random(library->source.bytes, library->source.size);
+  if (options->verify != MBLOB_VERIFY_FULL) mb_source_advise_random(&library->source);
   int status = mb_elf_read(library->source.bytes, library->source.size, &library->elf);
   if (!status) status = find_blob(library, bytes, symbol);
   if (!status && library->has_blob)

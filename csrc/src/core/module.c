@@ -3,6 +3,7 @@
 #include "core/runtime.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/base.h"
 #include "core/argument.h"
@@ -96,6 +97,26 @@ static int fill_module(struct mb_tree *tree, size_t i, const struct mb_blob *blo
   return MBLOB_OK;
 }
 
+enum { MAPPED = 32 << 10 }; /* bytes from which a table is mapped */
+
+/* Zeroed memory; NULL when there is none (recorded). Pages of a large table cost nothing until
+ * they are used. */
+static void *table_new(size_t size) {
+  void *memory = size >= MAPPED
+                     ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                     : calloc(1, size ? size : 1);
+  if (memory && memory != MAP_FAILED) return memory;
+  (void)mb_fail_memory(size);
+  return NULL;
+}
+
+static void table_free(void *memory, size_t size) {
+  if (memory && size >= MAPPED)
+    (void)munmap(memory, size);
+  else
+    free(memory);
+}
+
 /* Modules, all zero, and what they get when they are used. */
 static bool make_modules(struct mb_tree *tree, size_t count) {
   tree->modules = calloc(count, sizeof(*tree->modules));
@@ -104,7 +125,7 @@ static bool make_modules(struct mb_tree *tree, size_t count) {
     return false;
   }
   tree->count = count;
-  tree->use = mb_pages_new(count * sizeof(*tree->use));
+  tree->use = table_new(count * sizeof(*tree->use));
   for (size_t i = 0; tree->use && i < count; i++) tree->modules[i].use = &tree->use[i];
   return tree->use != NULL;
 }
@@ -240,7 +261,7 @@ void mb_tree_free(struct mb_tree *tree) {
   free(tree->loaders);
   free(tree->keys);
   free(tree->modules);
-  mb_pages_free(tree->use, tree->count * sizeof(*tree->use));
+  table_free(tree->use, tree->count * sizeof(*tree->use));
   free(tree);
 }
 

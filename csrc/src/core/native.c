@@ -152,7 +152,10 @@ void mb_known_names(const mblob_module *module, void (*visit)(void *context, con
   for (size_t i = 0; i < use->name_count; i++) visit(context, use->names[i]);
   if (use->loader.function != find_native) return;
   const struct native *native = use->self;
-  if (native->class->extra_name) visit(context, native->class->extra_name(native->object));
+  const char *extra = NULL;
+  for (size_t i = 0;
+       native->class->extra_name && (extra = native->class->extra_name(native->object, i)); i++)
+    if (*extra) visit(context, extra);
   for (const struct mb_method *m = native->class->methods; m->call; m++) visit(context, m->name);
 }
 

@@ -46,8 +46,9 @@ struct mb_class {
   void (*close)(void *object); /* may be NULL */
   /* Of an executor; NULL of others. */
   mb_describer describe;
-  /* The name that `function` knows beside the methods, for errors; may be NULL. */
-  const char *(*extra_name)(void *object);
+  /* Name number `i` of those that `function` knows beside the methods, for errors; "" where there is
+   * none, NULL behind the last. May be NULL. */
+  const char *(*extra_name)(void *object, size_t i);
   bool
       keeps; /* its functions take all kinds of values, and keep tensors (mblob_function_is_ffi 2) */
 };

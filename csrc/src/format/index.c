@@ -212,7 +212,7 @@ int mb_index_find(struct mb_blob *blob, bool expected, bool check) {
   bool found = false;
   int status = read_footer(blob, expected, &l, &crc, &found);
   if (status || !found) return status;
-  if (l.size > MB_PAGES_END) mb_pages_prefetch(l.raw, mb_size(l.size));
+  if (l.size > MB_SOURCE_ENDS) mb_source_prefetch(l.raw, mb_size(l.size));
   if (check && mb_crc32(0, l.raw, l.size) != crc)
     return damaged(&l, MB_UNKNOWN, "its checksum is wrong");
   status = read_header(blob, &l);

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mblob.packager.compile.vector_c.types import WORD
-
+_MAYBE = re.compile(r"[a-z](?:[2-9]|1[0-6])\b|\bhalf\b")  # each name of a vector ends like this
 _HALF = re.compile(r"\bhalf\b")
 _DIRECTIVE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
@@ -16,7 +15,7 @@ def mentions(source: str) -> bool:
     Most sources have no such word at all; words in comments and texts, and names that the source
     itself declares, do not count. Macros do.
     """
-    if not _mentioned(source):
+    if _MAYBE.search(source) is None or not _mentioned(source):
         return False
     from mblob.packager.compile.vector_c.own_names import own_names
     from mblob.packager.compile.vector_c.tokens import tokenize
@@ -32,4 +31,6 @@ def mentions(source: str) -> bool:
 
 
 def _mentioned(text: str) -> bool:
+    from mblob.packager.compile.vector_c.types import WORD  # slow to import, for those who need it
+
     return WORD.search(text) is not None or _HALF.search(text) is not None

@@ -1,7 +1,9 @@
 /* fuzz_relax ROUNDS FILE... : damages programs of Relax's virtual machine ROUNDS times, in ways that
- * files break, reads them, and runs what can be read, on several kinds of values. The numbers come
- * from a fixed seed. Sanitizers watch. */
+ * files break, reads them, and runs what can be read, on several kinds of values. `60s` in place of
+ * ROUNDS: rounds for a minute, of all files by turns. The numbers come from a fixed seed. Sanitizers
+ * watch, and the time of each round. */
 #include "../common/check.h"
+#include "base/seconds.h"
 #include "core/device/device.h"
 #include "exec/relax/machine.h"
 
@@ -116,39 +118,61 @@ static void use(mblob_module *module) {
   mblob_module_release(vm);
 }
 
-static void fuzz(const char *path, long rounds) {
-  static uint8_t whole[1 << 20];
+#define ROUND_LIMIT 20.0 /* seconds, on a busy machine and under sanitizers */
+
+struct file {
+  uint8_t *whole;
+  size_t size;
+  long rounds, read;
+};
+
+static struct file file_of(const char *path) {
+  struct file out = {.whole = malloc(1 << 20)};
   FILE *file = fopen(path, "rb");
-  CHECK(file);
-  const size_t size = fread(whole, 1, sizeof(whole), file);
+  CHECK(file && out.whole);
+  out.size = fread(out.whole, 1, 1 << 20, file);
   fclose(file);
-  mblob_function *open = NULL;
-  CHECK(!mblob_get_global("mblob.RelaxExecutable", &open));
-  long read = 0;
-  for (long i = 0; i < rounds; i++) {
-    uint8_t *copy = malloc(size);
-    CHECK(copy);
-    memcpy(copy, whole, size);
-    TVMByteArray bytes = {(const char *)copy, i ? damage(copy, size) : size};
-    const TVMValue arg = {.v_handle = &bytes};
-    const int code = kTVMBytes;
-    TVMValue ret;
-    int ret_code;
-    if (!mblob_function_call(open, &arg, &code, 1, &ret, &ret_code)) {
-      read++;
-      use(ret.v_handle);
-      mblob_module_release(ret.v_handle);
-    } else {
-      CHECK(*mblob_last_error());
-    }
-    free(copy);
+  return out;
+}
+
+/* The file as it is in its first round, then damaged. */
+static void fuzz(mblob_function *open, struct file *file) {
+  uint8_t *copy = malloc(file->size);
+  CHECK(copy);
+  memcpy(copy, file->whole, file->size);
+  TVMByteArray bytes = {(const char *)copy, file->rounds++ ? damage(copy, file->size) : file->size};
+  const TVMValue arg = {.v_handle = &bytes};
+  const int code = kTVMBytes;
+  const double start = mb_seconds_now();
+  TVMValue ret;
+  int ret_code;
+  if (!mblob_function_call(open, &arg, &code, 1, &ret, &ret_code)) {
+    file->read++;
+    use(ret.v_handle);
+    mblob_module_release(ret.v_handle);
+  } else {
+    CHECK(*mblob_last_error());
   }
-  CHECK(read > rounds / 20); /* else little is run */
-  mblob_function_release(open);
+  CHECK(mb_seconds_now() - start < ROUND_LIMIT);
+  free(copy);
 }
 
 int main(int argc, char **argv) {
-  CHECK(argc > 2);
-  for (int i = 2; i < argc; i++) fuzz(argv[i], strtol(argv[1], NULL, 10));
+  CHECK(argc > 2 && argc < 200);
+  struct file files[200];
+  char *unit = NULL;
+  const long number = strtol(argv[1], &unit, 10);
+  const double start = mb_seconds_now();
+  mblob_function *open = NULL;
+  CHECK(!mblob_get_global("mblob.RelaxExecutable", &open));
+  for (int i = 2; i < argc; i++) files[i] = file_of(argv[i]);
+  for (long round = 0; *unit == 's' ? mb_seconds_now() - start < (double)number : round < number;
+       round++)
+    for (int i = 2; i < argc; i++) fuzz(open, &files[i]);
+  for (int i = 2; i < argc; i++) {
+    CHECK(files[i].read > files[i].rounds / 20); /* else little is run */
+    free(files[i].whole);
+  }
+  mblob_function_release(open);
   return 0;
 }

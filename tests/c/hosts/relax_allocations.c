@@ -1,5 +1,6 @@
-/* relax_allocations LIBRARY : how often a hundred warm calls of its main(uint8[3,1,8,8]) allocate.
- * glibc alone: the functions below stand for its own, in libmblob too. */
+/* relax_allocations LIBRARY FUNCTION TENSOR... : how often a hundred warm calls of a function of a
+ * program allocate. TENSOR is a type and a shape, such as f3,16; f: zeros of float32, u: zeros of uint8,
+ * i: a three of int32. glibc alone: the functions below stand for its own, in libmblob too. */
 #include <mblob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,25 +39,51 @@ static int failed(void) {
   return 1;
 }
 
+#define ARGUMENTS 8
+
+static TVMArrayHandle tensor(const char *text) {
+  int64_t shape[4];
+  int ndim = 0, bits = *text == 'u' ? 8 : 32;
+  const int code = *text == 'u' ? kDLUInt : *text == 'i' ? kDLInt : kDLFloat;
+  size_t size = (size_t)bits / 8;
+  char *at = (char *)(uintptr_t)text + 1;
+  for (; *at && ndim < 4; at += *at == ',') size *= (size_t)(shape[ndim++] = strtol(at, &at, 10));
+  TVMArrayHandle made = NULL;
+  if (TVMArrayAlloc(shape, ndim, code, bits, 1, kDLCPU, 0, &made)) exit(failed());
+  memset(made->data, 0, size);
+  if (*text == 'i') *(int32_t *)made->data = 3;
+  return made;
+}
+
+static void drop(TVMValue value, int code) {
+  if (code == kTVMNDArrayHandle) (void)TVMArrayFree(value.v_handle);
+  if (code == kTVMObjectHandle) (void)TVMObjectFree(value.v_handle);
+  if (code == kTVMPackedFuncHandle) (void)TVMFuncFree(value.v_handle);
+}
+
 int main(int argc, char **argv) {
-  int64_t shape[4] = {3, 1, 8, 8};
   mblob_module *program = NULL, *vm = NULL;
   mblob_function *run = NULL;
-  TVMArrayHandle images = NULL;
-  if (argc < 2 || mblob_open(argv[1], NULL, &program) ||
-      mblob_executor_create(program, NULL, 1, 0, &vm) ||
-      mblob_module_function(vm, "main", 0, &run) || TVMArrayAlloc(shape, 4, 1, 8, 1, 1, 0, &images))
+  TVMValue given[ARGUMENTS];
+  int codes[ARGUMENTS];
+  const int count = argc - 3;
+  if (count < 0 || count > ARGUMENTS || mblob_open(argv[1], NULL, &program) ||
+      mblob_executor_create(program, NULL, kDLCPU, 0, &vm) ||
+      mblob_module_function(vm, argv[2], 0, &run))
     return failed();
-  memset(images->data, 1, 192);
+  for (int i = 0; i < count; i++) {
+    given[i].v_handle = tensor(argv[3 + i]);
+    codes[i] = kTVMNDArrayHandle;
+  }
   for (int i = 0; i < 200; i++) {
-    TVMValue arg = {.v_handle = images}, ret;
-    int code = kTVMNDArrayHandle, ret_code;
+    TVMValue ret;
+    int ret_code;
     if (i == 100) allocations = 0;
-    if (mblob_function_call(run, &arg, &code, 1, &ret, &ret_code)) return failed();
-    TVMArrayFree(ret.v_handle);
+    if (mblob_function_call(run, given, codes, count, &ret, &ret_code)) return failed();
+    drop(ret, ret_code);
   }
   printf("%ld\n", allocations);
-  TVMArrayFree(images);
+  for (int i = 0; i < count; i++) drop(given[i], codes[i]);
   mblob_function_release(run);
   mblob_module_release(vm);
   mblob_module_release(program);

@@ -16,6 +16,7 @@ import pytest
 
 import mblob
 from mblob.format.functions_table import Row
+from mblob.loader.handle import Handle
 
 
 def shown(value: object) -> str:
@@ -108,7 +109,7 @@ def test_each_kind_of_result_becomes_its_python_object(
 ) -> None:
     result = lib[name]()
     assert result == value
-    assert type(result) is type(value)
+    assert type(result) is (Handle if name == "give_handle" else type(value))
 
 
 def test_an_object_that_python_has_no_word_for_is_an_error(lib: mblob.Module) -> None:

@@ -128,6 +128,37 @@ def test_topk_and_nms_take_a_part_of_each_line() -> None:
         call("tvm.contrib.sort.sort", data, data.copy(), 2, True)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_nan_is_larger_than_all_numbers(dtype: str) -> None:
+    """TVM's order of such data is not defined."""
+    data = np.array([3, np.nan, np.inf, 1, np.nan, -np.inf, 1], dtype)
+    values, order = np.empty_like(data), np.empty(data.shape, "int64")
+    call("tvm.contrib.sort.sort", data, values, 0, True)
+    np.testing.assert_array_equal(values, np.sort(data))
+    call("tvm.contrib.sort.argsort", data, order, 0, True)
+    np.testing.assert_array_equal(order, np.argsort(data, kind="stable"))
+    call("tvm.contrib.sort.argsort", data, order, 0, False)
+    assert order.tolist() == [1, 4, 2, 0, 3, 6, 5]
+    found = call("relax.run.unique", data, 1, 1, 1, 1)
+    for ours, theirs in zip(found, np.unique(data, True, True, True)):
+        np.testing.assert_array_equal(ours.numpy(), theirs)
+
+
+def test_lines_without_elements_and_counts_that_lie_are_bounded() -> None:
+    for shape in ((0,), (2, 0), (0, 3)):
+        empty = np.zeros(shape, "float32")
+        for axis in range(len(shape)):
+            call("tvm.contrib.sort.sort", empty, empty.copy(), axis, True)
+            call("tvm.contrib.sort.argsort", empty, np.zeros(shape, "int32"), axis, False)
+            call("tvm.contrib.sort.topk", empty, empty.copy(), 0, axis, "values", True)
+    data, order = np.array([[3, 1, 2], [6, 5, 4]], "float32"), np.empty((2, 3), "int32")
+    call("tvm.contrib.sort.argsort_nms", data, np.array([-1, 99], "int32"), order, 1, True)
+    assert order.tolist() == [[0, 1, 2], [2, 1, 0]]
+    values = np.empty((2, 3), "float32")
+    call("tvm.contrib.sort.topk", data, values, 99, 1, "values", True)
+    assert values.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_unique_is_numpys(axis: int | None) -> None:
     data = np.random.default_rng(6).integers(0, 3, (6, 2)).astype("int32")

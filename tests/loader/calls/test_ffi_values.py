@@ -19,6 +19,7 @@ import pytest
 
 import mblob
 from mblob.compilers import include_flags
+from mblob.dtype import TypeName
 
 pytestmark = pytest.mark.own_process
 
@@ -121,7 +122,7 @@ def test_python_functions_get_what_the_kernel_passed(lib: mblob.Module) -> None:
         lambda *x: got.extend(x), True, "n\0n", [1, (False,)], np.dtype("int8"), np.bool_(1)
     )
     assert got == [True, "n\0n", [1, [False]], "int8", True]
-    assert [type(x) for x in got] == [bool, str, list, str, bool]
+    assert [type(x) for x in got] == [bool, str, list, TypeName, bool]
     assert (
         lib["kind_of_result"](lambda: (np.bool_(1), "n\0n", np.zeros(1))) == r"[bool(1)str(n\0n)70]"
     )

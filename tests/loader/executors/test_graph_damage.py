@@ -64,7 +64,7 @@ def mlp(golden: Path) -> Any:
     return (
         factory,
         json.loads(factory["get_graph_json"]()),
-        factory["get_graph_params"](),
+        mblob.save_param_dict(factory["get_graph_params"]()),
         data,
         out,
     )

@@ -175,6 +175,56 @@ def test_errors_name_function_instruction_and_builtin(vm: Any) -> None:
         vm["down"](np.zeros(0, "int32"))
 
 
+def test_errors_are_of_the_classes_that_their_cause_has(vm: Any) -> None:
+    """docs/errors.md; the kind is TVM's."""
+    text = "ErrorContext(fn=main, loc=param[0], param=x) "
+    match = [r(0), VOID, i(1), i(0), i(3), c(0)]
+    functions = [
+        Function("vm.builtin.check_tensor_info"),
+        Function("vm.builtin.match_shape"),
+        Function("main", [call(0, [r(0), i(1), c(1), c(0)]), call(1, match), ret(0)], ["x"]),
+    ]
+    vm = machine(Program(functions, [text, np.dtype("float32")]))
+    x = np.ones(3, "float32")
+    causes: list[tuple[Any, str, set[type[Exception]]]] = [
+        (lambda: vm["main"](), "InternalError", {TypeError, ValueError, RuntimeError}),
+        (lambda: vm.set_input("main"), "InternalError", {TypeError, ValueError, RuntimeError}),
+        (lambda: vm["main"](None), "TypeError", {TypeError}),
+        (lambda: vm["main"](x[None]), "ValueError", {ValueError}),
+        (lambda: vm["main"](x.astype("int32")), "ValueError", {TypeError, ValueError}),
+        (lambda: vm["main"](x[:2]), "RuntimeError", {ValueError, RuntimeError}),
+        (lambda: vm.set_input("min", x), "ValueError", {KeyError, AttributeError, ValueError}),
+    ]
+    for cause, kind, classes in causes:
+        with pytest.raises(mblob.KernelError) as error:
+            cause()
+        assert error.value.kind == kind
+        every = (TypeError, ValueError, RuntimeError, KeyError, AttributeError)
+        assert {one for one in every if isinstance(error.value, one)} == classes, error.value
+    with pytest.raises(mblob.NotFoundError, match="it has: main; did you mean 'main'"):
+        vm["mian"]
+
+
+def test_exceptions_of_python_functions_pass_through_a_program_unchanged() -> None:
+    class Late(Exception):
+        pass
+
+    late = Late("no such row")
+    program = main(call(2, [r(0)], 1), ret(1))
+    program.functions = [*program.functions, Function("tests.relax.raises")]
+
+    def fail(_: Any) -> None:
+        raise late
+
+    mblob.register_func("tests.relax.raises", fail, override=True)
+    vm = machine(program)
+    vm.set_input("main", 1)
+    for run in (lambda: vm["main"](1), lambda: vm.invoke_stateful("main")):
+        with pytest.raises(Late) as found:
+            run()
+        assert found.value is late
+
+
 def test_endless_recursion_is_an_error_and_the_limit_can_be_raised(vm: Any) -> None:
     for _ in range(2):
         with fails("RecursionError", "more than 10000 calls inside each other"):
@@ -281,8 +331,9 @@ def test_a_function_of_python_may_call_the_machine_again() -> None:
     mblob.register_func("tests.relax.again", again, override=True)
     assert vm["main"](3) == (3, (4, "end"))
     depth = 10**9
-    with pytest.raises((mblob.KernelError, RecursionError)):
+    with pytest.raises(RecursionError) as error:
         vm["main"](0)
+    assert len(str(error.value)) < 200  # each place is named once
     depth = 0
     assert vm["main"](0) == "end"
 

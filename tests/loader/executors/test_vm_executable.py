@@ -87,7 +87,7 @@ def test_a_program_for_another_device_is_refused(machine: Any) -> None:
     program = vm_programs.arithmetic()
     program.devices = (1, 2)
     with pytest.raises(
-        mblob.IncompatibleError, match=r"device cuda\(0\) \(type 2\).* needs: cpu\(0\), cuda\(0\)"
+        mblob.IncompatibleError, match=r"device cuda:0 \(type 2\).* needs: cpu:0, cuda:0"
     ):
         machine(program)
 

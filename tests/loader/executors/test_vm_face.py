@@ -168,10 +168,8 @@ def test_inputs_of_one_call_are_not_those_of_the_next(load: Any) -> None:
 def test_a_device_that_is_not_here_is_refused_with_what_the_program_needs(load: Any) -> None:
     executable = load(vm_programs.arithmetic())
     for devices in (mblob.cuda(0), [CPU, mblob.opencl(1)]):
-        name = r"cuda\(0\)" if devices == mblob.cuda(0) else r"opencl\(1\)"
-        text = (
-            rf"device {name} .*: virtual machines run on the cpu only; the program needs: cpu\(0\)$"
-        )
+        name = "cuda:0" if devices == mblob.cuda(0) else "opencl:1"
+        text = rf"device {name} .*: virtual machines run on the cpu only; the program needs: cpu:0$"
         with pytest.raises(mblob.IncompatibleError, match=text):
             mblob.vm.VirtualMachine(executable, devices)
 

@@ -42,9 +42,9 @@ def write(path: Path, machine: ElfTarget, payload: bytes = PAYLOAD) -> Path:
         sink.patch(0, payload[:4])
         return len(payload)
 
-    assert write_object(path, machine, SYMBOL, section_for(machine), blob, has_index=True) == len(
-        payload
-    )
+    assert write_object(
+        path, machine, SYMBOL, section_for(machine, BLOB_ALIGN), blob, has_index=True
+    ) == len(payload)
     return path
 
 
@@ -85,7 +85,9 @@ def test_an_object_of_32_bits_ends_before_its_numbers_do(tmp_path: Path) -> None
             sink.finish()
             return size
 
-        return write_object(path, machine, SYMBOL, section_for(machine), blob, has_index=True)
+        return write_object(
+            path, machine, SYMBOL, section_for(machine, BLOB_ALIGN), blob, has_index=True
+        )
 
     largest = 0xFFFFFFFF - head
     assert hole(largest) == largest
@@ -149,7 +151,7 @@ def test_an_elf32_file_refuses_what_it_cannot_say(tmp_path: Path) -> None:
             tmp_path / "d.o",
             MACHINES["i386"],
             SYMBOL,
-            section_for(MACHINES["i386"]),
+            section_for(MACHINES["i386"], BLOB_ALIGN),
             too_much,
             has_index=True,
         )

@@ -143,7 +143,8 @@ static int allocate_host(uint64_t size, uint64_t alignment, void **out) {
       size > (uint64_t)PTRDIFF_MAX - alignment)
     return mb_fail(MBLOB_E_ARGUMENT, "%llu bytes aligned to %llu are impossible",
                    (unsigned long long)size, (unsigned long long)alignment);
-  *out = aligned_alloc((size_t)alignment, (size_t)((size + alignment) / alignment * alignment));
+  *out = mb_host_allocate((size_t)size + 1,
+                          (size_t)alignment); /* a size of 0 has an address of its own */
   return *out ? MBLOB_OK : mb_fail_memory((size_t)size);
 }
 
@@ -176,7 +177,7 @@ int mb_device_free(DLDevice device, void *data) {
   int status = find(device, &api);
   if (status) return status;
   if (!api) {
-    free(data);
+    mb_host_release(data);
     return MBLOB_OK;
   }
   uint64_t before = mb_error_serial();

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "core/device/array.h"
+#include "core/device/host_memory.h"
 #include "core/device/workspace.h"
 
 #define MB_DEVICE_KINDS 64 /* DLDeviceType is below; TVM's own are from 32 on */
@@ -21,6 +22,13 @@ const char *mb_device_text(DLDevice device, char text[MB_DEVICE_TEXT]);
 /* Whether this process can read memory of that kind with its own instructions. */
 static inline bool mb_device_is_host(int device_type) {
   return device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost;
+}
+
+/* Whether `data` of that kind of memory is a handle: two that differ are memory apart, however
+ * close their numbers are. */
+static inline bool mb_device_has_handles(int device_type) {
+  return device_type == kDLOpenCL || device_type == kDLVulkan || device_type == kDLMetal ||
+         device_type == kDLWebGPU;
 }
 
 /* Whether code for a target of TVM ("llvm", "opencl -device=..") can run here. */

@@ -115,9 +115,9 @@ static const struct mb_method create_method = {MB_KEY_AOT_FACTORY, create_execut
 static const struct mb_method methods[] = {
     {"remove_params", remove_params}, {"list_module_names", list_module_names}, {"", NULL}};
 
-static const char *extra_name(void *object) {
+static const char *extra_name(void *object, size_t i) {
   const struct factory *f = object;
-  return f->name;
+  return i ? NULL : f->name;
 }
 
 static int find_function(void *object, const char *name, mblob_function **out) {

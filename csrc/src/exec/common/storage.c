@@ -22,7 +22,7 @@ struct vm_pool {
 };
 
 static void free_storage(struct vm_storage *storage) {
-  free(storage->data);
+  mb_host_release(storage->data);
   free(storage);
 }
 
@@ -93,7 +93,7 @@ static struct vm_storage *take(struct vm_pool *pool, size_t size, size_t alignme
 
 static struct vm_storage *make(size_t size, size_t alignment) {
   struct vm_storage *storage = malloc(sizeof(*storage));
-  char *data = storage ? aligned_alloc(alignment, round_up(size, alignment)) : NULL;
+  char *data = storage ? mb_host_allocate(size, alignment) : NULL;
   if (!data) {
     free(storage);
     return NULL;

@@ -12,9 +12,8 @@
 
 /* Put `size` bytes of data where kernels can use them. */
 static int copy_data(struct mb_stored_array *array, const void *data, size_t size) {
-  size_t rounded = (size / MB_TENSOR_ALIGNMENT + 1) * MB_TENSOR_ALIGNMENT;
-  array->copy = aligned_alloc(MB_TENSOR_ALIGNMENT, rounded);
-  if (!array->copy) return mb_fail_memory(rounded);
+  array->copy = mb_host_allocate(size, MB_TENSOR_ALIGNMENT);
+  if (!array->copy) return mb_fail_memory(size);
   if (size) memcpy(array->copy, data, size);
   array->view.data = array->copy;
   return MBLOB_OK;
@@ -42,7 +41,7 @@ int mb_stored_array_copy(const DLTensor *from, struct mb_stored_array *out) {
 void mb_stored_array_clear(struct mb_stored_array *array) {
   free(array->name);
   free(array->view.shape);
-  free(array->copy);
+  mb_host_release(array->copy);
   *array = (struct mb_stored_array){0};
 }
 

@@ -1,5 +1,6 @@
 #include "exec/contrib/elements.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/device/device.h"
@@ -77,7 +78,8 @@ struct mb_number mb_element_read(const char *data, size_t i, DLDataType dtype) {
 
 /* Both are of one type. */
 bool mb_number_less(struct mb_number a, struct mb_number b) {
-  if (a.kind == MB_REAL) return a.u.real < b.u.real;
+  if (a.kind == MB_REAL)
+    return a.u.real < b.u.real || (isnan(b.u.real) && !isnan(a.u.real)); /* a total order */
   return a.kind == MB_WHOLE ? a.u.whole < b.u.whole : a.u.natural < b.u.natural;
 }
 

@@ -22,6 +22,7 @@ static inline size_t mb_element_size(DLDataType dtype) { return ((size_t)dtype.b
 /* Whether elements of the type can be read as numbers. */
 bool mb_element_is_number(DLDataType dtype);
 struct mb_number mb_element_read(const char *data, size_t i, DLDataType dtype);
+/* A NaN is larger than all numbers, as in numpy. */
 bool mb_number_less(struct mb_number a, struct mb_number b);
 
 /* Positions 0 .. count - 1 in the stable order that `less` says; `spare` has as much room. */

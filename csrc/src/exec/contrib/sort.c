@@ -1,5 +1,5 @@
 /* tvm.contrib.sort.*: what kernels of sort, argsort and topk call. */
-#include <stdlib.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "exec/contrib/contrib.h"
@@ -35,6 +35,11 @@ static bool is_key(DLDataType dtype) {
          (dtype.code == kDLFloat || dtype.bits == 32 || dtype.bits == 64 || dtype.bits == 8);
 }
 
+/* Bytes of positions and spare. */
+static size_t places_of(const struct lines *lines) {
+  return 2 * (lines->length + 1) * sizeof(*lines->positions);
+}
+
 static int begin(const struct mb_call *call, int64_t axis, bool ascending, struct lines *out) {
   DLTensor *t = NULL;
   size_t size = 0;
@@ -51,15 +56,15 @@ static int begin(const struct mb_call *call, int64_t axis, bool ascending, struc
   out->t = t;
   out->data = mb_element_data(t);
   out->length = (size_t)t->shape[axis];
-  out->positions = malloc((out->length + 1) * sizeof(*out->positions));
-  out->spare = malloc((out->length + 1) * sizeof(*out->spare));
-  if (out->positions && out->spare) return MBLOB_OK;
-  return mb_fail_memory(out->length * sizeof(*out->spare));
+  if (out->length > SIZE_MAX / 32) return mb_fail_memory(out->length);
+  out->positions = mb_block_take_unset(places_of(out));
+  if (!out->positions) return mb_fail_memory(places_of(out));
+  out->spare = out->positions + out->length;
+  return MBLOB_OK;
 }
 
 static void end(struct lines *lines) {
-  free(lines->positions);
-  free(lines->spare);
+  if (lines->positions) mb_block_give(lines->positions, places_of(lines));
 }
 
 static void sort_line(struct lines *lines, size_t line, size_t count) {

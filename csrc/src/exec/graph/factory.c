@@ -135,9 +135,9 @@ static const struct mb_method methods[] = {
     {"get_graph_json", get_graph_json}, {"get_graph_params", get_graph_params},
     {"remove_params", remove_params},   {"", NULL}};
 
-static const char *extra_name(void *object) {
+static const char *extra_name(void *object, size_t i) {
   const struct factory *f = object;
-  return f->name;
+  return i ? NULL : f->name;
 }
 
 static int find_function(void *object, const char *name, mblob_function **out) {

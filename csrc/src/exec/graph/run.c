@@ -1,11 +1,11 @@
-/* Running a graph in its order. */
+/* Running a graph, one step after the other. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "core/device/device.h"
-#include "exec/graph/executor.h"
+#include "exec/graph/schedule.h"
 
 static int copy(const struct mb_graph_executor *x, const struct mb_graph_step *step) {
   const struct mb_graph_node *node = &x->graph.nodes[step->node];
@@ -34,7 +34,10 @@ int mb_graph_step_run(struct mb_graph_executor *x, uint32_t i) {
 int mb_graph_run(struct mb_graph_executor *x) {
   int status = MBLOB_OK;
   x->executed = 0;
-  for (uint32_t i = 0; !status && i < x->step_count; i++) status = mb_graph_step_run(x, i);
+  if (x->device_count && !x->schedule) status = mb_schedule_new(x, &x->schedule);
+  const uint32_t *order = x->device_count && !status ? x->schedule->order : NULL;
+  for (uint32_t i = 0; !status && i < x->step_count; i++)
+    status = mb_graph_step_run(x, order ? order[i] : i);
   return status;
 }
 

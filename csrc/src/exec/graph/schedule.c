@@ -4,10 +4,13 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "core/device/device.h"
+#include "exec/graph/device_order.h"
 
 #define NOBODY UINT32_MAX
 
-/* Bytes that overlap belong to one cell. */
+/* Bytes that overlap belong to one cell; a handle of a device is a cell by itself. Addresses of
+ * several devices may be equal, which costs nothing but an order. */
 struct range {
   uintptr_t start, end;
   uint32_t entry;
@@ -41,9 +44,11 @@ static int find_cells(struct build *b) {
   struct range *ranges = malloc((size_t)g->entry_count * sizeof(*ranges) + 1);
   if (!ranges) return mb_fail_memory(g->entry_count * sizeof(*ranges));
   for (uint32_t i = 0; i < g->entry_count; i++) {
-    uintptr_t start = (uintptr_t)b->x->views[i].data;
+    const DLTensor *view = &b->x->views[i];
+    uintptr_t start = (uintptr_t)view->data, size = (uintptr_t)g->entries[i].size;
     /* An empty value has a byte, so that it has a cell. */
-    ranges[i] = (struct range){start, start + (g->entries[i].size ? g->entries[i].size : 1), i};
+    if (!size || mb_device_has_handles((int)view->device.device_type)) size = 1;
+    ranges[i] = (struct range){start, start + size, i};
   }
   qsort(ranges, g->entry_count, sizeof(*ranges), by_start);
   uintptr_t end = 0;
@@ -132,7 +137,11 @@ static int build(struct build *b, struct mb_schedule *s) {
   for (uint32_t i = 0; i < b->x->step_count; i++) b->step_of[b->x->steps[i].node] = i;
   int status = find_cells(b);
   for (uint32_t i = 0; !status && i < b->x->step_count; i++) status = order_step(b, i);
-  return status ? status : pack(b, s);
+  if (!status) status = pack(b, s);
+  if (status || !b->x->device_count) return status;
+  s->order = malloc(s->step_count * sizeof(*s->order) + 1);
+  return s->order ? mb_device_order(b->x, s, s->order)
+                  : mb_fail_memory(s->step_count * sizeof(*s->order));
 }
 
 int mb_schedule_new(const struct mb_graph_executor *x, struct mb_schedule **out) {
@@ -158,5 +167,6 @@ void mb_schedule_free(struct mb_schedule *s) {
   free(s->waits);
   free(s->first);
   free(s->followers);
+  free(s->order);
   free(s);
 }

@@ -10,7 +10,8 @@ struct mb_schedule {
   uint32_t *waits; /* of each step: how many edges end in it */
   uint32_t *first; /* step_count + 1 places in `followers` */
   uint32_t
-      *followers; /* steps that wait for this one; one more than once is counted so in `waits` */
+      *followers;  /* steps that wait for this one; one more than once is counted so in `waits` */
+  uint32_t *order; /* in which steps run one by one; NULL: that of the graph */
 };
 
 /* Steps that touch the same bytes keep their order unless both only read. Bytes, not storages of

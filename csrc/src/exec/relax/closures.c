@@ -14,7 +14,10 @@ void relax_link_release(struct relax_link *link) {
 
 static void clear_bound(struct relax_closure *closure) {
   for (size_t i = 0; i < closure->count; i++) relax_clear(&closure->bound[i]);
-  free(closure->bound);
+  if (closure->is_block)
+    mb_block_give(closure->bound, closure->count * sizeof(*closure->bound));
+  else
+    free(closure->bound);
   closure->bound = NULL;
   closure->count = 0;
 }
@@ -24,7 +27,7 @@ static void release_closure(void *resource) {
   clear_bound(closure);
   relax_link_release(closure->link);
   mblob_module_release(closure->module);
-  free(closure);
+  mb_block_give(closure, sizeof(*closure));
 }
 
 static int call_closure(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
@@ -46,17 +49,17 @@ struct relax_closure *relax_closure_of(const mblob_function *function) {
 int relax_closure_new(struct relax_machine *m, const struct relax_function *f,
                       const struct relax_value *bound, size_t count, bool weak,
                       mblob_function **out) {
-  struct relax_closure *closure = calloc(1, sizeof(*closure));
+  struct relax_closure *closure = mb_block_take(sizeof(*closure));
   *out = NULL;
-  if (closure && count) closure->bound = malloc(count * sizeof(*bound));
-  if (!closure || (count && !closure->bound)) {
-    free(closure);
-    return mb_fail_memory(sizeof(*closure) + count * sizeof(*bound));
-  }
-  int status = mblob_function_create(call_closure, closure, release_closure, out);
+  if (!closure) return mb_fail_memory(sizeof(*closure));
+  closure->is_block = count != 0;
+  closure->bound = count ? mb_block_take_unset(count * sizeof(*bound)) : NULL;
+  int status = count && !closure->bound
+                   ? mb_fail_memory(count * sizeof(*bound))
+                   : mblob_function_create(call_closure, closure, release_closure, out);
   if (status) {
-    free(closure->bound);
-    free(closure);
+    if (closure->bound) mb_block_give(closure->bound, count * sizeof(*bound));
+    mb_block_give(closure, sizeof(*closure));
     return status;
   }
   (*out)->is_ffi = (*out)->keeps = true;
@@ -77,6 +80,7 @@ void relax_closure_rebind(struct relax_closure *closure, const struct relax_func
   clear_bound(closure);
   closure->function = f;
   closure->bound = bound;
+  closure->is_block = false;
   closure->count = count;
   closure->drops_result = drops_result;
 }
@@ -94,7 +98,7 @@ static int make_closure(void *unused, struct mb_call *call) {
   if (!inner || !inner->link->machine) return relax_mismatch(call, 0, "relax.vm.Closure");
   struct relax_machine *m = inner->link->machine;
   const size_t count = (size_t)call->count - 1 + inner->count;
-  struct relax_value *bound = calloc(count + 1, sizeof(*bound));
+  struct relax_value *bound = mb_block_take((count + 1) * sizeof(*bound));
   mblob_function *made = NULL;
   if (!bound) return mb_fail_memory(count * sizeof(*bound));
   size_t i = 0;
@@ -105,7 +109,7 @@ static int make_closure(void *unused, struct mb_call *call) {
   for (size_t k = 0; !status && k < inner->count; k++) bound[i++] = inner->bound[k];
   if (!status) status = relax_closure_new(m, inner->function, bound, count, false, &made);
   for (size_t k = 0; k < own; k++) relax_clear(&bound[k]);
-  free(bound);
+  mb_block_give(bound, (count + 1) * sizeof(*bound));
   if (!status) mb_call_return_function(call, made);
   return status;
 }

@@ -66,10 +66,15 @@ static int put_item(const struct relax_machine *m, struct relax_value value, voi
 }
 
 static void drop_item(const struct relax_machine *m, void *item) {
-  if (!m->convention)
-    relax_clear(item);
-  else if (((const mblob_any *)item)->type)
-    m->convention->any_release(releases_of(m), item);
+  struct relax_value *value = item;
+  if (m->convention) {
+    if (((const mblob_any *)item)->type) m->convention->any_release(releases_of(m), item);
+  } else if (value->code == kTVMStr || value->code == kTVMBytes) {
+    free(value->value.v_handle); /* a copy that TVMBackendAnyListMoveFromPackedReturn made */
+    *value = (struct relax_value){.code = kTVMNullptr};
+  } else {
+    relax_clear(value);
+  }
 }
 
 /* An item's value, which is the caller's. */
@@ -77,11 +82,8 @@ static int get_item(const struct relax_machine *m, const void *item, struct rela
   struct mb_return result = MB_RETURN_NOTHING;
   if (!m->convention) {
     const struct relax_value *value = item;
-    TVMByteArray text = {NULL, 0};
-    const bool is_text = value->code == kTVMStr && relax_text(value->value, value->code, &text);
-    *out = *value;
     relax_retain(*value);
-    return is_text ? relax_take_result(value->value, value->code, out) : MBLOB_OK;
+    return relax_take_result(value->value, value->code, out);
   }
   int status = m->convention->from_any(releases_of(m), item, &result);
   if (!status) status = relax_take_result(result.value, result.code, out);

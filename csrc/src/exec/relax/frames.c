@@ -74,13 +74,15 @@ int relax_check_count(const struct relax_function *f, size_t count) {
     return mb_fail(MBLOB_E_KERNEL, "InternalError: function '%s' is declared and not defined",
                    f->name);
   if (f->kind == RELAX_COMPILED)
-    return mb_fail(MBLOB_E_KERNEL, "InternalError: Function %s expects %lld arguments, found %zu",
-                   f->name, (long long)f->num_args, count);
+    return mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_COUNT,
+                         "InternalError: Function %s expects %lld arguments, found %zu", f->name,
+                         (long long)f->num_args, count);
   char *names = names_of(f);
-  int status = mb_fail(MBLOB_E_KERNEL,
-                       "InternalError: Invoking function %s expects %lld arguments%s, but %zu "
-                       "arguments were provided.",
-                       f->name, (long long)f->num_args, names ? names : "", count);
+  int status =
+      mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_COUNT,
+                    "InternalError: Invoking function %s expects %lld arguments%s, but %zu "
+                    "arguments were provided.",
+                    f->name, (long long)f->num_args, names ? names : "", count);
   free(names);
   return status;
 }

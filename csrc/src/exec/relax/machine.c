@@ -190,7 +190,8 @@ int relax_machine_prepare(struct relax_machine *m, bool pooled) {
 
 const struct relax_function *relax_function_find(const struct relax_machine *m, const char *name) {
   const struct relax_function *found = mb_map_get(&m->exec->by_name, name);
-  if (!found) (void)mb_fail(MBLOB_E_KERNEL, "ValueError: Unknown function: %s", name);
+  if (!found)
+    (void)mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_NAME, "ValueError: Unknown function: %s", name);
   return found;
 }
 
@@ -220,6 +221,12 @@ static int find_function(void *object, const char *name, mblob_function **out) {
   int status = find_named(object, name, out);
   if (!status) *out = mblob_function_retain(*out);
   return status;
+}
+
+static const char *program_function(void *object, size_t i) {
+  const struct relax_executable *exec = ((struct relax_machine *)object)->exec;
+  if (i >= exec->function_count) return NULL;
+  return exec->functions[i].kind == RELAX_PACKED ? "" : exec->functions[i].name;
 }
 
 /* ---- calls from outside ---------------------------------------------------------------------- */
@@ -365,6 +372,7 @@ int relax_call_outside(struct relax_machine *m, const struct relax_closure *clos
   give_back(&taken);
   relax_leave(&activation);
   if (!status && !closure->drops_result) return relax_give(result, out);
+  if (status) mb_error_of_arguments();
   relax_clear(&result);
   return status;
 }
@@ -440,6 +448,7 @@ static int fill(struct relax_machine *m) {
 static const struct mb_class machine_class = {.type_key = "relax.VirtualMachine",
                                               .methods = relax_machine_methods,
                                               .function = find_function,
+                                              .extra_name = program_function,
                                               .describe = relax_machine_describe,
                                               .close = close_machine,
                                               .keeps = true};

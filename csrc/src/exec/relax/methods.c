@@ -189,6 +189,7 @@ static int run_values(struct relax_machine *m, const struct relax_function *f,
   if (!status) status = relax_enter(m, &activation);
   if (status) return status;
   status = relax_run(m, f, &arguments, result);
+  if (status) mb_error_of_arguments();
   relax_leave(&activation);
   return status;
 }
@@ -254,8 +255,9 @@ static int find_output(struct relax_machine *m, const struct mb_call *call, TVMV
       status = mb_fail(MBLOB_E_KERNEL,
                        "ValueError: Attempted to index into an object that is not an Array.");
     if (!status && (index < 0 || (uint64_t)index >= mb_object_count(array)))
-      status = mb_fail(MBLOB_E_KERNEL, "IndexError: Invalid index (%lld >= %zu).", (long long)index,
-                       mb_object_count(array));
+      status = mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_INDEX,
+                             "IndexError: Invalid index (%lld >= %zu).", (long long)index,
+                             mb_object_count(array));
     if (status) return status;
     *value = mb_object_value(array, (size_t)index);
     *code = mb_object_item(array, (size_t)index)->code;

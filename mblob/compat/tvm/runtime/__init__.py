@@ -35,6 +35,7 @@ from mblob.compat.tvm.runtime.ndarray import vpi as vpi
 from mblob.compat.tvm.runtime.ndarray import vulkan as vulkan
 from mblob.compat.tvm.runtime.params import load_param_dict_from_file as load_param_dict_from_file
 from mblob.compat.tvm.runtime.params import save_param_dict_to_file as save_param_dict_to_file
+from mblob.compat.tvm_ffi.values import convert as convert
 from mblob.dtype import TypeName
 
 DataType = TypeName

@@ -6,21 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import mblob
 from mblob import Device as Device
-from mblob import Tensor as NDArray
+from mblob import Tensor
 from mblob import cpu as cpu
 from mblob import cuda as cuda
 from mblob import device as device
 from mblob import from_dlpack as from_dlpack
 from mblob import opencl as opencl
+from mblob.errors import ArgumentValueError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mblob.typed import ElementType, Shape
 
-Array = NDArray
+Array = Tensor
+NDArray = Tensor
 cl, context, gpu = opencl, device, cuda
 
 
-def _of_kind(kind: str) -> Any:
+def _of_kind(kind: str) -> Callable[..., Device]:
     def of(dev_id: int = 0) -> Device:
         return device(kind, dev_id)
 
@@ -37,7 +41,7 @@ mtl = metal
 
 def array(
     arr: Any, device: Device | None = None, mem_scope: str | None = None, ctx: Device | None = None
-) -> NDArray:
+) -> Tensor:
     """`mblob.array`: a new tensor with the elements of an array.
 
     Args:
@@ -54,7 +58,7 @@ def empty(
     device: Device | None = None,
     mem_scope: str | None = None,
     ctx: Device | None = None,
-) -> NDArray:
+) -> Tensor:
     """`mblob.empty`: a tensor that is not initialized; `device`, `ctx` and `mem_scope` as of `array`."""
     _check_scope("empty", mem_scope)
     return mblob.empty(shape, dtype, device or ctx or cpu())
@@ -62,6 +66,6 @@ def empty(
 
 def _check_scope(function: str, mem_scope: str | None) -> None:
     if mem_scope not in (None, "", "global"):
-        raise mblob.MblobError(
+        raise ArgumentValueError(
             f"{function}: mem_scope: expected None or 'global', found {mem_scope!r}"
         )

@@ -1,0 +1,92 @@
+"""The table of docs/tvm_hosts.md: how many cases of the peers' own tests hold, and why others do not.
+
+`python -m tests.peers.table` writes it between its two marks in the page. Cases of Python are in
+the files of this folder. A test in C++ says which case it restates in a comment:
+`// peer: tests/cpp/any_test.cc Any.Object`, with `: REASON` behind it where the case does not hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import fill
+
+from tests.peers import test_tvm_0_14, test_tvm_ffi, test_tvm_today
+from tests.peers.cases import Case
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "tvm_hosts.md"
+BEGIN, END = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
+PEER = re.compile(r"^\s*// peer: (\S+ [\w.:]+)(?:: (.+))?$", re.MULTILINE)
+
+
+def cases_of_cxx() -> list[Case]:
+    """The cases that tests in C++ name."""
+    texts = (p.read_text() for p in sorted((ROOT / "tests" / "cxx").glob("*.cpp")))
+    return [Case(m[1], differs=m[2] or "") for text in texts for m in PEER.finditer(text)]
+
+
+def suites() -> dict[str, list[Case]]:
+    found = {
+        "TVM 0.27: codegen and runtime, kernels": test_tvm_today.COMPILED,
+        "TVM 0.27: `test_runtime_nd_array`": test_tvm_today.ARRAYS,
+        "TVM 0.27: `test_executable`, `test_runtime_measure`": test_tvm_today.RUNTIME,
+        "TVM 0.14: runtime, from Python": test_tvm_0_14.CASES,
+        "TVM 0.14: `tests/cpp`": cases_of_cxx(),
+        "tvm_ffi 0.1.9, from Python": test_tvm_ffi.CASES,
+    }
+    return {suite: cases for suite, cases in found.items() if cases}
+
+
+def block() -> str:
+    return BEGIN + "\n" + "\n".join(lines()) + "\n\n" + END
+
+
+def lines() -> Iterator[str]:
+    yield "| tests of | cases | hold | do not hold | cannot be said |"
+    yield "|---|---|---|---|---|"
+    for suite, cases in suites().items():
+        differs, unsaid = (
+            sum(bool(x) for x in row) for row in zip(*((c.differs, c.unsaid) for c in cases))
+        )
+        yield f"| {suite} | {len(cases)} | {len(cases) - differs - unsaid} | {differs} | {unsaid} |"
+    for title, attribute in (("do not hold", "differs"), ("cannot be said", "unsaid")):
+        yield ""
+        yield f"These cases {title}:"
+        yield ""
+        reasons: defaultdict[str, list[str]] = defaultdict(list)
+        for cases in suites().values():
+            for case in cases:
+                if reason := getattr(case, attribute):
+                    reasons[reason].append(case.name)
+        for reason, named in reasons.items():
+            yield fill(
+                f"* {_listed(named)}: {reason}.", 120, subsequent_indent="  ",
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+
+
+def _listed(named: list[str]) -> str:
+    """Names of cases; of many of one file the first three and their number."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name in named:
+        file, _, test = name.rpartition(".")
+        found[file].append(test)
+    texts = []
+    for file, tests in found.items():
+        more = f" and {len(tests) - 3} more" if len(tests) > 4 else ""
+        shown = tests[:3] if more else tests
+        texts.append(f"`{file}`: {', '.join(f'`{t}`' for t in shown)}{more}")
+    return "; ".join(texts)
+
+
+def main() -> None:
+    """Write the block into the page."""
+    head, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(head + block() + rest.partition(END)[2])
+
+
+if __name__ == "__main__":
+    main()
