@@ -387,6 +387,7 @@ int main() {
   std::unordered_map<std::string, std::atomic<int>> counts;
   std::ostringstream text;
   std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
   char copy[8];
   std::memset(copy, 0, sizeof(copy));
   std::memcpy(copy, "fine", 5);
