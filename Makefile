@@ -127,7 +127,7 @@ install: ## headers, libmblob, files for pkg-config and CMake, the manual page: 
 	  'from argparse_manpage.cli import main; main()' --module mblob.cli.command_line --function make_parser \
 	  --prog mblob-pack --project-name mblob --manual-title 'User Commands' --output '$(MAN1)/mblob-pack.1' \
 	  --description 'pack kernels and weights into a library, look into it, run it'; \
-	  else echo 'argparse-manpage is not installed: the manual page of mblob-pack is left out'; fi
+	  else echo 'argparse-manpage is not installed: the manual page of mblob-pack is left out (optional)'; fi
 
 uninstall: ## remove what make install put there: the same PREFIX, DESTDIR
 	@$(MAKE) --no-print-directory -C csrc uninstall PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)'

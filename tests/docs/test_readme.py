@@ -81,6 +81,16 @@ def test_it_is_short_and_names_what_a_newcomer_runs(root: Path) -> None:
         assert word in text
 
 
+def test_each_file_of_the_example_is_named_where_a_rendered_page_shows_it(
+    blocks, root: Path
+) -> None:
+    page = root / "README.md"
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    files = [block.file for block in blocks(page) if block.file]
+    assert files == ["predict.c", "predict.py", "predict_host.c"]
+    assert [file for file in files if f"`{file}`" not in prose] == []
+
+
 def test_every_link_leads_to_a_file(root: Path) -> None:
     for page in (root / "README.md", root / "CONTRIBUTING.md", root / "examples" / "README.md"):
         prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
