@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.progress import progress, remarks
-from mblob.cli.report import UsageError
+from mblob.cli.report import PROGRAM, UsageError
 
 if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan
@@ -158,6 +158,8 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(error, MblobError):
             raise
         raise UsageError(str(error)) from error
+    if not args.quiet and plan.kernels and not plan.functions and plan.graph is None:
+        tell_of_plain_functions(plan.output)
     if args.json:
         import json
 
@@ -168,6 +170,23 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(report, indent=2))
     return 0
+
+
+def tell_of_plain_functions(output: Path) -> None:
+    """Say on stderr how the functions of a library become callable, if it has only plain ones."""
+    from mblob.inspect.library import Library
+    from mblob.module import listed
+
+    if output.suffix != ".so":
+        return
+    with Library(output, verify="off", partial=True) as library:
+        plain = library.plain_functions
+        if plain and not library.packed_functions:
+            print(
+                f"{PROGRAM}: info: {output} has only plain C functions ({listed(plain, 6)}); to call one by mblob,"
+                " pack it with its prototype: --function PROTOTYPE",
+                file=sys.stderr,
+            )
 
 
 def total_size(plan: BuildPlan) -> int:

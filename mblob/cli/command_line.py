@@ -33,14 +33,17 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", Formatter)
+        options.setdefault("allow_abbrev", False)
         super().__init__(**options)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)  # the base passes over what cannot be written
 
-    verbs: Mapping[str, argparse.ArgumentParser] = {}  # of the whole command line
+    verbs: Mapping[str, Parser] = {}  # of the whole command line
 
     def error(self, message: str) -> NoReturn:
+        if message == "the following arguments are required: VERB":
+            message = f"expected a verb: {', '.join(self.verbs)}"
         message = message.removeprefix("argument ") if message.startswith("argument -") else message
         message = message.replace("expected one argument", "expected a value behind it")
         message = re.sub(r"invalid int value: (.*)", r"expected an integer, found \1", message)
@@ -62,22 +65,46 @@ class Parser(argparse.ArgumentParser):
         """As its base; an option that nobody knows is answered with the one that was meant."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
-            self._unknown(rest, found.verb)
+            self.verbs[found.verb].refuse(rest)
         return found
 
-    def _unknown(self, rest: Sequence[str], verb: str) -> NoReturn:
-        known = self.verbs[verb]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As its base, but of a verb's command line with a word that the verb does not know and
+        without one that it needs, the error is about the first."""
+        try:
+            return super().parse_known_args(args, namespace)
+        except UsageError:
+            needed = [action for action in self._actions if action.required]
+            if self.verbs or not needed:
+                raise
+            for action in needed:
+                action.required = False
+            try:
+                _, rest = super().parse_known_args(args, None)
+            finally:
+                for action in needed:
+                    action.required = True
+            if rest:
+                self.refuse(rest)
+            raise
+
+    def refuse(self, rest: Sequence[str]) -> NoReturn:
+        """The error about words that this parser of a verb does not know."""
+        verb = self.prog.rpartition(" ")[2]
         option = next((word for word in rest if word.startswith("-")), rest[0])
         name = option.partition("=")[0]
         if not option.startswith("-"):
-            known.error(f"{option!r} is one word too many")
-        close = _near(verb, name, known._option_string_actions)
+            text = f"{option!r} is one word too many"
+            if verb == "swap" and "=" in option:
+                raise UsageError(text, hint=f"--weights {option}")
+            self.error(text)
+        close = _near(verb, name, self._option_string_actions)
         if verb == "build" and not close and not name.startswith("--"):
             raise UsageError(
                 f"{verb}: no option {name!r}",
                 hint=f"options of the compiler come behind --: {PROGRAM} {verb} ... -- {option}",
             )
-        known.error(f"{verb}: no option {name!r}{close}")
+        self.error(f"{verb}: no option {name!r}{close}")
 
 
 # Other words for options of a verb.

@@ -97,10 +97,10 @@ def _bar(total: int, done: int, stream: TextIO) -> Any:
 @contextmanager
 def remarks(*, quiet: bool) -> Iterator[None]:
     """Print what packing warns of, each time; nothing with `quiet`."""
-    from mblob.errors import PortabilityWarning, UnreadableWarning
+    from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning
 
     with warnings.catch_warnings():
-        for category in (PortabilityWarning, UnreadableWarning):
+        for category in (HiddenNameWarning, PortabilityWarning, UnreadableWarning):
             warnings.simplefilter("always", category)
         if quiet:
             warnings.simplefilter("ignore")

@@ -7,6 +7,7 @@ import argparse
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,8 @@ def configure(verbs: Any) -> None:
         NAME,
         help=summary,
         description=f"{summary}. ARG is an array (x.npy, x.npz:key), an integer, a float, or an output array of "
-        "zeros (DTYPE[SHAPE]). A model takes its inputs by name: NAME=ARG. A .npy file of bfloat16 or float8 does not "
-        "contain its type; write x.npy:bfloat16.",
+        "zeros (DTYPE[SHAPE]). An array for a parameter that is not const is an output, too. A model takes its inputs "
+        "by name: NAME=ARG. A .npy file of bfloat16 or float8 does not contain its type; write x.npy:bfloat16.",
         epilog="example: mblob-pack run deploy.so vadd a.npy b.npy 'float32[1024]' 1024 -o out.npz; "
         "mblob-pack run model.so data=x.npy -o out.npz --repeat 10 --profile",
     )
@@ -45,7 +46,8 @@ def configure(verbs: Any) -> None:
         "--output",
         metavar="OUT.npz",
         type=Path,
-        help="write outputs here, as out0, out1, ...",
+        help="write outputs here, as out0, out1, ...; the array of a file that the function may write, by the name "
+        "of its parameter",
     )
     parser.add_argument(
         "--json", action="store_true", help="one JSON object, schema mblob/run/1, on stdout"
@@ -102,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
     values, outputs = read_arguments(words)
     with remarks(quiet=False):
         module = mblob.load_module(args.file)
+    outputs.update(written(module, name, values, outputs))
     if args.device:
         (device,) = devices_of(args.device)
         result = call_on(device, module, args.file, name, values, outputs)
@@ -111,6 +114,26 @@ def run(args: argparse.Namespace) -> int:
         write_outputs(args.output, outputs)
     print_result(args, name, result, outputs)
     return 0
+
+
+def written(
+    module: Module, name: str, values: list[Any], outputs: Mapping[str, np.ndarray[Any, Any]]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Arrays of files that the function may write, by the names of its parameters: they are outputs,
+    too."""
+    from mblob.format.functions_table import parameters
+
+    known = parameters(str(module.functions.get(name, "")))
+    if len(known) != len(values):
+        return {}
+    return {
+        parameter.name if parameter.name not in ("", *outputs) else f"argument {i}": value
+        for i, (parameter, value) in enumerate(zip(known, values))
+        if parameter.pointer
+        and "const" not in re.split(r"[*\[]", parameter.text)[0].split()
+        and hasattr(value, "__array_interface__")
+        and all(value is not output for output in outputs.values())
+    }
 
 
 def check_outputs(args: argparse.Namespace) -> None:

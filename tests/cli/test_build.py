@@ -42,7 +42,7 @@ def test_kernels_merge_into_the_root_and_each_blob_is_an_import_of_it(
         "--blob",
         "second=b.bin",
     ]
-    done = pack("build", *arguments, "-o", "deploy.so")
+    done = pack("build", *arguments, "-o", "deploy.so", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     root, *imported = entries(pack, "deploy.so")
     assert (root["type_key"], root["size"], root["imports"]) == ("library", 0, [1, 2])
@@ -52,6 +52,18 @@ def test_kernels_merge_into_the_root_and_each_blob_is_an_import_of_it(
         ("first", 100, []),
     ]
     assert names(tmp_path) == ["a.bin", "b.bin", "deploy.so", "two.c", "vadd.c"]
+
+
+def test_a_build_of_plain_functions_alone_says_how_they_become_callable(pack, kernel: Path) -> None:
+    words = ("build", "--kernel", "vadd.c", "-o", "deploy.so")
+    done = pack(*words)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == (
+        "mblob-pack: info: deploy.so has only plain C functions (vadd); to call one by mblob, pack it with its"
+        " prototype: --function PROTOTYPE\n"
+    )
+    assert pack(*words, "-q").stderr == ""
+    assert pack(*words, "--function", PROTOTYPE).stderr == ""
 
 
 def test_an_object_is_linked_in(pack, kernel: Path, tmp_path: Path) -> None:

@@ -43,6 +43,12 @@ BUILD = ("build", "--kernel", "vadd.c", "-o", "o.so")
 MISTAKES: list[tuple[tuple[str, ...], str]] = [
     (("biuld",), "unknown verb 'biuld'; expected one of build, .*; did you mean 'build'?"),
     ((*BUILD, "--wieghts", "x.npy"), "build: no option '--wieghts'; did you mean '--weights'?"),
+    (("run", "--devise", "cpu"), "run: no option '--devise'; did you mean '--device'?"),
+    ((*BUILD, "--weight", "x.npy"), "build: no option '--weight'; did you mean '--weights'?"),
+    (("inspect", "v.so", "--htm", "p.html"), "inspect: no option '--htm'; did you mean '--html'?"),
+    (("swap", "v.so", "fc.weight=x.npy"), r"'fc.weight=x.npy' is one word .*\nhint: --weights fc.weight=x.npy"),
+    (("swap", "v.so"), "error: the following arguments are required: -o/--output"),
+    ((), "error: expected a verb: build, inspect, verify, extract, swap, diff, "),
     (("inspect", "v.so", "--functons"), "inspect: no option '--functons'; did you mean '--functions'?"),
     ((*BUILD, "--dialect", "clasic"),
      "--dialect: found 'clasic', expected one of classic, ffi; did you mean 'classic'?"),

@@ -39,6 +39,19 @@ def test_without_a_file_the_outputs_are_printed(pack, deploy: Path, inputs) -> N
     assert done.stdout == "out0 = float32[8] [0.5 1.5 2.5 3.5 4.5 5.5 6.5 7.5]\n"
 
 
+def test_the_array_of_a_file_that_the_function_writes_is_printed_and_saved(
+    pack, deploy: Path, inputs, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "c.npy", np.zeros(8, "float32"))
+    words = ("run", deploy, "vadd", "a.npy", "single.npz", "c.npy", 8)
+    assert pack(*words).stdout == "c = float32[8] [0.5 1.5 2.5 3.5 4.5 5.5 6.5 7.5]\n"
+    assert pack(*words, "--device", "cpu").stdout == pack(*words).stdout
+    assert pack(*words, "-o", "out.npz").stdout == ""
+    with np.load(tmp_path / "out.npz") as out:
+        assert out.files == ["c"]
+        np.testing.assert_array_equal(out["c"], inputs[0] + inputs[1])
+
+
 def test_json_reports_result_and_outputs(pack, deploy: Path, inputs) -> None:
     done = pack(
         "run", deploy, "vadd", "a.npy", "both.npz:b", "float32[8]", 8, "-o", "out.npz", "--json"
