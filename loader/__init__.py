@@ -79,7 +79,17 @@ def _prototype(owner: Module, name: str) -> str:
 def _declared(owner: Module, name: str, i: int) -> tuple[str, str]:
     from mblob.format.functions_table import parameters
 
-    known = parameters(_prototype(owner, name))
+    if i == -3:  # what to pass instead of the name of a tensor
+        return (
+            "",
+            f"; for the tensor of that name pass lib.tensors[{name!r}]"
+            if name in owner.tensors
+            else "",
+        )
+    prototype = _prototype(owner, name)
+    if i == -2:  # all of it
+        return "", prototype
+    known = parameters(prototype)
     if i < 0:
         return "", ", ".join(p.text for p in known)
     return (known[i].name, known[i].text) if i < len(known) else ("", "")
@@ -95,9 +105,14 @@ def _result_value(code: int, value: Any) -> Any:
     return Handle(value)
 
 
-def _check_bound(owner: Module, name: str, shown: str, given: tuple[Any, ...]) -> None:
-    from mblob.loader.prototype import check
+def _check_bound(
+    owner: Module, name: str, shown: str, given: tuple[Any, ...], place: int = -1
+) -> None:
+    from mblob.loader.prototype import check, check_shape
 
+    if place >= 0:  # the shape of one argument
+        check_shape(_prototype(owner, name), shown, place, given)
+        return
     check(_prototype(owner, name), shown, given)
 
 

@@ -6,14 +6,14 @@ import json
 from dataclasses import dataclass
 
 from mblob.errors import ArgumentValueError
-from mblob.loader.benchmark import TimedModel, functions_of
+from mblob.loader.benchmark import TimedModel, functions_of, unnamed_inputs
 from mblob.loader.tensor import Tensor, as_tensor, in_place, lent
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar, overload
+    from typing import Any, NoReturn, TypeVar, overload
 
     A = TypeVar("A")
 
@@ -102,8 +102,10 @@ class AotModule(TimedModel):
         self.module["set_output_zero_copy"](key, tensor)
         self._kept["output", self._index("output", key)] = tensor
 
-    def run(self, **inputs: Any) -> None:
+    def run(self, *unnamed: NoReturn, **inputs: Any) -> None:
         """Run the model, after setting inputs by name."""
+        if unnamed:
+            raise unnamed_inputs(self.get_input_info()[0])
         if inputs:
             self.set_input(**inputs)
         self._run()

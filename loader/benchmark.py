@@ -10,7 +10,7 @@ from mblob.module import checked_module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from mblob.devices import Device
@@ -92,6 +92,19 @@ class Timed:
             once, repeat, number, (min_repeat_ms or 0) / 1e3, finish=self._wait,
             cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
         )  # fmt: skip
+
+
+def unnamed_inputs(known: Iterable[str]) -> ArgumentTypeError:
+    """The error for an input without its name.
+
+    Args:
+        known: names of the inputs.
+    """
+    names = list(known)
+    example = names[0] if names and names[0].isidentifier() else "NAME"
+    return ArgumentTypeError(
+        f"run: inputs are given by name: run({example}=x); the model has: {listed(names)}"
+    )
 
 
 def functions_of(who: str, module: Module, *names: str) -> list[Function]:

@@ -20,7 +20,12 @@ from mblob.arguments import wrong_type
 from mblob.benchmark import BenchmarkResult
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError
-from mblob.loader.benchmark import TimedModel, check_nothing_given, functions_of
+from mblob.loader.benchmark import (
+    TimedModel,
+    check_nothing_given,
+    functions_of,
+    unnamed_inputs,
+)
 from mblob.loader.functions import get_global_func
 from mblob.loader.opened import remember
 from mblob.loader.tensor import CPU, Tensor, array, as_tensor, in_place, lent
@@ -199,7 +204,7 @@ class GraphModule(TimedModel):
         @overload
         def run(self, **inputs: Any) -> None: ...
 
-    def run(self, *, parallel: int | None = None, **inputs: Any) -> None:
+    def run(self, *unnamed: Any, parallel: int | None = None, **inputs: Any) -> None:
         """Set inputs given by name, then run the model.
 
         Args:
@@ -210,6 +215,8 @@ class GraphModule(TimedModel):
         Raises:
             KernelError: an operator failed; the text names the node. The model can be used again.
         """
+        if unnamed:
+            raise unnamed_inputs(self.get_input_info()[0])
         if inputs:
             self.set_input(**inputs)
         if parallel is None:

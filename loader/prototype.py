@@ -39,6 +39,18 @@ def check(prototype: str, function: str, given: tuple[Any, ...]) -> None:
             _check_shape(parameter.dims, value, numbers, who)
 
 
+def check_shape(prototype: str, function: str, i: int, shape: tuple[int, ...]) -> None:
+    """Check the shape of one argument, as far as the others do not matter.
+
+    Raises:
+        ArgumentValueError: the parameter has another one.
+    """
+    known = parameters(prototype)
+    if i < len(known) and known[i].dims:
+        who = f"{function}{texts.ARGUMENT}{i}" + (f" ({known[i].name})" if known[i].name else "")
+        _check_shape(known[i].dims, shape, {}, who)
+
+
 def _check_type(parameter: Parameter, value: Any, who: str) -> None:
     if parameter.pointer:
         is_data = parameter.words not in (("void",), ("char",)) and parameter.words
@@ -46,7 +58,8 @@ def _check_type(parameter: Parameter, value: Any, who: str) -> None:
         fits = isinstance(value, tuple)
     else:
         is_number = parameter.words and set(parameter.words) <= WORDS
-        expected = " ".join(parameter.words) if is_number else ""
+        kind = "float" if set(parameter.words) & {"float", "double"} else "int"
+        expected = kind if is_number else ""
         fits = not (value is None or isinstance(value, (str, bytes, bytearray)))
     if expected and not fits:
         found = "None" if value is None else type(value).__name__
@@ -66,7 +79,8 @@ def _check_shape(
         if text in _ANY or found is None or size == found or (at_least and size >= found):
             return
         least = "at least " if at_least else ""
-        raise ArgumentValueError(f"{who}: {texts.say(texts.ELEMENTS, least, found, text, shape)}")
+        of = ("", "", "") if text.isdecimal() else (" for [", text, "]")
+        raise ArgumentValueError(f"{who}: {texts.say(texts.ELEMENTS, least, found, *of, shape)}")
     wanted = [None if d in _ANY else value_of(d.removeprefix("static "), numbers) for d in dims]
     if any(w is None and d not in _ANY for w, d in zip(wanted, dims)):
         return

@@ -60,6 +60,7 @@ _HOME = {
     "KernelError": "mblob.errors:KernelError",
     "PortabilityWarning": "mblob.errors:PortabilityWarning",
     "UnreadableWarning": "mblob.errors:UnreadableWarning",
+    "HiddenNameWarning": "mblob.errors:HiddenNameWarning",
     # C programs
     "get_include": "mblob.installed:get_include",
     "get_library_dir": "mblob.installed:get_library_dir",

@@ -9,6 +9,7 @@ from mblob.errors import ArgumentError as ArgumentError
 from mblob.errors import BuildError as BuildError
 from mblob.errors import DigestError as DigestError
 from mblob.errors import FormatError as FormatError
+from mblob.errors import HiddenNameWarning as HiddenNameWarning
 from mblob.errors import IncompatibleError as IncompatibleError
 from mblob.errors import KernelError as KernelError
 from mblob.errors import LoaderMissingError as LoaderMissingError

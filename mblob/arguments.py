@@ -7,11 +7,49 @@ import os
 from _operator import index  # what `operator` hands on
 
 from mblob import texts
-from mblob.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, one_line
+from mblob.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    did_you_mean,
+    one_line,
+)
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+
+def suggesting(advice: str = "") -> Callable[[F], F]:
+    """For a function: its error about an unknown keyword suggests the argument that was meant, or
+    says `advice`."""
+
+    def decorated(function: F) -> F:
+        from functools import wraps
+
+        @wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            try:
+                return function(*args, **named)
+            except TypeError as error:
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise  # of something that the function called
+                code = function.__code__  # type: ignore[attr-defined]
+                known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+                unknown = next((name for name in named if name not in known), None)
+                if unknown is None:
+                    raise
+                close = did_you_mean(unknown, known) or advice
+                raise ArgumentTypeError(
+                    f"{function.__name__}: unknown argument {unknown!r}; expected {', '.join(known)}{close}"
+                ) from None
+
+        return call  # type: ignore[return-value]
+
+    return decorated
 
 
 def wrong_type(function: str, argument: str, expected: str, value: Any) -> ArgumentError:

@@ -276,6 +276,11 @@ class PortabilityWarning(UserWarning):
     """
 
 
+class HiddenNameWarning(UserWarning):
+    """A name of the packed library does not give what it names: two modules have the same, or the
+    name is an attribute of every module."""
+
+
 # -- classes of Python beside those above ----------------------------------------------------------
 
 # Kinds that TVM has beside the classes of Python, and what each is in its Python face.

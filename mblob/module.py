@@ -260,6 +260,7 @@ class Module:
             module._node.explain(name) for module in (self.walk() if query_imports else (self,))
         )
         reason = next((r for r in reasons if r), None)
+        attributes = [a for a in attributes if a.startswith(f"{name}_")] or attributes
         text = f"module {self.type_key!r} has no function {name!r}"
         if names or not reason:
             text += f"; it has: {listed(sorted(names))}"

@@ -51,6 +51,20 @@ class Signature:
     def __hash__(self) -> int:
         return hash((self.name, self.text))
 
+    def __call__(self, *_: object) -> NoReturn:
+        raise ArgumentTypeError(
+            f"functions[{self.name!r}] says how the function is called; call module[{self.name!r}](...)"
+        )
+
+
+_SHOWN = 16  # bytes of a payload
+
+
+def _begin(data: memoryview) -> str:
+    """A payload for people: its size, and the bytes that it begins with."""
+    more = "..." if data.nbytes > _SHOWN else ""
+    return f"<{data.nbytes} bytes: {bytes(data[:_SHOWN])!r}{more}>"
+
 
 class Named(dict[str, "Any"]):
     """The functions, tensors or payloads of a module by name, to be read only. The error about a
@@ -69,10 +83,20 @@ class Named(dict[str, "Any"]):
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
         raise NotFoundError(text + did_you_mean(name, self))
 
+    def __repr__(self) -> str:
+        if self._what != "payload":
+            return super().__repr__()
+        return f"{{{', '.join(f'{key!r}: {_begin(data)}' for key, data in self.items())}}}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
 
     if not TYPE_CHECKING:  # who sees a Mapping cannot change it
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in self:
+                raise NotFoundError(f"{self._what}s are read by key: write {self._what}s[{name!r}]")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def _refuse(self, *args: Any, **_: Any) -> NoReturn:
             name = args[0] if args and isinstance(args[0], str) else None

@@ -21,7 +21,7 @@ DTYPE = EXPECTED
 DTYPE_OF_ARRAY = DTYPE.replace("%s", "an array of %s", 1) + '; convert it with astype("%s")'
 DTYPE_OF_BITS = DTYPE.replace("%s", "an array of %s", 1) + '; for its bits pass %s.view("%s")'
 SHAPE = "expected shape %s, found %s"
-ELEMENTS = "expected shape (%s%lld,) for [%s], found %s"
+ELEMENTS = "expected shape (%s%lld,)%s%s%s, found %s"  # (4,) for [n]; of a number, (4,)
 DEVICE = "expected data on the cpu, found device type %d; copy it to the cpu"
 COMPACT = (
     "expected compact row-major data, found a non-contiguous array; pass a copy"

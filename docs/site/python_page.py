@@ -30,7 +30,7 @@ GROUPS = {
     "Errors and warnings": (
         "MblobError", "ArgumentError", "FormatError", "DigestError", "IncompatibleError", "LoaderMissingError",
         "NotFoundError", "KernelError", "BuildError", "ToolchainError", "PortabilityWarning",
-        "UnreadableWarning",
+        "UnreadableWarning", "HiddenNameWarning",
     ),
 }  # fmt: skip
 # Classes of results. They are reached through the names above; where they are may change.

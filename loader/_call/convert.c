@@ -71,8 +71,8 @@ static bool convert_bool(call_frame *frame, int i, PyObject *arg) {
 static bool convert_float(call_frame *frame, int i, double value) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_POINTER)) {
-    return call_frame_error(frame, i, PyExc_TypeError, "expected %s, found a float",
-                            p->kind == PARAM_INT ? "an int" : "an array");
+    return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED,
+                            p->kind == PARAM_INT ? "int" : "an array", "float");
   }
   frame->values[i].v_float64 = value;
   frame->codes[i] = kTVMArgFloat;
@@ -82,6 +82,15 @@ static bool convert_float(call_frame *frame, int i, double value) {
 /* ---- text -------------------------------------------------------------------------------- */
 
 static bool convert_str(call_frame *frame, int i, PyObject *arg) {
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) {
+    PyObject *advice = call_function_tensor_of(frame->function, arg);
+    if (advice != NULL)
+      call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the str %R%U", arg,
+                       advice);
+    Py_XDECREF(advice);
+    return false;
+  }
   Py_ssize_t size;
   const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
   if (text == NULL) {
@@ -253,6 +262,8 @@ static bool convert_strided(call_frame *frame, int i, PyObject *arg) {
     if (!absent && !PyErr_ExceptionMatches(PyExc_BufferError)) return false;
     PyErr_Clear(); /* strides that are no multiples of an element */
   }
+  if (!call_function_check_shape(frame->items ? NULL : frame->function, i, &slot->u.view))
+    return false;
   return call_frame_error(
       frame, i, PyExc_ValueError,
       "the array is not contiguous; pass numpy.ascontiguousarray(" CALL_ARGUMENT_NAME

@@ -158,7 +158,7 @@ static bool check_parameter(call_frame *frame, int i) {
   const call_slot *slot = &frame->slots[i];
   if (p->kind == PARAM_INT || p->kind == PARAM_FLOAT) {
     return call_frame_error(frame, i, PyExc_TypeError, "expected %s, found an array; pass a number",
-                            p->kind == PARAM_INT ? "an int" : "a float");
+                            p->kind == PARAM_INT ? "int" : "float");
   }
   if (p->kind != PARAM_POINTER) return true;
   if (!dtype_fits(slot->tensor.dtype, p->dtype)) {

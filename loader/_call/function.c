@@ -35,7 +35,7 @@ static void raise_failure(function_object *self, int status) {
 }
 
 /* Item `part` of what the prototype tells of a parameter: 0 its name, 1 its declaration; -1 for the
- * declarations of all. A text, "" where nothing tells it. */
+ * declarations of all, -2 for the prototype. A text, "" where nothing tells it. */
 static PyObject *told(PyObject *function, int i, int part) {
   const function_object *self = (const function_object *)function;
   PyObject *both = NULL, *text = NULL;
@@ -79,6 +79,18 @@ static bool check_count(const function_object *self, Py_ssize_t count) {
   return false;
 }
 
+PyObject *call_function_tensor_of(PyObject *function, PyObject *name) {
+  const function_object *self = (const function_object *)function;
+  PyObject *both = NULL, *text = NULL;
+  if (self != NULL && self->owner != Py_None)
+    both = PyObject_CallFunction(call_hook.declared, "OOi", self->owner, name, -3);
+  if (both != NULL && PyTuple_Check(both) && PyTuple_GET_SIZE(both) == 2)
+    text = Py_NewRef(PyTuple_GET_ITEM(both, 1));
+  PyErr_Clear();
+  Py_XDECREF(both);
+  return text && PyUnicode_Check(text) ? text : PyUnicode_FromString("");
+}
+
 /* Its shape as a tuple of int. */
 static PyObject *shape_of(const DLTensor *tensor) {
   PyObject *shape = PyTuple_New(tensor->ndim);
@@ -90,6 +102,25 @@ static PyObject *shape_of(const DLTensor *tensor) {
       PyTuple_SET_ITEM(shape, d, extent);
   }
   return shape;
+}
+
+bool call_function_check_shape(PyObject *function, int i, const Py_buffer *view) {
+  const function_object *self = (const function_object *)function;
+  if (self == NULL || self->parameters == NULL || self->owner == Py_None) return true;
+  PyObject *shape = PyTuple_New(view->ndim);
+  for (int d = 0; shape != NULL && d < view->ndim; ++d) {
+    PyObject *extent = PyLong_FromSsize_t(view->shape[d]);
+    if (extent == NULL)
+      Py_CLEAR(shape);
+    else
+      PyTuple_SET_ITEM(shape, d, extent);
+  }
+  if (shape == NULL) return false;
+  PyObject *nothing = PyObject_CallFunction(call_hook.check_bound, "OOOOi", self->owner, self->name,
+                                            self->shown, shape, i);
+  Py_DECREF(shape);
+  Py_XDECREF(nothing);
+  return nothing != NULL;
 }
 
 bool call_function_check_bound(const call_frame *frame, PyObject *args) {
@@ -300,7 +331,12 @@ static void function_dealloc(PyObject *object) {
 }
 
 static PyObject *function_repr(PyObject *object) {
-  return PyUnicode_FromFormat("<mblob.PackedFunction %U>", ((function_object *)object)->shown);
+  PyObject *text = told(object, -2, 1);
+  if (text == NULL) return NULL;
+  PyObject *shown = PyUnicode_GET_LENGTH(text) != 0 ? text : ((function_object *)object)->shown;
+  PyObject *repr = PyUnicode_FromFormat("<mblob.PackedFunction %U>", shown);
+  Py_DECREF(text);
+  return repr;
 }
 
 static PyObject *get_signature(PyObject *object, void *closure) {

@@ -158,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(error, MblobError):
             raise
         raise UsageError(str(error)) from error
-    if not args.quiet and plan.kernels and not plan.functions and plan.graph is None:
+    if not (args.quiet or plan.functions or plan.graph) and plan.kernels and plan.index:
         tell_of_plain_functions(plan.output)
     if args.json:
         import json

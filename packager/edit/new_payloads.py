@@ -216,6 +216,7 @@ def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryvi
         raise BuildError(
             f"{entry.place}: tensor {old.name[:80]!r}: expected {old.dtype} of shape {old.shape}, which the code of the"
             f" library was compiled for, found {new.dtype} of shape {new.shape}"
+            + ("" if new.dtype == old.dtype else f'; convert it with astype("{old.dtype}")')
         )
     return new.data
 

@@ -141,8 +141,7 @@ MBLOB_STATIC int mblob_count(const char *function, int found, int expected) {
 MBLOB_STATIC int mblob_int(const mblob_call_info *call, int i, const char *type, int64_t min,
                            int64_t max, int64_t *out) {
   if (mblob_kind_of(call, i) != MBLOB_INT)
-    return mblob_fail(call, i, MBLOB_TYPE, "expected int (%s), found %s", type,
-                      mblob_kind_name(call, i));
+    return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "int", mblob_kind_name(call, i));
   int64_t value = mblob_int_of(call, i);
   if (value < min || value > max)
     return mblob_fail(call, i, MBLOB_VALUE, "expected %s (%lld to %lld), found %lld", type,
@@ -282,7 +281,8 @@ MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_arr
   return mblob_fail(call, i, MBLOB_SHAPE, MB_TEXT_SHAPE, expected, found);
 }
 
-/* Number of elements of a parameter with one dimension, whatever the tensor's shape. */
+/* Number of elements of a parameter with one dimension, whatever the tensor's shape. `text`: the
+ * dimension in C, "" if it is a number. */
 MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_array *a,
                                 int64_t expected, const char *text, bool at_least, bool bad) {
   if (bad)
@@ -292,7 +292,7 @@ MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_
   char found[80];
   mblob_shape_text(a->tensor->shape, a->tensor->ndim, found, sizeof found);
   return mblob_fail(call, i, MBLOB_SHAPE, MB_TEXT_ELEMENTS, at_least ? "at least " : "",
-                    (long long)expected, text, found);
+                    (long long)expected, *text ? " for [" : "", text, *text ? "]" : "", found);
 }
 
 MBLOB_STATIC int64_t mblob_add(int64_t a, int64_t b, bool *bad) {

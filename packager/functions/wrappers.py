@@ -251,9 +251,10 @@ def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
         lines.append(f"if (mblob_shape(&call, {i}, &{v}, {len(codes)}, d{i}, {bad})) return -1;")
     elif p.dims[0].code:
         at_least = "true" if p.dims[0].at_least else "false"
+        shown = "" if p.dims[0].text.isdecimal() else p.dims[0].text
         lines.append(f"const int64_t d{i} = {codes[0]};")
         lines.append(
-            f"if (mblob_elements(&call, {i}, &{v}, d{i}, {quoted(p.dims[0].text)}, {at_least}, {bad})) return -1;"
+            f"if (mblob_elements(&call, {i}, &{v}, d{i}, {quoted(shown)}, {at_least}, {bad})) return -1;"
         )
     return lines
 

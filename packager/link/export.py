@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from mblob.arguments import path as checked_path
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
-from mblob.errors import ArgumentTypeError, UnreadableWarning, did_you_mean, one_of
+from mblob.errors import (
+    ArgumentTypeError,
+    HiddenNameWarning,
+    UnreadableWarning,
+    did_you_mean,
+    one_of,
+)
 from mblob.format.type_keys import GRAPHS
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
@@ -19,7 +25,7 @@ from mblob.packager import output
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
-from mblob.packager.modules.nodes import HostNode, files_in, files_of
+from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
 from mblob.packager.options import as_options, check_options
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.dialects import DIALECTS
@@ -146,6 +152,8 @@ def export_library(
             type key.
         PortabilityWarning: TVM cannot run an executor, because of its graph, because it calls plain
             C functions, or because no module has a function.
+        HiddenNameWarning: two modules of the tree have the same key of `blob_module`, or a tensor of
+            the same name; or a function has the name of an attribute of modules.
         UserWarning: a carried plug-in opens no module of the tree.
 
     Raises:
@@ -173,6 +181,7 @@ def export_library(
     _check_files(request, path)
     _warn_of_unreadable(request)
     _warn_of_graphs(request)
+    _warn_of_repeated(mod)
     with (
         DeferredSignals(),
         output.replacing(path) as temporary,
@@ -281,6 +290,26 @@ def _warn_of_graphs(request: Request) -> None:
         from mblob.packager.link.host_checks import warn_of_graphs
 
         warn_of_graphs(request.module, request.dialect)
+
+
+def _warn_of_repeated(mod: Module) -> None:
+    """Warn of payloads and tensors that nobody finds by their names, because another module has the
+    same."""
+    seen: set[tuple[str, str]] = set()
+    repeated: dict[tuple[str, str], None] = {}
+    for module in mod.walk():
+        node = node_of(module)
+        if isinstance(node, PayloadNode):
+            names = [("tensor", name) for name in node.tensor_names]
+            names += [("payload", node.type_key)] if node.is_found_by_key else []
+            repeated.update((name, None) for name in names if name in seen)
+            seen.update(names)
+    for what, name in repeated:
+        warn(
+            f"two modules of the tree have a {what} {name!r}, and lib.{what}s[{name!r}] gives only one of them;"
+            " give each its own name",
+            HiddenNameWarning,
+        )
 
 
 CHOICES = {"dialect": tuple(DIALECTS), "embed": EMBEDDINGS, "digest": tuple(ALGORITHMS)}

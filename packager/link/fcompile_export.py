@@ -32,7 +32,7 @@ from mblob.packager.link.host_checks import (
     check_prototypes,
     hide_plain_functions,
     plain_functions,
-    warn_of_operators,
+    warn_of_functions,
 )
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
@@ -90,7 +90,7 @@ def export(
             f" argument, {output.name}"
         )
     if not request.system_lib:
-        warn_of_operators(request, rows, None, output)
+        warn_of_functions(request, rows, None, output)
     return made
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.binary.elf_records import ET_DYN
-from mblob.errors import MblobError, PortabilityWarning, did_you_mean
+from mblob.errors import HiddenNameWarning, MblobError, PortabilityWarning, did_you_mean
 from mblob.format.exported import FFI_PREFIX
 from mblob.format.functions_table import Row
 from mblob.format.grammar import GRAMMARS
@@ -57,18 +57,24 @@ def warn_of_graphs(module: Module, dialect: Dialect) -> None:
             )
 
 
-def warn_of_operators(
+def warn_of_functions(
     request: Request, rows: Sequence[Row], files: Sequence[tuple[HostFile, ObjectSymbols]] | None,
     library: Path | None = None,
 ) -> None:  # fmt: skip
-    """Warn of executors of a tree that call plain C functions, which crashes TVM's, or functions
-    that no module has.
+    """Warn of functions that an attribute of modules hides; and of executors of a tree that call
+    plain C functions, which crashes TVM's, or functions that no module has.
 
     Args:
         rows: of the library's table of functions, which executors look up by their symbols.
         files: all that is linked; None if the caller compiles.
         library: what was linked of them; None if that is done elsewhere.
     """
+    for row in rows:
+        if row.abi == "packed" and hasattr(Module, row.name):
+            warn(
+                f"the function {row.name!r} has the name of an attribute of modules: call it as lib[{row.name!r}](...)",
+                HiddenNameWarning,
+            )
     executors = list(_executors(request.module, request.dialect))
     if not executors:
         return

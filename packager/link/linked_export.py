@@ -44,7 +44,7 @@ from mblob.packager.link.host_checks import (
     hide_plain_functions,
     missing_slots,
     plain_functions,
-    warn_of_operators,
+    warn_of_functions,
     warn_of_undefined,
 )
 from mblob.packager.link.request import Request
@@ -331,7 +331,7 @@ def export_shared(
     if size is not None:
         _verify(output, request.plan, size)
     check_exports(request.wrapped(), output)
-    warn_of_operators(request, inputs.rows, inputs.known, None if inputs.joins else output)
+    warn_of_functions(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
     if not inputs.joins:
         warn_of_undefined(output)
@@ -485,7 +485,7 @@ def export_tar(request: Request, output: Path, work: Path) -> None:
         As of `export_library`.
     """
     inputs = prepare(request, work, with_table=False)
-    warn_of_operators(request, inputs.rows, inputs.known)
+    warn_of_functions(request, inputs.rows, inputs.known)
     request.triple.tell(inputs.tools.triple)
     members = [*inputs.addons, *(f.path for f in inputs.files)]
     packed = request.packed_file(work)

@@ -25,7 +25,7 @@ from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.registration import Registration, functions_of
-from mblob.packager.link.host_checks import hide_plain_functions, plain_functions, warn_of_operators
+from mblob.packager.link.host_checks import hide_plain_functions, plain_functions, warn_of_functions
 from mblob.packager.link.linked_export import Gathered, gather, write_tar
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SourceNode
@@ -103,7 +103,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
         ours = {name for _, c in known[-len(made) :] for name in c.defined}
         mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined} - ours
     functions, rows = functions_of(wrapped, plain, [c for _, c in known], request.dialect)
-    warn_of_operators(request, rows, [*known, *taken])
+    warn_of_functions(request, rows, [*known, *taken])
     registration = Registration(
         functions, rows, frozenset(mentioned),
         [min(c.defined) for _, c in taken if c.defined], blob.exists, blob.size, blob.has_index,

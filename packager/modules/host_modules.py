@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.arguments import suggesting
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.errors import one_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 FORMATS = ("c", "cc", "cpp", "cu")
 
 
+@suggesting()
 def csource_module(
     source: str | os.PathLike[str],
     fmt: SourceFormat | None = None,
@@ -82,6 +84,7 @@ def source_module(
     return Module(node=SourceNode(code, fmt, declared, own))
 
 
+@suggesting()
 def static_library(
     library: Any, functions: Sequence[str] | str = (), packed: str | Sequence[str] | None = None
 ) -> Module:

@@ -247,7 +247,12 @@ class PayloadNode(Node):
         alignment, align_at: as of `mblob.format.blob_plan.OutEntry`.
         only_function: name of its one function, None if only its runtime knows its functions.
         kernels: of device code, with what the classic grammar cannot say of them.
+        is_found_by_key: programs ask the library for the payload by its key.
+        tensor_names: of weights.
     """
+
+    is_found_by_key = False
+    tensor_names: Sequence[str] = ()
 
     def __init__(
         self, type_key: str, content: Payload, text: str | None = None, *, data: bool = False,

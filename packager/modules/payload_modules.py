@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from mblob import json_text, texts
+from mblob.arguments import suggesting
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import ArgumentValueError, PortabilityWarning
@@ -259,6 +260,7 @@ def _array(value: Any, what: str) -> list[Any]:
         raise BuildError(f"{what}: {exc}") from None
 
 
+@suggesting()
 def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
     """A module with any bytes, under a type key of your own.
 
@@ -277,7 +279,9 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
     """
     check_key(key, "blob_module")
     with payload_or_path(payload):
-        return Module(node=PayloadNode(key, payload_of(payload, "blob_module"), data=data))
+        node = PayloadNode(key, payload_of(payload, "blob_module"), data=data)
+        node.is_found_by_key = data
+        return Module(node=node)
 
 
 def _check_model_name(name: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mblob.arguments import mapping
+from mblob.arguments import mapping, suggesting
 from mblob.arguments import path as checked_path
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
@@ -35,6 +35,7 @@ _ZIP = b"PK\3\4"
 KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
 
+@suggesting("; give a dictionary of arrays by name: {'w': array}")
 def safetensors_module(weights: Any) -> Module:
     """Named weights (type key safetensors). mblob aligns them in the library. After loading, the
     tensors are views of the mapped file.
@@ -51,7 +52,8 @@ def safetensors_module(weights: Any) -> Module:
     """
     who = "safetensors_module"
     if isinstance(weights, Mapping):
-        return _module(PiecesPayload(pieces := _encoded(who, records(weights))), pieces[0].nbytes)
+        pieces = _encoded(who, records(weights))
+        return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(weights))
     is_array = (
         str(getattr(weights, "dtype", "uint8")) != "uint8"
     )  # those may be the bytes of a file
@@ -65,22 +67,25 @@ def safetensors_module(weights: Any) -> Module:
     if isinstance(payload, FilePayload):
         who, data = str(payload.path), map_file(payload.path)
         if kind_of(data):
-            pieces = _encoded(who, read_tensors(payload.path))
-            return _module(PiecesPayload(pieces), pieces[0].nbytes)
+            tensors = read_tensors(payload.path)
+            pieces = _encoded(who, tensors)
+            return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(tensors))
     elif isinstance(payload, BytesPayload):
         data = payload.data
     else:
         raise BuildTypeError(
             f"{who}: expected a path, bytes, or a dictionary of arrays, found an iterable"
         )
-    return _module(payload, _read(who, data)[0])
+    offset, entries = _read(who, data)
+    return _module(payload, offset, tuple(e.name for e in entries))
 
 
-def _module(payload: Payload, data_at: int) -> Module:
+def _module(payload: Payload, data_at: int, names: tuple[str, ...]) -> Module:
     """A module of a safetensors file, of which `data_at` bytes are the header."""
     node = PayloadNode(
         SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=data_at
     )
+    node.tensor_names = names
     return Module(node=node)
 
 

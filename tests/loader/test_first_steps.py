@@ -207,7 +207,7 @@ def test_a_wrong_size_is_told_by_shapes(lib: Any, how: str) -> None:
     call = lib["dense"] if how == "call" else lib["dense"].bind
     with pytest.raises(ValueError) as caught:
         call(np.ones((5, 1), "float32"), W, B, np.zeros(3, "float32"))
-    assert str(caught.value) == ("dense: argument 0 (x): expected shape (4,) for [4], found (5, 1)")
+    assert str(caught.value) == ("dense: argument 0 (x): expected shape (4,), found (5, 1)")
 
 
 def test_what_to_pass_is_told_by_the_name_of_the_parameter(lib: Any) -> None:

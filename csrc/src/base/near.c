@@ -1,7 +1,9 @@
 #include "base/near.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* How many characters to change, insert or remove make `word` of the first `size` of `text`. */
 static size_t distance(const char *text, size_t size, const char *word, size_t length) {
@@ -24,7 +26,8 @@ static size_t distance(const char *text, size_t size, const char *word, size_t l
 void mb_near_offer(struct mb_near *near, const char *name) {
   const size_t length = strlen(name);
   if (near->size >= MB_NEAR_LIMIT || length >= MB_NEAR_LIMIT) return;
-  const size_t away = distance(near->given, near->size, name, length);
+  const bool only_case = length == near->size && strncasecmp(near->given, name, length) == 0;
+  const size_t away = only_case ? 0 : distance(near->given, near->size, name, length);
   if (away >= near->least || 2 * away >= length) return;
   near->least = away;
   (void)snprintf(near->text, sizeof(near->text), "; did you mean '%s'?", name);

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,7 +264,10 @@ static int read_arguments(struct call *c, va_list *args) {
       return mb_fail(
           MBLOB_E_ARGUMENT,
           "%s: argument %zu of \"%s\": cannot be read; expected %s, separated by commas%s", c->name,
-          i, c->types, EXPECTED, strstr(text, "][") ? "; a matrix is float32[3,4]" : "");
+          i, c->types, EXPECTED,
+          part.is_array && !strchr(part.dims, ']') ? "; a ] is missing"
+          : strstr(text, "][")                     ? "; a matrix is float32[3,4]"
+                                                   : "");
     int status = part.is_array ? read_array(c, i, &part, args) : read_scalar(c, i, &part, args);
     if (status == MBLOB_OK) status = check_writable(c, i);
     if (status != MBLOB_OK) return status;
@@ -319,8 +323,20 @@ static size_t count_arguments(const char *types) {
   return count;
 }
 
+/* Of a function whose parameters the library recorded. */
+static int check_count(const struct call *c) {
+  const char *types = c->signature;
+  const size_t expected = strcmp(types, "void") == 0 ? 0 : count_arguments(types);
+  if (!*types || *types == '?' || expected == c->count) return MBLOB_OK;
+  char shown[512];
+  (void)snprintf(shown, sizeof shown, " (%s)", types);
+  return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_COUNT, c->name, "expected", (int)expected,
+                 expected == 1 ? "" : "s", shown, (int)c->count);
+}
+
 static int run(struct call *c, mblob_function *function, va_list *args) {
   int status = read_arguments(c, args);
+  if (status == MBLOB_OK) status = check_count(c);
   if (status == MBLOB_OK) status = align_arrays(c, mblob_function_alignment(function));
   if (status != MBLOB_OK) return status;
   status = mblob_function_call(function, c->values, c->codes, (int)c->count, NULL, NULL);

@@ -270,7 +270,7 @@ def test_a_read_only_output_is_refused_and_a_read_only_input_is_fine(
 
 def test_numbers_are_converted_to_what_the_signature_says(recorded: mblob.Module) -> None:
     assert recorded["describe"](np.zeros(1), 3, 4) == "7:2.64.1[1] 0:3 2:4"
-    with pytest.raises(TypeError, match="argument 1: expected an int, found a float"):
+    with pytest.raises(TypeError, match="argument 1: expected int, found float"):
         recorded["describe"](np.zeros(1), 3.0, 4)
     with pytest.raises(TypeError, match="argument 0: expected an array, found the number 7"):
         recorded["describe"](7, 3, 4)
@@ -326,7 +326,7 @@ def test_scalars_and_arrays_without_dimensions_are_numbers_where_a_number_is_rec
 def test_what_is_no_integer_is_refused_where_one_is_recorded(
     recorded: mblob.Module, value: object
 ) -> None:
-    with pytest.raises(TypeError, match=r"unsigned: argument 0: expected an int, found"):
+    with pytest.raises(TypeError, match=r"unsigned: argument 0: expected int, found"):
         recorded["unsigned"](value)
 
 

@@ -160,7 +160,7 @@ def test_floats_take_integers_and_integers_take_no_floats(packed: Packed) -> Non
     lib = packed("double f(float x, int n) { return x + n; }", "double f(float x, int n)")
     assert lib.call("f__packed", 2, 3)[3].f == 5.0
     assert lib.call("f__packed", 2.5, 3)[2:][1].f == 5.5
-    assert lib.error("f__packed", 2.5, 3.0) == "f: argument 1 (n): expected int (int), found float"
+    assert lib.error("f__packed", 2.5, 3.0) == "f: argument 1 (n): expected int, found float"
     assert lib.error("f__packed", b"x", 3) == "f: argument 0 (x): expected float, found str"
 
 
@@ -234,7 +234,7 @@ def test_at_least_is_at_least(packed: Packed) -> None:
     assert lib.call("f__packed", Tensor(floats(*range(5))))[0] == 0
     assert (
         lib.error("f__packed", Tensor(floats(1)))
-        == "f: argument 0 (a): expected shape (at least 4,) for [4], found (1,)"
+        == "f: argument 0 (a): expected shape (at least 4,), found (1,)"
     )
 
 
