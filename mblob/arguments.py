@@ -37,7 +37,7 @@ def suggesting(advice: str = "") -> Callable[[F], F]:
             except TypeError as error:
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise  # of something that the function called
-                code = function.__code__  # type: ignore[attr-defined]
+                code = function.__code__
                 known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
                 unknown = next((name for name in named if name not in known), None)
                 if unknown is None:

@@ -1,0 +1,180 @@
+"""What a newcomer tries that does not work, and what mblob says then."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.compilers import include_flags
+
+pytestmark = pytest.mark.filterwarnings("always::mblob.errors.HiddenNameWarning")
+
+CODE = """
+void scale(const float *w, float *y) { y[0] = 2 * w[0]; }
+void all(const float *m, const float *x, float *y, int n) { y[0] = m[0] + x[0] + n; }
+"""
+SCALE = "void scale(const float w[4], float y[4])"
+ALL = "void all(const float m[2][3], const float x[4], float y[n], int n)"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("turns") / "deploy.so"
+    module = mblob.csource_module(CODE, functions=[SCALE, ALL])
+    module.import_module(mblob.safetensors_module({"w": np.ones(4, "f")}))
+    module.import_module(mblob.blob_module("config", b'{"labels": ["cat", "dog"]}'))
+    module.import_module(mblob.blob_module("short", b"abc"))
+    module.export_library(path)
+    return path
+
+
+@pytest.fixture
+def lib(path: Path) -> Any:
+    return mblob.load_module(path)
+
+
+Y = np.zeros(4, "f")
+M = np.zeros((2, 3), "f")
+TURNS: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
+    "tensor as an attribute": (lambda lib: lib.tensors.w, AttributeError, "write tensors['w']"),
+    "payload as an attribute": (
+        lambda lib: lib.payloads.config, AttributeError, "write payloads['config']",
+    ),
+    "call of a signature": (
+        lambda lib: lib.functions["scale"](Y, Y), TypeError, "call module['scale'](...)",
+    ),
+    "export": (lambda lib: lib.export("x.so"), AttributeError, "did you mean 'export_library'?"),
+    "name of a tensor": (
+        lambda lib: lib.scale("w", Y), TypeError,
+        "scale: argument 0 (w): expected an array, found the str 'w'; for the tensor of that name pass"
+        " lib.tensors['w']",
+    ),
+    "text for an array": (
+        lambda lib: lib.scale("v", Y), TypeError, "expected an array, found the str 'v'",
+    ),
+    "float for an int": (lambda lib: lib.all(M, Y, Y, 4.0), TypeError, "expected int, found float"),
+    "str for an int": (lambda lib: lib.all(M, Y, Y, "4"), TypeError, "expected int, found str"),
+    "str for an int of bind": (
+        lambda lib: lib["all"].bind(M, Y, Y, "4"), TypeError, "expected int, found str",
+    ),
+    "transposed array of a wrong shape": (
+        lambda lib: lib.all(M.T, Y, Y, 4), ValueError, "(m): expected shape (2, 3), found (3, 2)",
+    ),
+    "array with gaps and of a right shape": (
+        lambda lib: lib.all(M, np.zeros(8, "f")[::2], Y, 4), ValueError, "(x): the array is not contiguous",
+    ),
+    "size that is a number": (
+        lambda lib: lib.all(M, M, Y, 4), ValueError, "(x): expected shape (4,), found (2, 3)",
+    ),
+    "size that an argument says": (
+        lambda lib: lib.all(M, Y, Y, 3), ValueError, "(y): expected shape (3,) for [n], found (4,)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_an_error_says_what_to_write(lib: Any, turn: str) -> None:
+    do, error, text = TURNS[turn]
+    with pytest.raises(error, match=re.escape(text)):
+        do(lib)
+
+
+def test_what_is_there_shows_itself(lib: Any) -> None:
+    assert repr(lib.payloads["config"])
+    shown = repr(lib.payloads)
+    assert "'config': <26 bytes: b'{\"labels\": [\"cat'...>" in shown
+    assert "'short': <3 bytes: b'abc'>" in shown
+    assert repr(lib.scale) == f"<mblob.PackedFunction {lib.functions['scale']}>"
+    assert "float y[4]" in repr(lib.scale)
+
+
+def test_an_argument_that_a_constructor_has_not_is_suggested() -> None:
+    with pytest.raises(
+        TypeError, match=r"unknown argument 'function'; .*did you mean 'functions'\?"
+    ):
+        mblob.csource_module(CODE, function=[SCALE])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"unknown argument 'w'; .*by name: \{'w': array\}"):
+        mblob.safetensors_module(w=Y)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'source'"):
+        mblob.csource_module()  # type: ignore[call-arg]
+
+
+def test_new_weights_of_another_type_are_told_how_to_convert_them(
+    path: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r'found float64 .*; convert it with astype\("float32"\)'):
+        mblob.swap(path, weights={"w": np.ones(4)}, output=tmp_path / "new.so")
+
+
+def test_an_input_of_a_model_without_its_name_is_told_the_names(tmp_path: Path) -> None:
+    builder = mblob.GraphBuilder()
+    x = builder.input("image", (4,), "float32")
+    builder.output(builder.call("twice", [x], (4,), "float32"))
+    factory = mblob.graph_executor_factory(builder)
+    twice = "void twice(const float x[4], float y[4])"
+    code = f"{twice} {{ for (int i = 0; i < 4; ++i) y[i] = 2 * x[i]; }}"
+    factory.import_module(mblob.csource_module(code, functions=[twice]))
+    factory.export_library(tmp_path / "model.so")
+    lib = mblob.load_module(tmp_path / "model.so")
+    model = mblob.graph_executor.GraphModule(lib["default"](mblob.cpu(0)))
+    with pytest.raises(TypeError, match=r"run\(image=x\); the model has: image"):
+        model.run(Y)
+
+
+def test_names_that_hide_each_other_are_warned_of_when_packed(tmp_path: Path) -> None:
+    walk = "void walk(float x[4])"
+    module = mblob.csource_module(f"{walk} {{ x[0] = 1; }}", functions=[walk])
+    for value in (b"1", b"2"):
+        module.import_module(mblob.blob_module("config", value))
+        module.import_module(mblob.safetensors_module({"w": Y, value.decode(): Y}))
+        module.import_module(mblob.blob_module("loaded", value, data=False))
+    with pytest.warns(mblob.HiddenNameWarning) as found:
+        module.export_library(tmp_path / "x.so")
+    assert [str(w.message).partition(";")[0] for w in found] == [
+        "two modules of the tree have a payload 'config', and lib.payloads['config'] gives only one of them",
+        "two modules of the tree have a tensor 'w', and lib.tensors['w'] gives only one of them",
+        "the function 'walk' has the name of an attribute of modules: call it as lib['walk'](...)",
+    ]
+
+
+PROGRAM = r"""
+#include <mblob.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  mblob_module *lib;
+  DLTensor w;
+  float x[4] = {1};
+  if (argc != 2 || mblob_open(argv[1], NULL, &lib)) return 1;
+  mblob_module_tensor(lib, "W", &w);
+  puts(mblob_last_error());
+  mblob_call(lib, "scale", "float32[4,tensor", x, x);
+  puts(mblob_last_error());
+  mblob_call(lib, "scale", "float32[4]", x);
+  puts(mblob_last_error());
+  mblob_call(lib, "all", "float32[2,3],float32[4],float32[4],float32", x, x, x, 1.0);
+  puts(mblob_last_error());
+  mblob_module_release(lib);
+}
+"""
+
+
+def test_c_says_what_was_meant(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "turns.c").write_text(PROGRAM)
+    folder = mblob.get_library_dir()
+    subprocess.run(
+        ["cc", "turns.c", "-o", "turns", *include_flags(), f"-L{folder}", f"-Wl,-rpath,{folder}", "-lmblob"],
+        cwd=tmp_path, check=True,
+    )  # fmt: skip
+    words = [str(tmp_path / "turns"), str(path)]
+    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[0].endswith("there are: w; did you mean 'w'?")
+    assert lines[1].endswith("; a ] is missing")
+    assert lines[2] == "scale: expected 2 arguments (const float *, float *), found 1"
+    assert "expected int, found float" in lines[3]
