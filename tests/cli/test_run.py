@@ -147,7 +147,7 @@ MISTAKES = {
     "too few arguments": (["vadd", "a.npy"], 2, "argument"),
     "a wrong dtype": (["vadd", "wide.npy", "a.npy", "float32[8]", "8"], 2, "float32"),
     "no number": (["vadd", "x", "a.npy", "float32[8]", "8"], 2, "'x'"),
-    "a float for an integer": (["vadd", "a.npy", "a.npy", "float32[8]", "8.5"], 2, "found a float"),
+    "a float for an integer": (["vadd", "a.npy", "a.npy", "float32[8]", "8.5"], 2, "found float"),
     "an int that is too large": (["vadd", "a.npy", "a.npy", "float32[8]", "9" * 20], 2, "argument 3"),
     "outputs to no archive": (["vadd", "a.npy", "a.npy", "float32[8]", "8", "-o", "out.npy"], 2, "out.npy"),
     "outputs to stdout": (["vadd", "a.npy", "a.npy", "float32[8]", "8", "-o", "-"], 2, ".npz"),
