@@ -176,5 +176,5 @@ def test_c_says_what_was_meant(path: Path, tmp_path: Path) -> None:
     lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines[0].endswith("there are: w; did you mean 'w'?")
     assert lines[1].endswith("; a ] is missing")
-    assert lines[2] == "scale: expected 2 arguments (const float *, float *), found 1"
+    assert lines[2] == "scale: expected 2 arguments, found 1: const float *, float *"
     assert "expected int, found float" in lines[3]

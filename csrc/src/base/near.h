@@ -14,8 +14,8 @@ struct mb_near {
 };
 #define MB_NEAR(given_, size_) ((struct mb_near){.given = (given_), .size = (size_), .least = 3})
 
-/* Keep `name` if it is at most two characters away from the given one, or differs in case only, and
- * is nearer than the others. */
+/* Keep `name` if it is at most two characters away from the given one, apart from case, and nearer
+ * than the others. */
 void mb_near_offer(struct mb_near *near, const char *name);
 
 #endif
