@@ -402,9 +402,7 @@ def no_cycle() -> None:
         gc.enable()
 
 
-BACKTRACE = (
-    "the test looks for C++ frames in `__tvm_ffi_error__`; mblob's errors have Python's own traceback"
-)
+BACKTRACE = "the test looks for C++ frames in `__tvm_ffi_error__`; mblob's errors have Python's own traceback"
 ERROR = [
     Case("test_error.test_parse_backtrace", unsaid=BACKTRACE),
     Case("test_error.test_error_from_cxx", errors),
@@ -439,7 +437,9 @@ def refused_containers() -> None:
             call()
 
 
-MAPS = "a dict can be an argument only if tvm_ffi is imported; a Map as a result is an opaque object"
+MAPS = (
+    "a dict can be an argument only if tvm_ffi is imported; a Map as a result is an opaque object"
+)
 PLAIN = "the test is about tvm_ffi's class List or Dict; mblob uses Python's list and dict"
 OF_ARRAYS = (
     "array",
