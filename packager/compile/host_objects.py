@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from mblob.packager.objects.debug_info import Function
 
 
-@dataclass(frozen=True)
-class HostFile:
+class HostFile(NamedTuple):
     """An input of the link.
 
     Attributes:
@@ -159,7 +157,7 @@ def _described(file: HostFile, ours: bool) -> HostFile:
     found = functions_of(file.path, file.label, whole=ours)
     if ours:
         exclude_debug_sections(file.path, file.label)
-    return replace(file, functions=found)
+    return file._replace(functions=found)
 
 
 def _described_apart(
@@ -180,7 +178,7 @@ def _described_apart(
         apart = {path: job for path, job in apart.items() if _succeeds(job, tools, work)}
     described = {path: work / job.output for path, job in apart.items()}
     return [
-        replace(f, functions=_exported(described[f.path], f.label)) if f.path in described else f
+        f._replace(functions=_exported(described[f.path], f.label)) if f.path in described else f
         for f in files
     ]
 
@@ -214,8 +212,7 @@ def _is_elf(path: Path) -> bool:
         return file.read(len(ELF_MAGIC)) == ELF_MAGIC
 
 
-@dataclass(frozen=True)
-class Generated:
+class Generated(NamedTuple):
     """A C source that we wrote.
 
     Attributes:
@@ -317,7 +314,7 @@ def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Ob
                 path = folder / str(i) / f.path.name
                 path.parent.mkdir(parents=True, exist_ok=True)
             unshare(f.path, path, f.label)
-            f = replace(f, path=path, own=True)
+            f = f._replace(path=path, own=True)
         made.append((f, contents))
     return made
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
@@ -35,8 +34,7 @@ _RUNTIME = "mblob_"  # functions of libmblob begin so, and a library must not ne
 Known = tuple[HostFile, ObjectSymbols]
 
 
-@dataclass(frozen=True)
-class Carried:
+class Carried(NamedTuple):
     """Plug-ins, ready to be linked.
 
     Attributes:
@@ -249,7 +247,7 @@ def close_plugins(
             # names that differ, for archives and tars
             path = f.path.rename(work / f"carried{len(hidden)}.o")
             rename_symbols(path, names, f.label)
-            f = replace(f, path=path)
+            f = f._replace(path=path)
             hidden.append((f, object_files.read(path, f.label)))
     return Carried(hidden, [plugin for plugin, _ in plugins])
 

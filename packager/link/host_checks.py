@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -357,7 +356,7 @@ def hide_plain_functions(
         if not f.own:  # the caller's file stays as it is
             copy = work / f"hidden{i}.o"
             shutil.copyfile(f.path, copy)
-            f = replace(f, path=copy, own=True)
+            f = f._replace(path=copy, own=True)
         rename_symbols(f.path, names, f.label)
         renamed.append(f)
     return renamed

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from mblob.binary.archive import is_archive
 from mblob.binary.elf_records import EM_X86_64
@@ -56,8 +56,7 @@ from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_writer import BlobSection, placeholder
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """What goes on the link line, checked.
 
     Attributes:
@@ -87,8 +86,7 @@ class Inputs:
     joins: bool = False
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(NamedTuple):
     """All objects of an export, compiled and checked, as they were given.
 
     Attributes:
@@ -170,7 +168,7 @@ def prepare(request: Request, work: Path, *, with_table: bool = True) -> Inputs:
     if again:
         known = [_read_again(f, c) for f, c in gathered.known]
         everything[: len(known)] = known
-        gathered = replace(gathered, known=known)
+        gathered = gathered._replace(known=known)
     everything += [(f, object_files.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
