@@ -71,6 +71,7 @@ def compile_all(
     forms: Callable[[], str] | None,
     options: Sequence[str],
     work: Path,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[HostFile]:
     """Objects of all host modules, in their order, the packed functions last.
 
@@ -79,6 +80,7 @@ def compile_all(
             none.
         options: the caller's options for every compilation.
         work: folder for what is written.
+        meanwhile: called while compilers run.
 
     Raises:
         ToolchainError: a compiler is missing or refuses a source.
@@ -123,11 +125,15 @@ def compile_all(
         job, file = _generated(tools, packed_functions(forms), options, work)
         jobs.append(job)
         files.append(file)
-    # the reader of debug information takes as long to import as a small file to compile
-    if described:
-        run_all(jobs, work, lambda: import_module("mblob.packager.objects.debug_info"))
-    else:
-        run_all(jobs, work)
+
+    def beside() -> None:
+        # the reader of debug information takes as long to import as a small file to compile
+        if described:
+            import_module("mblob.packager.objects.debug_info")
+        if meanwhile is not None:
+            meanwhile()
+
+    run_all(jobs, work, beside)
     files = [_described(f, ours=f.path in described) for f in files]
     return _described_apart(tools, files, kept, work)
 

@@ -15,7 +15,6 @@ from mblob.errors import ArgumentTypeError, FormatError, did_you_mean
 from mblob.format import plugin_table
 from mblob.format.exported import OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
-from mblob.inspect.library import Library
 from mblob.installed import include_dir
 from mblob.module import Module
 from mblob.packager.compile.host_objects import HostFile, compile_all
@@ -443,6 +442,8 @@ def check_exported(plugins: Sequence[Plugin], library: Path) -> None:
     """
     if not plugins:
         return
+    from mblob.inspect.library import Library
+
     with Library(library, verify="off", partial=True) as found:
         exported = {plugin.symbol for plugin in found.plugins}
     if missing := next((p.symbol for p in plugins if p.symbol not in exported), None):

@@ -24,9 +24,6 @@ from mblob.format.type_keys import (
     SAFETENSORS,
 )
 from mblob.inspect import tvm_executor
-from mblob.inspect.contents import read_content
-from mblob.inspect.graph_summary import summarize
-from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.compile.host_objects import HostFile
 from mblob.packager.errors import BuildError, warn
@@ -109,6 +106,8 @@ _PRESENT = re.compile(
 def warn_of_undefined(library: Path) -> None:
     """Warn of symbols of a linked library that nothing defines: neither what was linked, nor the
     libraries that it needs, nor the runtime that opens it."""
+    from mblob.inspect.library import Library
+
     try:
         with Library(library, verify="off", partial=True) as found:
             # the linker wrote the version, or the file, of what it found
@@ -147,6 +146,8 @@ _Linked = tuple[set[str], list[str]]  # what a library exports, what it needs
 
 def _linked(library: Path) -> _Linked | None:
     """What became of the link; None if it made no shared library that tells."""
+    from mblob.inspect.library import Library
+
     try:
         with Library(library, verify="off", partial=True) as found:
             if found.elf.e_type != ET_DYN:
@@ -206,7 +207,11 @@ def _executors(module: Module, dialect: Dialect) -> Iterator[PayloadNode]:
 
 def _facts(node: PayloadNode) -> Mapping[str, Any]:
     if node.text is not None and node.type_key in GRAPHS:
+        from mblob.inspect.graph_summary import summarize
+
         return {"graph": summarize(memoryview(node.text.encode()))}
+    from mblob.inspect.contents import read_content
+
     return read_content(node.type_key, node.payload(), GRAMMARS).facts
 
 
@@ -316,6 +321,8 @@ def check_exports(wrapped: Sequence[Wrapped], library: Path) -> None:
     """
     if not wrapped:
         return
+    from mblob.inspect.library import Library
+
     with Library(library, verify="off", partial=True) as found:
         exported = {s.name for s in found.elf.dynsym if s.is_exported}
     missing = next(

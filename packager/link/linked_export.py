@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ from mblob.errors import ToolchainError
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
-from mblob.inspect.library import Library
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
@@ -122,7 +122,9 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         return request.packed_forms(with_table=with_table)
 
     some = any(node.declared.is_given for node in request.host)
-    files = compile_all(tools, request.host, forms if some else None, request.options, work)
+    files = compile_all(
+        tools, request.host, forms if some else None, request.options, work, _import_readers
+    )
     wrapped = request.wrapped()
     addons, addon_files = _addons(request, tools, work)
     known = unshared(files, work / "unshared")
@@ -140,6 +142,12 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     carried = carry.close_plugins(plugins, work, request.type_keys(), [*known, *extra])
     carry.check_needs(carried, [*known, *extra])
     return Gathered(tools, addons, known, extra, carried, machine)
+
+
+def _import_readers() -> None:
+    """Import what looks at the finished library, while compilers run."""
+    import_module("mblob.inspect.library")
+    import_module("mblob.inspect.providers")
 
 
 def prepare(request: Request, work: Path, *, with_table: bool = True) -> Inputs:
@@ -459,6 +467,8 @@ def _verify(path: Path, plan: BlobPlan, size: int) -> None:
     wanted = [e.type_key for e in plan.entries]
     if plan.unbounded_keys:
         return  # no reader of ours can, and export_library says so
+    from mblob.inspect.library import Library
+
     with Library(path) as found:
         read = [] if found.blob is None else [e.type_key for e in found.blob.entries]
         if found.blob is None or found.blob.size != size or read != wanted:
