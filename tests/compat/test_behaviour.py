@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,18 @@ def test_inputs_are_lent_by_name(lib: mblob.Module) -> None:
         gm.set_input_zero_copy(z=x)
 
 
+def test_a_factory_without_parameters_does_not_keep_the_one_that_has_them(library: Path) -> None:
+    lib = mblob.load_module(library)
+    kept = weakref.ref(lib)
+    bare = lib["remove_params"]()
+    del lib
+    assert kept() is None
+    gm = GraphModule(bare["default"](mblob.cpu(0)))
+    gm.set_input(x=X, w=W)
+    gm.run()
+    assert output(gm) == (X * W + 1).tolist()
+
+
 def test_a_model_for_debugging_writes_what_its_nodes_compute(
     lib: mblob.Module, tmp_path: Path
 ) -> None:
@@ -221,8 +234,10 @@ def test_a_model_for_debugging_takes_the_graph_as_tvm_gives_it(lib: mblob.Module
     module = lib["debug_create"]("default", device)
     with pytest.raises(ValueError, match="dump_root needs graph_json_str"):
         mblob.graph_executor.GraphModuleDebug(module, dump_root="d")
-    with pytest.raises(ValueError, match="not the graph of an executor"):
-        mblob.graph_executor.GraphModuleDebug(module, device, "{}")
+    outputs = lib["get_graph_json"]().replace('"num_outputs": "1"', '"num_outputs": "one"')
+    for graph in ("{}", "no JSON", outputs):
+        with pytest.raises(mblob.ArgumentError, match="not the graph of an executor"):
+            mblob.graph_executor.GraphModuleDebug(module, device, graph)
 
 
 # -- packing ---------------------------------------------------------------------------------------
