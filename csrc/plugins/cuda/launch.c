@@ -29,7 +29,7 @@ static int put_tensor(const struct mb_kernel *kernel, int index, const DLTensor 
   if (device.device_type == kDLCUDA && out->device_id >= 0 && out->device_id != device.device_id)
     return mb_fail(
         MBLOB_E_ARGUMENT,
-        "kernel '%s': argument %d: its memory is on cuda(%d), that of an argument before it on "
+        "kernel '%s': argument %d: its memory is on cuda:%d, that of an argument before it on "
         "cuda:%d",
         kernel->name, index, device.device_id, out->device_id);
   if (device.device_type == kDLCUDA) out->device_id = device.device_id;
