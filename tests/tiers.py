@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 OTHER_TOOLS = {"clang", "clang++", "gold", "lld", "mold"}
-OTHER_MACHINES = ("--target=", "aarch64-", "arm-", "i686-", "riscv64-", "s390x-")
+OTHER_MACHINES = ("--target=", "aarch64-", "arm-", "i686-", "powerpc64-", "riscv64-", "s390x-")
 
 
 def names_another_tool(value: Any) -> bool:

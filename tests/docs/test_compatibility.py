@@ -30,7 +30,7 @@ def test_versions_are_those_of_the_code(root: Path) -> None:
     (soname,) = re.findall(
         r"^SONAME := (\S+)", (root / "csrc" / "flags.mk").read_text(), re.MULTILINE
     )
-    assert found["index of a blob"] == str(index.VERSION)
+    assert found["index, which lists the modules in a file"] == str(index.VERSION)
     assert (found["`MBLOB_ABI_VERSION`"], found["`MBLOB_PLUGIN_ABI`"], found["SONAME"]) == (
         abi,
         plugin,

@@ -205,7 +205,7 @@ def test_a_device_that_does_not_start_tells_why_and_is_tried_again(tmp_path: Pat
     )  # fmt: skip
     first, second, *rest = done.stdout.splitlines()
     assert first == second
-    assert first.startswith("IncompatibleError TVMArrayAlloc: plug-in 'toy' (") and first.endswith(
+    assert first.startswith("IncompatibleError array: plug-in 'toy' (") and first.endswith(
         "x.so): libtoy.so.1 is not installed"
     )
     assert rest == ["1", "[1.0, 1.0, 1.0]"]

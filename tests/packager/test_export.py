@@ -390,7 +390,7 @@ def test_a_library_that_mblob_cannot_open_is_warned_of(
     tmp_path: Path, tree: mblob.Module, name: str
 ) -> None:
     tree.import_module(mblob.json_module("dnnl_json", "f", "{}"))
-    message = r"has 'my_key' and no index: .*; leave index=False out"
+    message = r"has 'my_key' and no index, because .*; use index=False only for"
     with pytest.warns(mblob.UnreadableWarning, match=message) as found:
         tree.export_library(tmp_path / name, index=False)
     assert [w.filename for w in found] == [__file__]

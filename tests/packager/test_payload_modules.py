@@ -296,10 +296,10 @@ def test_weights_without_tensors_are_weights() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "0 bytes, its header's size alone has 8"),
-        (safetensors({}, size=100), "a header of 100 bytes, 2 are left"),
-        (safetensors({"x": tensor("F33")}, bytes(8)), "tensor 'x': dtype 'F33'"),
-        (GOOD[:-1], "tensor 'y': data_offsets .8, 11. lie outside 10 bytes of data"),
+        (b"", "the file is empty; expected .safetensors, .npz, .npy, or"),
+        (safetensors({}, size=100), "safetensors: a header of 100 bytes, 2 are left"),
+        (safetensors({"x": tensor("F33")}, bytes(8)), "safetensors: tensor 'x': dtype 'F33'"),
+        (GOOD[:-1], "safetensors: tensor 'y': data_offsets .8, 11. lie outside 10 bytes of data"),
     ],
 )
 def test_damaged_weights_are_refused_before_anything_is_built(
@@ -307,7 +307,7 @@ def test_damaged_weights_are_refused_before_anything_is_built(
 ) -> None:
     (tmp_path / "w.safetensors").write_bytes(data)
     who = str(tmp_path / "w.safetensors") if as_file else "safetensors_module"
-    with pytest.raises(mblob.FormatError, match=f"^{who}: safetensors: {message}"):
+    with pytest.raises(mblob.FormatError, match=f"^{who}: {message}"):
         mblob.safetensors_module(tmp_path / "w.safetensors" if as_file else data)
 
 

@@ -31,7 +31,7 @@ static int refused(const struct cuda_driver *driver, int device_id, CUresult err
                    const char *what) {
   char text[256];
   cuda_error_text(driver, error, text, sizeof(text));
-  return mb_fail(cuda_error_status(error), "cuda(%d): %s: %s", device_id, what, text);
+  return mb_fail(cuda_error_status(error), "cuda:%d: %s: %s", device_id, what, text);
 }
 
 static CUresult read_limits(const struct cuda_driver *driver, struct cuda_device *d) {
@@ -130,13 +130,13 @@ int cuda_told(const struct cuda_scope *scope, CUresult error, const char *format
   int status = cuda_error_status(error);
   bool was_lost = atomic_load_explicit(&device->lost, memory_order_acquire);
   if (was_lost)
-    return mb_fail(status, "cuda(%d): %s: %s; the device was lost to this process before, by %s",
+    return mb_fail(status, "cuda:%d: %s: %s; the device was lost to this process before, by %s",
                    device->id, what, text, device->lost_by);
-  if (!cuda_is_sticky(error)) return mb_fail(status, "cuda(%d): %s: %s", device->id, what, text);
+  if (!cuda_is_sticky(error)) return mb_fail(status, "cuda:%d: %s: %s", device->id, what, text);
   note_loss(device, text);
   return mb_fail(
       status,
-      "cuda(%d): %s: %s, in this or in work that was given before; the device and all memory on it are lost to "
+      "cuda:%d: %s: %s, in this or in work that was given before; the device and all memory on it are lost to "
       "this process, which must be started anew to use it; everything off the device goes on",
       device->id, what, text);
 }

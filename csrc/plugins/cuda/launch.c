@@ -81,10 +81,10 @@ static int check_extents(const struct mb_kernel *kernel, const struct cuda_devic
   for (int i = 0; i < 6; i++) {
     int limit = i < MB_BLOCK_X ? d->max_grid[i] : d->max_block[i - MB_BLOCK_X];
     if (launch->extent[i] > (uint64_t)limit)
-      return mb_fail(MBLOB_E_ARGUMENT,
-                     "kernel '%s': a %s of %llu %s in %c; cuda(%d), %s, allows %d", kernel->name,
-                     i < MB_BLOCK_X ? "grid" : "block", (unsigned long long)launch->extent[i],
-                     i < MB_BLOCK_X ? "blocks" : "threads", axes[i % 3], d->id, d->name, limit);
+      return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': a %s of %llu %s in %c; cuda:%d, %s, allows %d",
+                     kernel->name, i < MB_BLOCK_X ? "grid" : "block",
+                     (unsigned long long)launch->extent[i], i < MB_BLOCK_X ? "blocks" : "threads",
+                     axes[i % 3], d->id, d->name, limit);
   }
   return MBLOB_OK;
 }
@@ -96,20 +96,19 @@ static int check_sizes(const struct mb_kernel *kernel, const struct cuda_device 
   uint64_t threads = launch->extent[3] * launch->extent[4] *
                      launch->extent[5]; /* each at most INT_MAX, see max_block */
   if (threads > (uint64_t)d->max_threads)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "kernel '%s': a block of %llu threads; cuda(%d), %s, allows %d", kernel->name,
-                   (unsigned long long)threads, d->id, d->name, d->max_threads);
+    return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': a block of %llu threads; cuda:%d, %s, allows %d",
+                   kernel->name, (unsigned long long)threads, d->id, d->name, d->max_threads);
   if (threads > (uint64_t)on->max_threads)
     return mb_fail(
         MBLOB_E_ARGUMENT,
         "kernel '%s': a block of %llu threads; its registers and launch bounds allow %d on "
-        "cuda(%d), %s",
+        "cuda:%d, %s",
         kernel->name, (unsigned long long)threads, on->max_threads, d->id, d->name);
   int most = d->max_shared_opt_in - on->static_shared;
   if (launch->shared > (uint64_t)(most > 0 ? most : 0))
     return mb_fail(
         MBLOB_E_ARGUMENT,
-        "kernel '%s': %llu bytes of dynamic shared memory beside %d of its own; cuda(%d), %s, "
+        "kernel '%s': %llu bytes of dynamic shared memory beside %d of its own; cuda:%d, %s, "
         "allows %d together",
         kernel->name, (unsigned long long)launch->shared, on->static_shared, d->id, d->name,
         d->max_shared_opt_in);

@@ -57,7 +57,7 @@ static int allocate(enum kind kind, int device_id, uint64_t size, uint64_t align
   else if (alignment && (uintptr_t)data % alignment) {
     (void)take(scope.driver, kind, data);
     status = mb_fail(MBLOB_E_ARGUMENT,
-                     "cuda(%d): memory aligned to %llu bytes cannot be had; CUDA aligns to 256",
+                     "cuda:%d: memory aligned to %llu bytes cannot be had; CUDA aligns to 256",
                      device_id, (unsigned long long)alignment);
   } else {
     *out = data;

@@ -208,6 +208,7 @@ def test_an_extension_that_lost_libmblob_is_found_all_the_same(
         packed[0],
         plugin,
         native,
+        f"-Wl,-rpath,{plugin.parent}",
     )
     assert native.name not in run("readelf", "-d", out).stdout
     opens = f"import ctypes; ctypes.CDLL({str(out)!r})"
@@ -217,7 +218,7 @@ def test_an_extension_that_lost_libmblob_is_found_all_the_same(
 
 
 def test_what_is_not_linked_in_is_told_how_to_link_it() -> None:
-    told = r"prefix 'nobody_': .* with -lmblob \(of the ffi dialect: -lmblob-ffi -lmblob\)"
+    told = r"prefix 'nobody_' .* with -lmblob \(ffi dialect: -lmblob-ffi -lmblob\)"
     with pytest.raises(mblob.MblobError, match=told):
         mblob.system_lib("nobody_")
 
