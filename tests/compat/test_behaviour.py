@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import tracemalloc
 import weakref
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,25 @@ def test_a_loaded_factory_is_exported_without_its_parameters(
     lib.import_module(mblob.blob_module("k", b"1"))  # another tree than the file's
     with pytest.raises(mblob.BuildError, match="'library'"):
         lib.export_library(tmp_path / "other.so")
+
+
+def test_a_loaded_library_is_exported_without_a_copy_of_its_payloads_in_memory(
+    tmp_path: Path,
+) -> None:
+    size = 32 << 20
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(size)
+    packed = mblob.csource_module("int f(void) { return 1; }")
+    packed.import_module(mblob.blob_module("k", tmp_path / "big"))
+    packed.export_library(tmp_path / "first.so")
+    loaded = mblob.load_module(tmp_path / "first.so")
+    tracemalloc.start()
+    try:
+        loaded.export_library(tmp_path / "second.so")
+        assert tracemalloc.get_traced_memory()[1] < size // 2
+    finally:
+        tracemalloc.stop()
+    assert mblob.load_module(tmp_path / "second.so").imports[0].payload.nbytes == size
 
 
 # -- models ----------------------------------------------------------------------------------------
