@@ -438,9 +438,9 @@ INTERFACE, GRAPHS, DEBUG = (
     "test_runtime_graph",
     "test_runtime_graph_debug",
 )
-GPU = "needs a CUDA device; tests/e2e/cuda runs its kernels"
-RELAY = "compiles Relay; tests/loader runs what TVM 0.14 exported of it"
-FRAMES = "looks for frames of C++ in the traceback; mblob has none"
+GPU = "the test needs a CUDA device; tests/e2e/cuda runs its kernels"
+RELAY = "the test compiles Relay; tests/loader runs libraries that TVM 0.14 exported"
+FRAMES = "the test looks for C++ frames in the traceback; mblob adds none"
 CASES = [
     Case(f"{INTERFACE}.test_legacy_compatibility", legacy),
     Case(f"{INTERFACE}.test_cpu", raw_functions),
@@ -472,7 +472,7 @@ CASES = [
     Case("test_runtime_module_load.test_dso_module_load", load_tree),
     Case(
         "test_runtime_module_load.test_device_module_dump",
-        unsaid="stackvm and devices; tests/loader/opencl has devices",
+        unsaid="the test needs TVM's StackVM and a device; tests/loader/opencl tests devices",
     ),
     Case("test_runtime_module_load.test_combine_module_llvm", load_tree),
     Case("test_runtime_module_property.test_property", properties),

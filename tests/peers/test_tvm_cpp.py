@@ -12,8 +12,8 @@ from tests.e2e.programs import ROOT, run
 
 SOURCES = ROOT / "tests" / "peers"
 
-INTERNAL = "tests a header of TVM's sources, which TVM does not install"
-# suite -> case -> why it cannot be said here; "": it holds
+INTERNAL = "the test is of a header in TVM's sources, which TVM does not install"
+# suite -> case -> why it is not restated; "": it holds
 CASES: dict[str, dict[str, str]] = {
     "ADT": dict.fromkeys(["Constructor"], ""),
     "InplaceArrayBase": dict.fromkeys(["BadExceptionSafety", "ExceptionSafety"], ""),
@@ -64,7 +64,7 @@ OWN = ("Own.References",)
 
 
 def rows() -> list[tuple[str, str]]:
-    """Each case and why it cannot be said here."""
+    """Each case and why it is not restated."""
     return [
         (f"{suite}.{case}", why) for suite, found in CASES.items() for case, why in found.items()
     ]

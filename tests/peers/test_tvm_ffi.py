@@ -110,9 +110,9 @@ def nested_values() -> None:
     assert echo(value_of(v, value_of(v, value_of(v, 10)))) == 10
 
 
-NO_OBJECTS = "counts references of tvm_ffi's objects; mblob has Python values in their place"
-NO_CLASSES = "makes a class of tvm_ffi's Cython classes, or sets one for results"
-OPAQUE = "an object of any Python class is no argument of a function of mblob: TypeError"
+NO_OBJECTS = "the test counts references of tvm_ffi's objects; mblob returns Python values instead"
+NO_CLASSES = "the test derives from tvm_ffi's Cython classes, or sets such a class for results"
+OPAQUE = "functions of mblob reject objects of other Python classes with a TypeError"
 FUNCTION = [
     Case("test_function.test_echo", echoes),
     Case("test_function.test_return_raw_str_bytes", raw_texts),
@@ -124,11 +124,11 @@ FUNCTION = [
     Case("test_function.test_echo_with_opaque_object", differs=OPAQUE),
     Case(
         "test_function.test_function_from_c_symbol",
-        differs="`Function.__from_extern_c__`: load the library instead",
+        differs="mblob has no `Function.__from_extern_c__`; load the library instead",
     ),
     Case(
         "test_function.test_function_from_mlir_packed_safe_call",
-        differs="`__from_mlir_packed_safe_call__`: load the library instead",
+        differs="mblob has no `__from_mlir_packed_safe_call__`; load the library instead",
     ),
     Case("test_function.test_function_subclass", unsaid=NO_CLASSES),
     Case(
@@ -188,7 +188,7 @@ def holders() -> None:
     assert pair[1] == 2 and pair[0].shape == (10, 8)
 
 
-TORCH = "needs torch, which these tests do not install"
+TORCH = "the test needs torch, which mblob's tests do not install"
 TENSOR = [
     Case("test_tensor.test_tensor_attributes", attributes),
     Case(
@@ -402,9 +402,7 @@ def no_cycle() -> None:
         gc.enable()
 
 
-BACKTRACE = (
-    "looks for frames of C++ in `__tvm_ffi_error__`; errors of mblob have Python's own traceback"
-)
+BACKTRACE = "the test looks for C++ frames in `__tvm_ffi_error__`; mblob's errors have Python's own traceback"
 ERROR = [
     Case("test_error.test_parse_backtrace", unsaid=BACKTRACE),
     Case("test_error.test_error_from_cxx", errors),
@@ -439,8 +437,10 @@ def refused_containers() -> None:
             call()
 
 
-MAPS = "a dict is an argument only where tvm_ffi is imported; a Map that a function returns is an opaque object"
-PLAIN = "is about the class List or Dict of tvm_ffi, which a list or dict of Python stands for"
+MAPS = (
+    "a dict can be an argument only if tvm_ffi is imported; a Map as a result is an opaque object"
+)
+PLAIN = "the test is about tvm_ffi's class List or Dict; mblob uses Python's list and dict"
 OF_ARRAYS = (
     "array",
     "repr",
@@ -530,9 +530,9 @@ CONTAINER = [
 
 # -- test_load_inline, test_metadata ---------------------------------------------------------------
 
-INLINE = "compiles C++ with tvm_ffi; tests/e2e/ffi loads libraries of its C++ API"
+INLINE = "the test compiles C++ with tvm_ffi; tests/e2e/ffi loads C++ libraries for tvm_ffi"
 METADATA = (
-    "asks libtvm_ffi's registry of types; `Module.get_function_metadata` has that of a library"
+    "the test asks libtvm_ffi's registry of types; mblob reads the metadata of libraries only"
 )
 OTHERS = [
     *(
