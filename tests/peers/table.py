@@ -1,8 +1,9 @@
 """The table of docs/tvm_hosts.md: how many cases of the peers' own tests hold, and why others do not.
 
-`python -m tests.peers.table` writes it between its two marks in the page. Cases of Python are in
-the files of this folder. A test in C++ says which case it restates in a comment:
-`// peer: tests/cpp/any_test.cc Any.Object`, with `: REASON` behind it where the case does not hold.
+`python -m tests.peers.table` writes it between its two marks in the page. Cases of Python, and those
+of TVM's tests/cpp, are in the files of this folder. Another test in C++ says which case it restates in
+a comment: `// peer: tests/cpp/any_test.cc Any.Object`, with `: REASON` behind it where the case does
+not hold.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
 
-from tests.peers import test_tvm_0_14, test_tvm_ffi, test_tvm_today
+from tests.peers import test_tvm_0_14, test_tvm_cpp, test_tvm_ffi, test_tvm_today
 from tests.peers.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,9 +24,11 @@ PEER = re.compile(r"^\s*// peer: (\S+ [\w.:]+)(?:: (.+))?$", re.MULTILINE)
 
 
 def cases_of_cxx() -> list[Case]:
-    """The cases that tests in C++ name."""
+    """Those of test_tvm_cpp, and the cases that other tests in C++ name."""
+    runtime = [Case(f"tests/cpp.{name}", differs=why or "") for name, why in test_tvm_cpp.rows()]
     texts = (p.read_text() for p in sorted((ROOT / "tests" / "cxx").glob("*.cpp")))
-    return [Case(m[1], differs=m[2] or "") for text in texts for m in PEER.finditer(text)]
+    named = [Case(m[1], differs=m[2] or "") for text in texts for m in PEER.finditer(text)]
+    return runtime + named
 
 
 def suites() -> dict[str, list[Case]]:
