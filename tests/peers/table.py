@@ -25,7 +25,7 @@ PEER = re.compile(r"^\s*// peer: (\S+ [\w.:]+)(?:: (.+))?$", re.MULTILINE)
 
 def cases_of_cxx() -> list[Case]:
     """Those of test_tvm_cpp, and the cases that other tests in C++ name."""
-    runtime = [Case(f"tests/cpp.{name}", differs=why or "") for name, why in test_tvm_cpp.rows()]
+    runtime = [Case(name, differs=why or "") for name, why in test_tvm_cpp.rows()]
     texts = (p.read_text() for p in sorted((ROOT / "tests" / "cxx").glob("*.cpp")))
     named = [Case(m[1], differs=m[2] or "") for text in texts for m in PEER.finditer(text)]
     return runtime + named
@@ -37,7 +37,7 @@ def suites() -> dict[str, list[Case]]:
         "TVM 0.27: `test_runtime_nd_array`": test_tvm_today.ARRAYS,
         "TVM 0.27: `test_executable`, `test_runtime_measure`": test_tvm_today.RUNTIME,
         "TVM 0.14: runtime, from Python": test_tvm_0_14.CASES,
-        "TVM 0.14: `tests/cpp`": cases_of_cxx(),
+        "TVM 0.14: runtime, from C++": cases_of_cxx(),
         "tvm_ffi 0.1.9, from Python": test_tvm_ffi.CASES,
     }
     return {suite: cases for suite, cases in found.items() if cases}

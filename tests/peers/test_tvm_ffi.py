@@ -15,6 +15,7 @@ import pytest
 import mblob
 import mblob.compat.tvm_ffi as tvm_ffi
 from tests.peers.cases import Case, holding, names
+from tests.peers.test_tvm_ffi_inline import CHECKS
 from tests.peers.tvm_ffi_checks import OPAQUE, all_of, bad, echo, same, value_of
 from tests.peers.tvm_ffi_containers import CONTAINER
 
@@ -383,42 +384,32 @@ ERROR = [
 
 # -- test_load_inline, test_metadata ---------------------------------------------------------------
 
-INLINE = "compiles C++ with tvm_ffi; tests/e2e/ffi loads libraries of its C++ API"
+INLINE = "compiles CUDA with tvm_ffi"
 METADATA = (
     "asks libtvm_ffi's registry of types; `Module.get_function_metadata` has that of a library"
 )
 OTHERS = [
     *(
         Case(f"test_load_inline.test_{x}", unsaid=INLINE)
-        for x in (
-            *(
-                "load_inline_cpp",
-                "load_inline_cpp_with_docstrings",
-                "load_inline_cpp_multiple_sources",
-            ),
-            *(
-                "load_inline_cpp_build_dir",
-                "load_inline_with_env_tensor_allocator",
-                "load_inline_cuda",
-            ),
-            *("load_inline_both", "cuda_memory_alloc_noleak"),
-        )
+        for x in ("load_inline_cuda", "load_inline_both", "cuda_memory_alloc_noleak")
     ),
     *(
         Case(f"test_metadata.test_{x}", unsaid=METADATA)
         for x in (
-            *("schema_global_func", "schema_field", "schema_member_method", "metadata_global_func"),
+            *("schema_field", "schema_member_method"),
             *("metadata_empty_for_python_func", "metadata_field", "metadata_member_method"),
             *("mem_fn_as_global_func", "class_metadata_none"),
         )
     ),
 ]
 
-CASES = [*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER, *OTHERS]
+COMPILED = [Case(name) for name in CHECKS]
+HOLD = holding([*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER, *OTHERS])
+CASES = [*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER, *OTHERS, *COMPILED]
 
 
 @pytest.mark.own_process
-@pytest.mark.parametrize("case", holding(CASES), ids=names(holding(CASES)))
+@pytest.mark.parametrize("case", HOLD, ids=names(HOLD))
 def test_a_case_of_tvm_ffi_holds(case: Case) -> None:
     assert case.check is not None
     case.check()

@@ -119,7 +119,6 @@ OF_MAPS = (
 )
 OF_TYPES = (
     "missing_object",
-    "seq_cross_conv_incompatible_list_to_array",
     "seq_cross_conv_incompatible_array_to_list",
     "map_cross_conv_incompatible_dict_to_map",
     "map_cross_conv_incompatible_map_to_dict",
