@@ -134,6 +134,31 @@ def test_a_static_program_has_the_plug_in_that_it_asks_for(
         assert "or link libmblob-ffi.a" in done.stdout
 
 
+@pytest.mark.parametrize("of", ["make install", "the package"])
+def test_pkg_config_links_a_static_program_with_the_plug_in(
+    installed: Path, tmp_path: Path, require: Callable[[str], str], of: str
+) -> None:
+    folder = installed / "lib" if of == "make install" else Path(mblob.get_library_dir())
+    variables = {k: v for k, v in os.environ.items() if k != "MBLOB_PLUGIN_PATH"}
+    variables["PKG_CONFIG_PATH"] = str(folder / "pkgconfig")
+    asked = [require("pkg-config"), "--cflags", "--libs", "mblob-static-ffi"]
+    words = run(*asked, env=variables).stdout.split()
+    (tmp_path / "add.c").write_text(ADD)
+    (tmp_path / "host.c").write_text(STATIC)
+    run("cc", "-shared", "-fPIC", tmp_path / "add.c", "-o", tmp_path / "add.so")
+    run("cc", tmp_path / "host.c", "-o", tmp_path / "host", *words)
+    assert "libmblob" not in run("readelf", "-d", tmp_path / "host").stdout
+    assert run(tmp_path / "host", tmp_path / "add.so", env=variables).stdout == "42\n"
+
+
+@pytest.mark.parametrize("of", ["make install", "the package"])
+def test_no_name_is_in_both_static_libraries(installed: Path, tmp_path: Path, of: str) -> None:
+    folder = installed / "lib" if of == "make install" else Path(mblob.get_library_dir())
+    archives = [folder / "libmblob-ffi.a", folder / "libmblob.a"]
+    run("cc", "-shared", "-o", tmp_path / "all.so", "-Wl,--whole-archive", *archives,
+        "-Wl,--no-whole-archive", "-lm", "-ldl", "-pthread")  # fmt: skip
+
+
 @pytest.mark.slow
 def test_a_cxx_host_of_tvm_ffi_runs_without_its_library(
     require: Callable[[str], str],
