@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -142,6 +143,7 @@ class BuildExt(build_ext):
         self._build_runtime(folder)
         for name in PLUGINS:
             self._build_plugin(name, folder)
+        self._build_static_ffi(folder)
         write_for_c(folder)
         for extension in self.extensions:
             extension.extra_compile_args += self._debug_flags()
@@ -174,15 +176,17 @@ class BuildExt(build_ext):
         does."""
         return [] if self.inplace or self.editable_mode else ["-g0"]
 
-    def _compile(self, sources: list[Path]) -> list[str]:
-        """Objects of C files of the tree."""
+    def _compile(
+        self, sources: list[Path], place: str = "", words: Sequence[str] = ()
+    ) -> list[str]:
+        """Objects of C files of the tree, in a folder `place` of the build's own."""
 
         def compile_one(source: Path) -> str:
             objects = self.compiler.compile(
                 [str(source.relative_to(ROOT))],
-                output_dir=self.build_temp,
+                output_dir=str(Path(self.build_temp) / place),
                 include_dirs=[*INCLUDE, "csrc/plugins/common"],
-                extra_postargs=[*C_FLAGS, *own_flags(source), *self._debug_flags()],
+                extra_postargs=[*C_FLAGS, *own_flags(source), *words, *self._debug_flags()],
             )
             return str(objects[0])
 
@@ -208,9 +212,23 @@ class BuildExt(build_ext):
         exports = f"-Wl,--version-script={CSRC / 'libmblob.map'}"
         self._link(whole, folder / SONAME, [*FLAGS["LINK"], exports])
         for name, members in (("libmblob.a", whole), ("libmblob-core.a", small)):
-            (folder / name).unlink(missing_ok=True)
-            # q, not r: two sources in different folders may have one name
-            subprocess.run([*archiver(), "qcs", str(folder / name), *members], check=True)
+            self._archive(members, folder / name)
+
+    def _archive(self, members: Sequence[str], target: Path) -> None:
+        target.unlink(missing_ok=True)
+        # q, not r: two sources in different folders may have one name
+        subprocess.run([*archiver(), "qcs", str(target), *members], check=True)
+
+    def _build_static_ffi(self, folder: Path) -> None:
+        """`libmblob-ffi.a`: one object, as csrc/Makefile makes it."""
+        own = [
+            p for part in ("common", "ffi") for p in sorted((CSRC / "plugins" / part).glob("*.c"))
+        ]
+        option, header = FLAGS["STATIC_NAMES"]
+        objects = self._compile(own, "static", [option, str(CSRC / header)])
+        whole = str(Path(self.build_temp) / "static" / "mblob-ffi.o")
+        self.spawn([*self.compiler.compiler_so, "-r", "-nostdlib", *objects, "-o", whole])
+        self._archive([whole], folder / "libmblob-ffi.a")
 
     def _build_plugin(self, name: str, folder: Path) -> None:
         own = [

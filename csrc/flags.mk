@@ -22,3 +22,5 @@ FULL_TABLE := entry/profile_full.c
 # Plug-ins: plugins/NAME/*.c, plugins/common/*.c and these files of src/ make libmblob-NAME.so. They link no libmblob.
 PLUGIN_SHARED := base/blocks.c base/bytes.c base/json.c base/locks.c base/map.c base/sha256.c base/whole_file.c
 PLUGIN_LINK := -pthread -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack
+# libmblob-ffi.a: plugins/ffi/*.c and plugins/common/*.c, compiled with these words more, from the folder of this file.
+STATIC_NAMES := -include plugins/common/static_names.h

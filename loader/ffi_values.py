@@ -45,7 +45,7 @@ def stand_in(value: Any) -> Any:
         if hasattr(kind, name):
             return converted(getattr(value, name)())
     if isinstance(value, dict):
-        return _map(value)
+        return None
     if hasattr(kind, "__index__"):
         return int(value.__index__())
     return float(value) if _is_real(value) else None
@@ -114,15 +114,6 @@ def _device(value: Any) -> Any:
         device_type, device_id = value.__dlpack_device__()
         return Device(int(device_type), int(device_id))
     return None
-
-
-def _map(value: dict[Any, Any]) -> Any:
-    tvm_ffi = sys.modules.get("tvm_ffi")
-    if tvm_ffi is None:
-        raise ArgumentTypeError(
-            "a dict is passed as a Map of tvm_ffi, which is not imported; import it before, or pass a list"
-        )
-    return tvm_ffi.convert(value)
 
 
 def _is_real(value: Any) -> bool:

@@ -38,11 +38,11 @@ class GraphDump:
     def __init__(
         self, graph: str | Mapping[str, Any], device: Device, root: str | os.PathLike[str] | None
     ) -> None:
-        found = json.loads(graph if isinstance(graph, str) else json.dumps(graph))
         try:
+            found = json.loads(graph if isinstance(graph, str) else json.dumps(graph))
             self._nodes: list[dict[str, Any]] = found["nodes"]
             self._describe(found["attrs"])
-        except (KeyError, TypeError, IndexError) as exc:
+        except (KeyError, TypeError, IndexError, ValueError) as exc:
             raise ArgumentValueError(
                 f"graph_json: not the graph of an executor: {type(exc).__name__} {exc}"
             ) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 
-from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -204,32 +203,38 @@ def _load_path(path: str, options: _Options) -> Module:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(status.st_mode):
             raise FormatError(f"{path}: not a regular file, expected a library", code="not_elf")
-        start = _start(descriptor)
     finally:
         os.close(descriptor)
-    if linkable_kind(start):
-        return _load_linked(absolute, path, options, status)
     origin = options.origin(absolute, lambda: _functions_of_file(absolute, status), status)
-    return _open(lambda o, out: lib.mblob_open(os.fsencode(absolute), o, out), options, origin)
+    try:
+        return _open(lambda o, out: lib.mblob_open(os.fsencode(absolute), o, out), options, origin)
+    except MblobError:  # of all other files, which are few
+        with open(path, "rb") as file:  # noqa: PTH123
+            linkable = _is_linkable(file.fileno())
+        if not linkable:
+            raise
+    return _load_linked(absolute, path, options, status)
 
 
 def _load_descriptor(descriptor: int, options: _Options) -> Module:
     status = os.fstat(descriptor)
     link = f"/proc/self/fd/{descriptor}"
     path = _path_of(link)
-    if linkable_kind(_start(descriptor)):
+    if _is_linkable(descriptor):
         return _load_linked(link, path, options, status)
     functions = _functions_of(path, descriptor, status)
     origin = options.origin(path, functions, status)
     return _open(lambda o, out: lib.mblob_open_fd(descriptor, o, out), options, origin)
 
 
-def _start(descriptor: int) -> bytes:
-    """A file's first bytes. Read at random: else the kernel marks the next page, and reads
-    megabytes from there."""
+def _is_linkable(descriptor: int) -> bool:
+    """Whether a file holds objects to be linked. Its first bytes are read at random: else the
+    kernel marks the next page, and reads megabytes from there."""
+    from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
+
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
     try:
-        return os.pread(descriptor, SNIFF_SIZE, 0)
+        return linkable_kind(os.pread(descriptor, SNIFF_SIZE, 0)) is not None
     finally:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_NORMAL)
 
@@ -258,6 +263,8 @@ def _load_bytes(data: Any, options: _Options) -> Module:
                 "load_module: source: expected contiguous bytes, found elements with gaps"
             ) from None
         raise _wrong_type("source", SOURCES, data) from None
+    from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
+
     if linkable_kind(bytes(view[:SNIFF_SIZE])):
         from mblob.loader.link_object import temporary_file
 

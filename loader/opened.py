@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from mblob.loader.loaders import Loader
     from mblob.typed import Level, Missing
 
+# Modules without a file that a function of a module makes of devices and names alone.
+MADE_AGAIN = ("GraphExecutor", "GraphExecutorDebug", "AotExecutor")
+
 
 class Origin:
     """What the modules of one open have in common.
@@ -521,7 +524,8 @@ def adopt(pointer: Any) -> Module:
 
 
 def remember(made: Module, owner: Module | None, function: str, args: tuple[Any, ...]) -> None:
-    """Note which function of `owner`, or which global one, made a module, for its pickles."""
+    """Note which function of `owner`, or which global one, made an executor, for its pickles. Other
+    modules keep nobody."""
     node = made._node
-    if isinstance(node, OpenedNode) and node.made_by is None:
+    if isinstance(node, OpenedNode) and node.type_key in MADE_AGAIN and node.made_by is None:
         node.made_by = (owner, function, args)

@@ -43,9 +43,6 @@ _TICK = 20_000_000  # ns
 _SHOWN = 16  # digits of a digest in errors
 _MFD_EXEC = 0x10  # of memfd_create: the file may be executed
 
-# Modules without a file that a function of a module makes of devices and names alone.
-_MADE_AGAIN = ("GraphExecutor", "GraphExecutorDebug", "AotExecutor")
-
 
 class Image:
     """A whole file.
@@ -79,7 +76,7 @@ def reduce_module(node: OpenedNode, protocol: int) -> tuple[Any, ...]:
         ChangedError: the file is not what it was when it was opened.
     """
     origin = node.origin
-    if origin.status is None and node.made_by is not None and node.type_key in _MADE_AGAIN:
+    if origin.status is None and node.made_by is not None:
         return made_module, node.made_by
     _check_is_of_file(node)
     index = int(lib.mblob_module_index(node.handle))
@@ -101,6 +98,7 @@ def module_with_bytes(node: OpenedNode) -> Module:
     root = load_module(origin.path, verify=verify, missing=missing)
     with _opened(origin.path) as descriptor:
         image = Image(origin.path, digest, mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        _check_same(origin, os.fstat(descriptor))
     _check_same(origin, root._node.origin.status)  # type: ignore[attr-defined]
     root._node.origin.image = image  # type: ignore[attr-defined]
     return _module_at(root, index)
@@ -223,10 +221,14 @@ def _memory_file(data: memoryview) -> int:
     except OSError:  # Linux below 6.3
         descriptor = os.memfd_create("mblob", flags)
     written = 0
-    while written < len(data):
-        written += os.write(descriptor, data[written:])
-    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    except OSError:  # no memory
+        os.close(descriptor)
+        raise
     return descriptor
 
 

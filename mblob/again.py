@@ -61,7 +61,7 @@ def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
             return False
         held = [(e.index, m.payload) for e, m in zip(entries, modules) if m.type_key != LIBRARY]
         changed = [(i, p) for i, p in held if p != library.entries[i].view()]
-        changes: dict[int | str, bytes] = {i: bytes(p) for i, p in changed or held[:1]}
+        changes: dict[int | str, memoryview] = dict(changed or held[:1])
     if changes:
         mblob.swap(path, changes, output=file_name)
     return bool(changes)

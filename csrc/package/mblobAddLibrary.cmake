@@ -30,20 +30,20 @@ function(mblob_add_library name)
     set(arg_OUTPUT "${name}.so")
   endif()
   get_filename_component(output "${arg_OUTPUT}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
+  get_filename_component(folder "${output}" DIRECTORY)
   set(words "")
   set(inputs "")
   foreach(kind MANIFEST KERNEL OBJECT WEIGHTS GRAPH PARAMS)
     string(TOLOWER "--${kind}" option)
     foreach(file IN LISTS arg_${kind} arg_${kind}S)
-      if(file MATCHES "\\$<")  # such as $<TARGET_OBJECTS:...>, which is a list
-        list(APPEND words "${option};$<JOIN:${file},;${option};>")
+      _mblob_absolute(file)
+      if(kind STREQUAL "MANIFEST")
+        list(APPEND words "${file}")
+      elseif(file MATCHES "\\$<")  # such as $<TARGET_OBJECTS:...>, which is a list
+        set(next "$<SEMICOLON>${option}$<SEMICOLON>")
+        list(APPEND words "$<$<BOOL:${file}>:${option}$<SEMICOLON>$<JOIN:${file},${next}>>")
       else()
-        get_filename_component(file "${file}" ABSOLUTE)
-        if(kind STREQUAL "MANIFEST")
-          list(APPEND words "${file}")
-        else()
-          list(APPEND words ${option} "${file}")
-        endif()
+        list(APPEND words ${option} "${file}")
       endif()
       list(APPEND inputs "${file}")
     endforeach()
@@ -53,7 +53,8 @@ function(mblob_add_library name)
       message(FATAL_ERROR "mblob_add_library(${name}): BLOBS: expected key=file, found '${blob}'")
     endif()
     set(key "${CMAKE_MATCH_1}")
-    get_filename_component(file "${CMAKE_MATCH_2}" ABSOLUTE)
+    set(file "${CMAKE_MATCH_2}")
+    _mblob_absolute(file)
     list(APPEND words --blob "${key}=${file}")
     list(APPEND inputs "${file}")
   endforeach()
@@ -81,6 +82,7 @@ function(mblob_add_library name)
 
   add_custom_command(
     OUTPUT "${output}"
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${folder}"
     COMMAND ${pack} build -q -o "${output}" --depfile "${output}.d" ${words}
     DEPENDS ${inputs} ${MBLOB_PACK}
     DEPFILE "${output}.d"
@@ -88,9 +90,23 @@ function(mblob_add_library name)
     COMMENT "Packing ${arg_OUTPUT}"
     VERBATIM)
   add_custom_target(${name}_pack ALL DEPENDS "${output}")
+  # CMake knows that the objects are files, not that they are built before: their targets say so.
+  string(REGEX MATCHALL "\\$<TARGET_OBJECTS:[^>]+>" objects "${arg_OBJECTS}")
+  list(TRANSFORM objects REPLACE "^.*:|>$" "")
+  if(objects)
+    add_dependencies(${name}_pack ${objects})
+  endif()
   add_library(${name} MODULE IMPORTED GLOBAL)
   set_target_properties(${name} PROPERTIES IMPORTED_LOCATION "${output}")
   add_dependencies(${name} ${name}_pack)
+endfunction()
+
+# The path of a file named in a CMakeLists.txt; a generator expression stays as it is.
+function(_mblob_absolute variable)
+  if(NOT "${${variable}}" MATCHES "\\$<")
+    get_filename_component(path "${${variable}}" ABSOLUTE)
+    set(${variable} "${path}" PARENT_SCOPE)
+  endif()
 endfunction()
 
 # mblob-pack: that of the environment whose package these files came with, or of the checkout, else the one on PATH.

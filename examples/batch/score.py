@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +32,19 @@ Range = tuple[int, int]
 
 def images_of(part: Range) -> np.ndarray:
     """The images from one number up to another: those of the file again and again."""
-    images = np.load(IMAGES)
-    return images[np.arange(*part) % len(images)]
+    images: np.ndarray = np.load(IMAGES)
+    chosen: np.ndarray = images[np.arange(*part) % len(images)]
+    return chosen
 
 
 def count_digits(digits: np.ndarray) -> np.ndarray:
     """How often there is a 0, a 1, ..."""
     return np.bincount(digits, minlength=10)
+
+
+def total(counts: Iterable[np.ndarray]) -> np.ndarray:
+    summed: np.ndarray = np.stack(list(counts)).sum(axis=0, dtype="int64")
+    return summed
 
 
 # -- one chunk -------------------------------------------------------------------------------------
@@ -66,38 +74,36 @@ def score_with_numpy(part: Range, w: dict[str, np.ndarray]) -> np.ndarray:
 
 def with_one(lib: mblob.Module, parts: list[Range], workers: int) -> tuple[np.ndarray, float]:
     start = time.perf_counter()
-    return sum(score(part, lib) for part in parts), time.perf_counter() - start
+    return total(score(part, lib) for part in parts), time.perf_counter() - start
 
 
 def with_numpy(lib: mblob.Module, parts: list[Range], workers: int) -> tuple[np.ndarray, float]:
     weights = {name: lib.tensors[name].numpy() for name in WEIGHTS}
     start = time.perf_counter()
-    return sum(score_with_numpy(part, weights) for part in parts), time.perf_counter() - start
+    return total(score_with_numpy(part, weights) for part in parts), time.perf_counter() - start
 
 
 def with_dask(lib: mblob.Module, parts: list[Range], workers: int) -> tuple[np.ndarray, float]:
-    from dask.distributed import Client, LocalCluster
-
-    cluster = LocalCluster(
+    distributed: Any = import_module("dask.distributed")
+    cluster = distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
     )
-    with cluster, Client(cluster) as client:
+    with cluster, distributed.Client(cluster) as client:
         client.gather(client.map(score, parts[:1] * workers, lib=lib, pure=False))  # imports
         start = time.perf_counter()
         counts = client.gather(client.map(score, parts, lib=lib, pure=False))
-        return sum(counts), time.perf_counter() - start
+        return total(counts), time.perf_counter() - start
 
 
 def with_ray(lib: mblob.Module, parts: list[Range], workers: int) -> tuple[np.ndarray, float]:
-    import ray
-
+    ray: Any = import_module("ray")
     ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
     try:
         task, given = ray.remote(score), ray.put(lib)
         ray.get([task.remote(part, given) for part in parts[:1] * workers])  # imports
         start = time.perf_counter()
         counts = ray.get([task.remote(part, given) for part in parts])
-        return sum(counts), time.perf_counter() - start
+        return total(counts), time.perf_counter() - start
     finally:
         ray.shutdown()
 

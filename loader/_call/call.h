@@ -183,6 +183,7 @@ typedef struct call_frame {
   bool gaps; /* tensors may have gaps between their rows: compiled functions of the ffi dialect look
                 at strides themselves */
   bool items;                     /* these are the items of a container, not arguments */
+  bool pairs;                     /* of a dict: its keys and values in turn */
   bool misaligned;                /* some slot is */
   int nesting;                    /* how many containers these are within */
   int place;                      /* of the innermost of them in `outer` */
@@ -205,6 +206,8 @@ void call_frame_borrow(call_frame *frame, const call_frame *from);
 int call_frame_traverse(const call_frame *frame, visitproc visit, void *arg);
 /* Set an exception "NAME: argument I (PARAMETER): ...", counted from 0 as kernels do; `type` as of
  * `call_raise`. Returns false. */
+/* "f: argument 1: item 2": what error texts start with. A new reference. */
+PyObject *call_frame_place(const call_frame *frame, int i);
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
 /* In such a text: the parameter's name, or "x". */
 #define CALL_ARGUMENT_NAME "\1"
@@ -232,6 +235,8 @@ PyObject *call_convert_plain(TVMValue value, int code);
 bool call_convert_string(call_frame *frame, int i, const char *text, size_t size);
 /* A list or tuple, as an Array. */
 bool call_convert_sequence(call_frame *frame, int i, PyObject *arg);
+/* A dict, as a Map. */
+bool call_convert_dict(call_frame *frame, int i, PyObject *arg);
 /* A Shape, as a ShapeTuple. */
 bool call_convert_shape(call_frame *frame, int i, PyObject *arg);
 /* Tensors of the caller in a frame of a function that keeps them, as counted ones: over the same

@@ -46,9 +46,11 @@ static PyObject *dict_of(void *map) {
   PyObject *row = list_of(items.v_handle, "runtime.ArraySize", "runtime.ArrayGetItem");
   call_tvm.object_free(items.v_handle);
   PyObject *dict = row ? PyDict_New() : NULL;
-  for (Py_ssize_t i = 0; dict != NULL && i + 1 < PyList_GET_SIZE(row); i += 2)
-    if (PyDict_SetItem(dict, PyList_GET_ITEM(row, i), PyList_GET_ITEM(row, i + 1)) != 0)
-      Py_CLEAR(dict);
+  for (Py_ssize_t i = 0; dict != NULL && i + 1 < PyList_GET_SIZE(row); i += 2) {
+    PyObject *key = call_container_tuples(Py_NewRef(PyList_GET_ITEM(row, i))); /* no list is one */
+    if (key == NULL || PyDict_SetItem(dict, key, PyList_GET_ITEM(row, i + 1)) != 0) Py_CLEAR(dict);
+    Py_XDECREF(key);
+  }
   Py_XDECREF(row);
   return dict;
 }

@@ -406,6 +406,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     return call_convert_shape(frame, i, arg);
   if (frame->ffi && (PyList_Check(arg) || PyTuple_CheckExact(arg)))
     return call_convert_sequence(frame, i, arg);
+  if (frame->ffi && PyDict_CheckExact(arg)) return call_convert_dict(frame, i, arg);
   if (call_dlpack_argument(frame, i, arg, &absent)) return true;
   if (!absent) return false;
   if (call_ffi_argument(frame, i, arg, &absent)) return true;
@@ -414,6 +415,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (frame->ffi && !PyFunction_Check(arg)) {
     if (call_convert_stand_in(frame, i, arg, &absent)) return true;
     if (!absent) return false;
+    if (PyDict_Check(arg)) return call_convert_dict(frame, i, arg);
   }
   if (PyCallable_Check(arg)) return convert_callable(frame, i, arg);
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
@@ -424,7 +426,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
       frame, i, PyExc_TypeError,
       "expected an array, a number, str, bytes, None, %sa Tensor, a Module, a Device or a function, "
       "found %s; make it an array with numpy.asarray(" CALL_ARGUMENT_NAME "%s%s%s%s)",
-      frame->ffi ? "a list, " : "", type->tp_name, *dtype ? ", " : "", quote, dtype, quote);
+      frame->ffi ? "a list, a dict, " : "", type->tp_name, *dtype ? ", " : "", quote, dtype, quote);
 }
 
 bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {

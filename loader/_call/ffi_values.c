@@ -48,7 +48,7 @@ bool call_convert_shape(call_frame *frame, int i, PyObject *arg) {
   return ok;
 }
 
-/* ---- lists ----------------------------------------------------------------------------------- */
+/* ---- lists and dicts ------------------------------------------------------------------------- */
 
 /* A tensor among the items, counted: over the same memory where its owner can be kept, of others
  * a copy. */
@@ -71,14 +71,14 @@ static bool count_tensor(call_frame *items, int k, PyObject *item, TVMArrayHandl
 }
 
 static bool convert_items(call_frame *frame, int i, call_frame *items, PyObject *tuple,
-                          TVMArrayHandle *arrays) {
+                          const char *make, TVMArrayHandle *arrays) {
   const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
   for (Py_ssize_t k = 0; k < count; ++k) {
     PyObject *item = PyTuple_GET_ITEM(tuple, k);
     if (!call_convert_argument(items, (int)k, item)) return false;
     if (items->slots[k].is_tensor && !count_tensor(items, (int)k, item, &arrays[k])) return false;
   }
-  return make_container(frame, i, "runtime.Array", items->values, items->codes, (int)count);
+  return make_container(frame, i, make, items->values, items->codes, (int)count);
 }
 
 /* Also where values stand for values. Python's own limit counts no bytes, and threads have
@@ -109,19 +109,19 @@ static call_frame *new_items(const call_frame *frame, int i, Py_ssize_t count, P
   return items;
 }
 
-bool call_convert_sequence(call_frame *frame, int i, PyObject *arg) {
-  if (!check_nesting(frame, i)) return false;
-  PyObject *tuple = PySequence_Tuple(arg); /* others may change a list meanwhile */
+/* The container of the items of a tuple, which it takes over; of keys and values in turn if
+ * `pairs`. */
+static bool convert_row(call_frame *frame, int i, PyObject *tuple, bool pairs) {
   if (tuple == NULL) return false;
   const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
-  PyObject *name =
-      PyUnicode_FromFormat(frame->items ? "%U: item %d" : "%U: argument %d", frame->name, i);
+  PyObject *name = call_frame_place(frame, i);
   TVMArrayHandle *arrays = PyMem_Calloc((size_t)count + 1, sizeof *arrays);
   call_frame *items = name != NULL && arrays != NULL ? new_items(frame, i, count, name) : NULL;
   bool ok = false;
   if (arrays == NULL) PyErr_NoMemory();
   if (items != NULL) {
-    ok = convert_items(frame, i, items, tuple, arrays);
+    items->pairs = pairs;
+    ok = convert_items(frame, i, items, tuple, pairs ? "runtime.Map" : "runtime.Array", arrays);
     call_frame_release(items);
     PyMem_Free(items);
   }
@@ -132,6 +132,22 @@ bool call_convert_sequence(call_frame *frame, int i, PyObject *arg) {
   Py_XDECREF(name);
   Py_DECREF(tuple);
   return ok;
+}
+
+bool call_convert_sequence(call_frame *frame, int i, PyObject *arg) {
+  /* a tuple: others may change a list meanwhile */
+  return check_nesting(frame, i) && convert_row(frame, i, PySequence_Tuple(arg), false);
+}
+
+bool call_convert_dict(call_frame *frame, int i, PyObject *arg) {
+  if (!check_nesting(frame, i)) return false;
+  PyObject *row = PyTuple_New(2 * PyDict_GET_SIZE(arg)), *key, *value;
+  Py_ssize_t at = 0, k = 0;
+  while (row != NULL && PyDict_Next(arg, &at, &key, &value)) {
+    PyTuple_SET_ITEM(row, k++, Py_NewRef(key));
+    PyTuple_SET_ITEM(row, k++, Py_NewRef(value));
+  }
+  return convert_row(frame, i, row, true);
 }
 
 bool call_count_tensors(call_frame *frame, PyObject *const *args) {

@@ -10,7 +10,7 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
   frame->function = NULL;
   frame->parameters = NULL;
   frame->alignment = 0;
-  frame->ffi = frame->items = frame->gaps = frame->dlpack = false;
+  frame->ffi = frame->items = frame->pairs = frame->gaps = frame->dlpack = false;
   frame->misaligned = false;
   frame->nesting = 0;
   frame->outer = NULL;
@@ -127,6 +127,12 @@ static PyObject *with_name(PyObject *text, PyObject *parameter) {
   return made;
 }
 
+PyObject *call_frame_place(const call_frame *frame, int i) {
+  if (frame->pairs)
+    return PyUnicode_FromFormat("%U: %s %d", frame->name, i % 2 ? "value" : "key", i / 2);
+  return PyUnicode_FromFormat(frame->items ? "%U: item %d" : "%U: argument %d", frame->name, i);
+}
+
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...) {
   va_list args;
   va_start(args, format);
@@ -134,10 +140,12 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
   va_end(args);
   PyObject *parameter = text && !frame->items ? call_function_parameter(frame->function, i) : NULL;
   text = with_name(text, parameter);
-  if (text != NULL && frame->items)
-    call_raise(type, "%U: item %d: %U", frame->name, i, text);
+  PyObject *place = text && frame->items ? call_frame_place(frame, i) : NULL;
+  if (place != NULL)
+    call_raise(type, "%U: %U", place, text);
   else if (parameter != NULL)
     call_raise(type, "%U" MB_TEXT_ARGUMENT "%d%U: %U", frame->name, i, parameter, text);
+  Py_XDECREF(place);
   Py_XDECREF(parameter);
   Py_XDECREF(text);
   return false;

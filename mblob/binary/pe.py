@@ -122,6 +122,8 @@ class PeFile(_Coff):
         """Leave the directories of names. Of others lief makes objects of any number and size, as
         their records share what they name."""
         optional = self._header + 20
+        # lief reads them there, also if the header says that it is shorter.
+        head += self.data[len(head) : optional + 112 + 8 * DIRECTORIES]
         is_wide = int.from_bytes(head[optional : optional + 2], "little") == PE32_PLUS
         first = optional + (112 if is_wide else 96)
         count = int.from_bytes(head[first - 4 : first], "little")

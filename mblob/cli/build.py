@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,8 +229,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         changes["reuse"] = False
     if args.system_lib:
         changes["system_lib"] = True
-    plan = dataclasses.replace(
-        plan,
+    plan = plan._replace(
         kernels=[*plan.kernels, *map(Path, args.kernel)],
         objects=[*plan.objects, *map(Path, args.object)],
         weights=[*plan.weights, *map(Path, args.weights)],

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Union
 
 from mblob.bytes.digest import ALGORITHMS, SIZES
@@ -54,7 +53,6 @@ class OutEntry(NamedTuple):
     digest: bytes = b""
 
 
-@dataclass
 class BlobPlan:
     """A blob that is to be written: made once for an export, or from a blob that was read.
 
@@ -70,18 +68,27 @@ class BlobPlan:
         index is written.
     """
 
-    entries: Sequence[OutEntry]
-    dialect: str = "classic"
-    has_tree: bool = True
-    tail: bytes | memoryview = b""
-    index: bool = True
-    digest: str = "crc32"
-    target: Target = ""
-    producer: str = ""
-
-    def __post_init__(self) -> None:
-        if self.digest not in ALGORITHMS:
-            raise ArgumentValueError(f"digest: {one_of(ALGORITHMS, self.digest)}")
+    def __init__(
+        self,
+        entries: Sequence[OutEntry],
+        dialect: str = "classic",
+        has_tree: bool = True,
+        tail: bytes | memoryview = b"",
+        index: bool = True,
+        digest: str = "crc32",
+        target: Target = "",
+        producer: str = "",
+    ) -> None:
+        if digest not in ALGORITHMS:
+            raise ArgumentValueError(f"digest: {one_of(ALGORITHMS, digest)}")
+        self.entries = entries
+        self.dialect = dialect
+        self.has_tree = has_tree
+        self.tail = tail
+        self.index = index
+        self.digest = digest
+        self.target = target
+        self.producer = producer
 
     @property
     def is_library_alone(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from mblob.compilers import include_flags
@@ -215,7 +214,7 @@ def describing(job: Job, output: str | None = None) -> Job:
     if output is not None:
         words[len(words) - words[::-1].index("-o")] = output
         more.append("-fno-lto")  # which the compiler's configuration may ask for
-    return replace(job, command=(*compiler, *words, *more), compiler=tuple(compiler))
+    return job._replace(command=(*compiler, *words, *more), compiler=tuple(compiler))
 
 
 def _undecided(words: Sequence[str]) -> list[str]:

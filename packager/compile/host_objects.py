@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from mblob.packager.objects.debug_info import Function
 
 
-@dataclass(frozen=True)
-class HostFile:
+class HostFile(NamedTuple):
     """An input of the link.
 
     Attributes:
@@ -73,6 +71,7 @@ def compile_all(
     forms: Callable[[], str] | None,
     options: Sequence[str],
     work: Path,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[HostFile]:
     """Objects of all host modules, in their order, the packed functions last.
 
@@ -81,6 +80,7 @@ def compile_all(
             none.
         options: the caller's options for every compilation.
         work: folder for what is written.
+        meanwhile: called while compilers run.
 
     Raises:
         ToolchainError: a compiler is missing or refuses a source.
@@ -125,11 +125,15 @@ def compile_all(
         job, file = _generated(tools, packed_functions(forms), options, work)
         jobs.append(job)
         files.append(file)
-    # the reader of debug information takes as long to import as a small file to compile
-    if described:
-        run_all(jobs, work, lambda: import_module("mblob.packager.objects.debug_info"))
-    else:
-        run_all(jobs, work)
+
+    def beside() -> None:
+        # the reader of debug information takes as long to import as a small file to compile
+        if described:
+            import_module("mblob.packager.objects.debug_info")
+        if meanwhile is not None:
+            meanwhile()
+
+    run_all(jobs, work, beside)
     files = [_described(f, ours=f.path in described) for f in files]
     return _described_apart(tools, files, kept, work)
 
@@ -159,7 +163,7 @@ def _described(file: HostFile, ours: bool) -> HostFile:
     found = functions_of(file.path, file.label, whole=ours)
     if ours:
         exclude_debug_sections(file.path, file.label)
-    return replace(file, functions=found)
+    return file._replace(functions=found)
 
 
 def _described_apart(
@@ -180,7 +184,7 @@ def _described_apart(
         apart = {path: job for path, job in apart.items() if _succeeds(job, tools, work)}
     described = {path: work / job.output for path, job in apart.items()}
     return [
-        replace(f, functions=_exported(described[f.path], f.label)) if f.path in described else f
+        f._replace(functions=_exported(described[f.path], f.label)) if f.path in described else f
         for f in files
     ]
 
@@ -214,8 +218,7 @@ def _is_elf(path: Path) -> bool:
         return file.read(len(ELF_MAGIC)) == ELF_MAGIC
 
 
-@dataclass(frozen=True)
-class Generated:
+class Generated(NamedTuple):
     """A C source that we wrote.
 
     Attributes:
@@ -317,7 +320,7 @@ def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Ob
                 path = folder / str(i) / f.path.name
                 path.parent.mkdir(parents=True, exist_ok=True)
             unshare(f.path, path, f.label)
-            f = replace(f, path=path, own=True)
+            f = f._replace(path=path, own=True)
         made.append((f, contents))
     return made
 

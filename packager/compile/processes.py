@@ -16,9 +16,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from mblob.arguments import path as checked_path
 from mblob.compilers import Starting, first_error
@@ -127,8 +127,7 @@ class Processes:
                 process.wait(patience)
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A compilation.
 
     Attributes:
@@ -137,7 +136,7 @@ class Job:
         words: makes what the compiler prints of it that of the source as its author knows it.
         compiler: the words that the command starts with, of a compiler that follows gcc's command
             line; () of others.
-        before: makes the source, while other jobs run.
+        before: makes the source, while jobs that have theirs run.
     """
 
     culprit: str
@@ -158,7 +157,8 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
     """Run compilations in parallel, as many at a time as there are processors.
 
     Args:
-        meanwhile: called while they run.
+        meanwhile: called while they run, once all sources are made: what compiles longest may be
+            waiting for its source.
 
     Raises:
         ToolchainError: one failed; the others are ended.
@@ -166,13 +166,26 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
     if not jobs:
         return
     processes = Processes()
+    made = threading.Event()
 
     def task(job: Job) -> tuple[int, str]:
         if job.before is not None:
-            job.before()
+            made.wait()
         return processes.run(job.command, cwd)
 
-    results = _in_parallel([partial(task, job) for job in jobs], processes.stop, meanwhile)
+    def beside() -> None:
+        for job in jobs:
+            if job.before is not None:
+                job.before()
+        made.set()
+        if meanwhile is not None:
+            meanwhile()
+
+    def stop() -> None:
+        processes.stop()
+        made.set()  # for nothing
+
+    results = _in_parallel([partial(task, job) for job in jobs], stop, beside)
     for job, (status, output) in zip(jobs, results):
         if status:
             check_space(job.command, output, cwd)
@@ -188,7 +201,7 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
 def _in_parallel(
     tasks: Sequence[Callable[[], tuple[int, str]]],
     stop: Callable[[], None],
-    meanwhile: Callable[[], object] | None,
+    meanwhile: Callable[[], object],
 ) -> list[tuple[int, str]]:
     """The results of tasks, of which as many run at a time as there are processors.
 
@@ -217,8 +230,7 @@ def _in_parallel(
     ]
     try:
         held(lambda: deque(map(threading.Thread.start, threads), maxlen=0))
-        if meanwhile is not None:
-            held(meanwhile)  # an import
+        held(meanwhile)  # it imports
         for thread in threads:
             thread.join()
     finally:

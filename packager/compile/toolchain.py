@@ -7,10 +7,9 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from mblob.arguments import wrong_type
 from mblob.binary.file_kind import ELF_MAGIC
@@ -58,7 +57,6 @@ def _programs_of(command: Sequence[str]) -> Iterator[tuple[object, ...]]:
             yield path, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns
 
 
-@dataclass(frozen=True)
 class Toolchain:
     """A C compiler and its companions.
 
@@ -67,8 +65,9 @@ class Toolchain:
         triple: the target it compiles for, as it says itself.
     """
 
-    cc: Command
-    triple: str
+    def __init__(self, cc: Command, triple: str) -> None:
+        self.cc = cc
+        self.triple = triple
 
     @cached_property
     def cxx(self) -> Command:
@@ -141,8 +140,7 @@ _LINKERS = (
 )
 
 
-@dataclass(frozen=True)
-class Linker:
+class Linker(NamedTuple):
     """A linker, as it says itself.
 
     Attributes:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
@@ -33,8 +33,7 @@ MARK = "__mblob_adapters"  # begins a hidden symbol of the object that has them
 Known = Sequence[tuple[HostFile, ObjectSymbols]]
 
 
-@dataclass(frozen=True)
-class Adapter:
+class Adapter(NamedTuple):
     """One function of the other dialect.
 
     Attributes:
@@ -133,7 +132,7 @@ def hide_adapted(
         if not f.own and not f.generated:
             copy = work / f"adapted{i}.o"
             shutil.copyfile(f.path, copy)
-            f = replace(f, path=copy, own=True)
+            f = f._replace(path=copy, own=True)
         rename_symbols(f.path, forms, f.label)
         made.append(f)
     return made

@@ -9,7 +9,7 @@ one. docs/format.md, section 10.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mblob.format import functions_table, note
 from mblob.format.exported import SYSTEM_LIB, ffi_name, is_helper, is_mangled
@@ -30,8 +30,7 @@ _SLOTS = {
 }
 
 
-@dataclass(frozen=True)
-class Announced:
+class Announced(NamedTuple):
     """A name that a runtime shall know.
 
     Attributes:
@@ -51,8 +50,7 @@ class Announced:
         return self.before + prefix + self.name
 
 
-@dataclass(frozen=True)
-class Registration:
+class Registration(NamedTuple):
     """What one library announces.
 
     Attributes:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mblob import argument_types, texts
 from mblob.format import note
@@ -23,8 +23,7 @@ from mblob.texts import quoted
 HIDDEN_SUFFIX = "__plain"
 
 
-@dataclass(frozen=True)
-class Wrapped:
+class Wrapped(NamedTuple):
     """A plain function and the symbols of its two forms.
 
     Attributes:

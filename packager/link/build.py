@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.module import Module
 from mblob.packager.errors import BuildError
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "default"  # of a model
 
 
-@dataclass(frozen=True)
-class BuildPlan:
+class BuildPlan(NamedTuple):
     """A library to build. Paths are as a process in the working directory sees them.
 
     Attributes:
@@ -65,7 +63,7 @@ class BuildPlan:
     target: str | None = None
     dialect: Dialect = "classic"
     embed: Embed = "auto"
-    index: bool = True
+    index: bool = True  # type: ignore[assignment]  # tuple.index
     digest: Digest = "crc32"
     system_lib: bool = False
     prefix: str = ""

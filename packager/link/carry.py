@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
@@ -16,7 +15,6 @@ from mblob.errors import ArgumentTypeError, FormatError, did_you_mean
 from mblob.format import plugin_table
 from mblob.format.exported import OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
-from mblob.inspect.library import Library
 from mblob.installed import include_dir
 from mblob.module import Module
 from mblob.packager.compile.host_objects import HostFile, compile_all
@@ -35,8 +33,7 @@ _RUNTIME = "mblob_"  # functions of libmblob begin so, and a library must not ne
 Known = tuple[HostFile, ObjectSymbols]
 
 
-@dataclass(frozen=True)
-class Carried:
+class Carried(NamedTuple):
     """Plug-ins, ready to be linked.
 
     Attributes:
@@ -249,7 +246,7 @@ def close_plugins(
             # names that differ, for archives and tars
             path = f.path.rename(work / f"carried{len(hidden)}.o")
             rename_symbols(path, names, f.label)
-            f = replace(f, path=path)
+            f = f._replace(path=path)
             hidden.append((f, object_files.read(path, f.label)))
     return Carried(hidden, [plugin for plugin, _ in plugins])
 
@@ -445,6 +442,8 @@ def check_exported(plugins: Sequence[Plugin], library: Path) -> None:
     """
     if not plugins:
         return
+    from mblob.inspect.library import Library
+
     with Library(library, verify="off", partial=True) as found:
         exported = {plugin.symbol for plugin in found.plugins}
     if missing := next((p.symbol for p in plugins if p.symbol not in exported), None):

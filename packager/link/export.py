@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -188,7 +187,7 @@ def export_library(
         output.workspace(workspace_dir) as work,
         old_library(path, reuse) as old,
     ):
-        done = _write(replace(request, old=old), temporary, path.suffix, work, fcompile, kwargs)
+        done = _write(request._replace(old=old), temporary, path.suffix, work, fcompile, kwargs)
         _check_format(path, temporary)
         return done
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +24,6 @@ from mblob.format.type_keys import (
     SAFETENSORS,
 )
 from mblob.inspect import tvm_executor
-from mblob.inspect.contents import read_content
-from mblob.inspect.graph_summary import summarize
-from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.compile.host_objects import HostFile
 from mblob.packager.errors import BuildError, warn
@@ -116,6 +112,8 @@ _PRESENT = re.compile(
 def warn_of_undefined(library: Path) -> None:
     """Warn of symbols of a linked library that nothing defines: neither what was linked, nor the
     libraries that it needs, nor the runtime that opens it."""
+    from mblob.inspect.library import Library
+
     try:
         with Library(library, verify="off", partial=True) as found:
             # the linker wrote the version, or the file, of what it found
@@ -154,6 +152,8 @@ _Linked = tuple[set[str], list[str]]  # what a library exports, what it needs
 
 def _linked(library: Path) -> _Linked | None:
     """What became of the link; None if it made no shared library that tells."""
+    from mblob.inspect.library import Library
+
     try:
         with Library(library, verify="off", partial=True) as found:
             if found.elf.e_type != ET_DYN:
@@ -213,7 +213,11 @@ def _executors(module: Module, dialect: Dialect) -> Iterator[PayloadNode]:
 
 def _facts(node: PayloadNode) -> Mapping[str, Any]:
     if node.text is not None and node.type_key in GRAPHS:
+        from mblob.inspect.graph_summary import summarize
+
         return {"graph": summarize(memoryview(node.text.encode()))}
+    from mblob.inspect.contents import read_content
+
     return read_content(node.type_key, node.payload(), GRAMMARS).facts
 
 
@@ -323,6 +327,8 @@ def check_exports(wrapped: Sequence[Wrapped], library: Path) -> None:
     """
     if not wrapped:
         return
+    from mblob.inspect.library import Library
+
     with Library(library, verify="off", partial=True) as found:
         exported = {s.name for s in found.elf.dynsym if s.is_exported}
     missing = next(
@@ -363,7 +369,7 @@ def hide_plain_functions(
         if not f.own:  # the caller's file stays as it is
             copy = work / f"hidden{i}.o"
             shutil.copyfile(f.path, copy)
-            f = replace(f, path=copy, own=True)
+            f = f._replace(path=copy, own=True)
         rename_symbols(f.path, names, f.label)
         renamed.append(f)
     return renamed

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from mblob.binary.archive import is_archive
 from mblob.binary.elf_records import EM_X86_64
@@ -15,7 +16,6 @@ from mblob.errors import ToolchainError
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
-from mblob.inspect.library import Library
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
@@ -56,8 +56,7 @@ from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_writer import BlobSection, placeholder
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """What goes on the link line, checked.
 
     Attributes:
@@ -87,8 +86,7 @@ class Inputs:
     joins: bool = False
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(NamedTuple):
     """All objects of an export, compiled and checked, as they were given.
 
     Attributes:
@@ -124,7 +122,9 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         return request.packed_forms(with_table=with_table)
 
     some = any(node.declared.is_given for node in request.host)
-    files = compile_all(tools, request.host, forms if some else None, request.options, work)
+    files = compile_all(
+        tools, request.host, forms if some else None, request.options, work, _import_readers
+    )
     wrapped = request.wrapped()
     addons, addon_files = _addons(request, tools, work)
     known = unshared(files, work / "unshared")
@@ -142,6 +142,12 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     carried = carry.close_plugins(plugins, work, request.type_keys(), [*known, *extra])
     carry.check_needs(carried, [*known, *extra])
     return Gathered(tools, addons, known, extra, carried, machine)
+
+
+def _import_readers() -> None:
+    """Import what looks at the finished library, while compilers run."""
+    import_module("mblob.inspect.library")
+    import_module("mblob.inspect.providers")
 
 
 def prepare(request: Request, work: Path, *, with_table: bool = True) -> Inputs:
@@ -170,7 +176,7 @@ def prepare(request: Request, work: Path, *, with_table: bool = True) -> Inputs:
     if again:
         known = [_read_again(f, c) for f, c in gathered.known]
         everything[: len(known)] = known
-        gathered = replace(gathered, known=known)
+        gathered = gathered._replace(known=known)
     everything += [(f, object_files.read(f.path, f.label)) for f in helpers]
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
@@ -461,6 +467,8 @@ def _verify(path: Path, plan: BlobPlan, size: int) -> None:
     wanted = [e.type_key for e in plan.entries]
     if plan.unbounded_keys:
         return  # no reader of ours can, and export_library says so
+    from mblob.inspect.library import Library
+
     with Library(path) as found:
         read = [] if found.blob is None else [e.type_key for e in found.blob.entries]
         if found.blob is None or found.blob.size != size or read != wanted:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.bytes.progress import watched
 from mblob.errors import ArgumentTypeError
@@ -59,8 +59,7 @@ class Triple:
         return self._triple
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """The arguments of `export_library`, of which see the meaning there; `options` is split,
     `carry` as of `mblob.packager.link.carry.given_plugins`.
 
@@ -86,7 +85,7 @@ class Request:
     prefix: str = ""
     carry: tuple[tuple[HostNode, ...], ...] = ()
     old: OldLibrary | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = MappingProxyType({})
 
     def tools(self) -> Toolchain:
         """The compilers.

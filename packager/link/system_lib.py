@@ -8,7 +8,7 @@ an object with the packed modules, and one that announces everything when the pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from mblob.binary.elf import ElfFile
@@ -161,7 +161,7 @@ def _copies(file: HostFile, contents: ObjectSymbols, folder: Path) -> list[HostF
         name = label.removeprefix(f"{file.label}(") if contents.is_archive else file.path.name
         path = folder / f"{folder.name}_{i}_{Path(name).stem}.o"
         path.write_bytes(data)
-        made.append(replace(file, path=path, label=label, own=True))
+        made.append(file._replace(path=path, label=label, own=True))
     return made
 
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob import argument_types
 from mblob.errors import did_you_mean
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from pycparser import c_ast
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(NamedTuple):
     """An arithmetic type.
 
     Attributes:
@@ -34,8 +32,7 @@ class Scalar:
         return self.kind in ("int", "uint", "char")
 
 
-@dataclass(frozen=True)
-class Dim:
+class Dim(NamedTuple):
     """One array dimension.
 
     Attributes:
@@ -49,8 +46,7 @@ class Dim:
     at_least: bool = False
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter.
 
     Attributes:
@@ -95,8 +91,7 @@ class Parameter:
         return self.scalar
 
 
-@dataclass(frozen=True)
-class Prototype:
+class Prototype(NamedTuple):
     """One function.
 
     Attributes:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from elftools.elf.elffile import ELFFile
 
@@ -41,8 +40,7 @@ _MANGLED = tuple(prefix.encode() for prefix in MANGLED)
 _TVM = b"TVM"  # who compiled: all its functions are packed ones, of whatever types
 
 
-@dataclass(frozen=True)
-class CType:
+class CType(NamedTuple):
     """A type, without its names.
 
     Attributes:
@@ -62,8 +60,7 @@ class CType:
     dims: tuple[int | None, ...] = ()
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(NamedTuple):
     """A function that an object defines with external linkage and a name that is not mangled.
 
     Attributes:
@@ -125,7 +122,6 @@ def functions(data: memoryview, whole: bool = False) -> list[Function]:
 _Entry = tuple[Any, Any, int]  # of a function, of its declaration; bytes of a pointer
 
 
-@dataclass
 class _Described:
     """What debug information tells of functions.
 
@@ -138,10 +134,11 @@ class _Described:
         whole: there are some, and no unit leaves types out.
     """
 
-    exported: list[Function] = field(default_factory=list)
-    entries: dict[str, list[_Entry]] = field(default_factory=dict)
-    units: int = 0
-    whole: bool = False
+    def __init__(self, whole: bool = False) -> None:
+        self.exported: list[Function] = []
+        self.entries: dict[str, list[_Entry]] = {}
+        self.units = 0
+        self.whole = whole
 
     def named(self, name: str) -> list[Function]:
         """The functions of a symbol."""
@@ -271,7 +268,7 @@ def _without_entry(elf: ElfFile, described: _Described, whole: bool) -> list[Fun
         name for name in lto_functions(elf)
         if name not in listed and not is_helper(name) and not name.startswith(MANGLED)
     ]  # fmt: skip
-    unknown = [replace(_UNKNOWN, name=name) for name in unseen if whole or described.whole]
+    unknown = [_UNKNOWN._replace(name=name) for name in unseen if whole or described.whole]
     if not symbols:
         return unknown
     places: dict[_Place, list[str]] = {}
@@ -292,13 +289,13 @@ def _without_entry(elf: ElfFile, described: _Described, whole: bool) -> list[Fun
         if function is None and (whole or described.whole):
             function = _UNKNOWN
         if function is not None:
-            found.append(replace(function, name=s.name))
+            found.append(function._replace(name=s.name))
     return found
 
 
 def _agreed(candidates: Sequence[Function]) -> Function | None:
     """The function that all candidates are, but for their names."""
-    found = [replace(f, name="") for f in candidates]
+    found = [f._replace(name="") for f in candidates]
     return found[0] if found and all(f == found[0] for f in found) else None
 
 
@@ -331,7 +328,7 @@ def _indirect(
     ]
     exported = {f.name for f in described.exported}
     found = _agreed([f for f in others if f.name not in exported] or others)
-    return found and replace(found, is_guess=True)
+    return found and found._replace(is_guess=True)
 
 
 def _pointed_function(declared: Any) -> Any:

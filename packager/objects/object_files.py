@@ -3,10 +3,9 @@ functions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.binary import archive
 from mblob.binary.elf import ElfFile
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from mblob.packager.objects.debug_info import Function
 
 
-@dataclass(frozen=True)
-class ElfTarget:
+class ElfTarget(NamedTuple):
     """What an object is for; everything a new object needs to be linked with it.
 
     Attributes:
@@ -63,7 +61,6 @@ class ElfTarget:
         return f"{self.name} ({self.bits}-bit{', big endian' if self.byte_order == '>' else ''})"
 
 
-@dataclass
 class ObjectSymbols:
     """Symbols of one object file, or of all members of an archive.
 
@@ -82,16 +79,17 @@ class ObjectSymbols:
         is_archive: an archive, of which a linker takes what it needs.
     """
 
-    machine: ElfTarget | None = None
-    defined: set[str] = field(default_factory=set)
-    weak: set[str] = field(default_factory=set)
-    undefined: set[str] = field(default_factory=set)
-    hidden: set[str] = field(default_factory=set)
-    comdat: set[str] = field(default_factory=set)
-    functions: set[str] = field(default_factory=set)
-    unique: set[str] = field(default_factory=set)
-    complete: bool = True
-    is_archive: bool = False
+    def __init__(self, defined: Iterable[str] = ()) -> None:
+        self.machine: ElfTarget | None = None
+        self.defined = set(defined)
+        self.weak: set[str] = set()
+        self.undefined: set[str] = set()
+        self.hidden: set[str] = set()
+        self.comdat: set[str] = set()
+        self.functions: set[str] = set()
+        self.unique: set[str] = set()
+        self.complete = True
+        self.is_archive = False
 
 
 def read(path: Path, label: str) -> ObjectSymbols:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 from mblob.format import classic, ffi_dialect
 from mblob.format.exported import FFI_PREFIX
 
 
-@dataclass(frozen=True)
-class Dialect:
+class Dialect(NamedTuple):
     """One dialect.
 
     Attributes:

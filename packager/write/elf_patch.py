@@ -3,13 +3,12 @@ takes its place."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -27,8 +26,7 @@ from mblob.errors import FormatError, ToolchainError
 from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE
 
 
-@dataclass(frozen=True)
-class Stub:
+class Stub(NamedTuple):
     """The linker's output, or a finished library whose blob is replaced.
 
     Attributes:
@@ -170,6 +168,8 @@ class Patch:
         """Make the build-id, which the linker took from the stub, depend on the payload too."""
         for owner, kind, desc, at in self.notes():
             if owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
+                import hashlib  # and OpenSSL with it
+
                 digest = hashlib.sha512(desc + fingerprint).digest()
                 os.pwrite(self._fd, (digest * (len(desc) // 64 + 1))[: len(desc)], at)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mblob.binary.elf_records import (
     EM_X86_64,
@@ -41,8 +41,7 @@ PLACEHOLDER_SIZE = 4096
 WriteBlob = Callable[[FileSink], int]
 
 
-@dataclass(frozen=True)
-class BlobSection:
+class BlobSection(NamedTuple):
     """Where a blob lies in an object.
 
     Attributes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import tracemalloc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +167,25 @@ def test_a_loaded_factory_is_exported_without_its_parameters(
         lib.export_library(tmp_path / "other.so")
 
 
+def test_a_loaded_library_is_exported_without_a_copy_of_its_payloads_in_memory(
+    tmp_path: Path,
+) -> None:
+    size = 32 << 20
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(size)
+    packed = mblob.csource_module("int f(void) { return 1; }")
+    packed.import_module(mblob.blob_module("k", tmp_path / "big"))
+    packed.export_library(tmp_path / "first.so")
+    loaded = mblob.load_module(tmp_path / "first.so")
+    tracemalloc.start()
+    try:
+        loaded.export_library(tmp_path / "second.so")
+        assert tracemalloc.get_traced_memory()[1] < size // 2
+    finally:
+        tracemalloc.stop()
+    assert mblob.load_module(tmp_path / "second.so").imports[0].payload.nbytes == size
+
+
 # -- models ----------------------------------------------------------------------------------------
 
 
@@ -180,6 +201,18 @@ def test_inputs_are_lent_by_name(lib: mblob.Module) -> None:
     gm.set_input_zero_copy("w", x)
     with pytest.raises(ValueError, match="no input"):
         gm.set_input_zero_copy(z=x)
+
+
+def test_a_factory_without_parameters_does_not_keep_the_one_that_has_them(library: Path) -> None:
+    lib = mblob.load_module(library)
+    kept = weakref.ref(lib)
+    bare = lib["remove_params"]()
+    del lib
+    assert kept() is None
+    gm = GraphModule(bare["default"](mblob.cpu(0)))
+    gm.set_input(x=X, w=W)
+    gm.run()
+    assert output(gm) == (X * W + 1).tolist()
 
 
 def test_a_model_for_debugging_writes_what_its_nodes_compute(
@@ -221,8 +254,10 @@ def test_a_model_for_debugging_takes_the_graph_as_tvm_gives_it(lib: mblob.Module
     module = lib["debug_create"]("default", device)
     with pytest.raises(ValueError, match="dump_root needs graph_json_str"):
         mblob.graph_executor.GraphModuleDebug(module, dump_root="d")
-    with pytest.raises(ValueError, match="not the graph of an executor"):
-        mblob.graph_executor.GraphModuleDebug(module, device, "{}")
+    outputs = lib["get_graph_json"]().replace('"num_outputs": "1"', '"num_outputs": "one"')
+    for graph in ("{}", "no JSON", outputs):
+        with pytest.raises(mblob.ArgumentError, match="not the graph of an executor"):
+            mblob.graph_executor.GraphModuleDebug(module, device, graph)
 
 
 # -- packing ---------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ def test_a_build_elsewhere_writes_nothing_into_the_tree(tmp_path: Path) -> None:
     )
     compiler.chmod(0o755)
     log = tmp_path / "log"
-    run("make", "-s", "-C", tree, f"CC={compiler}", "AR=true", "OBJCOPY=true", f"BUILD={tmp_path / 'out'}",
+    run("make", "-s", "-C", tree, f"CC={compiler}", "AR=true", f"BUILD={tmp_path / 'out'}",
         "CPPFLAGS=-DOF_THE_USER", "all", env={**os.environ, "LOG": str(log)})  # fmt: skip
     assert {p: p.stat().st_mtime_ns for p in [tree, *tree.rglob("*")]} == before
     compiled = [line for line in log.read_text().splitlines() if " -c " in line]

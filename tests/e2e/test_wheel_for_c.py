@@ -61,11 +61,12 @@ int main(int argc, char **argv) {
   return argc != 2 || TVMModLoadFromFile(argv[1], "so", &module) || TVMModFree(module);
 }
 """
+KINDS = ("mblob", "static", "core", "static_ffi")
 PROJECT = f"""
 cmake_minimum_required(VERSION 3.20)
 project(example LANGUAGES C)
 find_package(mblob {mblob.__version__} CONFIG REQUIRED)
-foreach(kind mblob static core)
+foreach(kind {" ".join(KINDS)})
   add_executable(host_${{kind}} host.c)
   target_link_libraries(host_${{kind}} PRIVATE mblob::${{kind}})
   add_dependencies(host_${{kind}} model)
@@ -227,7 +228,7 @@ def test_cmake_finds_the_wheel_and_packs_again_when_an_input_changes(
         return run(f"build/host_{kind}", "build/model.so", cwd=project, env=own).stdout
 
     build()
-    assert {packed(kind) for kind in ("mblob", "static", "core")} == {"2 4 6 cat\n"}
+    assert {packed(kind) for kind in KINDS} == {"2 4 6 cat\n"}
     run("build/tvm_host", "build/model.so", cwd=project, env=own)
     assert "Packing" not in build()
     save = "import numpy as np; np.savez('w.npz', w=np.full(3, 3, 'float32'))"
@@ -281,15 +282,12 @@ def test_a_project_that_has_the_sources_gets_the_same_targets(
     line = f"find_package(mblob {mblob.__version__} CONFIG REQUIRED)"
     (project / "CMakeLists.txt").write_text(PROJECT.replace(line, ways[way]))
     own = environment(python)
-    configure = [cmake, "-S", ".", "-B", "build"]
-    if way == "FetchContent":  # the build of the other way shows the rest
-        run(*configure, cwd=project, env=own)
-        return
-    run(*configure, cwd=project, env=own)
+    run(cmake, "-S", ".", "-B", "build", cwd=project, env=own)
     run(cmake, "--build", "build", "-j2", cwd=project, env=own)
-    for kind in ("mblob", "static", "core"):
+    for kind in KINDS:
         assert (
             run(f"build/host_{kind}", "build/model.so", cwd=project, env=own).stdout
             == "2 4 6 cat\n"
         )
-    assert (project / "build" / "mblob" / "csrc" / "libmblob-ffi.so").exists()
+    folder = "mblob" if way == "add_subdirectory" else "_deps/mblob-build"
+    assert (project / "build" / folder / "csrc" / "libmblob-ffi.so").exists()

@@ -4,6 +4,7 @@ what is refused there."""
 from __future__ import annotations
 
 import copy
+import errno
 import io
 import os
 import pickle
@@ -348,6 +349,23 @@ def test_bytes_that_are_damaged_on_their_way_are_an_error(kernels: Path, worker:
     data[len(data) // 2] ^= 1
     line = last_line(worker(bytes(data), ""))
     assert f"DigestError: {kernels}: the file in the pickle has the SHA-256" in line
+
+
+def test_bytes_for_which_there_is_no_memory_leave_no_file_open(
+    kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = pickle.dumps(mblob.load_module(kernels).with_bytes())
+    pickled._roots.clear()
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    open_files = Path("/proc/self/fd")
+    before = len(list(open_files.iterdir()))
+    monkeypatch.setattr(pickled.os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        pickle.loads(data)
+    assert len(list(open_files.iterdir())) == before
 
 
 @pytest.mark.parametrize("with_bytes", [False, True])

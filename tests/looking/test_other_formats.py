@@ -352,6 +352,14 @@ def _pe(directories: dict[int, tuple[int, int]], sections: int, size: int, body:
     return head.ljust(1024, b"\0") + body
 
 
+def _pe_of_a_short_header(directory: tuple[int, int], size: int, body: bytes) -> bytes:
+    """A library that says that its optional header has no bytes, so the section is inside of it."""
+    made = bytearray(_pe({6: directory}, 1, size, body))
+    struct.pack_into("<H", made, 84, 0)
+    struct.pack_into("<IIII", made, 96, size, 4096, size, 1024)
+    return bytes(made)
+
+
 MIB = 1 << 20
 SEGMENTS = [struct.pack("<II16sQQQQiiII", 0x19, 72, b"s", 0, 4096, 0, MIB, 5, 5, 0, 0)] * 2000
 POGO = struct.pack("<IIHHIIII", 0, 0, 0, 0, 13, MIB, 4096, 1024)  # lief makes an object of 10 bytes
@@ -361,6 +369,9 @@ SHARING = {
     "sections of a dll": (_pe({}, 20, MIB, bytes(MIB)), "its sections add up to more than 4 times"),
     "relocations": (_coff(1000, bytes(MIB), at=MIB // 3, relocations=65535), ""),
     "debug entries": (_pe({6: (4096, 28 * 1000)}, 1, MIB, (POGO * 1000).ljust(MIB, b"\1")), ""),
+    "debug entries behind a short header": (
+        _pe_of_a_short_header((4096, 28 * 1000), MIB, (POGO * 1000).ljust(MIB, b"\1")), "",
+    ),
 }  # fmt: skip
 OPEN_IN_LITTLE_MEMORY = """
 import resource, sys

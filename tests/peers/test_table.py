@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.peers import table
-from tests.peers.cases import Case
 
 
 def test_the_page_has_the_table_of_these_tests() -> None:
@@ -19,12 +18,3 @@ def test_each_case_has_one_name_and_one_outcome(suite: str) -> None:
     names = [case.name for case in cases]
     assert len(set(names)) == len(names)
     assert not [case for case in cases if case.differs and case.unsaid]
-
-
-def test_a_comment_in_a_test_of_cxx_is_a_case() -> None:
-    text = "// peer: any_test.cc Any.Int\n  // peer: any_test.cc Any.Object: no such class\n"
-    found = [Case(m[1], differs=m[2] or "") for m in table.PEER.finditer(text)]
-    assert found == [
-        Case("any_test.cc Any.Int"),
-        Case("any_test.cc Any.Object", differs="no such class"),
-    ]

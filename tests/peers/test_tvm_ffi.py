@@ -15,31 +15,9 @@ import pytest
 import mblob
 import mblob.compat.tvm_ffi as tvm_ffi
 from tests.peers.cases import Case, holding, names
-
-echo = tvm_ffi.convert(lambda x: x)
-
-
-def same(value: Any, kind: Any = None) -> Callable[[], None]:
-    """A function gives the value back, of the same type."""
-
-    def check() -> None:
-        found = echo(value)
-        assert found == value and isinstance(found, kind or type(value))
-
-    return check
-
-
-def all_of(*checks: Callable[[], None]) -> Callable[[], None]:
-    def check() -> None:
-        for one in checks:
-            one()
-
-    return check
-
-
-def value_of(method: str, value: Any) -> Any:
-    return type("Protocol", (), {method: lambda _: value})()
-
+from tests.peers.test_tvm_ffi_inline import CHECKS
+from tests.peers.tvm_ffi_checks import OPAQUE, all_of, bad, echo, same, value_of
+from tests.peers.tvm_ffi_containers import CONTAINER
 
 # -- test_function ---------------------------------------------------------------------------------
 
@@ -110,9 +88,8 @@ def nested_values() -> None:
     assert echo(value_of(v, value_of(v, value_of(v, 10)))) == 10
 
 
-NO_OBJECTS = "counts references of tvm_ffi's objects; mblob has Python values in their place"
-NO_CLASSES = "makes a class of tvm_ffi's Cython classes, or sets one for results"
-OPAQUE = "an object of any Python class is no argument of a function of mblob: TypeError"
+NO_OBJECTS = "the test counts references of tvm_ffi's objects; mblob returns Python values instead"
+NO_CLASSES = "the test derives from tvm_ffi's Cython classes, or sets such a class for results"
 FUNCTION = [
     Case("test_function.test_echo", echoes),
     Case("test_function.test_return_raw_str_bytes", raw_texts),
@@ -124,11 +101,11 @@ FUNCTION = [
     Case("test_function.test_echo_with_opaque_object", differs=OPAQUE),
     Case(
         "test_function.test_function_from_c_symbol",
-        differs="`Function.__from_extern_c__`: load the library instead",
+        differs="mblob has no `Function.__from_extern_c__`; load the library instead",
     ),
     Case(
         "test_function.test_function_from_mlir_packed_safe_call",
-        differs="`__from_mlir_packed_safe_call__`: load the library instead",
+        differs="mblob has no `__from_mlir_packed_safe_call__`; load the library instead",
     ),
     Case("test_function.test_function_subclass", unsaid=NO_CLASSES),
     Case(
@@ -188,7 +165,7 @@ def holders() -> None:
     assert pair[1] == 2 and pair[0].shape == (10, 8)
 
 
-TORCH = "needs torch, which these tests do not install"
+TORCH = "the test needs torch, which mblob's tests do not install"
 TENSOR = [
     Case("test_tensor.test_tensor_attributes", attributes),
     Case(
@@ -286,14 +263,6 @@ def item_sizes() -> None:
 def bools() -> None:
     type_is(tvm_ffi.dtype("bool"), 6, 8)
     assert tvm_ffi.dtype("bool").with_lanes(4) == "boolx4"
-
-
-def bad(call: Callable[[], object], *classes: type[Exception]) -> Callable[[], None]:
-    def check() -> None:
-        with pytest.raises(classes):
-            call()
-
-    return check
 
 
 def devices() -> None:
@@ -402,9 +371,7 @@ def no_cycle() -> None:
         gc.enable()
 
 
-BACKTRACE = (
-    "looks for frames of C++ in `__tvm_ffi_error__`; errors of mblob have Python's own traceback"
-)
+BACKTRACE = "the test looks for C++ frames in `__tvm_ffi_error__`; mblob's errors have Python's own traceback"
 ERROR = [
     Case("test_error.test_parse_backtrace", unsaid=BACKTRACE),
     Case("test_error.test_error_from_cxx", errors),
@@ -413,159 +380,34 @@ ERROR = [
     Case("test_error.test_error_no_cyclic_reference", no_cycle),
 ]
 
-# -- test_container --------------------------------------------------------------------------------
-
-LISTS: list[Any] = [[1, 2, 3], [], ["a", "b"], [1, "a", None, 2.5, [True]], [[1], [[2]]]]
-
-
-def arrays() -> None:
-    for value in LISTS:
-        assert echo(value) == value and isinstance(echo(value), tvm_ffi.Array)
-        assert echo(tuple(value)) == value
-    a = echo([1, 2, 3])
-    assert (
-        a[-1] == 3
-        and a[-3:-1] == [1, 2]
-        and [*a, 4] == [1, 2, 3, 4]
-        and 3 in a
-        and str(a) == "[1, 2, 3]"
-    )
-    assert pickle.loads(pickle.dumps(a)) == a
-
-
-def refused_containers() -> None:
-    for call in (lambda: tvm_ffi.Array(1), lambda: tvm_ffi.List(1), lambda: tvm_ffi.Map(1)):
-        with pytest.raises((TypeError, AttributeError)):
-            call()
-
-
-MAPS = "a dict is an argument only where tvm_ffi is imported; a Map that a function returns is an opaque object"
-PLAIN = "is about the class List or Dict of tvm_ffi, which a list or dict of Python stands for"
-OF_ARRAYS = (
-    "array",
-    "repr",
-    "serialization",
-    "array_concat",
-    "array_contains",
-    "array_bool",
-    "seq_cross_conv_python_list_to_array",
-    "seq_cross_conv_python_list_to_list",
-    "seq_cross_conv_list_to_array_int",
-    "seq_cross_conv_array_to_list_int",
-    "seq_cross_conv_list_to_array_str",
-    "seq_cross_conv_array_to_list_str",
-    "seq_cross_conv_empty_list_to_array",
-    "seq_cross_conv_empty_array_to_list",
-)
-OF_MAPS = (
-    "array_of_array_map",
-    "int_map",
-    "str_map",
-    "key_not_found",
-    "large_map_get",
-    "map_bool",
-    *(
-        f"map_cross_conv_{x}"
-        for x in (
-            "dict_to_map_str_int",
-            "map_to_dict_str_int",
-            "dict_to_map_str_str",
-            "map_to_dict_str_str",
-            "empty_dict_to_map",
-            "empty_map_to_dict",
-            "incompatible_dict_to_map",
-            "incompatible_map_to_dict",
-        )
-    ),
-)
-OF_CLASSES = (
-    *(
-        f"list_{x}"
-        for x in (
-            "basic",
-            "mutation_methods",
-            "setitem_and_delitem",
-            "slice_assignment_and_delete",
-            "slice_edge_cases",
-            "contains_bool_repr_and_concat",
-            "insert_index_normalization",
-            "error_cases",
-            "pickle_roundtrip",
-            "reverse",
-            "self_aliasing_slice_assignment",
-            "is_mutable_and_shared",
-        )
-    ),
-    *(
-        f"dict_{x}"
-        for x in (
-            "basic",
-            "setitem_delitem",
-            "shared_mutation",
-            "keys_values_items",
-            "get_with_default",
-            "pop",
-            "clear",
-            "update",
-            "iteration",
-            "iteration_many_entries",
-            "iteration_after_mutation",
-            "repr",
-            "bool",
-            "empty_init",
-            "pickle_roundtrip",
-        )
-    ),
-    "missing_object",
-    "seq_cross_conv_incompatible_list_to_array",
-    "seq_cross_conv_incompatible_array_to_list",
-)
-CONTAINER = [
-    *(Case(f"test_container.test_{x}", arrays) for x in OF_ARRAYS),
-    Case("test_container.test_bad_constructor_init_state", refused_containers),
-    Case("test_container.test_array_map_of_opaque_object", differs=OPAQUE),
-    *(Case(f"test_container.test_{x}", differs=MAPS) for x in OF_MAPS),
-    *(Case(f"test_container.test_{x}", unsaid=PLAIN) for x in OF_CLASSES),
-]
-
 # -- test_load_inline, test_metadata ---------------------------------------------------------------
 
-INLINE = "compiles C++ with tvm_ffi; tests/e2e/ffi loads libraries of its C++ API"
+INLINE = "the test compiles CUDA with tvm_ffi"
 METADATA = (
-    "asks libtvm_ffi's registry of types; `Module.get_function_metadata` has that of a library"
+    "the test asks libtvm_ffi's registry of types; mblob reads the metadata of libraries only"
 )
 OTHERS = [
     *(
         Case(f"test_load_inline.test_{x}", unsaid=INLINE)
-        for x in (
-            *(
-                "load_inline_cpp",
-                "load_inline_cpp_with_docstrings",
-                "load_inline_cpp_multiple_sources",
-            ),
-            *(
-                "load_inline_cpp_build_dir",
-                "load_inline_with_env_tensor_allocator",
-                "load_inline_cuda",
-            ),
-            *("load_inline_both", "cuda_memory_alloc_noleak"),
-        )
+        for x in ("load_inline_cuda", "load_inline_both", "cuda_memory_alloc_noleak")
     ),
     *(
         Case(f"test_metadata.test_{x}", unsaid=METADATA)
         for x in (
-            *("schema_global_func", "schema_field", "schema_member_method", "metadata_global_func"),
+            *("schema_field", "schema_member_method"),
             *("metadata_empty_for_python_func", "metadata_field", "metadata_member_method"),
             *("mem_fn_as_global_func", "class_metadata_none"),
         )
     ),
 ]
 
-CASES = [*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER, *OTHERS]
+COMPILED = [Case(name) for name in CHECKS]
+HOLD = holding([*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER, *OTHERS])
+CASES = [*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER, *OTHERS, *COMPILED]
 
 
 @pytest.mark.own_process
-@pytest.mark.parametrize("case", holding(CASES), ids=names(holding(CASES)))
+@pytest.mark.parametrize("case", HOLD, ids=names(HOLD))
 def test_a_case_of_tvm_ffi_holds(case: Case) -> None:
     assert case.check is not None
     case.check()

@@ -159,7 +159,7 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "failed or missing compiler or linker": lambda t: t.broken_source(),
     "error in a loader written in Python": lambda t: t.opened_by(lambda payload, ctx: 1 // 0),
     "change of a `Device`": lambda t: setattr(mblob.cpu(), "device_id", 1),
-    "call of a function whose module is gone, or second export of a payload from an iterator": lambda t: (
+    "call of a function whose module is gone, or export of a payload whose iterator is used up": lambda t: (
         bridge._Late(lambda name: None, "f", "the module")()
     ),
 }

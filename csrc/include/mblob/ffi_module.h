@@ -12,6 +12,10 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/tvm_ffi.h>
 
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
 namespace mblob_ffi {
 
 [[noreturn]] inline void Raise() {
@@ -42,11 +46,27 @@ class __attribute__((visibility("hidden"))) LibraryObj : public ::tvm::ffi::Modu
     return ObjectUnsafe::ObjectRefFromObjectPtr<::tvm::ffi::Function>(
         ObjectUnsafe::ObjectPtrFromOwned<::tvm::ffi::Object>(static_cast<TVMFFIObject *>(object)));
   }
-  static ::tvm::ffi::Module Of(mblob_module *module) {
-    ::tvm::ffi::Module made(::tvm::ffi::make_object<LibraryObj>(module));
-    for (size_t i = 0; i < mblob_module_import_count(module); ++i)
-      made->ImportModule(Of(mblob_module_retain(mblob_module_import_at(module, i))));
-    return made;
+  /* The module, whose reference is taken over, and all that it imports. */
+  static ::tvm::ffi::Module Of(mblob_module *root) {
+    using ::tvm::ffi::make_object;
+    using ::tvm::ffi::Module;
+    std::unordered_map<mblob_module *, Module> made; /* one object of each */
+    std::vector<mblob_module *> waiting{root};
+    made.emplace(root, Module(make_object<LibraryObj>(root)));
+    for (size_t at = 0; at < waiting.size(); ++at) {
+      mblob_module *const module = waiting[at];
+      for (size_t i = 0; i < mblob_module_import_count(module); ++i) {
+        mblob_module *const import = mblob_module_import_at(module, i);
+        auto found = made.find(import);
+        if (found == made.end()) {
+          Module object(make_object<LibraryObj>(mblob_module_retain(import)));
+          found = made.emplace(import, std::move(object)).first;
+          waiting.push_back(import);
+        }
+        made.at(module)->ImportModule(found->second);
+      }
+    }
+    return made.at(root);
   }
 
  private:

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #include "common.h"
+#include "maps.h"
 
-enum { STRING = 3, ARRAY = 4, SHAPE = 6 }; /* TVM's numbers up to 0.20 */
+enum { STRING = 3, ARRAY = 4, MAP = 5, SHAPE = 6 }; /* TVM's numbers up to 0.20 */
 #define DEPTH \
   64 /* arrays in arrays: they are converted, and freed, by recursion, on stacks of any thread */
 
@@ -151,5 +152,10 @@ int mb_any_of_container(enum mb_releases releases, TVMValue container, struct mb
   if (type == SHAPE) return shape_object(releases, container, out);
   if (type == STRING) return string_value(releases, container, out);
   if (type == ARRAY && releases == MB_RELEASES_0_22) return array_object(container, out);
+  bool made = false;
+  if (type == MAP && releases == MB_RELEASES_0_22) {
+    int status = mb_any_of_map(container, out, &made);
+    if (status || made) return status;
+  }
   return mb_any_set_wrapped(releases, out, container, kTVMObjectHandle);
 }

@@ -2,7 +2,7 @@
  *
  * A String becomes a string, a ShapeTuple a shape, an Array an array, whose items are converted
  * as arguments are and owned by it; it turns back into the very Array. An array of others
- * becomes an Array. What has no form there, a Map, is wrapped and passes through. */
+ * becomes an Array. A Map is a map where maps.h can make it; else it is wrapped and passes through. */
 #ifndef MB_FFI_CONTAINERS_H
 #define MB_FFI_CONTAINERS_H
 

@@ -223,7 +223,7 @@ static bool is_own(const void *address) {
   return dladdr(&here, &own) && dladdr(address, &its) && own.dli_fbase == its.dli_fbase;
 }
 
-static void *process_function(const char *name) {
+void *mb_process_function(const char *name) {
   void *found = dlsym(RTLD_DEFAULT, name);
   if (found && !is_own(found)) return found; /* exported.c has the same names */
   void *library = dlopen("libtvm_ffi.so", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
@@ -237,7 +237,7 @@ void mb_error_fetch_process(void) {
   union {
     void *address;
     void (*call)(void **out);
-  } move = {process_function("TVMFFIErrorMoveFromRaised")};
+  } move = {mb_process_function("TVMFFIErrorMoveFromRaised")};
   void *error = NULL;
   if (move.address) move.call(&error);
   if (error) mb_error_raise(error);
@@ -247,6 +247,6 @@ void mb_error_tell_process(void) {
   union {
     void *address;
     void (*call)(void *error);
-  } set = {process_function("TVMFFIErrorSetRaised")};
+  } set = {mb_process_function("TVMFFIErrorSetRaised")};
   if (set.address && raised) set.call(raised); /* which takes a reference of its own */
 }

@@ -28,5 +28,7 @@ void mb_error_tell_runtime(void);
 void mb_error_tell_process(void);
 /* Take what the process's tvm_ffi was left with, as ours. */
 void mb_error_fetch_process(void);
+/* A function of libtvm_ffi; NULL if the process has none. */
+void *mb_process_function(const char *name);
 
 #endif

@@ -7,6 +7,7 @@
 #include "calls.h"
 #include "common.h"
 #include "containers.h"
+#include "maps.h"
 
 /* ---- to the ffi ------------------------------------------------------------------------------ */
 
@@ -215,6 +216,16 @@ static int give_array(TVMValue *value, int *code, struct mb_place *place, void *
                 : give_owned(value, code, place, made.v_handle, made_code);
 }
 
+/* As give_array; without libtvm_ffi, a Map goes on as it is, too. */
+static int give_map(TVMValue *value, int *code, struct mb_place *place, void *object) {
+  TVMValue map = {.v_handle = NULL};
+  int map_code = kTVMNullptr;
+  bool made = false;
+  int status = mb_map_of_object(object, &map, &map_code, &made);
+  return status || !made ? give_foreign(MB_RELEASES_0_22, value, code, place, object)
+                         : give_owned(value, code, place, map.v_handle, map_code);
+}
+
 static int give_object(enum mb_releases releases, TVMValue *value, int *code,
                        struct mb_place *place, void *object) {
   if (!object) return give(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
@@ -231,6 +242,8 @@ static int give_object(enum mb_releases releases, TVMValue *value, int *code,
     return give(value, code, mb_object_record(object)->value, mb_object_record(object)->code);
   if (type == MB_ANY_ARRAY && releases == MB_RELEASES_0_22)
     return give_array(value, code, place, object);
+  if (type == MB_ANY_MAP && releases == MB_RELEASES_0_22)
+    return give_map(value, code, place, object);
   return give_foreign(releases, value, code, place, object);
 }
 

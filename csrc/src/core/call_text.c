@@ -245,7 +245,7 @@ static int read_scalar(struct call *c, size_t i, const struct part *part, va_lis
 static int check_writable(const struct call *c, size_t i) {
   const DLTensor *t = c->values[i].v_handle;
   if (c->codes[i] != kTVMDLTensorHandle || t->device.device_type != kDLCPU) return MBLOB_OK;
-  const uintptr_t data = (uintptr_t)t->data + t->byte_offset, blob = (uintptr_t)c->library->blob;
+  const uint64_t data = (uintptr_t)t->data + t->byte_offset, blob = (uintptr_t)c->library->blob;
   if (!blob || data < blob || data - blob >= c->library->blob_size) return MBLOB_OK;
   const char *type = type_of(c, i);
   const size_t size = type ? strcspn(type, ",") : 0;

@@ -50,8 +50,9 @@ static struct mb_entry entry_at(const struct mb_blob *blob, size_t i) {
   return blob ? mb_blob_entry(blob, i) : bare;
 }
 
+/* Keys are parts of a mapped file, so their sizes fit a size_t. */
 static bool same_key(struct mb_slice a, struct mb_slice b) {
-  return a.size == b.size && (a.data == b.data || memcmp(a.data, b.data, mb_size(a.size)) == 0);
+  return a.size == b.size && (a.data == b.data || memcmp(a.data, b.data, (size_t)a.size) == 0);
 }
 
 /* Room for the texts of the type keys. One that the module before has too stands there once. */

@@ -67,8 +67,9 @@ static size_t put(char *to, size_t at, const void *data, size_t size) {
   memcpy(to + at, data, size);
   return at + size;
 }
-static size_t put_number(char *to, size_t at, uint64_t number) {
-  return put(to, at, &number, sizeof(number)); /* the tests run on little endian */
+static size_t put_number(char *to, size_t at, uint64_t number) { /* little endian */
+  for (int i = 0; i < 8; i++) to[at + (size_t)i] = (char)(number >> 8 * i);
+  return at + 8;
 }
 
 static void parameters_are_marked(mblob_module *kernels) {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import mblob
 from tests.e2e.programs import run
 
 ADD = r"""
@@ -86,6 +87,16 @@ int main(int, char **argv) {
   }
 }
 """
+SHARED = r"""
+#include <iostream>
+int main(int, char **argv) {
+  tvm::ffi::Module root = tvm::ffi::Module::LoadFromFile(argv[1]);
+  tvm::ffi::Module a = root->imports()[0].cast<tvm::ffi::Module>();
+  tvm::ffi::Module b = root->imports()[1].cast<tvm::ffi::Module>();
+  std::cout << a->kind() << ' ' << b->kind() << ' ' << a->imports()[0].cast<tvm::ffi::Module>().same_as(
+      b->imports()[0].cast<tvm::ffi::Module>()) << std::endl;
+}
+"""
 LIBRARY = r"""
 #include <tvm/ffi/tvm_ffi.h>
 namespace ffi = tvm::ffi;
@@ -123,6 +134,31 @@ def test_a_static_program_has_the_plug_in_that_it_asks_for(
         assert "or link libmblob-ffi.a" in done.stdout
 
 
+@pytest.mark.parametrize("of", ["make install", "the package"])
+def test_pkg_config_links_a_static_program_with_the_plug_in(
+    installed: Path, tmp_path: Path, require: Callable[[str], str], of: str
+) -> None:
+    folder = installed / "lib" if of == "make install" else Path(mblob.get_library_dir())
+    variables = {k: v for k, v in os.environ.items() if k != "MBLOB_PLUGIN_PATH"}
+    variables["PKG_CONFIG_PATH"] = str(folder / "pkgconfig")
+    asked = [require("pkg-config"), "--cflags", "--libs", "mblob-static-ffi"]
+    words = run(*asked, env=variables).stdout.split()
+    (tmp_path / "add.c").write_text(ADD)
+    (tmp_path / "host.c").write_text(STATIC)
+    run("cc", "-shared", "-fPIC", tmp_path / "add.c", "-o", tmp_path / "add.so")
+    run("cc", tmp_path / "host.c", "-o", tmp_path / "host", *words)
+    assert "libmblob" not in run("readelf", "-d", tmp_path / "host").stdout
+    assert run(tmp_path / "host", tmp_path / "add.so", env=variables).stdout == "42\n"
+
+
+@pytest.mark.parametrize("of", ["make install", "the package"])
+def test_no_name_is_in_both_static_libraries(installed: Path, tmp_path: Path, of: str) -> None:
+    folder = installed / "lib" if of == "make install" else Path(mblob.get_library_dir())
+    archives = [folder / "libmblob-ffi.a", folder / "libmblob.a"]
+    run("cc", "-shared", "-o", tmp_path / "all.so", "-Wl,--whole-archive", *archives,
+        "-Wl,--no-whole-archive", "-lm", "-ldl", "-pthread")  # fmt: skip
+
+
 @pytest.mark.slow
 def test_a_cxx_host_of_tvm_ffi_runs_without_its_library(
     require: Callable[[str], str],
@@ -141,3 +177,29 @@ def test_a_cxx_host_of_tvm_ffi_runs_without_its_library(
     lines = run(tmp_path / "host", tmp_path / "library.so").stdout.splitlines()
     assert lines[:3] == ["library 42 5 00", "TypeError", "1100test.Leaf"]
     assert "/nowhere.so" in lines[3]
+
+
+@pytest.mark.slow
+def test_a_cxx_host_has_one_object_of_a_module_that_several_import(
+    require: Callable[[str], str],
+    installed: Path,
+    package_of: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    include = f"-I{package_of('tvm_ffi')}/include"
+    root = mblob.csource_module("int f(void) { return 1; }")
+    layer = [root]
+    for i in range(40):  # 2^40 paths lead to the last ones
+        below = [mblob.blob_module(f"{name}{i}", b"x") for name in "ab"]
+        for module in layer:
+            for child in below:
+                module.import_module(child)
+        layer = below
+    root.export_library(tmp_path / "library.so", dialect="ffi")
+    (tmp_path / "host.cc").write_text(SHARED)
+    run(require("c++"), "-std=c++17", include, "-include", "mblob/ffi_module.h", tmp_path / "host.cc", "-o",
+        tmp_path / "host", f"-I{installed}/include", f"-L{installed}/lib", f"-Wl,-rpath,{installed}/lib",
+        "-lmblob-ffi", "-lmblob",
+    )  # fmt: skip
+    done = run(tmp_path / "host", tmp_path / "library.so", timeout=60)
+    assert done.stdout == "b0 a0 1\n"  # the order of docs/format.md

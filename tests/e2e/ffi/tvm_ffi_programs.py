@@ -172,9 +172,18 @@ def functions_in() -> None:
     while isinstance(inner, list):
         (inner,) = inner
     assert "is no function" in str(raised(inner))
-    opaque = tvm_ffi.Map({"a": 1})  # nothing here knows what it is; it is passed on
-    assert dict(lib["echo"](opaque).__tvm_ffi_object__()) == {"a": 1}
-    assert "is no function" in str(raised(lib["echo"](opaque)))
+    entries = {"a": 1, 2: [1.5, {"b": None}], **{f"key {i}": i for i in range(50)}}
+    map_, ten_by_name = tvm_ffi.Map(entries), tvm_ffi.Map({"ten": ten})
+    assert lib["type_of"](map_) == lib["type_of"](entries) == lib["type_of"]({}) == 72
+    for value in (map_, entries):
+        back = lib["echo"](value)
+        assert type(back) is dict and back == entries and list(back) == list(map_)
+    assert (lib["echo"]({}), lib["echo"](tvm_ffi.Map({}))) == ({}, {})
+    assert lib["echo"](ten_by_name)["ten"](4) == 40
+    assert lib["call"](tvm_ffi.convert(lambda m: tvm_ffi.Map({"got": m["a"]})), map_) == {"got": 1}
+    opaque = lib["echo"](tvm_ffi.Dict({"a": 1}))  # nothing here knows what it is; it is passed on
+    assert dict(opaque.__tvm_ffi_object__()) == {"a": 1}
+    assert "is no function" in str(raised(opaque))
     assert lib["echo"](tvm_ffi.Shape((4, 5))) == (4, 5)
     assert mblob.load_module(CPP)["sum"](row) == 6
 

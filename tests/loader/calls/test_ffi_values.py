@@ -101,7 +101,13 @@ TEXTS = [
     b"longer than\0 eight",
     "float32",
 ]
-BACK = [True, False, 3, 2.5, None, *TEXTS, [], [1, [True, "n\0n"], None]]
+MAPS = [
+    {},
+    {"a": 1, "b": [2, {"c": None}]},
+    {1: "x", 2.5: b"y", "n\0n": True, (1, "a"): {}},
+    collections.OrderedDict(z=1, a=2),
+]
+BACK = [True, False, 3, 2.5, None, *TEXTS, [], [1, [True, "n\0n"], None], *MAPS]
 
 
 @pytest.mark.parametrize("value", BACK)
@@ -111,7 +117,9 @@ def test_a_value_comes_back_as_what_it_was(lib: mblob.Module, value: Any) -> Non
         lib["call"](lambda x: x, value),
         lib["call"](lib["echo"], value),
     ):
-        assert (found, type(found)) == (value, type(value))
+        kind = dict if isinstance(value, dict) else type(value)
+        assert (found, type(found)) == (value, kind)
+        assert kind is not dict or list(found) == list(value)
     told = lib["kinds"](value)
     assert lib["kind_of_result"](lambda x: x, value) == told
 
@@ -159,6 +167,8 @@ def test_tensors_in_lists_are_not_copied(lib: mblob.Module) -> None:
 def test_what_has_no_meaning_is_named_with_its_place(lib: mblob.Module) -> None:
     loop: list[Any] = []
     loop.append(loop)
+    ring: dict[str, Any] = {}
+    ring["ring"] = [ring]
     deep: list[Any] = []
     for _ in range(600):
         deep = [deep]
@@ -166,11 +176,9 @@ def test_what_has_no_meaning_is_named_with_its_place(lib: mblob.Module) -> None:
         ({1}, TypeError, "kinds: argument 1: expected .*a list.*found set"),
         ([1, {2}], TypeError, "kinds: argument 1: item 1: expected"),
         ([1, [2, (set(),)]], TypeError, "kinds: argument 1: item 1: item 1: item 0: expected"),
-        (
-            {"a": 1},
-            TypeError,
-            "kinds: argument 1: a dict is passed as a Map of tvm_ffi, which is not imported",
-        ),
+        ({"a": {1}}, TypeError, "kinds: argument 1: value 0: expected .*found set"),
+        ([{"a": 1, frozenset(): 2}], TypeError, "kinds: argument 1: item 0: key 1: expected"),
+        (ring, ValueError, "kinds: argument 1: lists are within lists more than 64 levels deep"),
         ([2**70], OverflowError, "kinds: argument 1: item 0: expected an int from"),
         (1j, TypeError, "kinds: argument 1: expected"),
         (

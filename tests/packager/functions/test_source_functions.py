@@ -243,12 +243,12 @@ def test_without_debug_information_a_library_is_packed_all_the_same(
         (
             "void f(const float *x, const float w[3][4], float *y) {}",
             "void f(const float *x, float *y)",
-            r"the source's has 3: \(const float \*, const float \(\*\)\[4\], float \*\)",
+            r"the source has 3: \(const float \*, const float \(\*\)\[4\], float \*\)",
         ),
         (
             "void f(int (*g)(int), int n) {}",
             "void f(int n)",
-            r"the source's has 2: \(a type without a name, int\)",
+            r"the source has 2: \(a type without a name, int\)",
         ),
         ("void f(void) {}", "int f(void)", "returns 'int', the source's returns 'void'"),
         ("int f(int n, ...) { return n; }", "int f(int n)", r"\(int, \.\.\.\)"),

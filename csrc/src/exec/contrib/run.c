@@ -127,7 +127,7 @@ static int return_arrays(struct mb_call *call, DLTensor **arrays, int count) {
 
 static int make_unique(const struct slices *s, int64_t axis, const int64_t flags[4],
                        struct mb_call *call) {
-  struct groups g = {NULL};
+  struct groups g = {.order = NULL};
   DLTensor *made[4] = {NULL};
   int count = 1;
   int status = group(s, flags[0] != 0, &g);

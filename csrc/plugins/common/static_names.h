@@ -1,0 +1,15 @@
+/* For libmblob-ffi.a, which programs link together with libmblob.a: names that both define have
+ * another one here. The compiler includes this file before all others (-include). */
+#ifndef MBLOB_PLUGINS_STATIC_NAMES_H_
+#define MBLOB_PLUGINS_STATIC_NAMES_H_
+
+#define mb_fail mb_ffi_fail
+#define mb_fail_argument mb_ffi_fail_argument
+#define mb_fail_format mb_ffi_fail_format
+#define mb_fail_memory mb_ffi_fail_memory
+#define mb_object_release mb_ffi_object_release
+#define mb_parallel_launch mb_ffi_parallel_launch
+#define mb_plugin_start mb_ffi_plugin_start
+#define mblob_runtime_names mb_ffi_runtime_names
+
+#endif
