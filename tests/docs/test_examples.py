@@ -191,7 +191,10 @@ def test_the_commands_of_the_examples_page_run(
     assert done.stdout == "11 22 33\nlibrary\n11\n22\n33\n11 22 33\n10\n11 22 33\n"
 
 
-@pytest.mark.parametrize("way", ["one", "numpy", "dask", "ray"])
+@pytest.mark.parametrize(
+    "way",
+    ["one", "numpy", *(pytest.param(way, marks=pytest.mark.slow) for way in ("dask", "ray"))],
+)
 def test_the_batch_example_reads_the_same_digits_each_way(
     blocks, root: Path, tmp_path: Path, way: str
 ) -> None:

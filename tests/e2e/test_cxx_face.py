@@ -408,6 +408,7 @@ def test_a_program_may_declare_classes_and_leave_standard_headers_to_tvms(
         assert run(tmp_path / "host", env=in_prefix(compat)).stdout == "fine12\n"
 
 
+@pytest.mark.slow
 def test_a_library_exports_nothing_of_the_face(
     require: Require, compat: Path, tmp_path: Path
 ) -> None:

@@ -32,22 +32,16 @@ KERNELS = """
 void dense(const float *x, const float *w, float *y) { for (int i = 0; i < 4; i++) y[i] = x[i] * w[i]; }
 void add(const float *x, float *y) { for (int i = 0; i < 4; i++) y[i] = x[i] + 1; }
 """
-PROTOTYPES = [
-    "void dense(const float x[4], const float w[4], float y[4])",
-    "void add(const float x[4], float y[4])",
-]
+DENSE = "void dense(const float x[4], const float w[4], float y[4])"
+PROTOTYPES = [DENSE, "void add(const float x[4], float y[4])"]
 DATA, WEIGHT = np.array([1, 2, 3, 4], "float32"), np.array([4, 3, 2, 1], "float32")
 OUT = (DATA * WEIGHT + 1).tolist()
 CPU = tvm.cpu(0)
 
 
 def _operator(name: str, *inputs: int) -> dict[str, Any]:
-    attrs = {
-        "func_name": name,
-        "num_inputs": str(len(inputs)),
-        "num_outputs": "1",
-        "flatten_data": "0",
-    }
+    attrs = {"func_name": name, "num_inputs": str(len(inputs)), "num_outputs": "1"}
+    attrs["flatten_data"] = "0"
     return {"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[i, 0, 0] for i in inputs]}
 
 
