@@ -25,7 +25,9 @@ def suites() -> dict[str, list[Case]]:
         "TVM 0.27: `test_runtime_nd_array`": test_tvm_today.ARRAYS,
         "TVM 0.27: `test_executable`, `test_runtime_measure`": test_tvm_today.RUNTIME,
         "TVM 0.14: runtime, from Python": test_tvm_0_14.CASES,
-        "TVM 0.14: runtime, from C++": [Case(name, unsaid=why) for name, why in test_tvm_cpp.rows()],
+        "TVM 0.14: runtime, from C++": [
+            Case(name, unsaid=why) for name, why in test_tvm_cpp.rows()
+        ],
         "tvm_ffi 0.1.9, from Python": test_tvm_ffi.CASES,
     }
 
