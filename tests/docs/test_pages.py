@@ -108,4 +108,6 @@ def test_what_install_says_installs(
         text=True,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert re.search(rf"-I{tmp_path}/.local/include -L{tmp_path}/.local/lib -lmblob", done.stdout)
+    up = r"(lib/pkgconfig/\.\./\.\./)?"
+    prefix = rf"{tmp_path}/\.local/{up}"
+    assert re.search(rf"-I{prefix}include -L{prefix}lib -lmblob", done.stdout)

@@ -11,5 +11,8 @@
 #define mb_parallel_launch mb_ffi_parallel_launch
 #define mb_plugin_start mb_ffi_plugin_start
 #define mblob_runtime_names mb_ffi_runtime_names
+/* So that a program that links libmblob.a and libmblob-ffi.so does not take this for that of the
+ * shared library: gold and mold refuse a hidden reference to it. */
+#define __mblob_plugin_ffi __mblob_static_plugin_ffi
 
 #endif

@@ -90,10 +90,10 @@ int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), 
 }
 
 /* libmblob-ffi.a, in a program that was linked with it and libmblob.a; in libmblob.so nothing is. */
-extern const mblob_plugin __mblob_plugin_ffi __attribute__((weak, visibility("hidden")));
+extern const mblob_plugin __mblob_static_plugin_ffi __attribute__((weak, visibility("hidden")));
 
 static int find_linked(const char *name, const mblob_plugin **out) {
-  const mblob_plugin *const linked = &__mblob_plugin_ffi;
+  const mblob_plugin *const linked = &__mblob_static_plugin_ffi;
   if (!linked || strcmp(name, "ffi") != 0) return MBLOB_OK;
   int status = mb_plugin_register(linked);
   if (!status) *out = linked;

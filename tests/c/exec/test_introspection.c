@@ -67,9 +67,13 @@ static size_t put(char *to, size_t at, const void *data, size_t size) {
   memcpy(to + at, data, size);
   return at + size;
 }
-static size_t put_number(char *to, size_t at, uint64_t number) { /* little endian */
-  for (int i = 0; i < 8; i++) to[at + (size_t)i] = (char)(number >> 8 * i);
-  return at + 8;
+/* A number of `size` bytes, little endian. */
+static size_t put_some(char *to, size_t at, uint64_t number, size_t size) {
+  for (size_t i = 0; i < size; i++) to[at + i] = (char)(number >> 8 * i);
+  return at + size;
+}
+static size_t put_number(char *to, size_t at, uint64_t number) {
+  return put_some(to, at, number, 8);
 }
 
 static void parameters_are_marked(mblob_module *kernels) {
@@ -80,10 +84,15 @@ static void parameters_are_marked(mblob_module *kernels) {
   at = put_number(bytes, put_number(bytes, at, 0), 1);
   at = put(bytes, put_number(bytes, at, 4), "data", 4);
   at = put_number(bytes, put_number(bytes, at, 1), UINT64_C(0xDD5E40F096B4A13F));
-  at = put(bytes, put_number(bytes, at, 0), (const int32_t[]){1, 0, 1}, 12);
-  at = put(bytes, at, &(DLDataType){kDLFloat, 32, 1}, 4);
+  at = put_number(bytes, at, 0);
+  at = put_some(bytes, put_some(bytes, put_some(bytes, at, 1, 4), 0, 4), 1, 4); /* cpu(0), ndim */
+  at = put(bytes, at, (const char[]){kDLFloat, 32, 1, 0}, 4);
   at = put_number(bytes, put_number(bytes, at, 4), sizeof(one_to_four));
-  at = put(bytes, at, one_to_four, sizeof(one_to_four));
+  for (size_t i = 0; i < 4; i++) {
+    uint32_t bits;
+    memcpy(&bits, one_to_four + i, 4);
+    at = put_some(bytes, at, bits, 4);
+  }
   TVMByteArray array = {bytes, at};
   const TVMValue arg = {.v_handle = &array};
   const int code = kTVMBytes;

@@ -120,7 +120,7 @@ def test_a_static_program_has_the_plug_in_that_it_asks_for(
     (tmp_path / "host.c").write_text(STATIC)
     run("cc", "-shared", "-fPIC", tmp_path / "add.c", "-o", tmp_path / "add.so")
     lib = installed / "lib"
-    asked = ["-Wl,-u,__mblob_plugin_ffi", lib / "libmblob-ffi.a"] if linked else []
+    asked = ["-Wl,-u,__mblob_static_plugin_ffi", lib / "libmblob-ffi.a"] if linked else []
     run("cc", f"-I{installed}/include", tmp_path / "host.c", *asked, lib / "libmblob.a", "-o",
         tmp_path / "host", "-ldl", "-lm", "-pthread")  # fmt: skip
     environment = {k: v for k, v in os.environ.items() if k != "MBLOB_PLUGIN_PATH"}

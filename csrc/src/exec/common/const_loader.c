@@ -73,7 +73,7 @@ static bool read_constants_of(struct mb_cursor *c, struct const_loader *loader,
                               struct symbol *symbol) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "symbols.constants")) return false;
-  symbol->constants = malloc(mb_size(count ? count * sizeof(size_t) : 1));
+  symbol->constants = calloc(count ? (size_t)count : 1, sizeof(size_t));
   if (!symbol->constants) {
     (void)mb_fail_memory(mb_size(count * sizeof(size_t)));
     return false;
