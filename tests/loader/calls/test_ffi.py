@@ -127,7 +127,7 @@ def test_functions_are_called_by_name(exported: Path, functions: Any, target: st
     lib["notes"](x, 7, 2.5)
     (text, short, n, f, address) = notes[0]
     assert (text, short, n, f) == ("a text that is long", "short", 7, 2.5)
-    assert isinstance(address, int)
+    assert int(address) != 0
     results = [lib["answers"](n) for n in (20, -1)]
     assert asked == [20, -1]
     functions("test.answer", lambda n: asked.append(n) or n * 3)  # another from now on
