@@ -131,7 +131,9 @@ def test_python_finds_what_an_extension_holds(
     (native,) = (ROOT / "loader" / "_lib").glob("libmblob.so.0")
     plugin = native.with_name("libmblob-ffi.so")
     path = f"-Wl,-rpath,{native.parent}"
-    run("cc", "-shared", "-o", tmp_path / "extension.so", *libraries(tmp_path), plugin, native, path)
+    run(
+        "cc", "-shared", "-o", tmp_path / "extension.so", *libraries(tmp_path), plugin, native, path
+    )
     script = SCRIPT
     if opened == "beside tvm_ffi":
         package_of("tvm_ffi")
