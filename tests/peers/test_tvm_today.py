@@ -172,6 +172,9 @@ COMPILED = [Case(name) for name in KERNELS]
 CASES = [*COMPILED, *ARRAYS, *RUNTIME]
 
 
+pytestmark = pytest.mark.own_process
+
+
 @pytest.mark.parametrize(
     "case", holding([*ARRAYS, *RUNTIME]), ids=names(holding([*ARRAYS, *RUNTIME]))
 )
@@ -209,7 +212,6 @@ def libraries(compiled: Path) -> dict[str, mblob.Module]:
     return {t: mblob.load_module(compiled / f"{t}.so") for t in tvm_today.TARGETS}
 
 
-@pytest.mark.own_process
 @pytest.mark.parametrize("suite", sorted({name.partition("[")[0] for name in KERNELS}))
 def test_kernels_of_tvm_have_the_outcomes_of_tvm(
     suite: str, outcomes: dict[str, list[Any]], libraries: dict[str, mblob.Module]

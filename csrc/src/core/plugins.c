@@ -89,8 +89,9 @@ int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), 
   return visit_all(list_one, &l);
 }
 
-/* libmblob-ffi.a, in a program that was linked with it and libmblob.a; in libmblob.so nothing is. */
-extern const mblob_plugin __mblob_static_plugin_ffi __attribute__((weak, visibility("hidden")));
+/* libmblob-ffi.a, in a program that was linked with it and libmblob.a; in libmblob.so nothing is.
+ * Not hidden: gold gives an undefined hidden symbol the address of the program. */
+extern const mblob_plugin __mblob_static_plugin_ffi __attribute__((weak));
 
 static int find_linked(const char *name, const mblob_plugin **out) {
   const mblob_plugin *const linked = &__mblob_static_plugin_ffi;

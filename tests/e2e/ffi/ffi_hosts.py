@@ -102,7 +102,7 @@ def functions(path: str) -> None:
         ValueError,
         lambda: m["vadd"](A, short, C, 5),
         "Mismatched b.shape on argument #1",
-        "expected 5 elements",
+        "expected shape (5,)",
     )
     gaps = tensor(np.ones(10, "float32")[::2])
     fails(ValueError, lambda: m["vadd"](A, gaps, C, 5), "Mismatched b.strides", "compact")

@@ -134,7 +134,7 @@ static bool read_instruction(struct place *p, size_t *capacity) {
     return false;
   if (opcode >= VM_OPCODE_COUNT) return bad(p, "unknown opcode");
   count -= 2;
-  int64_t *numbers = malloc(mb_size(count ? count * sizeof(*numbers) : 1));
+  int64_t *numbers = calloc(count ? (size_t)count : 1, sizeof(*numbers));
   if (!numbers) return no_memory(mb_size(count * sizeof(*numbers)));
   uint64_t folded = opcode, number = 0;
   bool ok = true;
