@@ -42,7 +42,9 @@ MACHINES = [
     Machine("s390x", "s390x-linux-gnu", leaves_out=("test_aot", "test_dnnl", "test_introspection")),
     # 32-bit. Sizes from files are 64-bit numbers that were compared with what is there:
     # -Wconversion cannot know.
-    Machine("arm", "arm-linux-gnueabihf", "-Wall -Wextra -Werror", ("test_aot", "test_introspection")),
+    Machine(
+        "arm", "arm-linux-gnueabihf", "-Wall -Wextra -Werror", ("test_aot", "test_introspection")
+    ),
 ]
 # Compiled code there is not run by the programs in tests/c: qemu 7.2 cannot start a thread on i386.
 CONVERTED = [*MACHINES, Machine("riscv64", "riscv64-linux-gnu"), Machine("i386", "i686-linux-gnu")]
