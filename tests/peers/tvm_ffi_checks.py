@@ -42,4 +42,4 @@ def bad(call: Callable[[], object], *classes: type[Exception]) -> Callable[[], N
     return check
 
 
-OPAQUE = "an object of any Python class is no argument of a function of mblob: TypeError"
+OPAQUE = "tvm_ffi accepts an object of any Python class; mblob raises a TypeError"

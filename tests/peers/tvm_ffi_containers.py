@@ -81,7 +81,7 @@ def wrong_uses(*uses: Callable[[], object]) -> Callable[[], None]:
     return all_of(*(bad(use, IndexError, KeyError, ValueError, TypeError) for use in uses))
 
 
-SHARED = "a function gets a copy of a list or dict; what it changes in it is not the caller's"
+SHARED = "a function gets a copy of a list or dict, so the caller does not see its changes"
 TYPED = "needs the typed functions in libtvm_ffi's own tests, which no package has"
 OF_ARRAYS = (
     "array",
