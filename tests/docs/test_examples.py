@@ -82,6 +82,11 @@ def build(
     return compile_program
 
 
+def tvm_headers(installed: Path) -> str:
+    """The option for TVM's header paths, which pkg-config mblob-tvm gives."""
+    return f"-I{installed}/include/mblob/compat"
+
+
 def run(*command: object) -> str:
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
@@ -236,17 +241,19 @@ def addone(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_host_of_tvms_guides_adds_and_leaks_nothing(
-    root: Path, build: Build, addone: Path, require
+    root: Path, build: Build, installed: Path, addone: Path, require
 ) -> None:
-    program = build(root / "examples/tvm_deploy/main.cpp")
+    program = build(root / "examples/tvm_deploy/main.cpp", tvm_headers(installed))
     assert run(program, addone) == "10\n"
     valgrind = require("valgrind")
     run(valgrind, "--quiet", "--error-exitcode=99", "--leak-check=full", program, addone)
 
 
 @pytest.mark.slow
-def test_the_host_of_tvms_guides_says_what_is_wrong(root: Path, build: Build, deploy: Path) -> None:
-    program = build(root / "examples/tvm_deploy/main.cpp")
+def test_the_host_of_tvms_guides_says_what_is_wrong(
+    root: Path, build: Build, deploy: Path, installed: Path
+) -> None:
+    program = build(root / "examples/tvm_deploy/main.cpp", tvm_headers(installed))
     for argument, text in (("nope.so", "nope.so"), (deploy, "the library has no function addone")):
         done = subprocess.run([program, argument], capture_output=True, text=True)
         assert done.returncode == 1

@@ -115,7 +115,10 @@ static void weights_are_told_by_name_and_are_read_only(const char *dir) {
   mblob_module *library = open_ok(dir, "weights.so");
   DLTensor w;
   expect_tensors(library);
-  CHECK(mblob_module_tensor(library, "w", &w) == MBLOB_OK && !is_writable(w.data));
+  CHECK(mblob_module_tensor(library, "w", &w) == MBLOB_OK);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ /* elsewhere it is a copy in the machine's order */
+  CHECK(!is_writable(w.data));
+#endif
   mblob_module_release(library);
   library = open_ok(dir, "plain.so");
   int count = 0;
