@@ -74,14 +74,15 @@ def run(*command: object, **options: object) -> str:
 
 def environment(folder: Path, python: str, packages: Sequence[str]) -> Path:
     """The Python of a virtual environment with packages; one that is there is kept."""
-    mine = folder / "bin" / "python"
-    if not (folder / "ready").is_file():
+    mine, ready = folder / "bin" / "python", folder / "ready"
+    wanted = "\n".join([python, *packages])
+    if not ready.is_file() or ready.read_text() != wanted:
         if python == sys.executable:
             venv.create(folder, clear=True, with_pip=True)
         else:
             run(python, "-m", "venv", "--clear", folder)
         run(mine, "-m", "pip", "-q", "--disable-pip-version-check", "install", *packages)
-        (folder / "ready").touch()
+        ready.write_text(wanted)
     return mine
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -104,37 +103,23 @@ ORDERS = {
     "the device first": ("to", "there", "here", "back", "joined"),
     "the host first": ("here", "to", "there", "back", "joined"),
 }
-_NODES = {
-    "to": ("__copy", ["x"], 4),
-    "there": ("there", ["to"], 4),
-    "here": ("here", ["x"], 1),
-    "back": ("__copy", ["there"], 1),
-    "joined": ("join", ["back", "here"], 1),
-}
 
 
-def split_graph(order: Sequence[str]) -> dict[str, Any]:
+def split_graph(order: Sequence[str]) -> str:
     """The graph with its nodes in that order."""
-    names = ["x", *order]
-    rows: list[dict[str, Any]] = [{"op": "null", "name": "x", "inputs": []}]
+    graph = mblob.GraphBuilder()
+    made = {"x": graph.input("x", (SIZE,))}
+    nodes = {
+        "to": lambda: graph.copy(made["x"], mblob.opencl(0)),
+        "there": lambda: graph.call("there", [made["to"]], (SIZE,)),
+        "here": lambda: graph.call("here", [made["x"]], (SIZE,)),
+        "back": lambda: graph.copy(made["there"], mblob.cpu(0)),
+        "joined": lambda: graph.call("join", [made["back"], made["here"]], (SIZE,)),
+    }
     for name in order:
-        function, inputs, _ = _NODES[name]
-        attrs = {
-            "func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0",
-        }  # fmt: skip
-        ends = [[names.index(i), 0, 0] for i in inputs]
-        rows.append({"op": "tvm_op", "name": name, "attrs": attrs, "inputs": ends})
-    count = len(rows)
-    return {
-        "nodes": rows, "arg_nodes": [0], "node_row_ptr": list(range(count + 1)),
-        "heads": [[names.index("joined"), 0, 0]],
-        "attrs": {
-            "dltype": ["list_str", ["float32"] * count],
-            "storage_id": ["list_int", list(range(count))],
-            "shape": ["list_shape", [[SIZE]] * count],
-            "device_index": ["list_int", [1, *(_NODES[name][2] for name in order)]],
-        },
-    }  # fmt: skip
+        made[name] = nodes[name]()
+    graph.output(made["joined"])
+    return graph.graph_json()
 
 
 def both_at_once(folder: Path, rounds: int, work: int) -> Iterator[tuple[float, float]]:

@@ -79,20 +79,16 @@ def _prototype(owner: Module, name: str) -> str:
 def _declared(owner: Module, name: str, i: int) -> tuple[str, str]:
     from mblob.format.functions_table import parameters
 
-    if i == -3:  # what to pass instead of the name of a tensor
-        return (
-            "",
-            f"; for the tensor of that name pass lib.tensors[{name!r}]"
-            if name in owner.tensors
-            else "",
-        )
-    prototype = _prototype(owner, name)
-    if i == -2:  # all of it
-        return "", prototype
-    known = parameters(prototype)
+    known = parameters(_prototype(owner, name))
     if i < 0:
         return "", ", ".join(p.text for p in known)
     return (known[i].name, known[i].text) if i < len(known) else ("", "")
+
+
+def _tensor_advice(owner: Module, text: str) -> str:
+    return (
+        f"; for the tensor of that name pass lib.tensors[{text!r}]" if text in owner.tensors else ""
+    )
 
 
 def _result_value(code: int, value: Any) -> Any:
@@ -105,15 +101,16 @@ def _result_value(code: int, value: Any) -> Any:
     return Handle(value)
 
 
-def _check_bound(
-    owner: Module, name: str, shown: str, given: tuple[Any, ...], place: int = -1
-) -> None:
-    from mblob.loader.prototype import check, check_shape
+def _check_bound(owner: Module, name: str, shown: str, given: tuple[Any, ...]) -> None:
+    from mblob.loader.prototype import check
 
-    if place >= 0:  # the shape of one argument
-        check_shape(_prototype(owner, name), shown, place, given)
-        return
     check(_prototype(owner, name), shown, given)
+
+
+def _check_shape(owner: Module, name: str, shown: str, i: int, shape: tuple[int, ...]) -> None:
+    from mblob.loader.prototype import check_shape
+
+    check_shape(_prototype(owner, name), shown, i, shape)
 
 
 _call.set_hooks(
@@ -126,7 +123,10 @@ _call.set_hooks(
     ffi_stand_in=_ffi_stand_in,
     error_class=argument_class,
     declared=_declared,
+    prototype=_prototype,
+    tensor_advice=_tensor_advice,
     check_bound=_check_bound,
+    check_shape=_check_shape,
     remember=remember,
     result_value=_result_value,
 )

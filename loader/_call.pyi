@@ -75,7 +75,10 @@ def set_hooks(
     ffi_stand_in: Callable[[Any], Any],
     error_class: Callable[[Any], type[Exception]],
     declared: Callable[[Module, str, int], tuple[str, str]],
+    prototype: Callable[[Module, str], str],
+    tensor_advice: Callable[[Module, str], str],
     check_bound: Callable[[Module, str, str, tuple[Any, ...]], None],
+    check_shape: Callable[[Module, str, str, int, tuple[int, ...]], None],
     remember: Callable[[Module, Module, str, tuple[Any, ...]], None],
     result_value: Callable[[int, Any], Any],
 ) -> None: ...

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from mblob.errors import ArgumentValueError
@@ -46,7 +47,6 @@ class GraphDump:
             raise ArgumentValueError(
                 f"graph_json: not the graph of an executor: {type(exc).__name__} {exc}"
             ) from None
-        self._root = root
         self.path: Path | None = None
         if root is not None:
             name = f"_tvmdbg_device_{device.name.upper()}_{device.device_id}"
@@ -95,6 +95,8 @@ class GraphDump:
             Path(self.path, TENSORS_FILE).write_bytes(data)
 
     def remove(self) -> None:
-        """Remove the folder, with all that is in it."""
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
+        """Remove the folder of the device, and the folder around it if nothing else is in it."""
+        if self.path is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            with suppress(OSError):
+                self.path.parent.rmdir()

@@ -348,7 +348,7 @@ class GraphModuleDebug(GraphModule):
         return array(self.get_node_output(node, index))
 
     def exit(self) -> None:
-        """Remove the folder `dump_root`."""
+        """Remove what was written to the folder `dump_root`, and the folder if nothing else is in it."""
         if self.debug_datum is not None:
             self.debug_datum.remove()
 

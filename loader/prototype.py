@@ -33,7 +33,7 @@ def check(prototype: str, function: str, given: tuple[Any, ...]) -> None:
         return
     numbers = {p.name: v for p, v in zip(known, given) if isinstance(v, int)}
     for i, (parameter, value) in enumerate(zip(known, given)):
-        who = f"{function}{texts.ARGUMENT}{i}" + (f" ({parameter.name})" if parameter.name else "")
+        who = _argument(function, i, parameter)
         _check_type(parameter, value, who)
         if isinstance(value, tuple) and parameter.dims:
             _check_shape(parameter.dims, value, numbers, who)
@@ -47,8 +47,11 @@ def check_shape(prototype: str, function: str, i: int, shape: tuple[int, ...]) -
     """
     known = parameters(prototype)
     if i < len(known) and known[i].dims:
-        who = f"{function}{texts.ARGUMENT}{i}" + (f" ({known[i].name})" if known[i].name else "")
-        _check_shape(known[i].dims, shape, {}, who)
+        _check_shape(known[i].dims, shape, {}, _argument(function, i, known[i]))
+
+
+def _argument(function: str, i: int, parameter: Parameter) -> str:
+    return f"{function}{texts.ARGUMENT}{i}" + (f" ({parameter.name})" if parameter.name else "")
 
 
 def _check_type(parameter: Parameter, value: Any, who: str) -> None:

@@ -37,7 +37,9 @@ def linked(module: Module) -> Module:
         warnings.simplefilter("ignore", mblob.PortabilityWarning)  # TVM never sees the copy
         path = f"{folder}/lib.so"
         mblob.export_library(module, path)
-        copy = mblob.load_module(path)
+        file = open(path, "rb")  # noqa: PTH123, SIM115
+    with file:  # which has no name any more, so no pickle names it
+        copy = mblob.load_module(file)
     _copies[module] = tree, copy
     return copy
 

@@ -50,8 +50,14 @@ typedef struct call_hooks {
       *error_class;   /* f(class, or tuple of classes) -> class of mblob.errors that is all these */
   PyObject *declared; /* f(owner, function name, i) -> (NAME, DECLARATION) of its parameter, or
                             of all for -1; each "" if unknown */
-  PyObject *check_bound; /* f(owner, function name, arguments): raises if they do not fit together;
+  PyObject *prototype; /* f(owner, function name) -> the whole of it, "" if unknown */
+  PyObject *
+      tensor_advice; /* f(owner, text) -> what to pass instead, if that is the name of a tensor; else "" */
+  PyObject *
+      check_bound; /* f(owner, function name, name in errors, arguments): raises if they do not fit together;
                              a tensor is the tuple of its shape */
+  PyObject
+      *check_shape;   /* f(owner, function name, name in errors, i, shape): the same of one array */
   PyObject *remember; /* f(module, owner, function name, arguments): which call made the module */
   PyObject *result_value; /* f(type code, value) -> what a handle (its address) or a data type (its
                              text) is in Python */

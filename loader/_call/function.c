@@ -34,8 +34,17 @@ static void raise_failure(function_object *self, int status) {
     call_raise(PyExc_RuntimeError, "%U: failed with status %d", self->shown, status);
 }
 
+/* A text for errors that a hook gave, whose reference is taken over; "" for anything else, also for
+ * an exception: the error itself is told without it. */
+static PyObject *text_of(PyObject *given) {
+  PyErr_Clear();
+  if (given != NULL && PyUnicode_Check(given)) return given;
+  Py_XDECREF(given);
+  return PyUnicode_FromString("");
+}
+
 /* Item `part` of what the prototype tells of a parameter: 0 its name, 1 its declaration; -1 for the
- * declarations of all, -2 for the prototype. A text, "" where nothing tells it. */
+ * declarations of all. A text, "" where nothing tells it. */
 static PyObject *told(PyObject *function, int i, int part) {
   const function_object *self = (const function_object *)function;
   PyObject *both = NULL, *text = NULL;
@@ -43,9 +52,8 @@ static PyObject *told(PyObject *function, int i, int part) {
     both = PyObject_CallFunction(call_hook.declared, "OOi", self->owner, self->name, i);
   if (both != NULL && PyTuple_Check(both) && PyTuple_GET_SIZE(both) == 2)
     text = Py_NewRef(PyTuple_GET_ITEM(both, part));
-  PyErr_Clear();
   Py_XDECREF(both);
-  return text && PyUnicode_Check(text) ? text : PyUnicode_FromString("");
+  return text_of(text);
 }
 
 PyObject *call_function_parameter(PyObject *function, int i) {
@@ -81,21 +89,17 @@ static bool check_count(const function_object *self, Py_ssize_t count) {
 
 PyObject *call_function_tensor_of(PyObject *function, PyObject *name) {
   const function_object *self = (const function_object *)function;
-  PyObject *both = NULL, *text = NULL;
-  if (self != NULL && self->owner != Py_None)
-    both = PyObject_CallFunction(call_hook.declared, "OOi", self->owner, name, -3);
-  if (both != NULL && PyTuple_Check(both) && PyTuple_GET_SIZE(both) == 2)
-    text = Py_NewRef(PyTuple_GET_ITEM(both, 1));
-  PyErr_Clear();
-  Py_XDECREF(both);
-  return text && PyUnicode_Check(text) ? text : PyUnicode_FromString("");
+  const bool has_owner = self != NULL && self->owner != Py_None;
+  return text_of(
+      has_owner ? PyObject_CallFunctionObjArgs(call_hook.tensor_advice, self->owner, name, NULL)
+                : NULL);
 }
 
-/* Its shape as a tuple of int. */
-static PyObject *shape_of(const DLTensor *tensor) {
-  PyObject *shape = PyTuple_New(tensor->ndim);
-  for (int d = 0; shape != NULL && d < tensor->ndim; ++d) {
-    PyObject *extent = PyLong_FromLongLong(tensor->shape[d]);
+/* A shape as a tuple of int. */
+static PyObject *shape_of(int ndim, const int64_t *extents) {
+  PyObject *shape = PyTuple_New(ndim);
+  for (int d = 0; shape != NULL && d < ndim; ++d) {
+    PyObject *extent = PyLong_FromLongLong(extents[d]);
     if (extent == NULL)
       Py_CLEAR(shape);
     else
@@ -107,17 +111,13 @@ static PyObject *shape_of(const DLTensor *tensor) {
 bool call_function_check_shape(PyObject *function, int i, const Py_buffer *view) {
   const function_object *self = (const function_object *)function;
   if (self == NULL || self->parameters == NULL || self->owner == Py_None) return true;
-  PyObject *shape = PyTuple_New(view->ndim);
-  for (int d = 0; shape != NULL && d < view->ndim; ++d) {
-    PyObject *extent = PyLong_FromSsize_t(view->shape[d]);
-    if (extent == NULL)
-      Py_CLEAR(shape);
-    else
-      PyTuple_SET_ITEM(shape, d, extent);
-  }
+  if (view->ndim > PyBUF_MAX_NDIM) return true; /* no buffer has so many: the array is refused */
+  int64_t extents[PyBUF_MAX_NDIM];
+  for (int d = 0; d < view->ndim; ++d) extents[d] = view->shape[d];
+  PyObject *shape = shape_of(view->ndim, extents);
   if (shape == NULL) return false;
-  PyObject *nothing = PyObject_CallFunction(call_hook.check_bound, "OOOOi", self->owner, self->name,
-                                            self->shown, shape, i);
+  PyObject *nothing = PyObject_CallFunction(call_hook.check_shape, "OOOiO", self->owner, self->name,
+                                            self->shown, i, shape);
   Py_DECREF(shape);
   Py_XDECREF(nothing);
   return nothing != NULL;
@@ -129,8 +129,8 @@ bool call_function_check_bound(const call_frame *frame, PyObject *args) {
   PyObject *given = PyTuple_New(frame->count);
   for (int i = 0; given != NULL && i < frame->count; ++i) {
     const call_slot *slot = &frame->slots[i];
-    PyObject *one =
-        slot->is_tensor ? shape_of(&slot->tensor) : Py_NewRef(PyTuple_GET_ITEM(args, i));
+    PyObject *one = slot->is_tensor ? shape_of(slot->tensor.ndim, slot->tensor.shape)
+                                    : Py_NewRef(PyTuple_GET_ITEM(args, i));
     if (one == NULL)
       Py_CLEAR(given);
     else
@@ -331,9 +331,13 @@ static void function_dealloc(PyObject *object) {
 }
 
 static PyObject *function_repr(PyObject *object) {
-  PyObject *text = told(object, -2, 1);
+  const function_object *self = (const function_object *)object;
+  PyObject *text =
+      text_of(self->owner == Py_None ? NULL
+                                     : PyObject_CallFunctionObjArgs(call_hook.prototype,
+                                                                    self->owner, self->name, NULL));
   if (text == NULL) return NULL;
-  PyObject *shown = PyUnicode_GET_LENGTH(text) != 0 ? text : ((function_object *)object)->shown;
+  PyObject *shown = PyUnicode_GET_LENGTH(text) != 0 ? text : self->shown;
   PyObject *repr = PyUnicode_FromFormat("<mblob.PackedFunction %U>", shown);
   Py_DECREF(text);
   return repr;

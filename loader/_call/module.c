@@ -42,17 +42,19 @@ PyObject *call_device_object(DLDevice device) {
 }
 
 static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {
-      "module_class", "module_handle", "wrap_module", "classes",  "raise_status",
-      "ffi_function", "ffi_stand_in",  "error_class", "declared", "check_bound",
-      "remember",     "result_value",  NULL};
+  static char *names[] = {"module_class", "module_handle", "wrap_module",   "classes",
+                          "raise_status", "ffi_function",  "ffi_stand_in",  "error_class",
+                          "declared",     "prototype",     "tensor_advice", "check_bound",
+                          "check_shape",  "remember",      "result_value",  NULL};
   PyObject *module_class, *module_handle, *wrap_module, *classes, *raise_status, *ffi_function,
-      *ffi_stand_in, *error_class, *declared, *check_bound, *remember, *result_value;
+      *ffi_stand_in, *error_class, *declared, *prototype, *tensor_advice, *check_bound,
+      *check_shape, *remember, *result_value;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOOOO", names, &PyType_Type,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOOOOOOOOOOOO", names, &PyType_Type,
                                    &module_class, &module_handle, &wrap_module, &classes,
                                    &raise_status, &ffi_function, &ffi_stand_in, &error_class,
-                                   &declared, &check_bound, &remember, &result_value)) {
+                                   &declared, &prototype, &tensor_advice, &check_bound,
+                                   &check_shape, &remember, &result_value)) {
     return NULL;
   }
   set_hook(&call_hook.module_class, module_class);
@@ -67,7 +69,10 @@ static PyObject *set_hooks(PyObject *module, PyObject *args, PyObject *kwargs) {
   set_hook(&call_hook.ffi_stand_in, ffi_stand_in);
   set_hook(&call_hook.error_class, error_class);
   set_hook(&call_hook.declared, declared);
+  set_hook(&call_hook.prototype, prototype);
+  set_hook(&call_hook.tensor_advice, tensor_advice);
   set_hook(&call_hook.check_bound, check_bound);
+  set_hook(&call_hook.check_shape, check_shape);
   set_hook(&call_hook.remember, remember);
   set_hook(&call_hook.result_value, result_value);
   Py_RETURN_NONE;

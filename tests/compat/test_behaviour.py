@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import pickle
 import tracemalloc
 import weakref
 from pathlib import Path
@@ -139,6 +140,12 @@ def test_a_factory_can_be_asked_before_it_is_exported() -> None:
     assert output(gm) == (X * X + 1).tolist()
 
 
+def test_a_model_of_a_factory_that_is_not_exported_cannot_be_pickled() -> None:
+    model = GraphModule(made()["default"](mblob.cpu(0)))
+    with pytest.raises(TypeError, match="is not of a file cannot be pickled"):
+        pickle.dumps(model)
+
+
 def test_a_factory_that_was_asked_sees_what_it_imports_later() -> None:
     factory = mblob.graph_executor_factory(GRAPH, {"w": W})
     with pytest.raises(mblob.MblobError, match="imports no module"):
@@ -241,6 +248,17 @@ def test_a_model_for_debugging_writes_what_its_nodes_compute(
     assert output(gm) == (X * W + 1).tolist()
     gm.exit()
     assert not (tmp_path / "d").exists()
+
+
+def test_a_model_for_debugging_removes_nothing_of_the_callers(
+    lib: mblob.Module, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").touch()
+    gm = mblob.graph_executor.create_debug(
+        lib["get_graph_json"](), lib.imports[0], mblob.cpu(0), dump_root=tmp_path
+    )
+    gm.exit()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "lib.so"] == ["mine"]
 
 
 def test_a_model_for_debugging_takes_the_graph_as_tvm_gives_it(lib: mblob.Module) -> None:

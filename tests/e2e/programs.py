@@ -12,6 +12,20 @@ from tests.warm import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# A C program: it opens the library in its argument, calls `vadd` of it, and prints 21.
+ADDS = r"""
+#include <mblob.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  float a[3] = {1, 2, 3}, b[3] = {4, 5, 6}, c[3];
+  mblob_module *m;
+  if (argc != 2 || mblob_open(argv[1], NULL, &m)) return puts(mblob_last_error()), 1;
+  if (mblob_call(m, "vadd", "float32[3],float32[3],float32[3]", a, b, c)) return puts(mblob_last_error()), 2;
+  mblob_module_release(m);
+  return printf("%g\n", (double)(c[0] + c[1] + c[2])) < 0;
+}
+"""
+
 
 def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
     """Run a command that must succeed; its output is captured. `options` are those of

@@ -13,20 +13,7 @@ import pytest
 
 import mblob
 from mblob.compilers import include_flags
-from tests.e2e.programs import ROOT, exported, run
-
-HOST = r"""
-#include <mblob.h>
-#include <stdio.h>
-int main(int argc, char **argv) {
-  float a[3] = {1, 2, 3}, b[3] = {4, 5, 6}, c[3];
-  mblob_module *m;
-  if (argc != 2 || mblob_open(argv[1], NULL, &m)) return puts(mblob_last_error()), 1;
-  if (mblob_call(m, "vadd", "float32[3],float32[3],float32[3]", a, b, c)) return puts(mblob_last_error()), 2;
-  mblob_module_release(m);
-  return printf("%g\n", (double)(c[0] + c[1] + c[2])) < 0;
-}
-"""
+from tests.e2e.programs import ADDS, ROOT, exported, run
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
@@ -53,7 +40,7 @@ def test_an_installed_runtime_is_found_by_pkg_config(
     if static:
         words = [str(installed / "lib" / "libmblob.a") if w == "-lmblob" else w for w in words]
     source = tmp_path / "host.c"
-    source.write_text(HOST)
+    source.write_text(ADDS)
     standard = "-std=c11" if language == "c" else "-std=c++17"
     compiler = require("cc" if language == "c" else "c++")
     program = tmp_path / "host"
@@ -177,7 +164,7 @@ def test_an_installation_may_be_moved(
     if lib.is_relative_to(prefix):
         prefix = prefix.rename(tmp_path / "second")
         lib = prefix / libdir
-    (tmp_path / "host.c").write_text(HOST)
+    (tmp_path / "host.c").write_text(ADDS)
     environment = {**os.environ, "PKG_CONFIG_PATH": str(lib / "pkgconfig")}
     words = run(pkg_config, "--cflags", "--libs", "mblob", env=environment).stdout.split()
     run("cc", tmp_path / "host.c", "-o", tmp_path / "host", *words, f"-Wl,-rpath,{lib}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import ROOT, exported, make_c_tests, run
+from tests.e2e.programs import ADDS, ROOT, exported, make_c_tests, run
 
 pytestmark = pytest.mark.slow
 
@@ -59,20 +59,6 @@ def test_a_library_that_musl_cannot_bind_is_refused_with_advice(folder: Path, pr
     ) in done.stdout + done.stderr
 
 
-HOST = r"""
-#include <mblob.h>
-#include <stdio.h>
-int main(int argc, char **argv) {
-  float a[3] = {1, 2, 3}, b[3] = {4, 5, 6}, c[3];
-  mblob_module *m;
-  if (argc != 2 || mblob_open(argv[1], NULL, &m)) return puts(mblob_last_error()), 1;
-  if (mblob_call(m, "vadd", "float32[3],float32[3],float32[3]", a, b, c)) return puts(mblob_last_error()), 2;
-  mblob_module_release(m);
-  return printf("%g\n", (double)(c[0] + c[1] + c[2])) < 0;
-}
-"""
-
-
 def test_an_installation_for_musl_exports_its_api_and_runs_a_program(
     folder: Path, installed: Path, require: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -81,7 +67,7 @@ def test_an_installation_for_musl_exports_its_api_and_runs_a_program(
         f"BUILD={tmp_path / 'build'}")  # fmt: skip
     names = exported(installed / "lib" / "libmblob.so").keys()
     assert exported(prefix / "lib" / "libmblob.so").keys() == names
-    (tmp_path / "host.c").write_text(HOST)
+    (tmp_path / "host.c").write_text(ADDS)
     lib = prefix / "lib"
     run(compiler, tmp_path / "host.c", "-o", tmp_path / "host", f"-I{prefix}/include", f"-L{lib}", "-lmblob",
         f"-Wl,-rpath,{lib}")  # fmt: skip

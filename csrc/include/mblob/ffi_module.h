@@ -13,6 +13,7 @@
 #include <tvm/ffi/tvm_ffi.h>
 
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -83,8 +84,16 @@ inline void ModuleObj::ImportModule(const Module &other) { imports_.push_back(ot
 inline void ModuleObj::ClearImports() { imports_.clear(); }
 inline Optional<Function> ModuleObj::GetFunction(const String &name, bool query_imports) {
   Optional<Function> found = GetFunction(name);
-  for (size_t i = 0; query_imports && !found.has_value() && i < imports_.size(); ++i)
-    found = imports_[i].cast<Module>()->GetFunction(name, true);
+  std::unordered_set<ModuleObj *> seen; /* each module once, however many import it */
+  std::vector<ModuleObj *> waiting{this};
+  while (query_imports && !found.has_value() && !waiting.empty()) {
+    ModuleObj *const module = waiting.back();
+    waiting.pop_back();
+    if (!seen.insert(module).second) continue;
+    if (module != this) found = module->GetFunction(name);
+    for (size_t i = module->imports_.size(); i-- > 0;)
+      waiting.push_back(const_cast<ModuleObj *>(module->imports_[i].cast<Module>().operator->()));
+  }
   return found;
 }
 inline bool ModuleObj::ImplementsFunction(const String &name, bool query_imports) {

@@ -106,6 +106,11 @@ static void parameters_are_marked(mblob_module *kernels) {
 
 /* ---- models compiled ahead of time ----------------------------------------------------------- */
 
+/* The model in kernels/aot.c is written down as a 64-bit little-endian machine has it. */
+static bool model_is_for_this_machine(void) {
+  return sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+}
+
 static int no_functions(void *self, const char *name, mblob_function **out) {
   (void)self, (void)name;
   *out = NULL;
@@ -125,6 +130,7 @@ static mblob_module *aot(mblob_module *library) {
 }
 
 static void a_model_compiled_ahead_of_time_tells_them(mblob_module *library) {
+  if (!model_is_for_this_machine()) return;
   mblob_module *m = aot(library);
   there_are_no_more(m, MBLOB_INPUTS, 2, "no input 2; there are 2");
   there_are_no_more(m, MBLOB_OUTPUTS, 1, "no output 1; there are 1");
@@ -168,6 +174,7 @@ static void memory_of_the_caller_is_used_in_place(mblob_module *kernels, mblob_m
   mblob_module *m = graph(kernels, (int[]){4, -1});
   expect_own_memory(m, "data");
   mblob_module_release(m);
+  if (!model_is_for_this_machine()) return;
   m = aot(library);
   CHECK(mblob_executor_set_input(m, "w", "float32[4]", one_to_four) == MBLOB_OK);
   expect_own_memory(m, "x");

@@ -94,7 +94,8 @@ int main(int, char **argv) {
   tvm::ffi::Module a = root->imports()[0].cast<tvm::ffi::Module>();
   tvm::ffi::Module b = root->imports()[1].cast<tvm::ffi::Module>();
   std::cout << a->kind() << ' ' << b->kind() << ' ' << a->imports()[0].cast<tvm::ffi::Module>().same_as(
-      b->imports()[0].cast<tvm::ffi::Module>()) << std::endl;
+      b->imports()[0].cast<tvm::ffi::Module>()) << ' '
+            << root->GetFunction("nobody", true).has_value() << std::endl;
 }
 """
 LIBRARY = r"""
@@ -159,34 +160,45 @@ def test_no_name_is_in_both_static_libraries(installed: Path, tmp_path: Path, of
         "-Wl,--no-whole-archive", "-lm", "-ldl", "-pthread")  # fmt: skip
 
 
-@pytest.mark.slow
-def test_a_cxx_host_of_tvm_ffi_runs_without_its_library(
+@pytest.fixture
+def build_host(
     require: Callable[[str], str],
     installed: Path,
     package_of: Callable[[str], Path],
     tmp_path: Path,
+) -> Callable[[str], Path]:
+    """A C++ program with tvm_ffi's headers and without its library."""
+
+    def build(text: str) -> Path:
+        (tmp_path / "host.cc").write_text(text)
+        run(require("c++"), "-std=c++17", f"-I{package_of('tvm_ffi')}/include", "-include", "mblob/ffi_module.h",
+            tmp_path / "host.cc", "-o", tmp_path / "host", f"-I{installed}/include", f"-L{installed}/lib",
+            f"-Wl,-rpath,{installed}/lib", "-lmblob-ffi", "-lmblob",
+        )  # fmt: skip
+        return tmp_path / "host"
+
+    return build
+
+
+@pytest.mark.slow
+def test_a_cxx_host_of_tvm_ffi_runs_without_its_library(
+    require: Callable[[str], str],
+    build_host: Callable[[str], Path],
+    package_of: Callable[[str], Path],
+    tmp_path: Path,
 ) -> None:
-    include = f"-I{package_of('tvm_ffi')}/include"
     (tmp_path / "library.cc").write_text(LIBRARY)
-    (tmp_path / "host.cc").write_text(HOST)
-    words = (require("c++"), "-std=c++17", include)
-    run(*words, "-shared", "-fPIC", tmp_path / "library.cc", "-o", tmp_path / "library.so")
-    run(*words, "-include", "mblob/ffi_module.h", tmp_path / "host.cc", "-o", tmp_path / "host",
-        f"-I{installed}/include", f"-L{installed}/lib", f"-Wl,-rpath,{installed}/lib", "-lmblob-ffi", "-lmblob",
-    )  # fmt: skip
-    lines = run(tmp_path / "host", tmp_path / "library.so").stdout.splitlines()
+    run(require("c++"), "-std=c++17", f"-I{package_of('tvm_ffi')}/include", "-shared", "-fPIC",
+        tmp_path / "library.cc", "-o", tmp_path / "library.so")  # fmt: skip
+    lines = run(build_host(HOST), tmp_path / "library.so").stdout.splitlines()
     assert lines[:3] == ["library 42 5 00", "TypeError", "1100test.Leaf"]
     assert "/nowhere.so" in lines[3]
 
 
 @pytest.mark.slow
 def test_a_cxx_host_has_one_object_of_a_module_that_several_import(
-    require: Callable[[str], str],
-    installed: Path,
-    package_of: Callable[[str], Path],
-    tmp_path: Path,
+    build_host: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    include = f"-I{package_of('tvm_ffi')}/include"
     root = mblob.csource_module("int f(void) { return 1; }")
     layer = [root]
     for i in range(40):  # 2^40 paths lead to the last ones
@@ -196,10 +208,5 @@ def test_a_cxx_host_has_one_object_of_a_module_that_several_import(
                 module.import_module(child)
         layer = below
     root.export_library(tmp_path / "library.so", dialect="ffi")
-    (tmp_path / "host.cc").write_text(SHARED)
-    run(require("c++"), "-std=c++17", include, "-include", "mblob/ffi_module.h", tmp_path / "host.cc", "-o",
-        tmp_path / "host", f"-I{installed}/include", f"-L{installed}/lib", f"-Wl,-rpath,{installed}/lib",
-        "-lmblob-ffi", "-lmblob",
-    )  # fmt: skip
-    done = run(tmp_path / "host", tmp_path / "library.so", timeout=60)
-    assert done.stdout == "b0 a0 1\n"  # the order of docs/format.md
+    done = run(build_host(SHARED), tmp_path / "library.so", timeout=60)
+    assert done.stdout == "b0 a0 1 0\n"  # the order of docs/format.md

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.format.grammar import FFI_GRAMMARS, decode_payload
+from mblob.format.grammar import FFI_GRAMMARS, GRAMMARS, decode_payload
+from mblob.format.type_keys import CONST_LOADER, RELAX_EXECUTABLES
 from mblob.packager.errors import BuildError
+from mblob.packager.modules import reexpress as reexpress_module
 from mblob.packager.modules.reexpress import reexpress
 
 SPIRV = b"\x03\x02\x23\x07" + bytes(16)
@@ -182,3 +184,10 @@ def test_extra_tags_are_checked(extra: list[int]) -> None:
             "//PTX",
             [{"name": "k", "arg_types": ["handle", "int32"], "arg_extra_tags": extra}],
         )
+
+
+def test_every_key_of_both_dialects_can_be_written_in_the_other() -> None:
+    both = {key for key in GRAMMARS if reexpress_module.key_in(key, "ffi") in FFI_GRAMMARS}
+    by_hand = {*RELAX_EXECUTABLES, CONST_LOADER, *reexpress_module._SAME}
+    assert both - by_hand <= set(reexpress_module._TO_FFI)
+    assert {k for k in FFI_GRAMMARS if k in GRAMMARS} - by_hand <= set(reexpress_module._TO_CLASSIC)
