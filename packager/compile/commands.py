@@ -76,21 +76,21 @@ def compile_command(
             "-o",
             output,
         )
+    return _c_command(tools, node, source, output, options, work, _memory_model(node), "-c")
+
+
+def _c_command(
+    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
+    first: Sequence[str], mode: str,
+) -> Command:  # fmt: skip
+    """What compilers do with a C or C++ source: `mode` says how far they go, `first` are options
+    before all others."""
+    kind = language(node)
+    own = compile_options((*options, *node.options))
     head = _head(tools, kind, source, work)
     macros = [f"-D{name}" for name in source_macros(node)]
-    return (
-        *head,
-        *_memory_model(node),
-        *_headers(),
-        *macros,
-        *own,
-        "-x",
-        kind,
-        "-c",
-        str(source),
-        "-o",
-        output,
-    )
+    words = (*head, *first, *_headers(), *macros, *own, "-x", kind)
+    return (*words, mode, str(source), "-o", output)
 
 
 def preprocess_command(
@@ -102,11 +102,7 @@ def preprocess_command(
     Args:
         first: options before all others.
     """
-    kind = language(node)
-    own = compile_options((*options, *node.options))
-    head = _head(tools, kind, source, work)
-    macros = [f"-D{name}" for name in source_macros(node)]
-    return (*head, *first, *_headers(), *macros, *own, "-x", kind, "-E", str(source), "-o", output)
+    return _c_command(tools, node, source, output, options, work, first, "-E")
 
 
 def dependency_command(

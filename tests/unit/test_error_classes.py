@@ -103,6 +103,11 @@ class Case:
         host.export_library(self.folder / "unknown.so")
         return self.folder / "unknown.so"
 
+    def exported_twice(self) -> None:
+        root = mblob.blob_module("tests.mine", iter([b"x"]))
+        for name in ("first.so", "second.so"):
+            root.export_library(self.folder / name)
+
     def opened_by(self, loader: Any) -> None:
         root = mblob.blob_module("tests.mine", b"")
         root.export_library(self.folder / "mine.so")
@@ -159,8 +164,11 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "failed or missing compiler or linker": lambda t: t.broken_source(),
     "error in a loader written in Python": lambda t: t.opened_by(lambda payload, ctx: 1 // 0),
     "change of a `Device`": lambda t: setattr(mblob.cpu(), "device_id", 1),
-    "call of a function whose module is gone, or export of a payload whose iterator is used up": lambda t: (
+    "call of a function whose module no longer exists": lambda t: (
         bridge._Late(lambda name: None, "f", "the module")()
+    ),
+    "second export of a module whose payload was an iterator, which can be read once": lambda t: (
+        t.exported_twice()
     ),
 }
 
