@@ -256,8 +256,9 @@ static void a_machine_tells_what_it_knows(const char *dir) {
   size_t size = read_file(in(dir, "vm_programs.bin")), ran = 0;
   uint64_t each = 0;
   CHECK(mblob_module_create(&loader, NULL, &kernels) == MBLOB_OK);
-  for (size_t at = 0; at < size; at += 8 + each) { /* each behind its size */
-    memcpy(&each, file_bytes + at, sizeof(each));
+  for (size_t at = 0; at < size; at += 8 + each) { /* each behind its size, least byte first */
+    each = 0;
+    for (size_t i = 8; i-- > 0;) each = each << 8 | file_bytes[at + i];
     vm = machine("runtime.Load_Executable", file_bytes + at + 8, each, kernels);
     CHECK(mblob_call(vm, "set_limits", "int,int", 2000, 1 << 24) == MBLOB_OK);
     ran += expect_machine(vm);
