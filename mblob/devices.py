@@ -170,7 +170,12 @@ def opencl(device_id: int = 0) -> Device:
 def macros() -> dict[str, str]:
     """Macros of C by their names: rows of numbers and names, and sets as bits (1 << number)."""
     rows = ", \\\n  ".join(f'{{{code}, "{name}"}}' for code, name in NAMES.items())
-    sets = {"HOST": HOST, "READ_BY_HOST": READ_BY_HOST, "OF_ADDRESSES": ADDRESSES, "OF_HANDLES": HANDLES}
+    sets = {
+        "HOST": HOST,
+        "READ_BY_HOST": READ_BY_HOST,
+        "OF_ADDRESSES": ADDRESSES,
+        "OF_HANDLES": HANDLES,
+    }
     return {
         "MB_DEVICE_NAMES": f" \\\n  {rows}",
         "MB_DEVICE_NAME_SIZE": str(max(map(len, NAMES.values())) + 1),

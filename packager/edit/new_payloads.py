@@ -17,6 +17,7 @@ from mblob.bytes.payload_source import (
     as_bytes_view,
 )
 from mblob.dtype import DataType
+from mblob import texts
 from mblob.errors import FormatError, NotFoundError, PortabilityWarning, also, did_you_mean
 from mblob.format.grammar import Grammars
 from mblob.format.ndarray import ArrayRecord, as_record
@@ -216,7 +217,7 @@ def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryvi
         raise BuildError(
             f"{entry.place}: tensor {old.name[:80]!r}: expected {old.dtype} of shape {old.shape}, which the code of the"
             f" library was compiled for, found {new.dtype} of shape {new.shape}"
-            + ("" if new.dtype == old.dtype else f'; convert it with astype("{old.dtype}")')
+            + ("" if new.dtype == old.dtype else texts.say(texts.ASTYPE, old.dtype))
         )
     return new.data
 
