@@ -25,6 +25,7 @@ from mblob.binary.elf_records import (
     DT_PLTREL,
     DT_REL,
     DT_RELA,
+    MAX_PAGE,
     DT_RELACOUNT,
     DT_RELAENT,
     DT_RELASZ,
@@ -225,7 +226,7 @@ def _is_in_data_pages(elf: ElfFile, relro: Segment) -> bool:
         largest = (
             PAGE
             if _is_known(elf) and elf.machine in ("x86_64", "i386", "s390x", "riscv")
-            else 1 << 16
+            else MAX_PAGE
         )
         if relro.p_memsz - room < largest:
             last, in_file = relro.p_vaddr + relro.p_memsz, s.p_vaddr + s.p_filesz

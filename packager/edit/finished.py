@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.binary.elf_records import STT_FUNC, STT_GNU_IFUNC, Symbol
-from mblob.format.blob_plan import BLOB_ALIGN
+from mblob.binary.elf_records import MAX_PAGE
 from mblob.format.exported import FFI_PREFIX
 from mblob.format.prefixes import BLOBS
 from mblob.inspect.library import Library
@@ -157,7 +157,7 @@ def _old_blob(library: Library) -> tuple[int, int]:
     symbol = library.elf.find(library.blob.symbol) if library.blob is not None else None
     if (
         symbol is None
-        or symbol.st_size < BLOB_ALIGN
+        or symbol.st_size < MAX_PAGE
         or find_reference(library.elf, symbol) is not None
     ):
         return 0, 0
