@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mblob.binary.elf_records import STT_FUNC, STT_GNU_IFUNC, Symbol
-from mblob.binary.elf_records import MAX_PAGE
+from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
 from mblob.format.exported import FFI_PREFIX
 from mblob.format.prefixes import BLOBS
 from mblob.inspect.library import Library

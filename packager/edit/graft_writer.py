@@ -27,6 +27,7 @@ from mblob.binary.elf_records import (
     DT_STRTAB,
     DT_SYMTAB,
     DT_VERSYM,
+    MAX_PAGE,
     NT_GNU_BUILD_ID,
     NT_GNU_PROPERTY_TYPE_0,
     PF_R,
@@ -43,7 +44,6 @@ from mblob.binary.elf_records import (
 )
 from mblob.errors import IncompatibleError
 from mblob.format import note
-from mblob.binary.elf_records import MAX_PAGE
 from mblob.packager.edit import android_relocations, dynamic_symbols, relocations, unwind_table
 from mblob.packager.edit.dynamic_symbols import Entry
 from mblob.packager.edit.graft import Bound, Joined

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mblob import texts
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import (
     BytesPayload,
@@ -17,7 +18,6 @@ from mblob.bytes.payload_source import (
     as_bytes_view,
 )
 from mblob.dtype import DataType
-from mblob import texts
 from mblob.errors import FormatError, NotFoundError, PortabilityWarning, also, did_you_mean
 from mblob.format.grammar import Grammars
 from mblob.format.ndarray import ArrayRecord, as_record
