@@ -233,3 +233,13 @@ def test_a_key_that_c_spells_is_seen() -> None:
         "hip",
         "metal",
     }
+
+
+def test_the_document_of_the_format_has_every_key() -> None:
+    text = (ROOT / "docs/format.md").read_text()
+    listed = text.partition("### 3.1")[2].partition("### 3.2")[0]
+    table = [line.split(" | ")[0] for line in listed.splitlines() if line.startswith("| `")]
+    assert {k.strip("`| ") for row in table for k in row.split(",")} == {
+        *ROWS,
+        type_keys.SAFETENSORS,
+    }

@@ -20,20 +20,15 @@ const char *mb_device_name(int device_type);
 #define MB_DEVICE_TEXT 48
 const char *mb_device_text(DLDevice device, char text[MB_DEVICE_TEXT]);
 
-/* Whether a type is in a set of base/device_types.h. */
-static inline bool mb_device_is_in(uint64_t set, int device_type) {
-  return device_type >= 0 && device_type < MB_DEVICE_KINDS && (set >> device_type & 1);
-}
-
 /* Whether this process can read memory of that kind with its own instructions. */
 static inline bool mb_device_is_host(int device_type) {
-  return mb_device_is_in(MB_DEVICES_HOST, device_type);
+  return mb_is_device_of(MB_DEVICES_HOST, device_type);
 }
 
 /* Whether `data` of that kind of memory is a handle: two that differ are memory apart, however
  * close their numbers are. */
 static inline bool mb_device_has_handles(int device_type) {
-  return mb_device_is_in(MB_DEVICES_OF_HANDLES, device_type);
+  return mb_is_device_of(MB_DEVICES_OF_HANDLES, device_type);
 }
 
 /* Whether code for a target of TVM ("llvm", "opencl -device=..") can run here. */
