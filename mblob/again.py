@@ -26,18 +26,17 @@ def linked(module: Module) -> Module:
     Raises:
         BuildError, ToolchainError, OSError: as of `export_library`.
     """
-    import warnings
-    from tempfile import TemporaryDirectory
+    from mblob.temporary import temporary_folder
+    from mblob.untold import untold
 
     tree = [*module.walk()][1:]
     known = _copies.get(module)
     if known is not None and known[0] == tree:
         return known[1]
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", mblob.PortabilityWarning)  # TVM never sees the copy
-        path = f"{folder}/lib.so"
+    with temporary_folder() as folder, untold(mblob.PortabilityWarning):  # TVM never sees the copy
+        path = folder / "lib.so"
         mblob.export_library(module, path)
-        file = open(path, "rb")  # noqa: PTH123, SIM115
+        file = path.open("rb")
     with file:  # which has no name any more, so no pickle names it
         copy = mblob.load_module(file)
     _copies[module] = tree, copy
