@@ -50,6 +50,8 @@ def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
     Returns:
         False: it is not the tree of one file. Nothing is written.
     """
+    from pathlib import Path
+
     modules = list(module.walk())
     paths = {m._node.path for m in modules if m.type_key == LIBRARY}
     path = paths.pop() if len(paths) == 1 else ""
@@ -65,7 +67,15 @@ def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
         changes: dict[int | str, memoryview] = dict(changed or held[:1])
     if changes:
         mblob.swap(path, changes, output=file_name)
-    return bool(changes)
+        return True
+    from shutil import copy  # there is nothing but code
+
+    from mblob.temporary import folder_beside
+
+    output = Path(file_name)
+    with folder_beside(output) as folder:
+        Path(copy(path, folder)).replace(output)
+    return True
 
 
 def _walk(library: Any) -> list[int]:

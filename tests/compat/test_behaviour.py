@@ -177,6 +177,20 @@ def test_a_loaded_factory_is_exported_without_its_parameters(
         lib.export_library(tmp_path / "other.so")
 
 
+@pytest.mark.parametrize("options", [{}, {"index": False}, {"dialect": "ffi"}])
+def test_a_loaded_library_of_code_alone_is_exported_again(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    first, second = tmp_path / "first.so", tmp_path / "second.so"
+    mblob.csource_module(KERNELS, functions=PROTOTYPES).export_library(first, **options)
+    mblob.load_module(first).export_library(second)
+    assert second.read_bytes() == first.read_bytes()
+    assert second.stat().st_mode == first.stat().st_mode
+    y = np.zeros(4, "float32")
+    mblob.load_module(second)["shift"](X, y)
+    assert y.tolist() == (X + 1).tolist()
+
+
 def test_a_loaded_library_is_exported_without_a_copy_of_its_payloads_in_memory(
     tmp_path: Path,
 ) -> None:
