@@ -177,6 +177,7 @@ def test_a_loaded_factory_is_exported_without_its_parameters(
         lib.export_library(tmp_path / "other.so")
 
 
+@pytest.mark.own_process  # which starts a plug-in
 @pytest.mark.parametrize("options", [{}, {"index": False}, {"dialect": "ffi"}])
 def test_a_loaded_library_of_code_alone_is_exported_again(
     tmp_path: Path, options: dict[str, Any]
