@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 
-from mblob.errors import argument_class
+from mblob.late import errors
 
 try:
     from mblob.loader import _call, bridge
@@ -47,6 +47,10 @@ def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
     from mblob.loader.tensor import Shape, Tensor
 
     return Device, Tensor, Shape
+
+
+def _error_class(given: Any) -> type[Exception]:
+    return errors.argument_class(given)
 
 
 def _module_handle(module: Module) -> int:
@@ -121,7 +125,7 @@ _call.set_hooks(
     raise_status=raise_status,
     ffi_function=_ffi_function,
     ffi_stand_in=_ffi_stand_in,
-    error_class=argument_class,
+    error_class=_error_class,
     declared=_declared,
     prototype=_prototype,
     tensor_advice=_tensor_advice,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from _weakref import ref  # `weakref` itself imports three modules more
 
-from mblob.errors import LoaderMissingError, StateError
+from mblob.late import errors
 from mblob.loader import _call
 from mblob.loader.runtime import address_of, check, ffi, lib, text
 
@@ -58,7 +58,7 @@ nodes = Nodes()
 
 
 def _nobody(_: Any, __: str) -> Module:
-    raise StateError("mblob.loader.opened is not imported")
+    raise errors.StateError("mblob.loader.opened is not imported")
 
 
 # Makes the Python tree of a module that C code opened, from (mblob_module, path).
@@ -146,7 +146,7 @@ class _Late:
     def __call__(self, *args: Any) -> Any:
         function = self._find(self._name)
         if function is None:
-            raise StateError(f"{self._name}: {self._origin} it came from is gone")
+            raise errors.StateError(f"{self._name}: {self._origin} it came from is gone")
         return function(*args)
 
 
@@ -275,7 +275,7 @@ def module_made_of(address: int) -> Module | None:
 
 def _not_found(_: Any, exception: BaseException, __: Any) -> int:
     """A missing loader does not hide the functions of other modules."""
-    if isinstance(exception, LoaderMissingError):
+    if isinstance(exception, errors.LoaderMissingError):
         return int(
             lib.mblob_set_error(lib.MBLOB_E_LOADER, str(exception).encode("utf-8", "replace"))
         )

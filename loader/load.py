@@ -5,15 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from mblob.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    FormatError,
-    LoaderMissingError,
-    MblobError,
-    one_of,
-)
+from mblob.late import errors
 from mblob.loader import bridge
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.loader.runtime import ffi, last_error, lib
@@ -110,7 +102,9 @@ def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
         raise _wrong_type("fmt", "str", fmt)
     for argument, value, known in (("verify", verify, VERIFY), ("missing", missing, MISSING)):
         if not isinstance(value, str) or value not in known:
-            raise ArgumentValueError(f"load_module: {argument}: {one_of(known, value)}")
+            raise errors.ArgumentValueError(
+                f"load_module: {argument}: {errors.one_of(known, value)}"
+            )
     if loaders is None:
         return
     if not hasattr(loaders, "items"):
@@ -123,7 +117,7 @@ def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
             raise _wrong_type(f"loaders[{key!r}]", "a callable", loader)
 
 
-def _wrong_type(argument: str, expected: str, found: Any) -> ArgumentError:
+def _wrong_type(argument: str, expected: str, found: Any) -> errors.ArgumentError:
     from mblob.arguments import wrong_type
 
     return wrong_type("load_module", argument, expected, found)
@@ -171,7 +165,7 @@ def _open(call: Open, options: _Options, origin: Origin) -> Module:
     out = ffi.new("mblob_module **")
     while call(options.record, out):
         error = last_error()
-        if not isinstance(error, LoaderMissingError):
+        if not isinstance(error, errors.LoaderMissingError):
             raise error
         from mblob.loader.loaders import load_entry_point
 
@@ -202,13 +196,15 @@ def _load_path(path: str, options: _Options) -> Module:
 
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(status.st_mode):
-            raise FormatError(f"{path}: not a regular file, expected a library", code="not_elf")
+            raise errors.FormatError(
+                f"{path}: not a regular file, expected a library", code="not_elf"
+            )
     finally:
         os.close(descriptor)
     origin = options.origin(absolute, lambda: _functions_of_file(absolute, status), status)
     try:
         return _open(lambda o, out: lib.mblob_open(os.fsencode(absolute), o, out), options, origin)
-    except MblobError:  # of all other files, which are few
+    except errors.MblobError:  # of all other files, which are few
         with open(path, "rb") as file:  # noqa: PTH123
             linkable = _is_linkable(file.fileno())
         if not linkable:
@@ -259,7 +255,7 @@ def _load_bytes(data: Any, options: _Options) -> Module:
         view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
     except TypeError:
         if isinstance(data, memoryview) or hasattr(data, "__array_interface__"):
-            raise ArgumentTypeError(
+            raise errors.ArgumentTypeError(
                 "load_module: source: expected contiguous bytes, found elements with gaps"
             ) from None
         raise _wrong_type("source", SOURCES, data) from None
@@ -278,9 +274,9 @@ def _load_bytes(data: Any, options: _Options) -> Module:
             options,
             options.origin("", lambda: names),
         )
-    except FormatError as exc:
+    except errors.FormatError as exc:
         if exc.code == "not_elf" and _names_a_file(view):
-            raise FormatError(
+            raise errors.FormatError(
                 f"{bytes(view)!r}: bytes are taken as the content of a library, and this is no ELF file; it is the "
                 "name of a file: pass it as a str",
                 code=exc.code,
@@ -314,7 +310,7 @@ def _load_linked(
             return _open(
                 lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin
             )
-        except MblobError as exc:  # nobody knows the temporary library
+        except errors.MblobError as exc:  # nobody knows the temporary library
             exc.args = tuple(str(a).replace(library, shown or "a file in memory") for a in exc.args)
             raise
 
@@ -333,7 +329,7 @@ def _functions_of_file(path: str, opened: os.stat_result) -> Mapping[str, str]:
             return {}
         with Library(path, verify="off") as library:
             return signatures(library.host_functions)
-    except (OSError, MblobError, ValueError):
+    except (OSError, errors.MblobError, ValueError):
         return {}
 
 
@@ -360,7 +356,7 @@ def _functions_of_image(data: memoryview) -> Mapping[str, str]:
     try:
         elf = ElfFile(data)
         return signatures(host_functions(elf, read_table(elf)))
-    except (MblobError, ValueError):
+    except (errors.MblobError, ValueError):
         return {}
 
 
