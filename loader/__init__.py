@@ -4,9 +4,9 @@ Thin Python over the C runtime in `csrc`. `mblob.loader._native` (cffi) is the w
 `mblob.loader._call` (a C extension) the hot path: calling functions, tensors, callbacks. Users
 write `import mblob`, which hands these names on.
 
-Who imports whom, from the ground up: `_native`, `_call` <- runtime, tensor <- bridge <-
-loaders <- opened <- load, functions, system_lib. What is here imports the others, to tell the
-compiled modules about our Python classes; of some, how to import them.
+Who imports whom, from the ground up: `_native`, `_call` <- runtime, tensor <- bridge <- opened <-
+callbacks <- loaders; opened <- load <- sources; functions, system_lib. What is here imports the
+others, to tell the compiled modules about our Python classes; of some, how to import them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def _module_handle(module: Module) -> int:
     node = module._node
     if isinstance(node, OpenedNode):
         return address_of(lib.mblob_module_retain(node.handle))
-    return address_of(bridge.made_module(module, lambda: module))
+    from mblob.loader.callbacks import made_module
+
+    return address_of(made_module(module, lambda: module))
 
 
 def _wrap_module(address: int) -> Module:

@@ -323,7 +323,9 @@ class OpenedNode(Node):
             return
         # The Python module holds `child`. If C did too, a child that refers to this module would
         # keep both for ever.
-        made = bridge.made_module(child, ref(child))
+        from mblob.loader.callbacks import made_module
+
+        made = made_module(child, ref(child))
         try:
             check(lib.mblob_module_import(self.handle, made))
         finally:
@@ -496,12 +498,9 @@ def wrap_tree(root: Any, origin: Origin) -> Module:
     return _tree(root, origin, _hold, bridge.module_made_of)
 
 
-def _borrow(root: Any, path: str) -> Module:
+def borrowed(root: Any, path: str) -> Module:
     """The tree below a module that C code holds: valid as long as C holds it."""
     return _tree(root, Origin(path), lambda pointer: pointer, _known)
-
-
-bridge.borrow = _borrow
 
 
 def _known(address: int) -> Module | None:
