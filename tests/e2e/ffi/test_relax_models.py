@@ -59,6 +59,42 @@ def test_tvm_runs_programs_that_were_converted_to_its_dialect(
     assert done.stdout == "fine\n", done.stderr
 
 
+DIGITS = """
+import sys
+import numpy as np
+import tvm
+from tvm import relax
+
+images = np.load(sys.argv[1])[:, None]
+for path, batch in zip(sys.argv[2::2], map(int, sys.argv[3::2])):
+    main = relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())["main"]
+    parts = [images[i : i + batch] for i in range(0, len(images), batch)]
+    print(*(d for part in parts for d in main(tvm.runtime.tensor(part)).numpy()))
+"""
+
+
+def test_the_networks_of_the_examples_read_the_digits_that_tvm_reads(
+    package_of: Callable[[str], Path], root: Path, tmp_path: Path
+) -> None:
+    """Those beside compile.py, and what it writes now."""
+    package_of("tvm")
+    relax, images = root / "examples/relax", root / "examples/digits/test_images.npy"
+    libraries = []
+    for name, *words in (("digits_relax.so",), ("digits_relax_20.so", "20")):
+        made = tmp_path / name
+        subprocess.run([sys.executable, relax / "compile.py", made, *words], check=True)
+        libraries += [(path, int(words[0]) if words else 360) for path in (relax / name, made)]
+    command = [sys.executable, "-c", DIGITS, images, *(str(w) for pair in libraries for w in pair)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4, done.stderr
+    pixels = np.load(images)[:, None]
+    for (path, batch), line in zip(libraries, lines):
+        main = mblob.relax.VirtualMachine(mblob.load_module(path), mblob.cpu(0))["main"]
+        ours = [main(pixels[i : i + batch]).numpy() for i in range(0, len(pixels), batch)]
+        assert np.concatenate(ours).tolist() == [int(word) for word in line.split()]
+
+
 @pytest.fixture(scope="module")
 def models(package_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     package_of("tvm")
