@@ -172,7 +172,8 @@ def test_a_relax_program_takes_the_batches_that_it_was_compiled_for(root: Path) 
 def test_warm_calls_of_a_relax_program_allocate_nothing(
     root: Path, build: Build, installed: Path, golden: Path
 ) -> None:
-    """Dynamic and static shapes, kernels that sort, tuples, closures, recursion; bytecode and compiled."""
+    """Dynamic and static shapes, shapes from data, kernels that sort, tuples, closures, recursion;
+    bytecode and compiled."""
     if platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc":
         pytest.skip("the library is compiled for x86-64, and allocations of glibc are counted")
     source = root / "tests/c/hosts/relax_allocations.c"
@@ -181,11 +182,19 @@ def test_warm_calls_of_a_relax_program_allocate_nothing(
     for call in (
         "mlp_dynamic forward f3,16 f12,16 f12 f4,12 f4",
         "data_dependent sorted f2,5",
+        "data_dependent unique i6",
+        "data_dependent unique i5000",
+        "data_dependent nonzero i5000",
+        "data_dependent of_shape f3,4,2",
+        "data_dependent to_shape f6 l2",
         "tuples split f4,6",
         "closures apply f3 f3",
         "control_flow power_of_two i",
         "compiled_control power_of_two i",
         "compiled_tuples split f4,6",
+        "compiled_shapes shape_of f3,4",
+        "compiled_shapes cast f4,4",
+        "compiled_shapes same f4 f4",
     ):
         library, *words = call.split()
         assert run(program, golden / "relax" / f"{library}.so", *words) == "0\n", call
