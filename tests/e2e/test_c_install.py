@@ -171,6 +171,38 @@ def test_an_installation_may_be_moved(
     assert run(tmp_path / "host", built / "lib" / "plain.so").stdout == "21\n"
 
 
+@pytest.mark.parametrize("names", ["plain", "a b", "ümläut"])
+def test_an_installation_in_folders_of_any_name_serves_programs_and_goes_without_a_trace(
+    objects: Path, built: Path, tmp_path: Path, require: Callable[[str], str], names: str
+) -> None:
+    """With LIBDIR inside of PREFIX and outside of it."""
+    pkg_config, csrc = require("pkg-config"), {p.name for p in (ROOT / "csrc").iterdir()}
+    (tmp_path / "host.c").write_text(ADDS)
+    prefix = tmp_path / names / "prefix"
+    prefix.mkdir(parents=True)
+    for lib in (prefix / "lib", tmp_path / names / "the libraries"):
+        install(prefix, objects, f"LIBDIR={lib}", "COMPAT=1")
+        environment = {**os.environ, "PKG_CONFIG_PATH": str(lib / "pkgconfig")}
+        command = f"cc host.c -o host $({pkg_config} --cflags --libs mblob)"
+        run("sh", "-c", f'eval "{command}"', cwd=tmp_path, env=environment)
+        environment["LD_LIBRARY_PATH"] = str(lib)
+        assert run(tmp_path / "host", built / "lib" / "plain.so", env=environment).stdout == "21\n"
+        install(prefix, objects, f"LIBDIR={lib}", goal="uninstall")
+        assert list((tmp_path / names).rglob("*")) == [prefix]
+    assert {p.name for p in (ROOT / "csrc").iterdir()} == csrc
+
+
+def test_a_staged_installation_goes_without_a_trace(objects: Path, tmp_path: Path) -> None:
+    stage = tmp_path / "a stage"
+    stage.mkdir()
+    install(Path("/usr"), objects, f"DESTDIR={stage}")
+    assert {p.name for p in (stage / "usr").iterdir()} == {"include", "lib"}
+    files = "".join(p.read_text() for p in (stage / "usr" / "lib" / "pkgconfig").iterdir())
+    assert "stage" not in files and "prefix=${pcfiledir}/../.." in files
+    install(Path("/usr"), objects, f"DESTDIR={stage}", goal="uninstall")
+    assert list(stage.iterdir()) == []
+
+
 def test_uninstall_leaves_what_others_have(objects: Path, tmp_path: Path) -> None:
     prefix = tmp_path / "prefix"
     others = [
