@@ -114,7 +114,9 @@ def test_a_moved_installation_serves_programs_and_packs_what_changed(
 
     change(project / "sub" / "a model.toml", "header =", "another_key =")
     assert "Packing manifest.so" in build()
-    assert set(mblob.load_module(project / "build" / "sub" / "manifest.so").payloads) == {"another_key"}
+    assert set(mblob.load_module(project / "build" / "sub" / "manifest.so").payloads) == {
+        "another_key"
+    }
 
     shutil.rmtree(project / "build" / "new")
     assert "Packing new/objects.so" in build()
