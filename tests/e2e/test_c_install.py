@@ -4,6 +4,7 @@ warnings."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -339,6 +340,29 @@ def test_mblob_needs_no_header_outside_of_its_own(installed: Path, tmp_path: Pat
         "mblob.h",
         *(f"mblob/{n}.h" for n in ("dlpack", "packed", "plugin")),
     }
+
+
+def test_every_public_function_says_who_owns_what_and_its_errors_and_threads(
+    installed: Path,
+) -> None:
+    """Functions that only read one handle, and return a number, own nothing."""
+    text = (installed / "include" / "mblob.h").read_text()
+    text += (installed / "include" / "mblob" / "plugin.h").read_text()
+    pattern = (
+        r"/\*(?P<comment>(?:[^*]|\*(?!/))*)\*/\n"
+        r"(?P<result>MBLOB_API [^;{}#(]*?)(?P<name>mblob_\w+)\((?P<parameters>[^;]*)\);"
+    )
+    said = {}
+    for found in re.finditer(pattern, text):
+        wanted = {"Errors", "Threads"}
+        parameters = found["parameters"]
+        if "*" in found["result"] or "**" in parameters or parameters.count("*") > 1:
+            wanted.add("Ownership")
+        missing = {word for word in wanted if f"{word}:" not in found["comment"]}
+        said[found["name"]] = sorted(missing)
+    names = {n for n in exported(installed / "lib" / "libmblob.so") if n.startswith("mblob_")}
+    assert said.keys() == names - {"mblob_runtime_names"}
+    assert {name: missing for name, missing in said.items() if missing} == {}
 
 
 BOTH = """
