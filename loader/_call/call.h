@@ -190,8 +190,8 @@ typedef struct call_frame {
                 at strides themselves */
   bool opaque; /* an object of any class may be passed: the callee is a Python function, or a caller
                   that gets its result */
-  bool items;                     /* these are the items of a container, not arguments */
-  bool pairs;                     /* of a dict: its keys and values in turn */
+  bool items;  /* these are the items of a container, not arguments */
+  bool pairs;  /* of a dict: its keys and values in turn */
   bool misaligned;                /* some slot is */
   int nesting;                    /* how many containers these are within */
   int place;                      /* of the innermost of them in `outer` */

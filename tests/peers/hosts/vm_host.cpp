@@ -2,6 +2,7 @@
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/ndarray.h>
 #include <tvm/runtime/packed_func.h>
+#include <tvm/runtime/vm/memory_manager.h>
 
 #include <fstream>
 #include <iostream>
@@ -9,12 +10,13 @@
 int main(int, char **argv) {
   using namespace tvm::runtime;
   Module exec = Module::LoadFromFile(argv[1]);
-  Module vm = exec.GetFunction("vm_load_executable")();
-  vm.GetFunction("init")(static_cast<int>(kDLCPU), 0, 2 /* pooled memory */);
+  Module machine = exec.GetFunction("vm_load_executable")();
+  machine.GetFunction("init")(static_cast<int>(kDLCPU), 0,
+                              static_cast<int>(vm::AllocatorType::kPooled));
   NDArray data = NDArray::Empty({1, 1, 8, 8}, DataType::Float(32), {kDLCPU, 0});
   std::ifstream(argv[2], std::ios::binary)
       .read(static_cast<char *>(data->data), 64 * sizeof(float));
-  vm.GetFunction("set_input")("main", data);
-  NDArray out = vm.GetFunction("invoke")("main");
+  machine.GetFunction("set_input")("main", data);
+  NDArray out = machine.GetFunction("invoke")("main");
   for (int i = 0; i < 10; ++i) std::cout << static_cast<float *>(out->data)[i] << ' ';
 }
