@@ -20,14 +20,15 @@ import pytest
 import mblob
 import mblob.compat.tvm as tvm
 from tests.built_once import built_once
-from tests.peers import tvm_today
+from mblob.compat import tvm_ffi
+from tests.peers import kernel, tvm_today, tvm_today_more, tvm_today_te
 from tests.peers.cases import Case, holding, names
+from tests.peers.tvm_today_more import HOST
 
 KERNELS: dict[str, list[tuple[str, tvm_today.Kernel]]] = defaultdict(list)
-for _target in tvm_today.TARGETS:
-    _of_target = [k for k in tvm_today.kernels() if k.target == _target]
-    for _name, _kernel in tvm_today.numbered(_of_target).items():
-        KERNELS[_kernel.case].append((f"{_target}.{_name}", _kernel))
+for _library, _kernels in tvm_today.libraries().items():
+    for _name, _kernel in _kernels.items():
+        KERNELS[_kernel.case].append((f"{_library}.{_name}", _kernel))
 
 # -- runtime/test_runtime_nd_array -----------------------------------------------------------------
 
@@ -197,8 +198,8 @@ def compiled(package_of: Callable[[str], Path]) -> Path:
         )
         assert done.returncode == 0, done.stderr
 
-    text = Path(tvm_today.__file__).read_text()
-    return built_once("peers-tvm", make, text, *sorted(p.name for p in release))
+    texts = [Path(m.__file__ or "").read_text() for m in (tvm_today, tvm_today_more, tvm_today_te, kernel)]
+    return built_once("peers-tvm", make, *texts, *sorted(p.name for p in release))
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +210,9 @@ def outcomes(compiled: Path) -> dict[str, list[Any]]:
 
 @pytest.fixture(scope="module")
 def libraries(compiled: Path) -> dict[str, mblob.Module]:
-    return {t: mblob.load_module(compiled / f"{t}.so") for t in tvm_today.TARGETS}
+    for name, function in HOST.items():
+        mblob.register_func(name, function, override=True)
+    return {name: mblob.load_module(compiled / f"{name}.so") for name in tvm_today.libraries()}
 
 
 @pytest.mark.parametrize("suite", sorted({name.partition("[")[0] for name in KERNELS}))
@@ -217,10 +220,10 @@ def test_kernels_of_tvm_have_the_outcomes_of_tvm(
     suite: str, outcomes: dict[str, list[Any]], libraries: dict[str, mblob.Module]
 ) -> None:
     rows = [row for name, of in KERNELS.items() if name.partition("[")[0] == suite for row in of]
-    for place, kernel in rows:
-        target, _, function = place.partition(".")
-        call = libraries[target][function]
-        for arguments, expected in zip(kernel.calls, outcomes[place]):
-            found = tvm_today.outcome(call, arguments, mblob.array)
-            assert set(expected.pop("classes", ())) <= set(found.pop("classes", ())), kernel
-            assert found == expected, kernel
+    for place, given in rows:
+        library, _, function = place.partition(".")
+        call = libraries[library][function]
+        for arguments, expected in zip(given.calls, outcomes[place]):
+            found = tvm_today.outcome(call, arguments, mblob.array, tvm_ffi.from_dlpack)
+            assert set(expected.pop("classes", ())) <= set(found.pop("classes", ())), given
+            assert found == expected, given
