@@ -273,7 +273,12 @@ class Module:
         return one_line(text)
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether `get_function` would find `name`, with the same `query_imports`."""
+        """Whether `get_function` would find `name`, with the same `query_imports`. Of code that is
+        not linked yet, whether `functions=` of its constructor has the name."""
+        modules = self.walk() if query_imports else (self,)
+        return self._has(name, query_imports) or any(m._node.declares(name) for m in modules)
+
+    def _has(self, name: str, query_imports: bool) -> bool:
         try:
             return self._find(name, query_imports) is not None
         except LoaderMissingError:
@@ -290,7 +295,7 @@ class Module:
 
     def __contains__(self, name: object) -> bool:
         """Whether `module[name]` gives a function."""
-        return isinstance(name, str) and self.implements_function(name, query_imports=True)
+        return isinstance(name, str) and self._has(name, query_imports=True)
 
     def __iter__(self) -> Iterator[str]:
         """Names of functions: those of `functions`."""

@@ -20,7 +20,6 @@ TARGETS = ("llvm", "c")
 ADD = "B[i] = A[i] + T.float32(1)"
 
 
-
 # -- codegen/test_target_codegen_llvm --------------------------------------------------------------
 
 LLVM = "test_target_codegen_llvm"
@@ -262,6 +261,17 @@ HANDLING: dict[str, tuple[str, list[list[Any]]]] = {
     "test_type_mismatch_non_tensor": (SHARED, [[array(F, 128), 1]]),
     "test_shape_mismatch_shared_variable": (SHARED, [[array(F, 128), array(F, 126)]]),
     "test_invalid_shape_fixed": (FIXED, [[array(F, 256), array(F, 256)]]),
+    "test_strides_mismatch_transposed": (
+        function(
+            'A: T.Buffer((16, 8), "float32"), B: T.Buffer((16, 8), "float32")',
+            "for i, j in T.grid(16, 8):",
+            "    B[i, j] = A[i, j] + T.float32(1)",
+        ),
+        [
+            [array(F, 16, 8), array(F, 16, 8)],
+            [{**array(F, 16, 8), "transposed": True}, array(F, 16, 8)],
+        ],
+    ),
     "test_ndim_mismatch_error": (FIXED, [[array(F, 4, 8), array(F, 4, 8)]]),
     "test_dtype_mismatch_error": (FIXED, [[array("int32", 128), array(F, 128)]]),
     "test_type_mismatch_int_parameter": (LLVM_KERNELS[-3].source, [[5], [array(F, 8)]]),
@@ -389,7 +399,7 @@ def numpy_array(given: dict[str, Any]) -> Any:
 
 
 def argument(given: Any, tensor: Any, from_dlpack: Any) -> Any:
-    """What a call gets: a tensor, a view of an array that is not aligned or not compact, or a number."""
+    """What a call gets: a tensor, a view of an array that is not compact, or a number."""
     import numpy as np
 
     if given in ("nan", "inf", "-inf"):
@@ -397,11 +407,7 @@ def argument(given: Any, tensor: Any, from_dlpack: Any) -> Any:
     if not isinstance(given, dict):
         return given
     made = numpy_array(given)
-    if given.get("view") == "misaligned":
-        whole = np.zeros(made.size + 32, made.dtype)
-        start = 1 - whole.ctypes.data // made.itemsize % 16 + 16
-        return from_dlpack(whole[start : start + made.size].reshape(made.shape))
-    if given.get("view") == "transposed":
+    if given.get("transposed"):
         return from_dlpack(np.asfortranarray(made))
     return tensor(made)
 

@@ -332,7 +332,9 @@ def _numbers() -> Iterator[Kernel]:
         case = f"test_tir_const_auto_dtype[{text}-{dtype}]"
         yield _constant(case, dtype, text, None)
     for op in ("+", "-", "*", "/"):
-        source = function('x: T.float32, y: T.float32, z: T.Buffer((), "float32")', f"z[()] = x {op} y")
+        source = function(
+            'x: T.float32, y: T.float32, z: T.Buffer((), "float32")', f"z[()] = x {op} y"
+        )
         yield Kernel(
             f"{IMM}.test_tir_floatimm_const_fold", source,
             [[x, y, array(F)] for x, y in [(3e30, 3e30), (3e30, -3e30), (3e30, 3e-30), (1.5, "nan"),
@@ -341,9 +343,32 @@ def _numbers() -> Iterator[Kernel]:
     for dtype, (pairs, mod) in FOLDED.items():
         division = ["truncdiv", "floordiv"] + (["truncmod", "floormod"] if mod else [])
         for text in ["x * y", "x + y", "x - y", *(f"T.{name}(x, y)" for name in division)]:
-            source = function(f"x: T.{dtype}, y: T.{dtype}", f"return {text}", result=f" -> T.{dtype}")
+            source = function(
+                f"x: T.{dtype}, y: T.{dtype}", f"return {text}", result=f" -> T.{dtype}"
+            )
             yield Kernel(f"{IMM}.test_tir_{dtype}_const_fold", source, [list(p) for p in pairs])
 
 
+# -- contrib/test_sort -----------------------------------------------------------------------------
+
+SHUFFLED = values(F, 1, 5, 2, 4.5, 3.5, 1.25, 0.5, 7, 3.25, -5, 0.75, -1.5)
+
+
+def _sorts() -> Iterator[Kernel]:
+    for case, shape, counts, arguments in (
+        ("test_sort", (2, 3, 2), values("int32", 1, 2, 3, 3), "1, 0"),
+        ("test_sort_np", (2, 3, 2), values("int32", 3, 3, 3, 3), "1, 1"),
+        ("test_sort", (2, 6), values("int32", 4, 6), "-1, 0"),
+    ):
+        reduced = [*shape[:1], *shape[2:]]
+        source = function(
+            f'A: T.Buffer({shape}, "float32"), N: T.Buffer({tuple(reduced)}, "int32"),'
+            f' B: T.Buffer({shape}, "int32")',
+            f"T.evaluate({host_call('tvm.contrib.sort.argsort_nms', 'A', 'N', 'B', arguments)})",
+        )
+        given = [{**SHUFFLED, "shape": list(shape)}, {**counts, "shape": reduced}]
+        yield Kernel(f"test_sort.{case}", source, [[*given, array("int32", *shape)]])
+
+
 def kernels() -> list[Kernel]:
-    return [*MORE_LLVM, *_traces(), *_intrinsics(), *_numbers()]
+    return [*MORE_LLVM, *_sorts(), *_traces(), *_intrinsics(), *_numbers()]
