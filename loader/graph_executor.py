@@ -294,11 +294,12 @@ class GraphModuleDebug(GraphModule):
         module: as of `GraphModule`.
         device: where the model runs, or a list of devices.
         graph_json_str: its graph: what `lib["get_graph_json"]()` gives.
-        dump_root: a folder. The graph is written there now, and the outputs of all nodes after each
-            run. None: nothing is written.
+        dump_root: a folder. The graph is written there now, and the outputs and times of all nodes in
+            each run. None: nothing is written or measured.
 
     Attributes:
-        debug_datum: the nodes of the graph, `debug_datum.get_graph_nodes()`; None without a graph.
+        debug_datum: the nodes of the graph, `debug_datum.get_graph_nodes()`, and the table of times of
+            the last run, `debug_datum.get_debug_result()`; None without a graph.
     """
 
     def __init__(
@@ -329,18 +330,22 @@ class GraphModuleDebug(GraphModule):
         sort_by_time: bool = True,
         **inputs: Any,
     ) -> None:
-        """Set inputs given by name, run the model, and write the outputs of all nodes, if the model has
-        a `dump_root`.
+        """Set inputs given by name, and run the model. If it has a `dump_root`, measure each node first,
+        write the outputs and times of all nodes, and print a table of the times, as TVM does.
 
         Args:
-            number, repeat, sort_by_time: accepted for compatibility with TVM and ignored:
-                `run_individual` and `profile` measure.
+            number, repeat: as of `run_individual`.
             parallel: as of `GraphModule.run`.
+            sort_by_time: whether the table begins with the slowest node.
         """
-        del number, repeat, sort_by_time
-        super().run(parallel=parallel, **inputs)
-        if self.debug_datum is not None and self.debug_datum.path is not None:
-            self.debug_datum.write(self._copied_output)
+        if self.debug_datum is None or self.debug_datum.path is None:
+            super().run(parallel=parallel, **inputs)
+            return
+        self.set_input(**inputs)
+        times = self.run_individual(number, repeat)
+        super().run(parallel=parallel)
+        self.debug_datum.write(self._copied_output, times)
+        self.debug_datum.display_debug_result(sort_by_time)
 
     def _copied_output(self, node: int, index: int) -> Tensor:
         """An output of a node right after the node ran: later ones may use its memory."""
