@@ -129,11 +129,19 @@ class GraphModule(TimedModel):
             self.module["set_input_zero_copy"](name, tensor)
             self._bound["input", self._input_index(name)] = tensor
 
-    def get_input(self, key: str | int) -> Tensor:
+    def get_input(self, key: str | int, out: Any = None) -> Tensor:
         """A view of the input `key` (name or position); writable, unless `set_input_zero_copy` was
         given a read-only array.
+
+        Args:
+            out: an array that the input is copied to, and which is returned.
+
+        Raises:
+            ValueError: no such input, or `out` is read-only or has another dtype or shape.
         """
         found: Tensor = self._get_input(key)
+        if out is not None:
+            return in_place(out, f"get_input: input {key!r}: ").copyfrom(found)
         return lent(self._bound.get(("input", self._input_index(key))), found)
 
     def get_num_inputs(self) -> int:
@@ -325,24 +333,32 @@ class GraphModuleDebug(GraphModule):
         self,
         number: int = 1,
         repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        sort_by_time: bool = True,
         *,
         parallel: int | None = None,
-        sort_by_time: bool = True,
         **inputs: Any,
     ) -> None:
         """Set inputs given by name, and run the model. If it has a `dump_root`, measure each node first,
         write the outputs and times of all nodes, and print a table of the times, as TVM does.
 
         Args:
-            number, repeat: as of `run_individual`.
-            parallel: as of `GraphModule.run`.
+            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
+                repeats_to_cooldown: as of `run_individual`.
             sort_by_time: whether the table begins with the slowest node.
+            parallel: as of `GraphModule.run`.
         """
         if self.debug_datum is None or self.debug_datum.path is None:
             super().run(parallel=parallel, **inputs)
             return
         self.set_input(**inputs)
-        times = self.run_individual(number, repeat)
+        times = self.run_individual(
+            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
+            repeats_to_cooldown,
+        )  # fmt: skip
         super().run(parallel=parallel)
         self.debug_datum.write(self._copied_output, times)
         self.debug_datum.display_debug_result(sort_by_time)

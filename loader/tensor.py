@@ -184,6 +184,13 @@ class Tensor(_call.TensorBase):
         return _call.tensor_part(self, extents, (code, bits, lanes), start)
 
     @property
+    def ctx(self) -> Device:
+        """`device`, as TVM 0.7 and before call it."""
+        return self.device
+
+    context = ctx
+
+    @property
     def strides(self) -> tuple[int, ...]:
         """Elements from one index to the next, per dimension."""
         shape = self.shape
