@@ -433,7 +433,7 @@ class Module:
         wait = self.get_function("synchronize") if self.implements_function("synchronize") else None
         prepare: Callable[..., Any] | None = None
         if f_preproc:
-            from mblob.loader.functions import get_global_func
+            from mblob import get_global_func
 
             prepare = get_global_func(f_preproc)
 

@@ -144,9 +144,6 @@ def test_a_target_names_the_device_of_its_first_word() -> None:
     assert tvm.device("llvm -mcpu=skylake", 1) == tvm.cpu(1)
     assert tvm.context("opencl -device=mali") == tvm.device(dev_type="cl", dev_id=0)
     assert tvm.nd.array([1.0], tvm.cpu()).ctx == tvm.cpu()
-    for kind in ("", "cpu0 -x"):
-        with pytest.raises(ValueError, match="is not known"):
-            tvm.device(kind)
 
 
 def test_a_device_tells_what_it_is() -> None:

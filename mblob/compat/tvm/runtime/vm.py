@@ -6,7 +6,6 @@ from typing import Any
 
 from mblob import relax, vm
 from mblob.compat.tvm.runtime.relax_vm import VMInstrumentReturnKind as VMInstrumentReturnKind
-from mblob.format.type_keys import RELAX_EXECUTABLES
 
 Executable = vm.Executable
 
@@ -16,7 +15,7 @@ class VirtualMachine(vm.VirtualMachine):
 
     def __new__(cls, exe: Any, *args: Any, **kwargs: Any) -> Any:
         program = getattr(exe, "mod", exe)  # `tvm.runtime.Executable` has the module
-        if getattr(program, "type_key", "") in RELAX_EXECUTABLES:
+        if getattr(program, "type_key", "").startswith("relax."):
             return relax.VirtualMachine(program, *args, **kwargs)
         return super().__new__(cls)
 
