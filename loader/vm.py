@@ -335,8 +335,12 @@ class VirtualMachine(Timed):
     def invoke_with_outputs(
         self, func_name: str, input_args: Mapping[str, Any], output_args: Sequence[Any]
     ) -> None:
-        """Call the function `func_name` with inputs by name, and copy its results into the arrays
-        `output_args`, which are aligned to 64 bytes (`mblob.empty`)."""
+        """Call the function `func_name`, and copy its results into arrays.
+
+        Args:
+            input_args: its inputs by name.
+            output_args: the arrays, which are aligned to 64 bytes (`mblob.empty`).
+        """
         self.set_outputs(func_name, *output_args)
         self.invoke(func_name, **input_args)
 
