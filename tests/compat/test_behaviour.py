@@ -431,3 +431,10 @@ def test_a_value_says_what_it_is(method: str, value: Any, expected: Any) -> None
 def test_what_a_kernel_traces_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert mblob.get_global_func("tvm.default_trace_action")(1, 2.5) is None
     assert capsys.readouterr().out == "[1, 2.5]\n"
+
+
+def test_tensors_are_equal_that_are_the_same_memory() -> None:
+    x = mblob.array(X)
+    assert x == x._create_view((4,)) and x.same_as(x) and hash(x) == hash(x._create_view((4,)))
+    assert x != mblob.array(X) and x != x._create_view((2, 2)) and x != x.view("int32")
+    assert x != X.tolist() and len({x, x._create_view((4,)), x._create_view((3,))}) == 2
