@@ -234,9 +234,11 @@ class OpenedNode(Node):
             info = lib.mblob_last_error_info()
             if text(info.code) != "plain_function":
                 return text(info.hint) or None
+            from mblob import texts
+
             return (
                 f"{name!r} is a plain C function, without a packed function: pack it again with its prototype,"
-                f" functions=['void {name}(...)'], or get a function of ctypes with symbol({name!r})"
+                f" functions=['void {name}(...)']{texts.say(texts.SYMBOL, repr(name))}"
             )
         lib.mblob_function_release(out[0])
         return None

@@ -112,31 +112,16 @@ _CLASSES: dict[str, tuple[type[Exception], ...]] = {
     "argument_value": (ValueError,),
 }
 
-_DTYPE = r"(bool|u?int\d+|b?float\d+\w*|e\dm\d_float8|complex\d+|handle)(x\d+)?"
-_TYPE = (
-    r"an? \w+|int|uint|float|handle|None|dtype|device|tensor|object|module|function|str|bytes|bool|Tensor|error|Shape"
-    r"|Array|Map|nothing|object of Python|another object"
-)
-# The same by the texts of compiled kernels (code "kernel_arguments"): TVM's, and mblob's packed
-# functions. They hand over nothing else. The first row that is found counts.
-_KERNEL_TEXTS: tuple[tuple[str, str], ...] = (
-    (r"arguments?( \([^)]*\))?, found \d|takes \d+ argument", "argument_count"),
-    (r"num_args should be|number of arguments", "argument_count"),
-    (rf"expected (an array of )?{_DTYPE}, found {_DTYPE}($|[;, ])", "argument_dtype"),
-    (r"\.dtype|dtype is expected|expect Tensor with dtype", "argument_dtype"),
-    (r"expect an? \w+ but get|, but received", "argument_type"),
-    (r"found (.* )?(\()?type code \d", "argument_type"),
-    (rf"expected [^,]*, found ({_TYPE})($|[;, ])", "argument_type"),
-    (r"Expect arg\[\d+\] to be|Mismatched type", "argument_type"),
-)
-
 
 def _code_of_kernel_text(message: str) -> str:
     """What is wrong with an argument, as far as the text of a kernel tells."""
-    import re  # only errors need it
+    import re  # only errors need these
+
+    from mblob import texts
 
     return next(
-        (code for text, code in _KERNEL_TEXTS if re.search(text, message)), "argument_value"
+        (code for text, code in texts.KINDS_OF_MISTAKES if re.search(text, message)),
+        "argument_value",
     )
 
 

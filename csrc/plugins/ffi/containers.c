@@ -153,10 +153,6 @@ int mb_any_of_container(enum mb_releases releases, TVMValue container, struct mb
   if (type == SHAPE) return shape_object(releases, container, out);
   if (type == STRING) return string_value(releases, container, out);
   if (type == ARRAY && releases == MB_RELEASES_0_22) return array_object(container, out);
-  bool made = false;
-  if (type == MAP && releases == MB_RELEASES_0_22) {
-    int status = mb_any_of_map(container, out, &made);
-    if (status || made) return status;
-  }
+  if (type == MAP && releases == MB_RELEASES_0_22) return mb_any_of_map(container, out);
   return mb_any_set_wrapped(releases, out, container, kTVMObjectHandle);
 }
