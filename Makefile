@@ -107,8 +107,8 @@ check: ## what CI calls: lint, then test, then test-all
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test-all
 
-bench: env ## measure against cp, TVM, linkers, numpy; QUICK=1 two minutes, FOLDER= for 12 GiB
-	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(FOLDER),--folder '$(FOLDER)')
+bench: env ## measure against cp, TVM, linkers, numpy; QUICK=1 two minutes, FOLDER= for 12 GiB, BEFORE= a worktree
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(FOLDER),--folder '$(FOLDER)') $(if $(BEFORE),--before '$(BEFORE)')
 
 docs: $(VENV)/docs-ready ## the documentation as a site: build/docs/index.html
 	@$(BIN)/python -B -m docs.site.build build/docs
