@@ -1,6 +1,6 @@
 """Measure packing, opening, calling and models; write RESULTS.md and its pictures.
 
-    python -m benchmarks [--quick] [--only SUBJECT]... [--folder DIR] [--output DIR]
+    python -m benchmarks [--quick] [--only SUBJECT]... [--before WORKTREE] [--folder DIR] [--output DIR]
 
 What is measured beside mblob and is not here is left out by name. The full run writes up to 12 GiB
 to the folder, which it removes again, and makes an environment with Apache TVM in build/ if there
@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import (
+    before,
     calling,
     devices,
     embedding,
@@ -46,6 +47,7 @@ SUBJECTS: dict[str, Callable[[Bench], Section | list[Section]]] = {
     "executors": executors.run,
     "relax": relax.run,
     "devices": devices.run,
+    "before": before.run,
 }
 
 
@@ -61,7 +63,7 @@ def main() -> None:
         # or each process would compile all that it imports
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(name) / "bytecode")
-        bench = Bench(Path(name), SCALES[args.scale], "")
+        bench = Bench(Path(name), SCALES[args.scale], "", args.before)
         if find_spec("matplotlib") is None:
             bench.say("no pictures: matplotlib is not installed (pip install 'mblob[bench]')")
         bench.say(f"Apache TVM {peer_tvm.VERSION}")
@@ -101,12 +103,25 @@ def _arguments() -> argparse.Namespace:
         "--folder", type=Path, help="where to write what is measured (default: $TMPDIR, else /tmp)"
     )
     parser.add_argument(
+        "--before", type=Path, metavar="WORKTREE",
+        help="a worktree of an earlier commit, in which `make env` was run: measured beside this one",
+    )  # fmt: skip
+    parser.add_argument(
         "--output",
         type=Path,
         default=HERE,
         help="for RESULTS.md and pictures (default: benchmarks)",
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    if "before" in (args.only or ()) and args.before is None:
+        parser.error("--only before: name a worktree with --before")
+    if args.before is not None:
+        args.before = args.before.resolve()
+        if not (args.before / ".venv" / "bin" / "mblob-pack").exists():
+            parser.error(
+                f"--before: {args.before} has no .venv/bin/mblob-pack; run `make env` there"
+            )
+    return args
 
 
 def _measured(bench: Bench, subject: str) -> list[Section]:

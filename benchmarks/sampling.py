@@ -62,11 +62,13 @@ class Bench:
         folder: for everything that is written; removed at the end.
         scale: how much is measured.
         tvm: a Python that has Apache TVM, or why there is none.
+        before: a worktree of an earlier commit with its `.venv`, or None.
     """
 
     folder: Path
     scale: Scale
     tvm: Path | str
+    before: Path | None = None
     start: float = field(default_factory=time.monotonic)
 
     def say(self, text: str) -> None:

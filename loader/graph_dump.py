@@ -10,6 +10,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from mblob.bytes.whole_file import write_whole
 from mblob.errors import ArgumentValueError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -52,7 +53,7 @@ class GraphDump:
             name = f"_tvmdbg_device_{device.name.upper()}_{device.device_id}"
             self.path = Path(root, name)
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            Path(self.path, GRAPH_FILE).write_text(json.dumps(found, indent=4))
+            write_whole(self.path / GRAPH_FILE, json.dumps(found, indent=4).encode())
 
     def _describe(self, attrs: Mapping[str, Any]) -> None:
         """Give each node its inputs by name, its function as `op`, its shape and its type."""
@@ -92,7 +93,7 @@ class GraphDump:
             from mblob.format.ndarray import save_param_dict
 
             data = save_param_dict(self.get_output_tensors(output))
-            Path(self.path, TENSORS_FILE).write_bytes(data)
+            write_whole(self.path / TENSORS_FILE, data)
 
     def remove(self) -> None:
         """Remove the folder of the device, and the folder around it if nothing else is in it."""

@@ -18,6 +18,7 @@
 #include <tvm/runtime/c_runtime_api.h>
 
 #include "base/argument_types.h"
+#include "base/device_types.h"
 #include "base/texts.h"
 
 #if PY_VERSION_HEX < 0x030A0000

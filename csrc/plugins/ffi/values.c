@@ -213,16 +213,15 @@ static int give_shape(enum mb_releases releases, TVMValue *value, int *code, str
   if (mb_object_is_own(releases, object) && mb_object_record(object)->code == kTVMObjectHandle)
     return give(value, code, mb_object_record(object)->value, kTVMObjectHandle);
   const struct mb_shape_cell *shape = mb_object_cell(releases, object);
-  TVMValue *extents = calloc(shape->count + 1, sizeof(*extents)), made = {.v_handle = NULL};
-  int *codes = calloc(shape->count + 1, sizeof(*codes)),
-      made_code = kTVMNullptr; /* kTVMArgInt is 0 */
-  int status = extents && codes ? MBLOB_OK : mb_fail_memory(shape->count * 12);
+  const size_t room = (shape->count + 1) * (sizeof(TVMValue) + sizeof(int));
+  TVMValue *extents = mb_block_take(room), made = {.v_handle = NULL};
+  int *codes = (int *)(void *)(extents + shape->count), /* kTVMArgInt is 0 */
+      made_code = kTVMNullptr, status = extents ? MBLOB_OK : mb_fail_memory(room);
   for (size_t i = 0; !status && i < shape->count; i++) extents[i].v_int64 = shape->extents[i];
   if (!status)
     status =
         mb_call_global("runtime.ShapeTuple", extents, codes, (int)shape->count, &made, &made_code);
-  free(extents);
-  free(codes);
+  if (extents) mb_block_give(extents, room);
   return status ? status : give_owned(value, code, place, made.v_handle, made_code);
 }
 
