@@ -265,7 +265,12 @@ class Module:
         return errors.one_line(text)
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether `get_function` would find `name`, with the same `query_imports`."""
+        """Whether `get_function` would find `name`, with the same `query_imports`. Of code that is
+        not linked yet, whether `functions=` of its constructor has the name."""
+        modules = self.walk() if query_imports else (self,)
+        return self._has(name, query_imports) or any(m._node.declares(name) for m in modules)
+
+    def _has(self, name: str, query_imports: bool) -> bool:
         try:
             return self._find(name, query_imports) is not None
         except errors.LoaderMissingError:
@@ -282,7 +287,7 @@ class Module:
 
     def __contains__(self, name: object) -> bool:
         """Whether `module[name]` gives a function."""
-        return isinstance(name, str) and self.implements_function(name, query_imports=True)
+        return isinstance(name, str) and self._has(name, query_imports=True)
 
     def __iter__(self) -> Iterator[str]:
         """Names of functions: those of `functions`."""
@@ -389,6 +394,8 @@ class Module:
         limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
         """A function that measures: `mod.time_evaluator("vadd", number=100)(a, b, c).mean`.
 
@@ -397,28 +404,38 @@ class Module:
 
         Args:
             func_name: the function to measure, of this module or its imports.
-            dev, limit_zero_time_iterations: accepted for compatibility with TVM and ignored.
+            dev, limit_zero_time_iterations, cache_flush_bytes: accepted for compatibility with TVM and
+                ignored.
             number, repeat: calls per measurement, and number of measurements. One more call comes
                 first and is not measured.
             min_repeat_ms: repeat the calls of a measurement until it takes this long.
             cooldown_interval_ms: pause after every `repeats_to_cooldown` measurements.
+            f_preproc: name of a global function that is called with the arguments before each
+                measurement.
 
         Returns:
             A function that takes the arguments and returns a BenchmarkResult in seconds.
 
         Raises:
             AttributeError: no such function.
+            NotFoundError: no global function `f_preproc`.
         """
         from mblob.benchmark import measure
 
-        del dev, limit_zero_time_iterations
+        del dev, limit_zero_time_iterations, cache_flush_bytes
         function = self.get_function(func_name, query_imports=True)
         wait = self.get_function("synchronize") if self.implements_function("synchronize") else None
+        prepare: Callable[..., Any] | None = None
+        if f_preproc:
+            from mblob import get_global_func
+
+            prepare = get_global_func(f_preproc)
 
         def evaluate(*args: Any) -> BenchmarkResult:
             return measure(
                 lambda: function(*args), repeat, number, min_repeat_ms / 1e3, finish=wait,
                 cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
+                begin=(lambda: prepare(*args)) if prepare else None,
             )  # fmt: skip
 
         return evaluate

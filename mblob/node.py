@@ -57,6 +57,10 @@ class Node:
         """
         return None
 
+    def declares(self, name: str) -> bool:
+        """Whether the module has a function `name` that `find` gives only once it is linked."""
+        return False
+
     def explain(self, name: str) -> str | None:
         """Why `find` has no function `name`, if there is more to say than that it is not there."""
         return None
