@@ -273,6 +273,7 @@ setup(
                 "csrc/include/mblob.h",
                 "csrc/src/base/texts.h",
                 "csrc/src/base/argument_types.h",
+                "csrc/src/base/device_types.h",
             ],
             extra_compile_args=C_FLAGS,
             extra_link_args=FLAGS["LDLIBS"],

@@ -126,7 +126,8 @@ def build(python: str, name: str, zig: Path, output: Path) -> Path:
     words = run(python, "-c", "import sys; print(*sys.version_info[:2])").split()
     version = (int(words[0]), int(words[1]))
     mine = environment(WORK / f"python{words[0]}.{words[1]}", python, BUILD_REQUIREMENTS)
-    source = WORK / name / f"source{words[0]}.{words[1]}"
+    # one folder for all Pythons: ziglang has compiled most of it before
+    source = WORK / name / "source"
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(
         ROOT,

@@ -11,6 +11,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from mblob.bytes.whole_file import write_whole
 from mblob.errors import ArgumentValueError
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -58,7 +59,7 @@ class GraphDump:
             name = f"_tvmdbg_device_{device.name.upper()}_{device.device_id}"
             self.path = Path(root, name)
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            Path(self.path, GRAPH_FILE).write_text(json.dumps(found, indent=4))
+            write_whole(self.path / GRAPH_FILE, json.dumps(found, indent=4).encode())
 
     def _describe(self, attrs: Mapping[str, Any]) -> None:
         """Give each node its inputs by name, its function as `op`, its shape and its type."""
@@ -105,8 +106,8 @@ class GraphDump:
             from mblob.format.ndarray import save_param_dict
 
             data = save_param_dict(self.get_output_tensors(output))
-            Path(self.path, TENSORS_FILE).write_bytes(data)
-            Path(self.path, TRACE_FILE).write_text(json.dumps(self._trace()))
+            write_whole(self.path / TENSORS_FILE, data)
+            write_whole(self.path / TRACE_FILE, json.dumps(self._trace()).encode())
 
     def _trace(self) -> dict[str, Any]:
         """Begin and end of each node, one after the other, in microseconds."""

@@ -8,7 +8,7 @@ from operator import index
 
 from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
-from mblob.devices import Device
+from mblob.devices import HOST, Device
 from mblob.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 CPU = Device(1, 0)
 # and what DLPack and ml_dtypes call them
 _TVM_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
-# cpu, cuda_host, rocm_host: memory that the processor reads at the same addresses
-HOST_TYPES = (1, 3, 11)
 
 
 def _wrong_extent(extents: Any) -> ArgumentError:
@@ -105,7 +103,7 @@ class Tensor(_call.TensorBase):
             ImportError: numpy is not installed.
         """
         np = _numpy("Tensor.numpy()")
-        if self.device.device_type not in HOST_TYPES:
+        if self.device.device_type not in HOST:
             return self.copyto(CPU).numpy()
         bits = _bits_type(self.dtype)
         if bits:
@@ -135,7 +133,7 @@ class Tensor(_call.TensorBase):
         """
         found = self.numpy()
         same = dtype is None or found.dtype == dtype
-        if copy is False and not (same and self.device.device_type in HOST_TYPES):
+        if copy is False and not (same and self.device.device_type in HOST):
             raise ArgumentValueError(
                 "Tensor.__array__: cannot be had without a copy, which copy=False forbids"
             )
@@ -330,7 +328,7 @@ def _first_values(tensor: Tensor) -> str:
     """The first elements of a tensor as nested lists, "" if there are none, or they are not in the
     memory of the processor, or not numbers that `struct` knows."""
     shape = tensor.shape
-    if tensor.device.device_type not in HOST_TYPES or not tensor.nbytes or len(shape) > _SHOWN:
+    if tensor.device.device_type not in HOST or not tensor.nbytes or len(shape) > _SHOWN:
         return ""
     import struct  # few programs print tensors
 

@@ -26,18 +26,17 @@ def linked(module: Module) -> Module:
     Raises:
         BuildError, ToolchainError, OSError: as of `export_library`.
     """
-    import warnings
-    from tempfile import TemporaryDirectory
+    from mblob.temporary import temporary_folder
+    from mblob.untold import untold
 
     tree = [*module.walk()][1:]
     known = _copies.get(module)
     if known is not None and known[0] == tree:
         return known[1]
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", mblob.PortabilityWarning)  # TVM never sees the copy
-        path = f"{folder}/lib.so"
+    with temporary_folder() as folder, untold(mblob.PortabilityWarning):  # TVM never sees the copy
+        path = folder / "lib.so"
         mblob.export_library(module, path)
-        file = open(path, "rb")  # noqa: PTH123, SIM115
+        file = path.open("rb")
     with file:  # which has no name any more, so no pickle names it
         copy = mblob.load_module(file)
     _copies[module] = tree, copy
@@ -51,6 +50,8 @@ def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
     Returns:
         False: it is not the tree of one file. Nothing is written.
     """
+    from pathlib import Path
+
     modules = list(module.walk())
     paths = {m._node.path for m in modules if m.type_key == LIBRARY}
     path = paths.pop() if len(paths) == 1 else ""
@@ -66,7 +67,15 @@ def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
         changes: dict[int | str, memoryview] = dict(changed or held[:1])
     if changes:
         mblob.swap(path, changes, output=file_name)
-    return bool(changes)
+        return True
+    from shutil import copy  # there is nothing but code
+
+    from mblob.temporary import folder_beside
+
+    output = Path(file_name)
+    with folder_beside(output) as folder:
+        Path(copy(path, folder)).replace(output)
+    return True
 
 
 def _walk(library: Any) -> list[int]:

@@ -84,7 +84,7 @@ ALIASES = {alias: row.c for row in TABLE for alias in row.aliases}
 # The DLDataTypeCode of each kind.
 CODES = {"int": "kDLInt", "uint": "kDLUInt", "bool": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat"}  # fmt: skip
 # Not every compiler that can pass a pointer to them knows them.
-HALVES = tuple(row.c for row in TABLE if not row.passed)
+HALVES = tuple(row.c for row in TABLE if "float" in row.kind and row.bits == 16)
 POINTER_SIZED = {
     "intptr_t": "int", "uintptr_t": "uint", "size_t": "uint", "ssize_t": "int", "ptrdiff_t": "int",
 }  # fmt: skip
@@ -102,7 +102,9 @@ SIZES = {name: (row.bits + 7) // 8 for row in TABLE for name in (row.c, *row.oth
 
 # -- the C header ----------------------------------------------------------------------------------
 
-_TYPECODES = {"int": "kTVMArgInt", "uint": "kTVMArgInt", "bool": "kTVMArgBool", "float": "kTVMArgFloat"}  # fmt: skip
+_TYPECODES = {
+    "int": "kTVMArgInt", "uint": "kTVMArgInt", "bool": "kTVMArgBool", "float": "kTVMArgFloat", "bfloat": "kTVMArgFloat",
+}  # fmt: skip
 
 
 def _words() -> dict[str, str]:
@@ -110,7 +112,7 @@ def _words() -> dict[str, str]:
     found = {"int": "AS_INT, kTVMArgInt, 8 * sizeof(int)"}
     for row in TABLE:
         if row.passed:
-            bits = 0 if row.kind == "float" else row.bits
+            bits = 0 if "float" in row.kind else row.bits
             found[row.word] = f"{row.passed}, {_TYPECODES[row.kind]}, {bits}"
     found["double"] = found["float64"]
     for word, code in ("str", "Str"), ("handle", "OpaqueHandle"), ("tensor", "DLTensorHandle"):
@@ -145,11 +147,13 @@ def macros() -> dict[str, str]:
     unsigned |= {name: bits[name] for name, kind in OF_LIBRARIES.items() if kind == "uint"}
     return {
         "MB_ARGUMENT_WORDS": _listed(f'{{"{word}", {rest}}}' for word, rest in _words().items()),
+        "MB_ARGUMENT_WORD_SIZE": str(max(map(len, _words())) + 1),
         "MB_ARGUMENT_WORDS_TEXT": texts.quoted(", ".join([*_words(), "or DTYPE[dimensions]"])),
         "MB_C_TYPES": _listed(f'{{"{name}", {rest}}}' for name, rest in recorded.items()),
         "MB_C_TYPES_OF_LIBRARIES": _listed(
             f'{{"{name}", {CODES[kind]}, {bits[name]}}}' for name, kind in OF_LIBRARIES.items()
         ),
+        "MB_C_TYPE_OF_UINT64_SIZE": str(max(map(len, unsigned)) + 1),
         "MB_C_TYPES_OF_UINT64": _listed(f'{{"{name}", {size}}}' for name, size in unsigned.items()),
         "MB_DTYPE_NAMES": _quoted(NAMES.values()),
         "MB_DTYPE_LAST": str(LAST_CODE),

@@ -18,7 +18,8 @@ EXPECTED = "expected %s, found %s"
 COUNT = "%s %d argument%s%s, found %d"  # "expected" as the dialect has it, the plural, " (types)"
 TYPE_CODE = "expected %s, found type code %d"
 DTYPE = EXPECTED
-DTYPE_OF_ARRAY = DTYPE.replace("%s", "an array of %s", 1) + '; convert it with astype("%s")'
+ASTYPE = '; convert it with astype("%s")'
+DTYPE_OF_ARRAY = DTYPE.replace("%s", "an array of %s", 1) + ASTYPE
 DTYPE_OF_BITS = DTYPE.replace("%s", "an array of %s", 1) + '; for its bits pass %s.view("%s")'
 SHAPE = "expected shape %s, found %s"
 ELEMENTS = "expected shape (%s%lld,)%s%s%s, found %s"  # (4,) for [n]; of a number, (4,)
@@ -38,6 +39,7 @@ IS_NULL = "%s: an argument is NULL"
 RETURNED = "%s: returned %d and gave no reason"
 
 # Files.
+SYMBOL = ", or get a function of ctypes with symbol(%s)"
 PACKED_FIRST = "; sources and weights are packed into a shared library first (mblob-pack build)"
 
 # Tensors that others describe.
@@ -67,6 +69,36 @@ NO_FIELD = "no field %lld; there are %zu"
 TABLE: dict[str, str] = {
     name: text for name, text in globals().items() if name.isupper() and name[0] != "_"
 }
+
+# Advice that only Python can follow: the command line leaves it out.
+FOR_PYTHON = (ASTYPE, SYMBOL)
+
+# What kernels say of their arguments: compiled code hands over a text and nothing else. It is TVM's,
+# or that of the mblob that packed it: if a text of the table changes, the old one stays here.
+#
+# Whether a text is about an argument (the runtime), by a part of it:
+OF_ARGUMENTS = (
+    "num_args should be", "Expect arg[", "is expected to equal", "is expected to be",
+    "has an unsatisfied constraint", "expected to be compact array",
+    "loc=param[",  # checks of parameters in Relax programs
+    ": expected ", ARGUMENT, WHEN_CALLING,
+)  # fmt: skip
+_DTYPE = r"(bool|u?int\d+|b?float\d+\w*|e\dm\d_float8|complex\d+|handle)(x\d+)?"
+_TYPE = (
+    r"an? \w+|int|uint|float|handle|None|dtype|device|tensor|object|module|function|str|bytes|bool|Tensor|error|Shape"
+    r"|Array|Map|nothing|object of Python|another object"
+)
+# And what is wrong with it (Python), by a pattern. The first row that is found counts.
+KINDS_OF_MISTAKES = (
+    (r"arguments?( \([^)]*\))?, found \d|takes \d+ argument", "argument_count"),
+    (r"num_args should be|number of arguments", "argument_count"),
+    (rf"expected (an array of )?{_DTYPE}, found {_DTYPE}($|[;, ])", "argument_dtype"),
+    (r"\.dtype|dtype is expected|expect Tensor with dtype", "argument_dtype"),
+    (r"expect an? \w+ but get|, but received", "argument_type"),
+    (r"found (.* )?(\()?type code \d", "argument_type"),
+    (rf"expected [^,]*, found ({_TYPE})($|[;, ])", "argument_type"),
+    (r"Expect arg\[\d+\] to be|Mismatched type", "argument_type"),
+)
 
 
 def say(text: str, *values: object) -> str:
@@ -103,7 +135,11 @@ def header_of(title: str, made_by: str, found: dict[str, str]) -> str:
 
 def header() -> str:
     """The text of `csrc/src/base/texts.h`."""
-    return header_of("texts.h - error texts that several rooms share", "mblob/texts.py", macros())
+    found = {
+        **macros(),
+        "MB_TEXTS_OF_ARGUMENTS": " ".join(f'{quoted(t)} "\\0"' for t in OF_ARGUMENTS),
+    }
+    return header_of("texts.h - error texts that several rooms share", "mblob/texts.py", found)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@ import warnings
 from mblob.errors import BuildError as BuildError
 from mblob.errors import BuildTypeError as BuildTypeError
 from mblob.errors import one_line
+from mblob.untold import is_untold
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn of something at the line that called mblob, however deep below it this is called."""
+    if is_untold(category):
+        return
     frame, level = sys._getframe(1), 2
     while (
         frame.f_back is not None

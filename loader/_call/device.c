@@ -1,24 +1,17 @@
 /* device.c - tensors in the memory of devices: made, copied and awaited by the runtime. */
 #include "call.h"
 
-/* What DLPack means by `data` is an address on these; OpenCL's and others' memory has handles of
- * their own, which mean nothing outside the runtime that made them. */
-bool call_device_has_addresses(DLDevice device) {
-  switch ((int)device.device_type) {
-    case kDLCPU:
-    case kDLCUDA:
-    case kDLCUDAHost:
-    case kDLCUDAManaged:
-    case kDLROCM:
-    case kDLROCMHost: return true;
-    default: return false;
-  }
+/* Whether a type is in a set of base/device_types.h. */
+static bool is_in(uint64_t set, DLDevice device) {
+  const int type = (int)device.device_type;
+  return type >= 0 && type < 64 && (set >> type & 1);
 }
 
-bool call_device_is_host(DLDevice device) {
-  return device.device_type == kDLCPU || device.device_type == kDLCUDAHost ||
-         device.device_type == kDLROCMHost;
-}
+/* What DLPack means by `data` is an address on these; OpenCL's and others' memory has handles of
+ * their own, which mean nothing outside the runtime that made them. */
+bool call_device_has_addresses(DLDevice device) { return is_in(MB_DEVICES_OF_ADDRESSES, device); }
+
+bool call_device_is_host(DLDevice device) { return is_in(MB_DEVICES_HOST, device); }
 
 static bool raise_last(const char *what) {
   PyObject *nothing =

@@ -109,6 +109,7 @@ STB_LOCAL, STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE = 0, 1, 2, 10
 STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 3, 6, 10
 STV_DEFAULT, STV_HIDDEN, STV_PROTECTED = 0, 2, 3
 STT_FILE = 4
+MAX_PAGE = 1 << 16  # bytes; the largest page of any Linux machine
 HIDDEN = 0x8000  # of a version index: not the default one of its name
 NT_GNU_BUILD_ID, NT_GNU_PROPERTY_TYPE_0 = 3, 5
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF

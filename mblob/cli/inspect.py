@@ -168,7 +168,7 @@ def write_page(library: Library, out: str, page: str | None = None) -> None:
         UsageError: `out` is the library itself, or no name.
         OSError: it cannot be written.
     """
-    from mblob.packager.output import replacing
+    from mblob.bytes.whole_file import replacing
 
     target = page_target(library.path, out)
     page = library.to_html() if page is None else page

@@ -103,7 +103,7 @@ _ARGUMENTS = {
                                       "name", "packed", "params", "prefix", "target", "weights")},
 }  # fmt: skip
 _FOR_PYTHON = re.compile(
-    r", or get a function of ctypes with symbol\('[^']*'\)|; convert it with astype\(\"\w+\"\)"
+    "|".join(re.escape(text).replace("%s", "[^()]*?") for text in texts.FOR_PYTHON)
 )
 # An argument or a function with the option behind it, which texts for both have: "functions= (--function)".
 _BOTH = re.compile(

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Union
 
+from mblob.binary.elf_records import MAX_PAGE
 from mblob.bytes.digest import ALGORITHMS, SIZES
 from mblob.bytes.payload_copy import Copier
 from mblob.bytes.payload_source import Payload, PlacedPayload
@@ -20,11 +21,16 @@ from mblob.format.model import Entry, flat_tree
 from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
 
 Target = Union[str, Callable[[], str]]
-# Of the blob in the file and in memory, in bytes: also the largest page of any Linux machine.
-# Nothing in a blob can be aligned to more.
-BLOB_ALIGN = 1 << 16
-TENSOR_ALIGN = 64  # bytes: what kernels assume of data
-LARGE_PAYLOAD = 1 << 20  # bytes from which padding to BLOB_ALIGN is nothing
+# To how many bytes a blob is aligned, in the file and in memory. These are all numbers that decide it.
+TENSOR_ALIGN = 64  # a small blob: what kernels assume of data
+BLOB_ALIGN = 1 << 16  # a large one. Nothing in a blob can be aligned to more.
+LARGE_PAYLOAD = 1 << 20  # bytes from which a blob is large: padding to BLOB_ALIGN is nothing then
+SEGMENT_ALIGN = max(BLOB_ALIGN, MAX_PAGE)  # the segment that a blob has for itself
+
+
+def start_alignment(size: int | None) -> int:
+    """Bytes to which a blob is aligned whose payloads have `size` bytes (None: nobody knows)."""
+    return BLOB_ALIGN if size is None or size >= LARGE_PAYLOAD else TENSOR_ALIGN
 
 
 class OutEntry(NamedTuple):
@@ -128,9 +134,7 @@ class BlobPlan:
             size = self.known_size
         except OSError:  # which will be told when the payload's turn comes
             size = None
-        if size is None or size >= LARGE_PAYLOAD:
-            return BLOB_ALIGN
-        return max(TENSOR_ALIGN, *(e.alignment for e in self.entries))
+        return max(start_alignment(size), *(e.alignment for e in self.entries))
 
     @property
     def unbounded_keys(self) -> list[str]:

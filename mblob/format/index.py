@@ -15,8 +15,8 @@ from mblob.errors import DigestError, FormatError
 from mblob.format.model import Blob, Entry, check_tree, flat_tree
 from mblob.format.type_keys import LIBRARY
 
-MAGIC = b"mblob index v1\r\n"
-VERSION = 1
+MAGIC = b"mblob index v1\r\n"  # of the footer; the same in all versions of the index
+VERSION = 1  # that is written
 FOOTER = Record(
     "index_offset Q, index_size Q, blob_size Q, version I, flags I, CRC-32 of the index I,"
     "CRC-32 of the structure I, reserved I, CRC-32 of this footer I, magic 16s"

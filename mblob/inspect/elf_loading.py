@@ -50,6 +50,7 @@ from mblob.binary.elf_records import (
     ET_EXEC,
     FUNCTION_TABLES,
     HIDDEN,
+    MAX_PAGE,
     NT_GNU_PROPERTY_TYPE_0,
     PF_W,
     PF_X,
@@ -225,7 +226,7 @@ def _is_in_data_pages(elf: ElfFile, relro: Segment) -> bool:
         largest = (
             PAGE
             if _is_known(elf) and elf.machine in ("x86_64", "i386", "s390x", "riscv")
-            else 1 << 16
+            else MAX_PAGE
         )
         if relro.p_memsz - room < largest:
             last, in_file = relro.p_vaddr + relro.p_memsz, s.p_vaddr + s.p_filesz

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mblob.errors import ArgumentValueError
+from mblob.format.graph_json import CALL
 from mblob.format.ndarray import ArrayRecord
 from mblob.packager.errors import BuildError
 
 OP = "op"  # the attribute that names the operator
-_CALL = frozenset(("func_name", "num_inputs", "num_outputs", "flatten_data", OP))
+_CALL = frozenset((*CALL, OP))
 
 
 @dataclass(eq=False)

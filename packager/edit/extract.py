@@ -431,7 +431,7 @@ class _Names:
 
 def _write_named(file: Output, library: Path, force: bool) -> None:
     """Write a file that the caller named under another name and rename it; a link is followed."""
-    from mblob.packager.output import replacing
+    from mblob.bytes.whole_file import replacing
 
     path = Path(file.name)
     if path.exists() and path.samefile(library):

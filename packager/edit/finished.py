@@ -13,13 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mblob.binary.elf_records import STT_FUNC, STT_GNU_IFUNC, Symbol
-from mblob.format.blob_plan import BLOB_ALIGN
+from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
+from mblob.bytes.whole_file import replacing
 from mblob.format.exported import FFI_PREFIX
 from mblob.format.prefixes import BLOBS
 from mblob.inspect.library import Library
 from mblob.module import Module
-from mblob.packager import output
 from mblob.packager.compile.host_objects import Generated, compile_generated
 from mblob.packager.compile.toolchain import find
 from mblob.packager.edit.blob_references import find_reference
@@ -140,7 +139,7 @@ def convert_finished(
         unused = _old_blob(library)
     part = work / "adapters.so"
     export_library(tree, part, **{**how, "dialect": dialect.name, "reuse": False})
-    with output.replacing(file_name) as temporary:
+    with replacing(file_name) as temporary:
         graft(
             path,
             part,
@@ -157,7 +156,7 @@ def _old_blob(library: Library) -> tuple[int, int]:
     symbol = library.elf.find(library.blob.symbol) if library.blob is not None else None
     if (
         symbol is None
-        or symbol.st_size < BLOB_ALIGN
+        or symbol.st_size < MAX_PAGE
         or find_reference(library.elf, symbol) is not None
     ):
         return 0, 0

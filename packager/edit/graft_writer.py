@@ -27,6 +27,7 @@ from mblob.binary.elf_records import (
     DT_STRTAB,
     DT_SYMTAB,
     DT_VERSYM,
+    MAX_PAGE,
     NT_GNU_BUILD_ID,
     NT_GNU_PROPERTY_TYPE_0,
     PF_R,
@@ -43,7 +44,6 @@ from mblob.binary.elf_records import (
 )
 from mblob.errors import IncompatibleError
 from mblob.format import note
-from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.packager.edit import android_relocations, dynamic_symbols, relocations, unwind_table
 from mblob.packager.edit.dynamic_symbols import Entry
 from mblob.packager.edit.graft import Bound, Joined
@@ -141,7 +141,7 @@ def _copy(fd: int, data: memoryview, offset: int) -> None:
 def _layout(joined: Joined) -> tuple[dict[Name, bytes], bytes, Places]:
     """All tables twice: how large they are, then with the addresses that follow from that."""
     host, part = joined.host, joined.part
-    align = max(BLOB_ALIGN, *(s.p_align for s in part.segments if s.p_type == PT_LOAD))
+    align = max(MAX_PAGE, *(s.p_align for s in part.segments if s.p_type == PT_LOAD))
     top = max(s.p_vaddr + s.p_memsz for s in host.segments if s.p_type == PT_LOAD)
     offset = len(host.data) + -len(host.data) % align
     vaddr = top + -top % align
@@ -379,7 +379,7 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
     for offset, size, flags in (
         (start, places.tables_size, PF_R), (places.dynamic, places.dynamic_size, PF_R | PF_W),
     ):  # fmt: skip
-        loads.append(segment_row(host, PT_LOAD, flags, offset, offset + shift, size, BLOB_ALIGN))
+        loads.append(segment_row(host, PT_LOAD, flags, offset, offset + shift, size, MAX_PAGE))
     for s in part.segments:
         if s.p_type in (PT_LOAD, PT_NOTE) or s is own_thread:
             row = segment_row(

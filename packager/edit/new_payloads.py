@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mblob import texts
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import (
     BytesPayload,
@@ -216,7 +217,7 @@ def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryvi
         raise BuildError(
             f"{entry.place}: tensor {old.name[:80]!r}: expected {old.dtype} of shape {old.shape}, which the code of the"
             f" library was compiled for, found {new.dtype} of shape {new.shape}"
-            + ("" if new.dtype == old.dtype else f'; convert it with astype("{old.dtype}")')
+            + ("" if new.dtype == old.dtype else texts.say(texts.ASTYPE, old.dtype))
         )
     return new.data
 

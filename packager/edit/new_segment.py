@@ -25,7 +25,7 @@ from mblob.binary.elf_records import (
     Segment,
 )
 from mblob.errors import IncompatibleError
-from mblob.format.blob_plan import BLOB_ALIGN, LARGE_PAYLOAD
+from mblob.format.blob_plan import SEGMENT_ALIGN, start_alignment
 from mblob.packager.edit.program_header_room import TABLES, Piece, in_the_way
 from mblob.packager.errors import BuildError
 from mblob.packager.write.elf_patch import Patch, fitting, segment_row
@@ -98,7 +98,7 @@ class NewSegment:
             has_moved = s.p_type in _NOTES and self.place_of(s.p_offset) != s.p_offset
             (behind if i > last or has_moved else before).append(self._row(i, s))
         size = self.lead + self.size
-        new = segment_row(elf, PT_LOAD, PF_R, self.offset, self.vaddr, size, BLOB_ALIGN)
+        new = segment_row(elf, PT_LOAD, PF_R, self.offset, self.vaddr, size, SEGMENT_ALIGN)
         return [*before, new, *behind]
 
     def _row(self, index: int, s: Segment) -> bytes:
@@ -183,11 +183,11 @@ def new_segment(elf: ElfFile, size: int) -> NewSegment:
         raise BuildError(
             f"{elf.name}: {len(elf.segments)} program headers, there is no room for one more"
         )
-    alignment = BLOB_ALIGN if size >= LARGE_PAYLOAD else PAGE  # large ones copy faster there
+    alignment = max(PAGE, start_alignment(size))
     offset = len(elf.data) + -len(elf.data) % alignment
     top = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD)
     # On pages of its own, and congruent to the offset modulo every page size.
-    vaddr = top + -top % BLOB_ALIGN + offset % BLOB_ALIGN
+    vaddr = top + -top % SEGMENT_ALIGN + offset % SEGMENT_ALIGN
     pieces = _make_room(elf, table_size)
     moved: list[tuple[Piece, int]] = []
     end = offset
@@ -197,7 +197,7 @@ def new_segment(elf: ElfFile, size: int) -> NewSegment:
         end += -end % _PIECE_ALIGN
     lead = PAGE if pieces is None else end - offset + -end % PAGE
     last = max(offset, vaddr) + lead + size
-    if elf.bits == 32 and last > 0xFFFFFFFF - BLOB_ALIGN:
+    if elf.bits == 32 and last > 0xFFFFFFFF - SEGMENT_ALIGN:
         raise IncompatibleError(
             f"a 32-bit library ({elf.machine}) has no room for {size} bytes behind its segments"
         )

@@ -14,7 +14,7 @@ from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, Payload
 from mblob.format import ffi_dialect, safetensors
 from mblob.format.blob_plan import BlobPlan, OutEntry
-from mblob.format.index import check_structure, find_footer
+from mblob.format.index import FOOTER, check_structure, find_footer
 from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import SAFETENSORS
 from mblob.packager.errors import BuildError
@@ -94,5 +94,5 @@ def fingerprint(data: memoryview, blob: Blob) -> bytes:
     """What tells the old blob apart from others, as `mblob.packager.write.blob_stream.write_blob` makes
     it."""
     if blob.index_offset is not None and blob.algorithm:
-        return bytes(data[-64:])
+        return bytes(data[-FOOTER.size :])
     return crc32(data).to_bytes(4, "little") + len(data).to_bytes(8, "little")

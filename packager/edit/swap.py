@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Union
 from mblob.arguments import path as checked_path
 from mblob.arguments import wrong_type
 from mblob.bytes.payload_source import Payload
+from mblob.bytes.whole_file import replacing
 from mblob.errors import ArgumentTypeError, MblobError, NotFoundError, also, did_you_mean
 from mblob.format import note
 from mblob.format.ffi_dialect import SYMBOL_OF_0_21
@@ -30,7 +31,7 @@ from mblob.packager.edit.new_payloads import (
 from mblob.packager.edit.reembed import reembed
 from mblob.packager.edit.rewrite import fingerprint, rewritten
 from mblob.packager.errors import BuildError
-from mblob.packager.output import check_output, replacing
+from mblob.packager.output import check_output
 from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
 from mblob.packager.write.reuse import old_library

@@ -192,7 +192,7 @@ MBLOB_STATIC int mblob_result(const char *function, uint64_t value) {
 MBLOB_STATIC int mblob_host_tensor(const mblob_call_info *call, int i, const DLTensor **out) {
   const DLTensor *t = mblob_tensor_of(call, i);
   int device = (int)t->device.device_type;
-  if (device != kDLCPU && device != kDLCUDAHost && device != kDLCUDAManaged)
+  if (device < 0 || device > 63 || !(MB_DEVICES_READ_BY_HOST >> device & 1))
     return mblob_fail(call, i, MBLOB_DEVICE, MB_TEXT_DEVICE, device);
   *out = t;
   return 0;

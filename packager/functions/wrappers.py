@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mblob import argument_types, texts
+from mblob import argument_types, devices, texts
 from mblob.format import note
 from mblob.format.functions_table import SYMBOL, Row, checksum, encode
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
@@ -73,7 +73,7 @@ def packed_forms(functions: Sequence[Wrapped], dialect: Dialect = CLASSIC) -> st
 def _macros(code: str) -> list[str]:
     """Definitions of what some C code uses of the tables that it shares with the runtime."""
     used = set(re.findall(r"\bMB_\w+", code))
-    known = {**texts.macros(), **argument_types.macros()}
+    known = {**texts.macros(), **argument_types.macros(), **devices.macros()}
     return texts.defined({name: value for name, value in known.items() if name in used})
 
 

@@ -19,8 +19,7 @@ from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.reuse import OldLibrary
 
 # of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole
-OFFSET = 2 << 20
-assert OFFSET % BLOB_ALIGN == 0
+OFFSET = max(2 << 20, BLOB_ALIGN)  # both are powers of two
 WORTH = 64 << 20  # bytes of payloads from which it pays
 
 

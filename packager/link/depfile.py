@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mblob.bytes.whole_file import replacing
 from mblob.packager.compile.commands import dependency_command
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
 from mblob.packager.options import as_options
-from mblob.packager.output import replacing, workspace
+from mblob.packager.output import workspace
 
 if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan

@@ -36,7 +36,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.bytes.mapping import map_file
 from mblob.errors import IncompatibleError, ToolchainError
-from mblob.format.blob_plan import BLOB_ALIGN
+from mblob.format.blob_plan import BLOB_ALIGN, SEGMENT_ALIGN
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
@@ -143,7 +143,7 @@ def grow_stub(
     old_end = start + old_size
     limit = None
     if elf.bits == 32:
-        limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - BLOB_ALIGN
+        limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - SEGMENT_ALIGN
     with new_library(output, stub_path, has_blob=copy is not None) as fd:
         write_all(fd, memoryview(stub.data)[:start])
         if copy is not None:
@@ -259,7 +259,7 @@ def append(
     offset = len(stub.data) + -len(stub.data) % alignment
     top = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD)
     # On pages of its own; congruent to the offset modulo every page size, as the gABI asks.
-    vaddr = top + -top % BLOB_ALIGN + offset % BLOB_ALIGN
+    vaddr = top + -top % SEGMENT_ALIGN + offset % SEGMENT_ALIGN
     limit = 0xFFFFFFFF - max(vaddr, offset) if elf.bits == 32 else None
     if limit is not None and limit < 0:
         raise IncompatibleError(f"a 32-bit library ({elf.machine}) has no room behind its segments")
@@ -268,7 +268,7 @@ def append(
         os.lseek(fd, offset, os.SEEK_SET)
         size, fingerprint = write(fd, limit, elf.machine)
         patch = Patch(fd, elf)
-        patch.load_segment(header, offset, vaddr, size, BLOB_ALIGN)
+        patch.load_segment(header, offset, vaddr, size, SEGMENT_ALIGN)
         patch.placeholder_symbols(stub, st_size=size, st_value=vaddr)
         if stub.section is not None:
             patch.section(

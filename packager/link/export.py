@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from mblob.arguments import path as checked_path
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
+from mblob.bytes.whole_file import replacing
 from mblob.errors import (
     ArgumentTypeError,
     HiddenNameWarning,
@@ -183,7 +184,7 @@ def export_library(
     _warn_of_repeated(mod)
     with (
         DeferredSignals(),
-        output.replacing(path) as temporary,
+        replacing(path) as temporary,
         output.workspace(workspace_dir) as work,
         old_library(path, reuse) as old,
     ):

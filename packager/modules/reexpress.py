@@ -54,9 +54,9 @@ _GRAMMARS: dict[str, Grammars] = {
     "ffi": FFI_GRAMMARS,
     "ffi 0.21": FFI_GRAMMARS_OF_0_21,
 }
-# Kinds of strings alone, which both dialects write alike.
+# Kinds that both dialects write alike: neither kernels nor arrays, which have numbers of types.
 _SAME = frozenset(
-    r.key for r in TABLE if r.classic == r.ffi and not set(letters(r.classic)) - {"s", "v"}
+    r.key for r in TABLE if r.classic == r.ffi and not set(letters(r.classic)) & set("fncr")
 )
 
 # Types that the dialects number differently: TVM 0.19 and before, DLPack 1.1 and later.

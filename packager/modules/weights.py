@@ -15,12 +15,12 @@ from mblob.arguments import mapping, suggesting
 from mblob.arguments import path as checked_path
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
+from mblob.bytes.whole_file import replacing
 from mblob.errors import FormatError, MblobError
 from mblob.format import npy, safetensors
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
 from mblob.module import Module
-from mblob.packager import output
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.modules.payload_modules import record_of
@@ -108,7 +108,7 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> No
         )
     mapping("save_tensors", "tensors", tensors)
     pieces = _encoded("save_tensors", records(tensors))
-    with output.replacing(path) as temporary, temporary.open("wb") as file:
+    with replacing(path) as temporary, temporary.open("wb") as file:
         file.writelines(pieces)
 
 

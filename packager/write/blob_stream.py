@@ -12,6 +12,7 @@ from mblob.bytes.progress import watched
 from mblob.errors import ArgumentError, MblobError
 from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_ffi
 from mblob.format.import_tree import order_of
+from mblob.format.index import FOOTER
 from mblob.format.type_keys import LIBRARY
 from mblob.module import Module
 from mblob.packager.errors import BuildError
@@ -107,7 +108,7 @@ def write_blob(
     size = plan.write(watched(sink), promised)
     sink.finish()
     if plan.has_digests:  # the footer holds a checksum of the digests
-        return size, os.pread(fd, 64, start + size - 64)
+        return size, os.pread(fd, FOOTER.size, start + size - FOOTER.size)
     crc = sink.crc if whole else _crc_of_samples(fd, start, size)
     return size, crc.to_bytes(4, "little") + size.to_bytes(8, "little")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
+import os
 import pickle
 import tracemalloc
 import weakref
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 import mblob
+import mblob.compat.tvm as tvm
 from mblob.compat.tvm.contrib.graph_executor import GraphModule
 from mblob.dtype import TypeName
 
@@ -172,6 +175,21 @@ def test_a_loaded_factory_is_exported_without_its_parameters(
     lib.import_module(mblob.blob_module("k", b"1"))  # another tree than the file's
     with pytest.raises(mblob.BuildError, match="'library'"):
         lib.export_library(tmp_path / "other.so")
+
+
+@pytest.mark.own_process  # which starts a plug-in
+@pytest.mark.parametrize("options", [{}, {"index": False}, {"dialect": "ffi"}])
+def test_a_loaded_library_of_code_alone_is_exported_again(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    first, second = tmp_path / "first.so", tmp_path / "second.so"
+    mblob.csource_module(KERNELS, functions=PROTOTYPES).export_library(first, **options)
+    mblob.load_module(first).export_library(second)
+    assert second.read_bytes() == first.read_bytes()
+    assert second.stat().st_mode == first.stat().st_mode
+    y = np.zeros(4, "float32")
+    mblob.load_module(second)["shift"](X, y)
+    assert y.tolist() == (X + 1).tolist()
 
 
 def test_a_loaded_library_is_exported_without_a_copy_of_its_payloads_in_memory(
@@ -431,6 +449,35 @@ def test_a_value_says_what_it_is(method: str, value: Any, expected: Any) -> None
 def test_what_a_kernel_traces_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert mblob.get_global_func("tvm.default_trace_action")(1, 2.5) is None
     assert capsys.readouterr().out == "[1, 2.5]\n"
+
+
+def test_a_file_that_cannot_be_written_whole_stays_what_it_was(
+    lib: mblob.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gm = mblob.graph_executor.create_debug(
+        lib["get_graph_json"](), lib.imports[0], mblob.cpu(0), dump_root=tmp_path
+    )
+    gm.run(x=X, w=W)
+    (folder,) = tmp_path.iterdir()
+    params = tmp_path / "w.params"
+    tvm.runtime.save_param_dict_to_file({"w": W}, params)
+    before = {path: path.read_bytes() for path in (*folder.iterdir(), params)}
+    assert len(before) == 4
+
+    def full(path: Path, data: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    for write in (
+        lambda: gm.run(x=W, w=X),
+        lambda: tvm.runtime.save_param_dict_to_file({"w": X}, params),
+    ):
+        with pytest.raises(OSError, match="the output cannot be written: No space left") as caught:
+            write()
+        assert caught.value.filename
+    assert {path: path.read_bytes() for path in (*folder.iterdir(), params)} == before
 
 
 def test_tensors_are_equal_that_are_the_same_memory() -> None:

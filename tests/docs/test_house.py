@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -418,3 +419,13 @@ def test_make_says_one_short_line_a_step_unless_asked(
     assert "-Wconversion" in make_bare(bare, step, "V=1").stdout
     shutil.rmtree(bare / "csrc" / "build")
     assert "CC" not in make_bare(bare, "-s", step).stdout
+
+
+def test_the_commands_for_generated_headers_make_them_all(root: Path) -> None:
+    """The table of CONTRIBUTING.md. That the files are up to date is tested beside each."""
+    text = (root / "CONTRIBUTING.md").read_text()
+    commands = re.findall(r"`python -m (mblob[\w.]+) > (csrc/src/base/\w+\.h)`", text)
+    made = [p for p in (root / "csrc" / "src").rglob("*.h") if ". Made by mblob/" in p.read_text()]
+    assert sorted(path for _, path in commands) == sorted(str(p.relative_to(root)) for p in made)
+    for module, path in commands:
+        assert import_module(module).header() == (root / path).read_text()

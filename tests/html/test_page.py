@@ -17,6 +17,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 import mblob
+from mblob.format import index
 from mblob.inspect.html import areas, data, headers, json_for_html
 from mblob.inspect.html.areas import Area, lay_out
 from tests.html.conftest import host
@@ -131,7 +132,7 @@ def test_fields_say_what_an_independent_reader_finds(model: Path) -> None:
         assert fields_of(page, "Blob")["N: bytes that follow"].split()[1] == f"({blob.size - 8})"
         footer = fields_of(page, "Footer")
         assert footer["blob_size"] == str(blob.size)
-        assert footer["magic"] == repr("mblob index v1\r\n")
+        assert footer["magic"] == repr(index.MAGIC.decode())
         for i, e in enumerate(library.entries):
             record = fields_of(page, "Index records", i)
             assert record["payload size"] == str(e.size)

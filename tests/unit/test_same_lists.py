@@ -47,11 +47,8 @@ def numbers(*headers: str) -> dict[str, int]:
 # -- devices ---------------------------------------------------------------------------------------
 
 
-def test_c_names_devices_as_python_does() -> None:
-    rows = re.findall(
-        r'\{(\d+), "(\w+)"\}', declared("csrc/src/core/device/device.c", "device_names")
-    )
-    assert {int(number): name for number, name in rows} == devices.NAMES
+def test_the_c_header_is_what_the_tables_of_devices_make() -> None:
+    assert text("csrc/src/base/device_types.h") == devices.header()
 
 
 def test_the_header_of_cpp_names_devices_as_python_does() -> None:

@@ -203,9 +203,10 @@ def test_words_that_are_other_things_are_left_alone() -> None:
 
 # Words of C that are other things: names of devices and of plug-ins, a machine, a key of graph JSON.
 C_WORDS = {
-    "csrc/src/core/device/device.c": {
-        "c", "cuda", "hexagon", "metal", "opencl", "opengl", "vulkan", "webgpu",
+    "csrc/src/base/device_types.h": {
+        "cuda", "hexagon", "metal", "opencl", "opengl", "vulkan", "webgpu",
     },
+    "csrc/src/core/device/device.c": {"c"},
     "csrc/src/core/library.c": {"library"},
     "csrc/src/elf/elf.c": {"hexagon"},
     "csrc/src/exec/graph/graph_text.c": {"metadata"},
@@ -231,4 +232,14 @@ def test_a_key_that_c_spells_is_seen() -> None:
         "cuda",
         "hip",
         "metal",
+    }
+
+
+def test_the_document_of_the_format_has_every_key() -> None:
+    text = (ROOT / "docs/format.md").read_text()
+    listed = text.partition("### 3.1")[2].partition("### 3.2")[0]
+    table = [line.split(" | ")[0] for line in listed.splitlines() if line.startswith("| `")]
+    assert {k.strip("`| ") for row in table for k in row.split(",")} == {
+        *ROWS,
+        type_keys.SAFETENSORS,
     }

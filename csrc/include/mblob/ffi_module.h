@@ -91,7 +91,7 @@ inline Optional<Function> ModuleObj::GetFunction(const String &name, bool query_
     waiting.pop_back();
     if (!seen.insert(module).second) continue;
     if (module != this) found = module->GetFunction(name);
-    for (size_t i = module->imports_.size(); i-- > 0;)
+    for (int64_t i = static_cast<int64_t>(module->imports_.size()); i-- > 0;)
       waiting.push_back(const_cast<ModuleObj *>(module->imports_[i].cast<Module>().operator->()));
   }
   return found;

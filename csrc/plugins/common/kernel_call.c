@@ -120,11 +120,7 @@ int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, 
   *out = 0;
   *size = (size_t)(type.bits + 7) / 8;
   bool is_whole = type.code == kDLInt || type.code == kDLUInt || type.code == kDLBool;
-  bool known =
-      type.lanes == 1 && (is_whole ? type.bits == 1 || type.bits == 8 || type.bits == 16 ||
-                                         type.bits == 32 || type.bits == 64
-                                   : type.code == kDLFloat && (type.bits == 32 || type.bits == 64));
-  if (!known) {
+  if (!mb_kernel_takes_scalar(type)) {
     char text[32];
     (void)mb_kernel_type_text(type, text);
     return mb_fail(MBLOB_E_INCOMPATIBLE, "kernel '%s': argument %d: a %s cannot be passed by value",

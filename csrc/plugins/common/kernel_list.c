@@ -27,13 +27,16 @@ static char *copy_text(struct mb_slice s) {
   return text;
 }
 
-static bool can_be_passed(DLDataType t) {
+bool mb_kernel_takes_scalar(DLDataType t) {
   if (t.lanes != 1) return false;
-  if (t.code == kDLOpaqueHandle) return true;
   if (t.code == kDLFloat) return t.bits == 32 || t.bits == 64;
   if (t.bits == 1) return t.code == kDLUInt || t.code == kDLBool;
   return (t.code == kDLInt || t.code == kDLUInt || t.code == kDLBool) &&
          (t.bits == 8 || t.bits == 16 || t.bits == 32 || t.bits == 64);
+}
+
+static bool can_be_passed(DLDataType t) {
+  return mb_kernel_takes_scalar(t) || (t.code == kDLOpaqueHandle && t.lanes == 1);
 }
 
 /* The first problem is kept. */

@@ -58,6 +58,8 @@ struct mb_launch {
 int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const int *codes,
                      int count, struct mb_launch *out);
 
+/* Whether kernels take numbers of a type by value. What mb_kernel_scalar passes. */
+bool mb_kernel_takes_scalar(DLDataType type);
 /* One scalar argument as the bytes of its declared type, in `out`; its size in bytes to *size.
  * MBLOB_E_ARGUMENT: another kind of value, or a number that the type does not hold. */
 int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, int code,

@@ -123,7 +123,7 @@ __attribute__((noinline)) static int refuse(const struct receiver *to, int i, co
                  to->graph->symbol, i);
   if (!given)
     return mb_fail_argument(MB_ARGUMENT_TYPE, "%s: " MB_TEXT_TYPE_CODE, whose, "a tensor", code);
-  if (given->device.device_type != kDLCPU && given->device.device_type != kDLCUDAHost)
+  if (!mb_is_device_of(MB_DEVICES_HOST, (int)given->device.device_type))
     return mb_fail_argument(MB_ARGUMENT_TYPE, "%s: " MB_TEXT_DEVICE, whose,
                             (int)given->device.device_type);
   if (!same_type(given->dtype, wanted->type) || !same_shape(given, wanted))
@@ -140,7 +140,7 @@ static inline int address_of(const struct receiver *to, int i, TVMValue value, i
                              const struct dn_tensor *wanted, void **out) {
   const DLTensor *given =
       code == kTVMNDArrayHandle || code == kTVMDLTensorHandle ? value.v_handle : NULL;
-  if (!given || (given->device.device_type != kDLCPU && given->device.device_type != kDLCUDAHost) ||
+  if (!given || !mb_is_device_of(MB_DEVICES_HOST, (int)given->device.device_type) ||
       !same_type(given->dtype, wanted->type) || !same_shape(given, wanted) ||
       !mb_is_compact(given) || !given->data)
     return refuse(to, i, given, code, wanted);

@@ -19,6 +19,7 @@
   {"str", AS_POINTER, kTVMStr, 0}, \
   {"handle", AS_POINTER, kTVMOpaqueHandle, 0}, \
   {"tensor", AS_POINTER, kTVMDLTensorHandle, 0}
+#define MB_ARGUMENT_WORD_SIZE 8
 #define MB_ARGUMENT_WORDS_TEXT "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor, or DTYPE[dimensions]"
 #define MB_C_TYPES  \
   {"int8_t", kDLInt, 8}, \
@@ -62,6 +63,7 @@
   {"uint_fast8_t", kDLUInt, 8 * sizeof(uint_fast8_t)}, \
   {"uint_fast16_t", kDLUInt, 8 * sizeof(uint_fast16_t)}, \
   {"uint_fast32_t", kDLUInt, 8 * sizeof(uint_fast32_t)}
+#define MB_C_TYPE_OF_UINT64_SIZE 15
 #define MB_C_TYPES_OF_UINT64  \
   {"uint64_t", 64}, \
   {"uint_least64_t", 64}, \

@@ -42,17 +42,8 @@ __attribute__((destructor)) static void process_exit(void) { free_texts(&state);
 
 static const char *or_empty(const char *text) { return text ? text : ""; }
 
-/* What argument checks of compiled kernels say, whose ABI has a text alone: TVM's MakePackedAPI
- * and ArgBinder, the packed functions that mblob generates. */
-static const char argument_texts[] =
-    "num_args should be\0"
-    "Expect arg[\0"
-    "is expected to equal\0"
-    "is expected to be\0"
-    "has an unsatisfied constraint\0"
-    "expected to be compact array\0"
-    "loc=param[\0" /* checks of parameters in Relax programs */
-    ": expected \0" MB_TEXT_ARGUMENT "\0" MB_TEXT_WHEN_CALLING "\0"; /* the ffi dialect */
+/* What argument checks of compiled kernels say, whose ABI has a text alone (mblob/texts.py). */
+static const char argument_texts[] = MB_TEXTS_OF_ARGUMENTS;
 
 static const char *code_of_kernel_text(const char *text) {
   for (const char *part = argument_texts; *part; part += strlen(part) + 1)

@@ -8,6 +8,7 @@
 #define MB_TEXT_COUNT "%s %d argument%s%s, found %d"
 #define MB_TEXT_TYPE_CODE "expected %s, found type code %d"
 #define MB_TEXT_DTYPE "expected %s, found %s"
+#define MB_TEXT_ASTYPE "; convert it with astype(\"%s\")"
 #define MB_TEXT_DTYPE_OF_ARRAY "expected an array of %s, found %s; convert it with astype(\"%s\")"
 #define MB_TEXT_DTYPE_OF_BITS "expected an array of %s, found %s; for its bits pass %s.view(\"%s\")"
 #define MB_TEXT_SHAPE "expected shape %s, found %s"
@@ -20,6 +21,7 @@
 #define MB_TEXT_GIVES_NO_NUMBERS "%s gives no numbers: %S"
 #define MB_TEXT_IS_NULL "%s: an argument is NULL"
 #define MB_TEXT_RETURNED "%s: returned %d and gave no reason"
+#define MB_TEXT_SYMBOL ", or get a function of ctypes with symbol(%s)"
 #define MB_TEXT_PACKED_FIRST "; sources and weights are packed into a shared library first (mblob-pack build)"
 #define MB_TEXT_READ_ONLY "the tensor is read-only; to replace a tensor of a library, write a new library with mblob.swap(path, weights={name: array}, output=new_path)"
 #define MB_TEXT_NDIM "%d dimensions, expected 0 to %d"
@@ -36,5 +38,6 @@
 #define MB_TEXT_WRONG_ESCAPE "a wrong escape in a string"
 #define MB_TEXT_IN_MEMORY "a library in memory"
 #define MB_TEXT_NO_FIELD "no field %lld; there are %zu"
+#define MB_TEXTS_OF_ARGUMENTS "num_args should be" "\0" "Expect arg[" "\0" "is expected to equal" "\0" "is expected to be" "\0" "has an unsatisfied constraint" "\0" "expected to be compact array" "\0" "loc=param[" "\0" ": expected " "\0" ": argument " "\0" " when calling:\n" "\0"
 
 #endif

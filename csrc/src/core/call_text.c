@@ -103,7 +103,7 @@ static int read_dims(struct call *c, size_t i, const struct part *part, va_list 
 enum passed { AS_INT, AS_UNSIGNED, AS_INT64, AS_UINT64, AS_DOUBLE, AS_POINTER };
 
 static const struct word {
-  char name[8];
+  char name[MB_ARGUMENT_WORD_SIZE];
   uint8_t passed; /* enum passed */
   int8_t code;    /* type code of the argument */
   uint8_t bits;   /* of an integer, to check its range; 1: a flag */
@@ -191,7 +191,7 @@ static const char *type_of(const struct call *c, size_t i) {
 /* Whether the signature says that parameter `i` is an integer of 64 bits without a sign. */
 static bool takes_uint64(const struct call *c, size_t i) {
   static const struct {
-    char name[15];
+    char name[MB_C_TYPE_OF_UINT64_SIZE];
     uint8_t bits;
   } types[] = {MB_C_TYPES_OF_UINT64};
   const char *p = type_of(c, i);

@@ -36,6 +36,7 @@ static int footer_error(uint64_t at, const char *code, const char *text) {
 /* Sets `*found`; the footer's numbers go to `l` and the blob. */
 static int read_footer(struct mb_blob *blob, bool expected, struct layout *l, uint32_t *index_crc,
                        bool *found) {
+  /* the same in all versions */
   static const char magic[] = "mblob index v1\r\n";
   uint64_t at = blob->size < FOOTER_SIZE ? 0 : blob->size - FOOTER_SIZE;
   const uint8_t *f = blob->bytes + at;

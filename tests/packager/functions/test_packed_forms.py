@@ -108,11 +108,14 @@ def test_a_wrong_count_is_named(vadd_lib: PackedLibrary, count: int) -> None:
         Tensor(floats(9, 4, 5, 6), (3,), offset=4),
         Tensor(floats(4, 5, 6), (1, 3), strides=(77, 1)),
         Tensor(floats(4, 5, 6), device=3),
+        Tensor(floats(4, 5, 6), device=11),
         Tensor(floats(4, 5, 6), device=13),
         Typed(13, 0),
     ],
-    ids=["byte_offset", "strides of a dimension of one", "cuda_host", "cuda_managed", "NDArray"],
-)
+    ids=[
+        "byte_offset", "strides of a dimension of one", "cuda_host", "rocm_host", "cuda_managed", "NDArray",
+    ],
+)  # fmt: skip
 def test_every_layout_of_the_same_data_is_taken(vadd_lib: PackedLibrary, tensor: Any) -> None:
     if isinstance(tensor, Typed):  # an NDArray handle points at its DLTensor
         kept = Tensor(floats(4, 5, 6))

@@ -18,6 +18,7 @@ import pytest
 
 import mblob
 from mblob import graph_executor
+from mblob.again import linked
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.format.graph_json import GraphError, check_graph, check_names, dense_ids
 from mblob.inspect.tvm_executor import crash
@@ -181,6 +182,24 @@ def test_of_many_plain_operators_four_are_named() -> None:
         in said
     )
     assert crash(names, ["g"]) is None
+
+
+def test_a_copy_that_tvm_never_sees_is_not_told_of_and_other_threads_still_warn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = raw(graph())
+    module.import_module(mblob.csource_module(KERNEL, functions=[PROTOTYPE]))
+    export = mblob.export_library
+
+    def meanwhile(*arguments: Any) -> None:
+        export(*arguments)
+        warnings.warn("of another thread", mblob.PortabilityWarning, stacklevel=1)
+
+    monkeypatch.setattr(mblob, "export_library", meanwhile)
+    with pytest.warns(mblob.PortabilityWarning) as found:
+        copy = linked(module)
+    assert [str(w.message) for w in found] == ["of another thread"]
+    assert copy.type_key == "GraphExecutorFactory"
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".so"])

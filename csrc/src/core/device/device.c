@@ -16,15 +16,10 @@ static _Atomic(const mblob_device_api *) apis[KINDS]; /* by device type */
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The numbers of TVM 0.11 and later; those from 32 on are TVM's own. */
 static const struct {
   uint8_t type;
-  char name[13];
-} device_names[] = {{1, "cpu"},        {2, "cuda"},     {3, "cuda_host"},     {4, "opencl"},
-                    {7, "vulkan"},     {8, "metal"},    {9, "vpi"},           {10, "rocm"},
-                    {11, "rocm_host"}, {12, "ext_dev"}, {13, "cuda_managed"}, {14, "oneapi"},
-                    {15, "webgpu"},    {16, "hexagon"}, {17, "maia"},         {32, "aocl"},
-                    {33, "sdaccel"},   {34, "opengl"},  {35, "microdev"}};
+  char name[MB_DEVICE_NAME_SIZE];
+} device_names[] = {MB_DEVICE_NAMES};
 
 const char *mb_device_name(int device_type) {
   for (size_t i = 0; i < sizeof(device_names) / sizeof(*device_names); i++)

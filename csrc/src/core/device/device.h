@@ -7,6 +7,7 @@
 #include <mblob.h>
 #include <stdbool.h>
 
+#include "base/base.h"
 #include "core/device/array.h"
 #include "core/device/host_memory.h"
 #include "core/device/workspace.h"
@@ -21,14 +22,13 @@ const char *mb_device_text(DLDevice device, char text[MB_DEVICE_TEXT]);
 
 /* Whether this process can read memory of that kind with its own instructions. */
 static inline bool mb_device_is_host(int device_type) {
-  return device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost;
+  return mb_is_device_of(MB_DEVICES_HOST, device_type);
 }
 
 /* Whether `data` of that kind of memory is a handle: two that differ are memory apart, however
  * close their numbers are. */
 static inline bool mb_device_has_handles(int device_type) {
-  return device_type == kDLOpenCL || device_type == kDLVulkan || device_type == kDLMetal ||
-         device_type == kDLWebGPU;
+  return mb_is_device_of(MB_DEVICES_OF_HANDLES, device_type);
 }
 
 /* Whether code for a target of TVM ("llvm", "opencl -device=..") can run here. */

@@ -10,11 +10,17 @@ from typing import Any
 from mblob import Tensor
 from mblob import load_param_dict as load_param_dict
 from mblob import save_param_dict as save_param_dict
+from mblob.bytes.whole_file import write_whole
 
 
 def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write named arrays to a file, as `mblob.save_param_dict` gives them."""
-    Path(path).write_bytes(save_param_dict(params))
+    """Write named arrays to a file, as `mblob.save_param_dict` gives them. A failure leaves the file
+    that was there.
+
+    Raises:
+        OSError: `path` cannot be written.
+    """
+    write_whole(path, save_param_dict(params))
 
 
 def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:
