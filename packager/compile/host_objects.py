@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -125,7 +126,14 @@ def compile_all(
         jobs.append(job)
         files.append(file)
 
-    run_all(jobs, work, meanwhile)
+    def beside() -> None:
+        # the reader of debug information takes as long to import as a small file to compile
+        if described:
+            import_module("mblob.packager.objects.debug_info")
+        if meanwhile is not None:
+            meanwhile()
+
+    run_all(jobs, work, beside)
     files = [_described(f, ours=f.path in described) for f in files]
     return _described_apart(tools, files, kept, work)
 

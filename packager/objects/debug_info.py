@@ -1,17 +1,24 @@
-"""What an object says about its functions: their parameters, read from DWARF (versions 2 - 5)."""
+"""What an object says about its functions: their parameters, read from DWARF (versions 2 - 5) by
+pyelftools.
+
+Only `mblob.packager.objects.object_files.functions_of` imports this, when there is something to read:
+pyelftools takes its time to load.
+"""
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Collection, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from elftools.elf.elffile import ELFFile
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STT_FILE, STT_GNU_IFUNC
 from mblob.format.exported import is_helper
-from mblob.packager.objects.debug_sections import debug_sections
-from mblob.packager.objects.dwarf import DebugInfo, Entry
+from mblob.packager.objects.debug_sections import relocated
 from mblob.packager.objects.object_files import MANGLED, has_debug_info, is_code, lto_functions
 
 _DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
@@ -19,15 +26,16 @@ _DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no k
 # DWARF 5, table 7.11: encodings of base types.
 _ENCODINGS = {0x02: "bool", 0x04: "float", 0x05: "int", 0x06: "int", 0x07: "uint", 0x08: "uint"}
 _RECORDS = {
-    "structure_type": "struct",
-    "class_type": "struct",
-    "union_type": "union",
+    "DW_TAG_structure_type": "struct",
+    "DW_TAG_class_type": "struct",
+    "DW_TAG_union_type": "union",
 }
 _LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
-_QUALIFIERS = ("volatile_type", "restrict_type", "atomic_type")
-_POINTERS = ("pointer_type", "reference_type", "rvalue_reference_type")
+_QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
+_POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 # Their declarations are many, and none is a kernel.
 _LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
+_NUMBERS = ("DW_FORM_data", "DW_FORM_sdata", "DW_FORM_udata", "DW_FORM_implicit_const")
 _MANGLED = tuple(prefix.encode() for prefix in MANGLED)
 _TVM = b"TVM"  # who compiled: all its functions are packed ones, of whatever types
 
@@ -102,15 +110,16 @@ def functions(data: memoryview, whole: bool = False) -> list[Function]:
         elf = ElfFile(data)
         described = _Described()  # compilers write nothing where there is no function
         if has_debug_info(elf):
-            described = _read(DebugInfo(debug_sections(elf)))
+            read = ELFFile(io.BytesIO(relocated(elf)))
+            described = _read(read.get_dwarf_info(relocate_dwarf_sections=False))
             files = sum(s.type == STT_FILE for s in elf.symtab)
             described.whole = described.whole and files <= described.units
         return [*described.exported, *_without_entry(elf, described, whole)]
-    except Exception:  # damage: any of Python's errors
+    except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
         return []  # as if there were none
 
 
-_Entry = tuple[Entry, Entry, int]  # of a function, of its declaration; bytes of a pointer
+_Entry = tuple[Any, Any, int]  # of a function, of its declaration; bytes of a pointer
 
 
 class _Described:
@@ -136,40 +145,52 @@ class _Described:
         return [_function(name, *entry) for entry in self.entries.get(name, ())]
 
 
-def _read(info: DebugInfo) -> _Described:
+def _read(dwarf: Any) -> _Described:
+    left = dwarf.debug_info_sec.size  # an entry has a byte at least: more are a circle
     made = _Described(whole=True)
-    for unit in info.units():
+    for unit in dwarf.iter_CUs():
         made.units += 1
-        top = unit.top
-        producer = _text(top, "producer")
+        top = unit.get_top_DIE()
+        producer = _text(top, "DW_AT_producer")
         if producer == _TVM or _is_assembler(top):
             made.whole = False
             continue
         found = []
         scopes = [top]
         while scopes:
-            for die in scopes.pop().children():
-                if die.tag == "namespace" and _name(die) not in _LIBRARY_NAMESPACES:
+            for die in scopes.pop().iter_children():
+                left -= 1
+                if left < 0:
+                    raise ValueError("entries in a circle")
+                if die.tag == "DW_TAG_namespace" and _name(die) not in _LIBRARY_NAMESPACES:
                     scopes.append(die)
-                elif die.tag == "subprogram" and "declaration" not in die.attributes:
+                elif die.tag == "DW_TAG_subprogram" and "DW_AT_declaration" not in die.attributes:
                     found.append(die)
-        _add(made, found, unit.address_size, _may_be_terse(producer))
+        _add(made, found, unit["address_size"], _may_be_terse(producer))
     made.whole = made.whole and bool(made.entries)
     return made
 
 
-def _add(made: _Described, found: Sequence[Entry], pointer_size: int, terse: bool) -> None:
+def _add(made: _Described, found: Sequence[Any], pointer_size: int, terse: bool) -> None:
     """Add the functions that a unit defines, but those whose types it leaves out."""
     if found and not any(map(_tells_types, found)):
         made.whole = False
         return
     for die in found:
-        declared = die.referred("specification") or die
-        name = _text(die, "linkage_name") or _text(declared, "linkage_name") or _name(declared)
+        declared = (
+            die.get_DIE_from_attribute("DW_AT_specification")
+            if "DW_AT_specification" in die.attributes
+            else die
+        )
+        name = (
+            _text(die, "DW_AT_linkage_name")
+            or _text(declared, "DW_AT_linkage_name")
+            or _name(declared)
+        )
         if not name:
             continue
         symbol, entry = name.decode(errors="replace"), (die, declared, pointer_size)
-        is_exported = not name.startswith(_MANGLED) and "external" in declared.attributes
+        is_exported = not name.startswith(_MANGLED) and "DW_AT_external" in declared.attributes
         function = _function(symbol, *entry) if is_exported or terse else None
         if terse and function is not None and _is_bare(die, function):
             made.whole = False
@@ -179,9 +200,10 @@ def _add(made: _Described, found: Sequence[Entry], pointer_size: int, terse: boo
         made.entries.setdefault(symbol, []).append(entry)
 
 
-def _is_assembler(top: Entry) -> bool:
+def _is_assembler(top: Any) -> bool:
     """Whether a unit is assembler text, whose functions an assembler names without their types."""
-    return top.attributes.get("language") == _LANG_ASSEMBLER
+    found = top.attributes.get("DW_AT_language")
+    return found is not None and found.value == _LANG_ASSEMBLER
 
 
 _LEVEL = re.compile(rb" -g(?:gdb)?([0-3]?)(?= |$)")
@@ -199,29 +221,29 @@ def _may_be_terse(producer: bytes) -> bool:
     )
 
 
-def _tells_types(die: Entry) -> bool:
+def _tells_types(die: Any) -> bool:
     """Whether an entry has what `clang -g1` leaves out, which names functions and says nothing else
     of them."""
-    told = ("external", "type", "prototyped", "specification")
-    parameters = (child.tag == "formal_parameter" for child in die.children())
+    told = ("DW_AT_external", "DW_AT_type", "DW_AT_prototyped", "DW_AT_specification")
+    parameters = (child.tag == "DW_TAG_formal_parameter" for child in die.iter_children())
     return any(attribute in die.attributes for attribute in told) or any(parameters)
 
 
-def _is_bare(die: Entry, found: Function) -> bool:
+def _is_bare(die: Any, found: Function) -> bool:
     """Whether a function is described as if it had no parameters and no result, and its source does
     not say so."""
     typed = found.parameters or found.variadic or found.result.kind != "void"
-    return not typed and "prototyped" not in die.attributes
+    return not typed and "DW_AT_prototyped" not in die.attributes
 
 
-def _function(name: str, die: Entry, declared: Entry, pointer_size: int) -> Function:
+def _function(name: str, die: Any, declared: Any, pointer_size: int) -> Function:
     """The function, or type of functions, whose parameters are the children of an entry."""
     parameters: list[CType] = []
     variadic = False
-    for child in die.children():
-        if child.tag == "formal_parameter":
+    for child in die.iter_children():
+        if child.tag == "DW_TAG_formal_parameter":
             parameters.append(_type(_referred(child), pointer_size))
-        elif child.tag == "unspecified_parameters":
+        elif child.tag == "DW_TAG_unspecified_parameters":
             variadic = True
     return Function(
         name, _type(_referred(declared), pointer_size), tuple(parameters), variadic, pointer_size
@@ -309,33 +331,33 @@ def _indirect(
     return found and found._replace(is_guess=True)
 
 
-def _pointed_function(declared: Entry) -> Entry | None:
+def _pointed_function(declared: Any) -> Any:
     """The entry of the type of function that a resolver returns a pointer to, None if it returns
     something else."""
     die = _unnamed(_referred(declared))[0]
-    if die is not None and die.tag == "pointer_type":
+    if die is not None and die.tag == "DW_TAG_pointer_type":
         die = _unnamed(_referred(die))[0]
-    return die if die is not None and die.tag == "subroutine_type" else None
+    return die if die is not None and die.tag == "DW_TAG_subroutine_type" else None
 
 
 # -- entries ---------------------------------------------------------------------------------------
 
 
-def _text(die: Entry, attribute: str) -> bytes:
+def _text(die: Any, attribute: str) -> bytes:
     found = die.attributes.get(attribute)
-    return found if isinstance(found, bytes) else b""
+    return found.value if found is not None and isinstance(found.value, bytes) else b""
 
 
-def _name(die: Entry) -> bytes:
-    return _text(die, "name")
+def _name(die: Any) -> bytes:
+    return _text(die, "DW_AT_name")
 
 
-def _referred(die: Entry) -> Entry | None:
+def _referred(die: Any) -> Any:
     """The type that an entry names, None for void."""
-    return die.referred("type")
+    return die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
 
 
-def _unnamed(die: Entry | None) -> tuple[Entry | None, str, bool]:
+def _unnamed(die: Any) -> tuple[Any, str, bool]:
     """A type behind its qualifiers and names, the outermost name, which the source spells, and
     whether it is const."""
     named = ""
@@ -343,9 +365,9 @@ def _unnamed(die: Entry | None) -> tuple[Entry | None, str, bool]:
     for _ in range(_DEPTH):
         if die is None:
             break
-        if die.tag == "const_type":
+        if die.tag == "DW_TAG_const_type":
             const = const or not named
-        elif die.tag == "typedef":
+        elif die.tag == "DW_TAG_typedef":
             named = named or _name(die).decode(errors="replace")
         elif die.tag not in _QUALIFIERS:
             break
@@ -353,7 +375,7 @@ def _unnamed(die: Entry | None) -> tuple[Entry | None, str, bool]:
     return die, named, const
 
 
-def _type(die: Entry | None, pointer_size: int, depth: int = 0) -> CType:
+def _type(die: Any, pointer_size: int, depth: int = 0) -> CType:
     """A type, seen through its qualifiers and names."""
     die, named, const = _unnamed(die)
     kind, size, text, target = _concrete(die, pointer_size, depth)
@@ -363,45 +385,45 @@ def _type(die: Entry | None, pointer_size: int, depth: int = 0) -> CType:
     return CType(kind, size, text, target, _dims(die) if kind == "other" else ())
 
 
-def _dims(die: Entry | None) -> tuple[int | None, ...]:
+def _dims(die: Any) -> tuple[int | None, ...]:
     """The dimensions of an array, () for other types."""
-    if die is None or die.tag != "array_type":
+    if die is None or die.tag != "DW_TAG_array_type":
         return ()
-    ranges = (c for c in die.children() if c.tag == "subrange_type")
+    ranges = (c.attributes for c in die.iter_children() if c.tag == "DW_TAG_subrange_type")
     return tuple(
-        _constant(r, "count", 0, _constant(r, "upper_bound", 1, None))
+        _constant(r, "DW_AT_count", 0, _constant(r, "DW_AT_upper_bound", 1, None))
         for r in islice(ranges, _DEPTH)
     )
 
 
-def _constant(die: Entry, name: str, more: int, default: int | None) -> int | None:
+def _constant(attributes: Any, name: str, more: int, default: int | None) -> int | None:
     """A number among the attributes of an entry, and `more`; expressions and references are
     none."""
-    found = die.attributes.get(name)
-    return found + more if isinstance(found, int) and 0 <= found < 2**48 else default
+    found = attributes.get(name)
+    if found is None or not found.form.startswith(_NUMBERS) or not 0 <= found.value < 2**48:
+        return default
+    return int(found.value) + more
 
 
-def _concrete(
-    die: Entry | None, pointer_size: int, depth: int
-) -> tuple[str, int, str, CType | None]:
+def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, CType | None]:
     """Kind, size, spelling and target of a type that is neither a qualifier nor a name."""
     if die is None:
         return "void", 0, "void", None
     name = _name(die).decode(errors="replace")
-    size = _constant(die, "byte_size", 0, 0) or 0
-    if die.tag == "base_type":
-        kind = _ENCODINGS.get(_constant(die, "encoding", 0, 0) or 0, "other")
+    size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
+    if die.tag == "DW_TAG_base_type":
+        kind = _ENCODINGS.get(die.attributes["DW_AT_encoding"].value, "other")
         return ("char" if name == "char" else kind), size, name or "?", None
     if die.tag in _POINTERS and depth < _DEPTH:
         target = _type(_referred(die), pointer_size, depth + 1)
-        star = "*" if die.tag == "pointer_type" else "&"
+        star = "*" if die.tag == "DW_TAG_pointer_type" else "&"
         text = f"{target.text}{'' if target.text.endswith('*') else ' '}{star}"
         return "pointer", pointer_size, "?" if "?" in text else text, target
-    if die.tag == "array_type" and depth < _DEPTH:
+    if die.tag == "DW_TAG_array_type" and depth < _DEPTH:
         element = _type(_referred(die), pointer_size, depth + 1)
-        return ("record" if "GNU_vector" in die.attributes else "other"), size, "?", element
+        return ("record" if "DW_AT_GNU_vector" in die.attributes else "other"), size, "?", element
     if die.tag in _RECORDS:
         return "record", size, f"{_RECORDS[die.tag]} {name}" if name else "?", None
-    if die.tag == "enumeration_type":
+    if die.tag == "DW_TAG_enumeration_type":
         return "enum", size, f"enum {name}" if name else "?", None
     return "other", size, "?", None

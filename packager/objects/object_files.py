@@ -333,7 +333,7 @@ def functions_of(path: Path, label: str, whole: bool = False) -> tuple[Function,
     found: list[Function] = []
     for name, data in objects_in(path, label):
         if whole or has_debug_info(ElfFile(data, name)):
-            # imported where there is something to read
+            # pyelftools is loaded where there is something to read
             from mblob.packager.objects.debug_info import functions
 
             found += functions(data, whole)

@@ -139,7 +139,7 @@ def test_an_installation_has_the_manual_page_where_argparse_manpage_is(
 
 
 def test_every_requirement_is_imported_by_the_product(root: Path) -> None:
-    names = {"apache-tvm-ffi": "tvm_ffi"}
+    names = {"pyelftools": "elftools", "cffi": "cffi", "apache-tvm-ffi": "tvm_ffi"}
     toml = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
     project = toml.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]

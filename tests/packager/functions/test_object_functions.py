@@ -112,8 +112,6 @@ def test_a_prototype_that_contradicts_an_object(tmp_path: Path) -> None:
     [
         "-gdwarf-2",
         "-gdwarf-4",
-        "-gdwarf-4 -fdebug-types-section",
-        "-gdwarf-5 -fdebug-types-section",
         "-gdwarf-5",
         "-g -gz=zlib",
         "-gdwarf-5 -gdwarf64",
