@@ -43,7 +43,7 @@ from mblob.loader.tensor import Tensor as Tensor
 from mblob.loader.tensor import array as array
 from mblob.loader.tensor import empty as empty
 from mblob.loader.tensor import from_dlpack as from_dlpack
-from mblob.loader.tensor import load_param_dict as load_param_dict
+from mblob.loader.stored_tensors import load_param_dict as load_param_dict
 from mblob.module import Module as Module
 from mblob.packager import byoc as byoc
 from mblob.packager.byoc import GraphBuilder as GraphBuilder
