@@ -291,11 +291,14 @@ def count_calls() -> Callable[[Callable[[], object]], int]:
             nonlocal calls
             calls += kind in ("call", "c_call")
 
+        gc.collect()
+        gc.disable()  # it would call finalizers of what other tests left
         sys.setprofile(event)
         try:
             run()
         finally:
             sys.setprofile(None)
+            gc.enable()
         return calls
 
     return count
