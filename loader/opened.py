@@ -164,7 +164,7 @@ class OpenedNode(Node):
         return source_of(self.type_key, self.payload(), fmt, self._grammars())
 
     def tensors(self) -> Mapping[str, Any] | None:
-        from mblob.loader.tensor import tensors_of
+        from mblob.loader.stored_tensors import tensors_of
 
         return tensors_of(self.type_key, self.payload(), self._grammars())
 

@@ -22,12 +22,11 @@ from mblob.loader import _call
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     import numpy as np
 
-    from mblob.format.grammar import Grammars
     from mblob.typed import ElementType
     from mblob.typed import Shape as Extents
 
@@ -548,70 +547,3 @@ def _of_lists(source: Any, what: str) -> Any:
         return _numpy("an array of lists").asarray(source)
     except ValueError as exc:
         raise ArgumentValueError(f"{what}{exc}") from None
-
-
-def load_param_dict(data: Any) -> dict[str, Tensor]:
-    """Named tensors of a serialized parameter dictionary (`save_param_dict`): views into `data`.
-
-    Raises:
-        FormatError: `data` is no parameter dictionary, or it is damaged.
-    """
-    from mblob.format.ndarray import read_param_dict
-
-    try:
-        memoryview(data)
-    except TypeError:
-        raise wrong_type("load_param_dict", "data", "bytes-like", data) from None
-    return records_as_tensors(read_param_dict(data))
-
-
-def tensors_of(key: str, payload: memoryview, grammars: Grammars) -> Mapping[str, Tensor] | None:
-    """The named tensors of a payload (a safetensors file, a parameter dictionary, an executor's
-    factory), views into the mapped file; None if its type key holds none.
-
-    Args:
-        grammars: those of the dialect.
-
-    Raises:
-        FormatError: it breaks its format.
-    """
-    from mblob.format.grammar import decode_payload
-    from mblob.format.ndarray import PARAMS_MAGIC, read_param_dict
-    from mblob.format.type_keys import SAFETENSORS
-
-    if key == SAFETENSORS:
-        return tensors_of_safetensors(payload)
-    if payload.nbytes >= 8 and int.from_bytes(payload[:8], "little") == PARAMS_MAGIC:
-        return records_as_tensors(read_param_dict(payload))
-    params = decode_payload(key, payload, grammars).get("params")
-    return records_as_tensors(params) if isinstance(params, dict) else None
-
-
-def tensors_of_safetensors(data: memoryview) -> dict[str, Tensor]:
-    """Tensors of a safetensors file in memory, in the order of their data.
-
-    Elements of 4 and 6 bits (F4, F6_E2M3, F6_E3M2) are given as the bytes they are packed in:
-    uint8, one dimension.
-
-    Raises:
-        FormatError: "payload": the header or a tensor does not fit.
-    """
-    from mblob.format import safetensors
-
-    offset, entries = safetensors.read(data)
-    body = data[offset:]
-    found = {}
-    for entry in entries:
-        dtype, shape = entry.layout
-        found[entry.name] = _call.tensor_view(
-            body[entry.begin : entry.end], shape, (dtype.code, dtype.bits, dtype.lanes)
-        )
-    return found
-
-
-def records_as_tensors(records: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Tensors over the data of `mblob.format.ndarray.ArrayRecord`s."""
-    return {
-        name: _call.tensor_view(r.data, r.shape, (r.dtype.code, r.dtype.bits, r.dtype.lanes))
-        for name, r in records.items()
-    }

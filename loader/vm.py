@@ -14,7 +14,8 @@ from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class, 
 from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed, check_nothing_given
 from mblob.loader.functions import get_global_func
-from mblob.loader.tensor import CPU, Tensor, _numpy, as_tensor, empty, load_param_dict
+from mblob.loader.stored_tensors import load_param_dict
+from mblob.loader.tensor import CPU, Tensor, _numpy, as_tensor, empty
 from mblob.module import Module, checked_module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here

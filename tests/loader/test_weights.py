@@ -18,7 +18,7 @@ from mblob.dtype import DataType
 from mblob.format import safetensors as mblob_safetensors
 from mblob.loader.runtime import ffi, lib
 from mblob.loader.runtime import text as text_of
-from mblob.loader.tensor import tensors_of_safetensors
+from mblob.loader.stored_tensors import tensors_of_safetensors
 
 
 def safetensors(header: Any, data: bytes = b"", size: int | None = None) -> bytes:
