@@ -237,4 +237,5 @@ def test_every_wheel_holds_what_the_wheel_of_this_machine_holds() -> None:
         f"mblob/loader/_lib/libmblob{end}" for end in (".so.0", ".a", "-ffi.a", "-ffi.so")
     } < expected
     for wheel in WHEELS.glob("*.whl"):
-        assert files(wheel) ^ expected == set(), wheel.name
+        differ = files(wheel) ^ expected
+        assert differ == set(), f"{wheel.name}; if it is of older sources: make wheels"
