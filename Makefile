@@ -130,8 +130,10 @@ install: ## headers, libmblob, files for pkg-config and CMake, the manual page: 
 	  else echo 'argparse-manpage is not installed: the manual page of mblob-pack is left out (optional)'; fi
 
 uninstall: ## remove what make install put there: the same PREFIX, DESTDIR
-	@$(MAKE) --no-print-directory -C csrc uninstall PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)'
 	@rm -f '$(MAN1)/mblob-pack.1'
+	@$(if $(DESTDIR),,$(if $(filter /usr /usr/local,$(PREFIX)),exit;)) cd '$(DESTDIR)$(PREFIX)' 2>/dev/null && \
+	  rmdir -p share/man/man1 2>/dev/null || :
+	@$(MAKE) --no-print-directory -C csrc uninstall PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)'
 
 clean: ## remove everything that the other targets make
 	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache

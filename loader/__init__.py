@@ -4,16 +4,16 @@ Thin Python over the C runtime in `csrc`. `mblob.loader._native` (cffi) is the w
 `mblob.loader._call` (a C extension) the hot path: calling functions, tensors, callbacks. Users
 write `import mblob`, which hands these names on.
 
-Who imports whom, from the ground up: `_native`, `_call` <- runtime, tensor <- bridge <-
-loaders <- opened <- load, functions, system_lib. What is here imports the others, to tell the
-compiled modules about our Python classes; of some, how to import them.
+Who imports whom, from the ground up: `_native`, `_call` <- runtime, tensor <- bridge <- opened <-
+callbacks <- loaders; opened <- load <- sources; functions, system_lib. What is here imports the
+others, to tell the compiled modules about our Python classes; of some, how to import them.
 """
 
 from __future__ import annotations
 
 import sys
 
-from mblob.errors import argument_class
+from mblob.late import errors
 
 try:
     from mblob.loader import _call, bridge
@@ -49,11 +49,17 @@ def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
     return Device, Tensor, Shape
 
 
+def _error_class(given: Any) -> type[Exception]:
+    return errors.argument_class(given)
+
+
 def _module_handle(module: Module) -> int:
     node = module._node
     if isinstance(node, OpenedNode):
         return address_of(lib.mblob_module_retain(node.handle))
-    return address_of(bridge.made_module(module, lambda: module))
+    from mblob.loader.callbacks import made_module
+
+    return address_of(made_module(module, lambda: module))
 
 
 def _wrap_module(address: int) -> Module:
@@ -121,7 +127,7 @@ _call.set_hooks(
     raise_status=raise_status,
     ffi_function=_ffi_function,
     ffi_stand_in=_ffi_stand_in,
-    error_class=argument_class,
+    error_class=_error_class,
     declared=_declared,
     prototype=_prototype,
     tensor_advice=_tensor_advice,

@@ -28,7 +28,7 @@ typedef void (*TVMPackedCFuncFinalizer)(void *);
 static char *const MBLOB_VERSION;
 """
 
-# Loaders and modules written in Python: see loader/bridge.py.
+# Loaders and modules written in Python: see loader/callbacks.py.
 CALLBACKS = """
 extern "Python" {
 int mblob_py_open(void *, const mblob_module_info *, void **);

@@ -1,5 +1,5 @@
-"""The C side of loaders and modules written in Python: kernels that look for a function reach them
-here.
+"""What C and Python know of each other's modules, and global functions of Python.
+`mblob.loader.callbacks` has what C calls.
 
 C must not keep Python objects of a library alive (the library would never go), so what it holds are
 addresses and weak references; the Python modules hold the library.
@@ -9,25 +9,17 @@ from __future__ import annotations
 
 from _weakref import ref  # `weakref` itself imports three modules more
 
-from mblob.errors import LoaderMissingError, StateError
 from mblob.loader import _call
-from mblob.loader.runtime import address_of, check, ffi, lib, text
+from mblob.loader.runtime import ffi, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Any
 
+    from mblob.loader.callbacks import Made
+    from mblob.loader.opened import OpenedNode
     from mblob.module import Module
-
-    class BridgedNode(Protocol):
-        """What `mblob.loader.opened` puts into `nodes`."""
-
-        @property
-        def module(self) -> Module: ...
-        def find(self, name: str) -> Callable[..., Any] | None: ...
-        def find_by_fallback(self, name: str) -> Callable[..., Any] | None: ...
-        def has_loader(self) -> bool: ...
 
 
 class Nodes:
@@ -35,20 +27,20 @@ class Nodes:
     it."""
 
     def __init__(self) -> None:
-        self._refs: dict[int, ref[BridgedNode]] = {}
+        self._refs: dict[int, ref[OpenedNode]] = {}
 
-    def get(self, address: int) -> BridgedNode | None:
+    def get(self, address: int) -> OpenedNode | None:
         found = self._refs.get(address)
         return found() if found is not None else None
 
-    def put(self, address: int, node: BridgedNode) -> None:
-        def forget(dead: ref[BridgedNode]) -> None:
+    def put(self, address: int, node: OpenedNode) -> None:
+        def forget(dead: ref[OpenedNode]) -> None:
             if self._refs.get(address) is dead:  # the address may be another module's by now
                 del self._refs[address]
 
         self._refs[address] = ref(node, forget)
 
-    def all(self) -> list[BridgedNode]:
+    def all(self) -> list[OpenedNode]:
         return [
             node for node in [found() for found in list(self._refs.values())] if node is not None
         ]
@@ -56,27 +48,8 @@ class Nodes:
 
 nodes = Nodes()
 
-
-def _nobody(_: Any, __: str) -> Module:
-    raise StateError("mblob.loader.opened is not imported")
-
-
-# Makes the Python tree of a module that C code opened, from (mblob_module, path).
-# `mblob.loader.opened` sets it.
-borrow: Callable[[Any, str], Module] = _nobody
-
-# One C record per type key ever announced, kept for the life of the process: libraries point at
-# them.
-_records: dict[str, Any] = {}
-_fallback_records: dict[str, Any] = {}
-_names: list[Any] = []
-
 # What stands behind the C modules of Modules made in Python, by the address of the C module.
-_made: dict[int, _Made] = {}
-_handles: dict[int, Any] = {}  # what keeps the handle that C has valid
-
-# Trees that C code opened, by the module that Python was asked for.
-_borrowed: dict[int, Module] = {}
+made: dict[int, Made] = {}
 
 
 def register_global(name: str, function: Callable[..., Any], override: bool) -> int:
@@ -88,212 +61,7 @@ def register_global(name: str, function: Callable[..., Any], override: bool) -> 
         lib.mblob_function_release(pointer)
 
 
-def record(key: str) -> Any:
-    """The mblob_loader of a type key whose loader is written in Python."""
-    return _record(_records, key, lib.mblob_py_function)
-
-
-def _record(records: dict[str, Any], key: str, function: Any) -> Any:
-    found = records.get(key)
-    if found is None:
-        name = ffi.new("char[]", key.encode())
-        _names.append(name)
-        found = ffi.new(
-            "mblob_loader *",
-            {
-                "struct_size": ffi.sizeof("mblob_loader"),
-                "type_key": name,
-                "open": lib.mblob_py_open,
-                "function": function,
-                "close": lib.mblob_py_close,
-            },
-        )
-        records[key] = found
-    return found
-
-
-def announce(key: str) -> None:
-    """Tell C that modules of this type key are opened by Python."""
-    check(lib.mblob_register_loader(record(key)))
-
-
-def announce_fallback(key: str) -> None:
-    """Tell C that Python opens modules of this type key for which there is nothing else."""
-    check(
-        lib.mblob_register_last_loader(
-            _record(_fallback_records, key, lib.mblob_py_fallback_function)
-        )
-    )
-
-
-class _Late:
-    """A function of a module, found again at each call: it keeps nothing alive.
-
-    C keeps it as long as the module, and a later opening of the file may take the module over.
-
-    Args:
-        find: gives the function of that name, None when it or the module is gone.
-        origin: what the module is called in an error.
-    """
-
-    def __init__(
-        self, find: Callable[[str], Callable[..., Any] | None], name: str, origin: str
-    ) -> None:
-        self._find = find
-        self._name = name
-        self._origin = origin
-
-    def __call__(self, *args: Any) -> Any:
-        function = self._find(self._name)
-        if function is None:
-            raise StateError(f"{self._name}: {self._origin} it came from is gone")
-        return function(*args)
-
-
-def _found(find: Callable[[str], Callable[..., Any] | None], name: str, origin: str) -> Any:
-    """The mblob_function that C gets for a function of a module; NULL if there is none of that
-    name."""
-    if find(name) is None:
-        return ffi.NULL
-    return ffi.cast("mblob_function *", _call.callback(_Late(find, name, origin)))
-
-
-def _failed(_: Any, exception: BaseException, __: Any) -> int:
-    """Make an exception of a callback the error of the runtime."""
-    _call.keep_exception(exception)
-    return int(lib.MBLOB_E_KERNEL)
-
-
-@ffi.def_extern(onerror=_failed)  # type: ignore[untyped-decorator]
-def mblob_py_open(_: Any, info: Any, out: Any) -> int:
-    """A module is used for the first time. Its Python node does the rest, at the first function
-    asked for."""
-    _node(info.module)
-    out[0] = info.module
-    return 0
-
-
-def _node(module: Any) -> BridgedNode:
-    """The Python node of a C module. One is made if C code opened the tree, or Python let go of
-    it."""
-    key = address_of(module)
-    node = nodes.get(key)
-    if node is None:
-        # mblob_py_close lets it go
-        _borrowed[key] = borrow(module, text(lib.mblob_module_path(module)))
-        node = nodes.get(key)
-        assert node is not None  # `borrow` puts it there
-    return node
-
-
-def _find(module: Any, name: str) -> Callable[..., Any] | None:
-    """A function that the Python loader of a C module gives.
-
-    No loader: it was given with an open whose modules are gone; asking the node would end here
-    again.
-    """
-    node = _node(module)
-    return node.find(name) if node.has_loader() else None
-
-
-@ffi.def_extern(onerror=_failed)  # type: ignore[untyped-decorator]
-def mblob_py_function(self: Any, name: Any, out: Any) -> int:
-    """Find a function of a module that a Python loader opened."""
-    out[0] = ffi.NULL
-    module = ffi.cast("mblob_module *", self)
-    out[0] = _found(lambda wanted: _find(module, wanted), text(name), "the module")
-    return 0
-
-
-@ffi.def_extern(onerror=_failed)  # type: ignore[untyped-decorator]
-def mblob_py_fallback_function(self: Any, name: Any, out: Any) -> int:
-    """Find a function of a module that the loader of an installed distribution opens."""
-    out[0] = ffi.NULL
-    module = ffi.cast("mblob_module *", self)
-    out[0] = _found(lambda wanted: _node(module).find_by_fallback(wanted), text(name), "the module")
-    return 0
-
-
-@ffi.def_extern(onerror=lambda *_: None)  # type: ignore[untyped-decorator]
-def mblob_py_close(self: Any) -> None:
-    """The library goes."""
-    _borrowed.pop(address_of(self), None)
-
-
-# -- modules made in Python ------------------------------------------------------------------------
-
-
-class _Made:
-    """A Module that was made in Python, as C sees it: its functions are also those of its imports.
-
-    Args:
-        module: gives the Module, or None when it is gone.
-    """
-
-    def __init__(self, type_key: str, module: Callable[[], Module | None]) -> None:
-        self.type_key = type_key
-        self.module = module
-        self.address = 0  # of the C module
-
-    def find(self, name: str) -> Callable[..., Any] | None:
-        module = self.module()
-        return module._find(name, True) if module is not None else None
-
-
-def made_module(module: Module, hold: Callable[[], Module | None]) -> Any:
-    """A mblob_module for a Module that was made in Python; the caller releases it.
-
-    Args:
-        hold: gives the Module; a function that refers to it keeps it as long as C keeps the C
-            module.
-    """
-    made = _Made(module.type_key, hold)
-    handle = ffi.new_handle(made)
-    key = ffi.new("char[]", made.type_key.encode())
-    loader = ffi.new(
-        "mblob_loader *",
-        {
-            "struct_size": ffi.sizeof("mblob_loader"),
-            "type_key": key,
-            "function": lib.mblob_py_made_function,
-            "close": lib.mblob_py_made_close,
-        },
-    )
-    out = ffi.new("mblob_module **")
-    check(lib.mblob_module_create(loader, handle, out))
-    made.address = address_of(out[0])
-    _made[made.address] = made
-    _handles[made.address] = handle
-    return out[0]
-
-
 def module_made_of(address: int) -> Module | None:
     """The Module behind a C module that `made_module` gave."""
-    made = _made.get(address)
-    return made.module() if made is not None else None
-
-
-def _not_found(_: Any, exception: BaseException, __: Any) -> int:
-    """A missing loader does not hide the functions of other modules."""
-    if isinstance(exception, LoaderMissingError):
-        return int(
-            lib.mblob_set_error(lib.MBLOB_E_LOADER, str(exception).encode("utf-8", "replace"))
-        )
-    return _failed(_, exception, __)
-
-
-@ffi.def_extern(onerror=_not_found)  # type: ignore[untyped-decorator]
-def mblob_py_made_function(self: Any, name: Any, out: Any) -> int:
-    """A kernel, or C code, asks a module that was made in Python for a function."""
-    out[0] = ffi.NULL
-    made: _Made = ffi.from_handle(self)
-    out[0] = _found(made.find, text(name), f"the module {made.type_key!r}")
-    return 0
-
-
-@ffi.def_extern(onerror=lambda *_: None)  # type: ignore[untyped-decorator]
-def mblob_py_made_close(self: Any) -> None:
-    """Nobody in C holds the module any more."""
-    address = ffi.from_handle(self).address
-    _made.pop(address, None)
-    _handles.pop(address, None)
+    found = made.get(address)
+    return found.module() if found is not None else None

@@ -1,4 +1,5 @@
-"""What a graph executor for debugging writes to files: the graph, and the outputs of all nodes.
+"""What a graph executor for debugging writes to files: the graph, the outputs of all nodes and their
+times.
 
 Names of folders and files, and keys of tensors, are TVM's.
 """
@@ -16,13 +17,17 @@ from mblob.errors import ArgumentValueError
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from mblob.devices import Device
 
 GRAPH_FILE = "_tvmdbg_graph_dump.json"
 TENSORS_FILE = "output_tensors.params"
+TRACE_FILE = "_tvmdbg_execution_trace.json"
+COLUMNS = (
+    *("Node Name", "Ops", "Time(us)", "Time(%)", "Shape", "Inputs", "Outputs", "Measurements(us)"),
+)
 
 
 class GraphDump:
@@ -48,6 +53,7 @@ class GraphDump:
             raise ArgumentValueError(
                 f"graph_json: not the graph of an executor: {type(exc).__name__} {exc}"
             ) from None
+        self._times: Sequence[Sequence[float]] = ()
         self.path: Path | None = None
         if root is not None:
             name = f"_tvmdbg_device_{device.name.upper()}_{device.device_id}"
@@ -87,13 +93,55 @@ class GraphDump:
             for i in range(self.get_graph_node_output_num(node))
         }
 
-    def write(self, output: Callable[[int, int], Any]) -> None:
-        """Write the outputs of all nodes, as a parameter dictionary."""
+    def write(self, output: Callable[[int, int], Any], times: Sequence[Sequence[float]]) -> None:
+        """Write the outputs of all nodes, as a parameter dictionary, and their times, as a trace that
+        Chrome shows (chrome://tracing).
+
+        Args:
+            output: gives an output of a node: `output(node, i)`.
+            times: seconds of each node, one of each measurement.
+        """
+        self._times = times
         if self.path is not None:
             from mblob.format.ndarray import save_param_dict
 
             data = save_param_dict(self.get_output_tensors(output))
             write_whole(self.path / TENSORS_FILE, data)
+            write_whole(self.path / TRACE_FILE, json.dumps(self._trace()).encode())
+
+    def _trace(self) -> dict[str, Any]:
+        """Begin and end of each node, one after the other, in microseconds."""
+        events, now = [], 0.0
+        for node, seconds in zip(self._nodes, self._times):
+            for phase in "BE":
+                events.append({"ts": now, "ph": phase, "tid": 1, "pid": 1, "name": node["name"]})
+                now += 1e6 * _mean(seconds) if phase == "B" else 0
+        return {"displayTimeUnit": "ns", "traceEvents": events}
+
+    def get_debug_result(self, sort_by_time: bool = True) -> str:
+        """A table of the nodes with a function: times of the last run, shapes, inputs and outputs.
+
+        Args:
+            sort_by_time: the slowest node comes first; else their order is that of the graph.
+        """
+        total = sum(map(_mean, self._times)) or 1.0
+        rows = []
+        for node, seconds in zip(self._nodes, self._times):
+            if node["op"] != "param":
+                time, outputs = _mean(seconds), self.get_graph_node_output_num(node)
+                share, measured = 100 * time / total, [_microseconds(s) for s in seconds]
+                row: list[Any] = [node["name"], node["op"], _microseconds(time), round(share, 3)]
+                row += [tuple(node["shape"]), len(node["inputs"]), outputs, measured]
+                rows.append((time, list(map(str, row))))
+        if sort_by_time:
+            rows.sort(key=lambda row: -row[0])
+        whole = ["Total_time", "-", str(_microseconds(sum(time for time, _ in rows)))]
+        lines = [row for _, row in rows] + [whole + ["-"] * (len(COLUMNS) - len(whole))]
+        return _table([list(COLUMNS), ["-" * len(name) for name in COLUMNS], *lines])
+
+    def display_debug_result(self, sort_by_time: bool = True) -> None:
+        """Print `get_debug_result`."""
+        print(self.get_debug_result(sort_by_time))
 
     def remove(self) -> None:
         """Remove the folder of the device, and the folder around it if nothing else is in it."""
@@ -101,3 +149,18 @@ class GraphDump:
             shutil.rmtree(self.path, ignore_errors=True)
             with suppress(OSError):
                 self.path.parent.rmdir()
+
+
+def _mean(seconds: Sequence[float]) -> float:
+    return sum(seconds) / len(seconds) if seconds else 0.0
+
+
+def _microseconds(seconds: float) -> float:
+    return round(1e6 * seconds, 3)
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    """Columns as wide as their longest text, and two spaces behind each."""
+    found = list(rows)
+    widths = [max(map(len, column)) + 2 for column in zip(*found)]
+    return "\n".join("".join(map(str.ljust, row, widths)) for row in found)

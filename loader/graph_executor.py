@@ -129,11 +129,19 @@ class GraphModule(TimedModel):
             self.module["set_input_zero_copy"](name, tensor)
             self._bound["input", self._input_index(name)] = tensor
 
-    def get_input(self, key: str | int) -> Tensor:
+    def get_input(self, key: str | int, out: Any = None) -> Tensor:
         """A view of the input `key` (name or position); writable, unless `set_input_zero_copy` was
         given a read-only array.
+
+        Args:
+            out: an array that the input is copied to, and which is returned.
+
+        Raises:
+            ValueError: no such input, or `out` is read-only or has another dtype or shape.
         """
         found: Tensor = self._get_input(key)
+        if out is not None:
+            return in_place(out, f"get_input: input {key!r}: ").copyfrom(found)
         return lent(self._bound.get(("input", self._input_index(key))), found)
 
     def get_num_inputs(self) -> int:
@@ -294,11 +302,12 @@ class GraphModuleDebug(GraphModule):
         module: as of `GraphModule`.
         device: where the model runs, or a list of devices.
         graph_json_str: its graph: what `lib["get_graph_json"]()` gives.
-        dump_root: a folder. The graph is written there now, and the outputs of all nodes after each
-            run. None: nothing is written.
+        dump_root: a folder. The graph is written there now, and the outputs and times of all nodes in
+            each run. None: nothing is written or measured.
 
     Attributes:
-        debug_datum: the nodes of the graph, `debug_datum.get_graph_nodes()`; None without a graph.
+        debug_datum: the nodes of the graph, `debug_datum.get_graph_nodes()`, and the table of times of
+            the last run, `debug_datum.get_debug_result()`; None without a graph.
     """
 
     def __init__(
@@ -324,23 +333,35 @@ class GraphModuleDebug(GraphModule):
         self,
         number: int = 1,
         repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        sort_by_time: bool = True,
         *,
         parallel: int | None = None,
-        sort_by_time: bool = True,
         **inputs: Any,
     ) -> None:
-        """Set inputs given by name, run the model, and write the outputs of all nodes, if the model has
-        a `dump_root`.
+        """Set inputs given by name, and run the model. If it has a `dump_root`, measure each node first,
+        write the outputs and times of all nodes, and print a table of the times, as TVM does.
 
         Args:
-            number, repeat, sort_by_time: accepted for compatibility with TVM and ignored:
-                `run_individual` and `profile` measure.
+            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
+                repeats_to_cooldown: as of `run_individual`.
+            sort_by_time: whether the table begins with the slowest node.
             parallel: as of `GraphModule.run`.
         """
-        del number, repeat, sort_by_time
-        super().run(parallel=parallel, **inputs)
-        if self.debug_datum is not None and self.debug_datum.path is not None:
-            self.debug_datum.write(self._copied_output)
+        if self.debug_datum is None or self.debug_datum.path is None:
+            super().run(parallel=parallel, **inputs)
+            return
+        self.set_input(**inputs)
+        times = self.run_individual(
+            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
+            repeats_to_cooldown,
+        )  # fmt: skip
+        super().run(parallel=parallel)
+        self.debug_datum.write(self._copied_output, times)
+        self.debug_datum.display_debug_result(sort_by_time)
 
     def _copied_output(self, node: int, index: int) -> Tensor:
         """An output of a node right after the node ran: later ones may use its memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mblob import arguments
 from mblob.errors import ArgumentTypeError, StateError
-from mblob.loader import bridge
+from mblob.loader import callbacks
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -69,7 +69,7 @@ def register_loader(key: str, fn: Loader | None = None) -> Any:
         if not callable(function):
             raise arguments.wrong_type("register_loader", "fn", "a callable", function)
         _registered[key] = function
-        bridge.announce(key)
+        callbacks.announce(key)
         return function
 
     return register if fn is None else register(fn)
@@ -123,7 +123,7 @@ def load_entry_point(key: str) -> bool:
                     f"the loader of {key!r} (entry point {point.value!r}): expected a function, found {loader!r}"
                 )
             _fallback[key] = loader
-            bridge.announce_fallback(key)
+            callbacks.announce_fallback(key)
             return True
     return False
 

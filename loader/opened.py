@@ -12,15 +12,7 @@ from _thread import RLock, get_ident
 from _weakref import ref
 from os import register_at_fork
 
-from mblob.errors import (
-    ArgumentTypeError,
-    LoaderMissingError,
-    MblobError,
-    NotFoundError,
-    StateError,
-    did_you_mean,
-    one_line,
-)
+from mblob.late import errors
 from mblob.loader import _call, bridge
 from mblob.loader.runtime import (
     address_of,
@@ -144,7 +136,7 @@ class OpenedNode(Node):
     def module(self) -> Module:
         module = self._module() if self._module else None
         if module is None:
-            raise StateError(f"the module {self.type_key!r} is gone")
+            raise errors.StateError(f"the module {self.type_key!r} is gone")
         return module
 
     @property
@@ -189,7 +181,7 @@ class OpenedNode(Node):
 
     def find(self, name: str) -> Callable[..., Any] | None:
         if not isinstance(name, str):
-            raise ArgumentTypeError(
+            raise errors.ArgumentTypeError(
                 f"expected the name of a function, a str, found {type(name).__name__} {name!r}"
             )
         encoded = bytes_of_name(name)
@@ -207,7 +199,9 @@ class OpenedNode(Node):
                 self._open_with(self._fallback).find(name) if self._fallback is not None else None
             )
         error = last_error()
-        if isinstance(error, LoaderMissingError) and self.origin.ask_entry_point(self.type_key):
+        if isinstance(error, errors.LoaderMissingError) and self.origin.ask_entry_point(
+            self.type_key
+        ):
             return self.find(name)
         raise error
 
@@ -279,7 +273,7 @@ class OpenedNode(Node):
             fields = decode_payload(self.type_key, self.payload(), self._grammars())
             name = fields.get("module_name")
             return {} if name is None else {bytes(name).decode(): ""}
-        except (MblobError, ValueError):
+        except (errors.MblobError, ValueError):
             return {}  # damaged: opening it says how
 
     def has_loader(self) -> bool:
@@ -298,7 +292,7 @@ class OpenedNode(Node):
             with self._lock:
                 if self._loaded_module is None:
                     if self._opening:
-                        raise StateError(
+                        raise errors.StateError(
                             f"the loader of {self.type_key!r} asked for a function of the module it opens"
                         )
                     self._opening = True
@@ -331,7 +325,9 @@ class OpenedNode(Node):
             return
         # The Python module holds `child`. If C did too, a child that refers to this module would
         # keep both for ever.
-        made = bridge.made_module(child, ref(child))
+        from mblob.loader.callbacks import made_module
+
+        made = made_module(child, ref(child))
         try:
             check(lib.mblob_module_import(self.handle, made))
         finally:
@@ -351,10 +347,12 @@ def _c_function(
     return function  # type: ignore[no-any-return]
 
 
-def _no_symbol(module: Module, name: str) -> NotFoundError:
+def _no_symbol(module: Module, name: str) -> errors.NotFoundError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
-    hint = did_you_mean(name, [n for m in module.walk() for n in m._node.functions()])
-    return NotFoundError(one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}"))
+    hint = errors.did_you_mean(name, [n for m in module.walk() for n in m._node.functions()])
+    return errors.NotFoundError(
+        errors.one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
+    )
 
 
 class _Asking:
@@ -426,9 +424,11 @@ def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:
     try:
         loaded = loader(node.payload(), context)
     except Exception as exc:
-        raise StateError(f"the loader of {where} failed: {type(exc).__name__}: {exc}") from exc
+        raise errors.StateError(
+            f"the loader of {where} failed: {type(exc).__name__}: {exc}"
+        ) from exc
     if not isinstance(loaded, Module):
-        raise ArgumentTypeError(
+        raise errors.ArgumentTypeError(
             f"the loader of {where}: expected it to return a Module, found {type(loaded).__name__}"
         )
     own_imports = loaded.imported_modules
@@ -500,12 +500,9 @@ def wrap_tree(root: Any, origin: Origin) -> Module:
     return _tree(root, origin, _hold, bridge.module_made_of)
 
 
-def _borrow(root: Any, path: str) -> Module:
+def borrowed(root: Any, path: str) -> Module:
     """The tree below a module that C code holds: valid as long as C holds it."""
     return _tree(root, Origin(path), lambda pointer: pointer, _known)
-
-
-bridge.borrow = _borrow
 
 
 def _known(address: int) -> Module | None:

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import mmap
 import os
+import stat
 import threading
 import time
 
@@ -41,6 +42,7 @@ _CHUNK = 1 << 20  # bytes hashed at a time
 # A file system may give two writes within this time the same time.
 _TICK = 20_000_000  # ns
 _SHOWN = 16  # digits of a digest in errors
+_MACHINES = ("relax.VirtualMachine", "VirtualMachine")  # what an object of Python stands before
 _MFD_EXEC = 0x10  # of memfd_create: the file may be executed
 
 
@@ -117,6 +119,11 @@ def _check_is_of_file(node: OpenedNode) -> None:
         raise ArgumentTypeError(
             f"{said} whose library got an import by import_module cannot be pickled; pack the import into the"
             " library, or pickle both and import where they are unpickled"
+        )
+    if node.type_key in _MACHINES:
+        raise ArgumentTypeError(
+            f"{said} and its functions cannot be pickled; pickle the Python object VirtualMachine, and get its"
+            " functions where it is unpickled"
         )
     if origin.status is None or not (origin.path or origin.image):
         raise ArgumentTypeError(
@@ -270,6 +277,7 @@ class _opened:
 
     Raises:
         FileNotFoundError: says what to do.
+        DigestError: it is a folder, or a pipe.
     """
 
     def __init__(self, path: str) -> None:
@@ -282,6 +290,11 @@ class _opened:
                 " library.with_bytes()",
                 path,
             ) from None
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            os.close(self._descriptor)
+            raise DigestError(
+                f"{path}: the library of a pickle was replaced by something that is no file"
+            )
 
     def __enter__(self) -> int:
         return self._descriptor

@@ -77,9 +77,14 @@ def device_type(name: str) -> int:
     return 0 if encoded is None or lib.mblob_device_type(encoded, out) else int(out[0])
 
 
+def device_attribute(device: Device, kind: int) -> Any:
+    """An attribute of a device, by its number in TVM; None if the device does not tell it."""
+    return get_global_func("runtime.GetDeviceAttr")(device.device_type, device.device_id, kind)
+
+
 def device_exists(device: Device) -> bool:
     """Whether there is such a device, and a runtime for it."""
-    return bool(get_global_func("runtime.GetDeviceAttr")(device.device_type, device.device_id, 0))
+    return bool(device_attribute(device, 0))
 
 
 def synchronize(device: Device) -> None:

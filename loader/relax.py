@@ -17,7 +17,7 @@ from mblob.errors import (
     one_of,
 )
 from mblob.format.type_keys import RELAX_EXECUTABLES
-from mblob.loader import missing
+from mblob.loader import bridge, missing
 from mblob.loader.benchmark import Asked, Timed
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, empty
 from mblob.loader.vm import InstructionTime
@@ -316,3 +316,13 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Tensor):
         return empty(value.shape, value.dtype).copyfrom(value)
     return value
+
+
+def _debug_print(where: str, tensor: Tensor) -> None:
+    """Print a tensor, for programs with `print_` of TVM's nn frontend, which TVM has in Python, too."""
+    shape, dtype = tensor.shape, tensor.dtype
+    print(f"{where}: shape = {shape}, dtype = {dtype}, data =\n{tensor.numpy()}")
+
+
+# Not where the program's owner has registered one.
+bridge.register_global("vm.builtin.debug_print", _debug_print, override=False)

@@ -3,20 +3,7 @@ errors as the exceptions of mblob.errors."""
 
 from __future__ import annotations
 
-from mblob.errors import (
-    ArgumentError,
-    DigestError,
-    FormatError,
-    IncompatibleError,
-    KernelError,
-    LoaderMissingError,
-    MblobError,
-    NotFoundError,
-    StateError,
-    also,
-    class_of_kind,
-    kind_in,
-)
+from mblob.late import errors
 from mblob.loader import _native
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -64,55 +51,55 @@ def last_error(called: str = "") -> Exception:
         return _kernel_error(message, text(info.code), status)
     if status == lib.MBLOB_E_FORMAT:
         offset = int(info.offset) if info.offset >= 0 else None
-        return FormatError(message, code=text(info.code), offset=offset, entry=entry)
+        return errors.FormatError(message, code=text(info.code), offset=offset, entry=entry)
     if status == lib.MBLOB_E_LOADER:
         available = tuple(key.strip() for key in text(info.available).split(",") if key.strip())
         hint = text(info.hint)
         if hint and hint not in message:
             message = f"{message}; {hint}"
-        return LoaderMissingError(
+        return errors.LoaderMissingError(
             message, type_key=text(info.type_key), available=available, hint=hint, entry=entry
         )
     if status == lib.MBLOB_E_DIGEST:
-        return DigestError(message, entry=entry)
+        return errors.DigestError(message, entry=entry)
     if status == lib.MBLOB_E_INCOMPATIBLE:
-        return IncompatibleError(message)
+        return errors.IncompatibleError(message)
     prefix = f"{called}: " if called else ""
     if message.startswith(prefix):  # the runtime's own modules say it themselves
         prefix = ""
     if status == lib.MBLOB_E_ARGUMENT:
         return _argument_error(prefix + message, text(info.code), bool(called))
     kinds: dict[int, type[Exception]] = {
-        lib.MBLOB_E_NOT_FOUND: NotFoundError,
+        lib.MBLOB_E_NOT_FOUND: errors.NotFoundError,
         lib.MBLOB_E_IO: OSError,
         lib.MBLOB_E_MEMORY: MemoryError,
     }
-    return kinds.get(status, StateError)(prefix + message)
+    return kinds.get(status, errors.StateError)(prefix + message)
 
 
-def _kernel_error(message: str, code: str, status: int) -> KernelError:
+def _kernel_error(message: str, code: str, status: int) -> errors.KernelError:
     """What a function of a library said, of the classes that its kind and the text name."""
-    kind = kind_in(message)
-    classes = [class_of_kind(kind)]
+    kind = errors.kind_in(message)
+    classes = [errors.class_of_kind(kind)]
     if status == lib.MBLOB_E_NOT_FOUND:
         classes += [KeyError, AttributeError]
     elif code:  # it refused its arguments
         if code == "kernel_arguments":
             code = _code_of_kernel_text(message)
         classes += _CLASSES.get(code, (ValueError,))
-    error = also(KernelError, *classes)(message)
+    error = errors.also(errors.KernelError, *classes)(message)
     if status == lib.MBLOB_E_KERNEL and code:
-        error.exit_code = ArgumentError.exit_code
+        error.exit_code = errors.ArgumentError.exit_code
     return error
 
 
-def _argument_error(message: str, code: str, is_call: bool) -> MblobError:
+def _argument_error(message: str, code: str, is_call: bool) -> errors.MblobError:
     """A part of the runtime refused an argument; of a call it was an executor, where TVM raises a
     RuntimeError."""
     classes = _CLASSES.get(code, (ValueError,)) + ((RuntimeError,) if is_call else ())
     if KeyError in classes:
-        return also(NotFoundError, *classes)(message)
-    return also(ArgumentError, *classes)(message)
+        return errors.also(errors.NotFoundError, *classes)(message)
+    return errors.also(errors.ArgumentError, *classes)(message)
 
 
 # The classes of an error about an argument, by what mblob.h says is wrong with it.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mblob import arguments
 from mblob.format import exported, functions_table
-from mblob.loader.load import signatures
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.loader.runtime import address_of, check, ffi, lib
+from mblob.loader.sources import signatures
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

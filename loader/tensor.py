@@ -181,6 +181,32 @@ class Tensor(_call.TensorBase):
             )
         return _call.tensor_part(self, extents, (code, bits, lanes), start)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same elements of memory: the same place, shape and type. Elements are
+        not compared; `numpy()` does that."""
+        if self is other:
+            return True
+        if not isinstance(other, Tensor):
+            return NotImplemented
+        return self._place() == other._place()
+
+    def __hash__(self) -> int:
+        return hash(self._place())
+
+    def _place(self) -> tuple[Any, ...]:
+        return self.address, self.device, self.dtype, self.shape
+
+    def same_as(self, other: object) -> bool:
+        """`==`, as TVM calls it."""
+        return self == other
+
+    @property
+    def ctx(self) -> Device:
+        """`device`, as TVM 0.7 and before call it."""
+        return self.device
+
+    context = ctx
+
     @property
     def strides(self) -> tuple[int, ...]:
         """Elements from one index to the next, per dimension."""

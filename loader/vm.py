@@ -332,6 +332,18 @@ class VirtualMachine(Timed):
         """
         return _result(self._call("invoke", func_name, args, kwargs))
 
+    def invoke_with_outputs(
+        self, func_name: str, input_args: Mapping[str, Any], output_args: Sequence[Any]
+    ) -> None:
+        """Call the function `func_name`, and copy its results into arrays.
+
+        Args:
+            input_args: its inputs by name.
+            output_args: the arrays, which are aligned to 64 bytes (`mblob.empty`).
+        """
+        self.set_outputs(func_name, *output_args)
+        self.invoke(func_name, **input_args)
+
     def _call(
         self, name: str, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:

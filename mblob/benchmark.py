@@ -65,6 +65,7 @@ def measure(
     finish: Callable[[], object] | None = None,
     cooldown: float = 0.0,
     cooldown_every: int = 1,
+    begin: Callable[[], object] | None = None,
 ) -> BenchmarkResult:
     """Call `once` `number` times for each of `repeat` measurements; more often until one takes
     `least` seconds.
@@ -72,6 +73,7 @@ def measure(
     Args:
         finish: called at the end of each measurement, as part of it: waits for what `once` only
             began.
+        begin: called before each measurement, which it is no part of.
         cooldown: seconds to rest after every `cooldown_every` measurements.
         warm_up: one call before all of these, which is not measured: the first one has costs of its
             own.
@@ -95,6 +97,8 @@ def measure(
     results = []
     for i in range(repeat):
         while True:
+            if begin:
+                begin()
             start = time.perf_counter()
             for _ in range(number):
                 once()

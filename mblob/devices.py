@@ -35,6 +35,12 @@ ADDRESSES = (*HOST, 2, 10, 13)  # `data` is an address, which counting moves
 HANDLES = (4, 7, 8, 15)  # `data` is a handle: two that differ are memory apart
 
 
+def _attribute(kind: int, what: str) -> property:
+    """A property of devices: attribute `kind` of TVM's DeviceAttrKind."""
+    text = f"{what}; None if the device does not tell it. Error as of `sync`."
+    return property(lambda self: _plugins().device_attribute(self, kind), doc=text)
+
+
 class Device:
     """A device: a type and a number. It compares and hashes by both, and prints as `cpu:0`.
 
@@ -79,6 +85,20 @@ class Device:
     def exist(self) -> bool:
         """Whether this process can use the device. It needs a runtime for it, and the device."""
         return bool(_plugins().device_exists(self))
+
+    max_threads_per_block = _attribute(1, "Largest number of threads in a block")
+    warp_size = _attribute(2, "Threads that run together")
+    max_shared_memory_per_block = _attribute(3, "Bytes of shared memory of a block")
+    compute_version = _attribute(4, 'Version of the compute capability, as text: "8.6"')
+    device_name = _attribute(5, "Name of the device, as text")
+    max_clock_rate = _attribute(6, "Highest clock rate, in kHz")
+    multi_processor_count = _attribute(7, "Number of multiprocessors")
+    max_thread_dimensions = _attribute(8, "Largest block along each of three axes")
+    api_version = _attribute(11, "Version of the device's runtime")
+    driver_version = _attribute(12, "Version of the driver")
+    l2_cache_size_bytes = _attribute(13, "Bytes of the L2 cache")
+    total_global_memory = _attribute(14, "Bytes of memory")
+    available_global_memory = _attribute(15, "Bytes of memory that are free")
 
     def sync(self) -> None:
         """Wait until the device has finished what this thread gave to it.

@@ -9,15 +9,7 @@ from __future__ import annotations
 
 import os
 
-from mblob.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    FormatError,
-    LoaderMissingError,
-    NotFoundError,
-    did_you_mean,
-    one_line,
-)
+from mblob.late import errors
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
 from mblob.node import Node as Node
 
@@ -73,7 +65,7 @@ class Module:
     ) -> None:
         if node is None:
             if not type_key:
-                raise ArgumentValueError("Module: a type key is needed")
+                raise errors.ArgumentValueError("Module: a type key is needed")
             node = FunctionsNode(type_key, functions or {}, payload)
         self._node = node
         self._imports: list[Module] = []
@@ -106,7 +98,7 @@ class Module:
         # imports.
         may_be_below = self is other or (self._is_imported and other._imports)
         if may_be_below and any(m is self for m in other.walk()):
-            raise ArgumentValueError(
+            raise errors.ArgumentValueError(
                 f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle"
             )
         self._node.on_import(other)
@@ -222,11 +214,11 @@ class Module:
         return Named("function", self, found)
 
     def _find(self, name: str, query_imports: bool) -> Callable[..., Any] | None:
-        closed: LoaderMissingError | None = None
+        closed: errors.LoaderMissingError | None = None
         for module in self.walk() if query_imports else (self,):
             try:
                 function = module._node.find(name)
-            except LoaderMissingError as exc:  # another module may still have it
+            except errors.LoaderMissingError as exc:  # another module may still have it
                 closed = closed or exc
                 continue
             if function is not None:
@@ -249,7 +241,7 @@ class Module:
         """
         function = self._find(name, query_imports)
         if function is None:
-            raise NotFoundError(self._not_found(name, query_imports))
+            raise errors.NotFoundError(self._not_found(name, query_imports))
         return function  # type: ignore[return-value]
 
     def _not_found(self, name: str, query_imports: bool, attributes: Iterable[str] = ()) -> str:
@@ -265,24 +257,29 @@ class Module:
         if names or not reason:
             text += f"; it has: {listed(sorted(names))}"
         if reason:
-            text += f"; {reason}{did_you_mean(name, attributes)}"
-        elif close := did_you_mean(name, (*names, *attributes)):
+            text += f"; {reason}{errors.did_you_mean(name, attributes)}"
+        elif close := errors.did_you_mean(name, (*names, *attributes)):
             text += close
         elif not query_imports and self.implements_function(name, True):
             text += "; one of its imports has it: pass query_imports=True"
-        return one_line(text)
+        return errors.one_line(text)
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether `get_function` would find `name`, with the same `query_imports`."""
+        """Whether `get_function` would find `name`, with the same `query_imports`. Of code that is
+        not linked yet, whether `functions=` of its constructor has the name."""
+        modules = self.walk() if query_imports else (self,)
+        return self._has(name, query_imports) or any(m._node.declares(name) for m in modules)
+
+    def _has(self, name: str, query_imports: bool) -> bool:
         try:
             return self._find(name, query_imports) is not None
-        except LoaderMissingError:
+        except errors.LoaderMissingError:
             return False
 
     def __getitem__(self, name: str) -> Function:
         try:
             function = self._node.find(name)  # most often it is the module's own
-        except LoaderMissingError:
+        except errors.LoaderMissingError:
             function = None
         if function is None:
             return self.get_function(name, query_imports=True)
@@ -290,7 +287,7 @@ class Module:
 
     def __contains__(self, name: object) -> bool:
         """Whether `module[name]` gives a function."""
-        return isinstance(name, str) and self.implements_function(name, query_imports=True)
+        return isinstance(name, str) and self._has(name, query_imports=True)
 
     def __iter__(self) -> Iterator[str]:
         """Names of functions: those of `functions`."""
@@ -305,7 +302,7 @@ class Module:
         function = self._find(name, True)
         if function is None:
             attributes = [n for n in dir(type(self)) if not n.startswith("_")]
-            raise NotFoundError(self._not_found(name, True, attributes))
+            raise errors.NotFoundError(self._not_found(name, True, attributes))
         return function  # type: ignore[return-value]
 
     def __dir__(self) -> list[str]:
@@ -331,11 +328,11 @@ class Module:
         try:
             found = json_text.parse(text)
         except json_text.JsonError as exc:
-            raise FormatError(
+            raise errors.FormatError(
                 f"the metadata of function {name!r} is no JSON: {exc}", code="metadata"
             ) from None
         if not isinstance(found, dict):
-            raise FormatError(
+            raise errors.FormatError(
                 f"the metadata of function {name!r}: expected a JSON object", code="metadata"
             )
         return found
@@ -366,7 +363,7 @@ class Module:
     def __call__(self, *args: Any) -> Any:
         """Call the entry function."""
         if not self.implements_function(ENTRY_NAME):
-            raise NotFoundError(
+            raise errors.NotFoundError(
                 f"module {self.type_key!r} has no entry function ({ENTRY_NAME}), so it cannot be called itself;"
                 f" call a function of it, module[NAME](...); it has: {listed(sorted(self._node.functions()))}"
             )
@@ -382,7 +379,9 @@ class Module:
             restype, argtypes: ctypes types, as of a ctypes function.
         """
         if not isinstance(name, str):
-            raise ArgumentTypeError(f"symbol: name: expected str, found {type(name).__name__}")
+            raise errors.ArgumentTypeError(
+                f"symbol: name: expected str, found {type(name).__name__}"
+            )
         return self._node.symbol(name, restype, argtypes)
 
     def time_evaluator(
@@ -395,6 +394,8 @@ class Module:
         limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
         """A function that measures: `mod.time_evaluator("vadd", number=100)(a, b, c).mean`.
 
@@ -403,28 +404,38 @@ class Module:
 
         Args:
             func_name: the function to measure, of this module or its imports.
-            dev, limit_zero_time_iterations: accepted for compatibility with TVM and ignored.
+            dev, limit_zero_time_iterations, cache_flush_bytes: accepted for compatibility with TVM and
+                ignored.
             number, repeat: calls per measurement, and number of measurements. One more call comes
                 first and is not measured.
             min_repeat_ms: repeat the calls of a measurement until it takes this long.
             cooldown_interval_ms: pause after every `repeats_to_cooldown` measurements.
+            f_preproc: name of a global function that is called with the arguments before each
+                measurement.
 
         Returns:
             A function that takes the arguments and returns a BenchmarkResult in seconds.
 
         Raises:
             AttributeError: no such function.
+            NotFoundError: no global function `f_preproc`.
         """
         from mblob.benchmark import measure
 
-        del dev, limit_zero_time_iterations
+        del dev, limit_zero_time_iterations, cache_flush_bytes
         function = self.get_function(func_name, query_imports=True)
         wait = self.get_function("synchronize") if self.implements_function("synchronize") else None
+        prepare: Callable[..., Any] | None = None
+        if f_preproc:
+            from mblob import get_global_func
+
+            prepare = get_global_func(f_preproc)
 
         def evaluate(*args: Any) -> BenchmarkResult:
             return measure(
                 lambda: function(*args), repeat, number, min_repeat_ms / 1e3, finish=wait,
                 cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
+                begin=(lambda: prepare(*args)) if prepare else None,
             )  # fmt: skip
 
         return evaluate
@@ -499,7 +510,7 @@ class Module:
         said = f" of {path}" if path else ""
         said += f": {listed(functions, 6)}" if functions else ""
         said += f"; imports {listed(imports, 6)}" if imports else ""
-        return one_line(f"<mblob.Module {self.type_key!r}{said}>")
+        return errors.one_line(f"<mblob.Module {self.type_key!r}{said}>")
 
 
 def checked_module(function: str, argument: str, value: Any) -> Module:
@@ -510,7 +521,7 @@ def checked_module(function: str, argument: str, value: Any) -> Module:
     """
     if not isinstance(value, Module):
         found = type(value).__name__
-        raise ArgumentTypeError(f"{function}: {argument}: expected a Module, found {found}")
+        raise errors.ArgumentTypeError(f"{function}: {argument}: expected a Module, found {found}")
     return value
 
 

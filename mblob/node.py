@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mblob.errors import ArgumentTypeError, NotFoundError
+from mblob.late import errors
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ class Node:
         """
         return None
 
+    def declares(self, name: str) -> bool:
+        """Whether the module has a function `name` that `find` gives only once it is linked."""
+        return False
+
     def explain(self, name: str) -> str | None:
         """Why `find` has no function `name`, if there is more to say than that it is not there."""
         return None
@@ -78,7 +82,7 @@ class Node:
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
         what = "a plain C function needs an opened library, this module is not one"
-        raise NotFoundError(f"{self.type_key}: {what}")
+        raise errors.NotFoundError(f"{self.type_key}: {what}")
 
     def on_import(self, child: Module) -> None:
         """Called before `child` joins the imports."""
@@ -93,7 +97,7 @@ class Node:
 
     def with_bytes(self) -> Module:
         """The module again, of which a pickle holds the file."""
-        raise ArgumentTypeError(
+        raise errors.ArgumentTypeError(
             f"with_bytes: the module {self.type_key!r} is not of an opened library; export it, and load that"
         )
 

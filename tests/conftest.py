@@ -2,8 +2,8 @@
 
 `require("valgrind")` gives the tool's path. Where it is missing the test is skipped, by name; so is
 a test that runs one of `OPTIONAL`, a linker by `-fuse-ld=` or a C++ compiler without asking. With
-CI set a skip is a failure, except one whose reason starts with "no GPU" or "no golden" (TVM's own
-libraries, which are not part of this repository).
+CI set a skip is a failure, except one whose reason starts with "no GPU", "no golden" (TVM's own
+libraries, which are not part of this repository) or "no Python 3." (versions beside this one).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.e2e.programs import make_c_tests
 pytest_plugins = ("tests.own_process", "tests.tidy", "tests.tiers")
 
 ROOT = Path(__file__).resolve().parents[1]
-MAY_SKIP = ("no GPU", "no golden", "no ray")
+MAY_SKIP = ("no GPU", "no golden", "no ray", "no Python 3.")
 # Programs that only tests run: mblob needs a shell, make and a C compiler with its assembler,
 # linker and ar.
 OPTIONAL = ("bash", "c++", "g++", "nm", "objcopy", "objdump", "patchelf", "readelf", "strip", "tar")

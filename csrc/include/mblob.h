@@ -562,6 +562,7 @@ MBLOB_API int mblob_plugin_describe(const char *name, char *text, size_t size);
 
 /* The DLPack number of a kind of devices. `name` is a name of DLPack or TVM, such as "cuda", or the
  * name that a plug-in gives its devices. To find such a name, mblob starts plug-ins in files.
+ * Ownership: nothing is kept.
  * Errors: MBLOB_E_NOT_FOUND: no kind of device has that name.
  * Threads: any. */
 MBLOB_API int mblob_device_type(const char *name, int *out);

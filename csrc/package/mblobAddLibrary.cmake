@@ -109,11 +109,18 @@ function(_mblob_absolute variable)
   endif()
 endfunction()
 
-# mblob-pack: that of the environment whose package these files came with, or of the checkout, else the one on PATH.
+# mblob-pack: that of the environment, or of the folder of `pip install --target`, whose package these files came with, or
+# of the checkout, else the one on PATH.
 function(_mblob_find_pack result)
   set(here "${CMAKE_CURRENT_FUNCTION_LIST_DIR}")
+  set(folder "${here}/../../../../..")
+  if(EXISTS "${folder}/mblob/__init__.py")
+    set(folder "${folder}/bin")
+  else()
+    set(folder "")
+  endif()
   find_program(MBLOB_PACK mblob-pack
-    HINTS "${here}/../../../../../../../../bin" "${here}/../../../../.venv/bin" "${here}/../../.venv/bin"
+    HINTS "${here}/../../../../../../../../bin" ${folder} "${here}/../../../../.venv/bin" "${here}/../../.venv/bin"
     DOC "the program mblob-pack, by which mblob_add_library packs")
   if(NOT MBLOB_PACK)
     message(FATAL_ERROR "mblob_add_library needs the program mblob-pack, which is not on PATH: pip install mblob, or set MBLOB_PACK")

@@ -1,5 +1,6 @@
-"""Compile the network of examples/digits with apache-tvm 0.27 to a Relax program of dynamic batch:
-`python compile.py digits_relax.so`. The library beside this file is what it writes."""
+"""Compile the network of examples/digits with apache-tvm 0.27 to a Relax program. The libraries beside
+this file are what it writes: `python compile.py digits_relax.so` takes any number of images,
+`python compile.py digits_relax_20.so 20` exactly 20."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ def weights() -> dict[str, Any]:
     return found
 
 
-def network() -> tvm.IRModule:
+def network(batch: int | None) -> tvm.IRModule:
+    """The network for that many images, None for any number."""
     w = {name: relax.const(array) for name, array in weights().items()}
     builder = relax.BlockBuilder()
-    n = tvm.tirx.Var("n", "int64")
+    n = tvm.tirx.Var("n", "int64") if batch is None else batch
     x = relax.Var("image", R.Tensor((n, 1, 8, 8), "uint8"))
     with builder.function("main", [x]):
         y = relax.op.divide(relax.op.astype(x, "float32"), relax.const(16.0, "float32"))
@@ -49,4 +51,5 @@ def network() -> tvm.IRModule:
 
 if __name__ == "__main__":
     target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v2"})
-    relax.build(network(), target).export_library(sys.argv[1])
+    batch = int(sys.argv[2]) if len(sys.argv) > 2 else None
+    relax.build(network(batch), target).export_library(sys.argv[1], options=["-s"])

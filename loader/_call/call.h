@@ -189,8 +189,10 @@ typedef struct call_frame {
   bool dlpack; /* what tensors are described to has DLPack's codes: a function of the ffi dialect */
   bool gaps; /* tensors may have gaps between their rows: compiled functions of the ffi dialect look
                 at strides themselves */
-  bool items;                     /* these are the items of a container, not arguments */
-  bool pairs;                     /* of a dict: its keys and values in turn */
+  bool opaque; /* an object of any class may be passed: the callee is a Python function, or a caller
+                  that gets its result */
+  bool items;  /* these are the items of a container, not arguments */
+  bool pairs;  /* of a dict: its keys and values in turn */
   bool misaligned;                /* some slot is */
   int nesting;                    /* how many containers these are within */
   int place;                      /* of the innermost of them in `outer` */
@@ -357,6 +359,18 @@ PyObject *call_device_empty(const DLTensor *like);
 bool call_device_copy(const DLTensor *from, const DLTensor *to);
 /* Wait for what this thread gave to the device. */
 bool call_device_wait(DLDevice device);
+
+/* ---- opaque.c: Python objects that only Python functions know -------------------------------- */
+
+/* A function that stands for an object, which it keeps. */
+mblob_function *call_opaque_new(PyObject *object);
+/* A reference to the object that a function stands for. NULL without an exception: none. */
+PyObject *call_opaque_object(const mblob_function *function);
+
+/* ---- foreign_code.c: static methods of PackedFunction ------------------------------------------ */
+
+PyObject *call_function_from_c(PyObject *unused, PyObject *args, PyObject *kwargs);
+PyObject *call_function_from_mlir(PyObject *unused, PyObject *args, PyObject *kwargs);
 
 /* ---- ffi.c: objects of tvm_ffi --------------------------------------------------------------- */
 

@@ -192,6 +192,7 @@ static bool set_result(PyObject *result, const borrowed *from, TVMRetValueHandle
   if (name == NULL) return false;
   call_frame frame;
   bool ok = call_frame_init(&frame, name, 1);
+  frame.opaque = true;
   frame.ffi = true; /* what a caller of before does not know is an object to it, and a bool a number
                        (TVMFuncCall) */
   ok = ok && call_convert_argument(&frame, 0, result);

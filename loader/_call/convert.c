@@ -370,8 +370,9 @@ static bool convert_device(call_frame *frame, int i, PyObject *arg) {
   return true;
 }
 
-static bool convert_callable(call_frame *frame, int i, PyObject *arg) {
-  mblob_function *function = call_callback_new(arg);
+/* A function of `arg`, or one that stands for it. */
+static bool convert_function(call_frame *frame, int i, PyObject *arg) {
+  mblob_function *function = PyCallable_Check(arg) ? call_callback_new(arg) : call_opaque_new(arg);
   if (function == NULL) return false;
   frame->slots[i].kind = SLOT_FUNCTION;
   frame->slots[i].u.function = function;
@@ -417,7 +418,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     if (!absent) return false;
     if (PyDict_Check(arg)) return call_convert_dict(frame, i, arg);
   }
-  if (PyCallable_Check(arg)) return convert_callable(frame, i, arg);
+  if (PyCallable_Check(arg) || frame->opaque) return convert_function(frame, i, arg);
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   char dtype[48] = "";
   if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) call_dtype_text(p->dtype, dtype);

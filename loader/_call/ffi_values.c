@@ -102,6 +102,7 @@ static call_frame *new_items(const call_frame *frame, int i, Py_ssize_t count, P
     items = NULL;
   } else {
     items->ffi = items->items = true;
+    items->opaque = frame->opaque;
     items->nesting = frame->nesting + 1;
     items->outer = frame;
     items->place = i;

@@ -10,7 +10,7 @@ bool call_frame_init(call_frame *frame, PyObject *name, Py_ssize_t count) {
   frame->function = NULL;
   frame->parameters = NULL;
   frame->alignment = 0;
-  frame->ffi = frame->items = frame->pairs = frame->gaps = frame->dlpack = false;
+  frame->ffi = frame->items = frame->pairs = frame->gaps = frame->dlpack = frame->opaque = false;
   frame->misaligned = false;
   frame->nesting = 0;
   frame->outer = NULL;

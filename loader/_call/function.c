@@ -209,6 +209,7 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   frame->parameters = self->parameters;
   frame->alignment = self->alignment;
   frame->ffi = self->ffi || self->of_python;
+  frame->opaque = self->of_python;
   frame->dlpack = self->ffi && !self->keeps;
   frame->gaps = frame->dlpack && self->parameters == NULL;
   for (Py_ssize_t i = 0; i < count; ++i)
@@ -390,6 +391,17 @@ static PyMethodDef function_methods[] = {
          "bind(*args) -> BoundFunction: convert and check the arguments once, and keep them. Call the result "
          "without arguments, as often as needed. Bind again after the owner of an array moved it (numpy's "
          "resize(refcheck=False)).")},
+    {"__from_extern_c__", (PyCFunction)(void (*)(void))call_function_from_c,
+     METH_VARARGS | METH_KEYWORDS | METH_STATIC,
+     PyDoc_STR(
+         "__from_extern_c__(c_symbol, *, keep_alive_object=None): the function of compiled code at the address "
+         "c_symbol, of the convention of the ffi dialect (TVMFFISafeCallType). It keeps keep_alive_object, such as "
+         "what owns the code.")},
+    {"__from_mlir_packed_safe_call__", (PyCFunction)(void (*)(void))call_function_from_mlir,
+     METH_VARARGS | METH_KEYWORDS | METH_STATIC,
+     PyDoc_STR(
+         "__from_mlir_packed_safe_call__(mlir_packed_symbol, *, keep_alive_object=None): the same for code that gets "
+         "an array of the addresses of the handle, the arguments, their number, the result and the return code.")},
     {NULL, NULL, 0, NULL},
 };
 

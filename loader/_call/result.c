@@ -37,6 +37,11 @@ static PyObject *module_object(mblob_module *module) {
 }
 
 static PyObject *function_object(mblob_function *function, PyObject *owner) {
+  PyObject *opaque = call_opaque_object(function);
+  if (opaque != NULL || PyErr_Occurred()) {
+    mblob_function_release(function);
+    return opaque;
+  }
   PyObject *name = PyUnicode_FromString("function");
   if (name == NULL) {
     mblob_function_release(function);

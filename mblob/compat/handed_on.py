@@ -21,6 +21,8 @@ COMPILER = (
 )
 RPC = "mblob has no RPC; run the program on the machine that has the library and the device"
 
+DOWNLOAD = "mblob downloads nothing; use urllib.request.urlretrieve"
+
 
 class AbsentError(also(MblobError, NotImplementedError)):  # type: ignore[misc]
     """A call of something that mblob does not have."""

@@ -4,8 +4,8 @@ our plug-in run.
     mblob.partition_graph(graph, params, host, {"dnnl": mblob.byoc.dnnl.supported})
 
 Operators are those of Relay, by the attribute `op` (`mblob.packager.byoc.operators`), in float32:
-nn.conv2d, nn.dense, nn.bias_add, add, nn.relu, tanh, sigmoid, nn.max_pool2d, nn.avg_pool2d,
-nn.global_max_pool2d, nn.global_avg_pool2d, nn.softmax, nn.batch_norm (with one output). `nn.` may
+nn.conv2d, nn.dense, nn.bias_add, add, multiply, nn.relu, tanh, sigmoid, nn.max_pool2d,
+nn.avg_pool2d, nn.global_max_pool2d, nn.global_avg_pool2d, nn.softmax, nn.batch_norm (with one output). `nn.` may
 be left out, and so may attributes with a default in Relay. A kernel that does more than one of
 these says so: a conv2d or dense with a third input adds it as bias, with the attribute `activation`
 ("relu", "tanh", "sigmoid") it ends with that. What stands alone is fused in the same way.
@@ -25,7 +25,7 @@ from mblob.packager.errors import BuildError
 
 _ROOTS = ("conv2d", "dense")  # what others are fused with
 _ACTIVATIONS = ("relu", "tanh", "sigmoid")
-_RELAY = {"tanh": "tanh", "sigmoid": "sigmoid", "add": "add"}  # all others begin with nn.
+_RELAY = ("tanh", "sigmoid", "add", "multiply")  # all others begin with nn.
 
 
 def kind(operator: Operator) -> str:
@@ -92,7 +92,7 @@ def _channel_axis(root: Operator) -> int:
     return root.text("data_layout", "NCHW").index("C") if kind(root) == "conv2d" else 1
 
 
-def _is_add(o: Operator) -> bool:
+def _is_binary(o: Operator) -> bool:
     return len(o.inputs) == 2 and o.inputs[0].shape == o.inputs[1].shape == o.outputs[0].shape
 
 
@@ -123,7 +123,8 @@ def _is_batch_norm(o: Operator) -> bool:
 
 
 _CHECKS: dict[str, Callable[[Operator], bool]] = {
-    "conv2d": _is_convolution, "dense": _is_dense, "bias_add": _is_bias_add, "add": _is_add,
+    "conv2d": _is_convolution, "dense": _is_dense, "bias_add": _is_bias_add, "add": _is_binary,
+    "multiply": _is_binary,
     "relu": _is_elementwise, "tanh": _is_elementwise, "sigmoid": _is_elementwise,
     "max_pool2d": _is_pool, "avg_pool2d": _is_pool, "global_max_pool2d": _is_pool, "global_avg_pool2d": _is_pool,
     "softmax": _is_softmax, "batch_norm": _is_batch_norm,
@@ -236,7 +237,7 @@ def codegen(region: Region) -> Module:
             whole = _Fused(root, [root, o], o.inputs[1])
             graph.kernel(whole.name, [*root.inputs, o.inputs[1]], o.outputs, _attributes(root))
         else:
-            name = _RELAY.get(kind(o), f"nn.{kind(o)}")
+            name = kind(o) if kind(o) in _RELAY else f"nn.{kind(o)}"
             graph.kernel(name, o.inputs, o.outputs, _attributes(o))
     return graph.module(DNNL_JSON)
 

@@ -3,7 +3,6 @@ adapted."""
 
 from __future__ import annotations
 
-import lzma
 import os
 import shutil
 import tarfile
@@ -49,6 +48,13 @@ if TYPE_CHECKING:
 _MEMBERS = 10_000  # of a tar or an archive
 _UNPACKED, _RATIO = 256 << 20, 32  # bytes that a tar may hold: so many, and so many times its size
 _SOURCES = tuple(s for s in SUFFIXES if s != ".cu")
+_DAMAGED_TAR: tuple[type[Exception], ...] = (tarfile.TarError, EOFError, zlib.error)
+try:
+    from lzma import LZMAError
+except ImportError:
+    pass  # a Python that was built without xz reads no such tar
+else:
+    _DAMAGED_TAR += (LZMAError,)
 
 
 def convert(
@@ -151,7 +157,7 @@ def _read_tar(found: _Found, path: Path, work: Path) -> None:
                 if copy.stat().st_size != member.size:
                     raise FormatError(f"{path}: a damaged tar: {name} ends early", code="archive")
                 found.add_file(copy, f"{path}({name})", work)
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as exc:
+    except _DAMAGED_TAR as exc:
         raise FormatError(f"{path}: a damaged tar: {exc}", code="archive") from None
 
 

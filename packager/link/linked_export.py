@@ -425,7 +425,9 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
         (work / "insert.ld").write_text(embed.linker_script(alignment))
         section = embed.grow_section(alignment)
         try:
-            return _link_stub(request, inputs, section, ["-Wl,-T,insert.ld"], work)
+            # bfd gives code pages of its own, in the file too; others do not, and gold knows no word for it.
+            flags = ["-Wl,-T,insert.ld", "-Wl,-z,noseparate-code"]
+            return _link_stub(request, inputs, section, flags, work)
         except ToolchainError:
             linker = inputs.tools.linker(request.options, work).name
             if linker not in ("gold", "mold"):

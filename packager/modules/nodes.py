@@ -153,6 +153,10 @@ class HostNode(Node):
     def properties(self) -> int:
         return EXPORTABLE
 
+    def declares(self, name: str) -> bool:
+        prototypes = self.declared.functions
+        return name in self.declared.names or any(p.name == name for p in prototypes)
+
     def explain(self, name: str) -> str | None:
         return "its code is not linked yet: call export_library, then load_module"
 

@@ -462,7 +462,7 @@ def test_a_file_that_cannot_be_written_whole_stays_what_it_was(
     params = tmp_path / "w.params"
     tvm.runtime.save_param_dict_to_file({"w": W}, params)
     before = {path: path.read_bytes() for path in (*folder.iterdir(), params)}
-    assert len(before) == 3
+    assert len(before) == 4
 
     def full(path: Path, data: bytes) -> None:
         with path.open("wb") as file:
@@ -478,3 +478,10 @@ def test_a_file_that_cannot_be_written_whole_stays_what_it_was(
             write()
         assert caught.value.filename
     assert {path: path.read_bytes() for path in (*folder.iterdir(), params)} == before
+
+
+def test_tensors_are_equal_that_are_the_same_memory() -> None:
+    x = mblob.array(X)
+    assert x == x._create_view((4,)) and x.same_as(x) and hash(x) == hash(x._create_view((4,)))
+    assert x != mblob.array(X) and x != x._create_view((2, 2)) and x != x.view("int32")
+    assert x != X.tolist() and len({x, x._create_view((4,)), x._create_view((3,))}) == 2

@@ -120,3 +120,25 @@ def test_a_program_in_cxx_builds_by_cmake(
     run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={installed}")
     run("cmake", "--build", tmp_path / "build")
     assert run(tmp_path / "build" / "host", addone) == "10\n"
+
+
+# -- hosts in the style of each era -----------------------------------------------------------------
+
+HOSTS = sorted((Path(__file__).parent / "hosts").glob("*.py"))
+
+
+def moved(text: str) -> str:
+    """A program with its import lines changed, and nothing else."""
+    text = re.sub(r"(?m)^import (tvm|tvm_ffi)$", r"import mblob.compat.\1 as \1", text)
+    return re.sub(r"(?m)^(import|from) (tvm(?:_ffi)?[. ])", r"\1 mblob.compat.\2", text)
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.stem)
+def test_a_host_of_each_era_runs_with_other_import_lines(
+    host: Path, golden: Path, tmp_path: Path
+) -> None:
+    text = host.read_text()
+    (tmp_path / host.name).write_text(moved(text))
+    lines = [line for line, new in zip(text.splitlines(), moved(text).splitlines()) if line != new]
+    assert lines and all(line.startswith(("import tvm", "from tvm")) for line in lines)
+    run(sys.executable, tmp_path / host.name, golden)

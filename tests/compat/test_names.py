@@ -52,8 +52,12 @@ def test_names_are_those_of_mblob() -> None:
     assert tvm.TVMError is tvm.error.TVMError is mblob.MblobError
     assert graph_executor.GraphModule is graph_runtime.GraphModule
     assert debug_executor.GraphModuleDebug is mblob.graph_executor.GraphModuleDebug
-    assert tvm.runtime.vm.VirtualMachine is mblob.vm.VirtualMachine
+    assert issubclass(tvm.runtime.vm.VirtualMachine, mblob.vm.VirtualMachine)
     assert tvm.relax.VirtualMachine is mblob.relax.VirtualMachine
+    assert tvm.runtime.relax_vm.VirtualMachine is mblob.relax.VirtualMachine
+    assert tvm.base.TVMError is tvm._ffi.base.TVMError is tvm.TVMError
+    assert tvm.ffi.Shape is tvm_ffi.Shape and tvm.support.utils is tvm.contrib.utils
+    assert tvm.TVMContext is tvm.runtime.TVMContext is mblob.Device
     assert tvm.runtime.executor.aot_executor.AotModule is mblob.aot_executor.AotModule
     assert tvm.module.load is tvm.runtime.load_module is mblob.load_module
     assert tvm_ffi.Function is tvm.runtime.PackedFunc is mblob.PackedFunction
@@ -88,6 +92,12 @@ def test_importing_the_names_imports_nothing_else() -> None:
         (tvm.transform.PassContext, "tvm.transform.PassContext", "export_library"),
         (tvm.relax.build, "tvm.relax.build", "export_library"),
         (tvm.register_extension, "tvm.register_extension", "export_library"),
+        (
+            tvm.contrib.download.download_testdata,
+            "tvm.contrib.download.download_testdata",
+            "urllib",
+        ),
+        (tvm.runtime.profiling.Report, "tvm.runtime.profiling.Report", "export_library"),
         (rpc.connect, "tvm.rpc.connect", "no RPC"),
         (tvm.contrib.rpc.connect, "tvm.contrib.rpc.connect", "no RPC"),
         (tvm_ffi.cpp.load_inline, "tvm_ffi.cpp.load_inline", "csource_module"),
@@ -130,6 +140,44 @@ def test_arrays_have_the_parameters_of_tvm() -> None:
         tvm.testing.assert_allclose(x.numpy(), 0)
 
 
+def test_a_target_names_the_device_of_its_first_word() -> None:
+    assert tvm.device("llvm -mcpu=skylake", 1) == tvm.cpu(1)
+    assert tvm.context("opencl -device=mali") == tvm.device(dev_type="cl", dev_id=0)
+    assert tvm.nd.array([1.0], tvm.cpu()).ctx == tvm.cpu()
+
+
+def test_a_device_tells_what_it_is() -> None:
+    cpu = tvm.cpu()
+    assert cpu.exist and cpu.max_threads_per_block is cpu.device_name is cpu.warp_size is None
+
+
+def test_an_input_of_a_model_is_copied_to_an_array(tmp_path: Path) -> None:
+    graph = mblob.GraphBuilder()
+    x = graph.input("x", (2,), "float32")
+    graph.output(graph.call("f", [x], (2,)))
+    factory = mblob.graph_executor_factory(graph)
+    code = "void f(const float *x, float *y) { y[0] = x[1], y[1] = x[0]; }"
+    prototype = "void f(const float x[2], float y[2])"
+    factory.import_module(mblob.csource_module(code, functions=[prototype], packed="name"))
+    model = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+    model.set_input(x=np.array([1, 2], "float32"))
+    out = tvm.nd.empty((2,))
+    assert model.get_input(0, out) is out and out.numpy().tolist() == [1, 2]
+    with pytest.raises(ValueError, match=r"expected float32 of shape \(3,\)"):
+        model.get_input("x", np.zeros(3, "float32"))
+
+
+def test_a_function_is_called_before_each_measurement() -> None:
+    order: list[str] = []
+    tvm.register_func("names.before", lambda *_: order.append("before"), override=True)
+    functions = {"f": mblob.packed_function(lambda: order.append("f"))}
+    module = mblob.Module("timed", functions=functions)
+    module.time_evaluator("f", tvm.cpu(), number=2, repeat=2, f_preproc="names.before")()
+    assert order == ["f", *(["before", "f", "f"] * 2)]
+    with pytest.raises(mblob.NotFoundError, match=r"names\.none"):
+        module.time_evaluator("f", f_preproc="names.none")
+
+
 def test_parameters_go_to_files_and_back(tmp_path: Path) -> None:
     given = {"w": np.arange(4, dtype="float32")}
     path = tmp_path / "w.params"
@@ -141,6 +189,7 @@ def test_parameters_go_to_files_and_back(tmp_path: Path) -> None:
 
 def test_a_temporary_folder_is_removed() -> None:
     with utils.tempdir() as temp:
+        assert temp / "a" == Path(temp.relpath("a"))
         Path(temp.relpath("a")).write_text("x")
         assert temp.listdir() == ["a"]
     assert not Path(temp.path).exists()

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mblob
 from mblob.compilers import include_flags
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
@@ -121,43 +122,58 @@ import numpy as np
 from mblob.compilers import include_flags
 import mblob
 vm = mblob.relax.VirtualMachine(mblob.load_module(sys.argv[1]), mblob.cpu(0))
-images = np.load(sys.argv[2])
-for count in (0, 1, 360):
-    digits = vm["main"](images[:count]).numpy()
-print(*digits, sep=chr(10))
+images, batch = np.load(sys.argv[2]), int(sys.argv[3])
+for i in range(0, len(images), batch):
+    print(*vm["main"](images[i : i + batch]).numpy(), sep=chr(10))
 """
 
 
-def test_the_relax_host_reads_digits_as_python_and_the_command_line_do(
-    root: Path, build: Build, tmp_path: Path
+@pytest.mark.parametrize(("name", "batch"), [("digits_relax", 360), ("digits_relax_20", 20)])
+def test_relax_programs_read_the_same_digits_from_c_python_and_the_command_line(
+    root: Path, build: Build, tmp_path: Path, name: str, batch: int
 ) -> None:
     if platform.machine() != "x86_64":
         pytest.skip("the library is compiled for x86-64")
-    library, folder = root / "examples/relax/digits_relax.so", root / "examples/digits"
+    library, folder = root / f"examples/relax/{name}.so", root / "examples/digits"
     labels = np.load(folder / "test_labels.npy")
-    lines = run(build(root / "examples/relax/classify.c"), library, folder / "test_images.npy")
+    images = np.load(folder / "test_images.npy")[:, None]
+    program = build(root / "examples/relax/classify.c")
+    words = [batch] if batch < len(images) else []
+    lines = run(program, library, folder / "test_images.npy", *words)
     digits = np.array([int(line) for line in lines.split()])
     assert np.count_nonzero(digits == labels) == 359
-    images = np.load(folder / "test_images.npy")[:, None]
     np.save(tmp_path / "images.npy", images)
-    assert run(sys.executable, "-c", OF_PYTHON, library, tmp_path / "images.npy") == lines
-    command = [
-        sys.executable,
-        "-m",
-        "mblob.cli.main",
-        "run",
-        library,
-        f"image={tmp_path}/images.npy",
-    ]
-    run(*command, "-o", tmp_path / "out.npz")
+    assert run(sys.executable, "-c", OF_PYTHON, library, tmp_path / "images.npy", batch) == lines
+    np.save(tmp_path / "images.npy", images[:batch])
+    run(
+        *(sys.executable, "-m", "mblob.cli.main", "run", library),
+        *(f"image={tmp_path}/images.npy", "-o", tmp_path / "out.npz"),
+    )
     with np.load(tmp_path / "out.npz") as out:
-        np.testing.assert_array_equal(out["out0"], digits)
+        np.testing.assert_array_equal(out["out0"], digits[:batch])
+
+
+@pytest.mark.own_process
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the library is compiled for x86-64")
+def test_a_relax_program_takes_the_batches_that_it_was_compiled_for(root: Path) -> None:
+    images = np.load(root / "examples/digits/test_images.npy")[:, None]
+    any_batch, twenty = (
+        mblob.relax.VirtualMachine(
+            mblob.load_module(root / f"examples/relax/{name}.so"), mblob.cpu(0)
+        )
+        for name in ("digits_relax", "digits_relax_20")
+    )
+    for count in (0, 1, 20, 360):
+        assert any_batch["main"](images[:count]).shape == (count,)
+    with pytest.raises(ValueError, match=r"param=image.*mismatch to specified constant"):
+        twenty["main"](images[:19])
 
 
 def test_warm_calls_of_a_relax_program_allocate_nothing(
     root: Path, build: Build, installed: Path, golden: Path
 ) -> None:
-    """Dynamic and static shapes, kernels that sort, tuples, closures, recursion; bytecode and compiled."""
+    """Dynamic and static shapes, shapes from data, kernels that sort, tuples, closures, recursion;
+    bytecode and compiled."""
     if platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc":
         pytest.skip("the library is compiled for x86-64, and allocations of glibc are counted")
     source = root / "tests/c/hosts/relax_allocations.c"
@@ -166,11 +182,19 @@ def test_warm_calls_of_a_relax_program_allocate_nothing(
     for call in (
         "mlp_dynamic forward f3,16 f12,16 f12 f4,12 f4",
         "data_dependent sorted f2,5",
+        "data_dependent unique i6",
+        "data_dependent unique i5000",
+        "data_dependent nonzero i5000",
+        "data_dependent of_shape f3,4,2",
+        "data_dependent to_shape f6 l2",
         "tuples split f4,6",
         "closures apply f3 f3",
         "control_flow power_of_two i",
         "compiled_control power_of_two i",
         "compiled_tuples split f4,6",
+        "compiled_shapes shape_of f3,4",
+        "compiled_shapes cast f4,4",
+        "compiled_shapes same f4 f4",
     ):
         library, *words = call.split()
         assert run(program, golden / "relax" / f"{library}.so", *words) == "0\n", call

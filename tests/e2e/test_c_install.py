@@ -4,6 +4,7 @@ warnings."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -171,6 +172,38 @@ def test_an_installation_may_be_moved(
     assert run(tmp_path / "host", built / "lib" / "plain.so").stdout == "21\n"
 
 
+@pytest.mark.parametrize("names", ["plain", "a b", "ümläut"])
+def test_an_installation_in_folders_of_any_name_serves_programs_and_goes_without_a_trace(
+    objects: Path, built: Path, tmp_path: Path, require: Callable[[str], str], names: str
+) -> None:
+    """With LIBDIR inside of PREFIX and outside of it."""
+    pkg_config, csrc = require("pkg-config"), {p.name for p in (ROOT / "csrc").iterdir()}
+    (tmp_path / "host.c").write_text(ADDS)
+    prefix = tmp_path / names / "prefix"
+    prefix.mkdir(parents=True)
+    for lib in (prefix / "lib", tmp_path / names / "the libraries"):
+        install(prefix, objects, f"LIBDIR={lib}", "COMPAT=1")
+        environment = {**os.environ, "PKG_CONFIG_PATH": str(lib / "pkgconfig")}
+        command = f"cc host.c -o host $({pkg_config} --cflags --libs mblob)"
+        run("sh", "-c", f'eval "{command}"', cwd=tmp_path, env=environment)
+        environment["LD_LIBRARY_PATH"] = str(lib)
+        assert run(tmp_path / "host", built / "lib" / "plain.so", env=environment).stdout == "21\n"
+        install(prefix, objects, f"LIBDIR={lib}", goal="uninstall")
+        assert list((tmp_path / names).rglob("*")) == [prefix]
+    assert {p.name for p in (ROOT / "csrc").iterdir()} == csrc
+
+
+def test_a_staged_installation_goes_without_a_trace(objects: Path, tmp_path: Path) -> None:
+    stage = tmp_path / "a stage"
+    stage.mkdir()
+    install(Path("/usr"), objects, f"DESTDIR={stage}")
+    assert {p.name for p in (stage / "usr").iterdir()} == {"include", "lib"}
+    files = "".join(p.read_text() for p in (stage / "usr" / "lib" / "pkgconfig").iterdir())
+    assert "stage" not in files and "prefix=${pcfiledir}/../.." in files
+    install(Path("/usr"), objects, f"DESTDIR={stage}", goal="uninstall")
+    assert list(stage.iterdir()) == []
+
+
 def test_uninstall_leaves_what_others_have(objects: Path, tmp_path: Path) -> None:
     prefix = tmp_path / "prefix"
     others = [
@@ -204,20 +237,34 @@ def test_a_build_elsewhere_writes_nothing_into_the_tree(tmp_path: Path) -> None:
     assert len(compiled) > 100 and all("-DOF_THE_USER" in line for line in compiled)
 
 
-@pytest.mark.parametrize("machine", ["i686-linux-gnu", "arm-linux-gnueabihf"])
-def test_a_machine_of_32_bits_compiles_the_runtime_without_a_warning(
-    tmp_path: Path, require: Callable[[str], str], machine: str
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        "i686-linux-gnu-gcc",
+        "arm-linux-gnueabihf-gcc",
+        "clang",  # whose -Wconversion has -Wsign-conversion
+        "clang --target=i686-linux-gnu",
+        "clang --target=arm-linux-gnueabihf",
+        "gcc -Wsign-conversion",
+    ],
+)
+def test_all_sources_compile_without_a_warning_on_machines_of_64_and_32_bits(
+    require: Callable[[str], str], compiler: str
 ) -> None:
-    compiler = require(f"{machine}-gcc")
-    sources = [
-        p for name in ("src", "plugins") for p in sorted((ROOT / "csrc" / name).rglob("*.c"))
-    ]
-    folders = [
-        ROOT / "csrc" / name
-        for name in ("include", "include/mblob/compat", "src", "plugins/common")
-    ]
-    run(compiler, "-std=gnu11", "-D_FILE_OFFSET_BITS=64", "-DMBLOB_HOST", "-fPIC", "-Wall", "-Wextra", "-Wconversion",
-        "-Werror", *(f"-I{p}" for p in folders), "-fsyntax-only", *sources)  # fmt: skip
+    program, *words = compiler.split()
+    if words and words[0].startswith("--target="):
+        require(words[0].removeprefix("--target=") + "-gcc")  # its package has the headers
+    csrc = ROOT / "csrc"
+    sources = [p for name in ("src", "plugins") for p in sorted((csrc / name).rglob("*.c"))]
+    assert len(sources) > 150
+    folders = [csrc / n for n in ("include", "include/mblob/compat", "src", "plugins/common")]
+    words += ["-std=gnu11", "-D_FILE_OFFSET_BITS=64", "-DMBLOB_HOST", "-fPIC", "-Wall", "-Wextra",
+              "-Wconversion", "-Werror", "-fsyntax-only", *(f"-I{p}" for p in folders)]  # fmt: skip
+    run(require(program), *words, *sources)
+    in_ffi = [p for p in sources if p.parent.name in ("common", "ffi")]
+    names = csrc / "plugins" / "common" / "static_names.h"
+    run(require(program), *words, "-include", names, *in_ffi)
 
 
 # -- headers ---------------------------------------------------------------------------------------
@@ -239,6 +286,52 @@ def test_headers_compile_without_warnings(
     )  # fmt: skip
 
 
+COMPAT = ROOT / "csrc" / "include" / "mblob" / "compat"
+PUBLIC = sorted(
+    str(p.relative_to(folder))
+    for folder, pattern in ((ROOT / "csrc/include", "mblob*.h"), (ROOT / "csrc/include", "mblob/*.h"),
+                            (COMPAT, "**/*.h"))
+    for p in folder.glob(pattern) if p.name != "ffi_module.h"
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["g++ -std=c++17", "clang++ -std=c++17", "gcc -std=c11"])
+def test_every_public_header_compiles_alone_under_strict_warnings(
+    require: Callable[[str], str], compiler: str
+) -> None:
+    """A part of another header says which one, and nothing more is asked of it."""
+    program, standard = compiler.split()
+    language = "c++" if "++" in program else "c"
+    words = ["-x", language, standard, "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow",
+             "-Werror", "-fsyntax-only", "-", f"-I{ROOT / 'csrc/include'}", f"-I{COMPAT}"]  # fmt: skip
+    passed, parts = [], []
+    for header in PUBLIC:
+        path = COMPAT / header if (COMPAT / header).is_file() else ROOT / "csrc/include" / header
+        text = path.read_text()
+        if '#error "include ' in text:
+            parts.append(header)
+            continue
+        if language == "c" and 'extern "C"' not in text:
+            continue  # of C++
+        run(require(program), *words, input=f"#include <{header}>\nint nothing;\n")
+        passed.append(header)
+    assert {"mblob.h", "mblob/plugin.h", "mblob/dlpack.h", "tvm/ffi/c_api.h"} <= set(passed)
+    assert len(passed) > (30 if language == "c++" else 5) and len(parts) < 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_the_classes_for_programs_of_tvm_ffi_compile_under_strict_warnings(
+    package_of: Callable[[str], Path], require: Callable[[str], str], compiler: str
+) -> None:
+    ffi = package_of("tvm_ffi")
+    system = [f"-isystem{ffi / name}" for name in ("include", "3rdparty/dlpack/include")]
+    run(require(compiler), "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror",
+        f"-I{ROOT / 'csrc/include'}", *system, "-x", "c++", "-fsyntax-only", "-",
+        input="#include <mblob/ffi_module.h>\n")  # fmt: skip
+
+
 def test_mblob_needs_no_header_outside_of_its_own(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "h.c").write_text("#include <mblob.h>\n")
     made = run("cc", "-MM", f"-I{installed}/include", tmp_path / "h.c").stdout.replace("\\\n", "")
@@ -247,6 +340,29 @@ def test_mblob_needs_no_header_outside_of_its_own(installed: Path, tmp_path: Pat
         "mblob.h",
         *(f"mblob/{n}.h" for n in ("dlpack", "packed", "plugin")),
     }
+
+
+def test_every_public_function_says_who_owns_what_and_its_errors_and_threads(
+    installed: Path,
+) -> None:
+    """Functions that only read one handle, and return a number, own nothing."""
+    text = (installed / "include" / "mblob.h").read_text()
+    text += (installed / "include" / "mblob" / "plugin.h").read_text()
+    pattern = (
+        r"/\*(?P<comment>(?:[^*]|\*(?!/))*)\*/\n"
+        r"(?P<result>MBLOB_API [^;{}#(]*?)(?P<name>mblob_\w+)\((?P<parameters>[^;]*)\);"
+    )
+    said = {}
+    for found in re.finditer(pattern, text):
+        wanted = {"Errors", "Threads"}
+        parameters = found["parameters"]
+        if "*" in found["result"] or "**" in parameters or parameters.count("*") > 1:
+            wanted.add("Ownership")
+        missing = {word for word in wanted if f"{word}:" not in found["comment"]}
+        said[found["name"]] = sorted(missing)
+    names = {n for n in exported(installed / "lib" / "libmblob.so") if n.startswith("mblob_")}
+    assert said.keys() == names - {"mblob_runtime_names"}
+    assert {name: missing for name, missing in said.items() if missing} == {}
 
 
 BOTH = """

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import run
+import mblob
+from tests.e2e.programs import ROOT, run
 
 HOST = r"""
 #include <mblob.h>
@@ -47,8 +48,14 @@ add_subdirectory(sub)
 SUB = """
 mblob_add_library(relative KERNELS "a kernel.c" FUNCTIONS ${prototype} BLOBS "header=../headers/factor.h"
   COMPILE_OPTIONS ${include} -O3)
+mblob_add_library(manifest MANIFEST "a model.toml" COMPILE_OPTIONS ${include})
 """
-PACKED = ("new/objects.so", "expressions.so", "sub/relative.so")
+MANIFEST = """
+kernels = ["a kernel.c"]
+functions = ["void scale(float x[1])"]
+blobs = { header = "../headers/factor.h" }
+"""
+PACKED = ("new/objects.so", "expressions.so", "sub/relative.so", "sub/manifest.so")
 
 
 @pytest.fixture
@@ -67,6 +74,7 @@ def project(tmp_path: Path) -> Path:
         "headers/factor.h": "#define FACTOR 2\n",
         "sub/a kernel.c": KERNEL,
         "sub/CMakeLists.txt": SUB,
+        "sub/a model.toml": MANIFEST,
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -92,19 +100,27 @@ def test_a_moved_installation_serves_programs_and_packs_what_changed(
         return run(project / "build" / f"host_{kind}", *PACKED, cwd=project / "build").stdout
 
     assert build().count("Packing") == len(PACKED)
-    assert {packed(kind) for kind in ("mblob", "static", "core", "static_ffi")} == {"2 2 2 "}
+    assert {packed(kind) for kind in ("mblob", "static", "core", "static_ffi")} == {"2 2 2 2 "}
     assert "Packing" not in build()
 
-    header = project / "headers" / "factor.h"
-    header.write_text("#define FACTOR 10\n")
-    later = max(p.stat().st_mtime for p in (project / "build").rglob("*")) + 2
-    os.utime(header, (later, later))
+    def change(path: Path, old: str, new: str) -> None:
+        path.write_text(path.read_text().replace(old, new))
+        later = max(p.stat().st_mtime for p in (project / "build").rglob("*")) + 2
+        os.utime(path, (later, later))
+
+    change(project / "headers" / "factor.h", "2", "10")
     assert build().count("Packing") == len(PACKED)
-    assert packed() == "10 10 10 "
+    assert packed() == "10 10 10 10 "
+
+    change(project / "sub" / "a model.toml", "header =", "another_key =")
+    assert "Packing manifest.so" in build()
+    assert set(mblob.load_module(project / "build" / "sub" / "manifest.so").payloads) == {
+        "another_key"
+    }
 
     shutil.rmtree(project / "build" / "new")
     assert "Packing new/objects.so" in build()
-    assert packed() == "10 10 10 "
+    assert packed() == "10 10 10 10 "
 
 
 def test_objects_are_built_before_they_are_packed(
@@ -116,3 +132,41 @@ def test_objects_are_built_before_they_are_packed(
         f"-DCMAKE_PREFIX_PATH={moved}")  # fmt: skip
     run(cmake, "--build", project / "build", "--target", "objects_packed_pack")
     assert (project / "build" / "new" / "objects.so").is_file()
+
+
+TOOLCHAIN = """
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+"""
+WITH_SOURCES = """
+cmake_minimum_required(VERSION 3.20)
+project(example LANGUAGES C)
+add_subdirectory("../sources of mblob" mblob)
+foreach(kind mblob static_ffi)
+  add_executable(host_${kind} host.c)
+  target_link_libraries(host_${kind} PRIVATE mblob::${kind})
+endforeach()
+mblob_add_library(model KERNELS "sub/a kernel.c" FUNCTIONS "void scale(float x[1])"
+  COMPILE_OPTIONS "-I${PROJECT_SOURCE_DIR}/headers")
+"""
+
+
+@pytest.mark.slow
+def test_sources_in_a_folder_with_spaces_are_built_and_pack_for_another_machine(
+    project: Path, require: Callable[[str], str], tmp_path: Path
+) -> None:
+    cmake, emulator = require("cmake"), require("qemu-aarch64")
+    require("aarch64-linux-gnu-gcc")
+    sources = tmp_path / "sources of mblob"
+    shutil.copytree(ROOT / "csrc", sources / "csrc", ignore=shutil.ignore_patterns("build"))
+    shutil.copy(ROOT / "CMakeLists.txt", sources)
+    (project / "CMakeLists.txt").write_text(WITH_SOURCES)
+    (tmp_path / "toolchain.cmake").write_text(TOOLCHAIN)
+    pack = Path(sys.executable).with_name("mblob-pack")
+    run(cmake, "-S", project, "-B", project / "build", f"-DMBLOB_PACK={pack}",
+        f"-DCMAKE_TOOLCHAIN_FILE={tmp_path / 'toolchain.cmake'}")  # fmt: skip
+    run(cmake, "--build", project / "build", "-j2")
+    for kind in ("mblob", "static_ffi"):
+        command = [emulator, "-L", "/usr/aarch64-linux-gnu", f"build/host_{kind}", "build/model.so"]
+        assert run(*command, cwd=project).stdout == "2 "

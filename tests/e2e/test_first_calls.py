@@ -3,6 +3,7 @@ nothing but NULL."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
 from mblob.compilers import include_flags
+from mblob.inspect import runtime_names
 from tests.e2e.programs import ROOT, run
 
 SANITY = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror")
@@ -57,9 +61,23 @@ def test_each_function_of_libmblob_ffi_may_be_the_first_call(
     run("cc", *SANITY, *include_flags(), f"-I{ROOT}/csrc/plugins/ffi", source,
         f"-L{lib}", "-lmblob-ffi", *linked, f"-Wl,-rpath,{lib}", "-o", program)  # fmt: skip
     names = functions_of(lib / "libmblob-ffi.so", require)
-    assert len(names) >= 30
+    assert len(names) >= 51
     failed = {name: subprocess.run([program, name], timeout=30).returncode for name in names}
     assert not any(failed.values()), {name: code for name, code in failed.items() if code}
+
+
+def test_libmblob_ffi_has_each_function_that_tvm_ffi_declares(
+    installed: Path, require: Callable[[str], str], package_of: Callable[[str], Path]
+) -> None:
+    """And libraries get each, whether they are linked with it or opened."""
+    headers = package_of("tvm_ffi") / "include" / "tvm" / "ffi"
+    text = "".join((headers / name).read_text() for name in ("c_api.h", "extra/c_env_api.h"))
+    declared = set(re.findall(r"^TVM_FFI_DLL [^;(]*?(TVMFFI\w+)\(", text, re.MULTILINE))
+    assert len(declared) >= 50
+    library = installed / "lib" / "libmblob-ffi.so"
+    assert declared <= set(functions_of(library, require))
+    names = runtime_names.read(ElfFile(map_file(library), str(library)))
+    assert declared <= set(names[runtime_names.FFI])
 
 
 def test_libmblob_ffi_refuses_what_is_no_error_no_tensor_and_of_another_version(
@@ -73,8 +91,11 @@ def test_libmblob_ffi_refuses_what_is_no_error_no_tensor_and_of_another_version(
     assert done.returncode == 0, (done.returncode, said)
     assert said[:3] == [
         "raised: TVMFFIErrorSetRaised: expected an error, found an object of type 65",
-        "opaque: TVMFFIObjectCreateOpaque: objects of type 70 have a content of their own, expected 64, or 74 and more",
-        "opaque: TVMFFIObjectCreateOpaque: objects of type -1 have a content of their own, expected 64, or 74 and more",
+        *(
+            f"opaque: TVMFFIObjectCreateOpaque: objects of type {type_} have a content of their own,"
+            " expected 64, 74, or 79 and more"
+            for type_ in (70, -1)
+        ),
     ]
     assert sorted(set(said[3:])) == sorted([
         "no shape: tensor: shape is NULL, expected 1 extents", "-1: tensor: -1 dimensions, expected 0 to 64",
@@ -96,7 +117,7 @@ def test_no_function_of_libmblob_ffi_crashes_at_null(
     library = installed / "lib" / "libmblob-ffi.so"
     if alone:
         library = Path(shutil.copy2(library, tmp_path))
-    assert answers_to_null(library, functions_of(library, require)) == "22\n"
+    assert answers_to_null(library, functions_of(library, require)) == "33\n"
 
 
 def test_no_function_of_libmblob_crashes_at_null(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import sysconfig
 import time
 import venv
@@ -176,6 +177,24 @@ def test_a_c_program_by_pkg_config(
     run(python, "-c", PACK, cwd=project, env=own)
     run("cc", source, "-o", "host", *words, cwd=project, env=own)
     run("./host", "model.so", cwd=project, env=own)
+
+
+def test_a_folder_of_pip_install_target_serves_all_of_them(
+    project: Path, tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    cmake, python = require("cmake"), Path(sys.executable)
+    folder = tmp_path / "the packages"
+    run(python, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--no-index", "--no-deps",
+        "--target", folder, built_wheel())  # fmt: skip
+    paths = os.pathsep.join([str(folder), sysconfig.get_path("purelib")])
+    own = {**environment(python), "PYTHONPATH": paths, "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    words = " ".join(f"$({python} -m mblob {option})" for option in ("--cflags", "--libs"))
+    run("sh", "-c", f'eval "cc host.c -o host {words}"', cwd=project, env=own)
+    where = run(python, "-m", "mblob", "--cmakedir", env=own, cwd=tmp_path).stdout.rstrip()
+    run(cmake, "-S", ".", "-B", "build", f"-Dmblob_DIR={where}", cwd=project, env=own)
+    run(cmake, "--build", "build", "--target", "host_mblob", cwd=project, env=own)
+    for host in ("./host", "build/host_mblob"):
+        assert run(host, "build/model.so", cwd=project, env=own).stdout == "2 4 6 cat\n"
 
 
 SHARED = r"""

@@ -93,12 +93,12 @@ def test_a_module_that_refers_to_the_library_does_not_keep_it(
 
 
 def test_it_is_an_argument_and_comes_back_as_the_same_object(lib: mblob.Module) -> None:
-    before = len(bridge._made)
+    before = len(bridge.made)
     made = functions(f=lambda: 1)
     assert lib["call_it"](lambda m: m is made, made) == 1
     assert lib["call_it"](lambda m: m, made) is made
     assert lib["call_it"](lambda: made) is made
-    assert len(bridge._made) == before  # nothing in C holds one any more
+    assert len(bridge.made) == before  # nothing in C holds one any more
 
 
 def test_what_a_function_returned_lives_as_long_as_it_is_held(lib: mblob.Module) -> None:

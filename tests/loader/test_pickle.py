@@ -326,6 +326,17 @@ def test_another_file_is_an_error_on_the_worker(
     assert line.endswith("the library was replaced or changed; pickle it again")
 
 
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_any_more_is_an_error_that_names_the_path(
+    library: Path, make: Callable[[Path], None]
+) -> None:
+    data = pickle.dumps(mblob.load_module(library))
+    library.unlink()
+    make(library)
+    with pytest.raises(mblob.DigestError, match=f"{library}: .* replaced by something that is no"):
+        pickle.loads(data)
+
+
 def test_a_library_that_is_replaced_while_a_worker_has_it_is_an_error(
     library: Path, kernels: Path
 ) -> None:
@@ -403,6 +414,17 @@ def test_what_is_of_no_file_cannot_be_pickled(kernels: Path, library: Path) -> N
     key = "opened with loaders={'x': ...} cannot be pickled: a pickle has no code"
     with pytest.raises(TypeError, match=key):
         pickle.dumps(mblob.load_module(library, loaders={"x": lambda p, c: p}))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the library is compiled for x86-64")
+def test_a_function_of_a_machine_says_what_to_pickle(root: Path) -> None:
+    lib = mblob.load_module(root / "examples/relax/digits_relax.so")
+    machine = mblob.relax.VirtualMachine(lib, CPU)
+    for value in (machine.module, machine["main"]):
+        with pytest.raises(
+            TypeError, match=r"functions cannot be pickled; pickle .* VirtualMachine"
+        ):
+            pickle.dumps(value)
 
 
 def test_modules_that_are_not_opened_are_pickled_as_ever(kernels: Path) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.binary.elf_records import PT_LOAD
+from mblob.binary.elf_records import PT_LOAD, SHT_NOBITS
 from mblob.format.blob_plan import BLOB_ALIGN, LARGE_PAYLOAD, TENSOR_ALIGN
 from tests.packager.conftest import PAYLOAD, VADD, VADD_C, check
 
@@ -79,6 +80,29 @@ def test_a_small_library_has_no_gap_in_front_of_its_modules(
     assert (tmp_path / "x.so").stat().st_size < len(PAYLOAD) + 32768
 
 
+def test_a_small_library_has_at_most_a_page_of_padding(root: Path, tmp_path: Path) -> None:
+    """Bytes of the file that are in no table and no section, of the demo and of one kernel."""
+    build = [sys.executable, "-m", "mblob.cli.main", "build"]
+    prototype = "void vadd(const float *a, const float *b, float *c, int64_t n)"
+    kernel = ["--kernel", root / "examples/vadd.c", "--function", prototype]
+    for words in ([root / "examples/digits/digits.toml"], kernel):
+        subprocess.run([*build, *words, "-o", tmp_path / "x.so"], check=True)
+        with mblob.open(tmp_path / "x.so") as lib:
+            elf = lib.elf
+            places = [
+                (0, 64),
+                (elf.e_phoff, elf.e_phnum * elf.e_phentsize),
+                (elf.e_shoff, elf.e_shnum * elf.e_shentsize),
+                *((s.sh_offset, s.sh_size) for s in elf.sections if s.sh_type != SHT_NOBITS),
+            ]
+        padding, end = 0, 0
+        for offset, size in sorted(places):
+            padding += max(0, offset - end)
+            end = max(end, offset + size)
+        assert end == (tmp_path / "x.so").stat().st_size
+        assert padding <= 4096
+
+
 def test_a_large_payload_starts_where_it_copies_fast(tmp_path: Path, vadd: mblob.Module) -> None:
     vadd.import_module(mblob.blob_module("my_key", bytes(LARGE_PAYLOAD)))
     vadd.export_library(tmp_path / "x.so")
@@ -119,7 +143,7 @@ ODD_LINKS = [
     "-Wl,--gc-sections -ffunction-sections",
     "-Wl,--hash-style=sysv",
     "-Wl,--build-id=none",
-    "-Wl,-z,noseparate-code",
+    "-Wl,-z,separate-code",
     "-Wl,-z,max-page-size=2097152",
     "-Wl,--emit-relocs",
     "-g",

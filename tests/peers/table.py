@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
 
-from tests.peers import test_tvm_0_14, test_tvm_cpp, test_tvm_ffi, test_tvm_today
+from tests.peers import test_tvm_0_14, test_tvm_cpp, test_tvm_ffi, test_tvm_relax, test_tvm_today
 from tests.peers.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,9 +21,10 @@ BEGIN, END = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
 def suites() -> dict[str, list[Case]]:
     """The cases of each suite."""
     return {
-        "TVM 0.27: codegen and runtime, kernels": test_tvm_today.COMPILED,
+        "TVM 0.27: codegen, intrinsics, numbers and tensor expressions": test_tvm_today.COMPILED,
         "TVM 0.27: `test_runtime_nd_array`": test_tvm_today.ARRAYS,
-        "TVM 0.27: `test_executable`, `test_runtime_measure`": test_tvm_today.RUNTIME,
+        "TVM 0.27: other files of runtime and contrib": test_tvm_today.RUNTIME,
+        "TVM 0.27: `test_vm_build`, `_codegen_only`, `_callback_function`": test_tvm_relax.CASES,
         "TVM 0.14: runtime, from Python": test_tvm_0_14.CASES,
         "TVM 0.14: runtime, from C++": [
             Case(name, unsaid=why) for name, why in test_tvm_cpp.rows()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import pickle
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +17,10 @@ import mblob
 import mblob.compat.tvm_ffi as tvm_ffi
 from tests.peers.cases import Case, holding, names
 from tests.peers.test_tvm_ffi_inline import CHECKS
-from tests.peers.tvm_ffi_checks import OPAQUE, all_of, bad, echo, same, value_of
+from tests.peers.tvm_ffi_checks import all_of, bad, echo, same, value_of
 from tests.peers.tvm_ffi_containers import CONTAINER
+
+pytestmark = pytest.mark.own_process
 
 # -- test_function ---------------------------------------------------------------------------------
 
@@ -88,6 +91,19 @@ def nested_values() -> None:
     assert echo(value_of(v, value_of(v, value_of(v, 10)))) == 10
 
 
+def opaque_objects() -> None:
+    class Own:
+        value = "hello"
+
+    x = Own()
+    count = sys.getrefcount(x)
+    assert echo(x) is x and echo(x).value == "hello"
+    found: list[Any] = []
+    assert tvm_ffi.convert(lambda z: found.append(z) or z)(x) is x and found == [x]
+    found.clear()
+    assert sys.getrefcount(x) == count
+
+
 NO_OBJECTS = "the test counts references of tvm_ffi's objects; mblob returns Python values instead"
 NO_CLASSES = "the test derives from tvm_ffi's Cython classes, or sets such a class for results"
 FUNCTION = [
@@ -98,15 +114,7 @@ FUNCTION = [
     Case("test_function.test_pyfunc_convert", callables),
     Case("test_function.test_global_func", global_functions),
     Case("test_function.test_rvalue_ref", unsaid=NO_OBJECTS),
-    Case("test_function.test_echo_with_opaque_object", differs=OPAQUE),
-    Case(
-        "test_function.test_function_from_c_symbol",
-        differs="mblob has no `Function.__from_extern_c__`; load the library instead",
-    ),
-    Case(
-        "test_function.test_function_from_mlir_packed_safe_call",
-        differs="mblob has no `__from_mlir_packed_safe_call__`; load the library instead",
-    ),
+    Case("test_function.test_echo_with_opaque_object", opaque_objects),
     Case("test_function.test_function_subclass", unsaid=NO_CLASSES),
     Case(
         "test_function.test_function_with_opaque_ptr_protocol",
@@ -382,23 +390,25 @@ ERROR = [
 
 # -- test_load_inline, test_metadata ---------------------------------------------------------------
 
+
+def no_metadata() -> None:
+    tvm_ffi.register_global_func("peers.plain", lambda x: x)
+    assert tvm_ffi.get_global_func_metadata("peers.plain") == {}
+    tvm_ffi.remove_global_func("peers.plain")
+
+
+def no_attribute() -> None:
+    assert tvm_ffi.core._lookup_type_attr(64, "__metadata__") is None
+
+
 INLINE = "the test compiles CUDA with tvm_ffi"
-METADATA = (
-    "the test asks libtvm_ffi's registry of types; mblob reads the metadata of libraries only"
-)
 OTHERS = [
     *(
         Case(f"test_load_inline.test_{x}", unsaid=INLINE)
         for x in ("load_inline_cuda", "load_inline_both", "cuda_memory_alloc_noleak")
     ),
-    *(
-        Case(f"test_metadata.test_{x}", unsaid=METADATA)
-        for x in (
-            *("schema_field", "schema_member_method"),
-            *("metadata_empty_for_python_func", "metadata_field", "metadata_member_method"),
-            *("mem_fn_as_global_func", "class_metadata_none"),
-        )
-    ),
+    Case("test_metadata.test_metadata_empty_for_python_func", no_metadata),
+    Case("test_metadata.test_class_metadata_none", no_attribute),
 ]
 
 COMPILED = [Case(name) for name in CHECKS]
@@ -406,7 +416,6 @@ HOLD = holding([*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER, *OTHERS
 CASES = [*FUNCTION, *TENSOR, *DTYPE, *DEVICE, *ERROR, *CONTAINER, *OTHERS, *COMPILED]
 
 
-@pytest.mark.own_process
 @pytest.mark.parametrize("case", HOLD, ids=names(HOLD))
 def test_a_case_of_tvm_ffi_holds(case: Case) -> None:
     assert case.check is not None

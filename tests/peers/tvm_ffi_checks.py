@@ -40,6 +40,3 @@ def bad(call: Callable[[], object], *classes: type[Exception]) -> Callable[[], N
             call()
 
     return check
-
-
-OPAQUE = "tvm_ffi accepts an object of any Python class; mblob raises a TypeError"

@@ -10,48 +10,14 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.peers import tvm_today_more, tvm_today_te
+from tests.peers.kernel import F, Kernel, array, elementwise, function, loop
+
 TARGETS = ("llvm", "c")
 ADD = "B[i] = A[i] + T.float32(1)"
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel of a case, and calls of it.
-
-    Attributes:
-        case: name of the case.
-        source: parameters and body of a function of TVMScript, or a text "div ..." (`_division`).
-        calls: arguments of each call: arrays as (dtype, shape, first value) or lists, and numbers.
-        target: that it is compiled for.
-    """
-
-    case: str
-    source: str
-    calls: list[list[Any]] = field(default_factory=list)
-    target: str = "llvm"
-
-
-def array(dtype: str, *shape: int, start: int = 0) -> dict[str, Any]:
-    """An array of ascending numbers."""
-    return {"dtype": dtype, "shape": list(shape), "start": start}
-
-
-def function(parameters: str, *body: str, result: str = "") -> str:
-    lines = "\n".join(f"    {line}" for line in body)
-    return f"def NAME({parameters}){result}:\n{lines}\n"
-
-
-def loop(n: int, *body: str, kind: str = "T.serial") -> list[str]:
-    return [f"for i in {kind}({n}):", *(f"    {line}" for line in body)]
-
-
-def elementwise(n: int, a: str, b: str, expression: str, kind: str = "T.serial") -> str:
-    body = loop(n, f"B[i] = {expression}", kind=kind)
-    return function(f'A: T.Buffer(({n},), "{a}"), B: T.Buffer(({n},), "{b}")', *body)
 
 
 # -- codegen/test_target_codegen_llvm --------------------------------------------------------------
@@ -290,12 +256,22 @@ SHARED = function(
     f"    {ADD}",
 )
 FIXED = elementwise(128, "float32", "float32", "A[i] + T.float32(1)")
-F = "float32"
 HANDLING: dict[str, tuple[str, list[list[Any]]]] = {
     "test_wrong_argument_count_error": (SHARED, [[array(F, 128), array(F, 128)], []]),
     "test_type_mismatch_non_tensor": (SHARED, [[array(F, 128), 1]]),
     "test_shape_mismatch_shared_variable": (SHARED, [[array(F, 128), array(F, 126)]]),
     "test_invalid_shape_fixed": (FIXED, [[array(F, 256), array(F, 256)]]),
+    "test_strides_mismatch_transposed": (
+        function(
+            'A: T.Buffer((16, 8), "float32"), B: T.Buffer((16, 8), "float32")',
+            "for i, j in T.grid(16, 8):",
+            "    B[i, j] = A[i, j] + T.float32(1)",
+        ),
+        [
+            [array(F, 16, 8), array(F, 16, 8)],
+            [{**array(F, 16, 8), "transposed": True}, array(F, 16, 8)],
+        ],
+    ),
     "test_ndim_mismatch_error": (FIXED, [[array(F, 4, 8), array(F, 4, 8)]]),
     "test_dtype_mismatch_error": (FIXED, [[array("int32", 128), array(F, 128)]]),
     "test_type_mismatch_int_parameter": (LLVM_KERNELS[-3].source, [[5], [array(F, 8)]]),
@@ -394,8 +370,13 @@ OTHERS = [
 
 def kernels() -> list[Kernel]:
     """All, with different functions."""
-    found = [*_division_kernels(), *LLVM_KERNELS, *_error_kernels(), *OTHERS]
-    return found
+    own = [*_division_kernels(), *LLVM_KERNELS, *_error_kernels(), *OTHERS]
+    return [*own, *tvm_today_more.kernels(), *tvm_today_te.kernels()]
+
+
+def library_of(kernel: Kernel) -> str:
+    """The name of the library that has a kernel."""
+    return "-".join([kernel.target, *(name.replace(".", "-") for name in kernel.pass_config)])
 
 
 # -- the program -----------------------------------------------------------------------------------
@@ -408,21 +389,37 @@ def numpy_array(given: dict[str, Any]) -> Any:
 
     dtype = np.dtype(getattr(ml_dtypes, given["dtype"], given["dtype"]))
     if "values" in given:
-        return np.array([float(v) if isinstance(v, str) else v for v in given["values"]]).astype(
-            dtype
-        )
+        numbers = given["values"]
+        if dtype.kind not in "iu":
+            numbers = [float(v) for v in numbers]
+        return np.array(numbers).astype(dtype).reshape(given.get("shape", (len(numbers),)))
     count = int(np.prod(given["shape"]))
     ascending = np.arange(given["start"], given["start"] + count, dtype="int64")
     return ascending.astype(dtype).reshape(given["shape"])
 
 
-def outcome(call: Any, arguments: list[Any], tensor: Any) -> dict[str, Any]:
+def argument(given: Any, tensor: Any, from_dlpack: Any) -> Any:
+    """What a call gets: a tensor, a view of an array that is not compact, or a number."""
+    import numpy as np
+
+    if given in ("nan", "inf", "-inf"):
+        return float(given)
+    if not isinstance(given, dict):
+        return given
+    made = numpy_array(given)
+    if given.get("transposed"):
+        return from_dlpack(np.asfortranarray(made))
+    return tensor(made)
+
+
+def outcome(call: Any, arguments: list[Any], tensor: Any, from_dlpack: Any) -> dict[str, Any]:
     """What a call gives: its result and the bytes of all arrays, or text and classes of its error.
 
     Args:
         tensor: makes a tensor of an array.
+        from_dlpack: makes a view of an array.
     """
-    given = [tensor(numpy_array(a)) if isinstance(a, dict) else a for a in arguments]
+    given = [argument(a, tensor, from_dlpack) for a in arguments]
     try:
         result = call(*given)
     except Exception as error:
@@ -456,36 +453,72 @@ def _division(text: str) -> Any:
     return te.create_prim_func([x, y, *results])
 
 
-def _compiled(kernel: Kernel) -> Any:
+def _functions(kernel: Kernel, name: str) -> dict[Any, Any]:
+    """The functions of a kernel: NAME of its text gets `name`, and INNER a name of its own."""
     from tvm.script import from_source
 
-    if kernel.source.startswith("div "):
-        return _division(kernel.source)
-    head = "# from tvm.script import tirx as T\n@T.prim_func(s_tir=True)\n"
-    return from_source(head + kernel.source.replace("NAME", "f"))
+    form, _, program = kernel.source.partition("\n")
+    if form.startswith("div "):
+        return {name: _division(form)}
+    if form == "te":
+        return {name: _of_tensors(program)}
+    text = kernel.source if form != "module" else program
+    text = text.replace("NAME", name).replace("INNER", f"inner_{name}")
+    text = re.sub(r"(?m)^def (inner_)?", lambda m: _decorator(bool(m[1])) + m[0], text)
+    head = "# from tvm.script import tirx as T, ir as I\n"
+    if form != "module":
+        return {name: from_source(head + text)}
+    indented = "".join(f"    {line}" for line in text.splitlines(keepends=True))
+    return dict(from_source(f"{head}@I.ir_module\nclass Module:\n{indented}").functions)
+
+
+def _decorator(private: bool) -> str:
+    return f"@T.prim_func(private={private}, s_tir=True)\n"
+
+
+def _of_tensors(program: str) -> Any:
+    import tvm
+    from tvm import te, tirx, topi
+
+    names: dict[str, Any] = {"tvm": tvm, "te": te, "tirx": tirx, "topi": topi}
+    exec(program, names)
+    more = {"index_dtype_override": "int64"} if names.get("int64") else {}
+    return te.create_prim_func(names["parameters"], **more)
 
 
 def main(folder: Path) -> None:
-    """Write LIBRARY.so for each target, and outcomes.json: the outcomes of all calls, by function."""
+    """Write LIBRARY.so for each library, and outcomes.json: the outcomes of all calls, by function."""
     import tvm
+    import tvm_ffi
 
+    for name, registered in tvm_today_more.HOST.items():
+        tvm.register_global_func(name, registered, override=True)
     found: dict[str, list[Any]] = {}
-    for target in TARGETS:
-        chosen = numbered([k for k in kernels() if k.target == target])
-        functions = {n: _compiled(k).with_attr("global_symbol", n) for n, k in chosen.items()}
-        path = folder / f"{target}.so"
-        tvm.compile(tvm.IRModule(functions), target=target).export_library(str(path))
-        library = tvm.runtime.load_module(str(path))
+    for library, chosen in libraries().items():
+        functions: dict[Any, Any] = {}
         for name, kernel in chosen.items():
-            found[f"{target}.{name}"] = [
-                outcome(library[name], call, tvm.runtime.tensor) for call in kernel.calls
+            for key, made in _functions(kernel, name).items():
+                inner = getattr(key, "name_hint", name) != name
+                functions[key] = made if inner else made.with_attr("global_symbol", name)
+        path, (first, *_) = folder / f"{library}.so", chosen.values()
+        with tvm.transform.PassContext(config=first.pass_config):
+            tvm.compile(tvm.IRModule(functions), target=first.target).export_library(str(path))
+        loaded = tvm.runtime.load_module(str(path))
+        for name, kernel in chosen.items():
+            found[f"{library}.{name}"] = [
+                outcome(loaded[name], call, tvm.runtime.tensor, tvm_ffi.from_dlpack)
+                for call in kernel.calls
             ]
     (folder / "outcomes.json").write_text(json.dumps(found))
 
 
-def numbered(chosen: list[Kernel]) -> dict[str, Kernel]:
-    """Kernels by names of functions, which are different."""
-    return {f"k{i}": kernel for i, kernel in enumerate(chosen)}
+def libraries() -> dict[str, dict[str, Kernel]]:
+    """Kernels by library and name of their function."""
+    found: dict[str, dict[str, Kernel]] = {}
+    for kernel in kernels():
+        of = found.setdefault(library_of(kernel), {})
+        of[f"k{len(of)}"] = kernel
+    return found
 
 
 if __name__ == "__main__":

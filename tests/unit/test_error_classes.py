@@ -19,7 +19,7 @@ import pytest
 
 import mblob
 from mblob import errors
-from mblob.loader import bridge
+from mblob.loader import callbacks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
 VADD = "void vadd(const float a[n], const float b[n], float c[n], int n)"
@@ -164,7 +164,7 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "failed or missing compiler or linker": lambda t: t.broken_source(),
     "error in a loader written in Python": lambda t: t.opened_by(lambda payload, ctx: 1 // 0),
     "change of a `Device`": lambda t: setattr(mblob.cpu(), "device_id", 1),
-    "call of a function whose module no longer exists": lambda t: bridge._Late(
+    "call of a function whose module no longer exists": lambda t: callbacks._Late(
         lambda name: None, "f", "the module"
     )(),
     "second export of a module whose payload was an iterator, which can be read once": lambda t: (

@@ -34,7 +34,7 @@ TYPES_ALONE = {
 TAKES_FROM_THE_FACE = {
     "mblob.module", "mblob.again", "mblob.cli", "mblob.packager.write", "mblob.compat.tvm",
     "mblob.compat.tvm.contrib", "mblob.compat.tvm.contrib.debugger", "mblob.compat.tvm.runtime",
-    "mblob.compat.tvm.runtime.executor", "mblob.compat.tvm_ffi",
+    "mblob.compat.tvm.runtime.executor", "mblob.compat.tvm._ffi", "mblob.compat.tvm_ffi",
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-/* ffi_module.h - tvm::ffi::Module for C++ programs that were written for tvm_ffi and link libmblob-ffi
- * in place of libtvm_ffi. The classes are those of tvm_ffi's own headers; what its library defines of
- * them is defined here, over mblob.h.
+/* ffi_module.h - tvm::ffi::Module for C++ programs that were written for tvm_ffi and link
+ * libmblob-ffi in place of libtvm_ffi. The classes are those of tvm_ffi's own headers; what its
+ * library defines of them is defined here, over mblob.h.
  *
  *   c++ -include mblob/ffi_module.h main.cpp -I.../tvm_ffi/include -lmblob-ffi -lmblob
  *
@@ -91,7 +91,7 @@ inline Optional<Function> ModuleObj::GetFunction(const String &name, bool query_
     waiting.pop_back();
     if (!seen.insert(module).second) continue;
     if (module != this) found = module->GetFunction(name);
-    for (size_t i = module->imports_.size(); i-- > 0;)
+    for (int64_t i = static_cast<int64_t>(module->imports_.size()); i-- > 0;)
       waiting.push_back(const_cast<ModuleObj *>(module->imports_[i].cast<Module>().operator->()));
   }
   return found;

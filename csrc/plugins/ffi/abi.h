@@ -35,6 +35,10 @@ enum mb_any_type {
   MB_ANY_ARRAY = 71,
   MB_ANY_MAP = 72,
   MB_ANY_MODULE = 73,
+  MB_ANY_OPAQUE = 74, /* an object of the caller's language, which others only pass on */
+  MB_ANY_LIST = 75,
+  MB_ANY_DICT = 76,
+  MB_ANY_BIG_INT = 78,
 };
 
 #define MB_SMALL_TEXT 7 /* bytes of a text that a value itself holds */

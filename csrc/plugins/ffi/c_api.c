@@ -9,8 +9,11 @@
 #include "builtins.h"
 #include "calls.h"
 #include "common.h"
+#include "dtypes.h"
 #include "environment.h"
 #include "errors.h"
+#include "globals.h"
+#include "reflection.h"
 #include "tensors.h"
 #include "types.h"
 #include "values.h"
@@ -113,11 +116,12 @@ static int release_old(void *object) {
 static int create_opaque(void *handle, int32_t type, void (*deleter)(void *handle), void **out) {
   if (!out) return null_argument("TVMFFIObjectCreateOpaque");
   *out = NULL;
-  if (type < MB_ANY_OBJECT || (type > MB_ANY_OBJECT && type <= MB_ANY_MODULE)) {
+  if (type < MB_ANY_OBJECT || (type > MB_ANY_OBJECT && type <= MB_ANY_MODULE) ||
+      (type > MB_ANY_OPAQUE && type <= MB_ANY_BIG_INT)) {
     (void)mb_fail(
         MBLOB_E_ARGUMENT,
-        "TVMFFIObjectCreateOpaque: objects of type %d have a content of their own, expected %d, or %d and more",
-        (int)type, MB_ANY_OBJECT, MB_ANY_MODULE + 1);
+        "TVMFFIObjectCreateOpaque: objects of type %d have a content of their own, expected %d, %d, or %d and more",
+        (int)type, MB_ANY_OBJECT, MB_ANY_OPAQUE, MB_ANY_BIG_INT + 1);
     return mb_error_raise_last();
   }
   *out = mb_object_new(RELEASES, type, sizeof(void *));
@@ -136,51 +140,24 @@ static void get_version(uint32_t out[3]) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static int to_text(const struct mb_text *from, struct mb_any *out, int code) {
+static int to_text(const struct mb_text *from, struct mb_any *out, bool is_text) {
   if (!from || !out || (from->size && !from->data))
-    return null_argument(code == kTVMStr ? "TVMFFIStringFromByteArray"
-                                         : "TVMFFIBytesFromByteArray");
-  const bool small = from->size <= MB_SMALL_TEXT;
+    return null_argument(is_text ? "TVMFFIStringFromByteArray" : "TVMFFIBytesFromByteArray");
   *out = (struct mb_any){.type = MB_ANY_NONE};
-  if (small) {
-    out->type = code == kTVMStr ? MB_ANY_SMALL_STRING : MB_ANY_SMALL_BYTES;
-    out->size = (uint32_t)from->size;
-    if (from->size) memcpy(out->u.text, from->data, from->size);
-    return 0;
-  }
-  const int32_t type = code == kTVMStr ? MB_ANY_STRING : MB_ANY_BYTES;
-  void *object = mb_object_text(RELEASES, type, from->data, from->size);
-  if (!object) return mb_error_raise_last();
-  out->type = type;
-  out->u.pointer = object;
-  return 0;
+  return mb_any_set_text(RELEASES, out, is_text, from->data, from->size) ? mb_error_raise_last()
+                                                                         : 0;
 }
 
 static int string_from_bytes(const struct mb_text *from, struct mb_any *out) {
-  return to_text(from, out, kTVMStr);
+  return to_text(from, out, true);
 }
 static int bytes_from_bytes(const struct mb_text *from, struct mb_any *out) {
-  return to_text(from, out, kTVMBytes);
+  return to_text(from, out, false);
 }
 
 static int to_owned(const struct mb_any *view, struct mb_any *out) {
   if (!view || !out) return null_argument("TVMFFIAnyViewToOwnedAny");
-  struct mb_text text;
-  switch (view->type) {
-    case MB_ANY_C_STRING: text = text_of(view->u.pointer); return to_text(&text, out, kTVMStr);
-    case MB_ANY_BYTES_VIEW: return to_text(view->u.pointer, out, kTVMBytes);
-    case MB_ANY_MOVED:
-      if (!view->u.pointer) return null_argument("TVMFFIAnyViewToOwnedAny");
-      *out = (struct mb_any){.type = MB_ANY_NONE};
-      out->u.pointer = *(void **)view->u.pointer;
-      *(void **)view->u.pointer = NULL;
-      if (out->u.pointer) out->type = mb_object_type(RELEASES, out->u.pointer);
-      return 0;
-    default: break;
-  }
-  if (view->type >= MB_ANY_OBJECT && view->u.pointer) mb_object_retain(RELEASES, view->u.pointer);
-  *out = *view;
-  return 0;
+  return mb_any_own(view, out) ? mb_error_raise_last() : 0;
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -223,6 +200,7 @@ static int get_global(const struct mb_text *name, void **out) {
   *out = NULL;
   if (!copy) return mb_error_raise_last();
   int status = host->global_function(copy, &function);
+  if (status == MBLOB_E_NOT_FOUND) status = mb_global_of_tvm_ffi(copy, &function);
   free(copy);
   if (status == MBLOB_E_NOT_FOUND) return 0;
   if (!status) *out = mb_object_function(RELEASES, function, true);
@@ -249,6 +227,14 @@ static int set_global(const struct mb_text *name, void *function, int allow_over
   mb_place_release(&place);
   free(copy);
   return rc ? mb_error_raise_last() : 0;
+}
+
+/* What a method says about itself is kept with its class; a global function has its name alone. */
+static int set_global_method(const struct mb_method_info *info, int allow_override) {
+  if (!info || info->method.type != MB_ANY_FUNCTION)
+    return null_argument("TVMFFIFunctionSetGlobalFromMethodInfo");
+  const int rc = set_global(&info->name, info->method.u.pointer, allow_override);
+  return rc ? rc : mb_global_describe(info);
 }
 
 /* ---- surroundings ---------------------------------------------------------------------------- */
@@ -335,45 +321,62 @@ static int any_list_result_old(struct mb_any *list, int index, struct mb_any *ar
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-#define NAMES_OF_0_22(NAME)                                              \
-  NAME(TVMBackendAnyListMoveFromPackedReturn, any_list_result)           \
-  NAME(TVMBackendAnyListResetItem, any_list_reset)                       \
-  NAME(TVMBackendAnyListSetPackedArg, any_list_argument)                 \
-  NAME(TVMBackendGetFuncFromEnv, find_function)                          \
-  NAME(TVMBackendParallelLaunch, mb_parallel_launch)                     \
-  NAME(TVMFFIAnyViewToOwnedAny, to_owned)                                \
-  NAME(TVMFFIBacktrace, mb_type_backtrace)                               \
-  NAME(TVMFFIBytesFromByteArray, bytes_from_bytes)                       \
-  NAME(TVMFFIEnvCheckSignals, check_signals)                             \
-  NAME(TVMFFIEnvGetStream, get_stream)                                   \
-  NAME(TVMFFIEnvModLookupFromImports, find_function)                     \
-  NAME(TVMFFIEnvModRegisterSystemLibSymbol, register_name)               \
-  NAME(TVMFFIEnvSetStream, set_stream)                                   \
-  NAME(TVMFFIEnvTensorAlloc, mb_tensor_allocate)                         \
-  NAME(TVMFFIErrorCreate, create_error)                                  \
-  NAME(TVMFFIErrorCreateWithCauseAndExtraContext, create_error_with)     \
-  NAME(TVMFFIErrorMoveFromRaised, move_from_raised)                      \
-  NAME(TVMFFIErrorSetRaised, set_raised)                                 \
-  NAME(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text)               \
-  NAME(TVMFFIErrorSetRaisedFromCStrParts, set_raised_from_parts)         \
-  NAME(TVMFFIFunctionCall, call_function)                                \
-  NAME(TVMFFIFunctionCreate, create_function)                            \
-  NAME(TVMFFIFunctionGetGlobal, get_global)                              \
-  NAME(TVMFFIFunctionSetGlobal, set_global)                              \
-  NAME(TVMFFIGetTypeInfo, mb_type_get)                                   \
-  NAME(TVMFFIGetVersion, get_version)                                    \
-  NAME(TVMFFIHandleDeinitOnce, mb_deinit_once)                           \
-  NAME(TVMFFIHandleInitOnce, mb_init_once)                               \
-  NAME(TVMFFIObjectCreateOpaque, create_opaque)                          \
-  NAME(TVMFFIObjectDecRef, release)                                      \
-  NAME(TVMFFIObjectIncRef, retain)                                       \
-  NAME(TVMFFIStringFromByteArray, string_from_bytes)                     \
-  NAME(TVMFFITensorCreateUnsafeView, mb_tensor_view)                     \
-  NAME(TVMFFITensorFromDLPack, mb_tensor_from_dlpack)                    \
-  NAME(TVMFFITensorFromDLPackVersioned, mb_tensor_from_dlpack_versioned) \
-  NAME(TVMFFITensorToDLPack, mb_tensor_to_dlpack)                        \
-  NAME(TVMFFITensorToDLPackVersioned, mb_tensor_to_dlpack_versioned)     \
-  NAME(TVMFFITypeGetOrAllocIndex, mb_type_number)
+#define NAMES_OF_0_22(NAME)                                               \
+  NAME(TVMBackendAnyListMoveFromPackedReturn, any_list_result)            \
+  NAME(TVMBackendAnyListResetItem, any_list_reset)                        \
+  NAME(TVMBackendAnyListSetPackedArg, any_list_argument)                  \
+  NAME(TVMBackendGetFuncFromEnv, find_function)                           \
+  NAME(TVMBackendParallelLaunch, mb_parallel_launch)                      \
+  NAME(TVMFFIAnyViewToOwnedAny, to_owned)                                 \
+  NAME(TVMFFIBacktrace, mb_type_backtrace)                                \
+  NAME(TVMFFIBigIntFromByteArray, mb_big_int_from_words)                  \
+  NAME(TVMFFIBigIntGetContentByteArray, mb_big_int_words)                 \
+  NAME(TVMFFIBytesFromByteArray, bytes_from_bytes)                        \
+  NAME(TVMFFIDataTypeFromString, mb_dtype_from_text)                      \
+  NAME(TVMFFIDataTypeToString, mb_dtype_to_text)                          \
+  NAME(TVMFFIEnvCheckSignals, check_signals)                              \
+  NAME(TVMFFIEnvGetDLPackManagedTensorAllocator, mb_tensor_get_allocator) \
+  NAME(TVMFFIEnvGetStream, get_stream)                                    \
+  NAME(TVMFFIEnvModLookupFromImports, find_function)                      \
+  NAME(TVMFFIEnvModRegisterContextSymbol, mb_register_context_symbol)     \
+  NAME(TVMFFIEnvModRegisterSystemLibSymbol, register_name)                \
+  NAME(TVMFFIEnvRegisterCAPI, mb_register_c_api)                          \
+  NAME(TVMFFIEnvSetDLPackManagedTensorAllocator, mb_tensor_set_allocator) \
+  NAME(TVMFFIEnvSetStream, set_stream)                                    \
+  NAME(TVMFFIEnvTensorAlloc, mb_tensor_allocate)                          \
+  NAME(TVMFFIErrorCreate, create_error)                                   \
+  NAME(TVMFFIErrorCreateWithCauseAndExtraContext, create_error_with)      \
+  NAME(TVMFFIErrorMoveFromRaised, move_from_raised)                       \
+  NAME(TVMFFIErrorSetRaised, set_raised)                                  \
+  NAME(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text)                \
+  NAME(TVMFFIErrorSetRaisedFromCStrParts, set_raised_from_parts)          \
+  NAME(TVMFFIFunctionCall, call_function)                                 \
+  NAME(TVMFFIFunctionCreate, create_function)                             \
+  NAME(TVMFFIFunctionGetGlobal, get_global)                               \
+  NAME(TVMFFIFunctionSetGlobal, set_global)                               \
+  NAME(TVMFFIFunctionSetGlobalFromMethodInfo, set_global_method)          \
+  NAME(TVMFFIGetCustomAllocator, mb_get_allocator)                        \
+  NAME(TVMFFIGetTypeAttrColumn, mb_attribute_column)                      \
+  NAME(TVMFFIGetTypeInfo, mb_type_get)                                    \
+  NAME(TVMFFIGetVersion, get_version)                                     \
+  NAME(TVMFFIHandleDeinitOnce, mb_deinit_once)                            \
+  NAME(TVMFFIHandleInitOnce, mb_init_once)                                \
+  NAME(TVMFFIObjectCreateOpaque, create_opaque)                           \
+  NAME(TVMFFIObjectDecRef, release)                                       \
+  NAME(TVMFFIObjectIncRef, retain)                                        \
+  NAME(TVMFFISetCustomAllocator, mb_set_allocator)                        \
+  NAME(TVMFFIStringFromByteArray, string_from_bytes)                      \
+  NAME(TVMFFITensorCreateUnsafeView, mb_tensor_view)                      \
+  NAME(TVMFFITensorFromDLPack, mb_tensor_from_dlpack)                     \
+  NAME(TVMFFITensorFromDLPackVersioned, mb_tensor_from_dlpack_versioned)  \
+  NAME(TVMFFITensorToDLPack, mb_tensor_to_dlpack)                         \
+  NAME(TVMFFITensorToDLPackVersioned, mb_tensor_to_dlpack_versioned)      \
+  NAME(TVMFFITypeGetOrAllocIndex, mb_type_number)                         \
+  NAME(TVMFFITypeKeyToIndex, mb_type_index_of)                            \
+  NAME(TVMFFITypeRegisterAttr, mb_register_attribute)                     \
+  NAME(TVMFFITypeRegisterField, mb_register_field)                        \
+  NAME(TVMFFITypeRegisterMetadata, mb_register_metadata)                  \
+  NAME(TVMFFITypeRegisterMethod, mb_register_method)
 
 #define NAMES_OF_0_21(NAME)                                        \
   NAME(TVMBackendAnyListMoveFromPackedReturn, any_list_result_old) \

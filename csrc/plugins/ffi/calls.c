@@ -103,9 +103,10 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
                     void *ret) {
   struct mb_any inline_anys[INLINE_ARGUMENTS], *anys = inline_anys;
   void *inline_copies[INLINE_ARGUMENTS], **copies = inline_copies;
+  const size_t room = (size_t)count * (sizeof(*anys) + sizeof(*copies));
   if (count > INLINE_ARGUMENTS) {
-    anys = malloc((size_t)count * (sizeof(*anys) + sizeof(*copies)));
-    if (!anys) return mb_fail_memory((size_t)count * sizeof(*anys));
+    anys = mb_block_take_unset(room);
+    if (!anys) return mb_fail_memory(room);
     copies = (void **)(anys + count);
   }
   struct views views;
@@ -135,7 +136,7 @@ static int call_out(const struct callee *callee, const TVMValue *args, const int
     else if (anys[made].type >= MB_ANY_OBJECT)
       mb_any_release(callee->releases, &anys[made]);
   }
-  if (anys != inline_anys) free(anys);
+  if (anys != inline_anys) mb_block_give(anys, room);
   return status;
 }
 
@@ -229,7 +230,7 @@ static int call_in(enum mb_releases releases, mblob_function *function, const st
   int *codes = room.codes, ret_code = kTVMNullptr, made = 0, status = MBLOB_OK;
   void *heap = NULL;
   if (count > INLINE_ARGUMENTS) {
-    heap = malloc((size_t)count * sizeof(struct argument));
+    heap = mb_block_take_unset((size_t)count * sizeof(struct argument));
     if (!heap) return mb_fail_memory((size_t)count * sizeof(struct argument));
     places = heap;
     values = (TVMValue *)(void *)(places + count);
@@ -243,7 +244,7 @@ static int call_in(enum mb_releases releases, mblob_function *function, const st
     host->value_release(ret, ret_code);
   }
   while (made-- > 0) mb_place_release(&places[made]);
-  free(heap);
+  if (heap) mb_block_give(heap, (size_t)count * sizeof(struct argument));
   return status;
 }
 

@@ -32,14 +32,15 @@ static int shape_object(enum mb_releases releases, TVMValue container, struct mb
   TVMValue count = {.v_int64 = 0}, extent;
   int code, status = ask("runtime.GetShapeTupleSize", container, 0, 1, &count, &code);
   if (status) return status;
-  int64_t *extents = calloc((size_t)count.v_int64 + 1, sizeof(*extents));
-  if (!extents) return mb_fail_memory((size_t)count.v_int64 * sizeof(*extents));
+  const size_t size = ((size_t)count.v_int64 + 1) * sizeof(int64_t);
+  int64_t *extents = mb_block_take(size);
+  if (!extents) return mb_fail_memory(size);
   for (int64_t i = 0; !status && i < count.v_int64; i++) {
     status = ask("runtime.GetShapeTupleElem", container, i, 2, &extent, &code);
     extents[i] = extent.v_int64;
   }
   void *object = status ? NULL : mb_object_shape(releases, extents, (size_t)count.v_int64);
-  free(extents);
+  mb_block_give(extents, size);
   if (!object) return status ? status : MBLOB_E_MEMORY;
   struct mb_record *record = mb_object_record(object); /* it turns back into the very ShapeTuple */
   record->value = container;
@@ -126,7 +127,7 @@ int mb_array_of_object(void *object, TVMValue *value, int *code) {
   if (depth == DEPTH)
     return mb_fail(MBLOB_E_ARGUMENT,
                    "arrays are within arrays more than %d levels deep, which is the limit", DEPTH);
-  struct mb_place *places = calloc(count + 1, sizeof(struct argument));
+  struct mb_place *places = mb_block_take((count + 1) * sizeof(struct argument));
   if (!places) return mb_fail_memory(count * sizeof(struct argument));
   TVMValue *values = (TVMValue *)(void *)(places + count);
   int *codes = (int *)(values + count), status = MBLOB_OK;
@@ -138,7 +139,7 @@ int mb_array_of_object(void *object, TVMValue *value, int *code) {
   depth--;
   if (!status) status = mb_call_global("runtime.Array", values, codes, (int)count, value, code);
   while (made-- > 0) mb_place_release(&places[made]);
-  free(places);
+  mb_block_give(places, (count + 1) * sizeof(struct argument));
   return status;
 }
 
@@ -152,10 +153,6 @@ int mb_any_of_container(enum mb_releases releases, TVMValue container, struct mb
   if (type == SHAPE) return shape_object(releases, container, out);
   if (type == STRING) return string_value(releases, container, out);
   if (type == ARRAY && releases == MB_RELEASES_0_22) return array_object(container, out);
-  bool made = false;
-  if (type == MAP && releases == MB_RELEASES_0_22) {
-    int status = mb_any_of_map(container, out, &made);
-    if (status || made) return status;
-  }
+  if (type == MAP && releases == MB_RELEASES_0_22) return mb_any_of_map(container, out);
   return mb_any_set_wrapped(releases, out, container, kTVMObjectHandle);
 }

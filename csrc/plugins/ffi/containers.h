@@ -2,7 +2,7 @@
  *
  * A String becomes a string, a ShapeTuple a shape, an Array an array, whose items are converted
  * as arguments are and owned by it; it turns back into the very Array. An array of others
- * becomes an Array. A Map is a map where maps.h can make it; else it is wrapped and passes through. */
+ * or a List becomes an Array. A Map is a map (maps.h). Other objects are wrapped and pass through. */
 #ifndef MB_FFI_CONTAINERS_H
 #define MB_FFI_CONTAINERS_H
 

@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "builtins.h"
+#include "c_api.h"
 #include "common.h"
 #include "errors.h"
 
@@ -158,4 +159,64 @@ int mb_deinit_once(void **handle, int (*deinit)(void *handle)) {
   int rc = old ? deinit(old) : 0;
   mb_unlock(&once_lock);
   return rc;
+}
+
+/* ---- hooks of tvm_ffi's Python package --------------------------------------------------------- */
+
+/* Of memory that allocate() gave: the pointer in front of an object, and what malloc() returned. */
+struct before {
+  void *memory;
+  void (*free_object)(void *object);
+};
+
+static void free_object(void *object) { free(((struct before *)object)[-1].memory); }
+
+static void *allocate(size_t size, size_t alignment, int32_t type, void *context) {
+  (void)type, (void)context;
+  const size_t step = alignment > sizeof(struct before) ? alignment : sizeof(struct before);
+  char *memory = (alignment & (alignment - 1)) == 0 && size <= SIZE_MAX - 2 * step
+                     ? malloc(size + 2 * step)
+                     : NULL;
+  if (!memory) {
+    (void)mb_fail_memory(size);
+    (void)mb_error_raise_last();
+    return NULL;
+  }
+  char *object = memory + step + (step - (uintptr_t)memory % step) % step;
+  ((struct before *)(void *)object)[-1] = (struct before){memory, free_object};
+  return object;
+}
+
+struct mb_object_allocator *mb_get_allocator(void) {
+  static struct mb_object_allocator standard = {allocate, NULL};
+  return &standard;
+}
+
+static int has_none(const char *function, const char *why) {
+  (void)mb_fail(MBLOB_E_KERNEL, "NotImplementedError: %s: %s", function, why);
+  return mb_error_raise_last();
+}
+
+int mb_set_allocator(struct mb_object_allocator *allocator) {
+  if (!allocator || allocator == mb_get_allocator()) return 0;
+  return has_none("TVMFFISetCustomAllocator",
+                  "mblob allocates its objects itself; leave the allocator that is there");
+}
+
+int mb_register_c_api(const char *name, void *symbol) {
+  (void)name, (void)symbol;
+  return has_none(
+      "TVMFFIEnvRegisterCAPI",
+      "mblob asks no functions of an interpreter; look at signals when the call is over");
+}
+
+int mb_register_context_symbol(const char *name, void *symbol) {
+  if (!name || !symbol) return null_argument("TVMFFIEnvModRegisterContextSymbol");
+  if (mb_ffi_symbol(MB_RELEASES_0_22, name) || mb_plugin_host()->symbol(name)) return 0;
+  (void)mb_fail(MBLOB_E_KERNEL,
+                "NotImplementedError: TVMFFIEnvModRegisterContextSymbol: mblob fills the variables"
+                " \"__NAME\" of its own functions only, and has no \"%.200s\"; register it with"
+                " TVMFFIFunctionSetGlobal",
+                name);
+  return mb_error_raise_last();
 }

@@ -13,8 +13,10 @@
 #include "base/base.h"
 #include "c_api.h"
 #include "common.h"
+#include "environment.h"
 #include "errors.h"
-#include "types.h"
+#include "reflection.h"
+#include "tensors.h"
 
 #define FILE_NAME "/libmblob-ffi.so"
 #define RUNTIME "libmblob.so.0"
@@ -237,6 +239,33 @@ FORWARD(int32_t, TVMFFITypeGetOrAllocIndex,
         (const struct mb_text *key, int32_t fixed, int32_t depth, int32_t slots,
          int32_t may_overflow, int32_t parent),
         (key, fixed, depth, slots, may_overflow, parent))
+
+FORWARD(int, TVMFFIBigIntFromByteArray, (const struct mb_text *words, struct mb_any *out),
+        (words, out))
+FORWARD(struct mb_text, TVMFFIBigIntGetContentByteArray, (const struct mb_any *value), (value))
+FORWARD(int, TVMFFIDataTypeFromString, (const struct mb_text *text, DLDataType *out), (text, out))
+FORWARD(int, TVMFFIDataTypeToString, (const DLDataType *dtype, struct mb_any *out), (dtype, out))
+FORWARD(mb_tensor_allocator, TVMFFIEnvGetDLPackManagedTensorAllocator, (void), ())
+FORWARD(int, TVMFFIEnvModRegisterContextSymbol, (const char *name, void *symbol), (name, symbol))
+FORWARD(int, TVMFFIEnvRegisterCAPI, (const char *name, void *symbol), (name, symbol))
+FORWARD(int, TVMFFIEnvSetDLPackManagedTensorAllocator,
+        (mb_tensor_allocator allocator, int everywhere, mb_tensor_allocator *before),
+        (allocator, everywhere, before))
+FORWARD(int, TVMFFIFunctionSetGlobalFromMethodInfo,
+        (const struct mb_method_info *info, int replace), (info, replace))
+FORWARD(struct mb_object_allocator *, TVMFFIGetCustomAllocator, (void), ())
+FORWARD(const struct mb_attribute_column *, TVMFFIGetTypeAttrColumn, (const struct mb_text *name),
+        (name))
+FORWARD(int, TVMFFISetCustomAllocator, (struct mb_object_allocator * allocator), (allocator))
+FORWARD(int, TVMFFITypeKeyToIndex, (const struct mb_text *key, int32_t *out), (key, out))
+FORWARD(int, TVMFFITypeRegisterAttr,
+        (int32_t type, const struct mb_text *name, const struct mb_any *value), (type, name, value))
+FORWARD(int, TVMFFITypeRegisterField, (int32_t type, const struct mb_field_info *info),
+        (type, info))
+FORWARD(int, TVMFFITypeRegisterMetadata, (int32_t type, const struct mb_type_metadata *metadata),
+        (type, metadata))
+FORWARD(int, TVMFFITypeRegisterMethod, (int32_t type, const struct mb_method_info *info),
+        (type, info))
 
 /* What was announced where no runtime is, or none that can be seen from here: a linker with
  * --as-needed drops libmblob, to which nothing refers, and Python opens it for itself. A runtime

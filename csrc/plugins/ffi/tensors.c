@@ -1,5 +1,6 @@
 #include "tensors.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -161,8 +162,42 @@ int mb_tensor_view(void *source, const DLTensor *like, void **out) {
   return finish(object, out);
 }
 
+static __thread mb_tensor_allocator thread_allocator;
+static _Atomic(mb_tensor_allocator) process_allocator;
+
+int mb_tensor_set_allocator(mb_tensor_allocator allocator, int everywhere,
+                            mb_tensor_allocator *before) {
+  if (before) *before = thread_allocator;
+  if (everywhere) atomic_store(&process_allocator, allocator);
+  thread_allocator = allocator;
+  return 0;
+}
+
+mb_tensor_allocator mb_tensor_get_allocator(void) {
+  return thread_allocator ? thread_allocator : atomic_load(&process_allocator);
+}
+
+static void keep_error(void *context, const char *kind, const char *message) {
+  (void)context;
+  (void)mb_fail(MBLOB_E_KERNEL, "%s: %s", kind ? kind : "RuntimeError", message ? message : "");
+}
+
+static int allocate_by(mb_tensor_allocator allocator, const DLTensor *like, void **out) {
+  DLManagedTensorVersioned *made = NULL;
+  const uint64_t before = mb_plugin_host()->error_count();
+  const int rc = allocator(like, &made, NULL, keep_error);
+  if (!rc && made) return mb_tensor_from_dlpack_versioned(made, 0, 0, out);
+  if (mb_plugin_host()->error_count() == before)
+    (void)mb_fail(MBLOB_E_KERNEL, "TVMFFIEnvTensorAlloc: the allocator returned %d and no tensor",
+                  rc);
+  return mb_error_raise_last();
+}
+
 int mb_tensor_allocate(const DLTensor *like, void **out) {
   if (!out) return no_place("TVMFFIEnvTensorAlloc");
+  *out = NULL;
+  const mb_tensor_allocator allocator = mb_tensor_get_allocator();
+  if (like && allocator) return allocate_by(allocator, like, out);
   union {
     void *address;
     int (*call)(const int64_t *shape, int ndim, int code, int bits, int lanes, int device_type,
@@ -170,7 +205,6 @@ int mb_tensor_allocate(const DLTensor *like, void **out) {
   } allocate = {mb_plugin_host()->symbol("TVMArrayAlloc")};
   TVMArrayHandle array = NULL;
   struct mb_any any = {.type = MB_ANY_NONE};
-  *out = NULL;
   if (!like) (void)null_argument("TVMFFIEnvTensorAlloc");
   const DLDataType dtype =
       like ? mb_dtype_of_runtime(RELEASES, like->dtype) : (DLDataType){0, 0, 0};

@@ -83,11 +83,13 @@ static void add_known(void) {
                                       "TVMFFIByteArray*",
                                       "ObjectRValueRef",
                                       "ffi.SmallStr",
-                                      "ffi.SmallBytes"};
+                                      "ffi.SmallBytes",
+                                      "ffi.Unchanged"};
   static const char *const objects[] = {
       "ffi.Object",         "ffi.String", "ffi.Bytes", "ffi.Error", "ffi.Function",
       "ffi.Shape",          "ffi.Tensor", "ffi.Array", "ffi.Map",   "ffi.Module",
       "ffi.OpaquePyObject", "ffi.List",   "ffi.Dict"};
+  const struct mb_text big_int = text_of("ffi.BigInt");
   if (has_known) return;
   has_known = true;
   for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++) {
@@ -98,6 +100,7 @@ static void add_known(void) {
     const struct mb_text key = text_of(objects[i]);
     (void)add(&key, MB_ANY_OBJECT + (int32_t)i, 0, true, i ? at(MB_ANY_OBJECT) : NULL);
   }
+  (void)add(&big_int, MB_ANY_BIG_INT, 0, true, at(MB_ANY_OBJECT));
 }
 
 /* With the lock. */
@@ -145,15 +148,28 @@ int32_t mb_type_number(const struct mb_text *key, int32_t fixed, int32_t depth, 
   return number != -1 ? number : MB_ANY_OBJECT; /* no more numbers: any object */
 }
 
-const struct mb_type_info *mb_type_get(int32_t type) {
-  const struct type *found = at(type);
+int32_t mb_type_number_of(const struct mb_text *key) {
+  mb_lock(&types_lock);
+  add_known();
+  const struct type *found = find(key);
+  mb_unlock(&types_lock);
+  return found ? found->info.type : -1;
+}
+
+struct mb_type_info *mb_type_known(int32_t type) {
+  struct type *found = at(type);
   if (!found) {
     mb_lock(&types_lock);
     add_known();
     mb_unlock(&types_lock);
-    found = at(type) ? at(type) : at(MB_ANY_OBJECT);
+    found = at(type);
   }
   return found ? &found->info : NULL;
+}
+
+const struct mb_type_info *mb_type_get(int32_t type) {
+  const struct mb_type_info *found = mb_type_known(type);
+  return found ? found : mb_type_known(MB_ANY_OBJECT);
 }
 
 const struct mb_text *mb_type_backtrace(const char *file, int line, const char *function,

@@ -120,6 +120,35 @@ void mb_any_release(enum mb_releases releases, struct mb_any *any) {
   *any = (struct mb_any){.type = MB_ANY_NONE};
 }
 
+int mb_any_own(const struct mb_any *view, struct mb_any *out) {
+  const struct mb_text *bytes;
+  void **given;
+  *out = (struct mb_any){.type = MB_ANY_NONE};
+  switch (view->type) {
+    case MB_ANY_C_STRING: {
+      const char *text = view->u.pointer ? view->u.pointer : "";
+      return mb_any_set_text(MB_RELEASES_0_22, out, true, text, strlen(text));
+    }
+    case MB_ANY_BYTES_VIEW:
+      bytes = view->u.pointer;
+      if (!bytes || (bytes->size && !bytes->data))
+        return mb_fail(MBLOB_E_ARGUMENT, "a value of bytes has a NULL pointer");
+      return mb_any_set_text(MB_RELEASES_0_22, out, false, bytes->data, bytes->size);
+    case MB_ANY_MOVED:
+      given = view->u.pointer;
+      if (!given) return mb_fail(MBLOB_E_ARGUMENT, "an object that is given away has no place");
+      out->u.pointer = *given;
+      *given = NULL;
+      if (out->u.pointer) out->type = mb_object_type(MB_RELEASES_0_22, out->u.pointer);
+      return MBLOB_OK;
+    default: break;
+  }
+  if (view->type >= MB_ANY_OBJECT && view->u.pointer)
+    mb_object_retain(MB_RELEASES_0_22, view->u.pointer);
+  *out = *view;
+  return MBLOB_OK;
+}
+
 /* ---- to the runtime -------------------------------------------------------------------------- */
 
 static int give(TVMValue *value, int *code, TVMValue given, int its_code) {
@@ -184,16 +213,15 @@ static int give_shape(enum mb_releases releases, TVMValue *value, int *code, str
   if (mb_object_is_own(releases, object) && mb_object_record(object)->code == kTVMObjectHandle)
     return give(value, code, mb_object_record(object)->value, kTVMObjectHandle);
   const struct mb_shape_cell *shape = mb_object_cell(releases, object);
-  TVMValue *extents = calloc(shape->count + 1, sizeof(*extents)), made = {.v_handle = NULL};
-  int *codes = calloc(shape->count + 1, sizeof(*codes)),
-      made_code = kTVMNullptr; /* kTVMArgInt is 0 */
-  int status = extents && codes ? MBLOB_OK : mb_fail_memory(shape->count * 12);
+  const size_t room = (shape->count + 1) * (sizeof(TVMValue) + sizeof(int));
+  TVMValue *extents = mb_block_take(room), made = {.v_handle = NULL};
+  int *codes = (int *)(void *)(extents + shape->count), /* kTVMArgInt is 0 */
+      made_code = kTVMNullptr, status = extents ? MBLOB_OK : mb_fail_memory(room);
   for (size_t i = 0; !status && i < shape->count; i++) extents[i].v_int64 = shape->extents[i];
   if (!status)
     status =
         mb_call_global("runtime.ShapeTuple", extents, codes, (int)shape->count, &made, &made_code);
-  free(extents);
-  free(codes);
+  if (extents) mb_block_give(extents, room);
   return status ? status : give_owned(value, code, place, made.v_handle, made_code);
 }
 
@@ -216,14 +244,12 @@ static int give_array(TVMValue *value, int *code, struct mb_place *place, void *
                 : give_owned(value, code, place, made.v_handle, made_code);
 }
 
-/* As give_array; without libtvm_ffi, a Map goes on as it is, too. */
 static int give_map(TVMValue *value, int *code, struct mb_place *place, void *object) {
   TVMValue map = {.v_handle = NULL};
   int map_code = kTVMNullptr;
-  bool made = false;
-  int status = mb_map_of_object(object, &map, &map_code, &made);
-  return status || !made ? give_foreign(MB_RELEASES_0_22, value, code, place, object)
-                         : give_owned(value, code, place, map.v_handle, map_code);
+  int status = mb_map_of_object(object, &map, &map_code);
+  return status ? give_foreign(MB_RELEASES_0_22, value, code, place, object)
+                : give_owned(value, code, place, map.v_handle, map_code);
 }
 
 static int give_object(enum mb_releases releases, TVMValue *value, int *code,
@@ -240,9 +266,9 @@ static int give_object(enum mb_releases releases, TVMValue *value, int *code,
   }
   if (mb_object_is_own(releases, object) && mb_object_record(object)->code != kTVMNullptr)
     return give(value, code, mb_object_record(object)->value, mb_object_record(object)->code);
-  if (type == MB_ANY_ARRAY && releases == MB_RELEASES_0_22)
+  if ((type == MB_ANY_ARRAY || type == MB_ANY_LIST) && releases == MB_RELEASES_0_22)
     return give_array(value, code, place, object);
-  if (type == MB_ANY_MAP && releases == MB_RELEASES_0_22)
+  if ((type == MB_ANY_MAP || type == MB_ANY_DICT) && releases == MB_RELEASES_0_22)
     return give_map(value, code, place, object);
   return give_foreign(releases, value, code, place, object);
 }

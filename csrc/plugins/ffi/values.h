@@ -20,6 +20,9 @@ int mb_any_of_value(enum mb_releases releases, TVMValue value, int code, bool bo
 /* Give back what mb_any_of_value made. */
 void mb_any_release(enum mb_releases releases, struct mb_any *any);
 
+/* A value that owns what a view points to; an object that the view gives away is taken over. */
+int mb_any_own(const struct mb_any *view, struct mb_any *out);
+
 /* The other way; the result is valid while `any` and `place` are. */
 int mb_value_of_any(enum mb_releases releases, const struct mb_any *any, TVMValue *value, int *code,
                     struct mb_place *place);

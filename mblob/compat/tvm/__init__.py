@@ -8,19 +8,23 @@ to do.
 
 from __future__ import annotations
 
-from mblob.compat.handed_on import COMPILER, RPC, because, find_absent, hand_on
+from mblob.compat.handed_on import COMPILER, DOWNLOAD, RPC, because, find_absent, hand_on
 
 _NDARRAY = "mblob.compat.tvm.runtime.ndarray"
 _HOMES = {
     # modules
+    "_ffi": "mblob.compat.tvm._ffi",
+    "base": "mblob.compat.tvm.base",
     "contrib": "mblob.compat.tvm.contrib",
     "error": "mblob.compat.tvm.error",
+    "ffi": "mblob.compat.tvm.ffi",
     "module": "mblob.compat.tvm.module",
     "nd": _NDARRAY,
     "ndarray": _NDARRAY,
     "relax": "mblob.compat.tvm.relax",
     "relay": "mblob.compat.tvm.relay",
     "runtime": "mblob.compat.tvm.runtime",
+    "support": "mblob.compat.tvm.support",
     "testing": "mblob.compat.tvm.testing",
     # names
     **{
@@ -31,8 +35,10 @@ _HOMES = {
         )
     },
     "DataType": "mblob.compat.tvm.runtime:DataType",
+    "TVMContext": "mblob:Device",
     "TVMError": "mblob:MblobError",
     "__version__": "mblob:__version__",
+    "convert": "mblob.compat.tvm_ffi.values:convert",
     "get_global_func": "mblob:get_global_func",
     "register_func": "mblob:register_func",
     "register_global_func": "mblob:register_func",
@@ -41,12 +47,14 @@ _MODULES = {
     **because(
         COMPILER,
         (
-            "arith", "auto_scheduler", "autotvm", "backend", "dlight", "driver", "ir", "meta_schedule", "micro",
+            "arith", "auto_scheduler", "autotvm", "backend", "dlight", "driver", "instrument", "ir", "libinfo",
+            "meta_schedule", "micro",
             "parser", "relay", "relax", "s_tir", "script", "support", "target", "te", "tir", "tirx", "topi",
             "transform", "contrib", "runtime.disco", "runtime.profiling", "runtime.profiler_vm",
         ),
     ),
     "rpc": RPC,
+    "contrib.download": DOWNLOAD,
     "contrib.rpc": RPC,
 }  # fmt: skip
 _ABSENT = {

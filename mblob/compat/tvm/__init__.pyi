@@ -1,14 +1,18 @@
 from typing import Any
 
-from mblob import MblobError
+from mblob import Device, MblobError
 from mblob import get_global_func as get_global_func
 from mblob import register_func as register_func
+from mblob.compat.tvm import _ffi as _ffi
+from mblob.compat.tvm import base as base
 from mblob.compat.tvm import contrib as contrib
 from mblob.compat.tvm import error as error
+from mblob.compat.tvm import ffi as ffi
 from mblob.compat.tvm import module as module
 from mblob.compat.tvm import relax as relax
 from mblob.compat.tvm import relay as relay
 from mblob.compat.tvm import runtime as runtime
+from mblob.compat.tvm import support as support
 from mblob.compat.tvm import testing as testing
 from mblob.compat.tvm.runtime import DataType as DataType
 from mblob.compat.tvm.runtime import ndarray as ndarray
@@ -27,7 +31,9 @@ from mblob.compat.tvm.runtime.ndarray import rocm as rocm
 from mblob.compat.tvm.runtime.ndarray import vpi as vpi
 from mblob.compat.tvm.runtime.ndarray import vulkan as vulkan
 from mblob.compat.tvm.runtime.ndarray import webgpu as webgpu
+from mblob.compat.tvm_ffi.values import convert as convert
 
+TVMContext = Device
 TVMError = MblobError
 nd = ndarray
 register_global_func = register_func

@@ -7,11 +7,12 @@ An error of a kernel is a `mblob.KernelError`, and also of the class of Python t
 from mblob import KernelError
 from mblob import MblobError as TVMError
 
-InternalError = OpError = RPCError = KernelError
+DiagnosticError = InternalError = OpError = RPCError = KernelError
 OpNotImplemented = OpAttributeUnImplemented = NotImplementedError
 OpAttributeRequired = OpAttributeInvalid = AttributeError
 
 __all__ = [
+    "DiagnosticError",
     "InternalError",
     "OpAttributeInvalid",
     "OpAttributeRequired",

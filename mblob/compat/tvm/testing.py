@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mblob.compat.handed_on import COMPILER, hand_on
+
+__getattr__, _ = hand_on(__name__, {}, {"*": COMPILER})
+
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
     """`numpy.testing.assert_allclose`, with TVM's tolerances.

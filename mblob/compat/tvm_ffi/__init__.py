@@ -33,16 +33,19 @@ _HOMES = {
     "List": "builtins:list",
     "Map": "builtins:dict",
     "Module": "mblob:Module",
+    "Object": f"{_HERE}.core:Object",
     "Shape": "mblob:Shape",
     "Tensor": "mblob:Tensor",
     "__version__": "mblob:__version__",
     "container": f"{_HERE}.container",
+    "core": f"{_HERE}.core",
     "convert": f"{_HERE}.values:convert",
     "device": "mblob:device",
     "dtype": "mblob.dtype:TypeName",
     "error": f"{_HERE}.error",
     "from_dlpack": f"{_HERE}.values:from_dlpack",
     "get_global_func": f"{_HERE}.registry:get_global_func",
+    "get_global_func_metadata": f"{_HERE}.registry:get_global_func_metadata",
     "load_module": f"{_HERE}.module:load_module",
     "module": f"{_HERE}.module",
     "register_global_func": f"{_HERE}.registry:register_global_func",
@@ -53,14 +56,14 @@ _HOMES = {
 }
 _MODULES = {
     "cpp": _INLINE,
-    **because(_OBJECTS, ("access_path", "core", "dataclasses", "serialization", "structural")),
+    **because(_OBJECTS, ("access_path", "dataclasses", "serialization", "structural")),
 }
 _ABSENT = {
     **_MODULES,
     **because(
         _OBJECTS,
         (
-            "Object", "ObjectConvertible", "StreamContext", "convert_func", "get_global_func_metadata",
+            "ObjectConvertible", "StreamContext", "convert_func",
             "get_raw_stream", "init_ffi_api", "method", "register_error", "register_object", "structural_equal",
             "structural_hash", "use_raw_stream", "use_torch_stream",
         ),

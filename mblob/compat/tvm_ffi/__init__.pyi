@@ -7,12 +7,15 @@ from mblob import Shape as Shape
 from mblob import Tensor as Tensor
 from mblob import device as device
 from mblob.compat.tvm_ffi import container as container
+from mblob.compat.tvm_ffi import core as core
 from mblob.compat.tvm_ffi import error as error
 from mblob.compat.tvm_ffi import module as module
 from mblob.compat.tvm_ffi import registry as registry
+from mblob.compat.tvm_ffi.core import Object as Object
 from mblob.compat.tvm_ffi.module import load_module as load_module
 from mblob.compat.tvm_ffi.module import system_lib as system_lib
 from mblob.compat.tvm_ffi.registry import get_global_func as get_global_func
+from mblob.compat.tvm_ffi.registry import get_global_func_metadata as get_global_func_metadata
 from mblob.compat.tvm_ffi.registry import register_global_func as register_global_func
 from mblob.compat.tvm_ffi.registry import remove_global_func as remove_global_func
 from mblob.compat.tvm_ffi.values import DLDeviceType as DLDeviceType

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -38,3 +39,15 @@ def remove_global_func(name: str) -> None:
 def list_global_func_names() -> list[str]:
     """Names of all global functions."""
     return mblob.list_global_func_names()
+
+
+def get_global_func_metadata(name: str) -> dict[str, Any]:
+    """What a global function of a C++ library says of itself, such as "type_schema"; nothing of
+    other functions.
+
+    Raises:
+        NotFoundError: no such function.
+    """
+    get_global_func(name)
+    ask = get_global_func("ffi.GetGlobalFuncMetadata", allow_missing=True)
+    return dict(json.loads((ask(name) if ask else "") or "{}"))

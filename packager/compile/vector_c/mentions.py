@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from mblob.packager.compile.vector_c.words import WORD
+
 _MAYBE = re.compile(r"[a-z](?:[2-9]|1[0-6])\b|\bhalf\b")  # each name of a vector ends like this
 _HALF = re.compile(r"\bhalf\b")
 _DIRECTIVE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
@@ -31,6 +33,4 @@ def mentions(source: str) -> bool:
 
 
 def _mentioned(text: str) -> bool:
-    from mblob.packager.compile.vector_c.types import WORD  # slow to import, for those who need it
-
     return WORD.search(text) is not None or _HALF.search(text) is not None

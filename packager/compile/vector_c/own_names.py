@@ -16,7 +16,7 @@ from mblob.packager.compile.vector_c.tokens import (
     place,
     tokenize,
 )
-from mblob.packager.compile.vector_c.types import WORD
+from mblob.packager.compile.vector_c.words import WORD
 
 # Before a type these may stand; any other word or bracket in front makes the name that of a thing.
 _BEFORE_TYPES = QUALIFIERS | DEDUCED | BEFORE_EXPRESSIONS | {"typedef", "_Atomic"}

@@ -22,7 +22,7 @@ from mblob.packager.compile.vector_c.packed_bytes import unpack
 from mblob.packager.compile.vector_c.scope import Names
 from mblob.packager.compile.vector_c.statements import Statements
 from mblob.packager.compile.vector_c.tokens import NO_NAMES, place, tokenize, written
-from mblob.packager.compile.vector_c.types import SCALARS
+from mblob.packager.compile.vector_c.words import SCALARS
 from mblob.packager.errors import BuildError
 
 

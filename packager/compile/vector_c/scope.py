@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from mblob.packager.compile.vector_c.tokens import BASE_WORDS, OTHER_TYPES
 from mblob.packager.compile.vector_c.types import (
-    SCALARS,
     Function,
     Known,
     Overloads,
@@ -15,6 +14,7 @@ from mblob.packager.compile.vector_c.types import (
     Type,
     vector_named,
 )
+from mblob.packager.compile.vector_c.words import SCALARS
 
 
 @dataclass

@@ -3,30 +3,16 @@ both."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Union
 
-# Lane types under the names that TVM's C generator prints (codegen_c_host.cc), with kind and bits.
-SCALARS = {
-    "half": ("float", 16), "float": ("float", 32), "double": ("float", 64),
-    "int8_t": ("int", 8), "int16_t": ("int", 16), "int32_t": ("int", 32), "int64_t": ("int", 64),
-    "uint8_t": ("uint", 8), "uint16_t": ("uint", 16), "uint32_t": ("uint", 32), "uint64_t": ("uint", 64),
-}  # fmt: skip
-# Older generators and OpenCL spell integer lanes without width.
-_ALIASES = {
-    "int": "int32_t", "uint": "uint32_t", "char": "int8_t", "uchar": "uint8_t",
-    "short": "int16_t", "ushort": "uint16_t", "long": "int64_t", "ulong": "uint64_t",
-}  # fmt: skip
+from mblob.packager.compile.vector_c.words import ALIASES, NAME, SCALARS
 
 _PARTS = {
     "lo": lambda n: range((n + 1) // 2), "hi": lambda n: range((n + 1) // 2, 2 * ((n + 1) // 2)),
     "even": lambda n: range(0, n, 2), "odd": lambda n: range(1, n, 2),
 }  # fmt: skip
-
-_NAME = re.compile(rf"({'|'.join([*SCALARS, *_ALIASES])})([2-9]|1[0-6])")
-WORD = re.compile(rf"\b{_NAME.pattern}\b")
 
 
 @dataclass(frozen=True)
@@ -122,8 +108,8 @@ Known = Union[Type, Pointer, Function, Overloads, Record, None]
 def vector_named(name: str) -> Type | None:
     """The vector that a name means, None if it means none: "float4", "int32_t8", "int16" (16 lanes
     of 32 bits)."""
-    found = _NAME.fullmatch(name)
-    return Type(_ALIASES.get(found[1], found[1]), int(found[2])) if found else None
+    found = NAME.fullmatch(name)
+    return Type(ALIASES.get(found[1], found[1]), int(found[2])) if found else None
 
 
 def common(a: Type, b: Type) -> Type:

@@ -1,6 +1,6 @@
 /* relax_allocations LIBRARY FUNCTION TENSOR... : how often a hundred warm calls of a function of a
  * program allocate. TENSOR is a type and a shape, such as f3,16; f: zeros of float32, u: zeros of uint8,
- * i: a three of int32. glibc alone: the functions below stand for its own, in libmblob too. */
+ * i: a three, then zeros, of int32; l: ones of int64. glibc alone: the functions below stand for its own, in libmblob too. */
 #include <mblob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +43,8 @@ static int failed(void) {
 
 static TVMArrayHandle tensor(const char *text) {
   int64_t shape[4];
-  int ndim = 0, bits = *text == 'u' ? 8 : 32;
-  const int code = *text == 'u' ? kDLUInt : *text == 'i' ? kDLInt : kDLFloat;
+  int ndim = 0, bits = *text == 'u' ? 8 : *text == 'l' ? 64 : 32;
+  const int code = *text == 'u' ? kDLUInt : *text == 'f' ? kDLFloat : kDLInt;
   size_t size = (size_t)bits / 8;
   char *at = (char *)(uintptr_t)text + 1;
   for (; *at && ndim < 4; at += *at == ',') size *= (size_t)(shape[ndim++] = strtol(at, &at, 10));
@@ -52,6 +52,7 @@ static TVMArrayHandle tensor(const char *text) {
   if (TVMArrayAlloc(shape, ndim, code, bits, 1, kDLCPU, 0, &made)) exit(failed());
   memset(made->data, 0, size);
   if (*text == 'i') *(int32_t *)made->data = 3;
+  for (size_t i = 0; *text == 'l' && i < size / 8; i++) ((int64_t *)made->data)[i] = 1;
   return made;
 }
 

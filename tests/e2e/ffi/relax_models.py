@@ -261,30 +261,175 @@ def module_of_nn(b: Builder) -> Any:
 
 
 @model
-def network_of_onnx(b: Builder) -> Any:
-    """Of TVM's ONNX frontend: convolutions with a residual, for any batch."""
-    from onnx import TensorProto, helper, numpy_helper
+def convolutions_of_nn(b: Builder) -> Any:
+    """An embedding, convolutions in groups, and attention of several heads, of the `nn` frontend."""
+    from tvm.relax.frontend import nn
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(20, 16, dtype="float32")
+            self.conv = nn.Conv1D(16, 16, 3, padding=1, groups=2)
+            self.norm = nn.LayerNorm(16)
+            self.parts = nn.ModuleList([nn.Linear(16, 16) for _ in range(3)])
+
+        def main(self, ids: Any) -> Any:
+            x = self.table(ids)
+            y = nn.op.permute_dims(self.conv(nn.op.permute_dims(x, [0, 2, 1])), [0, 2, 1])
+            y = self.norm(x + y)
+            heads = [nn.op.reshape(part(y), (2, 5, 4, 4)) for part in self.parts]
+            z = nn.op.scaled_dot_product_attention(*heads)
+            return nn.op.reshape(z, (2, 5, 16)) + y
+
+    program, weights = Net().export_tvm({"main": {"ids": nn.spec.Tensor([2, 5], "int32")}})
+    b.input(RANDOM.integers(0, 20, (2, 5)).astype("int32"))
+    for _, weight in weights:
+        b.input(real(*map(int, weight.shape)))
+    return program
+
+
+# -- of TVM's ONNX frontend ------------------------------------------------------------------------
+
+Ends = Sequence[tuple[str, str, Sequence[Any]]]  # name, type and shape
+
+
+def of_onnx(
+    nodes: Sequence[Any], inputs: Ends, outputs: Ends, weights: dict[str, Any], opset: int = 18
+) -> Any:
+    from onnx import helper, numpy_helper
     from tvm.relax.frontend.onnx import from_onnx
 
+    held = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "network", ends(inputs), ends(outputs), held)
+    return from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]))
+
+
+def ends(rows: Ends) -> list[Any]:
+    from onnx import TensorProto, helper
+
+    return [
+        helper.make_tensor_value_info(name, getattr(TensorProto, kind), shape)
+        for name, kind, shape in rows
+    ]
+
+
+def node(kind: str, *names: str, **attributes: Any) -> Any:
+    """A node of one output, whose name comes last."""
+    from onnx import helper
+
+    return helper.make_node(kind, names[:-1], names[-1:], **attributes)
+
+
+@model
+def network_of_onnx(b: Builder) -> Any:
+    """Convolutions with a residual, for any batch."""
     shapes = {"w0": (4, 3, 3, 3), "w1": (4, 4, 3, 3), "w2": (5, 4), "b2": (5,)}
     nodes = [
-        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Conv", ["b", "w1"], ["c"], pads=[1, 1, 1, 1]),
-        helper.make_node("Add", ["b", "c"], ["d"]),
-        helper.make_node("GlobalAveragePool", ["d"], ["e"]),
-        helper.make_node("Flatten", ["e"], ["f"]),
-        helper.make_node("Gemm", ["f", "w2", "b2"], ["g"], transB=1),
-        helper.make_node("Softmax", ["g"], ["y"], axis=1),
+        node("Conv", "x", "w0", "a", pads=[1, 1, 1, 1]),
+        node("Relu", "a", "b"),
+        node("Conv", "b", "w1", "c", pads=[1, 1, 1, 1]),
+        node("Add", "b", "c", "d"),
+        node("GlobalAveragePool", "d", "e"),
+        node("Flatten", "e", "f"),
+        node("Gemm", "f", "w2", "b2", "g", transB=1),
+        node("Softmax", "g", "y", axis=1),
     ]
-    x, y = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("x", ["n", 3, 8, 8]), ("y", ["n", 5]))
-    )
-    weights = [numpy_helper.from_array(real(*shape), name) for name, shape in shapes.items()]
-    graph = helper.make_graph(nodes, "network", [x], [y], weights)
+    weights = {name: real(*shape) for name, shape in shapes.items()}
     b.input(real(2, 3, 8, 8))
-    return from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]))
+    inputs, outputs = [("x", "FLOAT", ["n", 3, 8, 8])], [("y", "FLOAT", ["n", 5])]
+    return of_onnx(nodes, inputs, outputs, weights, 13)
+
+
+@model
+def attention_of_onnx(b: Builder) -> Any:
+    """An embedding, and attention of one head; any batch, any length."""
+    nodes = [
+        node("Gather", "table", "ids", "e"),
+        *(node("MatMul", "e", f"w{part}", part) for part in "qkv"),
+        node("Transpose", "k", "t", perm=[0, 2, 1]),
+        node("MatMul", "q", "t", "s"),
+        node("Softmax", "s", "p", axis=-1),
+        node("MatMul", "p", "v", "o"),
+        node("Add", "o", "e", "r"),
+        node("LayerNormalization", "r", "scale", "shift", "y", axis=-1),
+    ]
+    shapes = {
+        "table": (20, 8),
+        "wq": (8, 8),
+        "wk": (8, 8),
+        "wv": (8, 8),
+        "scale": (8,),
+        "shift": (8,),
+    }
+    weights = {name: real(*shape) for name, shape in shapes.items()}
+    b.input(RANDOM.integers(0, 20, (3, 7)))
+    inputs, outputs = [("ids", "INT64", ["n", "m"])], [("y", "FLOAT", ["n", "m", 8])]
+    return of_onnx(nodes, inputs, outputs, weights)
+
+
+@model
+def quantised_of_onnx(b: Builder) -> Any:
+    """A convolution whose inputs, weights and results are int8 with scales."""
+    nodes = [
+        node("QuantizeLinear", "x", "sx", "zx", "xq"),
+        node("DequantizeLinear", "xq", "sx", "zx", "xd"),
+        node("DequantizeLinear", "wq", "sw", "zw", "w"),
+        node("Conv", "xd", "w", "c", pads=[1, 1, 1, 1]),
+        node("Relu", "c", "r"),
+        node("QuantizeLinear", "r", "sy", "zy", "y"),
+    ]
+    scales = {"sx": np.float32(0.02), "sw": np.float32(0.01), "sy": np.float32(0.03)}
+    zeros = {"zx": np.int8(3), "zw": np.int8(0), "zy": np.int8(-5)}
+    weights = {"wq": RANDOM.integers(-100, 100, (4, 3, 3, 3)).astype("int8"), **scales, **zeros}
+    b.input(real(1, 3, 6, 6))
+    inputs, outputs = [("x", "FLOAT", [1, 3, 6, 6])], [("y", "INT8", [1, 4, 6, 6])]
+    return of_onnx(nodes, inputs, outputs, weights)
+
+
+@model
+def integers_of_onnx(b: Builder) -> Any:
+    right = RANDOM.integers(-9, 9, (4, 5)).astype("int8")
+    b.input(RANDOM.integers(-9, 9, (3, 4)).astype("int8"))
+    nodes = [node("MatMulInteger", "x", "w", "y")]
+    return of_onnx(nodes, [("x", "INT8", [3, 4])], [("y", "INT32", [3, 5])], {"w": right})
+
+
+@model
+def branches_of_onnx(b: Builder) -> Any:
+    """`If`, whose branches are graphs of their own."""
+    from onnx import helper
+
+    then, other = (
+        helper.make_graph([node(kind, "x", name)], name, [], ends([(name, "FLOAT", [2, 3])]))
+        for kind, name in (("Exp", "a"), ("Neg", "b"))
+    )
+    b.input(np.array(True))
+    b.input(real(2, 3))
+    nodes = [node("If", "c", "y", then_branch=then, else_branch=other)]
+    inputs = [("c", "BOOL", []), ("x", "FLOAT", [2, 3])]
+    return of_onnx(nodes, inputs, [("y", "FLOAT", [2, 3])], {})
+
+
+@model
+def places_of_onnx(b: Builder) -> Any:
+    """`NonZero`, whose shape depends on the data."""
+    b.input(np.array([0, 1, 0, 2, 3], "float32"))
+    nodes = [node("NonZero", "x", "y")]
+    return of_onnx(nodes, [("x", "FLOAT", ["n"])], [("y", "INT64", [1, "k"])], {})
+
+
+@model
+def transposed_of_onnx(b: Builder) -> Any:
+    nodes = [
+        node("ConvTranspose", "x", "w", "c", strides=[2, 2]),
+        node("BatchNormalization", "c", "s", "b", "m", "v", "d"),
+        node("MaxPool", "d", "p", kernel_shape=[2, 2]),
+        node("ReduceMean", "p", "y", keepdims=0),
+    ]
+    weights = {name: real(3) for name in "sbm"}
+    weights |= {"w": real(2, 3, 3, 3), "v": abs(real(3)) + 1}
+    b.input(real(2, 2, 4, 4))
+    return of_onnx(nodes, [("x", "FLOAT", ["n", 2, 4, 4])], [("y", "FLOAT", [])], weights)
 
 
 def flat(value: Any) -> list[Any]:

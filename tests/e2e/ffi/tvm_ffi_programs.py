@@ -181,8 +181,11 @@ def functions_in() -> None:
     assert (lib["echo"]({}), lib["echo"](tvm_ffi.Map({}))) == ({}, {})
     assert lib["echo"](ten_by_name)["ten"](4) == 40
     assert lib["call"](tvm_ffi.convert(lambda m: tvm_ffi.Map({"got": m["a"]})), map_) == {"got": 1}
-    opaque = lib["echo"](tvm_ffi.Dict({"a": 1}))  # nothing here knows what it is; it is passed on
-    assert dict(opaque.__tvm_ffi_object__()) == {"a": 1}
+    assert lib["echo"](tvm_ffi.Dict(entries)) == entries
+    assert lib["echo"](tvm_ffi.List([1, [2]])) == [1, [2]]
+    path = tvm_ffi.access_path.AccessPath.root().attr("a")
+    opaque = lib["echo"](path)  # nothing here knows what it is; it is passed on
+    assert opaque.__tvm_ffi_object__().same_as(path)
     assert "is no function" in str(raised(opaque))
     assert lib["echo"](tvm_ffi.Shape((4, 5))) == (4, 5)
     assert mblob.load_module(CPP)["sum"](row) == 6

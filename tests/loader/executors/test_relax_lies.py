@@ -446,3 +446,13 @@ def test_functions_of_python_are_called_by_name() -> None:
     of["clear_py_func_registry"]()
     with fails("InternalError", "not found in registry"):
         vm["main"]((4,))
+
+
+def test_a_program_may_print_tensors_as_in_tvm(capsys: pytest.CaptureFixture[str]) -> None:
+    """What `print_` of TVM's nn frontend writes."""
+    operands = [r(1), c(0), c(1), r(0)]
+    program = main(call(2, operands, 1), ret(1), constants=["vm.builtin.debug_print", "net.py:7"])
+    program.functions = [*program.functions, Function("vm.builtin.invoke_debug_func")]
+    assert machine(program)["main"](np.array([[1, 2]], "int32")) is None
+    told = "net.py:7: shape = (1, 2), dtype = int32, data =\n[[1 2]]\n"
+    assert capsys.readouterr().out == told

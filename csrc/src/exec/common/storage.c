@@ -154,3 +154,29 @@ void vm_storage_release(struct vm_storage *storage) {
   if (!keeps) free_storage(storage);
   release_pool(pool);
 }
+
+static struct vm_pool *(*_Atomic running_pool)(void);
+
+void vm_pool_running(struct vm_pool *(*running)(void)) {
+  atomic_store_explicit(&running_pool, running, memory_order_relaxed);
+}
+
+static void release_storage(void *storage) { vm_storage_release(storage); }
+
+int vm_tensor_new(int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
+  struct vm_pool *(*running)(void) = atomic_load_explicit(&running_pool, memory_order_relaxed);
+  struct vm_pool *pool = running ? running() : NULL;
+  struct vm_storage *storage = NULL;
+  DLTensor like = {
+      .device = {kDLCPU, 0}, .ndim = ndim, .dtype = dtype, .shape = (int64_t *)(uintptr_t)shape};
+  size_t size = 0;
+  if (!pool) return mb_array_new(like.device, ndim, shape, dtype, out);
+  *out = NULL;
+  int status = mb_tensor_size(&like, &size);
+  if (!status) status = vm_storage_new(pool, size, 0, &storage);
+  if (status) return status;
+  like.data = storage->data;
+  status = mb_array_view(&like, storage, release_storage, out);
+  if (status) vm_storage_release(storage);
+  return status;
+}

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/base.h"
+
 struct vm_pool;
 
 /* Blocks of memory that tensors are placed in. The pool keeps what was given back for the next
@@ -31,5 +33,11 @@ void vm_pool_close(struct vm_pool *pool);
 int vm_storage_new(struct vm_pool *pool, size_t size, size_t alignment, struct vm_storage **out);
 void vm_storage_retain(struct vm_storage *storage);
 void vm_storage_release(struct vm_storage *storage);
+
+/* Say how to find the pool of the machine that runs on the thread; NULL from it: none runs. */
+void vm_pool_running(struct vm_pool *(*running)(void));
+/* A tensor of the host: in the pool of the machine that runs on the thread, with memory of its own
+ * where none does. */
+int vm_tensor_new(int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "exec/contrib/contrib.h"
 #include "core/device/device.h"
+#include "exec/common/common.h"
 #include "exec/contrib/elements.h"
 
 static const DLDevice host = {kDLCPU, 0};
@@ -36,21 +37,15 @@ static int compare(const struct slices *s, size_t a, size_t b) {
 
 static bool less(const void *context, size_t a, size_t b) { return compare(context, a, b) < 0; }
 
-/* The groups of equal slices. */
+/* The groups of equal slices: rows of as many numbers as there are slices, in one block. */
 struct groups {
   size_t *order, *spare; /* slices in order */
-  size_t *first, *size,
-      *where; /* of each group: its first slice, how many; of each slice: its group */
+  size_t *first, *size;  /* of each group: its first slice, how many */
+  size_t *where;         /* of each slice: its group */
   size_t count;
 };
 
-static void free_groups(struct groups *g) {
-  free(g->order);
-  free(g->spare);
-  free(g->first);
-  free(g->size);
-  free(g->where);
-}
+#define ROWS 6 /* one more to sort in */
 
 static bool later(const void *context, size_t a, size_t b) {
   const struct groups *g = context;
@@ -60,23 +55,22 @@ static bool later(const void *context, size_t a, size_t b) {
 /* Order groups by their first appearance. */
 static void reorder(struct groups *g, size_t slices) {
   mb_stable_sort(g->order, g->spare, g->count, later, g);
-  size_t *first = g->spare, *place = malloc((g->count + 1) * sizeof(*place));
-  if (!place) return;
+  size_t *old = g->spare, *place = g->where + slices;
   for (size_t i = 0; i < g->count; i++) place[g->order[i]] = i;
   for (size_t i = 0; i < slices; i++) g->where[i] = place[g->where[i]];
-  for (size_t i = 0; i < g->count; i++) first[i] = g->first[g->order[i]];
-  memcpy(g->first, first, g->count * sizeof(*first));
-  for (size_t i = 0; i < g->count; i++) first[i] = g->size[g->order[i]];
-  memcpy(g->size, first, g->count * sizeof(*first));
-  free(place);
+  memcpy(old, g->first, g->count * sizeof(*old));
+  for (size_t i = 0; i < g->count; i++) g->first[i] = old[g->order[i]];
+  memcpy(old, g->size, g->count * sizeof(*old));
+  for (size_t i = 0; i < g->count; i++) g->size[i] = old[g->order[i]];
 }
 
 static int group(const struct slices *s, bool sorted, struct groups *g) {
-  size_t *rooms[5];
-  for (int i = 0; i < 5; i++) rooms[i] = malloc((s->count + 1) * sizeof(size_t));
-  *g = (struct groups){rooms[0], rooms[1], rooms[2], rooms[3], rooms[4], 0};
-  for (int i = 0; i < 5; i++)
-    if (!rooms[i]) return no_memory(s->count);
+  size_t *rows = s->count > SIZE_MAX / (2 * ROWS * sizeof(*rows))
+                     ? NULL
+                     : mb_workspace_alloc(host, ROWS * s->count * sizeof(*rows) + 1);
+  if (!rows) return no_memory(s->count);
+  *g = (struct groups){
+      rows, rows + s->count, rows + 2 * s->count, rows + 3 * s->count, rows + 4 * s->count, 0};
   mb_stable_sort(g->order, g->spare, s->count, less, s);
   for (size_t i = 0; i < s->count; i++) {
     if (!i || compare(s, g->order[i - 1], g->order[i]) != 0) {
@@ -92,7 +86,7 @@ static int group(const struct slices *s, bool sorted, struct groups *g) {
 
 static int of_numbers(const size_t *numbers, size_t count, DLTensor **out) {
   const int64_t extent = (int64_t)count;
-  int status = mb_array_new(host, 1, &extent, int64_type, out);
+  int status = vm_tensor_new(1, &extent, int64_type, out);
   for (size_t i = 0; !status && i < count; i++) ((int64_t *)(*out)->data)[i] = (int64_t)numbers[i];
   return status;
 }
@@ -103,7 +97,7 @@ static int of_slices(const struct slices *s, int64_t axis, const struct groups *
   const size_t size = mb_element_size(s->t->dtype);
   for (int i = 0; axis >= 0 && i < s->t->ndim; i++)
     shape[i] = i == axis ? (int64_t)g->count : s->t->shape[i];
-  int status = mb_array_new(host, axis < 0 ? 1 : s->t->ndim, shape, s->t->dtype, out);
+  int status = vm_tensor_new(axis < 0 ? 1 : s->t->ndim, shape, s->t->dtype, out);
   for (size_t i = 0; !status && i < s->before; i++)
     for (size_t k = 0; k < g->count; k++)
       memcpy((char *)(*out)->data + (i * g->count + k) * s->after * size,
@@ -139,7 +133,7 @@ static int make_unique(const struct slices *s, int64_t axis, const int64_t flags
     status = of_numbers(lists[i], sizes[i], &made[count]);
     if (!status) count++;
   }
-  free_groups(&g);
+  if (g.order) (void)mb_workspace_free(host, g.order);
   if (!status) return return_arrays(call, made, count);
   for (int i = 0; i < 4; i++)
     if (made[i]) mb_array_release(made[i]);
@@ -195,7 +189,7 @@ static int nonzero(void *unused, struct mb_call *call) {
   const int64_t one = 1, *shape = t->ndim ? t->shape : &one;
   const int rank = t->ndim ? t->ndim : 1; /* a single number is a row of one */
   const int64_t extents[2] = {rank, (int64_t)count};
-  status = mb_array_new(host, 2, extents, int64_type, &out);
+  status = vm_tensor_new(2, extents, int64_type, &out);
   if (status) return status;
   int64_t *places = out->data;
   for (size_t i = 0, found = 0; i < size; i++) {
@@ -225,7 +219,7 @@ static int shape_to_tensor(void *unused, struct mb_call *call) {
     status = mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_TYPE, "TypeError: argument 0 is no shape");
   if (status) return status;
   const int64_t count = (int64_t)mb_object_count(shape);
-  status = mb_array_new(host, 1, &count, int64_type, &out);
+  status = vm_tensor_new(1, &count, int64_type, &out);
   for (int64_t i = 0; !status && i < count; i++)
     ((int64_t *)out->data)[i] = mb_object_item(shape, (size_t)i)->value.v_int64;
   if (!status) mb_call_return_array(call, out);

@@ -2,6 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/device/device.h"
 #include "exec/contrib/contrib.h"
 #include "exec/contrib/elements.h"
 
@@ -57,14 +58,14 @@ static int begin(const struct mb_call *call, int64_t axis, bool ascending, struc
   out->data = mb_element_data(t);
   out->length = (size_t)t->shape[axis];
   if (out->length > SIZE_MAX / 32) return mb_fail_memory(out->length);
-  out->positions = mb_block_take_unset(places_of(out));
+  out->positions = mb_workspace_alloc((DLDevice){kDLCPU, 0}, places_of(out));
   if (!out->positions) return mb_fail_memory(places_of(out));
   out->spare = out->positions + out->length;
   return MBLOB_OK;
 }
 
 static void end(struct lines *lines) {
-  if (lines->positions) mb_block_give(lines->positions, places_of(lines));
+  if (lines->positions) (void)mb_workspace_free((DLDevice){kDLCPU, 0}, lines->positions);
 }
 
 static void sort_line(struct lines *lines, size_t line, size_t count) {

@@ -235,6 +235,8 @@ static __thread struct relax_activation *innermost;
 
 struct relax_activation *relax_running(void) { return innermost; }
 
+static struct vm_pool *running_pool(void) { return innermost ? innermost->machine->pool : NULL; }
+
 int relax_enter(struct relax_machine *m, struct relax_activation *activation) {
   const size_t me = mb_thread_id();
   size_t nobody = 0;
@@ -424,6 +426,7 @@ static void close_machine(void *object) {
 
 static int fill(struct relax_machine *m) {
   const struct relax_executable *exec = m->exec;
+  vm_pool_running(running_pool);
   int status = vm_pool_new(&m->pool);
   if (!status) vm_pool_times(m->pool, 4);
   m->link = calloc(1, sizeof(*m->link));

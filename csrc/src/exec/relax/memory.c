@@ -226,25 +226,15 @@ static int alloc_shape_heap(void *unused, struct mb_call *call) {
   (void)unused;
   struct relax_machine *m = NULL;
   int64_t count = 0;
-  DLTensor *storage = NULL, *heap = NULL;
+  DLTensor *heap = NULL;
   int status = relax_expect(call, 2);
   if (!status) status = relax_context(call, &m);
   if (!status) status = relax_int(call, 1, &count);
   if (!status && (count < 0 || count > RELAX_REGISTER_LIMIT))
     status = mb_fail(MBLOB_E_KERNEL, "InternalError: std::bad_alloc: a heap of %lld dimensions",
                      (long long)count);
-  if (!status) status = new_storage(m, (size_t)count * sizeof(int64_t), &storage);
-  if (status) return status;
-  const DLTensor like = {.data = storage->data,
-                         .device = storage->device,
-                         .ndim = 1,
-                         .dtype = {kDLInt, 64, 1},
-                         .shape = &count};
-  status = mb_array_view(&like, storage, release_array, &heap);
-  if (status)
-    mb_array_release(storage);
-  else
-    mb_call_return_array(call, heap);
+  if (!status) status = vm_tensor_new(1, &count, (DLDataType){kDLInt, 64, 1}, &heap);
+  if (!status) mb_call_return_array(call, heap);
   return status;
 }
 
@@ -305,7 +295,9 @@ static int reshape(void *unused, struct mb_call *call) {
 
 static int copied(const DLTensor *t, DLDevice device, struct mb_call *call) {
   DLTensor *made = NULL;
-  int status = mb_array_new(device, t->ndim, t->shape, t->dtype, &made);
+  int status = device.device_type == kDLCPU && !device.device_id
+                   ? vm_tensor_new(t->ndim, t->shape, t->dtype, &made)
+                   : mb_array_new(device, t->ndim, t->shape, t->dtype, &made);
   if (!status) status = mb_array_copy(t, made, NULL);
   if (!status)
     mb_call_return_array(call, made);

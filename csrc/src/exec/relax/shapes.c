@@ -239,7 +239,7 @@ static int on_host(DLTensor *t, DLTensor **out, DLTensor **made) {
   *made = NULL;
   *out = t;
   if (mb_device_is_host((int)t->device.device_type)) return MBLOB_OK;
-  int status = mb_array_new((DLDevice){kDLCPU, 0}, t->ndim, t->shape, t->dtype, made);
+  int status = vm_tensor_new(t->ndim, t->shape, t->dtype, made);
   if (!status) status = mb_array_copy(t, *made, NULL);
   *out = *made;
   return status;
@@ -315,11 +315,11 @@ static int tensor_to_shape(void *unused, struct mb_call *call) {
   if (dtype.code != kDLInt || dtype.lanes != 1 || dtype.bits < 16) return scalar_type(dtype);
   const size_t count = (size_t)given->shape[0];
   status = on_host(given, &t, &made);
-  int64_t *extents = status ? NULL : malloc(count ? count * sizeof(*extents) : 1);
+  int64_t *extents = status ? NULL : mb_block_take_unset(count * sizeof(*extents));
   if (!status && !extents) status = mb_fail_memory(count * sizeof(*extents));
   for (size_t i = 0; !status && i < count; i++) status = element(t, i, &extents[i]);
   if (!status) status = mb_object_new_shape(extents, count, &shape);
-  free(extents);
+  if (extents) mb_block_give(extents, count * sizeof(*extents));
   if (made) mb_array_release(made);
   if (!status) relax_return_object(call, shape);
   return status;

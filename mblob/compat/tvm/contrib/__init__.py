@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mblob.compat.handed_on import COMPILER, RPC, hand_on
+from mblob.compat.handed_on import COMPILER, DOWNLOAD, RPC, hand_on
 
 _HOMES = {
     name: f"{__name__}.{name}"
     for name in ("debugger", "graph_executor", "graph_runtime", "util", "utils")
 }
-__getattr__, __dir__ = hand_on(__name__, _HOMES, {"rpc": RPC, "*": COMPILER})
+__getattr__, __dir__ = hand_on(__name__, _HOMES, {"download": DOWNLOAD, "rpc": RPC, "*": COMPILER})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 
@@ -20,6 +21,9 @@ class TempDirectory:
     def relpath(self, name: str) -> str:
         """The path of a file in the folder."""
         return os.path.join(self.path, name)  # noqa: PTH118
+
+    def __truediv__(self, name: str) -> Path:
+        return Path(self.path, name)
 
     def listdir(self) -> list[str]:
         """Names of the files in the folder."""

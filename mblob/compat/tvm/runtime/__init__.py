@@ -11,8 +11,10 @@ from mblob import load_module as load_module
 from mblob import load_param_dict as load_param_dict
 from mblob import save_param_dict as save_param_dict
 from mblob import system_lib as system_lib
+from mblob.compat.handed_on import COMPILER, because, hand_on
 from mblob.compat.tvm.runtime import executor as executor
 from mblob.compat.tvm.runtime import ndarray as ndarray
+from mblob.compat.tvm.runtime import relax_vm as relax_vm
 from mblob.compat.tvm.runtime import vm as vm
 from mblob.compat.tvm.runtime.container import String as String
 from mblob.compat.tvm.runtime.executable import Executable as Executable
@@ -42,4 +44,10 @@ DataType = TypeName
 NDArray = Tensor
 PackedFunc = PackedFunction
 ShapeTuple = Shape
+TVMContext = Device
 tensor = array
+_ABSENT = (
+    "Object", "ObjectGeneric", "Report", "Scriptable", "const", "disco", "profiler_vm", "profiling",
+    "script_printer",
+)  # fmt: skip
+__getattr__, _ = hand_on(__name__, {}, because(COMPILER, _ABSENT))

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any
 import mblob
 from mblob import Device as Device
 from mblob import Tensor
-from mblob import cpu as cpu
-from mblob import cuda as cuda
-from mblob import device as device
 from mblob import from_dlpack as from_dlpack
-from mblob import opencl as opencl
 from mblob.errors import ArgumentValueError
 
 if TYPE_CHECKING:
@@ -21,7 +17,20 @@ if TYPE_CHECKING:
 
 Array = Tensor
 NDArray = Tensor
-cl, context, gpu = opencl, device, cuda
+TVMContext = Device
+
+
+def device(dev_type: str | int, dev_id: int = 0) -> Device:
+    """`mblob.device`. A text may be a target: its first word counts, "llvm" of "llvm -mcpu=skylake".
+
+    Raises:
+        ValueError: no such device.
+    """
+    words = dev_type.split() if isinstance(dev_type, str) else []
+    return mblob.device(words[0] if words else dev_type, dev_id)
+
+
+context = device
 
 
 def _of_kind(kind: str) -> Callable[..., Device]:
@@ -33,10 +42,11 @@ def _of_kind(kind: str) -> Callable[..., Device]:
     return of
 
 
-ext_dev, hexagon, metal, rocm, vpi, vulkan, webgpu = map(
-    _of_kind, ("ext_dev", "hexagon", "metal", "rocm", "vpi", "vulkan", "webgpu")
+cpu, cuda, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu = map(
+    _of_kind,
+    ("cpu", "cuda", "ext_dev", "hexagon", "metal", "opencl", "rocm", "vpi", "vulkan", "webgpu"),
 )
-mtl = metal
+cl, gpu, mtl = opencl, cuda, metal
 
 
 def array(

@@ -20,6 +20,11 @@ MBLOB_FACE_BEGIN
 struct MBLOB_HIDDEN ShapeTupleObj {
   const int64_t *data;
   uint64_t size;
+  int64_t Product() const {
+    int64_t product = 1;
+    for (uint64_t i = 0; i < size; ++i) product *= data[i];
+    return product;
+  }
 };
 
 class MBLOB_HIDDEN ShapeTuple {
@@ -55,11 +60,7 @@ class MBLOB_HIDDEN ShapeTuple {
   }
   index_type front() const { return at(0); }
   index_type back() const { return at(size() - 1); }
-  index_type Product() const {
-    index_type product = 1;
-    for (index_type extent : extents()) product *= extent;
-    return product;
-  }
+  index_type Product() const { return shared_->view.Product(); }
   operator std::vector<index_type>() const {
     return extents();
   } /* NOLINT: what Shape() gave in 0.7 */

@@ -1,0 +1,184 @@
+"""What `load_module` loads that is no path of a library: descriptors, files in memory, and objects,
+which are linked first; and the functions that a file exports. Most programs need none of it."""
+
+from __future__ import annotations
+
+import os
+
+from mblob import errors
+from mblob.arguments import whole, wrong_type
+from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
+from mblob.loader.load import SOURCES, Options, open_by
+from mblob.loader.runtime import ffi, lib
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+    from mblob.format.exported import HostFunction
+    from mblob.module import Module
+
+PATH_LIMIT = 4096  # bytes of a path, PATH_MAX of Linux
+
+
+def load_other(source: Any, options: Options) -> Module:
+    """The root of what is no path: a descriptor, an open file, or bytes."""
+    if isinstance(source, int):
+        return _load_descriptor(whole("load_module", "source", source), options)
+    if hasattr(source, "fileno"):
+        try:
+            descriptor = source.fileno()
+        except OSError:  # io.BytesIO and the like
+            return _load_bytes(getattr(source, "read")(), options)  # noqa: B009
+        return _load_descriptor(descriptor, options)
+    return _load_bytes(source, options)
+
+
+def _load_descriptor(descriptor: int, options: Options) -> Module:
+    status = os.fstat(descriptor)
+    link = f"/proc/self/fd/{descriptor}"
+    path = _path_of(link)
+    if is_linkable(descriptor):
+        return load_linked(link, path, options, status)
+    functions = _functions_of(path, descriptor, status)
+    origin = options.origin(path, functions, status)
+    return open_by(lambda o, out: lib.mblob_open_fd(descriptor, o, out), options, origin)
+
+
+def is_linkable(descriptor: int) -> bool:
+    """Whether a file holds objects to be linked. Its first bytes are read at random: else the
+    kernel marks the next page, and reads megabytes from there."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+    try:
+        return linkable_kind(os.pread(descriptor, SNIFF_SIZE, 0)) is not None
+    finally:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_NORMAL)
+
+
+def _path_of(link: str) -> str:
+    """Path of an open descriptor, "" if it has none (a memory file, a deleted one)."""
+    try:
+        path = os.readlink(link)  # noqa: PTH115
+    except OSError:
+        return ""
+    return (
+        path
+        if path.startswith("/")
+        and not path.startswith("/memfd:")
+        and not path.endswith(" (deleted)")
+        else ""
+    )
+
+
+def _load_bytes(data: Any, options: Options) -> Module:
+    try:
+        view = memoryview(data).cast("B") if len(memoryview(data)) else memoryview(b"")
+    except TypeError:
+        if isinstance(data, memoryview) or hasattr(data, "__array_interface__"):
+            raise errors.ArgumentTypeError(
+                "load_module: source: expected contiguous bytes, found elements with gaps"
+            ) from None
+        raise wrong_type("load_module", "source", SOURCES, data) from None
+    if linkable_kind(bytes(view[:SNIFF_SIZE])):
+        from mblob.loader.link_object import temporary_file
+
+        with temporary_file(view) as path:
+            return load_linked(path, "", options)
+    names = _functions_of_image(view)
+    buffer = ffi.from_buffer(view)
+    try:
+        return open_by(
+            lambda o, out: lib.mblob_open_memory(buffer, view.nbytes, o, out),
+            options,
+            options.origin("", lambda: names),
+        )
+    except errors.FormatError as exc:
+        if exc.code == "not_elf" and _names_a_file(view):
+            raise errors.FormatError(
+                f"{bytes(view)!r}: bytes are taken as the content of a library, and this is no ELF file; it is the "
+                "name of a file: pass it as a str",
+                code=exc.code,
+            ) from None
+        raise
+
+
+def _names_a_file(view: memoryview) -> bool:
+    return 0 < view.nbytes <= PATH_LIMIT and os.path.exists(bytes(view))  # noqa: PTH110
+
+
+def load_linked(
+    path: str, shown: str, options: Options, status: os.stat_result | None = None
+) -> Module:
+    """Link objects to a library that exists only while it is opened; the runtime keeps its
+    descriptor.
+
+    Args:
+        path: of the file.
+        shown: how the user named it, "" for memory.
+        status: of the file; None for memory.
+    """
+    from mblob.loader.link_object import linked
+
+    with linked(path, shown) as library:
+        with open(library, "rb") as file:  # noqa: PTH123
+            names = _functions_of_image(memoryview(file.read()))
+        absolute = os.path.abspath(shown) if shown else ""  # noqa: PTH100
+        origin = options.origin(absolute, lambda: names, status)
+        try:
+            return open_by(
+                lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin
+            )
+        except errors.MblobError as exc:  # nobody knows the temporary library
+            exc.args = tuple(str(a).replace(library, shown or "a file in memory") for a in exc.args)
+            raise
+
+
+# -- the functions that a library exports, and how each is called; nothing here raises -------------
+
+
+def functions_of_file(path: str, opened: os.stat_result) -> Mapping[str, str]:
+    """Functions in the library at `path`, none if it is not the file (device, inode) that was
+    opened."""
+    from mblob.inspect.library import Library
+
+    try:
+        status = os.stat(path)  # noqa: PTH116
+        if (status.st_dev, status.st_ino) != (opened.st_dev, opened.st_ino):
+            return {}
+        with Library(path, verify="off") as library:
+            return signatures(library.host_functions)
+    except (OSError, errors.MblobError, ValueError):
+        return {}
+
+
+def _functions_of(
+    path: str, descriptor: int, status: os.stat_result
+) -> Callable[[], Mapping[str, str]]:
+    """Gives the functions in an open file, which may have no path."""
+    if path:
+        return lambda: functions_of_file(path, status)
+    import mmap
+
+    try:
+        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):  # opening it says why
+        return dict
+    return lambda: _functions_of_image(memoryview(mapped))
+
+
+def _functions_of_image(data: memoryview) -> Mapping[str, str]:
+    """Functions in a library in memory, none if it is damaged."""
+    from mblob.binary.elf import ElfFile
+    from mblob.format.exported import host_functions, read_table
+
+    try:
+        elf = ElfFile(data)
+        return signatures(host_functions(elf, read_table(elf)))
+    except (errors.MblobError, ValueError):
+        return {}
+
+
+def signatures(functions: Iterable[HostFunction]) -> dict[str, str]:
+    """How the packed ones are called, by name."""
+    return {f.name: f.text for f in functions if f.abi != "plain"}
