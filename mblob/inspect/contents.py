@@ -17,11 +17,10 @@ from mblob.format.type_keys import (
     DEVICE_KEYS,
     EXAMPLE_JSON,
     EXECUTABLES,
-    RELAX_EXECUTABLES,
     RELAY_EXECUTABLE,
     SAFETENSORS,
 )
-from mblob.inspect import graph_summary, vm_summary
+from mblob.inspect import graph_summary
 from mblob.inspect.tensors import (
     StoredTensor,
     constant_tags,
@@ -108,12 +107,9 @@ def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
         FormatError: the `problem` of its content.
     """
     problem = read_content(key, payload, grammars).problem
-    if problem is None and key == RELAY_EXECUTABLE and key in grammars:
+    if problem is None and key in EXECUTABLES and key in grammars:
         code = decode_payload(key, payload, grammars)["code"]
-        vm_summary.relay(code, len(payload) - len(code), check=True)
-    if problem is None and key in RELAX_EXECUTABLES and key in grammars:
-        code = decode_payload(key, payload, grammars)["code"]
-        vm_summary.relax(code, len(payload) - len(code), constant_tags(grammars), check=True)
+        _program(key, code, len(payload) - len(code), grammars, check=True)
     if problem is not None:
         raise problem
     return key == SAFETENSORS or key in grammars or is_param_dict(payload)
@@ -171,14 +167,22 @@ def _kind_of_code(code: memoryview) -> dict[str, str]:
     return {"kind": "text" if b"\0" not in head.rstrip(b"\0") else "binary"}
 
 
+def _program(
+    key: str, code: memoryview, base: int, grammars: Grammars, *, check: bool = False
+) -> Any:
+    """What the program of a virtual machine says: `vm_summary`, which other libraries do not
+    need."""
+    from mblob.inspect import vm_summary
+
+    if key == RELAY_EXECUTABLE:
+        return vm_summary.relay(code, base, check=check)
+    return vm_summary.relax(code, base, constant_tags(grammars), check=check)
+
+
 def _executable(
     key: str, payload: memoryview, code: memoryview, grammars: Grammars
 ) -> DecodedPayload:
-    base = len(payload) - len(code)
-    if key == RELAY_EXECUTABLE:
-        facts, arrays = vm_summary.relay(code, base)
-    else:
-        facts, arrays = vm_summary.relax(code, base, constant_tags(grammars))
+    facts, arrays = _program(key, code, len(payload) - len(code), grammars)
     return DecodedPayload(
         {"executable": facts}, tensors=_described(stored_tensors(arrays, grammars))
     )

@@ -32,8 +32,7 @@ from mblob.format import (
     prefixes,
 )
 from mblob.format.exported import NO_MODEL
-from mblob.format.type_keys import GRAPHS, RELAX_EXECUTABLES, ROWS
-from mblob.inspect import relax_code, tvm_executor
+from mblob.format.type_keys import EXECUTORS, GRAPHS, RELAX_EXECUTABLES, ROWS
 from mblob.module import LIBRARY
 
 if TYPE_CHECKING:
@@ -343,6 +342,10 @@ def _of_executors(library: Library) -> Iterator[Remark]:
     plain = [f.name for f in library.host_functions if f.abi == "plain" and f.symbol == f.name]
     without_form = {*plain} - {f.name for f in library.host_functions if f.abi != "plain"}
     for e in library.entries if plain else ():
+        if e.type_key not in EXECUTORS:
+            continue
+        from mblob.inspect import tvm_executor
+
         why = tvm_executor.crash(
             tvm_executor.called_functions(e.type_key, e.content.facts), plain, without_form
         )
@@ -359,7 +362,9 @@ def missing_functions(library: Library) -> Iterator[Remark]:
         named = [
             f["name"] for f in e.content.facts["executable"]["functions"] if f["kind"] == "packed"
         ]
-        missing = [name for name in named if name not in own and name not in relax_code.PROVIDED]
+        from mblob.inspect.relax_code import PROVIDED
+
+        missing = [name for name in named if name not in own and name not in PROVIDED]
         if any(x.type_key != LIBRARY and x.index != e.index for x in library.entries):
             missing = [name for name in missing if "." in name]  # others may be of those modules
         if missing:
@@ -375,6 +380,8 @@ def unreadable_graphs(library: Library) -> Iterator[Remark]:
     """Graphs that mblob may run, and TVM's graph executor does not read, or reads wrongly."""
     for e in library.entries:
         if e.type_key in GRAPHS and e.offset is not None and e.content.problem is None:
+            from mblob.inspect import tvm_executor
+
             problem = tvm_executor.read_problem(e.type_key, e.view(), library.grammars)
             if problem is not None:
                 what = f"TVM's graph executor cannot run its graph: {problem}"

@@ -8,10 +8,8 @@ from mblob.bytes.digest import ALGORITHM_NAMES
 from mblob.errors import FormatError, one_line
 from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
-from mblob.inspect import vm_summary
 from mblob.inspect.contents import GRAPH_FIELDS, DecodedPayload
 from mblob.inspect.graph_summary import nodes_of
-from mblob.inspect.relax_graph import INSTRUCTIONS
 from mblob.inspect.source_text import source_of
 from mblob.inspect.tensors import StoredTensor, constant_tags, meant_by, tensors_of
 
@@ -90,7 +88,12 @@ class EntryView:
         """The calls of each function of a Relax program (`vm_summary.relax_graphs`); ([], {}) for
         other modules, for a damaged program, and for one that is too long to be drawn."""
         facts = self.content.facts.get("executable", {})
-        if facts.get("machine") != "relax" or facts["instructions"] > INSTRUCTIONS:
+        if facts.get("machine") != "relax":
+            return [], {}
+        from mblob.inspect import vm_summary  # other libraries do not need it
+        from mblob.inspect.relax_graph import INSTRUCTIONS
+
+        if facts["instructions"] > INSTRUCTIONS:
             return [], {}
         grammars = self._library.grammars
         try:

@@ -18,19 +18,12 @@ from mblob.format.grammar import (
 )
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_pairs
 from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
-from mblob.inspect import vm_summary
 
 # Fields that hold arrays, and how they are read so that a name which is there twice stays twice.
 _ARRAYS = {
     grammar.named_arrays: grammar.named_array_pairs,
     grammar.constants: grammar.constant_pairs,
 }
-# Tags of constants in Relax executables.
-_TAGS = {
-    id(FFI_GRAMMARS): vm_summary.CONSTANTS_OF_FFI,
-    id(FFI_GRAMMARS_OF_0_21): vm_summary.CONSTANTS_OF_0_21,
-}
-
 
 # Type codes that mean different things in different releases, by what they are called today.
 _CODES_OF_CLASSIC = {
@@ -78,7 +71,11 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars = GRAMMARS) -> 
 
 def constant_tags(grammars: Grammars) -> dict[int, str]:
     """Tags of constants in Relax executables, as `vm_summary.relax` takes them."""
-    return _TAGS.get(id(grammars), {})
+    from mblob.inspect import vm_summary  # only programs need it
+
+    if grammars is FFI_GRAMMARS:
+        return vm_summary.CONSTANTS_OF_FFI
+    return vm_summary.CONSTANTS_OF_0_21 if grammars is FFI_GRAMMARS_OF_0_21 else {}
 
 
 def is_param_dict(payload: memoryview) -> bool:
@@ -110,6 +107,8 @@ def _pairs(key: str, payload: memoryview, grammars: Grammars) -> list[tuple[str,
     if fields is None and is_param_dict(payload):
         return read_param_pairs(payload)
     if key in EXECUTABLES:
+        from mblob.inspect import vm_summary
+
         code = decode_payload(key, payload, grammars)["code"]
         base = len(payload) - len(code)
         if key == RELAY_EXECUTABLE:

@@ -17,6 +17,7 @@ import pytest
 import mblob
 from mblob import loader
 
+pytestmark = pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")  # one key for all
 MIB = 1 << 20
 HEAD = (64 * MIB).to_bytes(8, "little")  # of a payload that is one string
 PROGRAM = r"""

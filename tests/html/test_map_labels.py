@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import mblob
 from tests.html.browser import Page
 from tests.html.conftest import host, write_weights
@@ -86,6 +88,7 @@ def test_the_map_of_a_language_model_has_names_before_types(
     assert not [t for t in shown if re.match(r"b?float?\w*…", t)]
 
 
+@pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")
 def test_the_entries_of_a_group_are_counted_with_the_empty_ones(
     browser: Page, write: Write, folder: Path
 ) -> None:

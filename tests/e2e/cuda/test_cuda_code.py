@@ -13,7 +13,10 @@ import pytest
 import mblob
 from tests.loader.payloads import device_code
 
-pytestmark = pytest.mark.own_process
+pytestmark = [
+    pytest.mark.own_process,
+    pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning"),  # many payloads of the key cuda
+]
 
 SOURCE = """
 struct pair { int a; double b; };
