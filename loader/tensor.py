@@ -197,7 +197,7 @@ class Tensor(_call.TensorBase):
         return self.address, self.device, self.dtype, self.shape
 
     def same_as(self, other: object) -> bool:
-        """`==`, as TVM calls it."""
+        """Whether `other` is the same elements of memory: `==`, as TVM calls it."""
         return self == other
 
     @property
