@@ -34,7 +34,8 @@ def compiler() -> list[str]:
 
 def builds(source: str) -> bool:
     """Whether the compiler makes a shared library of C text."""
-    flags = [*shlex.split(os.environ.get("CFLAGS", "")), f"-I{sysconfig.get_path('include')}"]
+    words = " ".join(os.environ.get(name, "") for name in ("CFLAGS", "CPPFLAGS"))
+    flags = [*shlex.split(words), f"-I{sysconfig.get_path('include')}"]
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "needed.c")
         text.write_text(source, encoding="ascii")

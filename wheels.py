@@ -64,7 +64,10 @@ UNKNOWN = ("-Wl,-z,noseparate-code",)
 def run(*command: object, **options: object) -> str:
     """Run a command; its output. A failure ends this program with what it printed."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    except OSError as error:
+        sys.exit(f"wheels.py: {words[0]}: {error.strerror}")
     if done.returncode:
         sys.exit(
             f"{shlex.join(words)}\n{done.stdout}{done.stderr}wheels.py: the command above failed"
@@ -95,11 +98,12 @@ def compiler(zig: Path, name: str, target: Target) -> Path:
     alpine = f'"$shared" && exec {patchelf} --replace-needed libc.so libc.musl-{target.machine}.so.1 "$output"'
     script.write_text(
         f"""#!/bin/sh
-# C for {name}: ziglang without options that it does not know. Libraries carry no debug information.
+# C for {name}: ziglang without options that it does not know, or not together. Libraries carry no debug information.
 shared=false
 for word; do
   shift
-  case $word in {patterns}) continue;; -shared) shared=true; set -- "$@" -Wl,--strip-debug;; esac
+  case $word in {patterns}) continue;; -shared) shared=true; set -- "$@" -Wl,--strip-debug;;
+    -nostdlib) set -- "$@" -fno-stack-protector;; esac
   if [ "$before" = -o ]; then output=$word; fi
   before=$word
   set -- "$@" "$word"
@@ -111,6 +115,28 @@ exit 0
     )
     script.chmod(0o755)
     return script
+
+
+def headers(python: Path, folder: Path) -> Path:
+    """A copy of Python's C headers, in a folder of their own.
+
+    Debian's pyconfig.h includes one of several, by machine and from the compiler's own folders. The
+    copy has the one that is here: 64-bit machines have the same.
+    """
+    names = "sysconfig.get_path('include'), sysconfig.get_config_var('MULTIARCH') or ''"
+    lines = run(python, "-c", f"import sysconfig; print({names}, sep='\\n')").splitlines()
+    include, machine = Path(lines[0]), lines[1]
+    if not (include / "Python.h").is_file():
+        sys.exit(
+            f"wheels.py: {python}: its C headers are not installed: {include / 'Python.h'} is missing"
+        )
+    copy = folder / "include"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(include, copy)
+    own = include.parent / machine / include.name / "pyconfig.h"
+    if own.is_file():
+        shutil.copy(own, copy)
+    return copy
 
 
 def build(python: str, name: str, zig: Path, output: Path) -> Path:
@@ -138,7 +164,7 @@ def build(python: str, name: str, zig: Path, output: Path) -> Path:
         ),
     )
     cc = str(compiler(zig, name, target))
-    include = run(mine, "-c", "import sysconfig; print(sysconfig.get_path('include'))").strip()
+    include = headers(mine, mine.parents[1])
     variables = {
         **os.environ,
         "CC": cc,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mblob import texts
+from mblob import argument_types, texts
 from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob.format.functions_table import WORDS, Parameter, parameters
 
@@ -61,7 +61,8 @@ def _check_type(parameter: Parameter, value: Any, who: str) -> None:
         fits = isinstance(value, tuple)
     else:
         is_number = parameter.words and set(parameter.words) <= WORDS
-        kind = "float" if set(parameter.words) & {"float", "double"} else "int"
+        kinds = [argument_types.KINDS.get(word, "") for word in parameter.words]
+        kind = "float" if {"float", "bfloat"} & set(kinds) else "int"
         expected = kind if is_number else ""
         fits = not (value is None or isinstance(value, (str, bytes, bytearray)))
     if expected and not fits:

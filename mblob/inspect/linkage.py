@@ -139,8 +139,9 @@ def resolve(
     scope = [(o, Definitions(o.elf)) for o in loaded[1:]]
     versions = Versions(elf)
     bound: dict[str, str] = {}  # by mblob's loader, where its runtime is among the given
+    brings = any(Path(o.path).name.startswith("libtvm_ffi.") for o in loaded[1:])
     for o in given:
-        bound = {**runtime_names.bound_by(o.path, o.elf, elf), **bound}
+        bound = {**runtime_names.bound_by(o.path, o.elf, elf, brings), **bound}
     references = {}
     for position, symbol in enumerate(elf.dynsym):
         if symbol.is_defined or symbol.binding == STB_WEAK or not symbol.name:

@@ -49,7 +49,7 @@ def kind_of(elf: ElfFile) -> str:
     if any(_names_a_function(s.name) for s in elf.exports):
         return FFI
     names = {s.name for s in elf.dynsym}
-    uses = not _comes_with_tvm_ffi(elf) and any(
+    uses = not _needs_tvm_ffi(elf) and any(
         name.startswith(("__TVMFFI", "TVMFFI")) for name in names
     )
     return FFI_OF_0_21 if uses or any(s.name.startswith(FFI_PREFIX) for s in elf.exports) else ALL
@@ -63,18 +63,20 @@ def _names_a_function(symbol: str) -> bool:
     )
 
 
-def _comes_with_tvm_ffi(elf: ElfFile) -> bool:
-    """Whether the library needs libtvm_ffi, whose functions it then uses."""
+def _needs_tvm_ffi(elf: ElfFile) -> bool:
     return any(name.startswith("libtvm_ffi.") for name in elf.needed)
 
 
-def bound_by(runtime: str, elf: ElfFile, library: ElfFile) -> dict[str, str]:
+def bound_by(
+    runtime: str, elf: ElfFile, library: ElfFile, with_tvm_ffi: bool = False
+) -> dict[str, str]:
     """What a file of mblob's runtime, and the plug-ins beside it, give to a library: path by name;
     {} for other files.
 
     Args:
         runtime, elf: path of the file, and a reader over it.
         library: that is to be opened.
+        with_tvm_ffi: the library brings libtvm_ffi along, whose functions it then uses.
 
     Raises:
         FormatError: its list is damaged.
@@ -82,11 +84,11 @@ def bound_by(runtime: str, elf: ElfFile, library: ElfFile) -> dict[str, str]:
     files = [(runtime, read(elf))]
     if ALL in files[0][1]:
         files += [(path, names) for path in _beside(runtime) if (names := _of_plugin(path))]
-    kind, external = kind_of(library), _comes_with_tvm_ffi(library)
+    kind = kind_of(library)
     found: dict[str, str] = {}
     for path, names in files:
         for name in names.get(kind, frozenset()) | names.get(ALL, frozenset()):
-            if not (external and name.startswith("TVMFFI")):
+            if not (with_tvm_ffi and name.startswith("TVMFFI")):
                 found.setdefault(name, path)
     return found
 

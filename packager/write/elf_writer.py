@@ -1,7 +1,8 @@
 """Object files that hold a blob: our own writer, ELF64 and ELF32, either byte order.
 
 The payload is streamed: it comes last in the file, at an offset that copies fast if it is large
-(64 KiB: half the time of 4 KiB on file systems with large pages), and the headers are patched when its size is known.
+(BLOB_ALIGN: half the time of 4 KiB on file systems with large pages), and the headers are patched
+when its size is known.
 The layout of the records is the System V gABI's, chapter 4.
 """
 

@@ -294,6 +294,7 @@ def chain(count: int, built: str) -> list[mblob.Module]:
     return modules
 
 
+@pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("built", ["from the top", "from the bottom"])
 def test_a_long_chain_takes_linear_time(
@@ -316,6 +317,7 @@ LENGTHS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")
 @pytest.mark.parametrize(("built", "count"), LENGTHS)
 def test_a_chain_of_any_length_is_packed(
     tmp_path: Path, built: str, count: int, peak_memory: Callable[[Callable[[], object]], int]

@@ -87,7 +87,7 @@ TABLE = {
         "apps/howto_deploy/python_deploy.py", "", ("addone.so", "model.so"), f"addone is right\n{Y.tolist()}"
     ),
     "ffi_load_cpp": Host(
-        "tvm-ffi: examples/quickstart/load/load_cpp.cc", "ffi", ("add_one.so",), "2 3 4 5 6 ValueError"
+        "tvm-ffi: examples/quickstart/load/load_cpp.cc", "ffi", ("add_one.so",), "2 3 4 5 6 ValueError 1 42 0"
     ),
     "ffi_load": Host(
         "tvm-ffi: examples/stable_c_abi/src/load.c", "ffi-c", ("add_one.so",), "2 3 4 5 6 TypeError"

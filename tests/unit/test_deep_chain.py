@@ -11,6 +11,7 @@ from mblob.format import classic, model
 from mblob.format.import_tree import find_cycle
 from mblob.format.model import check_tree, flat_tree
 
+pytestmark = pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")  # one key for all
 DEPTH = 2000
 
 

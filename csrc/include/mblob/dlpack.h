@@ -1,9 +1,9 @@
 /* mblob/dlpack.h - the DLPack in-memory tensor ABI, version 1.3.
  *
  * Names, values, layouts and the include guard are those of the DLPack standard
- * (https://dmlc.github.io/dlpack). So a program may also include a <dlpack/dlpack.h> of its own, before
- * or after <mblob.h>: the first one counts. Sizes below are for 64-bit machines; shapes and strides
- * count elements, byte_offset counts bytes. */
+ * (https://dmlc.github.io/dlpack). So a program may also include a <dlpack/dlpack.h> of its own,
+ * before or after <mblob.h>: the first one counts. Sizes below are for 64-bit machines; shapes and
+ * strides count elements, byte_offset counts bytes. */
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
 

@@ -1,6 +1,6 @@
-/* ffi_module.h - tvm::ffi::Module for C++ programs that were written for tvm_ffi and link libmblob-ffi
- * in place of libtvm_ffi. The classes are those of tvm_ffi's own headers; what its library defines of
- * them is defined here, over mblob.h.
+/* ffi_module.h - tvm::ffi::Module for C++ programs that were written for tvm_ffi and link
+ * libmblob-ffi in place of libtvm_ffi. The classes are those of tvm_ffi's own headers; what its
+ * library defines of them is defined here, over mblob.h.
  *
  *   c++ -include mblob/ffi_module.h main.cpp -I.../tvm_ffi/include -lmblob-ffi -lmblob
  *

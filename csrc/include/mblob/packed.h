@@ -1,8 +1,8 @@
 /* mblob/packed.h - values and functions of packed calls: the types of TVM's C API (0.7 - 0.19) that
  * mblob.h and mblob/plugin.h work with. Names, values and layouts are TVM's.
  *
- * The rest of that API is <tvm/runtime/c_runtime_api.h>, which `pkg-config mblob-tvm` finds. A program
- * that has TVM's own file of that name includes it before <mblob.h>. */
+ * The rest of that API is <tvm/runtime/c_runtime_api.h>, which `pkg-config mblob-tvm` finds. A
+ * program that has TVM's own file of that name includes it before <mblob.h>. */
 #ifndef MBLOB_PACKED_H
 #define MBLOB_PACKED_H
 

@@ -12,6 +12,7 @@
 #include "dtypes.h"
 #include "environment.h"
 #include "errors.h"
+#include "globals.h"
 #include "reflection.h"
 #include "tensors.h"
 #include "types.h"
@@ -199,6 +200,7 @@ static int get_global(const struct mb_text *name, void **out) {
   *out = NULL;
   if (!copy) return mb_error_raise_last();
   int status = host->global_function(copy, &function);
+  if (status == MBLOB_E_NOT_FOUND) status = mb_global_of_tvm_ffi(copy, &function);
   free(copy);
   if (status == MBLOB_E_NOT_FOUND) return 0;
   if (!status) *out = mb_object_function(RELEASES, function, true);

@@ -111,7 +111,7 @@ static int flags_for(const struct mb_library *library) {
 static const char *remedy(const char *reason) {
   static const char marker[] = "undefined symbol: ";
   const char *at = strstr(reason, marker);
-  if (strstr(reason, "libtvm_ffi.so") || strstr(reason, "undefined symbol: TVMFFI"))
+  if (strstr(reason, "libtvm_ffi.so") || strstr(reason, "3tvm3ffi")) /* a name of C++ */
     return "; load tvm_ffi first (Python: import tvm_ffi)";
   if (!at) return "";
   char symbol[128] = "";
@@ -198,6 +198,7 @@ static bool helped(struct mb_library *library, const char *reason) {
   /* glibc ends the process where versions are needed of a library that is not. */
   if (mb_elf_needs_versions(&library->elf, mb_link_is_runtime)) return false;
   library->drops_runtime = true;
+  library->external = false; /* no tvm_ffi comes along: it gets the names from here */
   if (library->copy_fd >= 0) (void)close(library->copy_fd);
   if (library->source.dir_fd >= 0) (void)close(library->source.dir_fd);
   library->copy_fd = library->source.dir_fd = -1;

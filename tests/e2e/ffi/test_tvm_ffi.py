@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from mblob.compilers import include_flags
+from mblob.inspect.library_search import open_shared
+from mblob.inspect.linkage import resolve
+from mblob.inspect.runtime_names import INSTALLED
 from tests.e2e.programs import ROOT, run
 
 pytestmark = pytest.mark.slow
@@ -126,11 +129,43 @@ def test_they_understand_each_other(libraries: tuple[Path, Path], program: str, 
     assert done.stderr == ""
 
 
-def test_a_library_of_cpp_says_what_it_needs(libraries: tuple[Path, Path]) -> None:
-    path = str(libraries[1])
-    program = f"import mblob\ntry: mblob.load_module({path!r})\nexcept mblob.IncompatibleError as e: print(e)"
+WITHOUT = """
+import sys
+import mblob
+lib = mblob.load_module(sys.argv[1])
+print(lib.greet("you"), lib.sum([1, 2, 3]), "libtvm_ffi" in open("/proc/self/maps").read())
+try:
+    lib.fails(3)
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_library_that_was_linked_with_libtvm_ffi_opens_without_it(
+    libraries: tuple[Path, Path],
+) -> None:
+    done = run(sys.executable, "-c", WITHOUT, libraries[1], cwd=ROOT)
+    assert done.stdout.splitlines()[1:] == ["ValueError: bad number 3"]
+    assert done.stdout.splitlines()[0].endswith("6 False")
+    assert not resolve(open_shared(str(libraries[1])), str(libraries[1]), [INSTALLED]).unresolved
+
+
+def test_a_library_that_needs_classes_of_libtvm_ffi_says_so(
+    package: Path, tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    source = tmp_path / "library.cc"
+    source.write_text(
+        "#include <tvm/ffi/extra/module.h>\n#include <tvm/ffi/function.h>\n"
+        "static tvm::ffi::Module open(tvm::ffi::String path) {\n"
+        "  return tvm::ffi::Module::LoadFromFile(path);\n}\n"
+        "TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_file, open);\n"
+    )
+    library = tmp_path / "library.so"
+    run(require("c++"), "-std=c++17", "-fPIC", "-shared", f"-I{package}/include", source,
+        "-o", library, f"-L{package}/lib", "-ltvm_ffi")  # fmt: skip
+    program = f"import mblob\ntry: mblob.load_module({str(library)!r})\nexcept mblob.IncompatibleError as e: print(e)"
     done = run(sys.executable, "-c", program, cwd=ROOT)
-    assert "undefined symbol: TVMFFI" in done.stdout
+    assert "undefined symbol: _ZN3tvm3ffi" in done.stdout
     assert "load tvm_ffi first (Python: import tvm_ffi)" in done.stdout
 
 

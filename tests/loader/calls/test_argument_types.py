@@ -18,6 +18,7 @@ from mblob import argument_types
 from mblob.argument_types import OF_LIBRARIES, POINTER_SIZED, TABLE
 from mblob.compilers import include_flags
 from mblob.dtype import SMALL_FLOATS
+from mblob.loader.prototype import check
 from mblob.loader.runtime import ffi, lib
 from mblob.packager.functions.wrappers import packed_forms
 from mblob.packager.write.dialects import DIALECTS, Dialect
@@ -114,6 +115,13 @@ def test_an_array_of_each_type_is_told_from_others(library: mblob.Module, name: 
         TypeError, match=f"argument 0 .*: expected an array of {word}, found {other}; .*astype"
     ):
         first(np.ones(2, other))
+
+
+@pytest.mark.parametrize("name", [*NAMES, *argument_types.HALVES])
+def test_what_is_no_number_is_told_the_kind_of_number(name: str) -> None:
+    kind = "float" if "float" in NAMES.get(name, "float") else "int"
+    with pytest.raises(TypeError, match=rf"f: argument 0 \(x\): expected {kind}, found None"):
+        check(f"void f({name} x)", "f", (None,))
 
 
 def test_the_c_header_is_what_the_table_of_argument_types_makes() -> None:

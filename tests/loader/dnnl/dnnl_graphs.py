@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,7 +158,10 @@ def export(modules: Sequence[mblob.Module], folder: Path) -> mblob.Module:
     host = mblob.csource_module(f"int unused_{len(modules)};")
     for m in modules:
         host.import_module(m)
-    host.export_library(str(folder / "dnnl.so"))
+    with warnings.catch_warnings():
+        # each graph has a const_loader of its own
+        warnings.simplefilter("ignore", mblob.HiddenNameWarning)
+        host.export_library(str(folder / "dnnl.so"))
     return mblob.load_module(folder / "dnnl.so")
 
 

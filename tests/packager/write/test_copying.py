@@ -19,6 +19,7 @@ from mblob.bytes import native_copy
 from mblob.bytes.digest import Crc32
 from mblob.bytes.sink import STEP
 from mblob.errors import ToolchainError
+from mblob.format.blob_plan import BLOB_ALIGN
 from mblob.packager.link import embed
 from mblob.packager.write import blob_stream, elf_patch
 from mblob.packager.write.file_sink import PAGE, FileSink
@@ -81,7 +82,7 @@ def test_large_weights_are_copied_by_reference(tmp_path: Path, taken: list[int])
     assert sum(taken) == path.stat().st_size
     with mblob.open(tmp_path / "x.so") as lib:
         offset = lib.to_json()["entries"][1]["offset"]
-        assert offset % (1 << 16) == 0
+        assert offset % BLOB_ALIGN == 0
         assert lib.entries[1].view() == path.read_bytes()
     taken.clear()
     root.export_library(tmp_path / "x.so")  # with digests all bytes are seen

@@ -2,6 +2,7 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/function.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -30,6 +31,13 @@ int main(int, char **argv) {
   try {
     add_one(x, Empty({2}));
   } catch (const ffi::Error &error) {
-    std::cout << error.kind();
+    std::cout << error.kind() << ' ';
   }
+  ffi::Function::SetGlobal("peers.twice", ffi::Function::FromTyped([](int v) { return 2 * v; }));
+  int listed = 0;
+  for (const ffi::String &name : ffi::Function::ListGlobalNames()) listed += name == "peers.twice";
+  std::cout << listed << ' ' << ffi::Function::GetGlobalRequired("peers.twice")(21).cast<int>()
+            << ' ';
+  ffi::Function::RemoveGlobal("peers.twice");
+  std::cout << ffi::Function::GetGlobal("peers.twice").has_value();
 }
