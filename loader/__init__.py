@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mblob.devices import Device
-    from mblob.loader.tensor import Shape, Tensor
+    from mblob.loader.shape import Shape
+    from mblob.loader.tensor import Tensor
 
 
 DATA_TYPE = 5  # kTVMDataType
@@ -44,7 +45,8 @@ if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
 def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
     """Asked for with the first tensor or device: most programs that call kernels have none."""
     from mblob.devices import Device
-    from mblob.loader.tensor import Shape, Tensor
+    from mblob.loader.shape import Shape
+    from mblob.loader.tensor import Tensor
 
     return Device, Tensor, Shape
 
