@@ -91,26 +91,17 @@ def print_error(error: BaseException) -> None:
         print(f"hint: {errors.one_line(one_line(hint))}", file=sys.stderr)
 
 
-# Functions and arguments of Python, as errors name them, and what the command line has for them.
-_FUNCTIONS = re.compile(
-    r"\b(csource_module|static_library|blob_module|safetensors_module|graph_executor_factory|export_library|load_module"
-    r"|swap|extract|convert|device|mblob\.open|functions): (?!\d)"
-)
+# Arguments of Python, as errors name them, and what the command line has for them.
 _ARGUMENTS = {
     "entries": "--entry", "functions": "--function", "index": "--no-index", "system_lib": "--system-lib",
     "options": "-- CFLAGS", "tensors": "--tensors", "verify": "--level",
     **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "graph",
                                       "name", "packed", "params", "prefix", "target", "weights")},
 }  # fmt: skip
-_FOR_PYTHON = re.compile(
-    "|".join(re.escape(text).replace("%s", "[^()]*?") for text in texts.FOR_PYTHON)
-)
-# An argument or a function with the option behind it, which texts for both have: "functions= (--function)".
-_BOTH = re.compile(
-    rf"(?<![-\w.])(?:(?:{'|'.join(_ARGUMENTS)})=\S*|csource_module|static_library) \((--[^()]*)\)"
-)
-_ARGUMENT = re.compile(
-    rf"(?<![-\w.])({'|'.join(_ARGUMENTS)})=(True\b|False\b|'[^']*'|\x22[^\x22]*\x22|\[[^]]*\]|\{{[^}}]*\}})?"
+# Functions, which the command line leaves out.
+_FUNCTIONS = (
+    r"\b(csource_module|static_library|blob_module|safetensors_module|graph_executor_factory|export_library|load_module"
+    r"|swap|extract|convert|device|mblob\.open|functions): (?!\d)"
 )
 
 
@@ -124,8 +115,17 @@ def in_options(text: str) -> str:
             return word
         return f"{word} '{value}'" if " " in value or "(" in value else f"{word} {value}"
 
-    text = _BOTH.sub(r"\1", _FUNCTIONS.sub("", _FOR_PYTHON.sub("", text)))
-    return _ARGUMENT.sub(option, text)
+    # The patterns are compiled here: most runs have no error.
+    for_python = "|".join(re.escape(row).replace("%s", "[^()]*?") for row in texts.FOR_PYTHON)
+    text = re.sub(_FUNCTIONS, "", re.sub(for_python, "", text))
+    # An argument or a function with the option behind it, which texts for both have:
+    # "functions= (--function)".
+    names = "|".join(_ARGUMENTS)
+    both = rf"(?<![-\w.])(?:(?:{names})=\S*|csource_module|static_library) \((--[^()]*)\)"
+    argument = (
+        rf"(?<![-\w.])({names})=(True\b|False\b|'[^']*'|\x22[^\x22]*\x22|\[[^]]*\]|\{{[^}}]*\}})?"
+    )
+    return re.sub(argument, option, re.sub(both, r"\1", text))
 
 
 def _without(text: str, output: str) -> str:
