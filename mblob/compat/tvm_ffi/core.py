@@ -198,7 +198,7 @@ def _plugin() -> Any:
 
     path = next((p.origin for p in plugins() if p.name == "ffi"), "")
     if not Path(path).is_file():
-        raise IncompatibleError("tvm_ffi.core: libmblob-ffi.so is not there; see mblob-pack doctor")
+        raise IncompatibleError("tvm_ffi.core: libmblob-ffi.so is not there; install mblob again")
     library = ctypes.CDLL(path)
     library.TVMFFIGetTypeInfo.restype = ctypes.POINTER(_Type)
     library.TVMFFIGetTypeAttrColumn.restype = ctypes.POINTER(_Column)
