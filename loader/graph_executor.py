@@ -346,8 +346,8 @@ class GraphModuleDebug(GraphModule):
         write the outputs and times of all nodes, and print a table of the times, as TVM does.
 
         Args:
-            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
-                repeats_to_cooldown: as of `run_individual`.
+            number, repeat, min_repeat_ms: as of `run_individual`.
+            limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown: as of `benchmark`.
             sort_by_time: whether the table begins with the slowest node.
             parallel: as of `GraphModule.run`.
         """
