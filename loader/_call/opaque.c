@@ -62,5 +62,6 @@ PyObject *call_opaque_object(const mblob_function *function) {
   PyObject *key = PyLong_FromVoidPtr((void *)(uintptr_t)function);
   PyObject *object = key ? PyDict_GetItemWithError(objects, key) : NULL;
   Py_XDECREF(key);
-  return Py_XNewRef(object);
+  Py_XINCREF(object);
+  return object;
 }
