@@ -238,6 +238,7 @@ def test_a_build_elsewhere_writes_nothing_into_the_tree(tmp_path: Path) -> None:
 
 
 @pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "compiler",
     [

@@ -212,6 +212,7 @@ def test_two_libraries_of_one_prefix_do_not_link(runtime: Path, tmp_path: Path) 
     assert "multiple definition of `one___tvm_dev_mblob'" in done.stderr
 
 
+@pytest.mark.slow
 def test_sanitizers_report_nothing(sanitized: Path, tmp_path: Path) -> None:
     """Kernels, what announces them, and the runtime are instrumented."""
     archive = sanitized / "address" / "libmblob.a"
