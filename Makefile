@@ -77,7 +77,7 @@ test: env ## the quick tests: 4 to 5 minutes on two cores; WORKERS=4 for four
 	@$(PYTEST)
 
 test-all: env ## the slow tests, which make test leaves out: 10 minutes
-	@$(PYTEST) -m slow
+	@$(PYTEST) -m 'slow and not nightly'
 
 PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py setup.py wheels.py
 C_SOURCES = $(call files_in,csrc/src csrc/include csrc/plugins packager loader/_call mblob/bytes tests examples \
