@@ -152,7 +152,7 @@ def test_make_check_is_lint_then_both_tiers(root: Path) -> None:
     )
     quick, slow = [line for line in done.stdout.splitlines() if "-m pytest" in line]
     assert done.stdout.index("ruff") < done.stdout.index(quick)
-    assert "-m slow" in slow and "-m slow" not in quick
+    assert "-m 'slow and not nightly'" in slow and "slow" not in quick
     assert "--dist" in quick and "--durations=10" in quick  # parallel, and the slowest ten are told
 
 
