@@ -148,7 +148,9 @@ def _started() -> set[str]:
 def no_plug_ins(request: pytest.FixtureRequest) -> Iterator[None]:
     """Plug-ins and what they open stay in a process for ever: tests that start one have a process
     of their own."""
-    if request.node.get_closest_marker("own_process"):
+    from tests import own_process  # which pytest has to import itself, first
+
+    if own_process.is_own():
         yield
         return
     before = _started()

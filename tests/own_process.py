@@ -93,6 +93,11 @@ class Child:
 _reports: list[pytest.TestReport] | None = None
 
 
+def is_own() -> bool:
+    """Whether this is a process of a marked test or file."""
+    return _reports is not None
+
+
 def _serve(session: pytest.Session, requests: int, answers: int) -> NoReturn:
     global _reports
     code = 1
