@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mblob.devices import Device
-    from mblob.loader.shape import Shape
-    from mblob.loader.tensor import Tensor
+    from mblob.loader.tensor import Shape, Tensor
 
 
 DATA_TYPE = 5  # kTVMDataType
@@ -45,8 +44,7 @@ if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
 def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:
     """Asked for with the first tensor or device: most programs that call kernels have none."""
     from mblob.devices import Device
-    from mblob.loader.shape import Shape
-    from mblob.loader.tensor import Tensor
+    from mblob.loader.tensor import Shape, Tensor
 
     return Device, Tensor, Shape
 

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mblob.devices import Device
-from mblob.loader.shape import Shape
-from mblob.loader.tensor import Tensor
+from mblob.loader.tensor import Shape, Tensor
 from mblob.module import Module
 
 class PackedFunction:

@@ -19,8 +19,7 @@ from mblob.errors import (
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.loader import bridge, missing
 from mblob.loader.benchmark import Asked, Timed
-from mblob.loader.shape import Shape
-from mblob.loader.tensor import CPU, Tensor, as_tensor, empty
+from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, empty
 from mblob.loader.vm import InstructionTime
 from mblob.module import Module, listed
 

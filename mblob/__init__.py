@@ -102,7 +102,7 @@ _HOME = {
     "remove_global_func": "mblob.loader.functions:remove_global_func",
     "system_lib": "mblob.loader.system_lib:system_lib",
     "PackedFunction": "mblob.loader._call:PackedFunction",
-    "Shape": "mblob.loader.shape:Shape",
+    "Shape": "mblob.loader.tensor:Shape",
     "Tensor": "mblob.loader.tensor:Tensor",
     "empty": "mblob.loader.tensor:empty",
     "array": "mblob.loader.tensor:array",

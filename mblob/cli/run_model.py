@@ -318,7 +318,7 @@ def run_model(args: argparse.Namespace) -> int:
 
 def import_loader() -> None:
     """Import what opening a model needs: Python's time for that is not the library's."""
-    for name in ("load", "graph_executor", "aot_executor", "vm", "shape"):
+    for name in ("load", "graph_executor", "aot_executor", "vm"):
         import_module(f"mblob.loader.{name}")
 
 

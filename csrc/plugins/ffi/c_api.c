@@ -20,11 +20,6 @@
 
 #define RELEASES MB_RELEASES_0_22
 
-static int null_argument(const char *function) {
-  (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
-  return mb_error_raise_last();
-}
-
 static struct mb_text text_of(const char *text) {
   return (struct mb_text){text ? text : "", text ? strlen(text) : 0};
 }
@@ -77,7 +72,7 @@ static void move_from_raised(void **out) {
 static int create_error_with(const struct mb_text *kind, const struct mb_text *message,
                              const struct mb_text *backtrace, void *cause, void *context,
                              void **out) {
-  if (!out) return null_argument("TVMFFIErrorCreate");
+  if (!out) return mb_error_null("TVMFFIErrorCreate");
   *out = mb_error_new(text_at(kind), text_at(message), text_at(backtrace));
   if (!*out) return mb_error_raise_last();
   mb_error_share(*out, cause, context);
@@ -92,7 +87,7 @@ static int create_error(const struct mb_text *kind, const struct mb_text *messag
 /* ---- objects --------------------------------------------------------------------------------- */
 
 static int retain(void *object) {
-  if (!object) return null_argument("TVMFFIObjectIncRef");
+  if (!object) return mb_error_null("TVMFFIObjectIncRef");
   mb_object_retain(RELEASES, object);
   return 0;
 }
@@ -103,7 +98,7 @@ static int release(void *object) {
 }
 
 static int retain_old(void *object) {
-  if (!object) return null_argument("TVMFFIObjectIncRef");
+  if (!object) return mb_error_null("TVMFFIObjectIncRef");
   mb_object_retain(MB_RELEASES_0_21, object);
   return 0;
 }
@@ -114,7 +109,7 @@ static int release_old(void *object) {
 }
 
 static int create_opaque(void *handle, int32_t type, void (*deleter)(void *handle), void **out) {
-  if (!out) return null_argument("TVMFFIObjectCreateOpaque");
+  if (!out) return mb_error_null("TVMFFIObjectCreateOpaque");
   *out = NULL;
   if (type < MB_ANY_OBJECT || (type > MB_ANY_OBJECT && type <= MB_ANY_MODULE) ||
       (type > MB_ANY_OPAQUE && type <= MB_ANY_BIG_INT)) {
@@ -142,7 +137,7 @@ static void get_version(uint32_t out[3]) {
 
 static int to_text(const struct mb_text *from, struct mb_any *out, bool is_text) {
   if (!from || !out || (from->size && !from->data))
-    return null_argument(is_text ? "TVMFFIStringFromByteArray" : "TVMFFIBytesFromByteArray");
+    return mb_error_null(is_text ? "TVMFFIStringFromByteArray" : "TVMFFIBytesFromByteArray");
   *out = (struct mb_any){.type = MB_ANY_NONE};
   return mb_any_set_text(RELEASES, out, is_text, from->data, from->size) ? mb_error_raise_last()
                                                                          : 0;
@@ -156,7 +151,7 @@ static int bytes_from_bytes(const struct mb_text *from, struct mb_any *out) {
 }
 
 static int to_owned(const struct mb_any *view, struct mb_any *out) {
-  if (!view || !out) return null_argument("TVMFFIAnyViewToOwnedAny");
+  if (!view || !out) return mb_error_null("TVMFFIAnyViewToOwnedAny");
   return mb_any_own(view, out) ? mb_error_raise_last() : 0;
 }
 
@@ -177,7 +172,7 @@ static int call_function_old(void *function, const struct mb_any *args, int32_t 
 }
 
 static int create_function(void *self, mb_safe_call call, void (*deleter)(void *self), void **out) {
-  if (!call || !out) return null_argument("TVMFFIFunctionCreate");
+  if (!call || !out) return mb_error_null("TVMFFIFunctionCreate");
   *out = mb_object_of_callback(self, call, deleter);
   return *out ? 0 : mb_error_raise_last();
 }
@@ -186,7 +181,7 @@ static int create_function(void *self, mb_safe_call call, void (*deleter)(void *
 static char *name_of(const struct mb_text *name, const char *function) {
   char *copy = name && name->data ? strndup(name->data, name->size) : NULL;
   if (!name || !name->data)
-    (void)null_argument(function);
+    (void)mb_error_null(function);
   else if (!copy)
     (void)mb_fail_memory(name->size);
   return copy;
@@ -194,7 +189,7 @@ static char *name_of(const struct mb_text *name, const char *function) {
 
 static int get_global(const struct mb_text *name, void **out) {
   const mblob_host *host = mb_plugin_host();
-  if (!out) return null_argument("TVMFFIFunctionGetGlobal");
+  if (!out) return mb_error_null("TVMFFIFunctionGetGlobal");
   char *copy = name_of(name, "TVMFFIFunctionGetGlobal");
   mblob_function *function = NULL;
   *out = NULL;
@@ -213,7 +208,7 @@ static int set_global(const struct mb_text *name, void *function, int allow_over
     void *address;
     int (*call)(const char *name, TVMFunctionHandle f, int override);
   } set = {mb_plugin_host()->symbol("TVMFuncRegisterGlobal")};
-  if (!function) return null_argument("TVMFFIFunctionSetGlobal");
+  if (!function) return mb_error_null("TVMFFIFunctionSetGlobal");
   char *copy = name_of(name, "TVMFFIFunctionSetGlobal");
   if (!copy) return mb_error_raise_last();
   const struct mb_any any = {.type = MB_ANY_FUNCTION, .u.pointer = function};
@@ -232,7 +227,7 @@ static int set_global(const struct mb_text *name, void *function, int allow_over
 /* What a method says about itself is kept with its class; a global function has its name alone. */
 static int set_global_method(const struct mb_method_info *info, int allow_override) {
   if (!info || info->method.type != MB_ANY_FUNCTION)
-    return null_argument("TVMFFIFunctionSetGlobalFromMethodInfo");
+    return mb_error_null("TVMFFIFunctionSetGlobalFromMethodInfo");
   const int rc = set_global(&info->name, info->method.u.pointer, allow_override);
   return rc ? rc : mb_global_describe(info);
 }

@@ -12,41 +12,32 @@
 #define RELEASES MB_RELEASES_0_22
 enum { TEXT = 64 }; /* bytes of the longest name, and more */
 
-static int null_argument(const char *function) {
-  (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
-  return mb_error_raise_last();
-}
-
 /* ---- element types --------------------------------------------------------------------------- */
 
-/* `bits` of 0: the width follows the name. Names that start others come later. */
+/* `bits` of 0: the width follows the name. The first row of a code has its name in texts. */
 static const struct name {
-  char name[20];
   uint8_t code, bits;
-} NAMES[] = {{"float8_e3m4", kDLFloat8_e3m4, 8},
-             {"float8_e4m3b11fnuz", kDLFloat8_e4m3b11fnuz, 8},
-             {"float8_e4m3fnuz", kDLFloat8_e4m3fnuz, 8},
-             {"float8_e4m3fn", kDLFloat8_e4m3fn, 8},
-             {"float8_e4m3", kDLFloat8_e4m3, 8},
-             {"float8_e5m2fnuz", kDLFloat8_e5m2fnuz, 8},
-             {"float8_e5m2", kDLFloat8_e5m2, 8},
-             {"float8_e8m0fnu", kDLFloat8_e8m0fnu, 8},
-             {"float6_e2m3fn", kDLFloat6_e2m3fn, 6},
-             {"float6_e3m2fn", kDLFloat6_e3m2fn, 6},
-             {"float4_e2m1fn", kDLFloat4_e2m1fn, 4},
-             {"bool", kDLBool, 8},
-             {"handle", kDLOpaqueHandle, 64},
-             {"int", kDLInt, 0},
-             {"uint", kDLUInt, 0},
-             {"float", kDLFloat, 0},
-             {"bfloat", kDLBfloat, 0},
-             {"complex", kDLComplex, 0},
+  char name[20];
+} NAMES[] = {MB_DTYPES_OF_DLPACK,
+             MB_SMALL_FLOATS,
+             {kDLOpaqueHandle, 64, "handle"},
+             {kDLInt, 0, "int"},
+             {kDLUInt, 0, "uint"},
+             {kDLFloat, 0, "float"},
+             {kDLBfloat, 0, "bfloat"},
+             {kDLComplex, 0, "complex"},
              /* short ones */
-             {"i", kDLInt, 0},
-             {"u", kDLUInt, 0},
-             {"f", kDLFloat, 0},
-             {"bf", kDLBfloat, 0}};
-enum { LONG_NAMES = 18, SMALL_FLOATS = 11 };
+             {kDLInt, 0, "i"},
+             {kDLUInt, 0, "u"},
+             {kDLFloat, 0, "f"},
+             {kDLBfloat, 0, "bf"}};
+enum { SHORT = 2 /* characters */ };
+
+/* A name of TVM 0.15 to 0.19, or mblob's own code: the dialect has neither. */
+static bool is_of_classic(const struct name *row) {
+  return row->code == MBLOB_FLOAT8_E3M4 ||
+         (row->name[0] == 'e' && (row->code == kDLBool || row->code == kDLFloat8_e3m4));
+}
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -88,13 +79,13 @@ static bool parse(const char *text, DLDataType *out) {
   }
   for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++) {
     const size_t size = strlen(NAMES[i].name);
-    if (strncmp(text, NAMES[i].name, size) != 0) continue;
+    if (is_of_classic(&NAMES[i]) || strncmp(text, NAMES[i].name, size) != 0) continue;
     const char *at = text + size;
     unsigned bits = NAMES[i].bits;
-    if (i >= LONG_NAMES && !is_digit(*at)) continue;
+    if (size <= SHORT && !is_digit(*at)) continue;
     if (!bits && !is_digit(*at))
       bits = NAMES[i].code == kDLBfloat ? 16 : 32;
-    else if (is_digit(*at) && i >= SMALL_FLOATS && !number(&at, UINT8_MAX, &bits))
+    else if (is_digit(*at) && NAMES[i].code <= kDLBool && !number(&at, UINT8_MAX, &bits))
       continue;
     if (NAMES[i].code == kDLFloat4_e2m1fn && *at == '_') at++;
     *out = (DLDataType){NAMES[i].code, (uint8_t)bits, 1};
@@ -106,7 +97,7 @@ static bool parse(const char *text, DLDataType *out) {
 int mb_dtype_from_text(const struct mb_text *text, DLDataType *out) {
   char copy[TEXT];
   if (!text || !out || (text->size && !text->data))
-    return null_argument("TVMFFIDataTypeFromString");
+    return mb_error_null("TVMFFIDataTypeFromString");
   const size_t size = text->size < sizeof(copy) ? text->size : sizeof(copy) - 1;
   if (size) memcpy(copy, text->data, size);
   copy[size] = 0;
@@ -116,10 +107,10 @@ int mb_dtype_from_text(const struct mb_text *text, DLDataType *out) {
 }
 
 int mb_dtype_to_text(const DLDataType *dtype, struct mb_any *out) {
-  if (!dtype || !out) return null_argument("TVMFFIDataTypeToString");
+  if (!dtype || !out) return mb_error_null("TVMFFIDataTypeToString");
   const struct name *known = NULL;
-  for (size_t i = 0; !known && i < LONG_NAMES; i++)
-    if (NAMES[i].code == dtype->code) known = &NAMES[i];
+  for (size_t i = 0; !known && i < sizeof(NAMES) / sizeof(*NAMES); i++)
+    if (NAMES[i].code == dtype->code && !is_of_classic(&NAMES[i])) known = &NAMES[i];
   *out = (struct mb_any){.type = MB_ANY_NONE};
   if (!known) {
     (void)mb_fail(MBLOB_E_ARGUMENT,
@@ -152,7 +143,7 @@ static int64_t word_at(const struct mb_text *words, size_t i) {
 
 int mb_big_int_from_words(const struct mb_text *words, struct mb_any *out) {
   if (!words || !out || (words->size && !words->data))
-    return null_argument("TVMFFIBigIntFromByteArray");
+    return mb_error_null("TVMFFIBigIntFromByteArray");
   *out = (struct mb_any){.type = MB_ANY_NONE};
   size_t count = words->size / sizeof(int64_t);
   if (words->size % sizeof(int64_t)) {

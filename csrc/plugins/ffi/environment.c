@@ -11,11 +11,6 @@
 #include "common.h"
 #include "errors.h"
 
-static int null_argument(const char *function) {
-  (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
-  return mb_error_raise_last();
-}
-
 /* ---- functions by name ----------------------------------------------------------------------- */
 
 /* The object of a function that the runtime keeps as long as the library that asked. Callers
@@ -65,7 +60,7 @@ int mb_find_function(enum mb_releases releases, void *library, const char *name,
     int (*call)(void *library, const char *name, TVMFunctionHandle *out);
   } find = {mb_plugin_host()->symbol("TVMBackendGetFuncFromEnv")};
   TVMFunctionHandle function = NULL;
-  if (!name || !out) return null_argument("TVMFFIEnvModLookupFromImports");
+  if (!name || !out) return mb_error_null("TVMFFIEnvModLookupFromImports");
   *out = NULL;
   if (!find.address || find.call(library, name, &function))
     tell_kind_of_missing();
@@ -148,12 +143,12 @@ static __attribute__((noinline)) int init(void **handle, int (*make)(void **resu
 }
 
 int mb_init_once(void **handle, int (*make)(void **result)) {
-  if (!handle || !make) return null_argument("TVMFFIHandleInitOnce");
+  if (!handle || !make) return mb_error_null("TVMFFIHandleInitOnce");
   return __atomic_load_n(handle, __ATOMIC_ACQUIRE) ? 0 : init(handle, make);
 }
 
 int mb_deinit_once(void **handle, int (*deinit)(void *handle)) {
-  if (!handle || !deinit) return null_argument("TVMFFIHandleDeinitOnce");
+  if (!handle || !deinit) return mb_error_null("TVMFFIHandleDeinitOnce");
   mb_lock(&once_lock);
   void *old = __atomic_exchange_n(handle, NULL, __ATOMIC_ACQ_REL);
   int rc = old ? deinit(old) : 0;
@@ -211,7 +206,7 @@ int mb_register_c_api(const char *name, void *symbol) {
 }
 
 int mb_register_context_symbol(const char *name, void *symbol) {
-  if (!name || !symbol) return null_argument("TVMFFIEnvModRegisterContextSymbol");
+  if (!name || !symbol) return mb_error_null("TVMFFIEnvModRegisterContextSymbol");
   if (mb_ffi_symbol(MB_RELEASES_0_22, name) || mb_plugin_host()->symbol(name)) return 0;
   (void)mb_fail(MBLOB_E_KERNEL,
                 "NotImplementedError: TVMFFIEnvModRegisterContextSymbol: mblob fills the variables"

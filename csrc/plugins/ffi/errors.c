@@ -172,6 +172,11 @@ int mb_error_raise_last(void) {
   return -1;
 }
 
+int mb_error_null(const char *function) {
+  (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
+  return mb_error_raise_last();
+}
+
 static int record_object(void *object) {
   const struct mb_error_cell *cell = mb_object_cell(RELEASES, object);
   const struct mb_record *record =

@@ -18,6 +18,8 @@ void mb_error_forget(void);
 void *mb_error_take(void);
 /* Leave the runtime's last error for a caller that speaks the ffi. Returns -1. */
 int mb_error_raise_last(void);
+/* Leave the error that an argument of `function` is NULL. Returns -1. */
+int mb_error_null(const char *function);
 /* Make what a function left (here, or in the tvm_ffi of the process) the runtime's error. The
  * status; if nothing was left, and nothing recorded since `before`, an error that says so. */
 int mb_error_record(const char *what, int rc, uint64_t before);

@@ -14,11 +14,6 @@
 
 static struct mb_lock reflection_lock = MB_LOCK_INIT;
 
-static int null_argument(const char *function) {
-  (void)mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, function);
-  return mb_error_raise_last();
-}
-
 /* Record an error of a class that nobody registered. */
 static int unknown_type(const char *function, int32_t type) {
   (void)mb_fail(MBLOB_E_ARGUMENT, "%s: no class has the number %d", function, (int)type);
@@ -69,26 +64,25 @@ static bool keep(struct mb_text *texts[3], struct mb_any *value) {
   return false;
 }
 
-/* With the lock; `info` is kept. */
-static bool add_field(struct mb_type_info *type, const struct mb_field_info *info) {
-  struct mb_field_info *fields = (struct mb_field_info *)(uintptr_t)type->fields;
-  for (int32_t i = 0; i < type->field_count; i++) {
-    if (!same(&fields[i].name, &info->name)) continue;
-    fields[i] = *info;
-    return true;
-  }
-  fields = room_for(type->fields, type->field_count, sizeof(*fields));
-  if (!fields) return false;
-  fields[type->field_count] = *info;
-  __atomic_store_n(&type->fields, fields, __ATOMIC_RELEASE);
-  __atomic_store_n(&type->field_count, type->field_count + 1, __ATOMIC_RELEASE);
-  return true;
+/* With the lock: an array of fields or methods, which begin with their names, with one more, or with
+ * another of that name; *count is how many it has then. NULL when memory is out. */
+static void *with(const void *items, int32_t *count, const void *info, size_t size) {
+  const char *old = items;
+  int32_t at = 0;
+  while (at < *count &&
+         !same((const struct mb_text *)(const void *)(old + (size_t)at * size), info))
+    at++;
+  char *array = at < *count ? (char *)(uintptr_t)items : room_for(items, *count, size);
+  if (!array) return NULL;
+  memcpy(array + (size_t)at * size, info, size);
+  if (at == *count) *count = at + 1;
+  return array;
 }
 
 int mb_register_field(int32_t type, const struct mb_field_info *info) {
   static const char function[] = "TVMFFITypeRegisterField";
   if (!info || !is_text(&info->name) || !is_text(&info->doc) || !is_text(&info->metadata))
-    return null_argument(function);
+    return mb_error_null(function);
   struct mb_type_info *known = mb_type_known(type);
   if (!known) return unknown_type(function, type);
   struct mb_field_info own = *info;
@@ -97,45 +91,35 @@ int mb_register_field(int32_t type, const struct mb_field_info *info) {
     return mb_error_raise_last();
   if (own.flags & MB_FIELD_SETTER_IS_OBJECT && own.setter) mb_object_retain(RELEASES, own.setter);
   mb_lock(&reflection_lock);
-  const bool added = add_field(known, &own);
+  int32_t count = known->field_count;
+  struct mb_field_info *array = with(known->fields, &count, &own, sizeof(own));
+  if (array) __atomic_store_n(&known->fields, array, __ATOMIC_RELEASE);
+  if (array) __atomic_store_n(&known->field_count, count, __ATOMIC_RELEASE);
   mb_unlock(&reflection_lock);
-  return added ? 0 : mb_error_raise_last();
-}
-
-/* With the lock; `info` is kept. */
-static bool add_method(struct mb_type_info *type, const struct mb_method_info *info) {
-  struct mb_method_info *methods = (struct mb_method_info *)(uintptr_t)type->methods;
-  for (int32_t i = 0; i < type->method_count; i++) {
-    if (!same(&methods[i].name, &info->name)) continue;
-    methods[i] = *info;
-    return true;
-  }
-  methods = room_for(type->methods, type->method_count, sizeof(*methods));
-  if (!methods) return false;
-  methods[type->method_count] = *info;
-  __atomic_store_n(&type->methods, methods, __ATOMIC_RELEASE);
-  __atomic_store_n(&type->method_count, type->method_count + 1, __ATOMIC_RELEASE);
-  return true;
+  return array ? 0 : mb_error_raise_last();
 }
 
 int mb_register_method(int32_t type, const struct mb_method_info *info) {
   static const char function[] = "TVMFFITypeRegisterMethod";
   if (!info || !is_text(&info->name) || !is_text(&info->doc) || !is_text(&info->metadata))
-    return null_argument(function);
+    return mb_error_null(function);
   struct mb_type_info *known = mb_type_known(type);
   if (!known) return unknown_type(function, type);
   struct mb_method_info own = *info;
   if (!keep((struct mb_text *[]){&own.name, &own.doc, &own.metadata}, &own.method))
     return mb_error_raise_last();
   mb_lock(&reflection_lock);
-  const bool added = add_method(known, &own);
+  int32_t count = known->method_count;
+  struct mb_method_info *array = with(known->methods, &count, &own, sizeof(own));
+  if (array) __atomic_store_n(&known->methods, array, __ATOMIC_RELEASE);
+  if (array) __atomic_store_n(&known->method_count, count, __ATOMIC_RELEASE);
   mb_unlock(&reflection_lock);
-  return added ? 0 : mb_error_raise_last();
+  return array ? 0 : mb_error_raise_last();
 }
 
 int mb_register_metadata(int32_t type, const struct mb_type_metadata *metadata) {
   static const char function[] = "TVMFFITypeRegisterMetadata";
-  if (!metadata || !is_text(&metadata->doc)) return null_argument(function);
+  if (!metadata || !is_text(&metadata->doc)) return mb_error_null(function);
   struct mb_type_info *known = mb_type_known(type);
   if (!known) return unknown_type(function, type);
   struct mb_type_metadata *own = malloc(sizeof(*own));
@@ -207,7 +191,7 @@ static bool set_attribute(const struct mb_text *name, int32_t type, const struct
 
 int mb_register_attribute(int32_t type, const struct mb_text *name, const struct mb_any *value) {
   static const char function[] = "TVMFFITypeRegisterAttr";
-  if (!name || !is_text(name) || !value) return null_argument(function);
+  if (!name || !is_text(name) || !value) return mb_error_null(function);
   if (!mb_type_known(type)) return unknown_type(function, type);
   mb_lock(&reflection_lock);
   const bool set = set_attribute(name, type, value);
@@ -224,7 +208,7 @@ const struct mb_attribute_column *mb_attribute_column(const struct mb_text *name
 }
 
 int mb_type_index_of(const struct mb_text *key, int32_t *out) {
-  if (!key || !is_text(key) || !out) return null_argument("TVMFFITypeKeyToIndex");
+  if (!key || !is_text(key) || !out) return mb_error_null("TVMFFITypeKeyToIndex");
   *out = mb_type_number_of(key);
   if (*out >= 0) return 0;
   (void)mb_fail(MBLOB_E_NOT_FOUND, "TVMFFITypeKeyToIndex: no class has the key \"%.*s\"",
@@ -276,7 +260,7 @@ static int register_reader(void) {
 
 int mb_global_describe(const struct mb_method_info *info) {
   if (!is_text(&info->name) || !is_text(&info->metadata))
-    return null_argument("TVMFFIFunctionSetGlobalFromMethodInfo");
+    return mb_error_null("TVMFFIFunctionSetGlobalFromMethodInfo");
   struct described *made = calloc(1, sizeof(*made));
   if (!made) return (void)mb_fail_memory(sizeof(*made)), mb_error_raise_last();
   made->name = info->name;
