@@ -222,7 +222,7 @@ def test_the_commands_of_the_examples_page_run(
 
 @pytest.mark.parametrize(
     "way",
-    ["one", "numpy", *(pytest.param(way, marks=pytest.mark.slow) for way in ("dask", "ray"))],
+    ["one", *(pytest.param(way, marks=pytest.mark.slow) for way in ("numpy", "dask", "ray"))],
 )
 def test_the_batch_example_reads_the_same_digits_each_way(
     blocks, root: Path, tmp_path: Path, way: str

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,10 @@ import pytest
 import mblob
 import mblob.compat.tvm as tvm
 from mblob.compat import tvm_ffi
-from tests.built_once import built_once
 from tests.peers import tvm_today_relax
 from tests.peers.cases import Case
 from tests.peers.kernel import array
+from tests.peers.outcomes import outcomes_of
 from tests.peers.tvm_today_relax import BUILD, CALLBACK, CODEGEN, MODES, PROGRAMS
 
 RPC = "mblob has no RPC"
@@ -71,19 +69,7 @@ pytestmark = pytest.mark.own_process
 @pytest.fixture(scope="module")
 def compiled(package_of: Callable[[str], Path]) -> Path:
     """The folder with what TVM made."""
-    release = package_of("tvm").parent.glob("apache_tvm-*.dist-info")
-
-    def make(folder: Path) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.peers.tvm_today_relax", str(folder)],
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-        assert done.returncode == 0, done.stderr
-
-    text = Path(tvm_today_relax.__file__).read_text()
-    return built_once("peers-relax", make, text, *sorted(p.name for p in release))
+    return outcomes_of(package_of("tvm"), tvm_today_relax)
 
 
 @pytest.fixture(scope="module")

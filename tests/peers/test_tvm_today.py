@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -21,10 +20,10 @@ import pytest
 
 import mblob
 import mblob.compat.tvm as tvm
-from tests.built_once import built_once
 from tests.e2e.programs import run
 from tests.peers import kernel, tvm_today, tvm_today_more, tvm_today_te
 from tests.peers.cases import Case, holding, names
+from tests.peers.outcomes import outcomes_of
 from tests.peers.tvm_today_more import HOST
 
 KERNELS: dict[str, list[tuple[str, tvm_today.Kernel]]] = defaultdict(list)
@@ -376,22 +375,7 @@ def test_a_case_of_the_runtime_holds(case: Case) -> None:
 @pytest.fixture(scope="module")
 def compiled(package_of: Callable[[str], Path]) -> Path:
     """The folder with what TVM made."""
-    release = package_of("tvm").parent.glob("apache_tvm-*.dist-info")
-
-    def make(folder: Path) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.peers.tvm_today", str(folder)],
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-        assert done.returncode == 0, done.stderr
-
-    texts = [
-        Path(m.__file__ or "").read_text()
-        for m in (tvm_today, tvm_today_more, tvm_today_te, kernel)
-    ]
-    return built_once("peers-tvm", make, *texts, *sorted(p.name for p in release))
+    return outcomes_of(package_of("tvm"), tvm_today, tvm_today_more, tvm_today_te, kernel)
 
 
 @pytest.fixture(scope="module")
