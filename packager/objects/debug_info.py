@@ -258,6 +258,8 @@ _Place = tuple[int, int]  # st_shndx, st_value
 def _without_entry(elf: ElfFile, described: _Described, whole: bool) -> list[Function]:
     """The functions that an object exports under C names, and that its debug information does not
     name."""
+    # A function in top-level asm of a C source has no entry. It counts as plain C, even if it is a
+    # packed function. Put such a packed function into an assembler file (.s) of its own.
     listed = {f.name for f in described.exported}
     symbols = [
         s for s in elf.symtab

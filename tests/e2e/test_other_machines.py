@@ -35,6 +35,7 @@ class Machine:
     leaves_out: tuple[str, ...] = ()
 
 
+# Not tested there: fork in a process with threads, AOT models on s390x and ARM, oneDNN on s390x.
 MACHINES = [
     Machine("aarch64", "aarch64-linux-gnu"),
     # Big endian. The model in kernels/aot.c is written down as a 64-bit little-endian machine has

@@ -1,6 +1,6 @@
-"""The table of docs/tvm_hosts.md: how many cases of the peers' own tests hold, and why others do not.
+"""The tables of docs/peers.md: how many cases of the peers' own tests hold, and why others do not.
 
-`python -m tests.peers.table` writes it between its two marks in the page.
+`python -m tests.peers.table` writes them between their two marks in the page.
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import fill
 
 from tests.peers import test_tvm_0_14, test_tvm_cpp, test_tvm_ffi, test_tvm_relax, test_tvm_today
 from tests.peers.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "tvm_hosts.md"
+PAGE = ROOT / "docs" / "peers.md"
 BEGIN, END = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
 
 
@@ -38,27 +37,26 @@ def block() -> str:
 
 
 def lines() -> Iterator[str]:
-    yield "| tests of | cases | hold | do not hold | not restated |"
+    yield "| tests of | cases | hold | do not hold | not rewritten |"
     yield "|---|---|---|---|---|"
     for suite, cases in suites().items():
         differs, unsaid = (
             sum(bool(x) for x in row) for row in zip(*((c.differs, c.unsaid) for c in cases))
         )
         yield f"| {suite} | {len(cases)} | {len(cases) - differs - unsaid} | {differs} | {unsaid} |"
-    for title, attribute in (("do not hold", "differs"), ("are not restated", "unsaid")):
+    for title, attribute in (("do not hold", "differs"), ("are not rewritten", "unsaid")):
         yield ""
         yield f"These cases {title}:"
         yield ""
-        reasons: defaultdict[str, list[str]] = defaultdict(list)
-        for cases in suites().values():
+        yield "| tests of | reason | cases |"
+        yield "|---|---|---|"
+        reasons: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for suite, cases in suites().items():
             for case in cases:
                 if reason := getattr(case, attribute):
-                    reasons[reason].append(case.name)
-        for reason, named in reasons.items():
-            yield fill(
-                f"* {_listed(named)}: {reason}.", 120, subsequent_indent="  ",
-                break_long_words=False, break_on_hyphens=False,
-            )  # fmt: skip
+                    reasons[suite.partition(":")[0].partition(",")[0], reason].append(case.name)
+        for (peer, reason), named in reasons.items():
+            yield f"| {peer} | {reason} | {_listed(named)} |"
 
 
 def _listed(named: list[str]) -> str:

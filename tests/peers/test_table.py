@@ -1,4 +1,4 @@
-"""docs/tvm_hosts.md has the table of the peers' cases as the tests have them."""
+"""docs/peers.md has the tables of the peers' cases as the tests have them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.peers import table
 
 
-def test_the_page_has_the_table_of_these_tests() -> None:
+def test_the_page_has_the_tables_of_these_tests() -> None:
     text = table.PAGE.read_text()
     assert table.block() in text, "run python -m tests.peers.table"
 

@@ -34,7 +34,7 @@ for _library, _kernels in tvm_today.libraries().items():
 GPU = "the test needs a GPU; tests/e2e/cuda and tests/loader/opencl run kernels on one"
 REFUSED = "TVM's compiler refuses the program, so there is no library"
 COMPILER = "the test reads what TVM's compiler writes, and runs nothing"
-TEXT = "the test loads LLVM's text, which needs TVM's compiler"
+TEXT = "the test loads LLVM IR (`.ll`), which needs TVM's compiler"
 SKIPPED = "TVM skips the test"
 WHEEL = "the test looks for a file in TVM's wheel"
 RPC = "mblob has no RPC"

@@ -11,7 +11,7 @@ enum { FEW = 32 }; /* arguments that need no memory of the heap */
 struct arguments {
   uint64_t values[FEW], *value; /* one for each parameter */
   void *addresses[FEW], **address;
-  int device_id; /* where the tensors are; -1 without any */
+  int device_id; /* where the tensors are; -1 without any, as TVM's host code passes addresses */
 };
 
 /* ---- arguments ------------------------------------------------------------------------------- */

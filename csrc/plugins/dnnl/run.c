@@ -209,6 +209,9 @@ void dn_calls_end(struct dn_calls *calls) {
 
 /* ---- calls ---- */
 
+/* A call costs about 0.08 us more than the same primitive in a loop in C: a third of the time of a
+ * dense layer of 1 x 16 x 16, a tenth of one of 16 x 64 x 64. */
+
 static int fail_step(const struct dn_graph *graph, size_t node, int told) {
   if (node != SIZE_MAX)
     return dn_fail_node(graph, &graph->nodes[node], MBLOB_E_KERNEL, "oneDNN failed: %s",

@@ -109,6 +109,7 @@ static int call_kernel(mblob_function *function, const TVMValue *args, const int
     TVMBackendPackedCFunc call;
   } code = {function->u.address};
   uint64_t before = mb_error_serial();
+  /* Kernels of TVM 0.5 and 0.6 have three parameters: they ignore the rest and set no result. */
   /* The convention has no const; kernels may write one slot behind the last argument only in
    * their own arrays. */
   int rc = code.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count, &result->value,

@@ -184,6 +184,8 @@ static int search_trees(const struct mb_tree *tree, struct search *search) {
   return status;
 }
 
+/* As TVM 0.8 and later: the first match, depth first. TVM 0.5 and 0.6 search one level of imports,
+ * and TVM 0.7 takes the last match. */
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out) {
   struct search search = {.name = name};
   int status = MBLOB_OK;

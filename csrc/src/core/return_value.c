@@ -80,6 +80,8 @@ static int adopt_text(struct mb_return *result) {
   return copy_text(result, bytes->data, bytes->size);
 }
 
+/* Code 15 is bool since TVM 0.18. Before, it was the first extension type, which no kernel
+ * returns. */
 int mb_return_check_value(TVMValue value, int code) {
   bool known = (code >= kTVMArgInt && code <= kTVMNDArrayHandle) || code == kTVMArgBool;
   if (!known)

@@ -150,6 +150,8 @@ void *mb_workspace_alloc(DLDevice device, uint64_t size) {
   return NULL;
 }
 
+/* TVM throws a C++ exception for memory that is no workspace of the thread, through the C code of
+ * the kernel; here it is an error. */
 int mb_workspace_free(DLDevice device, void *data) {
   struct pool *pool = pool_of(device, false);
   for (size_t i = pool ? pool->used.count : 0; i-- > 0;) {
