@@ -23,7 +23,7 @@ def suites() -> dict[str, list[Case]]:
         "TVM 0.27: codegen, intrinsics, numbers and tensor expressions": test_tvm_today.COMPILED,
         "TVM 0.27: `test_runtime_nd_array`": test_tvm_today.ARRAYS,
         "TVM 0.27: other files of runtime and contrib": test_tvm_today.RUNTIME,
-        "TVM 0.27: `test_vm_build`, `_codegen_only`, `_callback_function`": test_tvm_relax.CASES,
+        "TVM 0.27: `test_vm_build`, `test_vm_codegen_only`, `test_vm_callback_function`": test_tvm_relax.CASES,
         "TVM 0.14: runtime, from Python": test_tvm_0_14.CASES,
         "TVM 0.14: runtime, from C++": [
             Case(name, unsaid=why) for name, why in test_tvm_cpp.rows()

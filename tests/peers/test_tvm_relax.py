@@ -26,7 +26,7 @@ from tests.peers.tvm_today_relax import BUILD, CALLBACK, CODEGEN, MODES, PROGRAM
 
 RPC = "mblob has no RPC"
 GPU = "the test needs a GPU; tests/e2e/cuda and tests/loader/opencl run kernels on one"
-SYSTEM = "the test links a program; tests/e2e/ffi links a system library of TVM"
+SYSTEM = "the test links objects of TVM into a program, as tests/e2e/ffi does"
 FACE = {
     **{
         f"{BUILD}.test_{name}": name

@@ -40,8 +40,8 @@ WHEEL = "the test looks for a file in TVM's wheel"
 RPC = "mblob has no RPC"
 MEASURE = "mblob has no `tvm.contrib.random.random_fill_for_measure`, which TVM's tuners call"
 GLOBAL = (
-    "a shared library of TVM's objects opens by `ctypes.CDLL` only after libmblob-ffi.so was opened with"
-    " `ctypes.RTLD_GLOBAL`; mblob keeps its functions local so that TVM can be imported beside it"
+    "`ctypes.CDLL` opens a library that was linked from objects of TVM's compiler only if the program opened"
+    " libmblob-ffi.so before, with `ctypes.RTLD_GLOBAL`"
 )
 PROPERTY = "a module of C sources is not binary serializable, as in TVM 0.19 and before"
 INVALID = ("int8", "uint8", "int32", "uint32", "uint64")
