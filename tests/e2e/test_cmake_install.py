@@ -82,6 +82,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 def test_a_moved_installation_serves_programs_and_packs_what_changed(
     moved: Path, project: Path, require: Callable[[str], str], generator: str

@@ -11,6 +11,7 @@ from tests.built_once import C_SOURCES, built_once
 from tests.e2e.programs import ROOT, run
 
 SOURCES = ROOT / "tests" / "peers"
+pytestmark = pytest.mark.slow  # the program compiles for ten seconds
 
 INTERNAL = "the test is of a header in TVM's sources, which TVM does not install"
 # suite -> case -> why it is not restated; "": it holds

@@ -40,8 +40,8 @@ WHEEL = "the test looks for a file in TVM's wheel"
 RPC = "mblob has no RPC"
 MEASURE = "mblob has no `tvm.contrib.random.random_fill_for_measure`, which TVM's tuners call"
 GLOBAL = (
-    "`ctypes.CDLL` opens a library that was linked from objects of TVM's compiler only if the program opened"
-    " libmblob-ffi.so before, with `ctypes.RTLD_GLOBAL`"
+    "`ctypes.CDLL` cannot open a library that was linked from objects of TVM's compiler, unless the program"
+    " opened libmblob-ffi.so first, with `ctypes.RTLD_GLOBAL`"
 )
 PROPERTY = "a module of C sources is not binary serializable, as in TVM 0.19 and before"
 INVALID = ("int8", "uint8", "int32", "uint32", "uint64")
