@@ -119,6 +119,7 @@ def test_a_build_draws_on_a_terminal_unless_quiet(tmp_path: Path, quiet: bool) -
     assert progress.DELAY > 0
 
 
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("verb", ["verify", "diff", "extract", "swap", "convert"])

@@ -80,6 +80,7 @@ PAYLOADS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("payload", PAYLOADS, ids=[repr(p[:30]) for p in PAYLOADS])
 def test_a_payload_that_lies_is_an_error(payload: str, tmp_path: Path) -> None:
     module = mblob.blob_module("fuse", payload.encode(), data=False)

@@ -271,6 +271,7 @@ def test_all_sources_compile_without_a_warning_on_machines_of_64_and_32_bits(
 # -- headers ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("header", ["mblob.h", "tvm/runtime/c_backend_api.h", "dlpack/dlpack.h"])
 @pytest.mark.parametrize("mode", ["-fPIC", "-fPIE", "-DMBLOB_HOST"])
 @pytest.mark.parametrize("standard", ["c99", "c11", "gnu17", "c++11", "c++17"])

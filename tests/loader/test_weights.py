@@ -235,6 +235,7 @@ LISTS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("names", LISTS)
 def test_the_error_of_c_lists_tensors_up_to_a_bound(tmp_path: Path, names: str) -> None:
     given, shown = LISTS[names]

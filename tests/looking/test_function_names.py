@@ -238,6 +238,7 @@ DIFFERENT = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("types", "prototype"), [*SAME, *DIFFERENT])
 def test_a_prototype_that_contradicts_the_types_beside_it_is_told(
     with_table: Callable[..., Path], types: str, prototype: str

@@ -105,6 +105,7 @@ CASES: dict[str, tuple[Callable[[ElfFile], int], str, Callable[[ElfFile], int], 
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("case", CASES)
 def test_damage_is_found(library: bytearray, tmp_path: Path, case: str) -> None:
     place, fmt, value, word = CASES[case]

@@ -97,6 +97,7 @@ def test_the_safetensors_package_reads_what_save_tensors_writes(tmp_path: Path) 
     assert all(found[name].dtype == ARRAYS[name].dtype for name in ARRAYS)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint16", "float16", "int32", "float64", "uint64"]
 )

@@ -206,6 +206,7 @@ NAMES = ["$ORIGIN/NAME", "${ORIGIN}/deep/../NAME", "$ORIGIN/$LIB/NAME", "$ORIGIN
          "$ORIGIN/$ORIGINS/NAME"]  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("copied", [False, True], ids=["file", "copy"])
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_needed_libraries_are_written_out(

@@ -59,7 +59,7 @@ def missing(path: Path, *against: Path) -> set[str]:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_verify_resolves_is_what_the_loader_binds(cc, tmp_path: Path, kind: str) -> None:
     names = all_names()

@@ -30,6 +30,7 @@ OWN = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("what", OWN)
 def test_a_name_that_the_source_declares_is_its_own(tmp_path: Path, what: str) -> None:
     assert rewrite(OWN[what], "x.c") is None
@@ -52,6 +53,7 @@ void f(float *p) {{
 """
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("name", ["\u00e4", r"\u00e4", r"\U000000e4", "größe", "变量2", "a\u0301"])
 def test_names_have_letters_of_any_script(

@@ -79,6 +79,7 @@ RELOCATIONS = {
 }
 
 
+@pytest.mark.sample(5)
 @x86_64
 @pytest.mark.parametrize("call", [False, True])
 @pytest.mark.parametrize("case", RELOCATIONS)

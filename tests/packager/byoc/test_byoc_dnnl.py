@@ -103,6 +103,7 @@ def vector(layers: Layers, size: int) -> int:
 # -- fusing ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("chain", "expected"),
     [

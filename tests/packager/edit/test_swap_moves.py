@@ -127,6 +127,7 @@ extern const char hidden[SIZE] __attribute__((alias("__tvm_dev_mblob"), visibili
 """
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("source", "words"),
     [

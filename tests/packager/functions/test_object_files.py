@@ -242,6 +242,7 @@ def test_renaming_keeps_references_and_hides_the_definition(tmp_path: Path) -> N
 # -- C text ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("size", [0, 1, 19, 20, 21, 40])
 @pytest.mark.parametrize(
     "compiler",

@@ -206,6 +206,7 @@ UNKNOWN = {
 COMPILERS = [pytest.param("gcc"), pytest.param("clang", marks=pytest.mark.slow)]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cc", COMPILERS)
 @pytest.mark.parametrize("kind", [*VIEWS, *UNKNOWN])
 def test_a_function_that_debug_information_does_not_name_is_not_called_as_a_packed_one(

@@ -45,7 +45,7 @@ def places(path: Path) -> dict[str, int]:
         return {name: (entry.offset + array.offset) % 64 for name, array in found.items()}
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("blanks", range(0, 64, 7))
 @pytest.mark.parametrize("name", ["w", "a name of another length"])
 def test_a_parameter_is_aligned_whatever_stands_before_it(
