@@ -31,6 +31,7 @@ def test_json_names_each_finding_with_version_and_place(pack) -> None:
     assert found["ld.bfd"]["ok"] == (shutil.which("ld.bfd") is not None)
 
 
+@pytest.mark.slow
 def test_each_section_is_one_block_in_the_order_of_the_work(pack) -> None:
     sections = [
         line for line in pack("doctor").stdout.splitlines()[:-1] if not line.startswith(" ")

@@ -275,6 +275,7 @@ def test_text_of_the_file_cannot_drive_the_terminal(pack, cc, tmp_path: Path) ->
     assert report["entries"][0]["kernels"][0]["name"] == HOSTILE
 
 
+@pytest.mark.slow
 def test_system_libraries_are_refused_politely(capsys: pytest.CaptureFixture[str]) -> None:
     """A hundred that have nothing to do with models: exit code 3, one line, nothing on stdout."""
     from mblob.cli.main import main

@@ -60,6 +60,7 @@ def test_usual_linker(): fails_to_link("bfd")
 ALWAYS = {"gpu": "SKIPPED", "golden": "SKIPPED", "unknown": "FAILED", "usual_linker": "FAILED"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ci", "outcome"), [("", "SKIPPED"), ("true", "FAILED")])
 def test_in_ci_only_a_gpu_and_the_golden_libraries_may_be_missing(
     root: Path, tmp_path: Path, ci: str, outcome: str

@@ -34,6 +34,7 @@ def files(root: Path, *suffixes: str) -> list[Path]:
     return [*found, root / "setup.py"] if ".py" in suffixes else found
 
 
+@pytest.mark.slow
 def test_no_import_names_a_half_without_its_package(root: Path) -> None:
     guilty = []
     for path in files(root, ".py", ".pyi"):
@@ -45,6 +46,7 @@ def test_no_import_names_a_half_without_its_package(root: Path) -> None:
     assert guilty == []
 
 
+@pytest.mark.slow
 def test_no_text_names_a_module_of_a_half_without_its_package(root: Path) -> None:
     """Lazy tables, `import_module`, `resources.files`, code in strings; in C the names of types and
     modules."""

@@ -49,6 +49,7 @@ def unpacked(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return source
 
 
+@pytest.mark.slow
 def test_the_source_archive_holds_the_whole_tree(unpacked: Path) -> None:
     tracked = set((unpacked.parent / "tracked").read_text().splitlines())
     assert len(tracked) > 300

@@ -345,6 +345,7 @@ int main(int, char **argv) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["aot_mlp.so", "mlp_llvm.so"])
 def test_executors_of_tvm_run_from_cxx(

@@ -220,6 +220,7 @@ def test_sanitizers_report_nothing(sanitized: Path, tmp_path: Path) -> None:
     prints_fine(program(tmp_path, inputs, archive, *SANITIZE))
 
 
+@pytest.mark.slow
 def test_valgrind_reports_nothing(
     require: Callable[[str], str], runtime: Path, tmp_path: Path
 ) -> None:

@@ -303,6 +303,7 @@ def test_large_payloads_cost_nothing(browser: Page, write: Write, folder: Path) 
         weights.unlink()
 
 
+@pytest.mark.slow
 def test_every_golden_library_opens(browser: Page, write: Write, golden: Path) -> None:
     libraries = [*sorted(golden.glob("*.so")), *sorted((golden / "ffi").glob("*.so"))]
     assert len(libraries) > 10

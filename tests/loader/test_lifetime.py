@@ -157,3 +157,36 @@ def test_descriptors_are_closed_with_the_library(path: Path) -> None:
     for _ in range(5):
         load(path)
     assert count() == before
+
+
+# One copy of libmblob opens and closes argv[1], a library that glibc keeps. Another copy opens argv[2],
+# which gets the descriptor that argv[1] had.
+TWO_COPIES = """
+import ctypes, os, shutil, sys
+def names():
+    links = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
+    return {os.readlink(link): os.path.basename(link) for link in links if os.path.islink(link)}
+def load(copy, path):
+    library = ctypes.CDLL(shutil.copyfile(sys.argv[3], os.path.join(sys.argv[4], copy)))
+    library.mblob_last_error.restype = ctypes.c_char_p
+    module = ctypes.c_void_p()
+    if library.mblob_open(path.encode(), None, ctypes.byref(module)):
+        sys.exit(library.mblob_last_error().decode())
+    return library, module, names()[path]
+library, module, first = load("1.so", sys.argv[1])
+library.mblob_module_release(module)
+assert sys.argv[1] not in names()
+assert load("2.so", sys.argv[2])[2] == first
+"""
+
+
+def test_a_library_that_another_copy_of_libmblob_left_is_not_taken_for_a_new_one(
+    installed: Path, cc: Callable[..., Path], tmp_path: Path
+) -> None:
+    """glibc knows libraries by name: each load of each copy has a name of its own."""
+    stays = cc("int one(void) { return 1; }", tmp_path / "stays.so", "-Wl,-z,nodelete")
+    other = cc("int two(void) { return 2; }", tmp_path / "other.so")
+    libmblob = installed / "lib" / "libmblob.so"
+    words = [sys.executable, "-c", TWO_COPIES, stays, other, libmblob, tmp_path]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -317,6 +317,7 @@ LENGTHS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")
 @pytest.mark.parametrize(("built", "count"), LENGTHS)
 def test_a_chain_of_any_length_is_packed(

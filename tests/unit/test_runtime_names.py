@@ -58,6 +58,7 @@ def missing(path: Path, *against: Path) -> set[str]:
     return {r.name for r in resolve(read(path), str(path), against).unresolved}
 
 
+@pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", KINDS)

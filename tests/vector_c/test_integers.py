@@ -92,6 +92,7 @@ SOME = [("int8_t", 2), ("uint16_t", 3), ("int32_t", 4), ("int64_t", 16)]
 EVERY = [*itertools.product(LANES, WIDTHS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "cases"),
     [pytest.param("-O0", EVERY, marks=SLOW), pytest.param("-O2", EVERY, marks=SLOW), ("-O2", SOME)],

@@ -3,10 +3,10 @@
  * glibc compares the name it is given with all names that loaded libraries ever had, before it
  * looks at the file, and descriptor numbers come back. So every load has a name that was never
  * used in this process: the path /proc/self/fd/<n>, spelled with redundant "/" and "./" that
- * count the loads. A library with $ORIGIN in a search path or in DT_NEEDED is named through its
- * folder's descriptor instead, because the linker takes $ORIGIN from the name; dladdr() reports
- * these names. A library that leaves names of the runtime undefined is a memory file to the
- * linker (link_copy.h). */
+ * stand for the number of the load. A library with $ORIGIN in a search path or in DT_NEEDED is
+ * named through its folder's descriptor instead, because the linker takes $ORIGIN from the name;
+ * dladdr() reports these names. A library that leaves names of the runtime undefined is a memory
+ * file to the linker (link_copy.h). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -26,11 +27,22 @@
 
 #define SPELLING 160 /* bytes; "./" for each bit of 64, and some */
 
-/* "./" or "/" for each bit of a number that no other load had. */
-static void spell_count(char out[SPELLING]) {
-  static _Atomic uint64_t loads = 0;
+/* A number that no other load of the process has. Other copies of libmblob count, too: each copy
+ * begins at a time and an address of its own. */
+static uint64_t number_of_load(void) {
+  static _Atomic uint64_t last = 0;
+  struct timespec now;
+  uint64_t none = 0;
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  uint64_t first = ((uint64_t)now.tv_sec << 46) ^ ((uint64_t)now.tv_nsec << 16) ^ (uintptr_t)&last;
+  (void)atomic_compare_exchange_strong(&last, &none, first);
+  return atomic_fetch_add(&last, 1) + 1;
+}
+
+/* "./" or "/" for each bit of the number of a load. */
+static void spell_number(char out[SPELLING]) {
   size_t used = 0;
-  for (uint64_t n = atomic_fetch_add(&loads, 1) + 1; n; n >>= 1) {
+  for (uint64_t n = number_of_load(); n; n >>= 1) {
     if (n & 1) out[used++] = '.';
     out[used++] = '/';
   }
@@ -86,7 +98,7 @@ static int make_name(struct mb_library *library, const char *count, const char *
 static int prepare(struct mb_library *library) {
   char count[SPELLING], folder[SPELLING + 32];
   const char *base = NULL;
-  spell_count(count);
+  spell_number(count);
   int status = needs_folder(library) ? open_folder(&library->source, &base) : MBLOB_OK;
   if (status) return status;
   (void)snprintf(folder, sizeof(folder), "/proc/self/%sfd/%d", count, library->source.dir_fd);
