@@ -80,7 +80,7 @@ def _check_shape(
         size, found = 1, value_of(text, numbers)
         for extent in shape:
             size *= extent
-        if text in _ANY or found is None or size == found or (at_least and size >= found):
+        if text in _ANY or found is None or size == found or (at_least and size >= found >= 0):
             return
         least = "at least " if at_least else ""
         of = ("", "", "") if text.isdecimal() else (" for [", text, "]")

@@ -46,7 +46,7 @@ typedef enum {
 #define MBLOB_UNSIGNED_MIN(T) (sizeof(T) < 8 ? 0 : INT64_MIN)
 #define MBLOB_UNSIGNED_MAX(T) ((int64_t)(UINT64_MAX >> (sizeof(T) < 8 ? 64 - 8 * sizeof(T) : 1)))
 
-#define MBLOB_ANY INT64_MIN /* a dimension that is not checked */
+#define MBLOB_ANY INT64_MIN /* a dimension that is not checked; mblob_size has none below 0 */
 
 /* The element type that a parameter wants; `bits` of a plain char may be signed or not. */
 typedef struct {
@@ -264,7 +264,7 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
   return 0;
 }
 
-/* Exact shape of a parameter with several dimensions. `bad`: computing a dimension overflowed. */
+/* Exact shape of a parameter with several dimensions. `bad`: a computed dimension is no size. */
 MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_array *a, int ndim,
                              const int64_t *dims, bool bad) {
   const DLTensor *t = a->tensor;
@@ -273,7 +273,8 @@ MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_arr
   if (same) return 0;
   if (bad)
     return mblob_fail(call, i, MBLOB_SHAPE,
-                      "its dimensions, computed from the other arguments, overflow");
+                      "its dimensions, computed from the other arguments, overflow or are negative;"
+                      " pass the sizes of the tensor");
   char expected[80];
   char found[80];
   mblob_shape_text(dims, ndim, expected, sizeof expected);
@@ -287,12 +288,20 @@ MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_
                                 int64_t expected, const char *text, bool at_least, bool bad) {
   if (bad)
     return mblob_fail(call, i, MBLOB_SHAPE,
-                      "its size %s, computed from the other arguments, overflows", text);
+                      "its size %s, computed from the other arguments, overflows or is negative;"
+                      " pass the size of the tensor",
+                      text);
   if (at_least ? a->elements >= expected : a->elements == expected) return 0;
   char found[80];
   mblob_shape_text(a->tensor->shape, a->tensor->ndim, found, sizeof found);
   return mblob_fail(call, i, MBLOB_SHAPE, MB_TEXT_ELEMENTS, at_least ? "at least " : "",
                     (long long)expected, *text ? " for [" : "", text, *text ? "]" : "", found);
+}
+
+/* A size, or a number without a sign that one is computed of: each has at most 63 bits. */
+MBLOB_STATIC int64_t mblob_size(int64_t size, bool *bad) {
+  *bad |= size < 0;
+  return size;
 }
 
 MBLOB_STATIC int64_t mblob_add(int64_t a, int64_t b, bool *bad) {

@@ -239,11 +239,9 @@ def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
     ]
     if not p.dims:
         return lines
-    codes = [d.code or "MBLOB_ANY" for d in p.dims]
-    bad = "false"
-    if any("&bad" in code for code in codes):
-        bad = f"bad{i}"
-        codes = [code.replace("&bad", f"&{bad}") for code in codes]
+    bad = f"bad{i}"
+    codes = [(d.code or "MBLOB_ANY").replace("&bad", f"&{bad}") for d in p.dims]
+    if any(d.code for d in p.dims):
         lines.append(f"bool {bad} = false;")
     if len(p.dims) > 1:
         lines.append(f"const int64_t d{i}[] = {{{', '.join(codes)}}};")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -230,7 +230,7 @@ def check_functions(
     named: Sequence[str],
     files: Sequence[tuple[HostFile, ObjectSymbols]],
 ) -> None:
-    """Refuse a function that nobody defines.
+    """Refuse a function that nobody defines, or that is a variable.
 
     Args:
         wrapped: plain functions, by their prototypes.
@@ -243,13 +243,16 @@ def check_functions(
         return  # link-time optimization: only the compiler knows the symbols
     defined = {name for f, c in files if not f.generated for name in c.defined | c.weak}
     for name in named:
-        if not {name, f"{FFI_PREFIX}{name}"} & defined:
+        symbols = {name, f"{FFI_PREFIX}{name}"} & defined
+        _refuse_variables(symbols, files)
+        if not symbols:
             raise BuildError(
                 f"functions: no object defines the packed function {name}{did_you_mean(name, defined)}"
             )
     for w in wrapped:
         name = w.prototype.name
         if name in defined:
+            _refuse_variables({name}, files)
             continue
         if any(d.startswith(f"_Z{len(name)}{name}") for d in defined):
             why = (
@@ -260,6 +263,17 @@ def check_functions(
         raise BuildError(
             f"functions: {name} is declared, but no kernel or object defines it: {why}"
         )
+
+
+def _refuse_variables(
+    names: Collection[str], files: Sequence[tuple[HostFile, ObjectSymbols]]
+) -> None:
+    for f, contents in files:
+        for name in contents.variables.intersection(names):
+            raise BuildError(
+                f"functions: {name} is a variable in {f.label}, expected a function; give functions alone, or"
+                f" write one that uses {name}"
+            )
 
 
 def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> None:

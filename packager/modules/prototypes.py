@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -234,8 +234,8 @@ def _prototype(node: Any, text: str) -> Prototype:
     if twice := next((n for i, n in enumerate(names) if n in names[:i]), None):
         raise BuildError(f"{name}: two parameters are called {twice!r}; rename one")
     integers = {
-        p.name for p in params
-        if isinstance(p, c_ast.Decl) and isinstance(p.type, c_ast.TypeDecl) and _is_integer(p.type)
+        p.name: scalar.kind for p in params
+        if isinstance(p, c_ast.Decl) and p.name and (scalar := _integer(p.type))
     }  # fmt: skip
     parameters = tuple(_parameter(p, i, name, integers) for i, p in enumerate(params))
     return Prototype(name, *_result(node.type.type, name), parameters)
@@ -251,15 +251,16 @@ def _is_void(node: Any) -> bool:
     )
 
 
-def _is_integer(node: Any) -> bool:
+def _integer(node: Any) -> Scalar | None:
     from pycparser import c_ast
 
-    if not isinstance(node.type, c_ast.IdentifierType):
-        return False
+    if not isinstance(node, c_ast.TypeDecl) or not isinstance(node.type, c_ast.IdentifierType):
+        return None
     try:
-        return _scalar(node.type.names, "").is_integer
+        scalar = _scalar(node.type.names, "")
     except BuildError:
-        return False
+        return None
+    return scalar if scalar.is_integer else None
 
 
 def _scalar(names: list[str], where: str) -> Scalar:
@@ -287,7 +288,7 @@ def _scalar(names: list[str], where: str) -> Scalar:
     return Scalar(text, "uint" if "unsigned" in words else "int")
 
 
-def _parameter(node: Any, index: int, function: str, integers: set[str | None]) -> Parameter:
+def _parameter(node: Any, index: int, function: str, integers: Mapping[str, str]) -> Parameter:
     from pycparser import c_ast
 
     if isinstance(node, c_ast.EllipsisParam):
@@ -373,7 +374,7 @@ def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
 _OPERATORS = {"+": "mblob_add", "-": "mblob_sub", "*": "mblob_mul"}
 
 
-def _dim(node: Any, where: str, integers: set[str | None], outermost: bool) -> Dim:
+def _dim(node: Any, where: str, integers: Mapping[str, str], outermost: bool) -> Dim:
     from pycparser import c_ast
 
     quals = node.dim_quals or []
@@ -382,11 +383,15 @@ def _dim(node: Any, where: str, integers: set[str | None], outermost: bool) -> D
             raise BuildError(f"{where}: only the first dimension may be empty")
         return Dim(None, "")
     code, text = _expression(node.dim, where, integers)
-    return Dim(code, text, "static" in quals)
+    return Dim(f"mblob_size({code}, &bad)", text, "static" in quals)
 
 
-def _expression(node: Any, where: str, integers: set[str | None]) -> tuple[str, str]:
-    """C code (checked arithmetic on int64_t) and text of a dimension."""
+def _expression(node: Any, where: str, integers: Mapping[str, str]) -> tuple[str, str]:
+    """C code (checked arithmetic on int64_t) and text of a dimension.
+
+    Args:
+        integers: kinds of the integer parameters, by name.
+    """
     from pycparser import c_ast
 
     if isinstance(node, c_ast.Constant) and "int" in node.type:
@@ -399,9 +404,11 @@ def _expression(node: Any, where: str, integers: set[str | None]) -> tuple[str, 
         if node.name not in integers:
             raise BuildError(
                 f"{where}: dimension {node.name!r} is no integer parameter of the function;"
-                f" there {'are ' + ', '.join(sorted(filter(None, integers))) if integers else 'are none'}"
+                f" there {'are ' + ', '.join(sorted(integers)) if integers else 'are none'}"
             )
-        return f"v_{node.name}", node.name
+        code = f"v_{node.name}"
+        # 64 bits without a sign lie in an int64_t: 2^63 and more is negative there
+        return f"mblob_size({code}, &bad)" if integers[node.name] == "uint" else code, node.name
     if isinstance(node, c_ast.BinaryOp) and node.op in _OPERATORS:
         left, right = (_expression(side, where, integers) for side in (node.left, node.right))
         return (

@@ -11,6 +11,7 @@ from mblob.binary import archive
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
     ET_REL,
+    SHF_ALLOC,
     SHF_EXECINSTR,
     SHN_COMMON,
     SHT_GROUP,
@@ -18,9 +19,12 @@ from mblob.binary.elf_records import (
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
+    STT_COMMON,
     STT_FUNC,
     STT_GNU_IFUNC,
     STT_NOTYPE,
+    STT_OBJECT,
+    STT_TLS,
     Symbol,
 )
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
@@ -73,6 +77,7 @@ class ObjectSymbols:
         comdat: COMDAT groups and what is defined in them, of which every object of a program may
             have its own.
         functions: definitions that are code and that a library exports.
+        variables: definitions that are data, which no one can call.
         unique: definitions that the dynamic linker joins in all libraries of a process
             (STB_GNU_UNIQUE).
         complete: False if the real symbols are known to the compiler only (link-time optimization).
@@ -87,6 +92,7 @@ class ObjectSymbols:
         self.hidden: set[str] = set()
         self.comdat: set[str] = set()
         self.functions: set[str] = set()
+        self.variables: set[str] = set()
         self.unique: set[str] = set()
         self.complete = True
         self.is_archive = False
@@ -150,6 +156,8 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
             contents.hidden.add(s.name)
         elif is_code(elf, s):
             contents.functions.add(s.name)
+        if is_data(elf, s):
+            contents.variables.add(s.name)
         if s.st_shndx in merged:
             contents.comdat.add(s.name)
         if not s.is_defined:
@@ -169,11 +177,22 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
 def is_code(elf: ElfFile, symbol: Symbol) -> bool:
     """Whether an object defines a symbol as a function."""
     if symbol.type == STT_NOTYPE:  # as assemblers leave it
-        sections = elf.sections
-        return 0 < symbol.st_shndx < len(sections) and bool(
-            sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR
-        )
+        return bool(_section_flags(elf, symbol) & SHF_EXECINSTR)
     return symbol.is_defined and symbol.type in (STT_FUNC, STT_GNU_IFUNC)
+
+
+def is_data(elf: ElfFile, symbol: Symbol) -> bool:
+    """Whether a file defines a symbol as a variable. An absolute address may be either."""
+    if symbol.type == STT_NOTYPE:
+        return _section_flags(elf, symbol) & (SHF_ALLOC | SHF_EXECINSTR) == SHF_ALLOC
+    return symbol.is_defined and symbol.type in (STT_OBJECT, STT_COMMON, STT_TLS)
+
+
+def _section_flags(elf: ElfFile, symbol: Symbol) -> int:
+    """Of the section that a symbol is in; 0 if it is in none."""
+    sections = elf.sections
+    at = symbol.st_shndx
+    return sections[at].sh_flags if 0 < at < len(sections) else 0
 
 
 _DEFINED, _EXPORTED, _LTO_FUNCTION = (0, 1), (0, 1), 1  # gcc's plugin-api.h: ld_plugin_symbol

@@ -30,10 +30,12 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
 #include <stdint.h>
 void add4(const float *a, const float *b, float *c) { for (int i = 0; i < 4; ++i) c[i] = a[i] + b[i]; }
 void sum(const double *a, int64_t n, double *out) { *out = 0; while (n--) *out += a[n]; }
+void last(int64_t n, float *a) { a[n - 1] = 1; }
 """
     prototypes = [
         "void add4(const float a[4], const float b[4], float c[4])",
         "void sum(const double *a, int64_t n, double *out)",
+        "void last(int64_t n, float a[static n])",
     ]
     mblob.csource_module(source, functions=prototypes).export_library(path)
     return mblob.load_module(path)
@@ -250,6 +252,10 @@ def test_binding_says_what_is_wrong_at_once(checked: mblob.Module) -> None:
         checked["add4"].bind(a, b, c.astype("d"))
     with pytest.raises(TypeError, match="add4: takes arguments by position only"):
         checked["add4"].bind(a, b, c=c)
+    with pytest.raises(
+        ValueError, match=r"last: argument 1 \(a\): expected shape \(at least -1,\)"
+    ):
+        checked["last"].bind(-1, a)
     with pytest.raises(TypeError, match="BoundFunction"):
         type(checked["add4"].bind(a, b, c))()
 

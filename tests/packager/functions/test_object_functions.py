@@ -97,6 +97,43 @@ def test_an_object_without_debug_information_takes_prototypes(tmp_path: Path) ->
     assert [abi for _, abi, _ in table(tmp_path / "x.so")] == ["plain", "packed"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int f = 3;",
+        "int f;",
+        "__thread int f = 3;",
+        "__attribute__((weak)) char f[4];",
+        "int g(int a) { return a; } int (*f)(int) = g;",
+        '__asm__(".data; .globl f; f: .long 3; .previous");',
+    ],
+)
+def test_a_prototype_that_names_a_variable_is_refused(tmp_path: Path, text: str) -> None:
+    module = mblob.static_library(
+        compiled(tmp_path, "p", text, "-fcommon"), functions=["int f(int a)"]
+    )
+    with pytest.raises(BuildError, match=r"f is a variable in .*p\.o, expected a function"):
+        module.export_library(tmp_path / "x.so")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "static int g(int a) { return a + 1; }\n"
+        "static void *choose(void) { return (void *)g; }\n"
+        'int f(int a) __attribute__((ifunc("choose")));',
+        'int g(int a) { return a + 1; } int f(int a) __attribute__((weak, alias("g")));',
+        "int g(int a) { return a + 1; }\n"
+        '__asm__(".pushsection .text; .globl f; f: jmp g; .popsection");',
+    ],
+    ids=["ifunc", "alias", "assembler"],
+)
+def test_code_of_any_kind_of_symbol_is_called(tmp_path: Path, text: str) -> None:
+    made = compiled(tmp_path, "p", text)
+    mblob.static_library(made, functions=["int f(int a)"]).export_library(tmp_path / "x.so")
+    assert mblob.load_module(tmp_path / "x.so").f(2) == 3
+
+
 def test_a_prototype_that_contradicts_an_object(tmp_path: Path) -> None:
     made = compiled(tmp_path, "p", VADD_C, "-g")
     with pytest.raises(
