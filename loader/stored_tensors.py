@@ -31,7 +31,7 @@ def load_param_dict(data: Any) -> dict[str, Tensor]:
 
 def tensors_of(key: str, payload: memoryview, grammars: Grammars) -> Mapping[str, Tensor] | None:
     """The named tensors of a payload (a safetensors file, a parameter dictionary, an executor's
-    factory), views into the mapped file; None if its type key holds none.
+    factory), views into the mapped file; None if its type key holds none, whatever its bytes are.
 
     Args:
         grammars: those of the dialect.
@@ -47,8 +47,10 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars) -> Mapping[str
         return tensors_of_safetensors(payload)
     if payload.nbytes >= 8 and int.from_bytes(payload[:8], "little") == PARAMS_MAGIC:
         return records_as_tensors(read_param_dict(payload))
-    params = decode_payload(key, payload, grammars).get("params")
-    return records_as_tensors(params) if isinstance(params, dict) else None
+    fields = grammars.get(key, ())
+    if callable(fields) or "params" not in dict(fields):
+        return None
+    return records_as_tensors(decode_payload(key, payload, grammars)["params"])
 
 
 def tensors_of_safetensors(data: memoryview) -> dict[str, Tensor]:

@@ -152,10 +152,15 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
             sorted, so that the same content gives the same bytes.
 
     Raises:
-        TypeError: a value is not an array.
+        TypeError: a value is not an array, or a name is not text.
         ValueError: a name is not Unicode text.
     """
     mapping("save_param_dict", "params", params)
+    for name in params:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(
+                f"save_param_dict: params: expected names as text, found {type(name).__name__} {name!r}"
+            )
     records = {name: as_record(value) for name, value in params.items()}
     names = sorted(records)
     out = [encode_u64(PARAMS_MAGIC), bytes(8), encode_strings(names), encode_u64(len(names))]

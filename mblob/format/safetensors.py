@@ -32,7 +32,9 @@ DTYPES = {
     }.items()
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
+METADATA = "__metadata__"  # the one member of a header that is no tensor
 _BYTE = DataType.parse("uint8")
+_NUL = "a name with a NUL"
 
 
 class TensorEntry(NamedTuple):
@@ -99,7 +101,7 @@ def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
     if not isinstance(root, _Object):
         raise _fail("the header is no JSON object", 8)
     members = _members(root, "the header")
-    metadata = members.pop("__metadata__", _Object())
+    metadata = members.pop(METADATA, _Object())
     if not isinstance(metadata, _Object) or not all(
         isinstance(value, str) for _, value in metadata
     ):
@@ -131,7 +133,7 @@ def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]])
             there once.
 
     Raises:
-        ValueError: an element type that the format does not have.
+        ValueError: a name or an element type that the format does not have.
     """
     import json
 
@@ -141,6 +143,12 @@ def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]])
         kind = dtype_name(dtype)
         if kind is None:
             raise ArgumentValueError(f"tensor {name!r}: .safetensors cannot hold {dtype}")
+        if name == METADATA:
+            raise ArgumentValueError(
+                f"tensor {name!r}: .safetensors has this name for what is no tensor; choose another"
+            )
+        if "\0" in name:
+            raise ArgumentValueError(f"tensor {name!r}: {_NUL}; choose another")
         members[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()
@@ -155,7 +163,7 @@ def encode(
     widest elements first, so that all are aligned.
 
     Raises:
-        ValueError: an element type that the format does not have.
+        ValueError: a name or an element type that the format does not have.
     """
     ordered = sorted(tensors, key=lambda tensor: (-tensor[1].bits, tensor[0]))
     head = encode_header(
@@ -182,7 +190,7 @@ def _entry(name: str, value: Any, limit: int) -> TensorEntry:
         return _fail(f"tensor {name!r}: {message}")
 
     if "\0" in name:
-        raise fail("a name with a NUL")
+        raise fail(_NUL)
     if not isinstance(value, _Object):
         raise fail(f"expected an object, found {type(value).__name__}")
     fields = _members(value, f"tensor {name!r}")

@@ -41,6 +41,12 @@ class TypeKey(NamedTuple):
     where: str = ", in a TVM built for it"
     no_ffi: str = ""
 
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The texts of `texts ? fields | fields`; () without."""
+        texts, _, _ = self.classic.rpartition(" ? ")
+        return tuple(texts.split(",")) if texts else ()
+
 
 NONE = "none"
 _SOURCE = "fmt:s functions:f data:s"

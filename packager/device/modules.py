@@ -13,7 +13,7 @@ from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_map, encode_string, encode_u64
 from mblob.errors import one_of
 from mblob.format.grammar import FunctionInfo, encode_function_map
-from mblob.format.type_keys import CUDA, HIP, METAL, OPENCL, VULKAN, WEBGPU
+from mblob.format.type_keys import CUDA, HIP, METAL, OPENCL, ROWS, VULKAN, WEBGPU
 from mblob.module import Module
 from mblob.packager.device.compilers import LANGUAGES, Arch, Compile, compile_device
 from mblob.packager.device.functions import Seen, complete
@@ -85,7 +85,7 @@ def device_module(
 
     Raises:
         OSError: no file at the path.
-        BuildError: an unknown kind, a kernel without source, a type or tag that does not exist,
+        BuildError: an unknown kind or format, a kernel without source, a type or tag that does not exist,
             types that mblob cannot read from the code (with functions=None: of any kernel), a
             kernel that is not in the code or has another number of arguments there.
         ToolchainError: no compiler, or it failed.
@@ -97,6 +97,8 @@ def device_module(
             raise BuildError(
                 "device_module: arch= and options= are for a compiler: pass compile=True, too"
             )
+        if fmt and fmt not in _FORMATS[kind]:
+            raise BuildError(f"device_module: fmt: for {kind}: {one_of(_FORMATS[kind], fmt)}")
         seen = _seen_in(kind, source)
     else:
         source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options)
@@ -312,6 +314,15 @@ def _shaders(head: bytes, source: Sources, infos: list[FunctionInfo]) -> bytes:
 def _joined(sources: Mapping[str, bytes]) -> str | None:
     return _text(b"\n".join(dict.fromkeys(sources.values())))
 
+
+# What `fmt` may be, by kind. SPIR-V for OpenCL has a payload of its own, which names no format;
+# payloads of cuda and hip are laid out alike in every format.
+_FORMATS = {
+    **{kind: ROWS[kind].formats for kind in (METAL, VULKAN, WEBGPU)},
+    OPENCL: (*ROWS[OPENCL].formats, "spv"),
+    CUDA: ("ptx", "cubin", "fatbin", "cuda", "cu"),
+    HIP: ("hsaco", "hip"),
+}
 
 _ENCODERS: dict[str, Callable[[Sources, list[FunctionInfo], str | None], Encoded]] = {
     CUDA: _cuda, HIP: _hip, OPENCL: _opencl, METAL: _metal, VULKAN: _vulkan, WEBGPU: _webgpu,

@@ -252,10 +252,12 @@ class PayloadNode(Node):
         only_function: name of its one function, None if only its runtime knows its functions.
         kernels: of device code, with what the classic grammar cannot say of them.
         is_found_by_key: programs ask the library for the payload by its key.
+        is_unread: its key says what its bytes hold, and nothing has read them.
         tensor_names: of weights.
     """
 
     is_found_by_key = False
+    is_unread = False
     tensor_names: Sequence[str] = ()
 
     def __init__(
@@ -318,7 +320,8 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
     copied by their payload. What it imports is not said.
 
     Raises:
-        BuildError: the dialect has no such kind, or cannot say what it holds.
+        BuildError: the dialect has no such kind, or cannot say what it holds; or bytes of the
+            caller's break the grammar of their key.
         FormatError: a payload that has to be written differently breaks its grammar.
     """
     node = node_of(module)
@@ -330,6 +333,10 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
             for kernel in node.kernels:
                 to_classic(node.type_key, kernel)
         if written == dialect:
+            if node.is_unread:
+                from mblob.packager.modules.reexpress import check
+
+                check(node.type_key, node.payload(), dialect)
             return OutEntry(
                 node.type_key, node.content, (), node.data, node.alignment, node.align_at
             )

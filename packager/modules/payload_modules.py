@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -19,7 +20,7 @@ from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import ArgumentValueError, PortabilityWarning
 from mblob.format import graph_json
 from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
-from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY
+from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, ROWS, SAFETENSORS
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
@@ -52,14 +53,12 @@ def json_module(
         const_names: names of its constants, in the order of the graph's inputs.
 
     Raises:
-        BuildError: a reserved key, or text that is not JSON.
+        BuildError: a reserved key, text that is not JSON, or a name that is no text.
     """
     check_key(kind, "json_module")
     text = _json_text(graph_json, "json_module")
-    try:
+    with _errors_of("json_module"):
         payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
-    except ValueError as exc:
-        raise BuildError(f"json_module: {exc}") from None
     return Module(
         node=PayloadNode(kind, BytesPayload(payload), text, only_function=symbol, dialect="classic")
     )
@@ -101,10 +100,8 @@ def graph_executor_factory(
         (str(key), record_of(value, f"graph_executor_factory: params[{key!r}]"))
         for key, value in params.items()
     ]
-    try:
+    with _errors_of("graph_executor_factory"):
         payload = FactoryPayload(text, records, name)
-    except ValueError as exc:
-        raise BuildError(f"graph_executor_factory: {exc}") from None
     node = _FactoryNode(payload, text, name)
     made = Module(node=node)
     node.module = ref(made)
@@ -225,12 +222,10 @@ def const_loader_module(
             raise BuildError(
                 f"const_loader_module: {symbol!r} needs {missing!r}, which is none of the constants"
             )
-    try:
+    with _errors_of("const_loader_module"):
         pieces: list[Any] = [encode_strings(names) + encode_u64(len(names))]
         lists = b"".join(encode_strings(used) for used in symbols.values())
         lists = encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists
-    except ValueError as exc:
-        raise BuildError(f"const_loader_module: {exc}") from None
     for key, value in constants.items():
         pieces += _array(value, f"const_loader_module: constants[{key!r}]")
     pieces.append(lists)
@@ -243,8 +238,15 @@ def record_of(value: Any, what: str) -> ArrayRecord:
     Raises:
         BuildError: it is none; the text starts with `what`.
     """
-    try:
+    with _errors_of(what):
         return as_record(value)
+
+
+@contextmanager
+def _errors_of(what: str) -> Iterator[None]:
+    """Let errors about a value begin with what it is of."""
+    try:
+        yield
     except TypeError as exc:
         raise BuildTypeError(f"{what}: {exc}") from None
     except ValueError as exc:
@@ -254,10 +256,8 @@ def record_of(value: Any, what: str) -> ArrayRecord:
 def _array(value: Any, what: str) -> list[Any]:
     """The record of an array in pieces; its elements are not copied."""
     record = record_of(value, what)
-    try:
+    with _errors_of(what):
         return [encode_header(record.dtype, record.shape, record.data.nbytes), record.data]
-    except ValueError as exc:
-        raise BuildError(f"{what}: {exc}") from None
 
 
 @suggesting()
@@ -265,7 +265,9 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
     """A module with any bytes, under a type key of your own.
 
     Args:
-        key: 1 to 4096 bytes; not one of the format's own (`library`, `_lib`, `_import_tree`).
+        key: 1 to 4096 bytes; not one of the format's own (`library`, `_lib`, `_import_tree`). Under
+            a key of TVM's or `safetensors`, `export_library` refuses a payload that readers of the
+            key cannot read.
         payload: a bytes-like object, which is not copied; a path, whose file is read in pieces when
             the library is written; or an iterable of bytes-like objects. A list or tuple is kept;
             any other iterable serves one export.
@@ -281,6 +283,7 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
     with payload_or_path(payload):
         node = PayloadNode(key, payload_of(payload, "blob_module"), data=data)
         node.is_found_by_key = data
+        node.is_unread = key in ROWS or key == SAFETENSORS
         return Module(node=node)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from mblob.bytes.wire import Cursor, encode_map, encode_string, encode_strings, encode_u64
 from mblob.dtype import FLOAT8_E3M4, DataType
 from mblob.errors import FormatError
+from mblob.format import safetensors
 from mblob.format.grammar import (
     FFI_GRAMMARS,
     FFI_GRAMMARS_OF_0_21,
@@ -36,6 +37,7 @@ from mblob.format.type_keys import (
     RELAX_EXECUTABLE_OF_0_16,
     RELAX_EXECUTABLES,
     ROWS,
+    SAFETENSORS,
     TABLE,
     VULKAN,
     WEBGPU,
@@ -111,6 +113,24 @@ def check_kind(kind: str, target: str, known_to: str) -> None:
     if kind in _GRAMMARS[known_to] and key_in(kind, target) not in _GRAMMARS[target]:
         reason = ROWS[kind].no_ffi or "no release of TVM has both"
         raise BuildError(f"{kind!r} is not a kind of the {target} dialect: {reason}")
+
+
+def check(key: str, payload: memoryview, dialect: str) -> None:
+    """Refuse bytes of a caller's that the readers of their key cannot read.
+
+    Raises:
+        BuildError: they break the grammar of the key.
+    """
+    try:
+        if key == SAFETENSORS:
+            safetensors.read(payload)
+        else:
+            decode_payload(key, payload, _GRAMMARS[dialect])
+    except FormatError as error:
+        raise BuildError(
+            f"the payload of {key!r} breaks the grammar that modules of this type key have: {error};"
+            f" give data of your own another key, such as 'my_{key}'"
+        ) from None
 
 
 def key_in(kind: str, target: str) -> str:

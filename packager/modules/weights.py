@@ -48,7 +48,8 @@ def safetensors_module(weights: Any) -> Module:
     Raises:
         OSError: no file at the path.
         FormatError: the file is no file of weights, or it is damaged.
-        BuildError: `weights` is none of these, or safetensors does not have the element type.
+        BuildError: `weights` is none of these, or safetensors does not have the element type or the
+            name of a tensor.
     """
     who = "safetensors_module"
     if isinstance(weights, Mapping):
@@ -97,8 +98,8 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> No
         tensors: name -> numpy array, tensor, or anything with the buffer protocol.
 
     Raises:
-        BuildError: a value is not an array, the format does not have its element type, or the name
-            of the file is that of another format.
+        BuildError: a value is not an array, the format does not have its element type or its name,
+            or the name of the file is that of another format.
         OSError: it cannot be written.
     """
     other = _OTHER_FORMATS.get(Path(checked_path(path, "save_tensors")).suffix)
@@ -200,7 +201,7 @@ def _encoded(who: str, arrays: Mapping[str, ArrayRecord]) -> tuple[memoryview, .
     """The pieces of a safetensors file of arrays.
 
     Raises:
-        BuildError: a type of elements that the format has not.
+        BuildError: a name or a type of elements that the format has not.
     """
     try:
         return safetensors.encode((name, a.dtype, a.shape, a.data) for name, a in arrays.items())

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mblob
+from tests.loader.payloads import unread_module
 
 EXIT = {"FormatError": 1, "DigestError": 7, "IncompatibleError": 6}
 
@@ -149,14 +150,14 @@ def test_json_tells_of_failures_too(pack, deploy: Path, tmp_path: Path) -> None:
 def test_a_payload_that_breaks_its_grammar_is_found_though_its_digest_is_right(
     pack, tmp_path: Path, error_line
 ) -> None:
-    mblob.blob_module("cuda", b"no kernels").export_library(tmp_path / "odd.so")
+    unread_module("cuda", b"no kernels").export_library(tmp_path / "odd.so")
     done = pack("verify", "odd.so")
     assert (
         done.returncode,
         "entry 0 (cuda) breaks the grammar of its key" in error_line(done),
     ) == (1, True)
     assert pack("verify", "odd.so", "--level", "header").returncode == 0
-    mblob.blob_module("safetensors", b"\xff" * 16).export_library(tmp_path / "odd.so")
+    unread_module("safetensors", b"\xff" * 16).export_library(tmp_path / "odd.so")
     assert pack("verify", "odd.so").returncode == 1
 
 

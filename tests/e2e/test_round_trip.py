@@ -84,7 +84,7 @@ def test_no_runtime_symbol_is_left_undefined(tmp_path: Path) -> None:
 def test_a_diamond_goes_out_and_comes_back_with_one_shared_child(tmp_path: Path) -> None:
     """TVM refuses to export this tree."""
     shared = mblob.blob_module("d", b"D")
-    left, right = mblob.blob_module("b", b"B"), mblob.blob_module("c", b"C")
+    left, right = mblob.blob_module("b", b"B"), mblob.blob_module("e", b"E")
     left.import_module(shared)
     right.import_module(shared)
     root = kernels()
@@ -93,7 +93,7 @@ def test_a_diamond_goes_out_and_comes_back_with_one_shared_child(tmp_path: Path)
     root.export_library(tmp_path / "diamond.so")
     mod = mblob.load_module(tmp_path / "diamond.so")
     one, two = mod.imported_modules
-    assert {one.type_key, two.type_key} == {"b", "c"}
+    assert {one.type_key, two.type_key} == {"b", "e"}
     assert one.imported_modules[0] is two.imported_modules[0]
     assert bytes(one.imported_modules[0].payload) == b"D"
 

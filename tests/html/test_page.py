@@ -21,6 +21,7 @@ from mblob.format import index
 from mblob.inspect.html import areas, data, headers, json_for_html
 from mblob.inspect.html.areas import Area, lay_out
 from tests.html.conftest import host
+from tests.loader.payloads import unread_module
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
@@ -258,7 +259,7 @@ def test_long_names_are_cut(tmp_path: Path) -> None:
 
 def test_a_payload_that_breaks_its_grammar_is_shown_with_what_is_wrong(tmp_path: Path) -> None:
     root = host()
-    root.import_module(mblob.blob_module("cuda", b"\xff" * 40))
+    root.import_module(unread_module("cuda", b"\xff" * 40))
     root.export_library(tmp_path / "odd.so")
     found = data_of(page_of(tmp_path / "odd.so"))
     row = found["entries"][1]

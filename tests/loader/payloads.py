@@ -9,11 +9,20 @@ from typing import Any
 
 import numpy as np
 
+import mblob
+
 CODES = {"i": 0, "u": 1, "f": 2}
 ARGUMENT_TYPES = {
     "handle": (3, 64), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8),
     "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64), "float32": (2, 32), "float64": (2, 64), "bool": (1, 1),
 }  # fmt: skip
+
+
+def unread_module(key: str, payload: bytes) -> mblob.Module:
+    """A module that is packed as it is, damaged or not, as another packager may write it."""
+    module = mblob.blob_module(key, payload)
+    module._node.is_unread = False  # type: ignore[attr-defined]
+    return module
 
 
 def u32(value: int) -> bytes:

@@ -226,6 +226,16 @@ def test_a_parameter_dictionary_is_weights_too(
     assert tensors["p"].numpy().tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("key", ["metadata", "c", "cuda", "const_loader", "opencl"])
+def test_a_module_that_holds_no_tensors_hides_none_whatever_its_bytes_are(
+    tree_library: Callable[..., Path], tmp_path: Path, key: str
+) -> None:
+    params = mblob.save_param_dict({"p": np.arange(3, dtype="i4")})
+    tree = [("library", None), (key, b'{"made by": "me"}'), ("plain_data", params)]
+    path = tree_library(tmp_path / "p.so", tree, [[1, 2], [], []])
+    assert list(mblob.load_module(path, missing="stub").tensors) == ["p"]
+
+
 LISTS = {
     "few": (["b", "a"], "a, b"),
     "one long": (["n" * 5000], "..."),

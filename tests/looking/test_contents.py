@@ -19,6 +19,7 @@ from mblob.inspect import graph_summary
 from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.vm_summary import CONSTANTS_OF_0_21, CONSTANTS_OF_FFI
 from tests.loader.executors import vm_programs
+from tests.loader.payloads import unread_module
 from tests.looking.conftest import CUDA, string, u64
 
 
@@ -312,7 +313,7 @@ def test_weights_are_listed_without_being_read() -> None:
 def test_a_payload_that_an_index_bounds_may_be_damaged(tmp_path: Path, validate: Any) -> None:
     """The file opens, the entry says what is wrong, and so do the remarks."""
     host = mblob.csource_module("int f(int x) { return x; }\n", fmt="c", functions=["int f(int x)"])
-    host.import_module(mblob.blob_module("cuda", CUDA[:-5]))
+    host.import_module(unread_module("cuda", CUDA[:-5]))
     host.export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so", verify="off") as lib:
         entry = lib.entries[1]

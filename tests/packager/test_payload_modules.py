@@ -15,12 +15,14 @@ import pytest
 import mblob
 from mblob.errors import StateError
 from mblob.format.grammar import decode_payload
+from mblob.format.type_keys import ROWS
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.payload_modules import FACTORY_FUNCTIONS, graph_executor_factory
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.devc_c import to_c
 from tests.bytes_sink import BytesSink
 
+CL = "__kernel void k(__global float *a) {}"
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0]}'
 
 
@@ -133,6 +135,47 @@ def test_the_format_of_device_code_is_seen_from_it(kind: str, source: Any, fmt: 
     assert (bytes(fields["fmt"]).decode(), set(fields["functions"])) == (fmt, {"k"})
 
 
+@pytest.mark.parametrize(
+    ("kind", "fmt"),
+    [(k, f) for k in ("opencl", "metal", "vulkan", "webgpu") for f in ROWS[k].formats],
+)
+def test_a_module_of_each_format_follows_its_grammar(kind: str, fmt: str) -> None:
+    module = mblob.device_module(kind, b"1234", [("k", [])], fmt)  # type: ignore[arg-type]
+    assert set(decode_payload(kind, module.payload)["functions"]) == {"k"}
+
+
+@pytest.mark.parametrize("key", ["metadata", "c", "cuda", "opencl", "hexagon", "safetensors"])
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_bytes_that_readers_of_their_key_cannot_read_are_refused(
+    tmp_path: Path, key: str, dialect: Any
+) -> None:
+    if key == "metadata" and dialect == "ffi":
+        return  # which has no such key
+    (tmp_path / "about.json").write_bytes(b'{"made by": "me"}')
+    for payload in (tmp_path / "about.json", iter([b'{"made by": ', b'"me"}'])):
+        module = mblob.blob_module(key, payload)
+        with pytest.raises(BuildError, match=f"the payload of '{key}' .* key, such as 'my_{key}'"):
+            module.export_library(tmp_path / "x.so", dialect=dialect)
+
+
+def test_bytes_that_readers_of_their_key_can_read_are_packed(tmp_path: Path) -> None:
+    root = mblob.csource_module("")
+    code = bytes(mblob.device_module("cuda", "//PTX", functions=["k"]).payload)
+    weights = bytes(mblob.safetensors_module({"w": array.array("f", [1])}).payload)
+    root.import_module(mblob.blob_module("cuda", [code[:9], code[9:]]))
+    root.import_module(mblob.blob_module("safetensors", weights))
+    root.export_library(tmp_path / "x.so")
+    assert mblob.verify(tmp_path / "x.so").entries[1].walked
+    assert list(mblob.load_module(tmp_path / "x.so").tensors) == ["w"]
+
+
+@pytest.mark.parametrize(("symbol", "names"), [(5, ["a"]), ("k", [5]), (None, []), ("k", [-5])])
+def test_a_name_of_a_graph_of_others_is_text(symbol: Any, names: Any) -> None:
+    with pytest.raises(mblob.BuildError, match="json_module: expected text, found") as caught:
+        mblob.json_module("dnnl_json", symbol, {}, names)
+    assert isinstance(caught.value, TypeError)
+
+
 def test_opencl_source_gets_the_delimiters_that_tvm_needs() -> None:
     source = "__kernel void a() {}\n__kernel void b() {}\n"
     module = mblob.device_module("opencl", source, functions=["a", "b"])
@@ -182,6 +225,12 @@ def test_vulkan_shaders_keep_their_words() -> None:
         (("metal", {"a": "x"}, ["b"]), "no source for kernel 'b'"),
         (("webgpu", "x"), "expected functions="),
         (("cuda", 5), "expected source as text, bytes or a path"),
+        (("opencl", CL, None, "zz"), "fmt: for opencl: expected one of cl, .*, spv, found 'zz'"),
+        (("opencl", CL, None, "ptx"), "fmt: for opencl: expected one of cl"),
+        (("opencl", CL, None, 5), "fmt: for opencl: expected one of cl, .*, found 5"),
+        (("cuda", "//PTX", ["k"], "zz"), "fmt: for cuda: expected one of ptx, cubin, fatbin"),
+        (("cuda", "//PTX", ["k"], "cl"), "fmt: for cuda: expected one of ptx, cubin, fatbin"),
+        (("vulkan", b"1234", ["k"], "spv"), "fmt: for vulkan: expected one of vulkan"),
     ],
 )
 def test_impossible_device_modules_are_refused(arguments: Any, message: str) -> None:

@@ -89,6 +89,25 @@ def test_what_is_no_array_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "w.safetensors").exists()
 
 
+@pytest.mark.parametrize("name", ["__metadata__", "a\0b"])
+def test_names_that_safetensors_does_not_have_are_refused(tmp_path: Path, name: str) -> None:
+    arrays = {name: ARRAYS["fc.bias"], **ARRAYS}
+    np.savez(tmp_path / "w.npz", **{"__metadata__": ARRAYS["fc.bias"]})
+    (tmp_path / "w.params").write_bytes(mblob.save_param_dict(arrays))
+    for weights in (arrays, tmp_path / "w.npz", tmp_path / "w.params"):
+        with pytest.raises(mblob.BuildError, match=r"tensor '.*'.*; choose another"):
+            mblob.safetensors_module(weights)
+    with pytest.raises(mblob.BuildError, match=r"save_tensors: tensor '.*'.*; choose another"):
+        mblob.save_tensors(tmp_path / "w.safetensors", arrays)
+    assert not (tmp_path / "w.safetensors").exists()
+
+
+@pytest.mark.parametrize("name", [5, -5, None, b"w", ("w",)])
+def test_names_of_parameters_are_text(name: Any) -> None:
+    with pytest.raises(mblob.MblobError, match="save_param_dict: params: expected names as text"):
+        mblob.save_param_dict({"w": ARRAYS["fc.bias"], name: ARRAYS["fc.bias"]})
+
+
 def test_the_safetensors_package_reads_what_save_tensors_writes(tmp_path: Path) -> None:
     mblob.save_tensors(tmp_path / "w.safetensors", ARRAYS)
     found = safetensors.numpy.load_file(tmp_path / "w.safetensors")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.bytes.wire import encode_string
 from mblob.format.grammar import FFI_GRAMMARS, GRAMMARS, decode_payload
 from mblob.format.type_keys import CONST_LOADER, RELAX_EXECUTABLES
 from mblob.packager.errors import BuildError
@@ -169,11 +170,13 @@ def test_what_the_classic_dialect_cannot_say_is_an_error(
 
 def test_blobs_pass_as_they_are_whatever_their_kind(tmp_path: Path) -> None:
     host = mblob.csource_module("")
-    for key in ("cuda", "GraphExecutorFactory", "my.kind", "relax.VMExecutable"):
-        host.import_module(mblob.blob_module(key, b"no payload of that kind"))
+    given = dict.fromkeys(("GraphExecutorFactory", "my.kind", "relax.VMExecutable"), b"anything")
+    given["cuda"] = encode_string("ptx") + bytes(16)
+    for key, payload in given.items():
+        host.import_module(mblob.blob_module(key, payload))
     host.export_library(tmp_path / "x.so", dialect="ffi")
     with mblob.open(tmp_path / "x.so") as lib:
-        assert {bytes(e.view()) for e in lib.entries[1:]} == {b"no payload of that kind"}
+        assert {e.type_key: bytes(e.view()) for e in lib.entries[1:]} == given
 
 
 @pytest.mark.parametrize("extra", [[1], [1, 2], [0, 0, 0]])
