@@ -13,7 +13,7 @@ from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_map, encode_string, encode_u64
 from mblob.errors import one_of
 from mblob.format.grammar import FunctionInfo, encode_function_map
-from mblob.format.type_keys import CUDA, HIP, METAL, OPENCL, ROWS, VULKAN, WEBGPU
+from mblob.format.type_keys import CUDA, HIP, HSACO, METAL, OPENCL, ROWS, VULKAN, WEBGPU
 from mblob.module import Module
 from mblob.packager.device.compilers import LANGUAGES, Arch, Compile, compile_device
 from mblob.packager.device.functions import Seen, complete
@@ -320,8 +320,8 @@ def _joined(sources: Mapping[str, bytes]) -> str | None:
 _FORMATS = {
     **{kind: ROWS[kind].formats for kind in (METAL, VULKAN, WEBGPU)},
     OPENCL: (*ROWS[OPENCL].formats, "spv"),
-    CUDA: ("ptx", "cubin", "fatbin", "cuda", "cu"),
-    HIP: ("hsaco", "hip"),
+    CUDA: ("ptx", "cubin", "fatbin", CUDA, "cu"),
+    HIP: (HSACO, HIP),
 }
 
 _ENCODERS: dict[str, Callable[[Sources, list[FunctionInfo], str | None], Encoded]] = {
