@@ -28,7 +28,7 @@ from mblob.inspect.tensors import StoredTensor
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PiecesPayload, is_host, out_entry
-from mblob.packager.modules.weights import kind_of, read_tensors
+from mblob.packager.modules.weights import check_name, kind_of, read_tensors
 from mblob.packager.path_arguments import existing_file, payload_or_path
 
 LISTED = 20  # names that an error gives
@@ -144,7 +144,7 @@ def with_tensors(
     stored = _by_name(library)
     changed: dict[int, list[tuple[StoredTensor, memoryview]]] = {}
     for name, value in weights.items():
-        entry, old = _only(stored, name, library)
+        entry, old = _only(stored, check_name(name), library)
         changed.setdefault(entry.index, []).append(
             (old, _data_for(old, _record_of(value, name), entry))
         )

@@ -31,7 +31,7 @@ _OTHER_FORMATS = {
     ".npy": "numpy.save",
     ".params": "save_param_dict and write its bytes",
 }
-_ZIP = b"PK\3\4"
+_ZIP = (b"PK\3\4", b"PK\5\6")  # with members, and without any
 KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
 
@@ -121,12 +121,21 @@ def records(arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
     mapping("weights", "tensors", arrays)
     found = {}
     for name, array in arrays.items():
-        if not isinstance(name, str):
-            raise BuildTypeError(
-                f"weights: expected names of tensors as text, found {type(name).__name__} {name!r}"
-            )
-        found[name] = record_of(array, f"tensor {name!r}")
+        found[check_name(name)] = record_of(array, f"tensor {name!r}")
     return found
+
+
+def check_name(name: Any) -> str:
+    """The name of a tensor.
+
+    Raises:
+        BuildError: it is no text.
+    """
+    if not isinstance(name, str):
+        raise BuildTypeError(
+            f"weights: expected names of tensors as text, found {type(name).__name__} {name!r}"
+        )
+    return name
 
 
 def read_tensors(path: Path) -> dict[str, ArrayRecord]:
@@ -166,7 +175,7 @@ def kind_of(data: memoryview) -> str:
     start = bytes(data[:8])
     if start == PARAMS_MAGIC.to_bytes(8, "little"):
         return "params"
-    return "npz" if start[:4] == _ZIP else "npy" if start[:6] == npy.MAGIC else ""
+    return "npz" if start[:4] in _ZIP else "npy" if start[:6] == npy.MAGIC else ""
 
 
 def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
