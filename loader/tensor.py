@@ -36,7 +36,7 @@ CPU = Device(1, 0)
 _TVM_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
 
 
-def _wrong_extent(extents: Any) -> ArgumentError:
+def _wrong_extent(extents: Any) -> MblobError:
     """The error for what is no sequence of int."""
     if isinstance(extents, (tuple, list)):
         for i, extent in enumerate(extents):

@@ -16,7 +16,7 @@ from mblob.node import Node as Node
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Protocol
+    from typing import Any, NoReturn, Protocol
 
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
@@ -305,6 +305,28 @@ class Module:
             raise errors.NotFoundError(self._not_found(name, True, attributes))
         return function  # type: ignore[return-value]
 
+    if not TYPE_CHECKING:  # type checkers refuse it themselves
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            try:
+                object.__setattr__(self, name, value)
+            except AttributeError:
+                self._refuse(name)
+
+        def __delattr__(self, name: str) -> None:
+            try:
+                object.__delattr__(self, name)
+            except AttributeError:
+                self._refuse(name)
+
+        def _refuse(self, name: str) -> NoReturn:
+            """The error about a change of what the module has, or of a function."""
+            if not hasattr(type(self), name):
+                self.functions.refuse(name)
+            raise errors.ArgumentTypeError(
+                f"module {self.type_key!r}: its attribute {name!r} cannot be changed"
+            )
+
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *(n for n in self.functions if n.isidentifier())]
 
@@ -419,6 +441,7 @@ class Module:
         Raises:
             AttributeError: no such function.
             NotFoundError: no global function `f_preproc`.
+            TypeError, ValueError: by the function: a number of calls or measurements is none.
         """
         from mblob.benchmark import measure
 
@@ -433,8 +456,8 @@ class Module:
 
         def evaluate(*args: Any) -> BenchmarkResult:
             return measure(
-                lambda: function(*args), repeat, number, min_repeat_ms / 1e3, finish=wait,
-                cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
+                "time_evaluator", lambda: function(*args), repeat, number, min_repeat_ms, finish=wait,
+                cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
                 begin=(lambda: prepare(*args)) if prepare else None,
             )  # fmt: skip
 

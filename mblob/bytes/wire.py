@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
-from mblob.errors import ArgumentValueError, FormatError, one_line
+from mblob import texts
+from mblob.errors import ArgumentTypeError, ArgumentValueError, FormatError, one_line
 
 KEY_LIMIT = 4096  # bytes of a type key; a longer one is damage, not a name
 
@@ -115,10 +116,14 @@ def encode_string(value: str | bytes) -> bytes:
     """`string`: u64 length, bytes (UTF-8), no terminator.
 
     Raises:
+        TypeError: it is neither text nor bytes.
         ValueError: the text has half of a surrogate pair.
     """
     try:
-        raw = value.encode() if isinstance(value, str) else bytes(value)
+        raw = value.encode() if isinstance(value, str) else bytes(memoryview(value))
+    except TypeError:
+        found = texts.say(texts.EXPECTED, "str", type(value).__name__)
+        raise ArgumentTypeError(found) from None
     except UnicodeEncodeError:
         raise ArgumentValueError(one_line(f"{value!r} is no Unicode text")) from None
     return encode_u64(len(raw)) + raw

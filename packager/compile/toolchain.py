@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -15,7 +14,7 @@ from mblob.arguments import wrong_type
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.packager.compile.processes import Command, Processes, check_space, check_written, failure
-from mblob.packager.errors import BuildError
+from mblob.packager.options import split
 from mblob.packager.output import workspace
 
 C_COMPILERS = ("cc", "gcc", "clang")
@@ -199,10 +198,7 @@ def command_words(text: str | Sequence[str], folder: Path | None = None) -> Comm
     """
     if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
         raise wrong_type("export_library", "cc", "str, or a list of str", text)
-    try:
-        words = shlex.split(text) if isinstance(text, str) else list(text)
-    except ValueError as exc:
-        raise BuildError(f"the command {text!r}: {exc}") from None
+    words = split(text, f"the command {text!r}") if isinstance(text, str) else list(text)
     base = Path.cwd() if folder is None else folder.absolute()
     for i in {0, _compiler_word(tuple(words))} if words else ():
         # PATH may have relative folders

@@ -23,7 +23,7 @@ from mblob.format.type_keys import ROWS, SAFETENSORS, WEBGPU
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 
 if TYPE_CHECKING:
     from mblob.typed import TensorFormat
@@ -99,6 +99,8 @@ def extract(
     """
     if format is not None and format not in FORMATS:
         raise BuildError(f"format: {one_of(FORMATS, format)}")
+    if written is not None and not callable(written):
+        raise wrong_type("extract", "written", "a callable", written, BuildTypeError)
     given = checked_path(output, "extract: output")
     with nullcontext(library) if isinstance(library, Library) else Library(library) as opened:
         if opened.blob is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from mblob.arguments import items
 from mblob.arguments import path as checked_path
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
@@ -337,11 +338,10 @@ def _plugins(
 
 
 def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
-    if isinstance(given, (str, bytes, os.PathLike)):
-        raise ArgumentTypeError(
-            f"addons: expected a list of paths, found {given!r}; write [{given!r}]"
-        )
-    return [Path(checked_path(a, "addons")) for a in given or ()]
+    if given is None:
+        return []
+    paths = items("export_library", "addons", given, "a list of paths", BuildTypeError)
+    return [Path(checked_path(a, "addons")) for a in paths]
 
 
 # What people ask for that is neither a library nor a tar of objects; a linker would write a library

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from mblob import json_text, texts
-from mblob.arguments import suggesting
+from mblob.arguments import mapping, names, suggesting, wrong_type
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import ArgumentValueError, PortabilityWarning
@@ -23,7 +23,7 @@ from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
-from mblob.packager.path_arguments import check_key, payload_or_path
+from mblob.packager.path_arguments import as_json, check_key, payload_or_path
 
 if TYPE_CHECKING:
     from mblob.typed import GraphJson
@@ -52,12 +52,15 @@ def json_module(
         const_names: names of its constants, in the order of the graph's inputs.
 
     Raises:
-        BuildError: a reserved key, or text that is not JSON.
+        BuildError: a reserved key, what is not JSON, or an argument of a wrong type.
     """
     check_key(kind, "json_module")
+    if not isinstance(symbol, str):
+        raise wrong_type("json_module", "symbol", "str", symbol, BuildTypeError)
     text = _json_text(graph_json, "json_module")
+    constants = names("json_module", "const_names", const_names, error=BuildTypeError)
     try:
-        payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
+        payload = encode_string(symbol) + encode_string(text) + encode_strings(constants)
     except ValueError as exc:
         raise BuildError(f"json_module: {exc}") from None
     return Module(
@@ -219,20 +222,26 @@ def const_loader_module(
     Raises:
         BuildError: a value that is not an array, or a symbol with an unknown constant.
     """
-    names = [str(n) for n in constants]
-    for symbol, used in symbols.items():
-        if missing := next((n for n in used if n not in constants), None):
-            raise BuildError(
-                f"const_loader_module: {symbol!r} needs {missing!r}, which is none of the constants"
-            )
+    who = "const_loader_module"
+    mapping(who, "constants", constants, error=BuildTypeError)
+    mapping(who, "symbols", symbols, "a dict of names of constants by function", BuildTypeError)
+    keys = [str(n) for n in constants]
+    used = {
+        symbol: names(who, f"symbols[{symbol!r}]", given, error=BuildTypeError)
+        for symbol, given in symbols.items()
+    }
+    for symbol, needed in used.items():
+        if missing := next((n for n in needed if n not in constants), None):
+            raise BuildError(f"{who}: {symbol!r} needs {missing!r}, which is none of the constants")
     try:
-        pieces: list[Any] = [encode_strings(names) + encode_u64(len(names))]
-        lists = b"".join(encode_strings(used) for used in symbols.values())
-        lists = encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists
+        pieces: list[Any] = [encode_strings(keys) + encode_u64(len(keys))]
+        lists = b"".join(map(encode_strings, used.values()))
+        functions = names(who, "symbols", used, error=BuildTypeError)
+        lists = encode_strings(functions) + encode_u64(len(functions)) + lists
     except ValueError as exc:
-        raise BuildError(f"const_loader_module: {exc}") from None
+        raise BuildError(f"{who}: {exc}") from None
     for key, value in constants.items():
-        pieces += _array(value, f"const_loader_module: constants[{key!r}]")
+        pieces += _array(value, f"{who}: constants[{key!r}]")
     pieces.append(lists)
     return Module(node=PayloadNode(CONST_LOADER, PiecesPayload(pieces), dialect="classic"))
 
@@ -306,7 +315,7 @@ def _graph_text(given: str | Mapping[str, Any]) -> str:
         BuildError: it cannot be read, and why.
     """
     who = "graph_executor_factory"
-    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    text = given if isinstance(given, str) else as_json(given, f"{who}: graph_json")
     changed: list[str] = []
     try:
         graph = graph_json.parse(text)
@@ -344,12 +353,11 @@ def _is_utf8(text: str) -> bool:
 
 
 def _json_text(graph: str | Mapping[str, Any], who: str) -> str:
-    if isinstance(graph, (int, float, list, tuple)) or graph is None:
-        raise BuildTypeError(
-            f"{who}: graph_json: expected JSON as text or a dictionary, found {type(graph).__name__}"
-        )
+    if not isinstance(graph, (str, Mapping)):
+        expected = "JSON as text or a dictionary"
+        raise wrong_type(who, "graph_json", expected, graph, BuildTypeError)
     if not isinstance(graph, str):
-        return json.dumps(graph)
+        return as_json(graph, f"{who}: graph_json")
     try:
         json_text.parse(graph)
     except json_text.JsonError as exc:
