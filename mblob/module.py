@@ -37,6 +37,7 @@ ENTRY_NAME = "__tvm_main__"
 # The type key of the linked code itself. It stands here, and not in format/type_keys.py, whose import
 # would take as long as that of all else a load needs.
 LIBRARY = "library"
+_set = object.__setattr__  # what Module's own asks, which costs time
 
 
 class Module:
@@ -53,7 +54,9 @@ class Module:
         node: used by mblob itself.
     """
 
-    __slots__ = ("__weakref__", "_imports", "_is_imported", "_node")
+    __slots__ = ("__weakref__", "_imports", "_node")
+    _imports: list[Module]
+    _node: Node
 
     def __init__(
         self,
@@ -67,9 +70,8 @@ class Module:
             if not type_key:
                 raise errors.ArgumentValueError("Module: a type key is needed")
             node = FunctionsNode(type_key, functions or {}, payload)
-        self._node = node
-        self._imports: list[Module] = []
-        self._is_imported = False  # by any module, ever
+        _set(self, "_node", node)
+        _set(self, "_imports", [])
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -96,14 +98,14 @@ class Module:
         checked_module("import_module", "other", other)
         # A chain is built in linear time: only a module that somebody imports can be below one with
         # imports.
-        may_be_below = self is other or (self._is_imported and other._imports)
+        may_be_below = self is other or (self._node.is_imported and other._imports)
         if may_be_below and any(m is self for m in other.walk()):
             raise errors.ArgumentValueError(
                 f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle"
             )
         self._node.on_import(other)
         self._imports.append(other)
-        other._is_imported = True
+        other._node.is_imported = True
 
     def walk(self) -> Iterator[Module]:
         """This module and everything it imports, depth first in import order, each once."""
