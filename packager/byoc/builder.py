@@ -177,6 +177,7 @@ class GraphBuilder:
 
     def copy(self, value: Value, device: Device, *, name: str | None = None) -> Value:
         """A copy of `value` on another `device`. `name`: of the node."""
+        self._known("copy", [value])
         name = self._name("copy", name, "copy")
         return self.call(COPY, [value], value.shape, value.dtype, name=name, device=device)
 

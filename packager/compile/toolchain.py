@@ -14,6 +14,7 @@ from mblob.arguments import wrong_type
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.packager.compile.processes import Command, Processes, check_space, check_written, failure
+from mblob.packager.errors import BuildTypeError
 from mblob.packager.options import split
 from mblob.packager.output import workspace
 
@@ -194,10 +195,10 @@ def command_words(text: str | Sequence[str], folder: Path | None = None) -> Comm
         folder: what paths are relative to; by default the working directory.
 
     Raises:
-        BuildError: a quotation that does not end.
+        BuildError: a quotation that does not end, or what is no command.
     """
     if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
-        raise wrong_type("export_library", "cc", "str, or a list of str", text)
+        raise wrong_type("export_library", "cc", "str, or a list of str", text, BuildTypeError)
     words = split(text, f"the command {text!r}") if isinstance(text, str) else list(text)
     base = Path.cwd() if folder is None else folder.absolute()
     for i in {0, _compiler_word(tuple(words))} if words else ():
@@ -228,6 +229,8 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
         ToolchainError: no compiler.
         IncompatibleError: `cc` compiles for another target.
     """
+    if target is not None and not isinstance(target, str):
+        raise wrong_type("export_library", "target", "str", target, BuildTypeError)
     if cc is not None:
         return _checked(command_words(cc), target, "cc=")
     own = command_words(os.environ.get("CC", ""))

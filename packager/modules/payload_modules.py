@@ -230,13 +230,13 @@ def const_loader_module(
         symbol: names(who, f"symbols[{symbol!r}]", given, error=BuildTypeError)
         for symbol, given in symbols.items()
     }
+    functions = names(who, "symbols", used, error=BuildTypeError)
     for symbol, needed in used.items():
         if missing := next((n for n in needed if n not in constants), None):
             raise BuildError(f"{who}: {symbol!r} needs {missing!r}, which is none of the constants")
     try:
         pieces: list[Any] = [encode_strings(keys) + encode_u64(len(keys))]
         lists = b"".join(map(encode_strings, used.values()))
-        functions = names(who, "symbols", used, error=BuildTypeError)
         lists = encode_strings(functions) + encode_u64(len(functions)) + lists
     except ValueError as exc:
         raise BuildError(f"{who}: {exc}") from None

@@ -392,6 +392,9 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
     "swap, names of weights": lambda t: mblob.swap(t.file, None, "o.so", weights={0: A}),  # type: ignore[dict-item]
     "export_library, options": lambda t: mblob.csource_module("").export_library("o.so", options="'a"),
     "export_library, addons": lambda t: mblob.csource_module("").export_library("o.so", addons=5),  # type: ignore[call-overload]
+    "export_library, carry": lambda t: mblob.csource_module("").export_library("o.so", carry=5),  # type: ignore[call-overload]
+    "export_library, target": lambda t: mblob.csource_module("").export_library("o.so", target=5),  # type: ignore[call-overload]
+    "copy, value": lambda t: t.graph().copy(5, mblob.cpu()),
     "call, inputs": lambda t: t.graph().call("f", 5, (4,)),
     "call, attrs": lambda t: t.graph().call("f", [], (4,), attrs=5),
     "call, an attribute": lambda t: t.graph().call("f", [], (4,), attrs={"a": object()}),
