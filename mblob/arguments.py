@@ -11,6 +11,7 @@ from mblob.errors import (
     ArgumentError,
     ArgumentTypeError,
     ArgumentValueError,
+    also,
     did_you_mean,
     one_line,
 )
@@ -218,9 +219,13 @@ def check_unmasked(value: Any) -> None:
         raise ArgumentTypeError(texts.MASKED)
 
 
-def no_numbers(element: Any, fmt: str | None = None) -> ArgumentError:
-    """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has
-    none its format."""
-    return ArgumentTypeError(
-        texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element)
-    )
+def no_numbers(element: Any, fmt: str | None = None, what: str = "") -> ArgumentError:
+    """The error for an array whose elements are no numbers of mblob's.
+
+    Args:
+        element: its dtype, None where it has none.
+        fmt: its format then.
+        what: begins the text.
+    """
+    found = texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element)
+    return also(ArgumentError, TypeError, ValueError)(f"{what}{found}")

@@ -224,7 +224,7 @@ static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *fo
     dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
-  call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NO_NUMBERS, dtype);
+  call_frame_error(frame, i, call_type_and_value, MB_TEXT_NO_NUMBERS, dtype);
   Py_DECREF(dtype);
   return false;
 }

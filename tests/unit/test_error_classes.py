@@ -241,6 +241,18 @@ def test_an_error_can_be_pickled_and_copied(case: Case, row: str) -> None:
         assert again.__dict__ == {**error.__dict__}
 
 
+@pytest.mark.parametrize("dtype", [">f4", "O", "M8[s]", "U3"])
+def test_an_array_without_numbers_is_an_error_about_its_dtype(case: Case, dtype: str) -> None:
+    array = np.zeros(4, dtype)
+    for call in (t := case.lib["vadd"]), t.bind:
+        with pytest.raises(errors.also(mblob.ArgumentError, TypeError, ValueError)):
+            call(array, A, C, 4)
+    for other in (mblob.array, lambda x: mblob.save_param_dict({"x": x})):
+        with pytest.raises(TypeError) as caught:
+            other(array)
+        assert isinstance(caught.value, ValueError)
+
+
 def test_no_error_is_of_the_base_class_alone() -> None:
     """Each has a class that says what went wrong, of the table."""
     root = Path(mblob.__file__).parents[1]
@@ -330,6 +342,27 @@ def test_a_kernels_kind_is_a_class(case: Case, kind: str) -> None:
     assert isinstance(caught.value, KINDS[kind])
     assert str(caught.value) == f"{kind}: no such row"
     assert caught.value.kind == ("" if kind == "int" else kind)
+
+
+def kinds_of_the_page() -> dict[str, type[Exception]]:
+    """The classes of the kinds that the page's table names one by one."""
+    rows = [line.split("|") for line in PAGE.partition("## Kinds")[2].splitlines() if "|" in line]
+    return {
+        kind: class_of(named[0])
+        for row in rows if "built-in exception" not in row[1] and (named := re.findall(r"`(\w+)`", row[2]))
+        for kind in re.findall(r"`(\w+)`", row[1]) if kind[0].isupper()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n, c in vars(builtins).items() if isinstance(c, type)])
+def test_an_error_whose_kind_is_of_python_is_of_that_class_and_can_be_copied(name: str) -> None:
+    python = getattr(builtins, name)
+    expected = python if issubclass(python, Exception) else RuntimeError
+    expected = kinds_of_the_page().get(name, expected)
+    assert errors.class_of_kind(name) is expected
+    error = errors.also(errors.KernelError, expected)(f"{name}: what a kernel says")
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert (type(again), str(again), again.args) == (type(error), str(error), error.args)
 
 
 MISTAKES: dict[str, Callable[[Case], Any]] = {
