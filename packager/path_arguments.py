@@ -12,10 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mblob.arguments import path as checked_path
+from mblob import arguments
 from mblob.bytes.wire import KEY_LIMIT
 from mblob.format.type_keys import RESERVED
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.errors import BuildError, BuildTypeError, checked
+
+
+def checked_path(value: Any, who: str) -> str:
+    """`value` as a path that a file can have.
+
+    Raises:
+        BuildError: it is none.
+    """
+    return checked(arguments.path, value, who)
 
 
 def path_or_text(given: str | os.PathLike[str], who: str) -> Path | str:

@@ -12,7 +12,7 @@ from mblob.format.graph_json import BYTES_LIMIT, COPY, NOP
 from mblob.format.ndarray import as_record
 from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
 from mblob.packager.byoc.storage import plan_storage
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.errors import BuildError, BuildTypeError, checked, refused
 from mblob.packager.path_arguments import as_json
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class GraphBuilder:
         try:
             record = as_record(array)
         except TypeError as exc:
-            raise BuildError(f"param {name!r}: {exc}") from None
+            raise refused(exc, f"param {name!r}") from None
         value = self._input("param", name, record.shape, str(record.dtype), device)
         self.params[name] = array
         return value
@@ -137,7 +137,7 @@ class GraphBuilder:
             outputs: shape and dtype of each.
             function, inputs, name, attrs, device: as of `call`.
         """
-        arguments.name("call", "function", function)
+        checked(arguments.name, "call", "function", function)
         node = Node(self._name("call", name, function), False)
         where = f"operator {node.name!r}"
         node.inputs = self._known(where, inputs)
@@ -219,7 +219,7 @@ class GraphBuilder:
             while name in self._names:
                 number += 1
                 name = f"{function}_{number}"
-        arguments.name(who, "name", name)
+        checked(arguments.name, who, "name", name)
         if name in self._names:
             raise BuildError(f"{who}: the name {name!r} is taken; names are of one node each")
         return name
@@ -230,7 +230,9 @@ class GraphBuilder:
         values = arguments.items(where, "inputs", values, "a list of values", BuildTypeError)
         for i, value in enumerate(values):
             if not isinstance(value, Value):
-                raise arguments.wrong_type(where, f"value {i}", "a value of this graph", value)
+                raise arguments.wrong_type(
+                    where, f"value {i}", "a value of this graph", value, BuildTypeError
+                )
             if self._values.get(id(value)) is not value:
                 raise BuildError(f"{where}: value {i} ({value!r}) is of another graph")
         return values
@@ -239,7 +241,9 @@ class GraphBuilder:
         """The kind of the device of what a node makes."""
         if device is not None:
             if not isinstance(device, Device):
-                raise arguments.wrong_type(where, "device", "a Device such as mblob.cpu(0)", device)
+                raise arguments.wrong_type(
+                    where, "device", "a Device such as mblob.cpu(0)", device, BuildTypeError
+                )
             self._devices = True
             return device.device_type
         kinds = {value.device or _CPU for value in inputs} or {_CPU}
@@ -274,7 +278,8 @@ def _extents(where: str, shape: Any) -> tuple[int, ...]:
     if isinstance(shape, (str, bytes)) or not hasattr(shape, "__iter__"):
         shape = (shape,)
     return tuple(
-        arguments.whole(where, f"shape[{i}]", n, 0, BYTES_LIMIT) for i, n in enumerate(shape)
+        checked(arguments.whole, where, f"shape[{i}]", n, 0, BYTES_LIMIT)
+        for i, n in enumerate(shape)
     )
 
 

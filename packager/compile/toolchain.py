@@ -226,6 +226,7 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
         target: a triple that the compiler must compile for.
 
     Raises:
+        BuildError: one of them is no text.
         ToolchainError: no compiler.
         IncompatibleError: `cc` compiles for another target.
     """

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import items
-from mblob.arguments import path as checked_path
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import ET_REL
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, elf_header
@@ -38,7 +37,7 @@ from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, Payload
 from mblob.packager.modules.weights import safetensors_module
 from mblob.packager.objects import object_files
 from mblob.packager.objects.rename import expose_symbols
-from mblob.packager.path_arguments import existing_file
+from mblob.packager.path_arguments import checked_path, existing_file
 from mblob.packager.write.dialects import DIALECTS
 
 if TYPE_CHECKING:

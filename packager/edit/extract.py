@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from mblob import json_text
-from mblob.arguments import path as checked_path
 from mblob.arguments import wrong_type
 from mblob.bytes.progress import advance
 from mblob.errors import FormatError, NotFoundError, also, did_you_mean, one_of
@@ -24,6 +23,7 @@ from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
 from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.path_arguments import checked_path
 
 if TYPE_CHECKING:
     from mblob.typed import TensorFormat
@@ -129,7 +129,7 @@ def _planned(
     names = [names] if isinstance(names, str) else names
     for argument, value in (("entries", wanted), ("tensors", names)):
         if not (value is None or isinstance(value, (bool, Iterable))):
-            raise wrong_type("extract", argument, "a list", value)
+            raise wrong_type("extract", argument, "a list", value, BuildTypeError)
     entries = chosen_entries(library, wanted)
     output = Path(given)
     is_folder = output.is_dir() or given.endswith(os.sep)  # which a Path forgets

@@ -16,12 +16,12 @@ from mblob import json_text, texts
 from mblob.arguments import mapping, names, suggesting, wrong_type
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
-from mblob.errors import ArgumentValueError, PortabilityWarning
+from mblob.errors import PortabilityWarning
 from mblob.format import graph_json
 from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY
 from mblob.module import Module
-from mblob.packager.errors import BuildError, BuildTypeError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.path_arguments import as_json, check_key, payload_or_path
 
@@ -146,7 +146,9 @@ def text_and_params(
         return graph_json, {}
     if not hasattr(graph_json, "graph_json"):
         expected = "JSON as text, a dictionary, or a GraphBuilder"
-        raise BuildError(f"graph: {texts.say(texts.EXPECTED, expected, type(graph_json).__name__)}")
+        raise BuildTypeError(
+            f"graph: {texts.say(texts.EXPECTED, expected, type(graph_json).__name__)}"
+        )
     return graph_json.graph_json(), graph_json.params
 
 
@@ -179,7 +181,7 @@ class FactoryPayload(PiecesPayload):
             try:
                 header = encode_header(record.dtype, record.shape, record.data.nbytes)
             except ValueError as exc:
-                raise ArgumentValueError(f"params[{key!r}]: {exc}") from None
+                raise BuildError(f"params[{key!r}]: {exc}") from None
             at += len(header)
             self._data.append((at, record.data.nbytes))
             at += record.data.nbytes
@@ -254,10 +256,8 @@ def record_of(value: Any, what: str) -> ArrayRecord:
     """
     try:
         return as_record(value)
-    except TypeError as exc:
-        raise BuildTypeError(f"{what}: {exc}") from None
-    except ValueError as exc:
-        raise BuildError(f"{what}: {exc}") from None
+    except (TypeError, ValueError) as exc:
+        raise refused(exc, what) from None
 
 
 def _array(value: Any, what: str) -> list[Any]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from mblob.arguments import mapping, suggesting
-from mblob.arguments import path as checked_path
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
 from mblob.bytes.whole_file import replacing
@@ -24,6 +23,7 @@ from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.modules.payload_modules import record_of
+from mblob.packager.path_arguments import checked_path
 
 # Files that people would read as something else, and what writes such a file.
 _OTHER_FORMATS = {

@@ -465,6 +465,35 @@ def test_a_users_mistake_is_an_error_of_mblob_that_names_it(case: Case, mistake:
     assert re.search("expected|found|not|without|are bound|pass bytes", str(caught.value))
 
 
+OF_WRONG_TYPE: dict[str, Callable[[Case], Any]] = {
+    "GraphBuilder.param": lambda t: mblob.GraphBuilder().param("p", [1]),
+    "GraphBuilder.param, name": lambda t: mblob.GraphBuilder().param(3, A),  # type: ignore[arg-type]
+    "GraphBuilder.input, shape": lambda t: mblob.GraphBuilder().input("x", ("a",)),  # type: ignore[arg-type]
+    "GraphBuilder.call, inputs": lambda t: mblob.GraphBuilder().call("f", [3], (1,)),  # type: ignore[list-item]
+    "graph_executor_factory": lambda t: mblob.graph_executor_factory(3),  # type: ignore[arg-type]
+    "blob_module, pieces": lambda t: mblob.blob_module("k", ["a"]),
+    "swap, library": lambda t: mblob.swap(3, {}),  # type: ignore[arg-type]
+    "swap, changes": lambda t: mblob.swap(t.file, 3, "o.so"),  # type: ignore[arg-type]
+    "swap, payload": lambda t: mblob.swap(t.file, {"safetensors": 3}, "o.so"),
+    "swap, array": lambda t: mblob.swap(t.file, None, "o.so", weights={"fc.weight": [1]}),
+    "strip_index": lambda t: mblob.strip_index(3, "o.so"),  # type: ignore[arg-type]
+    "convert": lambda t: mblob.convert(3, "o.so", dialect="ffi"),  # type: ignore[arg-type]
+    "extract": lambda t: mblob.extract(t.file, 3),  # type: ignore[arg-type]
+    "export_library": lambda t: mblob.csource_module("").export_library(3),  # type: ignore[call-overload]
+    **{
+        f"export_library, {name}": lambda t, name=name: mblob.csource_module("").export_library("o.so", **{name: 3})
+        for name in ("addons", "carry", "cc", "fcompile", "options", "prefix", "target", "workspace_dir")
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", OF_WRONG_TYPE)
+def test_an_argument_of_a_wrong_type_is_an_error_of_packing(case: Case, argument: str) -> None:
+    with pytest.raises(mblob.BuildError) as caught:
+        OF_WRONG_TYPE[argument](case)
+    assert isinstance(caught.value, TypeError)
+
+
 MEANT: dict[str, tuple[Callable[[Case], Any], str]] = {
     "a name of mblob": (lambda t: mblob.csource_modul(""), "csource_module"),  # type: ignore[attr-defined]
     "a method": (lambda t: t.lib.get_functon("vadd"), "get_function"),
