@@ -412,6 +412,7 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
     "device_module, launch": lambda t: mblob.device_module("cuda", PTX, launch=5),  # type: ignore[arg-type]
     "device_module, fmt": lambda t: mblob.device_module("cuda", PTX, [("k", [])], fmt=5),  # type: ignore[arg-type]
     "verify, against": lambda t: mblob.verify(t.file, against=5),  # type: ignore[arg-type]
+    "verify, against as text": lambda t: mblob.verify(t.file, against="libm.so.6"),
     "open, machine": lambda t: mblob.open(t.file, machine=5),  # type: ignore[arg-type]
     "extract, written": lambda t: mblob.extract(t.file, t.folder / "o.bin", written=5),  # type: ignore[arg-type]
     "convert, file_name": lambda t: mblob.convert(t.file, 5, dialect="ffi"),  # type: ignore[arg-type]
@@ -509,10 +510,6 @@ TOLD: dict[str, tuple[Callable[[], Any], str]] = {
     "a text for a list": (
         lambda: mblob.csource_module("").export_library("o.so", addons="k.o"),  # type: ignore[call-overload]
         "export_library: addons: expected a list of paths, found 'k.o'; write ['k.o']",
-    ),
-    "a text for a list of libraries": (
-        lambda: mblob.verify("x.so", against="libm.so.6"),
-        "verify: against: expected a list of libraries, found 'libm.so.6'; write ['libm.so.6']",
     ),
     "a level": (
         lambda: mblob.verify("x.so", "ful"),  # type: ignore[arg-type]
