@@ -89,8 +89,8 @@ class Timed:
         del device, limit_zero_time_iterations
         once = self._timed_run(Asked(func_name, args, inputs, end_to_end, parallel))
         return measure(
-            once, repeat, number, (min_repeat_ms or 0) / 1e3, finish=self._wait,
-            cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
+            "benchmark", once, repeat, number, min_repeat_ms or 0, finish=self._wait,
+            cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
         )  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
             raise _wrong_type(f"loaders[{key!r}]", "a callable", loader)
 
 
-def _wrong_type(argument: str, expected: str, found: Any) -> errors.ArgumentError:
+def _wrong_type(argument: str, expected: str, found: Any) -> errors.MblobError:
     from mblob.arguments import wrong_type
 
     return wrong_type("load_module", argument, expected, found)

@@ -105,6 +105,8 @@ class OpenedNode(Node):
         handle: its mblob_module; released when the cdata goes, unless it is borrowed.
     """
 
+    is_imported = True  # most are, by another module of the library
+
     def __init__(self, handle: Any, origin: Origin) -> None:
         self.handle = handle
         self.origin = origin
@@ -484,9 +486,7 @@ def _tree(
         rows.append((module, children))
         pending.extend(reversed(children))
     for module, children in rows:
-        module._imports = [made[address_of(child)] for child in children]
-        for child in module._imports:
-            child._is_imported = True
+        module._imports.extend([made[address_of(child)] for child in children])
     return made[address_of(root)]
 
 

@@ -7,6 +7,7 @@ The text comes from a file: what cannot be read is not checked here, and left to
 from __future__ import annotations
 
 import re
+from operator import index
 from typing import Any
 
 from mblob import argument_types, texts
@@ -31,7 +32,7 @@ def check(prototype: str, function: str, given: tuple[Any, ...]) -> None:
     known = parameters(prototype)
     if len(known) != len(given):
         return
-    numbers = {p.name: v for p, v in zip(known, given) if isinstance(v, int)}
+    numbers = {p.name: n for p, v in zip(known, given) if (n := _number(v)) is not None}
     for i, (parameter, value) in enumerate(zip(known, given)):
         who = _argument(function, i, parameter)
         _check_type(parameter, value, who)
@@ -48,6 +49,14 @@ def check_shape(prototype: str, function: str, i: int, shape: tuple[int, ...]) -
     known = parameters(prototype)
     if i < len(known) and known[i].dims:
         _check_shape(known[i].dims, shape, {}, _argument(function, i, known[i]))
+
+
+def _number(value: Any) -> int | None:
+    """An integer, numpy's too; None for anything else."""
+    try:
+        return index(value)
+    except TypeError:
+        return None
 
 
 def _argument(function: str, i: int, parameter: Parameter) -> str:
@@ -74,9 +83,8 @@ def _check_shape(
     dims: tuple[str, ...], shape: tuple[int, ...], numbers: dict[str, int], who: str
 ) -> None:
     if len(dims) == 1:
-        words = dims[0].split(None, 1)
-        at_least = words[:1] == ["static"]
-        text = words[-1] if words else ""
+        at_least = dims[0].startswith("static ")
+        text = dims[0].removeprefix("static ").strip()
         size, found = 1, value_of(text, numbers)
         for extent in shape:
             size *= extent

@@ -205,8 +205,8 @@ class VirtualMachine(Timed):
         def evaluate(*args: Any) -> BenchmarkResult:
             given = [_argument(value, i, func_name) for i, value in enumerate(args)]
             return measure(
-                partial(function, *given), repeat, number, min_repeat_ms / 1e3,
-                cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
+                "time_evaluator", partial(function, *given), repeat, number, min_repeat_ms,
+                cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
             )  # fmt: skip
 
         return evaluate

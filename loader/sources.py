@@ -4,6 +4,7 @@ which are linked first; and the functions that a file exports. Most programs nee
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from mblob import errors
 from mblob.arguments import whole, wrong_type
@@ -13,7 +14,7 @@ from mblob.loader.runtime import ffi, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from mblob.format.exported import HostFunction
@@ -41,8 +42,7 @@ def _load_descriptor(descriptor: int, options: Options) -> Module:
     path = _path_of(link)
     if is_linkable(descriptor):
         return load_linked(link, path, options, status)
-    functions = _functions_of(path, descriptor, status)
-    origin = options.origin(path, functions, status)
+    origin = options.origin(path, lambda: functions_of_file(path, status), status)
     return open_by(lambda o, out: lib.mblob_open_fd(descriptor, o, out), options, origin)
 
 
@@ -138,33 +138,35 @@ def load_linked(
 
 
 def functions_of_file(path: str, opened: os.stat_result) -> Mapping[str, str]:
-    """Functions in the library at `path`, none if it is not the file (device, inode) that was
-    opened."""
-    from mblob.inspect.library import Library
-
-    try:
-        status = os.stat(path)  # noqa: PTH116
-        if (status.st_dev, status.st_ino) != (opened.st_dev, opened.st_ino):
-            return {}
-        with Library(path, verify="off") as library:
-            return signatures(library.host_functions)
-    except (OSError, errors.MblobError, ValueError):
-        return {}
+    """Functions in the library that was opened at `path`, or with no path."""
+    data = _mapped(path, opened)
+    return {} if data is None else _functions_of_image(data)
 
 
-def _functions_of(
-    path: str, descriptor: int, status: os.stat_result
-) -> Callable[[], Mapping[str, str]]:
-    """Gives the functions in an open file, which may have no path."""
+def _mapped(path: str, opened: os.stat_result) -> memoryview | None:
+    """The file that was opened, whatever is at its path by now; None if nothing has it open."""
+    from pathlib import Path
+
+    from mblob.bytes.mapping import advise_random, map_file
+
+    for name in _names_of(path):
+        with suppress(OSError, ValueError):
+            if not os.path.samestat(os.stat(name), opened):  # noqa: PTH116
+                continue
+            data = map_file(Path(name))
+            if os.path.samestat(os.stat(name), opened):  # noqa: PTH116  (and still)
+                advise_random(data, begin=True)
+                return data
+    return None
+
+
+def _names_of(path: str) -> Iterator[str]:
+    """Names that an opened file may have: its path, and those of all descriptors, one of which the
+    runtime keeps."""
     if path:
-        return lambda: functions_of_file(path, status)
-    import mmap
-
-    try:
-        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):  # opening it says why
-        return dict
-    return lambda: _functions_of_image(memoryview(mapped))
+        yield path
+    with suppress(OSError):  # no /proc
+        yield from (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
 def _functions_of_image(data: memoryview) -> Mapping[str, str]:

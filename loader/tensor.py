@@ -36,7 +36,7 @@ CPU = Device(1, 0)
 _TVM_NAMES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
 
 
-def _wrong_extent(extents: Any) -> ArgumentError:
+def _wrong_extent(extents: Any) -> MblobError:
     """The error for what is no sequence of int."""
     if isinstance(extents, (tuple, list)):
         for i, extent in enumerate(extents):
@@ -505,14 +505,14 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
             return as_tensor(_of_lists(source, what), what=what)
         # numpy's: the buffer protocol has no letter for it
         if isinstance(exc, ValueError) and element is not None:
-            raise ArgumentTypeError(f"{what}{no_numbers(element)}") from None
+            raise no_numbers(element, what=what) from None
         if isinstance(exc, ValueError):  # of a buffer that was released or closed
             found = texts.say(texts.GIVES_NO_NUMBERS, type(source).__name__, exc)
             raise ArgumentTypeError(f"{what}{found}") from None
         raise ArgumentTypeError(f"{what}expected an array, found {type(source).__name__}") from None
     dtype = _call.dtype_of_format(view.format, view.itemsize)
     if dtype is None:
-        raise ArgumentTypeError(f"{what}{no_numbers(element, view.format)}")
+        raise no_numbers(element, view.format, what)
     data: Any = view if view.c_contiguous else view.tobytes()
     return _call.tensor_view(data, tuple(view.shape or ()), dtype)
 

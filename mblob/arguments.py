@@ -11,6 +11,7 @@ from mblob.errors import (
     ArgumentError,
     ArgumentTypeError,
     ArgumentValueError,
+    also,
     did_you_mean,
     one_line,
 )
@@ -19,6 +20,8 @@ TYPE_CHECKING = False  # importing `typing` takes longer than everything else he
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
+
+    from mblob.errors import MblobError
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,11 +55,20 @@ def suggesting(advice: str = "") -> Callable[[F], F]:
     return decorated
 
 
-def wrong_type(function: str, argument: str, expected: str, value: Any) -> ArgumentError:
-    """The error for a value of a type that the argument does not take."""
-    return ArgumentTypeError(
-        f"{function}: {argument}: {texts.say(texts.EXPECTED, expected, type(value).__name__)}"
-    )
+def wrong_type(
+    function: str,
+    argument: str,
+    expected: str,
+    value: Any,
+    error: type[MblobError] = ArgumentTypeError,
+) -> MblobError:
+    """The error for a value of a type that the argument does not take.
+
+    Args:
+        error: its class; where libraries are packed, BuildTypeError.
+    """
+    found = texts.say(texts.EXPECTED, expected, type(value).__name__)
+    return error(f"{function}: {argument}: {found}")
 
 
 def name(function: str, argument: str, value: Any, *, empty: bool = False) -> str:
@@ -124,14 +136,77 @@ def whole(function: str, argument: str, value: Any, least: int = 0, most: int = 
     return number
 
 
-def mapping(function: str, argument: str, value: Any) -> None:
+def mapping(
+    function: str,
+    argument: str,
+    value: Any,
+    expected: str = "a dict of arrays by name",
+    error: type[MblobError] = ArgumentTypeError,
+) -> None:
     """Refuse what is no dictionary or the like.
 
     Raises:
         TypeError: it has no `items()`.
     """
     if not hasattr(value, "items"):
-        raise wrong_type(function, argument, "a dict of arrays by name", value)
+        raise wrong_type(function, argument, expected, value, error)
+
+
+def items(
+    function: str,
+    argument: str,
+    value: Any,
+    expected: str,
+    error: type[MblobError] = ArgumentTypeError,
+) -> list[Any]:
+    """The items of what is a list, or the like. A text and a path are one item each.
+
+    Raises:
+        TypeError: it is no list.
+    """
+    if isinstance(value, (str, bytes, os.PathLike)):
+        found = texts.say(texts.EXPECTED, expected, repr(value))
+        raise error(one_line(f"{function}: {argument}: {found}; write [{value!r}]"))
+    if not hasattr(value, "__iter__"):
+        raise wrong_type(function, argument, expected, value, error)
+    return list(value)
+
+
+def names(
+    function: str,
+    argument: str,
+    value: Any,
+    expected: str = "a list of names",
+    error: type[MblobError] = ArgumentTypeError,
+) -> list[str]:
+    """The items of a list, each of which is a text.
+
+    Raises:
+        TypeError: it is no list, or has something else.
+    """
+    found = items(function, argument, value, expected, error)
+    for i, item in enumerate(found):
+        if not isinstance(item, str):
+            raise wrong_type(function, f"{argument}[{i}]", "str", item, error)
+    return found
+
+
+def amount(function: str, argument: str, value: Any) -> float:
+    """`value` as a float, which is not negative.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is negative, or no finite number.
+    """
+    try:
+        number = float(value if hasattr(value, "__float__") else index(value))
+    except (TypeError, OverflowError):
+        raise wrong_type(function, argument, "a number", value) from None
+    if not 0 <= number < float("inf"):
+        raise ArgumentValueError(
+            f"{function}: {argument}: expected a number of at least 0, found {value}"
+        )
+    return number
 
 
 def check_unmasked(value: Any) -> None:
@@ -144,9 +219,13 @@ def check_unmasked(value: Any) -> None:
         raise ArgumentTypeError(texts.MASKED)
 
 
-def no_numbers(element: Any, fmt: str | None = None) -> ArgumentError:
-    """The error for an array whose elements are no numbers of mblob's: its dtype, or where it has
-    none its format."""
-    return ArgumentTypeError(
-        texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element)
-    )
+def no_numbers(element: Any, fmt: str | None = None, what: str = "") -> ArgumentError:
+    """The error for an array whose elements are no numbers of mblob's.
+
+    Args:
+        element: its dtype, None where it has none.
+        fmt: its format then.
+        what: begins the text.
+    """
+    found = texts.say(texts.NO_NUMBERS, f"format {fmt!r}" if element is None else element)
+    return also(ArgumentError, TypeError, ValueError)(f"{what}{found}")

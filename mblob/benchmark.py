@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from mblob.errors import ArgumentValueError
+from mblob.arguments import amount, whole
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
 
 @dataclass(frozen=True)
@@ -57,39 +58,37 @@ class BenchmarkResult:
 
 
 def measure(
+    who: str,
     once: Callable[[], object],
-    repeat: int,
-    number: int,
-    least: float = 0.0,
+    repeat: Any,
+    number: Any,
+    min_repeat_ms: Any = 0,
     warm_up: bool = True,
     finish: Callable[[], object] | None = None,
-    cooldown: float = 0.0,
-    cooldown_every: int = 1,
+    cooldown_interval_ms: Any = 0,
+    repeats_to_cooldown: Any = 1,
     begin: Callable[[], object] | None = None,
 ) -> BenchmarkResult:
     """Call `once` `number` times for each of `repeat` measurements; more often until one takes
-    `least` seconds.
+    `min_repeat_ms`.
 
     Args:
+        who: whose arguments the numbers are, which are checked here.
         finish: called at the end of each measurement, as part of it: waits for what `once` only
             began.
         begin: called before each measurement, which it is no part of.
-        cooldown: seconds to rest after every `cooldown_every` measurements.
+        cooldown_interval_ms: to rest after every `repeats_to_cooldown` measurements.
         warm_up: one call before all of these, which is not measured: the first one has costs of its
             own.
 
     Raises:
+        TypeError: what should be a number is none.
         ValueError: fewer than one measurement or call; a rest that cannot be.
     """
-    if repeat < 1 or number < 1:
-        raise ArgumentValueError(
-            f"expected repeat and number of at least 1, found {repeat} and {number}"
-        )
-    if cooldown < 0 or cooldown_every < 1:
-        raise ArgumentValueError(
-            f"expected cooldown_interval_ms of at least 0 and repeats_to_cooldown of at least 1, "
-            f"found {cooldown * 1e3:g} and {cooldown_every}"
-        )
+    repeat, number = whole(who, "repeat", repeat, 1), whole(who, "number", number, 1)
+    least = amount(who, "min_repeat_ms", min_repeat_ms) / 1e3
+    cooldown = amount(who, "cooldown_interval_ms", cooldown_interval_ms) / 1e3
+    cooldown_every = whole(who, "repeats_to_cooldown", repeats_to_cooldown, 1)
     if warm_up:
         once()
         if finish:

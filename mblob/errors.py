@@ -354,8 +354,11 @@ def _made_of(cls: type[Any]) -> tuple[type[Any], ...]:
 
 def _again(classes: tuple[type[Any], ...], args: tuple[Any, ...]) -> Any:
     """An error as it was, for pickle and copy."""
-    cls = also(*classes)
-    error = cls.__new__(cls, *args)
+    cls: Any = also(*classes)
+    maker = cls  # `cls.__new__` is that of a class whose objects may have another layout
+    while "__new__" not in vars(maker):
+        maker = maker.__base__
+    error = maker.__new__(cls, *args)
     error.args = args
     return error
 

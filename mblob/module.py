@@ -16,7 +16,7 @@ from mblob.node import Node as Node
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Protocol
+    from typing import Any, NoReturn, Protocol
 
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
@@ -37,6 +37,7 @@ ENTRY_NAME = "__tvm_main__"
 # The type key of the linked code itself. It stands here, and not in format/type_keys.py, whose import
 # would take as long as that of all else a load needs.
 LIBRARY = "library"
+_set = object.__setattr__  # what Module's own asks, which costs time
 
 
 class Module:
@@ -53,7 +54,9 @@ class Module:
         node: used by mblob itself.
     """
 
-    __slots__ = ("__weakref__", "_imports", "_is_imported", "_node")
+    __slots__ = ("__weakref__", "_imports", "_node")
+    _imports: list[Module]
+    _node: Node
 
     def __init__(
         self,
@@ -67,9 +70,8 @@ class Module:
             if not type_key:
                 raise errors.ArgumentValueError("Module: a type key is needed")
             node = FunctionsNode(type_key, functions or {}, payload)
-        self._node = node
-        self._imports: list[Module] = []
-        self._is_imported = False  # by any module, ever
+        _set(self, "_node", node)
+        _set(self, "_imports", [])
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -96,14 +98,14 @@ class Module:
         checked_module("import_module", "other", other)
         # A chain is built in linear time: only a module that somebody imports can be below one with
         # imports.
-        may_be_below = self is other or (self._is_imported and other._imports)
+        may_be_below = self is other or (self._node.is_imported and other._imports)
         if may_be_below and any(m is self for m in other.walk()):
             raise errors.ArgumentValueError(
                 f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle"
             )
         self._node.on_import(other)
         self._imports.append(other)
-        other._is_imported = True
+        other._node.is_imported = True
 
     def walk(self) -> Iterator[Module]:
         """This module and everything it imports, depth first in import order, each once."""
@@ -305,6 +307,28 @@ class Module:
             raise errors.NotFoundError(self._not_found(name, True, attributes))
         return function  # type: ignore[return-value]
 
+    if not TYPE_CHECKING:  # type checkers refuse it themselves
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            try:
+                object.__setattr__(self, name, value)
+            except AttributeError:
+                self._refuse(name)
+
+        def __delattr__(self, name: str) -> None:
+            try:
+                object.__delattr__(self, name)
+            except AttributeError:
+                self._refuse(name)
+
+        def _refuse(self, name: str) -> NoReturn:
+            """The error about a change of what the module has, or of a function."""
+            if not hasattr(type(self), name):
+                self.functions.refuse(name)
+            raise errors.ArgumentTypeError(
+                f"module {self.type_key!r}: its attribute {name!r} cannot be changed"
+            )
+
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *(n for n in self.functions if n.isidentifier())]
 
@@ -419,6 +443,7 @@ class Module:
         Raises:
             AttributeError: no such function.
             NotFoundError: no global function `f_preproc`.
+            TypeError, ValueError: by the function: a number of calls or measurements is none.
         """
         from mblob.benchmark import measure
 
@@ -433,8 +458,8 @@ class Module:
 
         def evaluate(*args: Any) -> BenchmarkResult:
             return measure(
-                lambda: function(*args), repeat, number, min_repeat_ms / 1e3, finish=wait,
-                cooldown=cooldown_interval_ms / 1e3, cooldown_every=repeats_to_cooldown,
+                "time_evaluator", lambda: function(*args), repeat, number, min_repeat_ms, finish=wait,
+                cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
                 begin=(lambda: prepare(*args)) if prepare else None,
             )  # fmt: skip
 

@@ -98,17 +98,18 @@ class Named(dict[str, "Any"]):
                 raise NotFoundError(f"{self._what}s are read by key: write {self._what}s[{name!r}]")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-        def _refuse(self, *args: Any, **_: Any) -> NoReturn:
+        def refuse(self, *args: Any, **_: Any) -> NoReturn:
             name = args[0] if args and isinstance(args[0], str) else None
             many, owner = f"{self._what}s", self._owner
             said = f"{owner}: its {many} cannot be changed" + (f" ({name!r})" if name else "")
             if self._what == "function" or not self._path or not (name is None or name in self):
-                advice = f"pack it again, to add {many} too{did_you_mean(name, self)}"
+                close = "" if name in self else did_you_mean(name, self)
+                advice = f"pack it again, to add {many} too{close}"
             else:
                 new = f"{{{name or 'NAME'!r}: NEW}}"
                 change = f"weights={new}" if many == "tensors" else new
                 advice = f"mblob.swap({self._path!r}, {change}, output='new.so') writes a new one"
             raise ArgumentTypeError(f"{said}; a library is not changed in place: {advice}")
 
-        __setitem__ = __delitem__ = __ior__ = _refuse
-        update = setdefault = pop = popitem = clear = _refuse
+        __setitem__ = __delitem__ = __ior__ = refuse
+        update = setdefault = pop = popitem = clear = refuse

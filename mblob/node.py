@@ -19,6 +19,7 @@ class Node:
     """The content of one module. Subclasses override what they have; the defaults hold nothing."""
 
     type_key = ""
+    is_imported = False  # whether any module imports it, or may
 
     @property
     def data(self) -> bool:

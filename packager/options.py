@@ -25,9 +25,25 @@ def as_options(options: str | Sequence[str] | None, folder: Path | None = None) 
         raise BuildTypeError(
             f"options: expected a text or a list of texts, found {type(options).__name__}"
         )
-    words = shlex.split(options) if isinstance(options, str) else [str(o) for o in options]
+    words = (
+        split(options, f"options {options!r}")
+        if isinstance(options, str)
+        else [str(o) for o in options]
+    )
     base = Path.cwd() if folder is None else folder.absolute()
     return tuple(_absolute(_with_files(words, base), base))
+
+
+def split(text: str, what: str) -> list[str]:
+    """The words of a text, as a shell takes it apart.
+
+    Raises:
+        BuildError: a quotation that does not end; the text of the error begins with `what`.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as exc:  # "No closing quotation", "No escaped character"
+        raise BuildError(f"{what}: {exc}; expected words as a shell reads them") from None
 
 
 def _with_files(words: Sequence[str], base: Path) -> list[str]:
@@ -36,7 +52,8 @@ def _with_files(words: Sequence[str], base: Path) -> list[str]:
     made: list[str] = []
     for word in words:
         path = base / word[1:]
-        made += shlex.split(path.read_text()) if word[:1] == "@" and path.is_file() else [word]
+        is_file = word[:1] == "@" and path.is_file()
+        made += split(path.read_text(), str(path)) if is_file else [word]
     return made
 
 

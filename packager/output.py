@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mblob.arguments import path as checked_path
 from mblob.packager.errors import BuildError
+from mblob.packager.path_arguments import checked_path
 from mblob.temporary import LEAST_SPACE, temporary_folder
 
 

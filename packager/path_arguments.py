@@ -1,27 +1,38 @@
-"""What callers hand over as "a path or the thing itself", told apart in one place."""
+"""What callers hand over as "a path or the thing itself", told apart in one place; and as JSON."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mblob.arguments import path as checked_path
+from mblob import arguments
 from mblob.bytes.wire import KEY_LIMIT
 from mblob.format.type_keys import RESERVED
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.errors import BuildError, BuildTypeError, checked
 
 
-def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: str) -> Path | str:
+def checked_path(value: Any, who: str) -> str:
+    """`value` as a path that a file can have.
+
+    Raises:
+        BuildError: it is none.
+    """
+    return checked(arguments.path, value, who)
+
+
+def path_or_text(given: str | os.PathLike[str], who: str) -> Path | str:
     """Tell a path from a source text.
 
     A path-like object is a path. A string is one if a file of that name exists, or if it looks like
-    the name of a source file: one line, one of `suffixes` at its end, none of the characters that
-    code has.
+    the name of a file: one line, a suffix at its end, no comment, none of the characters that code
+    has.
 
     Raises:
         FileNotFoundError, IsADirectoryError: a path without a file.
@@ -34,9 +45,7 @@ def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: 
             f"{who}: expected a path or a source text, found {type(given).__name__}"
         )
     one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
-    if one_line and (
-        _exists(given) or (given.endswith(tuple(suffixes)) and not set(given) & set(';{}()#"'))
-    ):
+    if one_line and (_exists(given) or _FILE_NAME.fullmatch(given)):
         return existing_file(Path(given), who)
     try:
         given.encode(errors="surrogateescape")
@@ -45,6 +54,9 @@ def path_or_text(given: str | os.PathLike[str], suffixes: Collection[str], who: 
             f"{who}: the source text has half of a surrogate pair, which is no character"
         ) from None
     return given
+
+
+_FILE_NAME = re.compile(r'(?!\s*/[/*])[^;{}()#"]*\.[A-Za-z][\w+]*')
 
 
 def _exists(name: str) -> bool:
@@ -92,6 +104,20 @@ def payload_or_path(given: Any) -> Iterator[None]:
         if isinstance(given, str):
             error.strerror = f"{error.strerror}; a text that is the payload is given as bytes"
         raise
+
+
+def as_json(value: Any, what: str) -> str:
+    """The JSON text of a value that a caller gave; `what` begins the errors about it.
+
+    Raises:
+        BuildError: it has something that JSON has not, such as NaN.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except TypeError as exc:
+        raise BuildTypeError(f"{what}: no JSON: {exc}") from None
+    except (ValueError, RecursionError) as exc:
+        raise BuildError(f"{what}: no JSON: {exc}") from None
 
 
 def check_key(key: str, who: str) -> str:

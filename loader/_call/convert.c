@@ -81,6 +81,11 @@ static bool convert_float(call_frame *frame, int i, double value) {
 
 /* ---- text -------------------------------------------------------------------------------- */
 
+/* What to do about a str that is no C string. Functions with a recorded signature take no bytes. */
+static const char *instead_of(const call_parameter *p) {
+  return p == NULL ? "pass bytes" : "pass a str without";
+}
+
 static bool convert_str(call_frame *frame, int i, PyObject *arg) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) {
@@ -97,12 +102,13 @@ static bool convert_str(call_frame *frame, int i, PyObject *arg) {
     if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return false;
     PyErr_Clear();
     return call_frame_error(frame, i, PyExc_ValueError,
-                            "the str has surrogates, which no Unicode text has; pass bytes");
+                            "the str has surrogates, which no Unicode text has; %s", instead_of(p));
   }
   if (strlen(text) != (size_t)size) {
     if (frame->ffi) return call_convert_string(frame, i, text, (size_t)size);
     return call_frame_error(frame, i, PyExc_ValueError,
-                            "the str has a NUL inside, functions see it end there; pass bytes");
+                            "the str has a NUL inside, functions see it end there; %s",
+                            instead_of(p));
   }
   frame->values[i].v_str = text;
   frame->codes[i] = kTVMStr;
@@ -218,7 +224,7 @@ static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *fo
     dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
-  call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NO_NUMBERS, dtype);
+  call_frame_error(frame, i, call_type_and_value, MB_TEXT_NO_NUMBERS, dtype);
   Py_DECREF(dtype);
   return false;
 }
@@ -379,6 +385,19 @@ static bool convert_function(call_frame *frame, int i, PyObject *arg) {
   return set_handle(frame, i, function, kTVMPackedFuncHandle);
 }
 
+/* The error for what is no number, where the signature says one. */
+static bool no_number(call_frame *frame, int i, PyObject *arg) {
+  const bool is_int = frame->parameters[i].kind == PARAM_INT;
+  const PyNumberMethods *as = Py_TYPE(arg)->tp_as_number;
+  const bool converts =
+      as != NULL && (as->nb_index != NULL || (is_int ? as->nb_int : as->nb_float) != NULL);
+  const char *how = "";
+  if (converts)
+    how = is_int ? "; pass int(" CALL_ARGUMENT_NAME ")" : "; pass float(" CALL_ARGUMENT_NAME ")";
+  return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED "%s",
+                          is_int ? "int" : "float", Py_TYPE(arg)->tp_name, how);
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static bool convert_other(call_frame *frame, int i, PyObject *arg) {
@@ -420,6 +439,8 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   }
   if (PyCallable_Check(arg) || frame->opaque) return convert_function(frame, i, arg);
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_FLOAT))
+    return no_number(frame, i, arg);
   char dtype[48] = "";
   if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) call_dtype_text(p->dtype, dtype);
   const char *quote = *dtype ? "\"" : "";

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
+from mblob import texts
 from mblob.errors import ArgumentTypeError, ArgumentValueError, FormatError, one_line
 
 KEY_LIMIT = 4096  # bytes of a type key; a longer one is damage, not a name
@@ -119,7 +120,7 @@ def encode_string(value: str | bytes) -> bytes:
         ValueError: the text has half of a surrogate pair.
     """
     if not isinstance(value, (str, bytes)):
-        raise ArgumentTypeError(f"expected text, found {type(value).__name__} {value!r}")
+        raise ArgumentTypeError(texts.say(texts.EXPECTED, "str", type(value).__name__))
     try:
         raw = value.encode() if isinstance(value, str) else value
     except UnicodeEncodeError:

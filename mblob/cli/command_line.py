@@ -69,11 +69,17 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As its base, but of a verb's command line with a word that the verb does not know and
-        without one that it needs, the error is about the first."""
+        """As its base, but if a verb's command line has a word that the verb does not know and
+        lacks one that it needs, the error is about the first; so it is about an unknown option in
+        front of a verb."""
         try:
             return super().parse_known_args(args, namespace)
         except UsageError:
+            if self.verbs and args and args[0] not in self._option_string_actions:
+                name = args[0].partition("=")[0]
+                if name.startswith("-") and name != "--":
+                    close = _near("", name, self._option_string_actions)
+                    self.error(f"no option {name!r}{close}")
             needed = [action for action in self._actions if action.required]
             if self.verbs or not needed:
                 raise

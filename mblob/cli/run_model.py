@@ -375,7 +375,7 @@ def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:
     from mblob.errors import MblobError
 
     try:
-        times = measure(lambda: model.run(args.parallel), args.repeat, 1, warm_up=False)
+        times = measure("run", lambda: model.run(args.parallel), args.repeat, 1, warm_up=False)
     except ValueError as error:
         if isinstance(error, MblobError):
             raise

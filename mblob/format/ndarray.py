@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mblob.arguments import check_unmasked, mapping, no_numbers
+from mblob.arguments import check_unmasked, mapping, names, no_numbers
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.bytes.wire import Cursor, encode_strings, encode_u64
 from mblob.dtype import DataType
-from mblob.errors import ArgumentTypeError, ArgumentValueError
+from mblob.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 
 NDARRAY_MAGIC = 0xDD5E40F096B4A13F
 PARAMS_MAGIC = 0xF7E58D4F05049CB7
@@ -152,19 +152,19 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
             sorted, so that the same content gives the same bytes.
 
     Raises:
-        TypeError: a value is not an array, or a name is not text.
+        TypeError: a value is not an array, or a name is no text.
         ValueError: a name is not Unicode text.
     """
     mapping("save_param_dict", "params", params)
-    for name in params:
-        if not isinstance(name, str):
-            raise ArgumentTypeError(
-                f"save_param_dict: params: expected names as text, found {type(name).__name__} {name!r}"
-            )
-    records = {name: as_record(value) for name, value in params.items()}
-    names = sorted(records)
-    out = [encode_u64(PARAMS_MAGIC), bytes(8), encode_strings(names), encode_u64(len(names))]
-    out += [encode_ndarray(r.dtype, r.shape, r.data) for r in (records[n] for n in names)]
+    keys = sorted(names("save_param_dict", "params", params))
+    out = [encode_u64(PARAMS_MAGIC), bytes(8), encode_strings(keys), encode_u64(len(keys))]
+    for key in keys:
+        try:
+            record = as_record(params[key])
+        except ArgumentError as error:
+            error.prefix(f"save_param_dict: params[{key!r}]")
+            raise
+        out.append(encode_ndarray(*record[:3]))
     return b"".join(out)
 
 

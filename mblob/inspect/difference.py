@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob import json_text
+from mblob.arguments import path as checked_path
 from mblob.bytes.progress import advance
 from mblob.errors import FormatError
 from mblob.inspect.host_difference import host_differences
@@ -157,7 +158,8 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, lines: int = 4
     """
     from mblob.inspect.library import Library
 
-    with Library(a) as first, Library(b) as second:
+    paths = checked_path(a, "diff: a"), checked_path(b, "diff: b")
+    with Library(paths[0]) as first, Library(paths[1]) as second:
         changes, functions = host_differences(first, second)
         return Difference(
             str(first.path), str(second.path),

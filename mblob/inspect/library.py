@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.arguments import name as checked_name
 from mblob.binary import container
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import Symbol
@@ -103,6 +104,8 @@ class Library:
             )
         self.problem: FormatError | None = None
         self._contents: dict[tuple[str, int | None, int], DecodedPayload] = {}
+        if machine is not None:
+            checked_name("mblob.open", "machine", machine)
         if not os.fspath(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.path = Path(path)

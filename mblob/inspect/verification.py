@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mblob.arguments import items
 from mblob.arguments import path as checked_path
 from mblob.binary import container
 from mblob.binary.elf import ElfFile
@@ -15,7 +16,14 @@ from mblob.binary.elf_facts import is_program
 from mblob.binary.elf_records import DT_DEBUG, ET_EXEC, ET_REL
 from mblob.bytes.digest import ALGORITHM_NAMES
 from mblob.bytes.mapping import map_file
-from mblob.errors import DigestError, FormatError, IncompatibleError
+from mblob.errors import (
+    ArgumentValueError,
+    DigestError,
+    FormatError,
+    IncompatibleError,
+    one_of,
+)
+from mblob.format.classic import LEVELS
 from mblob.format.grammar import Grammars
 from mblob.format.index import is_small
 from mblob.inspect import contents
@@ -138,6 +146,10 @@ def verify(
     """
     from mblob.inspect.library import Library
 
+    if level not in LEVELS:
+        raise ArgumentValueError(f"verify: level: {one_of(LEVELS, level)}")
+    if against is not None:
+        against = items("verify", "against", against, "a list of libraries")
     for argument, given in (
         ("path", path),
         ("root", root),

@@ -19,7 +19,7 @@ from mblob.packager.byoc.graph import read_graph
 from mblob.packager.byoc.merge import merge
 from mblob.packager.byoc.operators import Region
 from mblob.packager.byoc.partition import Partition, partition
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode, node_of
 from mblob.packager.modules.payload_modules import (
@@ -92,7 +92,7 @@ def as_records(params: Mapping[str, Any] | Any) -> dict[str, ArrayRecord]:
         try:
             made[str(key)] = as_record(value)
         except TypeError as exc:
-            raise BuildError(f"params[{key!r}]: {exc}") from None
+            raise refused(exc, f"params[{key!r}]") from None
     return made
 
 

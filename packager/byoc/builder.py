@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,11 @@ from mblob import arguments
 from mblob.devices import Device
 from mblob.dtype import NAMES, DataType
 from mblob.format.graph_json import BYTES_LIMIT, COPY, NOP
-from mblob.format.ndarray import ArrayRecord, as_record
+from mblob.format.ndarray import as_record
 from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
 from mblob.packager.byoc.storage import plan_storage
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError, checked, refused
+from mblob.packager.path_arguments import as_json
 
 if TYPE_CHECKING:
     from mblob.typed import ElementType, Shape
@@ -35,11 +35,11 @@ class GraphBuilder:
     time share memory; inputs, parameters and outputs have their own.
 
     Attributes:
-        params: the arrays of the parameters, by name.
+        params: the arrays that `param` was given, by name.
     """
 
     def __init__(self) -> None:
-        self.params: dict[str, ArrayRecord] = {}
+        self.params: dict[str, Any] = {}
         self._nodes: list[Node] = []
         self._heads: list[Value] = []
         self._values: dict[int, Value] = {}
@@ -61,8 +61,13 @@ class GraphBuilder:
             BuildError: the name is taken, the dtype is unknown, or the shape has too many bytes.
             TypeError, ValueError: an argument of the wrong type, or a negative dimension.
         """
-        where = f"input {name!r}"
-        node = Node(self._name("input", name), True)
+        return self._input("input", name, shape, dtype, device)
+
+    def _input(
+        self, who: str, name: str, shape: Shape, dtype: ElementType, device: Device | None
+    ) -> Value:
+        where = f"{who} {name!r}"
+        node = Node(self._name(who, name), True)
         return self._add(node, [(shape, dtype)], where, self._device(where, device))[0]
 
     def param(self, name: str, array: Any, device: Device | None = None) -> Value:
@@ -80,9 +85,9 @@ class GraphBuilder:
         try:
             record = as_record(array)
         except TypeError as exc:
-            raise BuildError(f"param {name!r}: {exc}") from None
-        value = self.input(name, record.shape, str(record.dtype), device)
-        self.params[name] = record
+            raise refused(exc, f"param {name!r}") from None
+        value = self._input("param", name, record.shape, str(record.dtype), device)
+        self.params[name] = array
         return value
 
     # -- operators ---------------------------------------------------------------------------------
@@ -132,16 +137,23 @@ class GraphBuilder:
             outputs: shape and dtype of each.
             function, inputs, name, attrs, device: as of `call`.
         """
-        arguments.name("call", "function", function)
+        checked(arguments.name, "call", "function", function)
         node = Node(self._name("call", name, function), False)
         where = f"operator {node.name!r}"
         node.inputs = self._known(where, inputs)
         kind = self._device(where, device, node.inputs)
+        pairs = "a list of (shape, dtype)"
+        outputs = arguments.items(where, "outputs", outputs, pairs, BuildTypeError)
         node.attrs = call_attrs(function, len(node.inputs), len(outputs))
+        if attrs is not None:
+            arguments.mapping(where, "attrs", attrs, "a dict of attributes by name", BuildTypeError)
         for key, value in (attrs or {}).items():
             if key in node.attrs:
                 raise BuildError(f"{where}: attrs: {key!r} is written by the graph itself")
-            node.attrs[key] = value if isinstance(value, str) else json.dumps(value)
+            if not isinstance(key, str):
+                raise arguments.wrong_type(where, "attrs", "names as str", key, BuildTypeError)
+            text = value if isinstance(value, str) else as_json(value, f"{where}: attrs[{key!r}]")
+            node.attrs[key] = text
         return self._add(node, outputs, where, kind)
 
     def reshape(self, value: Value, shape: Shape, *, name: str | None = None) -> Value:
@@ -165,6 +177,7 @@ class GraphBuilder:
 
     def copy(self, value: Value, device: Device, *, name: str | None = None) -> Value:
         """A copy of `value` on another `device`. `name`: of the node."""
+        self._known("copy", [value])
         name = self._name("copy", name, "copy")
         return self.call(COPY, [value], value.shape, value.dtype, name=name, device=device)
 
@@ -206,7 +219,7 @@ class GraphBuilder:
             while name in self._names:
                 number += 1
                 name = f"{function}_{number}"
-        arguments.name(who, "name", name)
+        checked(arguments.name, who, "name", name)
         if name in self._names:
             raise BuildError(f"{who}: the name {name!r} is taken; names are of one node each")
         return name
@@ -214,18 +227,23 @@ class GraphBuilder:
     def _known(self, where: str, values: Sequence[Value]) -> list[Value]:
         if isinstance(values, Value):
             raise BuildError(f"{where}: inputs: expected a list of values; write [value]")
+        values = arguments.items(where, "inputs", values, "a list of values", BuildTypeError)
         for i, value in enumerate(values):
             if not isinstance(value, Value):
-                raise arguments.wrong_type(where, f"value {i}", "a value of this graph", value)
+                raise arguments.wrong_type(
+                    where, f"value {i}", "a value of this graph", value, BuildTypeError
+                )
             if self._values.get(id(value)) is not value:
                 raise BuildError(f"{where}: value {i} ({value!r}) is of another graph")
-        return list(values)
+        return values
 
     def _device(self, where: str, device: Device | None, inputs: Sequence[Value] = ()) -> int:
         """The kind of the device of what a node makes."""
         if device is not None:
             if not isinstance(device, Device):
-                raise arguments.wrong_type(where, "device", "a Device such as mblob.cpu(0)", device)
+                raise arguments.wrong_type(
+                    where, "device", "a Device such as mblob.cpu(0)", device, BuildTypeError
+                )
             self._devices = True
             return device.device_type
         kinds = {value.device or _CPU for value in inputs} or {_CPU}
@@ -240,7 +258,12 @@ class GraphBuilder:
     def _add(
         self, node: Node, outputs: Sequence[tuple[Any, Any]], where: str, device: int
     ) -> list[Value]:
-        for i, (shape, dtype) in enumerate(outputs):
+        for i, output in enumerate(outputs):
+            if not isinstance(output, (tuple, list)) or len(output) != 2:
+                raise BuildTypeError(
+                    f"{where}: outputs[{i}]: expected (shape, dtype), found {output!r}"
+                )
+            shape, dtype = output
             value = Value(node, i, _extents(where, shape), _element(where, dtype), device=device)
             if value.size >= BYTES_LIMIT:
                 raise BuildError(f"{where}: shape {list(value.shape)} has more than 2^62 bytes")
@@ -255,7 +278,8 @@ def _extents(where: str, shape: Any) -> tuple[int, ...]:
     if isinstance(shape, (str, bytes)) or not hasattr(shape, "__iter__"):
         shape = (shape,)
     return tuple(
-        arguments.whole(where, f"shape[{i}]", n, 0, BYTES_LIMIT) for i, n in enumerate(shape)
+        checked(arguments.whole, where, f"shape[{i}]", n, 0, BYTES_LIMIT)
+        for i, n in enumerate(shape)
     )
 
 

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
-from mblob.errors import ArgumentTypeError
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
 from mblob.packager.byoc.operators import Region
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import check_key
 
 Codegen = Callable[[Region], Module]
@@ -37,7 +36,7 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[C], C]:
 
     def register(codegen: C) -> C:
         if not callable(codegen):
-            raise ArgumentTypeError(
+            raise BuildTypeError(
                 f"register_codegen: expected a function, found {type(codegen).__name__}"
             )
         if not override and key in _registered and _registered[key] is not codegen:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -15,7 +14,8 @@ from mblob.arguments import wrong_type
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.packager.compile.processes import Command, Processes, check_space, check_written, failure
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildTypeError
+from mblob.packager.options import split
 from mblob.packager.output import workspace
 
 C_COMPILERS = ("cc", "gcc", "clang")
@@ -195,14 +195,11 @@ def command_words(text: str | Sequence[str], folder: Path | None = None) -> Comm
         folder: what paths are relative to; by default the working directory.
 
     Raises:
-        BuildError: a quotation that does not end.
+        BuildError: a quotation that does not end, or what is no command.
     """
     if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
-        raise wrong_type("export_library", "cc", "str, or a list of str", text)
-    try:
-        words = shlex.split(text) if isinstance(text, str) else list(text)
-    except ValueError as exc:
-        raise BuildError(f"the command {text!r}: {exc}") from None
+        raise wrong_type("export_library", "cc", "str, or a list of str", text, BuildTypeError)
+    words = split(text, f"the command {text!r}") if isinstance(text, str) else list(text)
     base = Path.cwd() if folder is None else folder.absolute()
     for i in {0, _compiler_word(tuple(words))} if words else ():
         # PATH may have relative folders
@@ -229,9 +226,12 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
         target: a triple that the compiler must compile for.
 
     Raises:
+        BuildError: one of them is no text.
         ToolchainError: no compiler.
         IncompatibleError: `cc` compiles for another target.
     """
+    if target is not None and not isinstance(target, str):
+        raise wrong_type("export_library", "target", "str", target, BuildTypeError)
     if cc is not None:
         return _checked(command_words(cc), target, "cc=")
     own = command_words(os.environ.get("CC", ""))

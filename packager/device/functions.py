@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mblob.arguments import items, names
 from mblob.dtype import DataType
 from mblob.format.grammar import FunctionInfo
 from mblob.packager.device.kernels import Kernel, size_of
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 
 _SIZES = ("blockIdx", "threadIdx", "clusterCtaIdx", "preferredClusterCtaIdx")
 SHARED = "tir.use_dyn_shared_memory"  # must be the last tag
@@ -72,13 +73,17 @@ def complete(
     given = (
         [_Given(name, None, None) for name in _certain(seen)]
         if functions is None
-        else [*map(_parse, functions)]
+        else [*map(_parse, _list("functions", functions, "a list of kernels"))]
     )
-    names = [g.name for g in given]
-    if len(set(names)) != len(names):
-        raise BuildError(f"device_module: a kernel is listed twice: {', '.join(sorted(names))}")
-    default = _tags("launch=", launch)
+    kernels = [g.name for g in given]
+    if len(set(kernels)) != len(kernels):
+        raise BuildError(f"device_module: a kernel is listed twice: {', '.join(sorted(kernels))}")
+    default = _tags("launch", launch)
     return [_info(g, _types(g, seen), default) for g in given]
+
+
+def _list(argument: str, value: Any, expected: str) -> list[Any]:
+    return items("device_module", argument, value, expected, BuildTypeError)
 
 
 def _info(given: _Given, types: tuple[DataType, ...], default: tuple[str, ...]) -> FunctionInfo:
@@ -142,16 +147,17 @@ def _parse(given: Any) -> _Given:
             ) from None
     if not isinstance(name, str) or not name:
         raise BuildError(f"device_module: a kernel's name is text, found {name!r}")
+    listed = [] if types is None else _list(f"{name}: arg_types", types, "a list of types")
     try:
-        args = types and tuple(t if isinstance(t, DataType) else DataType.parse(t) for t in types)
+        args = tuple(t if isinstance(t, DataType) else DataType.parse(str(t)) for t in listed)
     except ValueError as exc:
         raise BuildError(f"device_module: {name}: argument types: {exc}") from None
     launch = None if tags is None else _tags(name, tags)
-    return _Given(name, None if types is None else args or (), launch, _extra(name, extra))
+    return _Given(name, None if types is None else args, launch, _extra(name, extra))
 
 
 def _extra(who: str, extra: Any) -> tuple[int, ...]:
-    tags = tuple(extra or ())
+    tags = () if extra is None else tuple(_list(f"{who}: arg_extra_tags", extra, "a list of int"))
     if bad := next((tag for tag in tags if tag not in (0, 1)), None):
         raise BuildError(
             f"device_module: {who}: arg_extra_tags has {bad!r}, expected 0, or 1 for a tensor map"
@@ -160,9 +166,10 @@ def _extra(who: str, extra: Any) -> tuple[int, ...]:
 
 
 def _tags(who: str, tags: Sequence[str]) -> tuple[str, ...]:
-    tags = tuple(SHARED if tag == "tirx.use_dyn_shared_memory" else tag for tag in tags)
+    given = names("device_module", who, tags, "a list of launch tags", BuildTypeError)
+    tags = tuple(SHARED if tag == "tirx.use_dyn_shared_memory" else tag for tag in given)
     for i, tag in enumerate(tags):
-        if (tag not in TAGS and not _WRITTEN.fullmatch(str(tag))) or (
+        if (tag not in TAGS and not _WRITTEN.fullmatch(tag)) or (
             tag == SHARED and i != len(tags) - 1
         ):
             raise BuildError(

@@ -38,10 +38,6 @@ if TYPE_CHECKING:
 
 # TVM's OpenCL runtime builds each kernel from the text behind its line
 CL_DELIMITER = "// Function: "
-SOURCE_SUFFIXES = (
-    ".cl", ".clbin", ".ptx", ".cubin", ".fatbin", ".hsaco", ".hip", ".metal", ".metallib", ".spv", ".wgsl", ".cu",
-)  # fmt: skip
-
 FATBIN_MAGICS = (b"\x50\xed\x55\xba", b"\xba\x55\xed\x50")
 SPIRV_MAGIC = b"\x03\x02\x23\x07"
 BINARIES = (ELF_MAGIC, *FATBIN_MAGICS, SPIRV_MAGIC, BUNDLE_MAGIC, b"MTLB")
@@ -137,7 +133,7 @@ def _compiled(
 ) -> tuple[bytes, str, Seen]:  # fmt: skip
     """The compiled code, its format, and what it and its source tell."""
     if isinstance(source, (str, os.PathLike)):
-        given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
+        given = path_or_text(source, "device_module")
     elif isinstance(source, Mapping):
         raise BuildError(
             "device_module: compile= takes one source, a text or a path, with all kernels in it"
@@ -183,7 +179,7 @@ def _without_gencode(options: Sequence[str]) -> list[str]:
 def _read(source: Any) -> bytes:
     """Bytes of one source: text, bytes or a path."""
     if isinstance(source, (str, os.PathLike)):
-        given = path_or_text(source, SOURCE_SUFFIXES, "device_module")
+        given = path_or_text(source, "device_module")
         return (
             given.read_bytes()
             if isinstance(given, Path)

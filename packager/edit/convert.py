@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.arguments import path as checked_path
+from mblob.arguments import items
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import ET_REL
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, elf_header
@@ -29,7 +29,7 @@ from mblob.packager import output
 from mblob.packager.compile.host_objects import probe
 from mblob.packager.compile.toolchain import find
 from mblob.packager.edit import finished
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.functions import adapters
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import csource_module
@@ -37,7 +37,7 @@ from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, Payload
 from mblob.packager.modules.weights import safetensors_module
 from mblob.packager.objects import object_files
 from mblob.packager.objects.rename import expose_symbols
-from mblob.packager.path_arguments import existing_file
+from mblob.packager.path_arguments import checked_path, existing_file
 from mblob.packager.write.dialects import DIALECTS
 
 if TYPE_CHECKING:
@@ -89,15 +89,15 @@ def convert(
     if dialect not in tuple(DIALECTS):
         raise BuildError(f"dialect: {one_of(DIALECTS, dialect)}")
     path = existing_file(Path(checked_path(file, "convert: file")), "convert: file")
-    given = [Path(checked_path(p, "convert: objects")) for p in objects]
+    output_path = Path(checked_path(file_name, "convert: file_name"))
+    given = items("convert", "objects", objects, "a list of paths", BuildTypeError)
+    given = [Path(checked_path(p, "convert: objects")) for p in given]
     given = [existing_file(p, "convert: objects") for p in given]
-    if Path(os.fspath(file_name)).suffix in (".o", ".a"):
+    if output_path.suffix in (".o", ".a"):
         raise BuildError(
             f"{file_name}: convert writes a shared library (.so), or .tar for the objects of one"
         )
-    output.check_output(
-        Path(os.fspath(file_name)), [("the input", path), *(("an object", p) for p in given)]
-    )
+    output.check_output(output_path, [("the input", path), *(("an object", p) for p in given)])
     with output.workspace(None) as work:
         found = _read(path, work)
         for extra in given:

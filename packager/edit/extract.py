@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from mblob import json_text
-from mblob.arguments import path as checked_path
 from mblob.arguments import wrong_type
 from mblob.bytes.progress import advance
 from mblob.errors import FormatError, NotFoundError, also, did_you_mean, one_of
@@ -23,7 +22,8 @@ from mblob.format.type_keys import ROWS, SAFETENSORS, WEBGPU
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.path_arguments import checked_path
 
 if TYPE_CHECKING:
     from mblob.typed import TensorFormat
@@ -99,6 +99,8 @@ def extract(
     """
     if format is not None and format not in FORMATS:
         raise BuildError(f"format: {one_of(FORMATS, format)}")
+    if written is not None and not callable(written):
+        raise wrong_type("extract", "written", "a callable", written, BuildTypeError)
     given = checked_path(output, "extract: output")
     with nullcontext(library) if isinstance(library, Library) else Library(library) as opened:
         if opened.blob is None:
@@ -127,7 +129,7 @@ def _planned(
     names = [names] if isinstance(names, str) else names
     for argument, value in (("entries", wanted), ("tensors", names)):
         if not (value is None or isinstance(value, (bool, Iterable))):
-            raise wrong_type("extract", argument, "a list", value)
+            raise wrong_type("extract", argument, "a list", value, BuildTypeError)
     entries = chosen_entries(library, wanted)
     output = Path(given)
     is_folder = output.is_dir() or given.endswith(os.sep)  # which a Path forgets

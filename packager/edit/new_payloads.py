@@ -26,9 +26,9 @@ from mblob.inspect import contents, tvm_executor
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.module import Module
-from mblob.packager.errors import BuildError, BuildTypeError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
 from mblob.packager.modules.nodes import PiecesPayload, is_host, out_entry
-from mblob.packager.modules.weights import kind_of, read_tensors
+from mblob.packager.modules.weights import check_name, kind_of, read_tensors
 from mblob.packager.path_arguments import existing_file, payload_or_path
 
 LISTED = 20  # names that an error gives
@@ -56,7 +56,7 @@ def payload_of(value: Any, entry: EntryView, dialect: str) -> Payload:
     try:
         return BytesPayload(as_bytes_view(value))
     except TypeError as exc:
-        raise BuildError(f"{entry.place}: expected bytes, a path or a module: {exc}") from None
+        raise refused(exc, f"{entry.place}: expected bytes, a path or a module") from None
 
 
 def check_new(entry: EntryView, payload: Payload, grammars: Grammars, dialect: str) -> None:
@@ -144,7 +144,7 @@ def with_tensors(
     stored = _by_name(library)
     changed: dict[int, list[tuple[StoredTensor, memoryview]]] = {}
     for name, value in weights.items():
-        entry, old = _only(stored, name, library)
+        entry, old = _only(stored, check_name(name), library)
         changed.setdefault(entry.index, []).append(
             (old, _data_for(old, _record_of(value, name), entry))
         )
@@ -209,7 +209,7 @@ def _record_of(value: Any, name: str) -> ArrayRecord:
             dtype = DataType.parse(str(value.dtype))
             return ArrayRecord(dtype, tuple(value.shape), memoryview(value.tobytes()))
         except (AttributeError, ValueError, TypeError):
-            raise BuildError(f"swap: tensor {name!r}: {exc}") from None
+            raise refused(exc, f"swap: tensor {name!r}") from None
 
 
 def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryview:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Union
 
-from mblob.arguments import path as checked_path
 from mblob.arguments import wrong_type
 from mblob.bytes.payload_source import Payload
 from mblob.bytes.whole_file import replacing
@@ -30,8 +29,9 @@ from mblob.packager.edit.new_payloads import (
 )
 from mblob.packager.edit.reembed import reembed
 from mblob.packager.edit.rewrite import fingerprint, rewritten
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.output import check_output
+from mblob.packager.path_arguments import checked_path
 from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
 from mblob.packager.write.reuse import old_library
@@ -76,7 +76,9 @@ def swap(
         raise _unknown_keyword(min(unknown))
     path = Path(checked_path(library, "swap: library"))
     if changes is not None and not hasattr(changes, "items"):
-        raise wrong_type("swap", "changes", "a dict of payloads by index or key", changes)
+        raise wrong_type(
+            "swap", "changes", "a dict of payloads by index or key", changes, BuildTypeError
+        )
     with Library(path) as opened:
         blob = _blob_of(opened)
         new: dict[int, Payload] = {}

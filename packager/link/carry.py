@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mblob.arguments import items
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
 from mblob.bytes.mapping import map_file
-from mblob.errors import ArgumentTypeError, FormatError, did_you_mean
+from mblob.errors import FormatError, did_you_mean
 from mblob.format import plugin_table
 from mblob.format.exported import OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
@@ -19,7 +20,7 @@ from mblob.installed import include_dir
 from mblob.module import Module
 from mblob.packager.compile.host_objects import HostFile, compile_all
 from mblob.packager.compile.toolchain import Toolchain
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.host_modules import csource_module, static_library
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, SourceNode, node_of
 from mblob.packager.objects import object_files
@@ -56,13 +57,17 @@ def given_plugins(given: Sequence[Any] | None) -> tuple[tuple[HostNode, ...], ..
         OSError: no file at a path.
         BuildError: a file or module that no plug-in is made of.
     """
-    if isinstance(given, (str, bytes, os.PathLike, Module)):
-        raise ArgumentTypeError(
-            f"carry: expected a list of paths and modules, found {given!r}; write [{given!r}]"
+    if isinstance(given, Module):
+        raise BuildTypeError(
+            f"export_library: carry: expected a list of paths and modules, found {given!r}; put it into a list"
         )
+    expected = "a list of paths and modules"
+    plugins = (
+        () if given is None else items("export_library", "carry", given, expected, BuildTypeError)
+    )
     made: list[tuple[HostNode, ...]] = []
     linked: set[Path] = set()  # shipped plug-ins share files, of which a library needs one
-    for item in given or ():
+    for item in plugins:
         if is_name(item):
             files = [node for node in shipped_sources(str(item)) if node.code not in linked]
             linked |= {node.code for node in files if isinstance(node.code, Path)}
@@ -81,7 +86,7 @@ def _nodes(item: Any) -> tuple[HostNode, ...]:
     if isinstance(item, (str, os.PathLike)):
         item = _module_of(Path(os.fspath(item)))
     if not isinstance(item, Module):
-        raise ArgumentTypeError(f"carry: expected a path or a module, found {type(item).__name__}")
+        raise BuildTypeError(f"carry: expected a path or a module, found {type(item).__name__}")
     nodes = []
     for module in item.walk():
         node = node_of(module)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mblob.arguments import path as checked_path
+from mblob.arguments import items
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
 from mblob.bytes.whole_file import replacing
@@ -27,6 +27,7 @@ from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
 from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
 from mblob.packager.options import as_options, check_options
+from mblob.packager.path_arguments import checked_path
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.dialects import DIALECTS
 from mblob.packager.write.graph_names import packed_names
@@ -261,7 +262,7 @@ def _checked_path(
     if fcompile is None:
         _check_suffix(path, system_lib)
     elif not callable(fcompile):
-        raise ArgumentTypeError(
+        raise BuildTypeError(
             f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
             " a compiler to use is named by cc="
         )
@@ -337,11 +338,10 @@ def _plugins(
 
 
 def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
-    if isinstance(given, (str, bytes, os.PathLike)):
-        raise ArgumentTypeError(
-            f"addons: expected a list of paths, found {given!r}; write [{given!r}]"
-        )
-    return [Path(checked_path(a, "addons")) for a in given or ()]
+    if given is None:
+        return []
+    paths = items("export_library", "addons", given, "a list of paths", BuildTypeError)
+    return [Path(checked_path(a, "addons")) for a in paths]
 
 
 # What people ask for that is neither a library nor a tar of objects; a linker would write a library

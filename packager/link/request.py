@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.bytes.progress import watched
-from mblob.errors import ArgumentTypeError
 from mblob.format.blob_plan import BlobPlan
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 
 # What compiles and links is imported by those who ask for it: a large blob is on its way by then.
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ def check_prefix(prefix: str, system_lib: bool) -> None:
         BuildError, TypeError: saying what is expected.
     """
     if not isinstance(prefix, str):
-        raise ArgumentTypeError(f"prefix: expected a str, found {type(prefix).__name__}")
+        raise BuildTypeError(f"prefix: expected a str, found {type(prefix).__name__}")
     if prefix and not system_lib:
         raise BuildError(
             f"prefix={prefix!r}: only the symbols of a system library have a prefix; add system_lib=True,"

@@ -42,7 +42,7 @@ def csource_module(
 
     Args:
         source: a path, which is compiled in its folder, so that `#include "x.h"` works; or the
-            text.
+            text. "" is a module without code, to import others into.
         fmt: "c", "cc", "cpp" or "cu" (nvcc); by default from the path's suffix, else "c".
         functions: prototypes of plain C functions, such as
             "void vadd(const float *a, const float *b, float *c, int64_t n)". For each prototype,
@@ -58,8 +58,8 @@ def csource_module(
 
     Raises:
         OSError: no file at the path.
-        BuildError: no source, an unknown fmt or suffix, a wrong prototype or one that mblob cannot
-            call, an option that stops the compiler early.
+        BuildError: a file that is compiled already, an unknown fmt or suffix, a wrong prototype or
+            one that mblob cannot call, an option that stops the compiler early.
     """
     module = source_module(source, fmt, Declared(functions, packed, "csource_module"), options)
     return _checked(module)
@@ -72,7 +72,7 @@ def source_module(
     options: str | Sequence[str] | None = None,
 ) -> Module:
     """`csource_module`, but nobody has looked at the prototypes yet."""
-    code = path_or_text(source, SUFFIXES, "csource_module")
+    code = path_or_text(source, "csource_module")
     if isinstance(code, Path):
         _check_is_text(code)
     if fmt is None:

@@ -16,13 +16,13 @@ from mblob.bytes.payload_source import (
     Payload,
     as_bytes_view,
 )
-from mblob.errors import ArgumentTypeError, did_you_mean
+from mblob.errors import did_you_mean
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.path_arguments import existing_file
 
 if TYPE_CHECKING:
@@ -431,4 +431,4 @@ def _piece(item: Any, index: int, who: str) -> memoryview:
     try:
         return as_bytes_view(item)
     except TypeError as exc:
-        raise ArgumentTypeError(f"{who}: payload[{index}]: {exc}") from None
+        raise refused(exc, f"{who}: payload[{index}]") from None

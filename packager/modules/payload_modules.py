@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from mblob import json_text, texts
-from mblob.arguments import suggesting
+from mblob.arguments import mapping, names, suggesting, wrong_type
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
-from mblob.errors import ArgumentValueError, PortabilityWarning
+from mblob.errors import PortabilityWarning
 from mblob.format import graph_json
 from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, ROWS, SAFETENSORS
 from mblob.module import Module
-from mblob.packager.errors import BuildError, BuildTypeError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
-from mblob.packager.path_arguments import check_key, payload_or_path
+from mblob.packager.path_arguments import as_json, check_key, payload_or_path
 
 if TYPE_CHECKING:
     from mblob.typed import GraphJson
@@ -53,12 +52,17 @@ def json_module(
         const_names: names of its constants, in the order of the graph's inputs.
 
     Raises:
-        BuildError: a reserved key, text that is not JSON, or a name that is no text.
+        BuildError: a reserved key, what is not JSON, or an argument of a wrong type.
     """
     check_key(kind, "json_module")
+    if not isinstance(symbol, str):
+        raise wrong_type("json_module", "symbol", "str", symbol, BuildTypeError)
     text = _json_text(graph_json, "json_module")
-    with _errors_of("json_module"):
-        payload = encode_string(symbol) + encode_string(text) + encode_strings(const_names)
+    constants = names("json_module", "const_names", const_names, error=BuildTypeError)
+    try:
+        payload = encode_string(symbol) + encode_string(text) + encode_strings(constants)
+    except ValueError as exc:
+        raise BuildError(f"json_module: {exc}") from None
     return Module(
         node=PayloadNode(kind, BytesPayload(payload), text, only_function=symbol, dialect="classic")
     )
@@ -100,8 +104,10 @@ def graph_executor_factory(
         (str(key), record_of(value, f"graph_executor_factory: params[{key!r}]"))
         for key, value in params.items()
     ]
-    with _errors_of("graph_executor_factory"):
+    try:
         payload = FactoryPayload(text, records, name)
+    except (TypeError, ValueError) as exc:
+        raise refused(exc, "graph_executor_factory") from None
     node = _FactoryNode(payload, text, name)
     made = Module(node=node)
     node.module = ref(made)
@@ -140,7 +146,9 @@ def text_and_params(
         return graph_json, {}
     if not hasattr(graph_json, "graph_json"):
         expected = "JSON as text, a dictionary, or a GraphBuilder"
-        raise BuildError(f"graph: {texts.say(texts.EXPECTED, expected, type(graph_json).__name__)}")
+        raise BuildTypeError(
+            f"graph: {texts.say(texts.EXPECTED, expected, type(graph_json).__name__)}"
+        )
     return graph_json.graph_json(), graph_json.params
 
 
@@ -173,7 +181,7 @@ class FactoryPayload(PiecesPayload):
             try:
                 header = encode_header(record.dtype, record.shape, record.data.nbytes)
             except ValueError as exc:
-                raise ArgumentValueError(f"params[{key!r}]: {exc}") from None
+                raise BuildError(f"params[{key!r}]: {exc}") from None
             at += len(header)
             self._data.append((at, record.data.nbytes))
             at += record.data.nbytes
@@ -216,18 +224,26 @@ def const_loader_module(
     Raises:
         BuildError: a value that is not an array, or a symbol with an unknown constant.
     """
-    names = [str(n) for n in constants]
-    for symbol, used in symbols.items():
-        if missing := next((n for n in used if n not in constants), None):
-            raise BuildError(
-                f"const_loader_module: {symbol!r} needs {missing!r}, which is none of the constants"
-            )
-    with _errors_of("const_loader_module"):
-        pieces: list[Any] = [encode_strings(names) + encode_u64(len(names))]
-        lists = b"".join(encode_strings(used) for used in symbols.values())
-        lists = encode_strings(list(symbols)) + encode_u64(len(symbols)) + lists
+    who = "const_loader_module"
+    mapping(who, "constants", constants, error=BuildTypeError)
+    mapping(who, "symbols", symbols, "a dict of names of constants by function", BuildTypeError)
+    keys = [str(n) for n in constants]
+    used = {
+        symbol: names(who, f"symbols[{symbol!r}]", given, error=BuildTypeError)
+        for symbol, given in symbols.items()
+    }
+    functions = names(who, "symbols", used, error=BuildTypeError)
+    for symbol, needed in used.items():
+        if missing := next((n for n in needed if n not in constants), None):
+            raise BuildError(f"{who}: {symbol!r} needs {missing!r}, which is none of the constants")
+    try:
+        pieces: list[Any] = [encode_strings(keys) + encode_u64(len(keys))]
+        lists = b"".join(map(encode_strings, used.values()))
+        lists = encode_strings(functions) + encode_u64(len(functions)) + lists
+    except ValueError as exc:
+        raise BuildError(f"{who}: {exc}") from None
     for key, value in constants.items():
-        pieces += _array(value, f"const_loader_module: constants[{key!r}]")
+        pieces += _array(value, f"{who}: constants[{key!r}]")
     pieces.append(lists)
     return Module(node=PayloadNode(CONST_LOADER, PiecesPayload(pieces), dialect="classic"))
 
@@ -238,26 +254,19 @@ def record_of(value: Any, what: str) -> ArrayRecord:
     Raises:
         BuildError: it is none; the text starts with `what`.
     """
-    with _errors_of(what):
-        return as_record(value)
-
-
-@contextmanager
-def _errors_of(what: str) -> Iterator[None]:
-    """Let errors about a value begin with what it is of."""
     try:
-        yield
-    except TypeError as exc:
-        raise BuildTypeError(f"{what}: {exc}") from None
-    except ValueError as exc:
-        raise BuildError(f"{what}: {exc}") from None
+        return as_record(value)
+    except (TypeError, ValueError) as exc:
+        raise refused(exc, what) from None
 
 
 def _array(value: Any, what: str) -> list[Any]:
     """The record of an array in pieces; its elements are not copied."""
     record = record_of(value, what)
-    with _errors_of(what):
+    try:
         return [encode_header(record.dtype, record.shape, record.data.nbytes), record.data]
+    except ValueError as exc:
+        raise BuildError(f"{what}: {exc}") from None
 
 
 @suggesting()
@@ -309,7 +318,7 @@ def _graph_text(given: str | Mapping[str, Any]) -> str:
         BuildError: it cannot be read, and why.
     """
     who = "graph_executor_factory"
-    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    text = given if isinstance(given, str) else as_json(given, f"{who}: graph_json")
     changed: list[str] = []
     try:
         graph = graph_json.parse(text)
@@ -347,12 +356,11 @@ def _is_utf8(text: str) -> bool:
 
 
 def _json_text(graph: str | Mapping[str, Any], who: str) -> str:
-    if isinstance(graph, (int, float, list, tuple)) or graph is None:
-        raise BuildTypeError(
-            f"{who}: graph_json: expected JSON as text or a dictionary, found {type(graph).__name__}"
-        )
+    if not isinstance(graph, (str, Mapping)):
+        expected = "JSON as text or a dictionary"
+        raise wrong_type(who, "graph_json", expected, graph, BuildTypeError)
     if not isinstance(graph, str):
-        return json.dumps(graph)
+        return as_json(graph, f"{who}: graph_json")
     try:
         json_text.parse(graph)
     except json_text.JsonError as exc:

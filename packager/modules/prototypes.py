@@ -158,7 +158,7 @@ def _declarations(text: str) -> list[c_ast.Node]:
     if not code:
         raise BuildError("functions: an empty prototype")
 
-    def tree(more: Sequence[str]) -> list[c_ast.Node]:
+    def tree(more: Sequence[str], code: str = code) -> list[c_ast.Node]:
         named = set(re.findall(r"\w+", code))
         known = (*(name for name in argument_types.TYPEDEFS if name in named), *more)
         prelude = "".join(f"typedef int {name}; " for name in known)
@@ -168,6 +168,8 @@ def _declarations(text: str) -> list[c_ast.Node]:
         return tree(())
     except ParseError as exc:
         where = re.sub(r"^[^:]*:(\d+:)?", "", str(exc)).strip()
+    with suppress(ParseError):  # the name that <complex.h> has for a keyword
+        return tree((), re.sub(r"\bcomplex\b", "_Complex", code))
     unknown = _type_names(code)
     known = (*argument_types.TYPEDEFS, *_KEYWORDS)
     with suppress(ParseError):  # if it is C once these are types, that is what is wrong

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from mblob.arguments import mapping, suggesting
-from mblob.arguments import path as checked_path
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
 from mblob.bytes.whole_file import replacing
@@ -24,6 +23,7 @@ from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
 from mblob.packager.modules.payload_modules import record_of
+from mblob.packager.path_arguments import checked_path
 
 # Files that people would read as something else, and what writes such a file.
 _OTHER_FORMATS = {
@@ -31,7 +31,7 @@ _OTHER_FORMATS = {
     ".npy": "numpy.save",
     ".params": "save_param_dict and write its bytes",
 }
-_ZIP = b"PK\3\4"
+_ZIP = (b"PK\3\4", b"PK\5\6")  # with members, and without any
 KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
 
@@ -122,12 +122,21 @@ def records(arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
     mapping("weights", "tensors", arrays)
     found = {}
     for name, array in arrays.items():
-        if not isinstance(name, str):
-            raise BuildTypeError(
-                f"weights: expected names of tensors as text, found {type(name).__name__} {name!r}"
-            )
-        found[name] = record_of(array, f"tensor {name!r}")
+        found[check_name(name)] = record_of(array, f"tensor {name!r}")
     return found
+
+
+def check_name(name: Any) -> str:
+    """The name of a tensor.
+
+    Raises:
+        BuildError: it is no text.
+    """
+    if not isinstance(name, str):
+        raise BuildTypeError(
+            f"weights: expected names of tensors as text, found {type(name).__name__} {name!r}"
+        )
+    return name
 
 
 def read_tensors(path: Path) -> dict[str, ArrayRecord]:
@@ -167,7 +176,7 @@ def kind_of(data: memoryview) -> str:
     start = bytes(data[:8])
     if start == PARAMS_MAGIC.to_bytes(8, "little"):
         return "params"
-    return "npz" if start[:4] == _ZIP else "npy" if start[:6] == npy.MAGIC else ""
+    return "npz" if start[:4] in _ZIP else "npy" if start[:6] == npy.MAGIC else ""
 
 
 def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:

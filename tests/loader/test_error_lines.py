@@ -3,16 +3,21 @@ hold."""
 
 from __future__ import annotations
 
+import builtins
+import copy
 import os
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import mblob
+from mblob import errors
 from mblob.loader._native import ffi, lib
 
+PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
 HOSTILE = b"a\nb\rc\td\x1b[2J\x7f\xff\xc3\x28\xe2\x80\xa8\xe2\x80\xaeend"
 SHOWN = "a\\nb\\rc\\td\\x1b[2J\\x7f\\xff\\xc3(\\xe2\\x80\\xa8\\xe2\\x80\\xaeend"  # as C writes it
 
@@ -133,3 +138,24 @@ def test_warnings_are_one_line_too() -> None:
 
     with pytest.warns(UserWarning, match=r"^a\\nb$"):
         warn("a\nb")
+
+
+def kinds_of_the_page() -> dict[str, type[Exception]]:
+    """The classes of the kinds that the page's table names one by one."""
+    rows = [line.split("|") for line in PAGE.partition("## Kinds")[2].splitlines() if "|" in line]
+    return {
+        kind: getattr(builtins, named[0])
+        for row in rows if "built-in exception" not in row[1] and (named := re.findall(r"`(\w+)`", row[2]))
+        for kind in re.findall(r"`(\w+)`", row[1]) if kind[0].isupper()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n, c in vars(builtins).items() if isinstance(c, type)])
+def test_an_error_whose_kind_is_of_python_is_of_that_class_and_can_be_copied(name: str) -> None:
+    python = getattr(builtins, name)
+    expected = python if issubclass(python, Exception) else RuntimeError
+    expected = kinds_of_the_page().get(name, expected)
+    assert errors.class_of_kind(name) is expected
+    error = errors.also(errors.KernelError, expected)(f"{name}: what a kernel says")
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert (type(again), str(again), again.args) == (type(error), str(error), error.args)

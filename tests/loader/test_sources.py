@@ -381,6 +381,24 @@ def test_a_file_replaced_at_its_path_is_a_new_library_and_the_old_one_stays(
     assert (old["which"](), new["which"]()) == (1, 2)
 
 
+def test_a_library_has_its_functions_whatever_became_of_its_file(tmp_path: Path) -> None:
+    path, another = tmp_path / "m.so", tmp_path / "another"
+    source = "int f(int a) { return a; }"
+    mblob.csource_module(source, functions=["int f(int a)"]).export_library(path)
+    data = path.read_bytes()
+    for change in (lambda: another.replace(path), path.unlink):
+        for opened_by_path in (True, False):
+            path.write_bytes(data)
+            another.write_bytes(b"another")
+            with path.open("rb") as file:
+                lib = mblob.load_module(path if opened_by_path else file)
+            change()
+            assert {name: str(f) for name, f in lib.functions.items()} == {"f": "int f(int a)"}
+            with pytest.raises(AttributeError, match=r"it has: f; did you mean 'f'"):
+                lib["F"]
+            path.unlink(missing_ok=True)
+
+
 def test_the_same_file_twice_is_two_trees_of_one_library(kernels: Path) -> None:
     a, b = mblob.load_module(kernels), mblob.load_module(kernels)
     assert a is not b

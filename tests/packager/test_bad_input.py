@@ -3,6 +3,7 @@ behind."""
 
 from __future__ import annotations
 
+import array
 import os
 import resource
 import signal
@@ -462,3 +463,43 @@ def test_prototypes_of_two_modules_must_agree(old: Path, vadd: mblob.Module) -> 
         mblob.csource_module("int other;", functions=[VADD.replace("float *c", "double *c")])
     )
     fails(BuildError, "vadd is declared by two modules, and differently", vadd, old)
+
+
+# -- arguments of a wrong type ---------------------------------------------------------------------
+
+OF_WRONG_TYPE: dict[str, Callable[[Path], Any]] = {
+    "GraphBuilder.param": lambda t: mblob.GraphBuilder().param("p", [1]),
+    "GraphBuilder.param, name": lambda t: mblob.GraphBuilder().param(3, b""),  # type: ignore[arg-type]
+    "GraphBuilder.input, shape": lambda t: mblob.GraphBuilder().input("x", ("a",)),  # type: ignore[arg-type]
+    "GraphBuilder.call, inputs": lambda t: mblob.GraphBuilder().call("f", [3], (1,)),  # type: ignore[list-item]
+    "graph_executor_factory": lambda t: mblob.graph_executor_factory(3),  # type: ignore[arg-type]
+    "blob_module, pieces": lambda t: mblob.blob_module("k", ["a"]),
+    "swap, library": lambda t: mblob.swap(3, {}),  # type: ignore[arg-type]
+    "swap, changes": lambda t: mblob.swap(t, 3, "o.so"),  # type: ignore[arg-type]
+    "swap, payload": lambda t: mblob.swap(t, {"safetensors": 3}, "o.so"),
+    "swap, array": lambda t: mblob.swap(t, None, "o.so", weights={"w": [1]}),
+    "strip_index": lambda t: mblob.strip_index(3, "o.so"),  # type: ignore[arg-type]
+    "convert": lambda t: mblob.convert(3, "o.so", dialect="ffi"),  # type: ignore[arg-type]
+    "extract": lambda t: mblob.extract(t, 3),  # type: ignore[arg-type]
+    "export_library": lambda t: mblob.csource_module("").export_library(3),  # type: ignore[call-overload]
+    **{
+        f"export_library, {name}": lambda t, name=name: mblob.csource_module("").export_library("o.so", **{name: 3})
+        for name in ("addons", "carry", "cc", "fcompile", "options", "prefix", "target", "workspace_dir")
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("packed") / "t.so"
+    root = mblob.csource_module("")
+    root.import_module(mblob.safetensors_module({"w": array.array("f", [1])}))
+    root.export_library(path)
+    return path
+
+
+@pytest.mark.parametrize("argument", OF_WRONG_TYPE)
+def test_an_argument_of_a_wrong_type_is_an_error_of_packing(packed: Path, argument: str) -> None:
+    with pytest.raises(mblob.BuildError) as caught:
+        OF_WRONG_TYPE[argument](packed)
+    assert isinstance(caught.value, TypeError)

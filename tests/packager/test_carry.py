@@ -164,7 +164,7 @@ def test_a_module_brings_its_imports(tree: mblob.Module, tmp_path: Path) -> None
     tree.export_library(tmp_path / "x.so", carry=[module])
     assert SYMBOL in exported(tmp_path / "x.so")
     assert "helper" not in exported(tmp_path / "x.so")
-    assert not module._is_imported
+    assert not module._node.is_imported
 
 
 def test_several(tree: mblob.Module, toy: Path, tmp_path: Path) -> None:

@@ -50,6 +50,11 @@ def test_npz_is_packed_as_weights(tmp_path: Path, save: Any) -> None:
     check(packed(tmp_path / "w.npz", tmp_path))
 
 
+def test_an_npz_without_arrays_is_a_file_of_no_weights(tmp_path: Path) -> None:
+    np.savez(tmp_path / "w.npz")
+    check(packed(tmp_path / "w.npz", tmp_path), {})
+
+
 def test_npy_is_packed_under_the_name_of_its_file(tmp_path: Path) -> None:
     np.save(tmp_path / "bias.npy", ARRAYS["fc.bias"])
     check(packed(tmp_path / "bias.npy", tmp_path), {"bias": ARRAYS["fc.bias"]})

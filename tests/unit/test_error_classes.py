@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import decimal
 import json
 import operator
 import pickle
@@ -46,6 +47,7 @@ GRAPH = {
 }  # fmt: skip
 # a library without a loader starts plug-ins
 pytestmark = pytest.mark.own_process
+PTX = ".version 7.0\n.target sm_70\n.visible .entry k() { ret; }"
 A, C = np.ones(4, "float32"), np.zeros(4, "float32")
 
 
@@ -61,6 +63,9 @@ class Case:
         self.lib = mblob.load_module(self.file)
         mblob.csource_module(SOURCE).export_library(folder / "fails.so")
         self.fails = mblob.load_module(folder / "fails.so")["fails"]
+
+    def graph(self) -> Any:
+        return mblob.GraphBuilder()
 
     def vadd(self, *arguments: Any) -> Any:
         return self.lib["vadd"](*arguments)
@@ -384,6 +389,38 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
     "a keyword": lambda t: t.lib["vadd"](A, A, C, n=4),
     "a surrogate": lambda t: t.vadd("\udc80", A, C, 4),
     "a list": lambda t: t.vadd([1.0], A, C, 4),
+    "swap, names of weights": lambda t: mblob.swap(t.file, None, "o.so", weights={0: A}),  # type: ignore[dict-item]
+    "export_library, options": lambda t: mblob.csource_module("").export_library("o.so", options="'a"),
+    "export_library, addons": lambda t: mblob.csource_module("").export_library("o.so", addons=5),  # type: ignore[call-overload]
+    "export_library, carry": lambda t: mblob.csource_module("").export_library("o.so", carry=5),  # type: ignore[call-overload]
+    "export_library, target": lambda t: mblob.csource_module("").export_library("o.so", target=5),  # type: ignore[call-overload]
+    "copy, value": lambda t: t.graph().copy(5, mblob.cpu()),
+    "call, inputs": lambda t: t.graph().call("f", 5, (4,)),
+    "call, attrs": lambda t: t.graph().call("f", [], (4,), attrs=5),
+    "call, an attribute": lambda t: t.graph().call("f", [], (4,), attrs={"a": object()}),
+    "call_many, outputs": lambda t: t.graph().call_many("f", [], 5),
+    "call_many, an output": lambda t: t.graph().call_many("f", [], [5]),
+    "graph_executor_factory, no JSON": lambda t: mblob.graph_executor_factory({"nodes": object()}),
+    "json_module, symbol": lambda t: mblob.json_module("dnnl_json", 5, "{}"),  # type: ignore[arg-type]
+    "json_module, no JSON": lambda t: mblob.json_module("dnnl_json", "f", {"a": object()}),
+    "json_module, NaN": lambda t: mblob.json_module("dnnl_json", "f", {"a": float("nan")}),
+    "json_module, const_names": lambda t: mblob.json_module("dnnl_json", "f", "{}", None),  # type: ignore[arg-type]
+    "const_loader_module": lambda t: mblob.const_loader_module(5, {}),  # type: ignore[arg-type]
+    "const_loader_module, symbols": lambda t: mblob.const_loader_module({"a": A}, {"f": 5}),  # type: ignore[dict-item]
+    "device_module, functions": lambda t: mblob.device_module("cuda", PTX, 5),  # type: ignore[arg-type]
+    "device_module, arg_types": lambda t: mblob.device_module("cuda", PTX, [("k", 5)]),
+    "device_module, launch": lambda t: mblob.device_module("cuda", PTX, launch=5),  # type: ignore[arg-type]
+    "device_module, fmt": lambda t: mblob.device_module("cuda", PTX, [("k", [])], fmt=5),  # type: ignore[arg-type]
+    "verify, against": lambda t: mblob.verify(t.file, against=5),  # type: ignore[arg-type]
+    "verify, against as text": lambda t: mblob.verify(t.file, against="libm.so.6"),
+    "open, machine": lambda t: mblob.open(t.file, machine=5),  # type: ignore[arg-type]
+    "extract, written": lambda t: mblob.extract(t.file, t.folder / "o.bin", written=5),  # type: ignore[arg-type]
+    "convert, file_name": lambda t: mblob.convert(t.file, 5, dialect="ffi"),  # type: ignore[arg-type]
+    "convert, objects": lambda t: mblob.convert(t.file, "o.so", dialect="ffi", objects=5),  # type: ignore[arg-type]
+    "time_evaluator, number": lambda t: t.lib.time_evaluator("vadd", number="a")(A, A, C, 4),
+    "time_evaluator, cooldown": lambda t: t.lib.time_evaluator("vadd", cooldown_interval_ms="a")(A, A, C, 4),
+    "save_param_dict, names": lambda t: mblob.save_param_dict({"a": A, 0: A}),  # type: ignore[dict-item]
+    "an attribute of a module": lambda t: setattr(t.lib, "payload", b""),
     "a bound function": lambda t: t.lib["vadd"].bind(A, A, C, 4)(1),
 }  # fmt: skip
 
@@ -470,6 +507,31 @@ TOLD: dict[str, tuple[Callable[[], Any], str]] = {
         "GraphModule: module: expected the executor that a model's function gives, as lib['default'](mblob.cpu(0)),"
         " found a module 'library'",
     ),
+    "a text for a list": (
+        lambda: mblob.csource_module("").export_library("o.so", addons="k.o"),  # type: ignore[call-overload]
+        "export_library: addons: expected a list of paths, found 'k.o'; write ['k.o']",
+    ),
+    "a level": (
+        lambda: mblob.verify("x.so", "ful"),  # type: ignore[arg-type]
+        "verify: level: expected one of off, header, full, found 'ful'; did you mean 'full'?",
+    ),
+    "a path to compare": (
+        lambda: mblob.diff(5, "x.so"),  # type: ignore[arg-type]
+        "diff: a: expected a path, found int",
+    ),
+    "a parameter of no array": (
+        lambda: mblob.save_param_dict({"w": 5}),
+        "save_param_dict: params['w']: expected an array with the buffer protocol, found int",
+    ),
+    "a missing source": (
+        lambda: mblob.csource_module("k.rs"),
+        "[Errno 2] csource_module: no such file: 'k.rs'",
+    ),
+    "a complex type": (
+        lambda: mblob.csource_module("", functions="void f(double complex *x)"),
+        "f: parameter 0 (x): double _Complex: complex numbers are not supported; pass real and imaginary"
+        " parts as tensors",
+    ),
     "a text as payload": (
         lambda: mblob.blob_module("k", "text"),
         "[Errno 2] blob_module: no such file; a text that is the payload is given as bytes: 'text'",
@@ -483,6 +545,48 @@ def test_a_text_says_what_to_pass(mistake: str) -> None:
     with pytest.raises((mblob.MblobError, FileNotFoundError)) as caught:
         wrong()
     assert str(caught.value) == text
+
+
+def test_a_module_is_not_changed_by_assignment(case: Case) -> None:
+    with pytest.raises(mblob.ArgumentError, match=r"functions cannot be changed \('vadd'\).*too$"):
+        case.lib.vadd = 3  # type: ignore[method-assign]
+    with pytest.raises(mblob.ArgumentError, match=r"functions cannot be changed \('vadd'\).*too$"):
+        del case.lib.vadd
+    with pytest.raises(mblob.ArgumentError, match=r"did you mean 'vadd'\?$"):
+        case.lib.vad = 3  # type: ignore[method-assign]
+    with pytest.raises(mblob.ArgumentError, match="'payload' cannot be changed"):
+        case.lib.payload = b""  # type: ignore[misc]
+
+
+NUMBERS = """
+int whole(long n) { return (int)n; }
+int real(double x) { return (int)x; }
+int text(const char *s) { return s[0]; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("whole", decimal.Decimal(1), "expected int, found decimal.Decimal; pass int\\(n\\)$"),
+        ("real", decimal.Decimal(1), "expected float, found decimal.Decimal; pass float\\(x\\)$"),
+        ("real", [1.0], "expected float, found list$"),
+        ("text", "a\0b", "has a NUL inside, .*; pass a str without$"),
+    ],
+)
+def test_what_a_plain_function_cannot_take_is_answered_by_what_it_can(
+    numbers: mblob.Module, name: str, value: Any, words: str
+) -> None:
+    with pytest.raises(mblob.ArgumentError, match=words):
+        numbers[name](value)
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
+    file = tmp_path_factory.mktemp("numbers") / "t.so"
+    functions = ["int whole(long n)", "int real(double x)", "int text(const char *s)"]
+    mblob.csource_module(NUMBERS, functions=functions).export_library(file)
+    return mblob.load_module(file)
 
 
 def test_a_text_for_a_payload_of_swap_says_to_pass_bytes(case: Case) -> None:

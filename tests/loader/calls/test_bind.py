@@ -31,11 +31,13 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
 void add4(const float *a, const float *b, float *c) { for (int i = 0; i < 4; ++i) c[i] = a[i] + b[i]; }
 void sum(const double *a, int64_t n, double *out) { *out = 0; while (n--) *out += a[n]; }
 void last(int64_t n, float *a) { a[n - 1] = 1; }
+void parts(const float *a, const float *b, int n) { (void)a; (void)b; (void)n; }
 """
     prototypes = [
         "void add4(const float a[4], const float b[4], float c[4])",
         "void sum(const double *a, int64_t n, double *out)",
         "void last(int64_t n, float a[static n])",
+        "void parts(const float a[n * 2], const float b[static n - 1], int n)",
     ]
     mblob.csource_module(source, functions=prototypes).export_library(path)
     return mblob.load_module(path)
@@ -258,6 +260,20 @@ def test_binding_says_what_is_wrong_at_once(checked: mblob.Module) -> None:
         checked["last"].bind(-1, a)
     with pytest.raises(TypeError, match="BoundFunction"):
         type(checked["add4"].bind(a, b, c))()
+
+
+@pytest.mark.parametrize("number", [int, np.int64, np.array], ids=["int", "int64", "0-d array"])
+def test_binding_checks_sizes_that_are_computed_of_a_number(
+    checked: mblob.Module, number: Callable[[int], Any]
+) -> None:
+    a, b, _ = floats()
+    checked["parts"].bind(a, b, number(2))
+    with pytest.raises(mblob.ArgumentError, match=r"\(a\): expected shape \(6,\) for \[n \* 2\]"):
+        checked["parts"].bind(a, b, number(3))
+    with pytest.raises(
+        mblob.ArgumentError, match=r"\(b\): expected shape \(at least 5,\) for \[n - 1"
+    ):
+        checked["parts"].bind(np.zeros(12, "f"), b, number(6))
 
 
 def test_less_aligned_arrays_are_copied_at_each_call(lib: mblob.Module) -> None:

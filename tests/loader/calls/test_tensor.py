@@ -189,10 +189,10 @@ def test_an_array_of_other_elements_is_refused_by_its_dtype(face: str, dtype: st
     source = np.zeros(3, getattr(ml_dtypes, dtype, dtype))
     expected = "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64.* in native byte order"
     found = re.escape(str(source.dtype))
-    with pytest.raises(
-        (TypeError, mblob.MblobError), match=f"{expected}, found {found}; convert it with astype"
-    ):
+    text = f"{expected}, found {found}; convert it with astype"
+    with pytest.raises(TypeError, match=text) as caught:
         TAKE_ARRAYS[face](source)
+    assert isinstance(caught.value, ValueError)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e8m0fnu"])

@@ -153,6 +153,13 @@ def test_names_are_made_where_none_is_given() -> None:
     assert repr(g) == "<mblob.GraphBuilder: 1 inputs, 0 params, 3 operators, 1 outputs>"
 
 
+def test_params_are_the_arrays_that_were_given() -> None:
+    g, array = mblob.GraphBuilder(), np.ones(4, "f4")
+    g.param("w", array)
+    assert list(g.params) == ["w"]
+    assert g.params["w"] is array
+
+
 def test_small_floats_are_parameters_too() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     g = mblob.GraphBuilder()
@@ -162,6 +169,7 @@ def test_small_floats_are_parameters_too() -> None:
 
 WRONG: dict[str, tuple[Callable[[mblob.GraphBuilder, Value], Any], str]] = {
     "name taken": (lambda g, x: g.input("x", 3), r"the name 'x' is taken"),
+    "name of a parameter taken": (lambda g, x: g.param("x", np.ones(3)), r"^param: the name 'x' is taken"),
     "no name": (lambda g, x: g.input("", 3), r"input: name: expected a name"),
     "NUL": (lambda g, x: g.call("f\0", [x], 3), r"call: function: .* has a NUL"),
     "dtype": (lambda g, x: g.input("y", 3, "flot32"), r"input 'y': dtype: 'flot32' is no element"),
