@@ -22,7 +22,6 @@ from mblob.devices import Device
 from mblob.errors import ArgumentValueError
 from mblob.loader.benchmark import (
     TimedModel,
-    check_nothing_given,
     functions_of,
     unnamed_inputs,
 )
@@ -69,11 +68,9 @@ class GraphModule(TimedModel):
         self.module = module
         # Memory of the caller that the model uses, by ("input" or "output", position).
         self._bound: dict[tuple[str, int], Tensor] = {}
-        self._given = ""  # the method that gave it parameters
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle has the library, the device and no inputs: the model is created again."""
-        check_nothing_given("GraphModule", self._given)
         return type(self), (self.module,)
 
     # -- inputs ------------------------------------------------------------------------------------
@@ -264,7 +261,6 @@ class GraphModule(TimedModel):
             ValueError: another dtype or shape.
         """
         self.module["load_params"](_param_bytes("load_params", params_bytes))
-        self._given = "load_params"
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
         """Use parameters of another model, without a copy.
@@ -275,7 +271,6 @@ class GraphModule(TimedModel):
                 the parameters to share. Its arrays are ignored.
         """
         self.module["share_params"](other.module, _param_bytes("share_params", params_bytes))
-        self._given = "share_params"
 
 
 @dataclass(frozen=True)

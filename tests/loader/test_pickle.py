@@ -158,12 +158,18 @@ def test_an_executor_with_parameters_that_its_pickle_would_lack_is_refused(libra
     lib = mblob.load_module(library)
     gm = mblob.graph_executor.create(lib["get_graph_json"](), lib, CPU)
     gm.load_params(mblob.save_param_dict({"w": np.ones((2, 3), "f")}))
-    with pytest.raises(TypeError, match="parameters of load_params cannot be pickled; pack them"):
-        pickle.dumps(gm)
+    text = "parameters of load_params or share_params cannot be pickled; pack them"
+    for use in (gm, gm.module, gm.module["run"], mblob.graph_executor.GraphModule(gm.module)):
+        with pytest.raises(TypeError, match=text):
+            pickle.dumps(use)
     other = mblob.graph_executor.create(lib["get_graph_json"](), lib, CPU)
     other.share_params(gm, mblob.save_param_dict({"w": np.ones((2, 3), "f")}))
-    with pytest.raises(TypeError, match="parameters of share_params cannot be pickled"):
+    with pytest.raises(TypeError, match=text):
         pickle.dumps(other)
+    loaded = lib["default"](CPU)
+    loaded["load_params"](mblob.save_param_dict({"w": np.ones((2, 3), "f")}))
+    with pytest.raises(TypeError, match=text):
+        pickle.dumps(mblob.graph_executor.GraphModule(loaded))
 
 
 def test_an_aot_executor_arrives(aot_model: Any, worker: Worker) -> None:  # noqa: F811

@@ -28,7 +28,7 @@ struct mb_method {
 struct mb_end {
   const char *name;
   const DLTensor *tensor; /* NULL: nothing but the name is known */
-  uint32_t flags; /* MBLOB_TENSOR_* */
+  uint32_t flags;         /* MBLOB_TENSOR_* */
 };
 /* How many there are, and what number `i` is if there are as many; what is unknown is left. */
 typedef int (*mb_describer)(void *object, bool outputs, size_t i, size_t *count,
