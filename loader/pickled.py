@@ -149,15 +149,23 @@ def _check_nothing_loaded(node: OpenedNode) -> None:
 def _digest_of_opened(origin: Origin) -> str:
     with _opened(origin.path) as descriptor:
         _check_same(origin, os.fstat(descriptor))
-        return _digest_of(origin.path, descriptor)
+        digest = _digest_of(origin.path, descriptor)
+    if _digests.get((origin.path, _identity(origin.status)), digest) != digest:
+        raise _changed(origin)
+    return digest
 
 
 def _check_same(origin: Origin, status: os.stat_result | None) -> None:
-    if _identity(status) != _identity(origin.status):
-        raise ChangedError(
-            f"{origin.path}: the file was changed or replaced after it was loaded; load it again to pickle what is"
-            " there now"
-        )
+    """Raise if the file is another one, or was written to. Its mode and its names may be others."""
+    if _identity(status)[:-1] != _identity(origin.status)[:-1]:
+        raise _changed(origin)
+
+
+def _changed(origin: Origin) -> ChangedError:
+    return ChangedError(
+        f"{origin.path}: the file was changed or replaced after it was loaded; load it again to pickle what is"
+        " there now"
+    )
 
 
 # -- out of a pickle -------------------------------------------------------------------------------
@@ -318,10 +326,11 @@ class _opened:
         os.close(self._descriptor)
 
 
-def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
-    """What differs if a file was replaced or written to."""
+def _identity(status: os.stat_result | None) -> tuple[int, ...]:
+    """What differs if a file was replaced or written to. The last part differs also if it got another
+    mode or name; it tells of a write whose time was set back."""
     if status is None:
-        return None
+        return ()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 

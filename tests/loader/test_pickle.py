@@ -303,7 +303,44 @@ def test_a_file_is_hashed_once_until_it_changes(
     assert len(hashed) == 2
 
 
+def test_a_file_that_got_another_mode_or_name_is_the_one_that_was_loaded(library: Path) -> None:
+    lib = mblob.load_module(library)
+    data, other = pickle.dumps(lib), library.with_suffix(".other")
+    for change in (
+        lambda: library.chmod(0o500),
+        lambda: os.link(library, other),
+        lambda: other.replace(library.with_suffix(".moved")),
+        lambda: (library.rename(other), other.rename(library)),
+    ):
+        change()
+        assert pickle.dumps(lib) == data
+    assert pickle.loads(pickle.dumps(lib.with_bytes())).type_key == lib.type_key
+
+
 # -- what is refused -------------------------------------------------------------------------------
+
+
+def test_a_write_whose_time_was_set_back_is_seen(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.utime(library, (1, 1))
+    monkeypatch.setattr(pickled, "_TICK", 0)
+    lib = mblob.load_module(library)
+    pickle.dumps(lib)
+    with library.open("ab") as file:
+        file.write(b"x")
+    os.truncate(library, library.stat().st_size - 1)
+    os.utime(library, (1, 1))
+    pickle.dumps(lib)  # the same bytes
+    with library.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read()
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+    os.utime(library, (1, 1))
+    for use in (pickle.dumps, lambda m: m.with_bytes()):
+        with pytest.raises(mblob.MblobError, match="changed or replaced after it was loaded"):
+            use(lib)
 
 
 def test_a_file_that_is_gone_is_an_error_on_the_worker(library: Path, worker: Worker) -> None:
