@@ -45,7 +45,8 @@ MBLOB_STATIC double mblob_float_of(const mblob_call_info *call, int i) {
 MBLOB_STATIC void *mblob_handle_of(const mblob_call_info *call, int i) {
   return call->args[i].v_handle;
 }
-MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i) {
+MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i, size_t *size) {
+  (void)size;
   return call->args[i].v_str;
 }
 MBLOB_STATIC const DLTensor *mblob_tensor_of(const mblob_call_info *call, int i) {

@@ -53,10 +53,12 @@ MBLOB_STATIC double mblob_float_of(const mblob_call_info *call, int i) {
 MBLOB_STATIC void *mblob_handle_of(const mblob_call_info *call, int i) {
   return call->args[i].v_ptr;
 }
-MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i) {
+MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i, size_t *size) {
   const TVMFFIAny *a = &call->args[i];
-  if (a->type_index == kTVMFFISmallStr) return a->v_bytes;
-  return a->type_index == kTVMFFIRawStr ? a->v_c_str : TVMFFIBytesGetByteArrayPtr(a->v_obj)->data;
+  if (a->type_index == kTVMFFIRawStr) return a->v_c_str;
+  const int is_small = a->type_index == kTVMFFISmallStr;
+  *size = is_small ? a->small_str_len : TVMFFIBytesGetByteArrayPtr(a->v_obj)->size;
+  return is_small ? a->v_bytes : TVMFFIBytesGetByteArrayPtr(a->v_obj)->data;
 }
 MBLOB_STATIC const DLTensor *mblob_tensor_of(const mblob_call_info *call, int i) {
   const TVMFFIAny *a = &call->args[i];
