@@ -18,6 +18,7 @@
 /* What an argument is. */
 typedef enum {
   MBLOB_OTHER,
+  MBLOB_NULL, /* a text or a tensor whose pointer is NULL */
   MBLOB_NONE,
   MBLOB_INT,
   MBLOB_FLOAT,

@@ -20,11 +20,11 @@ static mblob_kind mblob_kind_of(const mblob_call_info *call, int i) {
     case kTVMFFIBool: return MBLOB_INT;
     case kTVMFFIFloat: return MBLOB_FLOAT;
     case kTVMFFIDLTensorPtr:
-    case kTVMFFITensor: return a->v_ptr ? MBLOB_TENSOR : MBLOB_OTHER;
+    case kTVMFFITensor: return a->v_ptr ? MBLOB_TENSOR : MBLOB_NULL;
     case kTVMFFIOpaquePtr: return MBLOB_HANDLE;
     case kTVMFFINone: return MBLOB_NONE;
     case kTVMFFIRawStr:
-    case kTVMFFIStr: return a->v_ptr ? MBLOB_STRING : MBLOB_OTHER;
+    case kTVMFFIStr: return a->v_ptr ? MBLOB_STRING : MBLOB_NULL;
     case kTVMFFISmallStr: return MBLOB_STRING;
     default: return MBLOB_OTHER;
   }
@@ -37,6 +37,7 @@ static const char *mblob_kind_name(const mblob_call_info *call, int i) {
   static const char *const objects[] = {"object",   "str",    "bytes",           "error",
                                         "function", "Shape",  "Tensor",          "Array",
                                         "Map",      "module", "object of Python"};
+  if (mblob_kind_of(call, i) == MBLOB_NULL) return "NULL";
   int index = call->args[i].type_index;
   if (index >= 0 && index < (int)(sizeof values / sizeof *values)) return values[index];
   index -= kTVMFFIStaticObjectBegin;
