@@ -22,6 +22,7 @@ from mblob.devices import Device
 from mblob.errors import ArgumentValueError
 from mblob.loader.benchmark import (
     TimedModel,
+    array_without_key,
     functions_of,
     unnamed_inputs,
 )
@@ -93,11 +94,13 @@ class GraphModule(TimedModel):
 
         Raises:
             ValueError: no such input, or another dtype or shape; the text says what the model has.
+            TypeError: an array without its key.
         """
         if key is not None:
             self._set_one(key, value)
-        for name, given in params.items():
-            self._set_one(name, given)
+        elif value is not None:
+            raise array_without_key("set_input")
+        self._set_named(params)
 
     def _set_one(self, key: str | int, value: Any) -> None:
         self._set_input(key, as_tensor(value, lists=True, what=f"set_input: input {key!r}: "))
@@ -120,6 +123,8 @@ class GraphModule(TimedModel):
             ValueError: no such input, another dtype or shape, strides, or data that is not aligned
                 enough (`mblob.empty` and `mblob.array` give aligned memory).
         """
+        if key is None and value is not None:
+            raise array_without_key("set_input_zero_copy")
         lent_inputs: list[tuple[str | int, Any]] = [] if key is None else [(key, value)]
         for name, given in [*lent_inputs, *params.items()]:
             tensor = in_place(given, f"set_input_zero_copy: input {name!r}: ")
@@ -223,7 +228,7 @@ class GraphModule(TimedModel):
         if unnamed:
             raise unnamed_inputs(self.get_input_info()[0])
         if inputs:
-            self.set_input(**inputs)
+            self._set_named(inputs)
         if parallel is None:
             self._run()
         else:
@@ -349,7 +354,7 @@ class GraphModuleDebug(GraphModule):
         if self.debug_datum is None or self.debug_datum.path is None:
             super().run(parallel=parallel, **inputs)
             return
-        self.set_input(**inputs)
+        self._set_named(inputs)
         times = self.run_individual(
             number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
             repeats_to_cooldown,
@@ -443,7 +448,7 @@ class GraphModuleDebug(GraphModule):
         """Time of each operator in `repeat` runs of the whole model; `inputs` are set before, by
         name.
         """
-        self.set_input(**inputs)
+        self._set_named(inputs)
         return [NodeTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
 
