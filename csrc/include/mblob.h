@@ -126,7 +126,8 @@ typedef struct mblob_allocator {
  * compute from your allocator instead of the C library's. Call it once, before anything else.
  * Memory that mblob keeps for its own tables comes from malloc().
  * Ownership: `*allocator` is copied; `context` is kept: it must outlive the process's last tensor.
- * Errors: MBLOB_E_ARGUMENT: there is an allocator, or memory was given out already.
+ * Errors: MBLOB_E_ARGUMENT: there is an allocator, memory was given out already, or `struct_size` is
+ * too small.
  * Threads: any. */
 MBLOB_API int mblob_set_allocator(const mblob_allocator *allocator);
 
