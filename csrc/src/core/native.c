@@ -136,7 +136,7 @@ void *mb_native_object(const mblob_module *module, const struct mb_class *class)
 int mb_native_describe(const mblob_module *module, int end, size_t i, size_t *count,
                        struct mb_end *out) {
   if (end != MBLOB_INPUTS && end != MBLOB_OUTPUTS)
-    return mb_fail(MBLOB_E_ARGUMENT, "end %d: expected 0 (MBLOB_INPUTS) or 1 (MBLOB_OUTPUTS)", end);
+    return mb_fail(MBLOB_E_ARGUMENT, "end is %d, expected a mblob_end", end);
   const bool is_one = module->is_created && module->use->loader.function == find_native;
   const struct native *native = is_one ? module->use->self : NULL;
   if (native && native->class->describe)

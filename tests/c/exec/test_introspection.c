@@ -297,7 +297,7 @@ static void another_end_than_inputs_and_outputs_is_refused(mblob_module *kernels
   size_t count = 99;
   for (int end = -1; end <= 2; end += 3) {
     CHECK(mblob_executor_count(m, end, &count) == MBLOB_E_ARGUMENT && !count &&
-          strstr(mblob_last_error(), "expected 0 (MBLOB_INPUTS) or 1 (MBLOB_OUTPUTS)"));
+          strstr(mblob_last_error(), "expected a mblob_end"));
     CHECK(mblob_executor_info(m, end, 0, &info) == MBLOB_E_ARGUMENT && !*info.name);
   }
   mblob_module_release(m);
