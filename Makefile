@@ -11,6 +11,12 @@ COMPAT ?= 0
 PYTHONS ?= $(PYTHON)
 TARGETS ?=
 WHEELS ?= dist
+# Relative folders of an installation count from this folder, not from csrc.
+from_here = $(if $(filter-out /%,$(firstword $($(1)))),$(CURDIR)/)$($(1))
+override PREFIX := $(call from_here,PREFIX)
+override DESTDIR := $(call from_here,DESTDIR)
+FOLDERS = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' \
+  $(foreach folder,LIBDIR INCLUDEDIR,$(if $($(folder)),$(folder)='$(call from_here,$(folder))'))
 MAN1 = $(DESTDIR)$(PREFIX)/share/man/man1
 
 VENV := .venv
@@ -122,7 +128,7 @@ wheels: ## wheels for older systems, musl, aarch64: PYTHONS='python3.11 python3.
 	@$(PYTHON) wheels.py $(PYTHONS:%=--python %) $(TARGETS:%=--target %) --output '$(WHEELS)'
 
 install: ## headers, libmblob, files for pkg-config and CMake, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds TVM's names
-	@$(MAKE) --no-print-directory -C csrc install PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' COMPAT='$(COMPAT)'
+	@$(MAKE) --no-print-directory -C csrc install COMPAT='$(COMPAT)' $(FOLDERS)
 	@if $(PYTHON) -c 'import argparse_manpage' 2>/dev/null; then install -d '$(MAN1)' && COLUMNS=100 $(PYTHON) -B -c \
 	  'from argparse_manpage.cli import main; main()' --module mblob.cli.command_line --function make_parser \
 	  --prog mblob-pack --project-name mblob --manual-title 'User Commands' --output '$(MAN1)/mblob-pack.1' \
@@ -133,7 +139,7 @@ uninstall: ## remove what make install put there: the same PREFIX, DESTDIR
 	@rm -f '$(MAN1)/mblob-pack.1'
 	@$(if $(DESTDIR),,$(if $(filter /usr /usr/local,$(PREFIX)),exit;)) cd '$(DESTDIR)$(PREFIX)' 2>/dev/null && \
 	  rmdir -p share/man/man1 2>/dev/null || :
-	@$(MAKE) --no-print-directory -C csrc uninstall PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)'
+	@$(MAKE) --no-print-directory -C csrc uninstall $(FOLDERS)
 
 clean: ## remove everything that the other targets make
 	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from mblob.errors import ArgumentValueError
-from mblob.loader.benchmark import TimedModel, functions_of, unnamed_inputs
+from mblob.loader.benchmark import TimedModel, array_without_key, functions_of, unnamed_inputs
 from mblob.loader.tensor import Tensor, as_tensor, in_place, lent
 from mblob.module import Module
 
@@ -73,13 +73,17 @@ class AotModule(TimedModel):
 
         Raises:
             ValueError: no such input, or another shape or dtype than the model takes.
+            TypeError: an array without its key.
         """
-        given: list[tuple[str | int, Any]] = (
-            [*params.items()] if key is None else [(key, value), *params.items()]
-        )
-        for name, array in given:
-            self._set_input(name, as_tensor(array, lists=True, what=f"set_input: input {name!r}: "))
-            self._kept.pop(("input", self._index("input", name)), None)
+        if key is not None:
+            self._set_one(key, value)
+        elif value is not None:
+            raise array_without_key("set_input")
+        self._set_named(params)
+
+    def _set_one(self, key: str | int, value: Any) -> None:
+        self._set_input(key, as_tensor(value, lists=True, what=f"set_input: input {key!r}: "))
+        self._kept.pop(("input", self._index("input", key)), None)
 
     def set_input_zero_copy(
         self, key: str | int | None = None, value: Any = None, **params: Any
@@ -88,6 +92,8 @@ class AotModule(TimedModel):
         on, and inputs by name from those in `params`. Arrays must be aligned to 64 bytes
         (`mblob.empty`).
         """
+        if key is None and value is not None:
+            raise array_without_key("set_input_zero_copy")
         given: list[tuple[str | int, Any]] = [] if key is None else [(key, value)]
         for name, array in [*given, *params.items()]:
             tensor = in_place(array, f"set_input_zero_copy: input {name!r}: ")
@@ -107,7 +113,7 @@ class AotModule(TimedModel):
         if unnamed:
             raise unnamed_inputs(self.get_input_info()[0])
         if inputs:
-            self.set_input(**inputs)
+            self._set_named(inputs)
         self._run()
 
     def _run_once(self, parallel: int | None) -> Callable[[], object]:
@@ -125,7 +131,7 @@ class AotModule(TimedModel):
         (external libraries, functions of the process) have rows, too, and their time is also in the
         first row. Kernels that the compiled code calls directly have no rows.
         """
-        self.set_input(**inputs)
+        self._set_named(inputs)
         return [CallTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
     if TYPE_CHECKING:

@@ -107,6 +107,13 @@ def unnamed_inputs(known: Iterable[str]) -> ArgumentTypeError:
     )
 
 
+def array_without_key(method: str) -> ArgumentTypeError:
+    """The error for an array without the name or position of its input."""
+    return ArgumentTypeError(
+        f"{method}: the array has no key: expected {method}(NAME_OR_POSITION, array); None is for inputs by name"
+    )
+
+
 def functions_of(who: str, module: Module, *names: str) -> list[Function]:
     """The functions of an executor.
 
@@ -158,8 +165,13 @@ class TimedModel(Timed):
             return f"<mblob.{type(self).__name__}: {type(error).__name__}>"
         return f"<mblob.{type(self).__name__}: inputs {inputs}; outputs {outputs}>"
 
-    def set_input(self, *args: Any, **params: Any) -> None:
+    def _set_one(self, key: str | int, value: Any) -> None:
+        """Copy an array into the input `key`."""
         raise NotImplementedError
+
+    def _set_named(self, inputs: Mapping[str, Any]) -> None:
+        for name, value in inputs.items():
+            self._set_one(name, value)
 
     def get_num_outputs(self) -> int:
         raise NotImplementedError
@@ -180,7 +192,7 @@ class TimedModel(Timed):
                 f"benchmark: expected func_name 'run', found {', '.join(map(repr, given))}"
             )
         run = self._run_once(asked.parallel)
-        self.set_input(**asked.inputs)
+        self._set_named(asked.inputs)
         if not asked.end_to_end:
             return run
         outputs = [self.get_output(i) for i in range(self.get_num_outputs())]
@@ -188,7 +200,7 @@ class TimedModel(Timed):
         del outputs  # views would keep what the model might let go
 
         def once() -> None:
-            self.set_input(**asked.inputs)
+            self._set_named(asked.inputs)
             run()
             for i, tensor in enumerate(copies):
                 self.get_output(i, tensor)

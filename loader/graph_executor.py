@@ -22,7 +22,7 @@ from mblob.devices import Device
 from mblob.errors import ArgumentValueError
 from mblob.loader.benchmark import (
     TimedModel,
-    check_nothing_given,
+    array_without_key,
     functions_of,
     unnamed_inputs,
 )
@@ -69,11 +69,9 @@ class GraphModule(TimedModel):
         self.module = module
         # Memory of the caller that the model uses, by ("input" or "output", position).
         self._bound: dict[tuple[str, int], Tensor] = {}
-        self._given = ""  # the method that gave it parameters
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle has the library, the device and no inputs: the model is created again."""
-        check_nothing_given("GraphModule", self._given)
         return type(self), (self.module,)
 
     # -- inputs ------------------------------------------------------------------------------------
@@ -96,11 +94,13 @@ class GraphModule(TimedModel):
 
         Raises:
             ValueError: no such input, or another dtype or shape; the text says what the model has.
+            TypeError: an array without its key.
         """
         if key is not None:
             self._set_one(key, value)
-        for name, given in params.items():
-            self._set_one(name, given)
+        elif value is not None:
+            raise array_without_key("set_input")
+        self._set_named(params)
 
     def _set_one(self, key: str | int, value: Any) -> None:
         self._set_input(key, as_tensor(value, lists=True, what=f"set_input: input {key!r}: "))
@@ -123,6 +123,8 @@ class GraphModule(TimedModel):
             ValueError: no such input, another dtype or shape, strides, or data that is not aligned
                 enough (`mblob.empty` and `mblob.array` give aligned memory).
         """
+        if key is None and value is not None:
+            raise array_without_key("set_input_zero_copy")
         lent_inputs: list[tuple[str | int, Any]] = [] if key is None else [(key, value)]
         for name, given in [*lent_inputs, *params.items()]:
             tensor = in_place(given, f"set_input_zero_copy: input {name!r}: ")
@@ -226,7 +228,7 @@ class GraphModule(TimedModel):
         if unnamed:
             raise unnamed_inputs(self.get_input_info()[0])
         if inputs:
-            self.set_input(**inputs)
+            self._set_named(inputs)
         if parallel is None:
             self._run()
         else:
@@ -264,7 +266,6 @@ class GraphModule(TimedModel):
             ValueError: another dtype or shape.
         """
         self.module["load_params"](_param_bytes("load_params", params_bytes))
-        self._given = "load_params"
 
     def share_params(self, other: GraphModule, params_bytes: Any) -> None:
         """Use parameters of another model, without a copy.
@@ -275,7 +276,6 @@ class GraphModule(TimedModel):
                 the parameters to share. Its arrays are ignored.
         """
         self.module["share_params"](other.module, _param_bytes("share_params", params_bytes))
-        self._given = "share_params"
 
 
 @dataclass(frozen=True)
@@ -354,7 +354,7 @@ class GraphModuleDebug(GraphModule):
         if self.debug_datum is None or self.debug_datum.path is None:
             super().run(parallel=parallel, **inputs)
             return
-        self.set_input(**inputs)
+        self._set_named(inputs)
         times = self.run_individual(
             number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
             repeats_to_cooldown,
@@ -448,7 +448,7 @@ class GraphModuleDebug(GraphModule):
         """Time of each operator in `repeat` runs of the whole model; `inputs` are set before, by
         name.
         """
-        self.set_input(**inputs)
+        self._set_named(inputs)
         return [NodeTime(**row) for row in json.loads(self.module["profile"](repeat))]
 
 

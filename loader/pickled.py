@@ -25,7 +25,7 @@ from mblob.errors import (
 from mblob.loader.functions import get_global_func
 from mblob.loader.load import load_module
 from mblob.loader.opened import OpenedNode
-from mblob.loader.runtime import lib
+from mblob.loader.runtime import check, ffi, lib
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -43,6 +43,7 @@ _CHUNK = 1 << 20  # bytes hashed at a time
 _TICK = 20_000_000  # ns
 _SHOWN = 16  # digits of a digest in errors
 _MACHINES = ("relax.VirtualMachine", "VirtualMachine")  # what an object of Python stands before
+_LOADED = 2  # MBLOB_TENSOR_LOADED
 _MFD_EXEC = 0x10  # of memfd_create: the file may be executed
 
 
@@ -74,11 +75,12 @@ def reduce_module(node: OpenedNode, protocol: int) -> tuple[Any, ...]:
     """What `__reduce_ex__` gives of the module of `node`.
 
     Raises:
-        TypeError: it is not of a file, or not only.
+        TypeError: it is not of a file, or not only; or it got parameters that the file lacks.
         ChangedError: the file is not what it was when it was opened.
     """
     origin = node.origin
     if origin.status is None and node.made_by is not None:
+        _check_nothing_loaded(node)
         return made_module, node.made_by
     _check_is_of_file(node)
     index = int(lib.mblob_module_index(node.handle))
@@ -131,18 +133,39 @@ def _check_is_of_file(node: OpenedNode) -> None:
         )
 
 
+def _check_nothing_loaded(node: OpenedNode) -> None:
+    """Refuse an executor with parameters that what is made again lacks."""
+    count, info = ffi.new("size_t *"), ffi.new("mblob_tensor_info *")
+    check(lib.mblob_executor_count(node.handle, lib.MBLOB_INPUTS, count))
+    for i in range(count[0]):
+        check(lib.mblob_executor_info(node.handle, lib.MBLOB_INPUTS, i, info))
+        if info.flags & _LOADED:
+            raise ArgumentTypeError(
+                f"a Module {node.type_key!r} with the parameters of load_params or share_params cannot be pickled;"
+                " pack them into the library, or pickle the library and call load_params where it is unpickled"
+            )
+
+
 def _digest_of_opened(origin: Origin) -> str:
     with _opened(origin.path) as descriptor:
         _check_same(origin, os.fstat(descriptor))
-        return _digest_of(origin.path, descriptor)
+        digest = _digest_of(origin.path, descriptor)
+    if _digests.get((origin.path, _identity(origin.status)), digest) != digest:
+        raise _changed(origin)
+    return digest
 
 
 def _check_same(origin: Origin, status: os.stat_result | None) -> None:
-    if _identity(status) != _identity(origin.status):
-        raise ChangedError(
-            f"{origin.path}: the file was changed or replaced after it was loaded; load it again to pickle what is"
-            " there now"
-        )
+    """Raise if the file is another one, or was written to. Its mode and its names may be others."""
+    if _identity(status)[:-1] != _identity(origin.status)[:-1]:
+        raise _changed(origin)
+
+
+def _changed(origin: Origin) -> ChangedError:
+    return ChangedError(
+        f"{origin.path}: the file was changed or replaced after it was loaded; load it again to pickle what is"
+        " there now"
+    )
 
 
 # -- out of a pickle -------------------------------------------------------------------------------
@@ -303,10 +326,11 @@ class _opened:
         os.close(self._descriptor)
 
 
-def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
-    """What differs if a file was replaced or written to."""
+def _identity(status: os.stat_result | None) -> tuple[int, ...]:
+    """What differs if a file was replaced or written to. The last part differs also if it got another
+    mode or name; it tells of a write whose time was set back."""
     if status is None:
-        return None
+        return ()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 

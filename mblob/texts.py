@@ -85,8 +85,8 @@ OF_ARGUMENTS = (
 )  # fmt: skip
 _DTYPE = r"(bool|u?int\d+|b?float\d+\w*|e\dm\d_float8|complex\d+|handle)(x\d+)?"
 _TYPE = (
-    r"an? \w+|int|uint|float|handle|None|dtype|device|tensor|object|module|function|str|bytes|bool|Tensor|error|Shape"
-    r"|Array|Map|nothing|object of Python|another object"
+    r"an? \w+|NULL|int|uint|float|handle|None|dtype|device|tensor|object|module|function|str|bytes|bool|Tensor|error"
+    r"|Shape|Array|Map|nothing|object of Python|another object"
 )
 # And what is wrong with it (Python), by a pattern. The first row that is found counts.
 KINDS_OF_MISTAKES = (

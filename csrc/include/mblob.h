@@ -126,7 +126,8 @@ typedef struct mblob_allocator {
  * compute from your allocator instead of the C library's. Call it once, before anything else.
  * Memory that mblob keeps for its own tables comes from malloc().
  * Ownership: `*allocator` is copied; `context` is kept: it must outlive the process's last tensor.
- * Errors: MBLOB_E_ARGUMENT: there is an allocator, or memory was given out already.
+ * Errors: MBLOB_E_ARGUMENT: there is an allocator, memory was given out already, or `struct_size` is
+ * too small.
  * Threads: any. */
 MBLOB_API int mblob_set_allocator(const mblob_allocator *allocator);
 
@@ -307,6 +308,7 @@ typedef struct mblob_tensor_info {
   uint64_t size;        /* bytes of the data */
 } mblob_tensor_info;
 #define MBLOB_TENSOR_PARAMETER 1u /* an input that has its value from the library or load_params */
+#define MBLOB_TENSOR_LOADED 2u    /* such an input after load_params or share_params set it */
 /* Returns 0 to go on. `info` and what it points to are borrowed for that call. */
 typedef int (*mblob_tensor_visitor)(void *context, const mblob_tensor_info *info);
 
@@ -475,7 +477,8 @@ typedef enum mblob_end { MBLOB_INPUTS = 0, MBLOB_OUTPUTS = 1 } mblob_end;
  * as inputs that already have values (MBLOB_TENSOR_PARAMETER). The outputs of a virtual machine of
  * Relay or Relax are known after it has run.
  * Ownership: `out` is the caller's.
- * Errors: MBLOB_E_ARGUMENT: `executor` is no executor, or a Relay machine that has not run.
+ * Errors: MBLOB_E_ARGUMENT: `executor` is no executor, or a Relay machine that has not run; or `end`
+ * is no mblob_end.
  * MBLOB_E_KERNEL: a Relax machine that has not run.
  * Threads: one at a time for each executor. */
 MBLOB_API int mblob_executor_count(mblob_module *executor, int end, size_t *out);

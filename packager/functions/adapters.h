@@ -145,7 +145,8 @@ MBLOB_STATIC int mblob_to_ffi(const TVMValue *value, int code, TVMFFIAny *out, m
   }
 }
 
-/* The other way round; `room` is also for bytes that lie in the value itself. */
+/* The other way round; `room` is also for bytes that lie in the value itself. A text with a NUL
+ * inside has no equal: it would end there. */
 MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code,
                                   mblob_room *room) {
   DLTensor *tensor;
@@ -173,11 +174,11 @@ MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code
     case kTVMFFISmallStr:
       out->v_str = any->v_bytes;
       *code = kTVMStr;
-      return 1;
+      return !memchr(out->v_str, 0, any->small_str_len);
     case kTVMFFIStr:
       out->v_str = TVMFFIBytesGetByteArrayPtr(any->v_obj)->data;
       *code = kTVMStr;
-      return 1;
+      return !memchr(out->v_str, 0, TVMFFIBytesGetByteArrayPtr(any->v_obj)->size);
     case kTVMFFIByteArrayPtr: *code = kTVMBytes; return 1;
     case kTVMFFISmallBytes:
       room->bytes.data = any->v_bytes;
@@ -193,6 +194,19 @@ MBLOB_STATIC int mblob_to_classic(const TVMFFIAny *any, TVMValue *out, int *code
       return 1;
     default: return 0;
   }
+}
+
+/* Status -1 after an error that says why mblob_to_classic gave 0. */
+MBLOB_STATIC int mblob_not_in_classic(const char *name, int i, const TVMFFIAny *any) {
+  char text[200], which[32] = "its result";
+  if (any->type_index != kTVMFFISmallStr && any->type_index != kTVMFFIStr)
+    return mblob_no_way(name, "the classic dialect", i, any->type_index);
+  if (i >= 0) (void)snprintf(which, sizeof which, "argument %d", i);
+  (void)snprintf(text, sizeof text,
+                 "%.100s: %s is a str with a NUL inside, where texts of the classic dialect end",
+                 name, which);
+  mblob_raise("ValueError", text);
+  return -1;
 }
 
 /* Give back a value that a call returned; its object, if it is one, is freed with its last
@@ -240,7 +254,7 @@ MBLOB_STATIC int mblob_result_to_classic(const char *name, TVMFFIAny *any, TVMVa
   mblob_room room; /* of this call: nothing that is returned may point to it */
   int status = 0;
   if (!mblob_to_classic(any, value, code, &room) || any->type_index == kTVMFFITensor)
-    status = mblob_no_way(name, "the classic dialect", -1, any->type_index);
+    status = mblob_not_in_classic(name, -1, any);
   else if (*code == kTVMDLTensorHandle && value->v_handle == &room.tensor) {
     char text[240];
     (void)snprintf(
@@ -313,7 +327,7 @@ MBLOB_STATIC int mblob_call_classic(mblob_classic function, void *handle, const 
   }
   for (size_t i = 0; i < n && !status; i++)
     if (!mblob_to_classic(&args[i], &values[i], &codes[i], &rooms[i]))
-      status = mblob_no_way(name, "the classic dialect", (int)i, args[i].type_index);
+      status = mblob_not_in_classic(name, (int)i, &args[i]);
   if (!status) {
     TVMValue value;
     int code = kTVMNullptr;

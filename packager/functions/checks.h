@@ -18,6 +18,7 @@
 /* What an argument is. */
 typedef enum {
   MBLOB_OTHER,
+  MBLOB_NULL, /* a text or a tensor whose pointer is NULL */
   MBLOB_NONE,
   MBLOB_INT,
   MBLOB_FLOAT,
@@ -172,8 +173,14 @@ MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *typ
 MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **out) {
   if (mblob_kind_of(call, i) != MBLOB_STRING)
     return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "str", mblob_kind_name(call, i));
-  *out = mblob_string_of(call, i);
-  return 0;
+  size_t size = 0; /* of a text that may have a NUL inside */
+  *out = mblob_string_of(call, i, &size);
+  const char *nul = (const char *)memchr(*out, 0, size);
+  if (!nul) return 0;
+  return mblob_fail(
+      call, i, MBLOB_VALUE,
+      "expected a str without a NUL inside, found one at byte %d; a const char * ends there",
+      (int)(nul - *out));
 }
 
 /* The packed convention knows int64_t only: a larger result would arrive negative. */

@@ -20,10 +20,10 @@ static mblob_kind mblob_kind_of(const mblob_call_info *call, int i) {
     case kTVMArgBool: return MBLOB_INT;
     case kTVMArgFloat: return MBLOB_FLOAT;
     case kTVMDLTensorHandle:
-    case kTVMNDArrayHandle: return MBLOB_TENSOR;
+    case kTVMNDArrayHandle: return call->args[i].v_handle ? MBLOB_TENSOR : MBLOB_NULL;
     case kTVMOpaqueHandle: return MBLOB_HANDLE;
     case kTVMNullptr: return MBLOB_NONE;
-    case kTVMStr: return call->args[i].v_str ? MBLOB_STRING : MBLOB_OTHER;
+    case kTVMStr: return call->args[i].v_str ? MBLOB_STRING : MBLOB_NULL;
     default: return MBLOB_OTHER;
   }
 }
@@ -32,6 +32,7 @@ static const char *mblob_kind_name(const mblob_call_info *call, int i) {
   static const char *const names[] = {"int",    "uint",   "float",  "handle", "None",     "dtype",
                                       "device", "tensor", "object", "module", "function", "str",
                                       "bytes",  "tensor", "object", "bool"};
+  if (mblob_kind_of(call, i) == MBLOB_NULL) return "NULL";
   int code = call->codes[i];
   return code >= 0 && code < (int)(sizeof names / sizeof *names) ? names[code] : "an unknown type";
 }
@@ -45,7 +46,8 @@ MBLOB_STATIC double mblob_float_of(const mblob_call_info *call, int i) {
 MBLOB_STATIC void *mblob_handle_of(const mblob_call_info *call, int i) {
   return call->args[i].v_handle;
 }
-MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i) {
+MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i, size_t *size) {
+  (void)size;
   return call->args[i].v_str;
 }
 MBLOB_STATIC const DLTensor *mblob_tensor_of(const mblob_call_info *call, int i) {

@@ -20,11 +20,11 @@ static mblob_kind mblob_kind_of(const mblob_call_info *call, int i) {
     case kTVMFFIBool: return MBLOB_INT;
     case kTVMFFIFloat: return MBLOB_FLOAT;
     case kTVMFFIDLTensorPtr:
-    case kTVMFFITensor: return a->v_ptr ? MBLOB_TENSOR : MBLOB_OTHER;
+    case kTVMFFITensor: return a->v_ptr ? MBLOB_TENSOR : MBLOB_NULL;
     case kTVMFFIOpaquePtr: return MBLOB_HANDLE;
     case kTVMFFINone: return MBLOB_NONE;
     case kTVMFFIRawStr:
-    case kTVMFFIStr: return a->v_ptr ? MBLOB_STRING : MBLOB_OTHER;
+    case kTVMFFIStr: return a->v_ptr ? MBLOB_STRING : MBLOB_NULL;
     case kTVMFFISmallStr: return MBLOB_STRING;
     default: return MBLOB_OTHER;
   }
@@ -37,6 +37,7 @@ static const char *mblob_kind_name(const mblob_call_info *call, int i) {
   static const char *const objects[] = {"object",   "str",    "bytes",           "error",
                                         "function", "Shape",  "Tensor",          "Array",
                                         "Map",      "module", "object of Python"};
+  if (mblob_kind_of(call, i) == MBLOB_NULL) return "NULL";
   int index = call->args[i].type_index;
   if (index >= 0 && index < (int)(sizeof values / sizeof *values)) return values[index];
   index -= kTVMFFIStaticObjectBegin;
@@ -53,10 +54,12 @@ MBLOB_STATIC double mblob_float_of(const mblob_call_info *call, int i) {
 MBLOB_STATIC void *mblob_handle_of(const mblob_call_info *call, int i) {
   return call->args[i].v_ptr;
 }
-MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i) {
+MBLOB_STATIC const char *mblob_string_of(const mblob_call_info *call, int i, size_t *size) {
   const TVMFFIAny *a = &call->args[i];
-  if (a->type_index == kTVMFFISmallStr) return a->v_bytes;
-  return a->type_index == kTVMFFIRawStr ? a->v_c_str : TVMFFIBytesGetByteArrayPtr(a->v_obj)->data;
+  if (a->type_index == kTVMFFIRawStr) return a->v_c_str;
+  const int is_small = a->type_index == kTVMFFISmallStr;
+  *size = is_small ? a->small_str_len : TVMFFIBytesGetByteArrayPtr(a->v_obj)->size;
+  return is_small ? a->v_bytes : TVMFFIBytesGetByteArrayPtr(a->v_obj)->data;
 }
 MBLOB_STATIC const DLTensor *mblob_tensor_of(const mblob_call_info *call, int i) {
   const TVMFFIAny *a = &call->args[i];

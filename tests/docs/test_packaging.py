@@ -115,6 +115,13 @@ def new_environment(folder: Path, *sources: Path) -> Path:
     return folder / "bin" / "python"
 
 
+def test_a_relative_folder_of_an_installation_is_below_the_one_where_make_runs(root: Path) -> None:
+    words = ["make", "-n", "uninstall", "PREFIX=some/usr", "DESTDIR=a stage"]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"if cd '{root}/a stage{root}/some/usr/lib' " in done.stdout
+
+
 def test_an_installation_has_the_manual_page_where_argparse_manpage_is(
     root: Path, installed: Path, tmp_path: Path
 ) -> None:

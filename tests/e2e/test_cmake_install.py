@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +134,66 @@ def test_objects_are_built_before_they_are_packed(
         f"-DCMAKE_PREFIX_PATH={moved}")  # fmt: skip
     run(cmake, "--build", project / "build", "--target", "objects_packed_pack")
     assert (project / "build" / "new" / "objects.so").is_file()
+
+
+# -- projects without a language, which CMake reads at once ------------------------------------------
+
+
+@pytest.fixture
+def configure(tmp_path: Path, require: Callable[[str], str]) -> Callable[..., str]:
+    """`configure(lines)`: what CMake prints about such a project; it is built in tmp_path / "build"."""
+    cmake, pack = require("cmake"), Path(sys.executable).with_name("mblob-pack")
+
+    def configured(lines: str, *words: str) -> str:
+        text = f"cmake_minimum_required(VERSION 3.20)\nproject(example LANGUAGES NONE)\n{lines}\n"
+        (tmp_path / "CMakeLists.txt").write_text(text)
+        command = [cmake, "-S", tmp_path, "-B", tmp_path / "build", f"-DMBLOB_PACK={pack}", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    return configured
+
+
+ADD_LIBRARY = f"include({ROOT}/csrc/package/mblobAddLibrary.cmake)\n"
+
+
+def test_a_compiler_in_a_folder_with_a_space_packs_a_file_called_like_its_target(
+    tmp_path: Path, configure: Callable[..., str], require: Callable[[str], str]
+) -> None:
+    compiler = tmp_path / "c c" / "gcc"
+    compiler.parent.mkdir()
+    compiler.symlink_to(require("gcc"))
+    line = f'mblob_add_library(model BLOBS "k={ROOT}/setup.py" OUTPUT plug/model)'
+    configure(ADD_LIBRARY + line, f"-DCMAKE_C_COMPILER={compiler}")
+    run("cmake", "--build", tmp_path / "build")
+    assert set(mblob.load_module(tmp_path / "build" / "plug" / "model").payloads) == {"k"}
+
+
+def test_a_keyword_without_a_value_is_an_error(configure: Callable[..., str]) -> None:
+    for keyword in ("GRAPH", "WEIGHTS"):
+        said = configure(f"{ADD_LIBRARY}mblob_add_library(m BLOBS k=f {keyword} ${{unset}})")
+        assert f"mblob_add_library(m): {keyword} has no value: is the variable behind it" in said
+    said = configure(f"{ADD_LIBRARY}mblob_add_library(m BLOBS k=f COMPILE_OPTIONS ${{unset}})")
+    assert "CMake Error" not in said
+
+
+def test_a_range_of_versions_is_met_by_each_release_inside(
+    installed: Path, tmp_path: Path, configure: Callable[..., str]
+) -> None:
+    package = tmp_path / "package" / "mblobConfig.cmake"
+    package.parent.mkdir()
+    package.write_text("")
+    version = "mblobConfigVersion.cmake"
+    shutil.copy(installed / "lib" / "cmake" / "mblob" / version, package.with_name(version))
+    met = ["0.0...1.0", "0.0.9...0.1.5", "0...1", "0.1...<0.2", f"0.0...{mblob.__version__}"]
+    others = ["0.0...0.0.9", f"0.0...<{mblob.__version__}", "0.1.1...2", "0.0", "1"]
+    said = configure(
+        f"foreach(wanted {' '.join(met + others)})\n"
+        f'find_package(mblob ${{wanted}} CONFIG QUIET PATHS "{package.parent}" NO_DEFAULT_PATH)\n'
+        'message(STATUS "found: ${wanted} ${mblob_FOUND}")\nendforeach()'
+    )
+    found = [line.split()[2:] for line in said.splitlines() if "found:" in line]
+    assert found == [[range_, "1"] for range_ in met] + [[range_, "0"] for range_ in others]
 
 
 TOOLCHAIN = """

@@ -158,12 +158,18 @@ def test_an_executor_with_parameters_that_its_pickle_would_lack_is_refused(libra
     lib = mblob.load_module(library)
     gm = mblob.graph_executor.create(lib["get_graph_json"](), lib, CPU)
     gm.load_params(mblob.save_param_dict({"w": np.ones((2, 3), "f")}))
-    with pytest.raises(TypeError, match="parameters of load_params cannot be pickled; pack them"):
-        pickle.dumps(gm)
+    text = "parameters of load_params or share_params cannot be pickled; pack them"
+    for use in (gm, gm.module, gm.module["run"], mblob.graph_executor.GraphModule(gm.module)):
+        with pytest.raises(TypeError, match=text):
+            pickle.dumps(use)
     other = mblob.graph_executor.create(lib["get_graph_json"](), lib, CPU)
     other.share_params(gm, mblob.save_param_dict({"w": np.ones((2, 3), "f")}))
-    with pytest.raises(TypeError, match="parameters of share_params cannot be pickled"):
+    with pytest.raises(TypeError, match=text):
         pickle.dumps(other)
+    loaded = lib["default"](CPU)
+    loaded["load_params"](mblob.save_param_dict({"w": np.ones((2, 3), "f")}))
+    with pytest.raises(TypeError, match=text):
+        pickle.dumps(mblob.graph_executor.GraphModule(loaded))
 
 
 def test_an_aot_executor_arrives(aot_model: Any, worker: Worker) -> None:  # noqa: F811
@@ -297,7 +303,44 @@ def test_a_file_is_hashed_once_until_it_changes(
     assert len(hashed) == 2
 
 
+def test_a_file_that_got_another_mode_or_name_is_the_one_that_was_loaded(library: Path) -> None:
+    lib = mblob.load_module(library)
+    data, other = pickle.dumps(lib), library.with_suffix(".other")
+    for change in (
+        lambda: library.chmod(0o500),
+        lambda: os.link(library, other),
+        lambda: other.replace(library.with_suffix(".moved")),
+        lambda: (library.rename(other), other.rename(library)),
+    ):
+        change()
+        assert pickle.dumps(lib) == data
+    assert pickle.loads(pickle.dumps(lib.with_bytes())).type_key == lib.type_key
+
+
 # -- what is refused -------------------------------------------------------------------------------
+
+
+def test_a_write_whose_time_was_set_back_is_seen(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.utime(library, (1, 1))
+    monkeypatch.setattr(pickled, "_TICK", 0)
+    lib = mblob.load_module(library)
+    pickle.dumps(lib)
+    with library.open("ab") as file:
+        file.write(b"x")
+    os.truncate(library, library.stat().st_size - 1)
+    os.utime(library, (1, 1))
+    pickle.dumps(lib)  # the same bytes
+    with library.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read()
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+    os.utime(library, (1, 1))
+    for use in (pickle.dumps, lambda m: m.with_bytes()):
+        with pytest.raises(mblob.MblobError, match="changed or replaced after it was loaded"):
+            use(lib)
 
 
 def test_a_file_that_is_gone_is_an_error_on_the_worker(library: Path, worker: Worker) -> None:

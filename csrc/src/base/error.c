@@ -208,6 +208,12 @@ int mb_fail_digest(int64_t entry, const char *format, ...) {
   return MBLOB_E_DIGEST;
 }
 
+int mb_check_struct_size(const char *who, uint32_t struct_size, size_t expected) {
+  if (struct_size >= expected) return MBLOB_OK;
+  return mb_fail(MBLOB_E_ARGUMENT, "%s: struct_size is %u, expected %zu", who, struct_size,
+                 expected);
+}
+
 int mb_fail_memory(size_t size) {
   char *text = NULL;
   /* A small text may still be had where much was asked for. */

@@ -31,6 +31,8 @@ int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *
     MB_PRINTF(4, 5);
 int mb_fail_digest(int64_t entry, const char *format, ...) MB_PRINTF(2, 3);
 int mb_fail_memory(size_t size);
+/* A failure if `struct_size` of what `who` was given is below `expected`. */
+int mb_check_struct_size(const char *who, uint32_t struct_size, size_t expected);
 /* With the text of `number` (an errno) behind the message. */
 int mb_fail_errno(int number, const char *format, ...) MB_PRINTF(2, 3);
 int mb_fail_loader(const char *type_key, int64_t entry, const char *available, const char *hint,

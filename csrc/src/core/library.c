@@ -239,9 +239,8 @@ static bool was_overwritten(const struct mb_library *library, const struct mb_so
 }
 
 int mb_check_options(const mblob_open_options *options) {
-  if (options->struct_size < sizeof(*options))
-    return mb_fail(MBLOB_E_ARGUMENT, "options: struct_size is %u, expected %zu",
-                   options->struct_size, sizeof(*options));
+  if (mb_check_struct_size("options", options->struct_size, sizeof(*options)))
+    return MBLOB_E_ARGUMENT;
   if (options->verify < MBLOB_VERIFY_HEADER || options->verify > MBLOB_VERIFY_OFF)
     return mb_fail(MBLOB_E_ARGUMENT, "options: verify is %d, expected a mblob_verify",
                    options->verify);

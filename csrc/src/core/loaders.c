@@ -50,11 +50,7 @@ static int add_to(struct registry *r, size_t at, const mblob_loader *loader) {
 
 bool mb_no_loader(const char *function, const mblob_loader *loader) {
   if (mb_is_null(function, "loader", loader)) return true;
-  if (loader->struct_size < sizeof(*loader)) {
-    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->struct_size is %u, expected %zu", function,
-                  loader->struct_size, sizeof(*loader));
-    return true;
-  }
+  if (mb_check_struct_size(function, loader->struct_size, sizeof(*loader))) return true;
   if (mb_is_null(function, "loader->type_key", loader->type_key)) return true;
   if (!*loader->type_key)
     (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->type_key is empty", function);

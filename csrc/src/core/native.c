@@ -133,12 +133,14 @@ void *mb_native_object(const mblob_module *module, const struct mb_class *class)
   return is_one ? ((struct native *)module->use->self)->object : NULL;
 }
 
-int mb_native_describe(const mblob_module *module, bool outputs, size_t i, size_t *count,
+int mb_native_describe(const mblob_module *module, int end, size_t i, size_t *count,
                        struct mb_end *out) {
+  if (end != MBLOB_INPUTS && end != MBLOB_OUTPUTS)
+    return mb_fail(MBLOB_E_ARGUMENT, "end is %d, expected a mblob_end", end);
   const bool is_one = module->is_created && module->use->loader.function == find_native;
   const struct native *native = is_one ? module->use->self : NULL;
   if (native && native->class->describe)
-    return native->class->describe(native->object, outputs, i, count, out);
+    return native->class->describe(native->object, end == MBLOB_OUTPUTS, i, count, out);
   return mb_fail(MBLOB_E_ARGUMENT, "module '%s' is no executor", module->type_key);
 }
 

@@ -28,7 +28,7 @@ struct mb_method {
 struct mb_end {
   const char *name;
   const DLTensor *tensor; /* NULL: nothing but the name is known */
-  bool is_parameter;
+  uint32_t flags;         /* MBLOB_TENSOR_* */
 };
 /* How many there are, and what number `i` is if there are as many; what is unknown is left. */
 typedef int (*mb_describer)(void *object, bool outputs, size_t i, size_t *count,
@@ -57,8 +57,9 @@ struct mb_class {
 int mb_native_create(const struct mb_class *class, void *object, mblob_module **out);
 /* The object of a module that mb_native_create made with that class; NULL of any other module. */
 void *mb_native_object(const mblob_module *module, const struct mb_class *class);
-/* What the class of a module tells of an input or output; MBLOB_E_ARGUMENT if it is no executor. */
-int mb_native_describe(const mblob_module *module, bool outputs, size_t i, size_t *count,
+/* What the class of a module tells of an input or output, `end` is a mblob_end. MBLOB_E_ARGUMENT if
+ * it is no executor, or `end` is another number. */
+int mb_native_describe(const mblob_module *module, int end, size_t i, size_t *count,
                        struct mb_end *out);
 /* Visit the names of the functions of a module that is open: of a class here, the most wanted
  * first, or as its plug-in told them. */

@@ -75,6 +75,13 @@ static void one_without_functions_is_refused(void) {
   CHECK(mblob_set_allocator(NULL) == MBLOB_E_ARGUMENT);
 }
 
+static void one_of_another_size_is_refused(void) {
+  mblob_allocator allocator = mine();
+  allocator.struct_size = 4;
+  CHECK(mblob_set_allocator(&allocator) == MBLOB_E_ARGUMENT);
+  CHECK(strstr(mblob_last_error(), "mblob_set_allocator: struct_size is 4, expected "));
+}
+
 static void no_memory_and_memory_that_is_not_aligned_are_errors(void) {
   mblob_allocator allocator = mine();
   TVMArrayHandle array;
@@ -100,6 +107,7 @@ int main(int argc, char **argv) {
   APART(a_second_one_is_refused);
   APART(it_is_refused_once_memory_was_given_out);
   APART(one_without_functions_is_refused);
+  APART(one_of_another_size_is_refused);
   APART(no_memory_and_memory_that_is_not_aligned_are_errors);
   APART(an_allocator_without_memory_is_an_error);
   return 0;

@@ -363,8 +363,8 @@ static void the_face_of_mblob(mblob_module *module, mblob_function *function) {
   MBLOB_SAYS(mblob_module_create(NULL, NULL, &out), "mblob_module_create: loader is NULL");
   MBLOB_SAYS(mblob_module_create(&loader, NULL, NULL), "mblob_module_create: out is NULL");
   MBLOB_SAYS(mblob_module_create(&loader, NULL, &out),
-             sizeof(void *) == 8 ? "mblob_module_create: loader->struct_size is 8, expected 48"
-                                 : "mblob_module_create: loader->struct_size is 8, expected 24");
+             sizeof(void *) == 8 ? "mblob_module_create: struct_size is 8, expected 48"
+                                 : "mblob_module_create: struct_size is 8, expected 24");
   loader.struct_size = sizeof(loader);
   MBLOB_SAYS(mblob_register_loader(&loader), "mblob_register_loader: loader->type_key is NULL");
   loader.type_key = "";

@@ -32,6 +32,7 @@ static void there_are_no_more(mblob_module *executor, int end, size_t count, con
   CHECK(count_of(executor, end) == count);
   CHECK(mblob_executor_info(executor, end, count, &info) == MBLOB_E_ARGUMENT &&
         strstr(mblob_last_error(), text));
+  CHECK(strcmp(mblob_last_error_info()->code, "argument_index") == 0);
   CHECK(!*info.name && info.ndim == -1 && !info.dtype.bits && !info.data);
   CHECK(mblob_executor_info(executor, end, SIZE_MAX, &info) == MBLOB_E_ARGUMENT);
 }
@@ -57,6 +58,10 @@ static void a_graph_tells_its_inputs_and_outputs(mblob_module *kernels) {
   info = info_of(m, MBLOB_OUTPUTS, 1);
   expect_floats(&info, "double:1", 2, 2, 16);
   CHECK(((const float *)info.data)[3] == 10);
+  float found[4];
+  CHECK(mblob_executor_get_output(m, 0, "float32[4]", found) == MBLOB_OK);
+  CHECK(mblob_executor_get_output(m, INT64_C(1) << 32, "float32[4]", found) == MBLOB_E_ARGUMENT &&
+        strstr(mblob_last_error(), "no output 4294967296"));
   info = info_of(m, MBLOB_OUTPUTS, 0);
   expect_floats(&info, "mixed:0", 1, 4, 16);
   mblob_module_release(m);
@@ -99,7 +104,7 @@ static void parameters_are_marked(mblob_module *kernels) {
   CHECK(mblob_module_function(m, "load_params", 0, &load) == MBLOB_OK);
   CHECK(mblob_function_call(load, &arg, &code, 1, NULL, NULL) == MBLOB_OK);
   mblob_function_release(load);
-  CHECK(info_of(m, MBLOB_INPUTS, 0).flags == MBLOB_TENSOR_PARAMETER);
+  CHECK(info_of(m, MBLOB_INPUTS, 0).flags == (MBLOB_TENSOR_PARAMETER | MBLOB_TENSOR_LOADED));
   CHECK(!info_of(m, MBLOB_OUTPUTS, 0).flags);
   mblob_module_release(m);
 }
@@ -286,6 +291,18 @@ static void what_is_no_executor_says_so(mblob_module *library) {
   CHECK(mblob_executor_info(library, MBLOB_INPUTS, 0, NULL) == MBLOB_E_ARGUMENT);
 }
 
+static void another_end_than_inputs_and_outputs_is_refused(mblob_module *kernels) {
+  mblob_module *m = graph(kernels, (int[]){4, 3, -1});
+  mblob_tensor_info info;
+  size_t count = 99;
+  for (int end = -1; end <= 2; end += 3) {
+    CHECK(mblob_executor_count(m, end, &count) == MBLOB_E_ARGUMENT && !count &&
+          strstr(mblob_last_error(), "expected a mblob_end"));
+    CHECK(mblob_executor_info(m, end, 0, &info) == MBLOB_E_ARGUMENT && !*info.name);
+  }
+  mblob_module_release(m);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   mblob_module *kernels = open_ok(argv[1], "graph.so"), *library = open_ok(argv[1], "aot.so");
@@ -295,6 +312,7 @@ int main(int argc, char **argv) {
   RUN(memory_of_the_caller_is_used_in_place, kernels, library);
   RUN(a_machine_tells_what_it_knows, argv[1]);
   RUN(what_is_no_executor_says_so, library);
+  RUN(another_end_than_inputs_and_outputs_is_refused, kernels);
   mblob_module_release(kernels);
   mblob_module_release(library);
   return 0;

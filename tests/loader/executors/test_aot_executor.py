@@ -206,6 +206,13 @@ def test_a_wrong_input_is_named_and_the_executor_goes_on(
     np.testing.assert_array_equal(executor["get_output"](0).numpy(), W + K)
 
 
+def test_an_array_without_its_key_is_refused(model: Any) -> None:
+    executor = mblob.aot_executor.AotModule(model()["m"](mblob.cpu(0)))
+    for name in ("set_input", "set_input_zero_copy"):
+        with pytest.raises(TypeError, match=f"{name}: the array has no key"):
+            getattr(executor, name)(None, mblob.array(W))
+
+
 def test_an_error_of_the_model_is_told_and_the_executor_goes_on(model: Any) -> None:
     executor = model()["m"](mblob.cpu(0))
     executor["set_input"]("x", np.full(4, -1, "float32"))

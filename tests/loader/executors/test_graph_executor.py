@@ -355,6 +355,26 @@ def test_a_function_of_the_caller_looks_parameters_up(library: Path) -> None:
     assert list(model.get_input_info()[0]) == ["x"]
 
 
+def test_an_array_without_its_key_is_refused(model: Any) -> None:
+    for name in ("set_input", "set_input_zero_copy"):
+        for give in (lambda x, put: put(None, x, b=B), lambda x, put: put(value=x)):
+            with pytest.raises(
+                TypeError, match=rf"{name}: the array has no key: expected {name}\("
+            ):
+                give(mblob.array(W), getattr(model, name))
+    model.set_input(None, None, x=W)
+    assert model.get_input("x").numpy().tolist() == W.tolist()
+
+
+def test_an_input_may_be_called_like_a_parameter_of_set_input() -> None:
+    text = json.dumps(graph()).replace('"x"', '"value"').replace('"b"', '"key"')
+    kernels = mblob.Module("kernels", functions={"scale": lambda *_: None, "plus": lambda *_: None})
+    model = graph_executor.create(text, kernels)
+    model.run(value=W, key=B)
+    assert model.get_input("value").numpy().tolist() == W.tolist()
+    assert model.get_input("key").numpy().tolist() == B.tolist()
+
+
 def test_what_is_no_array_is_named_with_its_input(model: Any) -> None:
     for wrong in (None, "text", object()):
         with pytest.raises(

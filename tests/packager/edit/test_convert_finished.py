@@ -366,3 +366,20 @@ def test_what_cannot_be_joined_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="of the classic dialect already"):
         mblob.convert(first, tmp_path / "x.so", dialect="classic")
     assert not list(tmp_path.glob("x.*"))
+
+
+def test_a_text_with_a_nul_inside_is_refused_and_not_cut(tmp_path: Path) -> None:
+    source = "#include <string.h>\nvoid put(const char *s, int *n) { *n = (int)strlen(s); }"
+    module = mblob.csource_module(source, functions=["void put(const char *s, int n[1])"])
+    module.export_library(tmp_path / "made.so", dialect="ffi")
+    module.export_library(tmp_path / "classic.so")
+    mblob.convert(tmp_path / "classic.so", tmp_path / "converted.so", dialect="ffi")
+    n = np.zeros(1, "int32")
+    for name, text in (("made.so", "without a NUL inside, found one at byte"),
+                       ("converted.so", "put: argument 0 is a str with a NUL inside")):  # fmt: skip
+        lib = mblob.load_module(tmp_path / name)
+        lib["put"]("abcd", n)
+        for value in ("ab\0cd", "more than a value has room for\0"):
+            with pytest.raises(ValueError, match=text):
+                lib["put"](value, n)
+        assert n[0] == 4

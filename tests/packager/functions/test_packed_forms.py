@@ -199,6 +199,17 @@ def test_untyped_pointers_take_tensors_handles_and_nothing(packed: Packed) -> No
     )
 
 
+def test_a_pointer_of_a_caller_that_is_null_is_no_tensor_and_no_text(packed: Packed) -> None:
+    lib = packed(
+        "void f(float *a, const char *s) { *a = *s; }", "void f(float a[1], const char *s)"
+    )
+    for code in (7, 13):
+        text = lib.error("f__packed", Typed(code, None), b"x")
+        assert text == "f: argument 0 (a): expected a float32 tensor, found NULL"
+    text = lib.error("f__packed", Tensor(floats(1)), Typed(11, None))
+    assert text == "f: argument 1 (s): expected str, found NULL"
+
+
 def test_a_text_result_arrives_as_a_string(packed: Packed) -> None:
     lib = packed('const char *f(int n) { return n ? "digits" : 0; }', "const char *f(int n)")
     _, _, code, result = lib.call("f__packed", 1)

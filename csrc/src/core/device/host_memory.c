@@ -28,6 +28,9 @@ static int decided(void) {
 
 int mblob_set_allocator(const mblob_allocator *allocator) {
   int before = UNDECIDED;
+  if (allocator &&
+      mb_check_struct_size("mblob_set_allocator", allocator->struct_size, sizeof(*allocator)))
+    return MBLOB_E_ARGUMENT;
   if (!allocator || !allocator->allocate || !allocator->release)
     return mb_fail(MBLOB_E_ARGUMENT, "mblob_set_allocator: allocate and release must not be NULL");
   if (!atomic_compare_exchange_strong(&state, &before, CHANGING))

@@ -24,7 +24,7 @@ static int check_type(const char *who, const char *type) {
   return MBLOB_OK;
 }
 
-/* "str,TYPE" or "int,TYPE" on the heap. */
+/* "str,TYPE" or "int64,TYPE" on the heap. */
 static int join_types(const char *who, const char *first, const char *type, char **out) {
   int status = check_type(who, type);
   if (!status && asprintf(out, "%s,%s", first, type) < 0) status = mb_fail_memory(strlen(type));
@@ -119,7 +119,7 @@ int mblob_executor_get_output(mblob_module *executor, int64_t index, const char 
   char *types = NULL;
   if (MB_IS_NULL(executor) || MB_IS_NULL(type) || MB_IS_NULL(data)) return MBLOB_E_ARGUMENT;
   const bool relax = is_relax(executor);
-  int status = join_types("mblob_executor_get_output", relax ? "str,int" : "int", type, &types);
+  int status = join_types("mblob_executor_get_output", relax ? "str,int64" : "int64", type, &types);
   if (!status)
     status = relax ? mblob_call(executor, "copy_output", types, "main", index, data)
                    : mblob_call(executor, "get_output", types, index, data);
@@ -131,7 +131,7 @@ int mblob_executor_count(mblob_module *executor, int end, size_t *out) {
   struct mb_end ignored;
   if (out) *out = 0;
   if (MB_IS_NULL(executor) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  return mb_native_describe(executor, end == MBLOB_OUTPUTS, SIZE_MAX, out, &ignored);
+  return mb_native_describe(executor, end, SIZE_MAX, out, &ignored);
 }
 
 int mblob_executor_info(mblob_module *executor, int end, size_t i, mblob_tensor_info *out) {
@@ -139,12 +139,12 @@ int mblob_executor_info(mblob_module *executor, int end, size_t i, mblob_tensor_
   size_t count = 0;
   if (MB_IS_NULL(executor) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   mb_tensor_describe("", NULL, out);
-  int status = mb_native_describe(executor, end == MBLOB_OUTPUTS, i, &count, &found);
+  int status = mb_native_describe(executor, end, i, &count, &found);
   if (!status && i >= count)
-    status = mb_fail(MBLOB_E_ARGUMENT, "no %s %zu; there are %zu",
-                     end == MBLOB_OUTPUTS ? "output" : "input", i, count);
+    status = mb_fail_argument(MB_ARGUMENT_INDEX, "no %s %zu; there are %zu",
+                              end == MBLOB_OUTPUTS ? "output" : "input", i, count);
   if (status) return status;
   mb_tensor_describe(found.name, found.tensor, out);
-  out->flags = found.is_parameter ? MBLOB_TENSOR_PARAMETER : 0;
+  out->flags = found.flags;
   return MBLOB_OK;
 }

@@ -129,7 +129,7 @@ static int make_info(mb_describer describe, void *object, bool outputs, bool dty
   for (size_t i = 0; !status && i < count; i++) {
     struct mb_object *said = NULL;
     status = describe(object, outputs, i, &count, &end);
-    if (status || (!outputs && end.is_parameter)) continue;
+    if (status || (!outputs && end.flags)) continue;
     status = describe_one(&end, dtype, &said);
     if (!status) add_pair(&pairs, end.name, said);
   }

@@ -53,6 +53,6 @@ int mb_graph_describe(void *executor, bool outputs, size_t i, size_t *count, str
   if (i >= *count) return MBLOB_OK;
   out->name = outputs ? x->output_names[i] : name_of(g, MB_INPUTS, (uint32_t)i);
   out->tensor = &x->views[outputs ? g->outputs[i] : g->inputs[i]];
-  out->is_parameter = !outputs && x->is_parameter[i];
+  out->flags = outputs ? 0 : x->input_flags[i];
   return MBLOB_OK;
 }

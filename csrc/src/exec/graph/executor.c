@@ -59,12 +59,12 @@ static int allocate(struct mb_graph_executor *x) {
   x->memory = list_of(g->entry_count, sizeof(*x->memory));
   x->pools = list_of(g->storage_count, sizeof(*x->pools));
   x->pool_sizes = list_of(g->storage_count, sizeof(*x->pool_sizes));
-  x->is_parameter = list_of(g->input_count, sizeof(*x->is_parameter));
+  x->input_flags = list_of(g->input_count, sizeof(*x->input_flags));
   x->steps = list_of(steps, sizeof(*x->steps));
   x->values = list_of(values, sizeof(*x->values));
   x->codes = list_of(widest, sizeof(*x->codes));
   if (!x->views || (flatten && !x->flat) || !x->flat_extents || !x->next || !x->memory ||
-      !x->pools || !x->pool_sizes || !x->is_parameter || !x->steps || !x->values || !x->codes)
+      !x->pools || !x->pool_sizes || !x->input_flags || !x->steps || !x->values || !x->codes)
     return mb_fail_memory(values * sizeof(*x->values));
   for (size_t i = 0; i < widest; i++) x->codes[i] = kTVMDLTensorHandle;
   return MBLOB_OK;
@@ -204,7 +204,7 @@ void mb_graph_executor_free(void *executor) {
   free(x->pools);
   free(x->pool_sizes);
   free(x->output_names);
-  free(x->is_parameter);
+  free(x->input_flags);
   free(x->steps);
   free(x->values);
   free(x->codes);

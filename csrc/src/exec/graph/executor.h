@@ -49,8 +49,8 @@ struct mb_graph_executor {
   struct mb_graph_memory *memory;
   DLTensor **pools; /* of all storages; counted, NULL until needed */
   size_t *pool_sizes;
-  char **output_names; /* of all outputs: `NODE:POSITION` */
-  bool *is_parameter;  /* of all inputs: set by the factory or load_params */
+  char **output_names;  /* of all outputs: `NODE:POSITION` */
+  uint8_t *input_flags; /* of all inputs: MBLOB_TENSOR_* */
   struct mb_graph_step *steps;
   uint32_t step_count;
   TVMValue *values;

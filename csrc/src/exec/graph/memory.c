@@ -170,17 +170,17 @@ static int place_parameters(struct mb_graph_executor *x, const struct mb_graph_s
     if (!status) status = mb_stored_array_share(stored, source->parameters_module, &array);
     if (!status) status = place_parameter(x, entry, array);
     if (status) return status;
-    x->is_parameter[i] = true;
+    x->input_flags[i] = MBLOB_TENSOR_PARAMETER;
   }
   return MBLOB_OK;
 }
 
 static void release_module(void *module) { mblob_module_release(module); }
 
-/* What `_lookup_linked_param(storage id)` gave: data in the library, or nothing. `*is_found`: it
- * gave something. */
+/* What `_lookup_linked_param(storage id)` gave: data in the library, or nothing: then `*flags`
+ * stays. */
 static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup,
-                        bool *is_found) {
+                        uint8_t *flags) {
   TVMValue id = {.v_int64 = (int64_t)x->graph.storage_ids[x->graph.entries[entry].storage]}, found;
   int code = kTVMArgInt, found_code = kTVMNullptr;
   int status = mblob_function_call(lookup, &id, &code, 1, &found, &found_code);
@@ -194,13 +194,13 @@ static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_funct
   status = mb_array_view(&view, x->kernels, release_module, &array);
   if (status) return status;
   (void)mblob_module_retain(x->kernels);
-  *is_found = true;
+  *flags = MBLOB_TENSOR_PARAMETER;
   return place_parameter(x, entry, array);
 }
 
 /* The caller's lookup: (module, storage id, tensor of that shape, device) -> array, or nothing. */
 static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_function *lookup,
-                           bool *is_found) {
+                           uint8_t *flags) {
   uint64_t id = x->graph.storage_ids[x->graph.entries[entry].storage];
   TVMValue args[] = {{.v_handle = x->kernels},
                      {.v_int64 = (int64_t)id},
@@ -222,7 +222,7 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   if (!status)
     status = mb_tensor_match(label_of(&x->graph, "graph: parameter", entry, label),
                              &x->views[entry], found.v_handle);
-  *is_found = !status;
+  if (!status) *flags = MBLOB_TENSOR_PARAMETER;
   if (!status) return place_parameter(x, entry, found.v_handle);
   mb_array_release(found.v_handle);
   return status;
@@ -236,9 +236,9 @@ static int place_linked_parameters(struct mb_graph_executor *x,
                                                        source->kernels_scope, &own);
   for (uint32_t i = 0; !status && (own || source->lookup) && i < x->graph.input_count; i++) {
     uint32_t entry = x->graph.inputs[i];
-    if (x->is_parameter[i]) continue;
-    status = source->lookup ? place_looked_up(x, entry, source->lookup, &x->is_parameter[i])
-                            : place_linked(x, entry, own, &x->is_parameter[i]);
+    if (x->input_flags[i]) continue;
+    status = source->lookup ? place_looked_up(x, entry, source->lookup, &x->input_flags[i])
+                            : place_linked(x, entry, own, &x->input_flags[i]);
   }
   return status;
 }

@@ -215,6 +215,8 @@ MB_GRAPH_METHOD(run_from_inputs) {
 
 /* ---- parameters ---- */
 
+enum { LOADED = MBLOB_TENSOR_PARAMETER | MBLOB_TENSOR_LOADED };
+
 static int read_parameters(const struct mb_call *call, int i, struct mb_tensors *out) {
   const void *data = NULL;
   size_t size = 0;
@@ -234,7 +236,7 @@ static int put_parameters(struct mb_graph_executor *x, const struct mb_tensors *
     if (at < 0) continue;
     status = only_check ? mb_graph_check_input(x, (uint32_t)at, &tensors->items[i].view)
                         : mb_graph_set_input(x, (uint32_t)at, &tensors->items[i].view);
-    if (!status && !only_check) x->is_parameter[at] = true;
+    if (!status && !only_check) x->input_flags[at] = LOADED;
   }
   return status;
 }
@@ -261,7 +263,7 @@ static int share(struct mb_graph_executor *x, struct mb_graph_executor *other,
                               names->items[i].name);
     int status = mb_graph_share_input(x, (uint32_t)at, other, (uint32_t)from);
     if (status) return status;
-    x->is_parameter[at] = true;
+    x->input_flags[at] = LOADED;
   }
   return MBLOB_OK;
 }
