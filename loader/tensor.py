@@ -76,8 +76,8 @@ class Tensor(_call.TensorBase):
     """A compact array, on the host or on a device.
 
     A tensor from `mblob.empty` or `mblob.array` owns its memory. Any other tensor is a view, and
-    keeps the owner of the memory alive. Only a tensor that is an argument of a Python callback
-    becomes invalid after the call.
+    keeps the owner of the memory alive. Only a tensor that a kernel passes to a Python callback
+    becomes invalid after the call; a callback that keeps an array over its memory is an error.
 
     numpy and other libraries read a tensor without a copy, through the buffer protocol or DLPack.
 

@@ -318,6 +318,26 @@ def test_instruments_see_calls_and_may_skip_them(vm: Any) -> None:
     ]
 
 
+def test_functions_of_python_and_instruments_may_keep_tensors() -> None:
+    program = main(call(2, [r(0)], 1), ret(1))
+    program.functions = [*program.functions, Function("tests.relax.keep")]
+    kept: list[Any] = []
+
+    def keep(x: Any, *_: Any) -> int:
+        kept.extend([x, np.from_dlpack(x)])
+        return 0
+
+    with pytest.warns(UserWarning, match="nobody provides"):
+        vm = machine(program)
+    mblob.register_func("tests.relax.keep", keep, override=True)
+    vm["main"](np.full(2**18, 3, "f"))
+    vm.set_instrument(lambda function, name, before, result, *args: keep(args[0]))
+    vm["main"](np.full(2**18, 3, "f"))
+    assert len(kept) == 8
+    for tensor in kept:
+        assert set(np.asarray(tensor)) == {3}
+
+
 def test_a_function_of_python_may_call_the_machine_again() -> None:
     program = main(call(2, [r(0)], 1), ret(1))
     program.functions = [*program.functions, Function("tests.relax.again")]
