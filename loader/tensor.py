@@ -382,15 +382,9 @@ def _takes(expected: str, given: str) -> bool:
 
 def _parse(function: str, dtype: Any) -> tuple[int, int, int]:
     """Code, bits and lanes of a data type given as text, or by something that has a name."""
-    from mblob.dtype import DataType
+    from mblob.dtype import DataType, type_text
 
-    text = (
-        dtype
-        if isinstance(dtype, str)
-        else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
-    )
-    if not isinstance(text, str):
-        raise wrong_type(function, "dtype", "str or a dtype of numpy", dtype)
+    text = type_text(function, "dtype", dtype)
     try:
         parsed = DataType.parse(text)
     except ValueError as exc:
@@ -412,6 +406,20 @@ def _extents(function: str, shape: Any) -> tuple[int, ...]:
     return tuple(
         whole(function, f"shape[{i}]", extent, 0, 2**63 - 1) for i, extent in enumerate(shape)
     )
+
+
+def devices_of(function: str, device: Any) -> list[Device]:
+    """A device, or each of several, as a list.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    several = hasattr(device, "__iter__") and not isinstance(device, str)
+    devices = list(device) if several else [device]
+    for one in devices:
+        if not isinstance(one, Device):
+            raise wrong_type(function, "device", "a Device such as mblob.cpu(0)", one)
+    return devices
 
 
 def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:

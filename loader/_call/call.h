@@ -316,10 +316,10 @@ typedef struct call_tensor {
   int64_t *strides;          /* bytes, for the buffer protocol; behind the shape */
   int64_t extents[CALL_TENSOR_EXTENTS]; /* where both are, if they fit */
   size_t nbytes;
-  PyObject *owner; /* keeps the memory alive, or NULL */
+  PyObject *owner;            /* keeps the memory alive, or NULL */
   struct call_tensor *source; /* of a view of a tensor: the first one, which `owner` keeps */
-  size_t exports; /* of a source: what others made over its memory, views included */
-  void *memory;    /* ours, from posix_memalign, or NULL */
+  size_t exports;             /* of a source: what others made over its memory, views included */
+  void *memory;               /* ours, from posix_memalign, or NULL */
   void (*release)(void *);
   void *release_arg;
   PyObject *weakrefs;
