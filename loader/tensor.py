@@ -236,16 +236,22 @@ class Tensor(_call.TensorBase):
         """Copy elements into this tensor.
 
         Args:
-            source: an array, a tensor, or anything with a buffer or DLPack, of this dtype and
-                shape. A tensor of an 8-bit float takes bytes (uint8), too.
+            source: an array, a tensor, or anything with a buffer or DLPack, of this shape; also
+                nested lists. An array of numpy and lists are converted to this dtype, as TVM does
+                and `astype` says; all others have this dtype. A tensor of an 8-bit float takes
+                bytes (uint8), too.
 
         Returns:
             This tensor.
 
         Raises:
-            ValueError: dtype or shape differ, or this tensor is read-only.
+            ValueError: the shape differs, or the dtype of a tensor, or this tensor is read-only.
         """
-        other = as_tensor(source, what="copyfrom: source: ")
+        is_list = isinstance(source, (list, tuple))
+        other = as_tensor(source, lists=is_list, what="copyfrom: source: ")
+        if (is_list or hasattr(source, "astype")) and not _takes(self.dtype, other.dtype):
+            own = empty(0, self.dtype).numpy().dtype
+            other = as_tensor(_numpy("copyfrom").asarray(source).astype(own))
         if other.shape != self.shape or not _takes(self.dtype, other.dtype):
             expected, found = (f"{t.dtype} of shape {t.shape}" for t in (self, other))
             raise ArgumentValueError(f"copyfrom: {texts.say(texts.EXPECTED, expected, found)}")
