@@ -283,20 +283,24 @@ static int call_python(PyObject *callable, TVMValue *args, const int *codes, int
   return status;
 }
 
-/* The addresses of all functions that call Python; with the interpreter's lock. */
-static PyObject *functions;
-
+/* What a function that calls Python has. All of them are in rows by the function's address; with the
+ * interpreter's lock. */
 typedef struct callback {
   PyObject *callable;
-  PyObject *key; /* of `functions` */
+  const mblob_function *function;
+  struct callback *next;
 } callback;
 
+static callback *rows[1024];
+
+static callback **row_of(const mblob_function *function) {
+  return &rows[((uintptr_t)function >> 5) % (sizeof rows / sizeof rows[0])];
+}
+
 bool call_callback_is(const mblob_function *function) {
-  PyObject *key = functions ? PyLong_FromVoidPtr((void *)(uintptr_t)function) : NULL;
-  const int found = key ? PySet_Contains(functions, key) : 0;
-  Py_XDECREF(key);
-  PyErr_Clear();
-  return found > 0;
+  const callback *one = *row_of(function);
+  while (one != NULL && one->function != function) one = one->next;
+  return one != NULL;
 }
 
 static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
@@ -315,8 +319,9 @@ static void finalize(void *resource) {
   callback *self = resource;
   if (!Py_IsInitialized()) return; /* the process ends; its memory goes with it */
   PyGILState_STATE state = PyGILState_Ensure();
-  if (self->key != NULL && PySet_Discard(functions, self->key) < 0) PyErr_Clear();
-  Py_XDECREF(self->key);
+  callback **at = row_of(self->function);
+  while (*at != self) at = &(*at)->next;
+  *at = self->next;
   Py_DECREF(self->callable);
   free(self);
   PyGILState_Release(state);
@@ -325,9 +330,8 @@ static void finalize(void *resource) {
 mblob_function *call_callback_new(PyObject *callable) {
   mblob_function *function = NULL;
   callback *self = calloc(1, sizeof *self);
-  if (self == NULL || (functions == NULL && (functions = PySet_New(NULL)) == NULL)) {
-    free(self);
-    if (!PyErr_Occurred()) PyErr_NoMemory();
+  if (self == NULL) {
+    PyErr_NoMemory();
     return NULL;
   }
   self->callable = Py_NewRef(callable);
@@ -337,10 +341,8 @@ mblob_function *call_callback_new(PyObject *callable) {
     PyErr_Format(PyExc_MemoryError, "no function made of %R: %s", callable, mblob_last_error());
     return NULL;
   }
-  self->key = PyLong_FromVoidPtr(function);
-  if (self->key == NULL || PySet_Add(functions, self->key) != 0) {
-    mblob_function_release(function);
-    return NULL;
-  }
+  self->function = function;
+  self->next = *row_of(function);
+  *row_of(function) = self;
   return function;
 }
