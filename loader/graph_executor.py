@@ -28,7 +28,7 @@ from mblob.loader.benchmark import (
 )
 from mblob.loader.functions import get_global_func
 from mblob.loader.opened import remember
-from mblob.loader.tensor import CPU, Tensor, array, as_tensor, in_place, lent
+from mblob.loader.tensor import CPU, Tensor, array, as_tensor, devices_of, in_place, lent
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -491,7 +491,7 @@ def _create(
     if not isinstance(graph_json, (str, Mapping)):
         raise wrong_type("create", "graph_json", "JSON as text or a dictionary", graph_json)
     text = graph_json if isinstance(graph_json, str) else json.dumps(graph_json)
-    devices = [device] if isinstance(device, Device) else list(device)
+    devices = devices_of("create", device)
     made: Module = get_global_func(function)(text, lib, *devices)
     remember(made, None, function, (text, lib, *devices))
     return made

@@ -14,12 +14,12 @@ from mblob.errors import (
     NotFoundError,
     did_you_mean,
     one_line,
-    one_of,
 )
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.loader import bridge, missing
 from mblob.loader.benchmark import Asked, Timed
-from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, empty
+from mblob.loader.machines import check_nesting, placements, scalar
+from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, devices_of, empty
 from mblob.loader.vm import InstructionTime
 from mblob.module import Module, listed
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-ALLOCATORS = {"naive": 1, "pooled": 2}  # TVM's numbers
+    from mblob.typed import Allocator
+
 NUMBERS = {bool: "int32", int: "int32", float: "float32"}  # what numbers become, as in TVM
 
 
@@ -63,7 +64,7 @@ class VirtualMachine(Timed):
         self,
         rt_mod: Module,
         device: Device | Sequence[Device],
-        memory_cfg: str | Mapping[Device, str] | None = None,
+        memory_cfg: Allocator | Mapping[Device, Allocator] | None = None,
         profile: bool = False,
     ) -> None:
         del profile
@@ -77,13 +78,10 @@ class VirtualMachine(Timed):
         self._executable = rt_mod
         self._made_of = (rt_mod, device, memory_cfg)
         self.module = rt_mod["vm_load_executable"]()
-        devices = [device] if isinstance(device, Device) else list(device)
+        devices = devices_of("VirtualMachine", device)
         if not devices or devices[-1].device_type != CPU.device_type:
             devices.append(CPU)  # TVM adds it too: it computes shapes
-        arguments: list[int] = []
-        for d in devices:
-            arguments += [d.device_type, d.device_id, _allocator(memory_cfg, d)]
-        self.module["vm_initialization"](*arguments)
+        self.module["vm_initialization"](*placements(devices, memory_cfg))
         missing.warn(rt_mod, self.missing, 3)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -203,9 +201,8 @@ class VirtualMachine(Timed):
         function = self.module[func_name]
 
         def evaluate(*args: Any) -> BenchmarkResult:
-            given = [_argument(value, i, func_name) for i, value in enumerate(args)]
             return measure(
-                "time_evaluator", partial(function, *given), repeat, number, min_repeat_ms,
+                "time_evaluator", function.bind(*args), repeat, number, min_repeat_ms,
                 cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
             )  # fmt: skip
 
@@ -258,7 +255,8 @@ class VirtualMachine(Timed):
         """Limit a call of the program.
 
         Args:
-            instructions: that it may execute; 0: no limit.
+            instructions: that it may execute; 0: no limit. Functions of a compiled program have no
+                instructions, so this does not limit them.
             memory: bytes of storage that may be in use; 0: no limit.
             calls: that may be nested; 0: 10,000.
         """
@@ -282,29 +280,22 @@ class VirtualMachine(Timed):
         return [_argument(value, i, func_name) for i, value in enumerate(args)]
 
 
-def _allocator(config: str | Mapping[Device, str] | None, device: Device) -> int:
-    given: Any = {} if config is None else config
-    kind = given.get(device, "pooled") if hasattr(given, "get") else given
-    if kind not in tuple(ALLOCATORS):
-        raise ArgumentValueError(f"memory_cfg: {one_of(ALLOCATORS, kind)}")
-    return ALLOCATORS[kind]
-
-
-def _argument(value: Any, key: int, func_name: str) -> Any:
+def _argument(value: Any, key: int, func_name: str, nesting: int = 1) -> Any:
     """An input as the machine keeps it: a copy of what its owner may change.
 
     Raises:
+        OverflowError: a number is outside of the type that numbers become.
         TypeError: it is none of what functions take.
+        ValueError: it is lists in lists too deep.
     """
     if value is None or isinstance(value, (str, Shape, Tensor)) or callable(value):
         return value
     if isinstance(value, (list, tuple)):
-        return [_argument(item, key, func_name) for item in value]
+        check_nesting(nesting, key, func_name)
+        return [_argument(item, key, func_name, nesting + 1) for item in value]
     dtype = NUMBERS.get(type(value))
     if dtype is not None:
-        import numpy as np
-
-        value = np.asarray(value, dtype)
+        value = scalar(value, dtype, key, func_name)
     tensor = as_tensor(value, what=f"{func_name}: input {key}: ")
     return empty(tensor.shape, tensor.dtype).copyfrom(tensor)
 

@@ -76,8 +76,8 @@ class Tensor(_call.TensorBase):
     """A compact array, on the host or on a device.
 
     A tensor from `mblob.empty` or `mblob.array` owns its memory. Any other tensor is a view, and
-    keeps the owner of the memory alive. Only a tensor that is an argument of a Python callback
-    becomes invalid after the call.
+    keeps the owner of the memory alive. Only a tensor that a kernel passes to a Python callback
+    becomes invalid after the call; a callback that keeps an array over its memory is an error.
 
     numpy and other libraries read a tensor without a copy, through the buffer protocol or DLPack.
 
@@ -236,16 +236,22 @@ class Tensor(_call.TensorBase):
         """Copy elements into this tensor.
 
         Args:
-            source: an array, a tensor, or anything with a buffer or DLPack, of this dtype and
-                shape. A tensor of an 8-bit float takes bytes (uint8), too.
+            source: an array, a tensor, or anything with a buffer or DLPack, of this shape; also
+                nested lists. An array of numpy and lists are converted to this dtype, as TVM does
+                and `astype` says; all others have this dtype. A tensor of an 8-bit float takes
+                bytes (uint8), too.
 
         Returns:
             This tensor.
 
         Raises:
-            ValueError: dtype or shape differ, or this tensor is read-only.
+            ValueError: the shape differs, or the dtype of a tensor, or this tensor is read-only.
         """
-        other = as_tensor(source, what="copyfrom: source: ")
+        is_list = isinstance(source, (list, tuple))
+        other = as_tensor(source, lists=is_list, what="copyfrom: source: ")
+        if (is_list or hasattr(source, "astype")) and not _takes(self.dtype, other.dtype):
+            own = empty(0, self.dtype).numpy().dtype
+            other = as_tensor(_numpy("copyfrom").asarray(source).astype(own))
         if other.shape != self.shape or not _takes(self.dtype, other.dtype):
             expected, found = (f"{t.dtype} of shape {t.shape}" for t in (self, other))
             raise ArgumentValueError(f"copyfrom: {texts.say(texts.EXPECTED, expected, found)}")
@@ -382,15 +388,9 @@ def _takes(expected: str, given: str) -> bool:
 
 def _parse(function: str, dtype: Any) -> tuple[int, int, int]:
     """Code, bits and lanes of a data type given as text, or by something that has a name."""
-    from mblob.dtype import DataType
+    from mblob.dtype import DataType, type_text
 
-    text = (
-        dtype
-        if isinstance(dtype, str)
-        else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
-    )
-    if not isinstance(text, str):
-        raise wrong_type(function, "dtype", "str or a dtype of numpy", dtype)
+    text = type_text(function, "dtype", dtype)
     try:
         parsed = DataType.parse(text)
     except ValueError as exc:
@@ -412,6 +412,20 @@ def _extents(function: str, shape: Any) -> tuple[int, ...]:
     return tuple(
         whole(function, f"shape[{i}]", extent, 0, 2**63 - 1) for i, extent in enumerate(shape)
     )
+
+
+def devices_of(function: str, device: Any) -> list[Device]:
+    """A device, or each of several, as a list.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    several = hasattr(device, "__iter__") and not isinstance(device, str)
+    devices = list(device) if several else [device]
+    for one in devices:
+        if not isinstance(one, Device):
+            raise wrong_type(function, "device", "a Device such as mblob.cpu(0)", one)
+    return devices
 
 
 def _empty(function: str, shape: Any, dtype: Any, device: Any) -> Tensor:

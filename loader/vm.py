@@ -10,12 +10,13 @@ from functools import partial
 
 from mblob import texts
 from mblob.devices import Device
-from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class, one_of
+from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class
 from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed, check_nothing_given
 from mblob.loader.functions import get_global_func
+from mblob.loader.machines import ALLOCATORS, check_nesting, placements, scalar
 from mblob.loader.stored_tensors import load_param_dict
-from mblob.loader.tensor import CPU, Tensor, _numpy, as_tensor, empty
+from mblob.loader.tensor import CPU, Tensor, as_tensor, devices_of, empty
 from mblob.module import Module, checked_module, listed
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -236,8 +237,8 @@ class VirtualMachine(Timed):
         module: the machine's own module; its functions have TVM's names.
     """
 
-    NAIVE_ALLOCATOR = 1
-    POOLED_ALLOCATOR = 2
+    NAIVE_ALLOCATOR = ALLOCATORS["naive"]
+    POOLED_ALLOCATOR = ALLOCATORS["pooled"]
 
     def __init__(
         self,
@@ -249,13 +250,10 @@ class VirtualMachine(Timed):
         self.module = self._exec.mod["vm_load_executable"]()
         self._outputs: dict[str, tuple[Any, ...]] = {}
         self._made_of = (self._exec, device, memory_cfg)
-        devices = [device] if isinstance(device, Device) else list(device)
+        devices = devices_of("VirtualMachine", device)
         if not any(d.device_type == CPU.device_type for d in devices):
             devices.append(CPU)  # TVM adds it too: it computes shapes
-        arguments: list[int] = []
-        for d in devices:
-            arguments += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
-        self.module["init"](*arguments)
+        self.module["init"](*placements(devices, memory_cfg))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle has the library, the devices and no inputs: the machine is created again."""
@@ -263,16 +261,6 @@ class VirtualMachine(Timed):
 
     def __repr__(self) -> str:
         return f"<mblob.vm.VirtualMachine: {self._exec._signatures()}>"
-
-    def _allocator(
-        self, config: Allocator | Mapping[Device, Allocator] | None, device: Device
-    ) -> int:
-        given: Any = {} if config is None else config
-        kind = given.get(device, "pooled") if hasattr(given, "get") else given
-        kinds = {"naive": self.NAIVE_ALLOCATOR, "pooled": self.POOLED_ALLOCATOR}
-        if kind not in tuple(kinds):
-            raise ArgumentValueError(f"memory_cfg: {one_of(kinds, kind)}")
-        return kinds[kind]
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Set all inputs of the function `func_name`, for all calls from now on: by position, by
@@ -425,7 +413,7 @@ def _copied(value: Any) -> Any:
     return empty(value.shape, value.dtype).copyfrom(value)
 
 
-def _argument(value: Any, key: str | int, func_name: str) -> Any:
+def _argument(value: Any, key: str | int, func_name: str, nesting: int = 1) -> Any:
     """An input as the runtime takes it; `key` and `func_name` are for errors.
 
     Raises:
@@ -435,27 +423,15 @@ def _argument(value: Any, key: str | int, func_name: str) -> Any:
     if isinstance(value, ADT):
         return value.module
     if isinstance(value, (list, tuple)):
+        check_nesting(nesting, key, func_name)
         return get_global_func("runtime.Tuple")(
-            *(_argument(item, key, func_name) for item in value)
+            *(_argument(item, key, func_name, nesting + 1) for item in value)
         )
     dtype = NUMBERS.get(type(value))
     if dtype is not None:
-        return _scalar(value, dtype, key, func_name)
+        return scalar(value, dtype, key, func_name)
     if not isinstance(value, Tensor) and getattr(value, "shape", None) == ():
         import numpy as np
 
         return np.asarray(value)
     return as_tensor(value, what=f"{func_name}: input {key!r}: ")
-
-
-def _scalar(value: float, dtype: str, key: str | int, func_name: str) -> Any:
-    np = _numpy("a number as an input")
-    with np.errstate(over="ignore"):
-        fits = -(2**31) <= value < 2**31 if dtype == "int32" else True
-        array = np.asarray(value, dtype) if fits else None
-    if array is None or (np.isinf(array) and not np.isinf(value)):
-        raise argument_class(OverflowError)(
-            f"{func_name}: input {key!r}: {value!r} is outside of {dtype}, which a Python {type(value).__name__} "
-            f"becomes; pass a numpy array of the type that the program takes"
-        )
-    return array

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from mblob.arguments import no_numbers
+from mblob.arguments import no_numbers, wrong_type
 from mblob.errors import ArgumentValueError, did_you_mean
 
 # DLDataTypeCode of dlpack.h; custom types start at 129.
@@ -126,6 +126,19 @@ class DataType(NamedTuple):
         return text + (f"x{self.lanes}" if self.lanes != 1 else "")
 
 
+def type_text(function: str, argument: str, dtype: Any) -> str:
+    """A data type given as text, or by something that has a name, such as numpy's, as text.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    named = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    text = dtype if isinstance(dtype, str) else named
+    if not isinstance(text, str):
+        raise wrong_type(function, argument, "str or a dtype of numpy", dtype)
+    return text
+
+
 class TypeName(str):
     """An element type as text, such as "float32" or "int8x4", that has its parts, too: what tvm_ffi
     calls a dtype. numpy takes it as a dtype.
@@ -134,6 +147,7 @@ class TypeName(str):
         type_code, bits, lanes: DLPack's numbers. bool has the code 6 and 8 bits.
 
     Raises:
+        TypeError: it is neither text nor a dtype of numpy.
         ValueError: no such type.
     """
 
@@ -142,7 +156,8 @@ class TypeName(str):
     bits: int
     lanes: int
 
-    def __new__(cls, text: str) -> TypeName:
+    def __new__(cls, content: Any) -> TypeName:
+        text = type_text("dtype", "content", content)
         made = super().__new__(cls, text)
         is_vector = text.startswith("boolx")
         kind = DataType.parse(text.replace("bool", "uint1") if is_vector else text)

@@ -36,6 +36,9 @@ NO_NUMBERS = (
 )
 GIVES_NO_NUMBERS = "%s gives no numbers: %S"
 IS_NULL = "%s: an argument is NULL"
+NESTED = (
+    "lists are within lists more than %d levels deep, which is the limit; does one contain itself?"
+)
 RETURNED = "%s: returned %d and gave no reason"
 
 # Files.

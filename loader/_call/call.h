@@ -81,6 +81,7 @@ typedef struct call_runtime {
                      int dtype_lanes, int device_type, int device_id, TVMArrayHandle *out);
   int (*copy_from_to)(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream);
   int (*from_dlpack)(DLManagedTensor *from, TVMArrayHandle *out);
+  int (*to_dlpack)(TVMArrayHandle from, DLManagedTensor **out);
   int (*synchronize)(int device_type, int device_id, TVMStreamHandle stream);
   int (*object_free)(TVMObjectHandle object);
   int (*object_type)(TVMObjectHandle object, unsigned *type);
@@ -302,6 +303,8 @@ void call_dlpack_delete(DLManagedTensor *plain, DLManagedTensorVersioned *versio
 PyObject *call_dlpack_import(PyObject *obj); /* a Tensor over obj.__dlpack__() */
 PyObject *call_dlpack_export(PyObject *tensor, PyObject *const *args, Py_ssize_t nargs,
                              PyObject *kwnames);
+/* A capsule over the memory of a tensor, wherever that is. */
+PyObject *call_dlpack_capsule(PyObject *tensor);
 
 /* ---- tensor.c -------------------------------------------------------------------------------- */
 
@@ -313,12 +316,15 @@ typedef struct call_tensor {
   int64_t *strides;          /* bytes, for the buffer protocol; behind the shape */
   int64_t extents[CALL_TENSOR_EXTENTS]; /* where both are, if they fit */
   size_t nbytes;
-  PyObject *owner; /* keeps the memory alive, or NULL */
-  void *memory;    /* ours, from posix_memalign, or NULL */
+  PyObject *owner;            /* keeps the memory alive, or NULL */
+  struct call_tensor *source; /* of a view of a tensor: the first one, which `owner` keeps */
+  size_t exports;             /* of a source: what others made over its memory, views included */
+  void *memory;               /* ours, from posix_memalign, or NULL */
   void (*release)(void *);
   void *release_arg;
   PyObject *weakrefs;
   bool readonly;
+  bool borrowed; /* of a source: an argument of a Python function that is running */
 } call_tensor;
 
 extern PyTypeObject call_tensor_type;
@@ -339,8 +345,19 @@ bool call_tensor_valid(
 TVMArrayHandle call_tensor_counted(PyObject *tensor);
 /* The `release` of a tensor over a counted array. */
 void call_array_release(void *array);
-/* The memory is about to go (a kernel's argument): later use gives an error. */
-void call_tensor_detach(PyObject *tensor);
+/* What somebody keeps who needs the memory of an array beyond this call: the array, or an export
+ * of a tensor that is lent. A new reference. */
+PyObject *call_tensor_owner(PyObject *array);
+/* Count what others made over the memory of a tensor. */
+void call_tensor_exported(call_tensor *tensor);
+void call_tensor_returned(call_tensor *tensor);
+/* Make a tensor an argument of a Python function, whose memory may go with the call. */
+void call_tensor_lend(PyObject *tensor);
+/* The end of that call. With a release, a tensor that is kept has its memory from now on; else
+ * later use gives an error. */
+void call_tensor_own(PyObject *tensor, void (*release)(void *), void *arg);
+/* False: somebody still has its memory. */
+bool call_tensor_detach(PyObject *tensor);
 bool call_tensor_compact(const DLTensor *dl);              /* row-major without gaps */
 bool call_tensor_size(const DLTensor *dl, size_t *nbytes); /* false if the product overflows */
 /* Whether what somebody else wrote describes a tensor, its strides left aside; false with
@@ -428,6 +445,8 @@ bool call_keep_argument(PyObject *object, call_slot *slot, TVMArrayHandle *out);
 bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out);
 /* A new function that calls a Python callable. NULL with an exception set. */
 mblob_function *call_callback_new(PyObject *callable);
+/* Whether it is one of these. */
+bool call_callback_is(const mblob_function *function);
 /* Turn the current exception into the runtime's error of this thread, and keep it. Returns -1. */
 int call_callback_keep(void);
 /* The exception a callback raised on this thread, if that is why `message` was set; raises it

@@ -118,15 +118,17 @@ typedef struct borrowed {
   int count;
 } borrowed;
 
+static bool is_tensor(int code) {
+  return code == kTVMDLTensorHandle || code == kTVMNDArrayHandle || code == MBLOB_LENT_TENSOR;
+}
+
 /* Whether the memory is, or may be, of one of them. */
 static bool is_borrowed(const borrowed *from, const DLTensor *tensor) {
   const uintptr_t at = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
   for (int i = 0; i < from->count; ++i) {
     const DLTensor *given = from->args[i].v_handle;
     size_t size;
-    if ((from->codes[i] != kTVMDLTensorHandle && from->codes[i] != kTVMNDArrayHandle) ||
-        given == NULL)
-      continue;
+    if (!is_tensor(from->codes[i]) || given == NULL) continue;
     const uintptr_t start = (uintptr_t)given->data + (uintptr_t)given->byte_offset;
     if (given->strides != NULL || !call_tensor_size(given, &size) ||
         (at >= start && at - start <= size))
@@ -143,11 +145,14 @@ static bool keep(PyObject *object, bool own, call_slot *slot, TVMArrayHandle *ou
   kept->managed.dl_tensor = slot->tensor;
   kept->managed.manager_ctx = kept;
   kept->managed.deleter = drop_kept;
-  if (call_tvm.from_dlpack(&kept->managed, out) != 0) {
+  PyObject *owner = own ? call_tensor_owner(object) : NULL;
+  if ((own && owner == NULL) || call_tvm.from_dlpack(&kept->managed, out) != 0) {
+    PyErr_Clear(); /* no memory */
+    Py_XDECREF(owner);
     free(kept);
     return false;
   }
-  if (own) kept->owner = Py_NewRef(object);
+  kept->owner = owner;
   if (slot->kind == SLOT_DLPACK) kept->plain = slot->u.managed;
   if (slot->kind == SLOT_DLPACK_VERSIONED) kept->versioned = slot->u.versioned;
   if (!own) slot->kind = SLOT_NONE; /* the array has it now */
@@ -216,6 +221,38 @@ static bool set_result(PyObject *result, const borrowed *from, TVMRetValueHandle
   return ok;
 }
 
+static void delete_managed(void *managed) {
+  ((DLManagedTensor *)managed)->deleter((DLManagedTensor *)managed);
+}
+
+/* The end of the call for an argument that is a tensor. What Python keeps gets the memory, if that
+ * has an owner; without one it may only be used during the call. */
+static bool end_tensor(PyObject *tensor, int i, TVMValue value, int code) {
+  if (Py_REFCNT(tensor) == 1) return true;
+  void *owner = NULL;
+  void (*release)(void *) = NULL;
+  if (code == MBLOB_LENT_TENSOR) {
+    mblob_lent_tensor *lent = value.v_handle;
+    if (lent->keep(lent, &owner, &release) != 0) release = NULL;
+  } else if (code == kTVMNDArrayHandle) {
+    DLManagedTensor *managed = NULL;
+    if (call_tvm.to_dlpack(value.v_handle, &managed) == 0) release = delete_managed;
+    owner = managed;
+  }
+  if (release != NULL)
+    call_tensor_own(tensor, release, owner);
+  else if (!call_tensor_detach(tensor)) {
+    call_raise(
+        PyExc_ValueError,
+        "argument %d of a Python function: when it returned, there was still a view of the tensor "
+        "(of numpy, or through DLPack), whose memory is valid only during the call; keep a copy, "
+        "x.numpy().copy()",
+        i);
+    return false;
+  }
+  return true;
+}
+
 static int call_python(PyObject *callable, TVMValue *args, const int *codes, int count,
                        TVMRetValueHandle ret) {
   PyObject **objects = PyMem_Calloc((size_t)count + 1, sizeof *objects);
@@ -227,18 +264,43 @@ static int call_python(PyObject *callable, TVMValue *args, const int *codes, int
   for (int i = 0; ok && i < count; ++i) {
     objects[i] = call_convert_borrowed(args[i], codes[i]);
     ok = objects[i] != NULL;
+    if (ok && is_tensor(codes[i])) call_tensor_lend(objects[i]);
   }
   PyObject *result = ok ? PyObject_Vectorcall(callable, objects, (size_t)count, NULL) : NULL;
   const borrowed from = {args, codes, count};
   int status = result != NULL && set_result(result, &from, ret) ? 0 : call_callback_keep();
   Py_XDECREF(result);
   for (int i = 0; i < count && objects[i] != NULL; ++i) {
-    if (codes[i] == kTVMDLTensorHandle || codes[i] == kTVMNDArrayHandle)
-      call_tensor_detach(objects[i]);
+    if (is_tensor(codes[i]) && !end_tensor(objects[i], i, args[i], codes[i])) {
+      if (status == 0)
+        status = call_callback_keep();
+      else
+        PyErr_Clear(); /* the function's own exception, whose traceback may have the view */
+    }
     Py_DECREF(objects[i]);
   }
   PyMem_Free(objects);
   return status;
+}
+
+/* What a function that calls Python has. All of them are in rows by the function's address; with the
+ * interpreter's lock. */
+typedef struct callback {
+  PyObject *callable;
+  const mblob_function *function;
+  struct callback *next;
+} callback;
+
+static callback *rows[1024];
+
+static callback **row_of(const mblob_function *function) {
+  return &rows[((uintptr_t)function >> 5) % (sizeof rows / sizeof rows[0])];
+}
+
+bool call_callback_is(const mblob_function *function) {
+  const callback *one = *row_of(function);
+  while (one != NULL && one->function != function) one = one->next;
+  return one != NULL;
 }
 
 static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
@@ -248,25 +310,39 @@ static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle r
     return -1;
   }
   PyGILState_STATE state = PyGILState_Ensure();
-  int status = call_python(resource, args, codes, count, ret);
+  int status = call_python(((callback *)resource)->callable, args, codes, count, ret);
   PyGILState_Release(state);
   return status;
 }
 
 static void finalize(void *resource) {
+  callback *self = resource;
   if (!Py_IsInitialized()) return; /* the process ends; its memory goes with it */
   PyGILState_STATE state = PyGILState_Ensure();
-  Py_DECREF((PyObject *)resource);
+  callback **at = row_of(self->function);
+  while (*at != self) at = &(*at)->next;
+  *at = self->next;
+  Py_DECREF(self->callable);
+  free(self);
   PyGILState_Release(state);
 }
 
 mblob_function *call_callback_new(PyObject *callable) {
   mblob_function *function = NULL;
-  Py_INCREF(callable);
-  if (mblob_function_create(trampoline, callable, finalize, &function) != MBLOB_OK) {
+  callback *self = calloc(1, sizeof *self);
+  if (self == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  self->callable = Py_NewRef(callable);
+  if (mblob_function_create(trampoline, self, finalize, &function) != MBLOB_OK) {
     Py_DECREF(callable);
+    free(self);
     PyErr_Format(PyExc_MemoryError, "no function made of %R: %s", callable, mblob_last_error());
     return NULL;
   }
+  self->function = function;
+  self->next = *row_of(function);
+  *row_of(function) = self;
   return function;
 }

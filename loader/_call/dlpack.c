@@ -240,6 +240,7 @@ static void exported_free(exported *e) {
   /* The consumer may be any thread, and the last one after Python has ended. */
   if (Py_IsInitialized()) {
     PyGILState_STATE state = PyGILState_Ensure();
+    call_tensor_returned((call_tensor *)e->tensor);
     Py_DECREF(e->tensor);
     PyGILState_Release(state);
   }
@@ -271,6 +272,7 @@ static PyObject *make_capsule(PyObject *object, bool versioned, bool copied) {
   }
   dl.strides = dl.ndim > 0 ? e->strides : NULL; /* DLPack 1.2 wants them spelled out */
   e->tensor = Py_NewRef(object);
+  call_tensor_exported(tensor);
   PyObject *capsule;
   if (versioned) {
     e->u.versioned.version.major = DLPACK_MAJOR_VERSION;
@@ -290,6 +292,8 @@ static PyObject *make_capsule(PyObject *object, bool versioned, bool copied) {
   if (capsule == NULL) exported_free(e);
   return capsule;
 }
+
+PyObject *call_dlpack_capsule(PyObject *tensor) { return make_capsule(tensor, true, false); }
 
 typedef struct export_options {
   PyObject *stream, *max_version, *dl_device, *copy;

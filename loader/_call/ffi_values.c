@@ -86,10 +86,7 @@ static bool convert_items(call_frame *frame, int i, call_frame *items, PyObject 
 static bool check_nesting(const call_frame *frame, int i) {
   if (frame->nesting < CALL_NESTING) return true;
   for (; frame->outer != NULL; frame = frame->outer) i = frame->place;
-  return call_frame_error(
-      frame, i, PyExc_ValueError,
-      "lists are within lists more than %d levels deep, which is the limit; does one contain itself?",
-      CALL_NESTING);
+  return call_frame_error(frame, i, PyExc_ValueError, MB_TEXT_NESTED, CALL_NESTING);
 }
 
 /* On the heap, as a frame is large. */

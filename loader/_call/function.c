@@ -17,7 +17,7 @@ typedef struct function_object {
   bool ffi;         /* mblob_function_is_ffi() */
   bool of_python;   /* it calls a Python function, which takes all values */
   bool keeps;       /* the same is 2 */
-  bool lends;       /* the same is 3 */
+  bool lends;       /* the same is 3, or it calls a Python function */
 } function_object;
 
 mblob_function *call_function_handle(PyObject *function) {
@@ -274,7 +274,7 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->first_output = mblob_function_first_output(handle);
   self->ffi = mblob_function_is_ffi(handle) != 0;
   self->keeps = mblob_function_is_ffi(handle) == 2;
-  self->lends = mblob_function_is_ffi(handle) == 3;
+  self->lends = mblob_function_is_ffi(handle) == 3 || call_callback_is(handle);
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
   PyObject_GC_Track(self);
   if (self->parameter_count == -2) {

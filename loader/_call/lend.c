@@ -45,7 +45,7 @@ static PyObject *owner_of_memory(call_slot *slot) {
       owner = PyCapsule_New(slot->u.versioned, NULL, delete_versioned);
       break;
     case SLOT_OWNED: return Py_NewRef(slot->u.owner);
-    default: return Py_NewRef(slot->lender);
+    default: return call_tensor_owner(slot->lender);
   }
   if (owner != NULL) {
     slot->kind = SLOT_OWNED;

@@ -102,7 +102,8 @@ PyObject *call_convert_borrowed(TVMValue value, int code) {
     case kTVMModuleHandle: return module_object(mblob_module_retain(value.v_handle));
     case kTVMPackedFuncHandle: return function_object(mblob_function_retain(value.v_handle), NULL);
     case kTVMNDArrayHandle:
-    case kTVMDLTensorHandle: return tensor_object(value.v_handle, NULL);
+    case kTVMDLTensorHandle:
+    case MBLOB_LENT_TENSOR: return tensor_object(value.v_handle, NULL);
     case kTVMObjectHandle: return call_container_object(value.v_handle);
     default: {
       PyObject *plain = call_convert_plain(value, code);

@@ -46,6 +46,7 @@ bool call_runtime_bind(void) {
             lookup(library, "TVMArrayAlloc", &call_tvm.array_alloc) &&
             lookup(library, "TVMArrayCopyFromTo", &call_tvm.copy_from_to) &&
             lookup(library, "TVMArrayFromDLPack", &call_tvm.from_dlpack) &&
+            lookup(library, "TVMArrayToDLPack", &call_tvm.to_dlpack) &&
             lookup(library, "TVMSynchronize", &call_tvm.synchronize) &&
             lookup(library, "TVMObjectFree", &call_tvm.object_free) &&
             lookup(library, "TVMObjectGetTypeIndex", &call_tvm.object_type);

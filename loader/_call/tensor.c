@@ -94,6 +94,11 @@ static bool set_layout(call_tensor *self, const DLTensor *dl) {
   return true;
 }
 
+/* The tensor whose memory it is. */
+static call_tensor *source_of(call_tensor *tensor) {
+  return tensor->source != NULL ? tensor->source : tensor;
+}
+
 PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(void *), void *arg,
                            bool readonly) {
   if (!call_hook_classes()) return NULL;
@@ -115,6 +120,8 @@ PyObject *call_tensor_over(const DLTensor *dl, PyObject *owner, void (*release)(
   self->release = release;
   self->release_arg = arg;
   self->owner = owner ? Py_NewRef(owner) : NULL;
+  if (owner != NULL && PyObject_TypeCheck(owner, &call_tensor_type))
+    self->source = source_of(SELF(owner));
   return (PyObject *)self;
 }
 
@@ -188,7 +195,9 @@ TVMArrayHandle call_tensor_counted(PyObject *tensor) {
 }
 
 bool call_tensor_valid(const call_tensor *tensor) {
-  if (tensor->dl.ndim >= 0 && tensor->shape != NULL) return true;
+  if (tensor->dl.ndim >= 0 && tensor->shape != NULL &&
+      (tensor->source == NULL || tensor->source->dl.ndim >= 0))
+    return true;
   call_raise(PyExc_ValueError,
              tensor->shape == NULL
                  ? "tensor: not initialised; use mblob.empty or mblob.array"
@@ -196,10 +205,30 @@ bool call_tensor_valid(const call_tensor *tensor) {
   return false;
 }
 
-void call_tensor_detach(PyObject *tensor) {
-  if (!PyObject_TypeCheck(tensor, &call_tensor_type)) return;
+/* ---- arguments of Python functions --------------------------------------------------------- */
+
+void call_tensor_exported(call_tensor *tensor) { source_of(tensor)->exports++; }
+
+void call_tensor_returned(call_tensor *tensor) { source_of(tensor)->exports--; }
+
+PyObject *call_tensor_owner(PyObject *array) {
+  const bool lent =
+      PyObject_TypeCheck(array, &call_tensor_type) && source_of(SELF(array))->borrowed;
+  return lent ? call_dlpack_capsule(array) : Py_NewRef(array);
+}
+
+void call_tensor_lend(PyObject *tensor) { SELF(tensor)->borrowed = true; }
+
+void call_tensor_own(PyObject *tensor, void (*release)(void *), void *arg) {
+  SELF(tensor)->borrowed = false;
+  SELF(tensor)->release = release;
+  SELF(tensor)->release_arg = arg;
+}
+
+bool call_tensor_detach(PyObject *tensor) {
   SELF(tensor)->dl.ndim = -1;
   SELF(tensor)->dl.data = NULL;
+  return SELF(tensor)->exports == 0;
 }
 
 /* ---- the object ------------------------------------------------------------------------------ */
@@ -271,7 +300,13 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
   view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? (Py_ssize_t *)self->strides : NULL;
   view->suboffsets = NULL;
   view->internal = NULL;
+  call_tensor_exported(self);
   return 0;
+}
+
+static void tensor_releasebuffer(PyObject *object, Py_buffer *view) {
+  (void)view;
+  call_tensor_returned(SELF(object));
 }
 
 static PyObject *get_shape(PyObject *object, void *closure) {
@@ -351,7 +386,7 @@ static PyObject *tensor_copy_bytes(PyObject *object, PyObject *source) {
   Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
-static PyBufferProcs tensor_buffer = {tensor_getbuffer, NULL};
+static PyBufferProcs tensor_buffer = {tensor_getbuffer, tensor_releasebuffer};
 
 static PyMethodDef tensor_methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_FASTCALL | METH_KEYWORDS,

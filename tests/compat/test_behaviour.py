@@ -423,6 +423,12 @@ def test_a_type_has_its_parts(text: str, numbers: tuple[int, int, int], itemsize
         TypeName(text + "x")
 
 
+def test_a_type_is_made_of_dtypes_of_numpy() -> None:
+    assert TypeName(np.dtype("int16")) == TypeName(np.int16) == "int16"
+    with pytest.raises(mblob.ArgumentError, match="dtype: content: expected str or a dtype of n"):
+        TypeName(5)
+
+
 class Value:
     """Has one method, of tvm_ffi's protocols."""
 

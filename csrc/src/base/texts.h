@@ -20,6 +20,7 @@
 #define MB_TEXT_NO_NUMBERS "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, float8 or complex in native byte order, found %S; convert it with astype"
 #define MB_TEXT_GIVES_NO_NUMBERS "%s gives no numbers: %S"
 #define MB_TEXT_IS_NULL "%s: an argument is NULL"
+#define MB_TEXT_NESTED "lists are within lists more than %d levels deep, which is the limit; does one contain itself?"
 #define MB_TEXT_RETURNED "%s: returned %d and gave no reason"
 #define MB_TEXT_SYMBOL ", or get a function of ctypes with symbol(%s)"
 #define MB_TEXT_PACKED_FIRST "; sources and weights are packed into a shared library first (mblob-pack build)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,55 @@ def test_a_tensor_kept_after_the_callback_is_refused(lib: mblob.Module) -> None:
         kept[0].numpy()
     with pytest.raises(ValueError, match="only during the call"):
         lib["describe"](kept[0])
+
+
+@pytest.mark.parametrize("find", [mblob.packed_function, "callback.keep"])
+@pytest.mark.parametrize("make", [np.array, mblob.array])
+def test_a_python_function_that_is_called_directly_may_keep_its_tensors(
+    find: Any, make: Callable[..., Any]
+) -> None:
+    kept: list[Any] = []
+
+    def keep(t: mblob.Tensor) -> None:
+        kept.extend([t, t._create_view((2,)), np.from_dlpack(t), t.numpy(), mblob.from_dlpack(t)])
+
+    if isinstance(find, str):
+        mblob.register_func(find, keep, override=True)
+        function = mblob.get_global_func(find)
+    else:
+        function = find(keep)
+    function(make(np.full(2**18, 3, "f")))  # so large that the memory itself goes when it is freed
+    for view in kept:
+        assert set(np.asarray(view).ravel()) == {3}
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "numpy": mblob.Tensor.numpy,
+    "from_dlpack": np.from_dlpack,
+    "capsule": lambda t: t.__dlpack__(),
+    "part": lambda t: t._create_view((2,)).numpy(),
+    "imported": mblob.from_dlpack,
+    "item": lambda t: mblob.packed_function(lambda items: items)([t]),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_view_kept_of_a_tensor_without_an_owner_is_an_error(
+    lib: mblob.Module, view: Callable[[Any], Any]
+) -> None:
+    kept = []
+    array = np.zeros(4, "f")
+    with pytest.raises(ValueError, match=r"argument 0 of a Python function.* still a view"):
+        lib["call_it"](lambda t: kept.append(view(t)), array)
+    lib["call_it"](lambda t: len([view(t)]), array)
+
+
+def test_a_part_of_a_tensor_is_valid_as_long_as_the_tensor(lib: mblob.Module) -> None:
+    kept: list[mblob.Tensor] = []
+    lib["call_it"](lambda t: kept.extend([t._create_view((2,)), t.view("int32")]), np.zeros(4, "f"))
+    for part in kept:
+        with pytest.raises(ValueError, match="only during the call"):
+            _ = part.shape
 
 
 def test_an_exception_of_a_callback_comes_back_as_the_same_object(lib: mblob.Module) -> None:

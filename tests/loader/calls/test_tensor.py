@@ -83,8 +83,20 @@ def test_tensors_are_copied_from_and_to() -> None:
     assert a.copyto(mblob.cpu(0)).numpy().tolist() == [1] * 4
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "bfloat16", "float8_e4m3fn"])
 @pytest.mark.parametrize(
-    "source", [np.zeros(4), np.zeros(5, "f"), np.zeros((2, 2), "f")], ids=["dtype", "size", "shape"]
+    "source", [[[1, 0], [0, 1]], np.eye(2), np.eye(2, dtype=int), np.eye(2) > 0]
+)
+def test_arrays_of_numpy_and_lists_are_converted(source: Any, dtype: Any) -> None:
+    tensor = mblob.empty((2, 2), dtype)
+    tensor[:] = source
+    np.testing.assert_array_equal(tensor.numpy().astype("f"), np.eye(2))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [mblob.array(np.zeros(4)), np.zeros(5, "f"), np.zeros((2, 2))],
+    ids=["dtype", "size", "shape"],
 )
 def test_copying_what_does_not_fit_says_both_sides(source: Any) -> None:
     with pytest.raises(ValueError, match=r"expected float32 of shape \(4,\), found"):
@@ -361,7 +373,7 @@ def test_parameter_dictionaries_go_both_ways() -> None:
 
 @pytest.mark.parametrize("statement", [
     "mblob.empty(2).numpy()", "mblob.array([1, 2])",
-    "from mblob.loader import vm; vm._scalar(1, 'int32', 'x', 'main')",
+    "from mblob.loader import machines; machines.scalar(1, 'int32', 'x', 'main')",
 ])  # fmt: skip
 def test_what_needs_numpy_says_so_where_it_is_missing(statement: str) -> None:
     code = f"import sys; sys.modules['numpy'] = None; import mblob; {statement}"

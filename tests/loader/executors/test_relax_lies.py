@@ -318,6 +318,70 @@ def test_instruments_see_calls_and_may_skip_them(vm: Any) -> None:
     ]
 
 
+RING: list[Any] = []
+RING.append(RING)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "text"),
+    [
+        (
+            lambda vm: vm.set_input("down", 2**40),
+            OverflowError,
+            "down: input 0: .* outside of int32",
+        ),
+        (lambda vm: vm.set_input("down", RING), ValueError, "input 0: lists are within lists more"),
+        (lambda vm: vm.set_input("down\0x", 1), ValueError, "argument 0: the name has a NUL"),
+        (lambda vm: vm.save_function("down", "a\0b", 1), ValueError, "argument 1: .* has a NUL"),
+        (lambda vm: vm.profile("down\0x"), ValueError, "argument 0: the name has a NUL"),
+        (lambda vm: vm.set_instrument("a\0b"), ValueError, "argument 0: the name has a NUL"),
+    ],
+)
+def test_a_wrong_input_or_name_is_an_error_of_mblob(
+    vm: Any, wrong: Callable[[Any], Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text) as error:
+        wrong(vm)
+    assert isinstance(error.value, mblob.MblobError)
+
+
+@pytest.mark.parametrize("device", ["cpu", ["cpu"], None, 5])
+def test_what_is_no_device_is_an_error_of_machines(device: Any) -> None:
+    executable = open_program(relax_programs.sample())
+    with pytest.raises(TypeError, match=r"VirtualMachine: device: expected a Device") as error:
+        mblob.relax.VirtualMachine(executable, device)
+    assert isinstance(error.value, mblob.MblobError)
+    with pytest.raises(TypeError, match=r"memory_cfg: expected a Device .* as a key, found str"):
+        mblob.relax.VirtualMachine(executable, mblob.cpu(0), {"cpu": "naive"})  # type: ignore[dict-item]
+
+
+def test_a_time_evaluator_passes_arguments_as_a_call_does(vm: Any) -> None:
+    seen: list[Any] = []
+    vm.set_instrument(lambda function, name, before, result, *args: seen.append(args[0]) or 0)
+    vm.time_evaluator("down", number=1)(0)
+    assert seen[0] == 0 and isinstance(seen[0], int)
+
+
+def test_functions_of_python_and_instruments_may_keep_tensors() -> None:
+    program = main(call(2, [r(0)], 1), ret(1))
+    program.functions = [*program.functions, Function("tests.relax.keep")]
+    kept: list[Any] = []
+
+    def keep(x: Any, *_: Any) -> int:
+        kept.extend([x, np.from_dlpack(x)])
+        return 0
+
+    with pytest.warns(UserWarning, match="nobody provides"):
+        vm = machine(program)
+    mblob.register_func("tests.relax.keep", keep, override=True)
+    vm["main"](np.full(2**18, 3, "f"))
+    vm.set_instrument(lambda function, name, before, result, *args: keep(args[0]))
+    vm["main"](np.full(2**18, 3, "f"))
+    assert len(kept) == 8
+    for tensor in kept:
+        assert set(np.asarray(tensor)) == {3}
+
+
 def test_a_function_of_python_may_call_the_machine_again() -> None:
     program = main(call(2, [r(0)], 1), ret(1))
     program.functions = [*program.functions, Function("tests.relax.again")]

@@ -25,6 +25,19 @@ int relax_int(const struct mb_call *call, int i, int64_t *out) {
   return MBLOB_OK;
 }
 
+int relax_name(const struct mb_call *call, int i, const char **out) {
+  TVMByteArray text;
+  if (i >= call->count || !relax_text(call->args[i], call->codes[i], &text))
+    return relax_mismatch(call, i, "ffi.String");
+  *out = text.data;
+  return strlen(text.data) == text.size
+             ? MBLOB_OK
+             : mb_fail_argument(MB_ARGUMENT_VALUE,
+                                "argument %d: the name has a NUL inside, after "
+                                "'%s'",
+                                i, text.data);
+}
+
 int relax_tensor(const struct mb_call *call, int i, DLTensor **out) {
   const int code = i < call->count ? call->codes[i] : -1;
   *out = code == kTVMNDArrayHandle || code == kTVMDLTensorHandle ? call->args[i].v_handle : NULL;

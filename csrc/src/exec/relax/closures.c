@@ -175,17 +175,16 @@ static int call_tir_dyn(void *unused, struct mb_call *call) {
 /* (None, name of a global function, text of a line, args...) */
 static int invoke_debug_func(void *unused, struct mb_call *call) {
   (void)unused;
-  TVMByteArray name;
+  const char *name = NULL;
   mblob_function *function = NULL;
   if (call->count < 3) return relax_expect(call, 3);
-  if (!relax_text(call->args[1], call->codes[1], &name))
-    return relax_mismatch(call, 1, "ffi.String");
-  int status = mb_global_get(name.data, &function);
+  int status = relax_name(call, 1, &name);
+  if (!status) status = mb_global_get(name, &function);
   if (!status && !function)
     status = mb_fail(MBLOB_E_KERNEL,
                      "ValueError: %s is not found. Use the decorator `@register_func(\"%s\")` to "
                      "register it.",
-                     name.data, name.data);
+                     name, name);
   if (!status)
     status =
         mblob_function_call(function, call->args + 2, call->codes + 2, call->count - 2, NULL, NULL);
@@ -239,11 +238,10 @@ static int get_cached_alloc(void *unused, struct mb_call *call) {
 #define PY_FUNC "vm.py_func." /* in front of their names, in the registry */
 
 static int py_name(const struct mb_call *call, char name[256]) {
-  TVMByteArray text;
-  if (!call->count || !relax_text(call->args[0], call->codes[0], &text))
-    return relax_mismatch(call, 0, "ffi.String");
-  if (snprintf(name, 256, PY_FUNC "%s", text.data) < 256) return MBLOB_OK;
-  return mb_fail(MBLOB_E_KERNEL, "ValueError: a name of %zu bytes is too long", text.size);
+  const char *text = NULL;
+  int status = relax_name(call, 0, &text);
+  if (status || snprintf(name, 256, PY_FUNC "%s", text) < 256) return status;
+  return mb_fail(MBLOB_E_KERNEL, "ValueError: a name of %zu bytes is too long", strlen(text));
 }
 
 /* (name, function) */

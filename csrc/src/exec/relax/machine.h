@@ -169,6 +169,8 @@ bool relax_text(TVMValue value, int code, TVMByteArray *out);
 
 int relax_expect(const struct mb_call *call, int count);
 int relax_int(const struct mb_call *call, int i, int64_t *out);
+/* A text without a NUL inside. */
+int relax_name(const struct mb_call *call, int i, const char **out);
 int relax_tensor(const struct mb_call *call, int i, DLTensor **out);
 int relax_shape(const struct mb_call *call, int i, struct mb_object **out);
 int relax_array(const struct mb_call *call, int i, struct mb_object **out);

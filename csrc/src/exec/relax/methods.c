@@ -58,10 +58,10 @@ static int need_ready(const struct relax_machine *m) {
 
 static int function_argument(const struct relax_machine *m, const struct mb_call *call, int i,
                              const struct relax_function **out) {
-  TVMByteArray name;
-  if (i >= call->count || !relax_text(call->args[i], call->codes[i], &name))
-    return relax_mismatch(call, i, "ffi.String");
-  *out = relax_function_find(m, name.data);
+  const char *name = NULL;
+  int status = relax_name(call, i, &name);
+  if (status) return status;
+  *out = relax_function_find(m, name);
   return *out ? MBLOB_OK : mblob_last_error_info()->status;
 }
 
@@ -363,7 +363,7 @@ static int save_function(void *object, struct mb_call *call) {
   struct relax_machine *m = object;
   const struct relax_function *f = NULL;
   struct relax_value *values = NULL;
-  TVMByteArray name = {"", 0};
+  const char *name = NULL;
   size_t count = 0;
   int64_t gives = 0;
   int status = need_ready(m);
@@ -372,11 +372,10 @@ static int save_function(void *object, struct mb_call *call) {
   if (!status && f->kind == RELAX_PACKED)
     status = mb_fail(MBLOB_E_KERNEL,
                      "InternalError: Cannot support closure with function kind 0: '%s'", f->name);
-  if (!status && !relax_text(call->args[1], call->codes[1], &name))
-    status = relax_mismatch(call, 1, "ffi.String");
+  if (!status) status = relax_name(call, 1, &name);
   if (!status) status = relax_int(call, 2, &gives);
   if (!status) status = take_values(m, call, 3, &values, &count);
-  return status ? status : save_named(m, f, name.data, values, count, !gives);
+  return status ? status : save_named(m, f, name, values, count, !gives);
 }
 
 /* ---- facts ----------------------------------------------------------------------------------- */
@@ -421,15 +420,17 @@ static int get_function_param_name(void *object, struct mb_call *call) {
 /* (function or None), or (name of a global function, args...), which gives it */
 static int set_instrument(void *object, struct mb_call *call) {
   struct relax_machine *m = object;
-  TVMByteArray name;
+  TVMByteArray text;
+  const char *name = NULL;
   struct relax_value made = {.code = kTVMNullptr};
   int status = call->count >= 1 ? MBLOB_OK : relax_expect(call, 1);
   if (status) return status;
-  if (relax_text(call->args[0], call->codes[0], &name)) {
+  if (relax_text(call->args[0], call->codes[0], &text)) {
     mblob_function *factory = NULL;
-    status = mb_global_get(name.data, &factory);
+    status = relax_name(call, 0, &name);
+    if (!status) status = mb_global_get(name, &factory);
     if (!status && !factory)
-      status = mb_fail(MBLOB_E_KERNEL, "InternalError: Cannot find factory %s", name.data);
+      status = mb_fail(MBLOB_E_KERNEL, "InternalError: Cannot find factory %s", name);
     if (!status)
       status = relax_call_function(factory, false, call->args + 1, call->codes + 1, call->count - 1,
                                    &made);

@@ -45,12 +45,11 @@ static int return_rows(const struct relax_executable *exec, const struct relax_p
 int relax_profile_run(struct relax_machine *m, struct mb_call *call) {
   struct relax_profile profile = {calloc(m->exec->code_count + 1, sizeof(*profile.timings))};
   struct relax_value result = {.code = kTVMNullptr};
-  TVMByteArray name = {"", 0};
+  const char *name = NULL;
   int64_t repeat = 1;
   mblob_function *invoke = NULL;
   int status = profile.timings ? MBLOB_OK : mb_fail_memory(m->exec->code_count);
-  if (!status && (!call->count || !relax_text(call->args[0], call->codes[0], &name)))
-    status = relax_mismatch(call, 0, "ffi.String");
+  if (!status) status = relax_name(call, 0, &name);
   if (!status && call->count > 1) status = relax_int(call, 1, &repeat);
   if (!status && repeat < 1)
     status = mb_fail(MBLOB_E_ARGUMENT, "repeat %lld, expected at least 1", (long long)repeat);
