@@ -159,6 +159,35 @@ void StringsAreObjectsWhereOneIsWanted() {
   REQUIRE(TVMObjectGetTypeIndex(text.handle(), &index) == 0 && index == 3 && text.use_count() == 2);
 }
 
+// Of every object `->` says what it is, as its own class does.
+void ObjectsSayWhatTheyAre() {
+  const auto is = [](const ObjectRef &o, const char *key) {
+    REQUIRE(o->IsInstance<Object>() && o->GetTypeKey() == key);
+    REQUIRE(o->IsInstance<NDArray::ContainerType>() == (o->GetTypeKey() == "runtime.NDArray"));
+    REQUIRE(o->IsInstance<StringObj>() == (o->GetTypeKey() == "runtime.String"));
+    REQUIRE(o->IsInstance<ArrayNode>() == (o->GetTypeKey() == "Array"));
+    REQUIRE(o->IsInstance<MapNode>() == (o->GetTypeKey() == "Map"));
+    REQUIRE(o->IsInstance<ShapeTupleObj>() == (o->GetTypeKey() == "runtime.ShapeTuple"));
+    REQUIRE(o->IsInstance<ADTObj>() == (o->GetTypeKey() == "runtime.ADT"));
+    REQUIRE(o->IsInstance<ModuleNode>() == (o->GetTypeKey() == "runtime.Module"));
+    REQUIRE(o->unique());
+  };
+  is(Scalar(1), "runtime.NDArray");
+  is(Array<int>{1}, "Array");
+  is(Map<String, int>{{"a", 1}}, "Map");
+  is(ADT::Tuple(Scalar(1)), "runtime.ADT");
+  is(PackedFunc([](TVMArgs, TVMRetValue *) {}), "runtime.PackedFunc");
+  const String text("s");
+  const ObjectRef shape = Echo([] {
+    TVMRetValue rv;
+    rv = ShapeTuple{1, 2};
+    return rv;
+  }());
+  REQUIRE(ObjectRef(text)->IsInstance<StringObj>() && shape->IsInstance<ShapeTupleObj>());
+  REQUIRE(shape->GetTypeKey() == "runtime.ShapeTuple" && !shape->IsInstance<ArrayNode>());
+  REQUIRE(!ObjectRef()->IsInstance<Object>() && ObjectRef(Scalar(1))->type_index() == 2);
+}
+
 void OptionalsAreNothingOrAValue() {
   const TypedPackedFunc<Optional<String>(Optional<String>)> greet = [](Optional<String> name) {
     return name.defined() ? Optional<String>("hello " + name.value()) : Optional<String>(NullOpt);
@@ -196,6 +225,7 @@ void TestContainers() {
   ArraysAreArgumentsAndResults();
   MapsFindByContent();
   StringsAreObjectsWhereOneIsWanted();
+  ObjectsSayWhatTheyAre();
   OptionalsAreNothingOrAValue();
   TuplesOfTheVirtualMachine();
 }

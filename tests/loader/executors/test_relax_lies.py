@@ -256,6 +256,13 @@ def test_a_machine_that_is_not_ready_says_so() -> None:
     assert vm["down"](0) == (6,)
 
 
+def test_a_function_without_parameters_needs_no_inputs() -> None:
+    vm = machine(main(call(0, [i(7)], 1), ret(1), params=[]))
+    vm.invoke_stateful("main")
+    assert vm.get_outputs("main") == vm["main"]() == 7
+    assert "copy" in str(vm.profile("main"))
+
+
 def test_stateful_calls_tell_what_is_missing(vm: Any) -> None:
     with fails("ValueError", "Unknown function: nope"):
         vm.set_input("nope")

@@ -20,6 +20,7 @@ MBLOB_FACE_BEGIN
 struct MBLOB_HIDDEN ShapeTupleObj {
   const int64_t *data;
   uint64_t size;
+  static constexpr uint32_t RuntimeTypeIndex() { return 6; }
   int64_t Product() const {
     int64_t product = 1;
     for (uint64_t i = 0; i < size; ++i) product *= data[i];
