@@ -103,7 +103,7 @@ RETURNED = r"""
 namespace ffi = tvm::ffi;
 int main(int, char **argv) {
   auto global = [](const char *name) { return ffi::Function::GetGlobalRequired(name); };
-  ffi::Any given = global("ffi.ModuleLoadFromFile")(argv[1]);
+  ffi::Any given = global("ffi.ModuleLoadFromFile")(std::string(argv[1]));
   ffi::Module module = given.cast<ffi::Module>();
   std::cout << given.GetTypeKey() << ' ' << module->GetFunction("add_one").value()(41).cast<int>() << ' '
             << global("ffi.ModuleGetKind")(module).cast<std::string>() << ' '
