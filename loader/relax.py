@@ -26,7 +26,13 @@ from mblob.module import Module, listed
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
+
+    class Linked(Protocol):
+        """What links its module when it is asked for it."""
+
+        def jit(self) -> Module: ...
+
 
 ALLOCATORS = {"naive": 1, "pooled": 2}  # TVM's numbers
 NUMBERS = {bool: "int32", int: "int32", float: "float32"}  # what numbers become, as in TVM
@@ -41,7 +47,8 @@ class VirtualMachine(Timed):
     time may use it; machines of one program are independent.
 
     Args:
-        rt_mod: the program's module.
+        rt_mod: the program's module, or an object whose `jit()` gives it, as
+            `tvm.runtime.Executable` is.
         device: where it runs: `mblob.cpu(0)`, or a list of devices.
         memory_cfg: "pooled" (the default: memory is kept for the next call), "naive", or one of
             them per device.
@@ -59,14 +66,19 @@ class VirtualMachine(Timed):
         module: the machine's own module; its functions have TVM's names.
     """
 
+    NAIVE_ALLOCATOR = ALLOCATORS["naive"]
+    POOLED_ALLOCATOR = ALLOCATORS["pooled"]
+
     def __init__(
         self,
-        rt_mod: Module,
+        rt_mod: Module | Linked,
         device: Device | Sequence[Device],
         memory_cfg: str | Mapping[Device, str] | None = None,
         profile: bool = False,
     ) -> None:
         del profile
+        if not isinstance(rt_mod, Module) and callable(getattr(rt_mod, "jit", None)):
+            rt_mod = rt_mod.jit()
         if not isinstance(rt_mod, Module) or rt_mod.type_key not in RELAX_EXECUTABLES:
             expected = (
                 f"a module with the type key {RELAX_EXECUTABLES[0]!r}, as load_module gives it"

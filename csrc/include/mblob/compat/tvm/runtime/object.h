@@ -6,6 +6,7 @@
 #define TVM_RUNTIME_OBJECT_H_
 
 #include <tvm/runtime/container/optional.h>
+#include <tvm/runtime/container/string.h>
 
 #include <atomic>
 #include <cstddef>
@@ -168,13 +169,6 @@ class MBLOB_HIDDEN ObjectView {
   int type_code_;
 };
 
-class String;
-/* The text of a String that is an object: `data` and `size`. */
-class MBLOB_HIDDEN StringObj : public TVMByteArray {
- public:
-  static constexpr uint32_t RuntimeTypeIndex() { return 3; }
-};
-
 class MBLOB_HIDDEN ObjectRef {
  public:
   static constexpr int kTypeCode = kTVMObjectHandle;
@@ -309,6 +303,14 @@ struct IsRuntimeClass : std::false_type {};
 template <typename T>
 struct IsRuntimeClass<T, std::void_t<decltype(T::RuntimeTypeIndex())>>
     : std::bool_constant<!std::is_base_of_v<Object, T>> {};
+/* Whether a class of references is one of values of its own, String or ShapeTuple, that are made of
+ * an object. */
+template <typename T, typename = void>
+struct IsValue : std::false_type {};
+template <typename T>
+struct IsValue<T, std::void_t<typename T::ContainerType>>
+    : std::bool_constant<IsRuntimeClass<typename T::ContainerType>::value &&
+                         !std::is_base_of_v<ObjectRef, T>> {};
 inline uint32_t IndexOf(void *handle, int type_code) {
   unsigned index = TypeIndex::kRoot;
   if (!handle) return index;
@@ -346,8 +348,10 @@ inline const StringObj *StringOf(const ObjectRef &ref);
 template <typename T>
 T Downcast(ObjectRef ref) {
   if (!ref.defined()) return T();
-  if constexpr (std::is_same_v<T, String>) {
-    if (!detail::StringOf(ref)) throw InternalError("Downcast: the object is no String");
+  if constexpr (detail::IsValue<T>::value) {
+    if (!ref->IsInstance<typename T::ContainerType>())
+      throw InternalError("Downcast: the object is a " + ref->GetTypeKey() + ", expected a " +
+                          T::ContainerType::_type_key);
     return T(std::move(ref));
   } else if constexpr (std::is_same_v<T, ObjectRef>) {
     return ref;
@@ -381,8 +385,8 @@ auto ObjectRef::as() const {
     return detail::Pointer<T>(handle_, type_code_);
   } else {
     bool fits;
-    if constexpr (std::is_same_v<T, String>)
-      fits = detail::StringOf(*this) != nullptr;
+    if constexpr (detail::IsValue<T>::value)
+      fits = (*this)->template IsInstance<typename T::ContainerType>();
     else
       fits = defined() && detail::IsA<T>(handle_, type_code_);
     return fits ? Optional<T>(Downcast<T>(*this)) : Optional<T>();

@@ -444,6 +444,15 @@ inline TVMPODValue_::operator ShapeTuple() const {
   return ShapeTuple(std::move(extents));
 }
 
+inline ShapeTuple::ShapeTuple(ObjectRef object)
+    : ShapeTuple([&] {
+        TVMRetValue value;
+        value = object;
+        return value.operator ShapeTuple();
+      }()) {
+  std::call_once(shared_->once, [&] { shared_->object = std::move(object); });
+}
+
 namespace detail {
 template <typename T>
 struct MBLOB_HIDDEN ShapePointer {
