@@ -77,18 +77,19 @@ class VirtualMachine(Timed):
         profile: bool = False,
     ) -> None:
         del profile
+        program: Any = rt_mod
         if not isinstance(rt_mod, Module) and callable(getattr(rt_mod, "jit", None)):
-            rt_mod = rt_mod.jit()
-        if not isinstance(rt_mod, Module) or rt_mod.type_key not in RELAX_EXECUTABLES:
+            program = rt_mod.jit()
+        if not isinstance(program, Module) or program.type_key not in RELAX_EXECUTABLES:
             expected = (
                 f"a module with the type key {RELAX_EXECUTABLES[0]!r}, as load_module gives it"
             )
-            module = isinstance(rt_mod, Module)
-            found = f"a module {rt_mod.type_key!r}" if module else type(rt_mod).__name__
+            module = isinstance(program, Module)
+            found = f"a module {program.type_key!r}" if module else type(program).__name__
             raise ArgumentTypeError(f"VirtualMachine: rt_mod: expected {expected}, found {found}")
-        self._executable = rt_mod
-        self._made_of = (rt_mod, device, memory_cfg)
-        self.module = rt_mod["vm_load_executable"]()
+        self._executable = program
+        self._made_of = (program, device, memory_cfg)
+        self.module = program["vm_load_executable"]()
         devices = [device] if isinstance(device, Device) else list(device)
         if not devices or devices[-1].device_type != CPU.device_type:
             devices.append(CPU)  # TVM adds it too: it computes shapes
@@ -96,7 +97,7 @@ class VirtualMachine(Timed):
         for d in devices:
             arguments += [d.device_type, d.device_id, _allocator(memory_cfg, d)]
         self.module["vm_initialization"](*arguments)
-        missing.warn(rt_mod, self.missing, 3)
+        missing.warn(program, self.missing, 3)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle has the library, the devices and no inputs, saved functions, instruments or
