@@ -18,7 +18,7 @@ from mblob.errors import (
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.loader import bridge, missing
 from mblob.loader.benchmark import Asked, Timed
-from mblob.loader.machines import check_nesting, placements, scalar
+from mblob.loader.machines import ALLOCATORS, check_nesting, placements, scalar
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, devices_of, empty
 from mblob.loader.vm import InstructionTime
 from mblob.module import Module, listed
@@ -26,7 +26,12 @@ from mblob.module import Module, listed
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
+
+    class Linked(Protocol):
+        """What links its module when it is asked for it."""
+
+        def jit(self) -> Module: ...
 
     from mblob.typed import Allocator
 
@@ -42,7 +47,8 @@ class VirtualMachine(Timed):
     time may use it; machines of one program are independent.
 
     Args:
-        rt_mod: the program's module.
+        rt_mod: the program's module, or an object whose `jit()` gives it, as
+            `tvm.runtime.Executable` is.
         device: where it runs: `mblob.cpu(0)`, or a list of devices.
         memory_cfg: "pooled" (the default: memory is kept for the next call), "naive", or one of
             them per device.
@@ -60,29 +66,35 @@ class VirtualMachine(Timed):
         module: the machine's own module; its functions have TVM's names.
     """
 
+    NAIVE_ALLOCATOR = ALLOCATORS["naive"]
+    POOLED_ALLOCATOR = ALLOCATORS["pooled"]
+
     def __init__(
         self,
-        rt_mod: Module,
+        rt_mod: Module | Linked,
         device: Device | Sequence[Device],
         memory_cfg: Allocator | Mapping[Device, Allocator] | None = None,
         profile: bool = False,
     ) -> None:
         del profile
-        if not isinstance(rt_mod, Module) or rt_mod.type_key not in RELAX_EXECUTABLES:
+        program: Any = rt_mod
+        if not isinstance(rt_mod, Module) and callable(getattr(rt_mod, "jit", None)):
+            program = rt_mod.jit()
+        if not isinstance(program, Module) or program.type_key not in RELAX_EXECUTABLES:
             expected = (
                 f"a module with the type key {RELAX_EXECUTABLES[0]!r}, as load_module gives it"
             )
-            module = isinstance(rt_mod, Module)
-            found = f"a module {rt_mod.type_key!r}" if module else type(rt_mod).__name__
+            module = isinstance(program, Module)
+            found = f"a module {program.type_key!r}" if module else type(program).__name__
             raise ArgumentTypeError(f"VirtualMachine: rt_mod: expected {expected}, found {found}")
-        self._executable = rt_mod
-        self._made_of = (rt_mod, device, memory_cfg)
-        self.module = rt_mod["vm_load_executable"]()
+        self._executable = program
+        self._made_of = (program, device, memory_cfg)
+        self.module = program["vm_load_executable"]()
         devices = devices_of("VirtualMachine", device)
         if not devices or devices[-1].device_type != CPU.device_type:
             devices.append(CPU)  # TVM adds it too: it computes shapes
         self.module["vm_initialization"](*placements(devices, memory_cfg))
-        missing.warn(rt_mod, self.missing, 3)
+        missing.warn(program, self.missing, 3)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle has the library, the devices and no inputs, saved functions, instruments or

@@ -42,7 +42,7 @@ def _attribute(kind: int, what: str) -> property:
 
 
 class Device:
-    """A device: a type and a number. It compares and hashes by both, and prints as `cpu:0`.
+    """A device: a type, by name or DLPack number, and a number. It compares and hashes by both, and prints as `cpu:0`.
 
     Attributes:
         device_type: DLDeviceType, 1 for cpu.
@@ -55,7 +55,10 @@ class Device:
     device_id: int
     device_type: int
 
-    def __init__(self, device_type: int, device_id: int = 0) -> None:
+    def __init__(self, device_type: int | str, device_id: int = 0) -> None:
+        if isinstance(device_type, str):
+            named = device(device_type, device_id)
+            device_type, device_id = named.device_type, named.device_id
         object.__setattr__(self, "device_type", whole("Device", "device_type", device_type))
         object.__setattr__(self, "device_id", whole("Device", "device_id", device_id))
 

@@ -450,7 +450,8 @@ MBLOB_API int mblob_executor_create(mblob_module *factory, const char *name, int
                                     int device_id, mblob_module **out);
 /* Copy `data` into the input called `name`.
  * Ownership: `data` is copied and may go at once.
- * Errors: MBLOB_E_ARGUMENT: no such input, or another type or shape.
+ * Errors: MBLOB_E_ARGUMENT: no such input, or another type or shape. Programs of Relax check types
+ * and shapes when they run: mblob_executor_run() fails.
  * Threads: one at a time for each executor. */
 MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
                                        const void *data);

@@ -215,6 +215,18 @@ def test_an_executable_links_once_and_when_told() -> None:
     assert y.tolist() == [0, 2, 4]
 
 
+@pytest.mark.own_process
+def test_a_machine_takes_an_executable_and_has_tvms_names_of_allocators(golden: Path) -> None:
+    lib = mblob.load_module(golden / "relax" / "cnn_bound.so")
+    machine = tvm.relax.VirtualMachine(tvm.runtime.Executable(lib), tvm.cpu())
+    assert machine.functions == ["forward"]
+    assert (machine.NAIVE_ALLOCATOR, machine.POOLED_ALLOCATOR) == (1, 2)
+
+
+def test_a_device_is_made_of_a_name() -> None:
+    assert tvm_ffi.Device("cuda", 1) == tvm_ffi.Device(2, 1)
+
+
 def test_registered_functions_can_be_listed_and_removed() -> None:
     @tvm_ffi.register_global_func("compat.echo")
     def echo(x: Any) -> Any:

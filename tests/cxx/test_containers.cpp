@@ -6,6 +6,7 @@
 #include <tvm/runtime/container/optional.h>
 
 #include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "test_face.h"
@@ -137,7 +138,8 @@ void StringsAreObjectsWhereOneIsWanted() {
   REQUIRE(text.as<String>().value() == "s" && !text.as<NDArray>() && !map["array"].as<String>());
   REQUIRE(!map["array"].as<StringObj>() && !ObjectRef().as<String>() &&
           At(map["array"].as<NDArray>().value()) == 3);
-  REQUIRE(Has(Thrown([&] { Downcast<String>(map["array"]); }), "no String"));
+  REQUIRE(Has(Thrown([&] { Downcast<String>(map["array"]); }),
+              "the object is a runtime.NDArray, expected a runtime.String"));
   const Array<ObjectRef> mixed{String("x"), Scalar(1)};
   REQUIRE(Downcast<String>(mixed[0]) == "x" && mixed.size() == 2);
   const TypedPackedFunc<int64_t(String)> length = [](String given) {
@@ -157,6 +159,59 @@ void StringsAreObjectsWhereOneIsWanted() {
   REQUIRE(Downcast<String>(texts[1]) == "b" && Echo(TVMRetValue()).IsObjectRef<String>() == false);
   unsigned index = 0;
   REQUIRE(TVMObjectGetTypeIndex(text.handle(), &index) == 0 && index == 3 && text.use_count() == 2);
+}
+
+// What TVM's classes take and have in other ways than above.
+void ContainersAreMadeAsInTVM() {
+  const ShapeTuple shape{1, 2};
+  const ObjectRef object = shape;
+  Array<ObjectRef> row;
+  row.push_back(shape);
+  REQUIRE(Downcast<ShapeTuple>(object) == shape && Downcast<ShapeTuple>(row[0]) == shape &&
+          ObjectRef(Downcast<ShapeTuple>(object)).same_as(object));
+  REQUIRE(object.as<ShapeTuple>().value() == shape && !object.as<String>());
+  REQUIRE(Has(Thrown([&] { Downcast<ShapeTuple>(ObjectRef(Scalar(1))); }),
+              "the object is a runtime.NDArray, expected a runtime.ShapeTuple"));
+  const Array<String> texts(3, String("x"));
+  REQUIRE(texts.size() == 3 && texts[2] == "x" && Array<int>(2, 7)[1] == 7);
+  std::string order;
+  const Array<String> letters{"a", "b", "c"};
+  for (auto it = letters.rbegin(); it != letters.rend(); ++it) order += *it;
+  REQUIRE(order == "cba");
+  const std::unordered_map<String, int> numbers{{"a", 1}, {"b", 2}};
+  const Map<String, int> map = numbers;
+  REQUIRE(map.size() == 2 && map["b"] == 2);
+  const String text(3, 'x');
+  REQUIRE(text == "xxx" && text->size == 3 && text.get()->data == text.data());
+}
+
+// Of every object `->` says what it is, as its own class does.
+void ObjectsSayWhatTheyAre() {
+  const auto is = [](const ObjectRef &o, const char *key) {
+    REQUIRE(o->IsInstance<Object>() && o->GetTypeKey() == key);
+    REQUIRE(o->IsInstance<NDArray::ContainerType>() == (o->GetTypeKey() == "runtime.NDArray"));
+    REQUIRE(o->IsInstance<StringObj>() == (o->GetTypeKey() == "runtime.String"));
+    REQUIRE(o->IsInstance<ArrayNode>() == (o->GetTypeKey() == "Array"));
+    REQUIRE(o->IsInstance<MapNode>() == (o->GetTypeKey() == "Map"));
+    REQUIRE(o->IsInstance<ShapeTupleObj>() == (o->GetTypeKey() == "runtime.ShapeTuple"));
+    REQUIRE(o->IsInstance<ADTObj>() == (o->GetTypeKey() == "runtime.ADT"));
+    REQUIRE(o->IsInstance<ModuleNode>() == (o->GetTypeKey() == "runtime.Module"));
+    REQUIRE(o->unique());
+  };
+  is(Scalar(1), "runtime.NDArray");
+  is(Array<int>{1}, "Array");
+  is(Map<String, int>{{"a", 1}}, "Map");
+  is(ADT::Tuple(Scalar(1)), "runtime.ADT");
+  is(PackedFunc([](TVMArgs, TVMRetValue *) {}), "runtime.PackedFunc");
+  const String text("s");
+  const ObjectRef shape = Echo([] {
+    TVMRetValue rv;
+    rv = ShapeTuple{1, 2};
+    return rv;
+  }());
+  REQUIRE(ObjectRef(text)->IsInstance<StringObj>() && shape->IsInstance<ShapeTupleObj>());
+  REQUIRE(shape->GetTypeKey() == "runtime.ShapeTuple" && !shape->IsInstance<ArrayNode>());
+  REQUIRE(!ObjectRef()->IsInstance<Object>() && ObjectRef(Scalar(1))->type_index() == 2);
 }
 
 void OptionalsAreNothingOrAValue() {
@@ -196,6 +251,8 @@ void TestContainers() {
   ArraysAreArgumentsAndResults();
   MapsFindByContent();
   StringsAreObjectsWhereOneIsWanted();
+  ContainersAreMadeAsInTVM();
+  ObjectsSayWhatTheyAre();
   OptionalsAreNothingOrAValue();
   TuplesOfTheVirtualMachine();
 }

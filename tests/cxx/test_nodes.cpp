@@ -58,6 +58,9 @@ void ANodeIsAModule() {
     const Doubler *node = module.as<Doubler>();
     REQUIRE(node && node->Factor() == 2 && !module.as<Old>() && module.as<ModuleNode>() == node);
     REQUIRE(node->asked == 3);  // what it gave is kept
+    const ObjectRef object = module;
+    REQUIRE(object->IsInstance<Doubler>() && object->IsInstance<ModuleNode>() &&
+            !object->IsInstance<Old>() && object.as<Doubler>() == node && !object.as<Old>());
     Module copy = module;
     const TypedPackedFunc<int(Module)> factor = [](Module m) { return m.as<Doubler>()->Factor(); };
     REQUIRE(factor(copy) == 2);
@@ -72,7 +75,8 @@ void ANodeIsAModule() {
 
 void KernelsAndImportsFindIt(const Module &module) {
   const Module library = Module::LoadFromFile(std::getenv("TEST_LIBRARY"));
-  REQUIRE(!library.as<Doubler>());
+  REQUIRE(!library.as<Doubler>() && ObjectRef(library)->IsInstance<ModuleNode>() &&
+          !ObjectRef(library)->IsInstance<Doubler>());
   Module top(make_object<Old>());
   top.Import(Module(make_object<Doubler>(3)));
   REQUIRE(top.GetFunction("host.twice", true)(5).operator int() == 15 && alive == 1);

@@ -114,6 +114,12 @@ void ChecksSayWhatFailed() {
       Has(Thrown([] { ICHECK_EQ(2 + 2, 5) << "!"; }), "Check failed: 2 + 2 == 5 (4 vs. 5) : !"));
   REQUIRE(Has(Thrown([] { CHECK_LT(2, 1); }), "2 < 1 (2 vs. 1)"));
   REQUIRE(Has(Thrown([] { LOG(FATAL) << "no way"; }), "InternalError: no way"));
+  try {
+    LOG(FATAL) << "no way";
+  } catch (const InternalError &error) {
+    REQUIRE(error.message() == "no way" && error.lineno() == __LINE__ - 2 &&
+            Has(error.file(), "test_values.cpp"));
+  }
   int *none = nullptr;
   REQUIRE(Has(Thrown([&] { ICHECK_NOTNULL(none); }), "none is null"));
   LOG(INFO) << "a line " << 1;

@@ -171,7 +171,7 @@ def test_bytes_that_readers_of_their_key_can_read_are_packed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("symbol", "names"), [(5, ["a"]), ("k", [5]), (None, []), ("k", [-5])])
 def test_a_name_of_a_graph_of_others_is_text(symbol: Any, names: Any) -> None:
-    with pytest.raises(mblob.BuildError, match="json_module: .*: expected str, found") as caught:
+    with pytest.raises(mblob.BuildError, match=r"json_module: .*: expected str, found") as caught:
         mblob.json_module("dnnl_json", symbol, {}, names)
     assert isinstance(caught.value, TypeError)
 

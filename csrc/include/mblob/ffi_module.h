@@ -4,12 +4,14 @@
  *
  *   c++ -include mblob/ffi_module.h main.cpp -I.../tvm_ffi/include -lmblob-ffi -lmblob
  *
- * Any number of sources may include it. Module::LoadFromFile opens what mblob_open opens. */
+ * Any number of sources may include it. Module::LoadFromFile opens what mblob_open opens. Modules
+ * that functions take or give are such Modules, too. */
 #ifndef MBLOB_FFI_MODULE_H
 #define MBLOB_FFI_MODULE_H
 
 #include <mblob.h>
 #include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/tvm_ffi.h>
 
 #include <unordered_map>
@@ -32,6 +34,7 @@ class __attribute__((visibility("hidden"))) LibraryObj : public ::tvm::ffi::Modu
   LibraryObj &operator=(const LibraryObj &) = delete;
   virtual ~LibraryObj() { mblob_module_release(module_); }
 
+  mblob_module *handle() const { return module_; }
   const char *kind() const final { return mblob_module_type_key(module_); }
   int GetPropertyMask() const final { return ::tvm::ffi::Module::kRunnable; }
   ::tvm::ffi::Optional<::tvm::ffi::Function> GetFunction(const ::tvm::ffi::String &name) final {
@@ -73,6 +76,22 @@ class __attribute__((visibility("hidden"))) LibraryObj : public ::tvm::ffi::Modu
  private:
   mblob_module *module_;
 };
+
+/* Whoever passes values between mblob and C++ finds these two: a module of mblob as an object, and
+ * the module of mblob that is behind an object, or null. */
+inline const bool kRegistered = [] {
+  using ::tvm::ffi::Module;
+  ::tvm::ffi::reflection::TypeAttrDef<::tvm::ffi::ModuleObj>()
+      .def("__mblob_object__",
+           [](void *module) {
+             return LibraryObj::Of(mblob_module_retain(static_cast<mblob_module *>(module)));
+           })
+      .def("__mblob_handle__", [](const Module &module) -> void * {
+        const auto *library = dynamic_cast<const LibraryObj *>(module.get());
+        return library ? library->handle() : nullptr;
+      });
+  return true;
+}();
 
 }  // namespace mblob_ffi
 

@@ -8,6 +8,7 @@
 #include "common.h"
 #include "containers.h"
 #include "maps.h"
+#include "modules.h"
 
 /* ---- to the ffi ------------------------------------------------------------------------------ */
 
@@ -71,6 +72,12 @@ int mb_any_set_wrapped(enum mb_releases releases, struct mb_any *out, TVMValue v
   return mb_any_set_object(releases, out, MB_ANY_OBJECT, object);
 }
 
+static int module_object(enum mb_releases releases, struct mb_any *out, TVMValue value) {
+  int status = releases == MB_RELEASES_0_22 ? mb_any_of_module(value.v_handle, out) : MBLOB_OK;
+  if (status || out->type != MB_ANY_NONE) return status;
+  return mb_any_set_wrapped(releases, out, value, kTVMModuleHandle);
+}
+
 int mb_any_of_value(enum mb_releases releases, TVMValue value, int code, bool borrowed,
                     struct mb_any *out) {
   *out = (struct mb_any){.type = MB_ANY_NONE};
@@ -95,7 +102,7 @@ int mb_any_of_value(enum mb_releases releases, TVMValue value, int code, bool bo
       out->type = MB_ANY_TENSOR_VIEW, out->u.pointer = value.v_handle;
       return MBLOB_OK;
     case kTVMObjectHandle: return mb_any_of_container(releases, value, out);
-    case kTVMModuleHandle: return mb_any_set_wrapped(releases, out, value, code);
+    case kTVMModuleHandle: return module_object(releases, out, value);
     case kTVMPackedFuncHandle: return function_object(releases, out, value.v_handle);
     case kTVMNDArrayHandle: return array_object(releases, out, value.v_handle);
     case kTVMStr:
@@ -252,6 +259,14 @@ static int give_map(TVMValue *value, int *code, struct mb_place *place, void *ob
                 : give_owned(value, code, place, map.v_handle, map_code);
 }
 
+static int give_module(TVMValue *value, int *code, struct mb_place *place, void *object) {
+  void *module = NULL;
+  int status = mb_module_of_object(object, &module);
+  if (status) return status;
+  return module ? give(value, code, (TVMValue){.v_handle = module}, kTVMModuleHandle)
+                : give_foreign(MB_RELEASES_0_22, value, code, place, object);
+}
+
 static int give_object(enum mb_releases releases, TVMValue *value, int *code,
                        struct mb_place *place, void *object) {
   if (!object) return give(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
@@ -270,6 +285,8 @@ static int give_object(enum mb_releases releases, TVMValue *value, int *code,
     return give_array(value, code, place, object);
   if ((type == MB_ANY_MAP || type == MB_ANY_DICT) && releases == MB_RELEASES_0_22)
     return give_map(value, code, place, object);
+  if (type == MB_ANY_MODULE && releases == MB_RELEASES_0_22)
+    return give_module(value, code, place, object);
   return give_foreign(releases, value, code, place, object);
 }
 

@@ -23,8 +23,8 @@ static const struct {
              {"runtime.Module", MODULE_TYPE},
              {"runtime.NDArray", 2},
              {"runtime.String", MB_STRING_TYPE},
-             {"runtime.Array", MB_ARRAY_TYPE},
-             {"runtime.Map", MB_MAP_TYPE},
+             {"Array", MB_ARRAY_TYPE},
+             {"Map", MB_MAP_TYPE},
              {"runtime.ShapeTuple", MB_SHAPE_TYPE},
              {"runtime.PackedFunc", FUNCTION_TYPE}};
 

@@ -217,7 +217,7 @@ static void check_value(struct value found);
 
 static void check_items(struct value found) {
   const int64_t count = number();
-  CHECK(is_object(found, "runtime.Array") && count_in("runtime.ArraySize", found) == count);
+  CHECK(is_object(found, "Array") && count_in("runtime.ArraySize", found) == count);
   for (int64_t i = 0; i < count; i++) {
     struct value item = item_of("runtime.ArrayGetItem", found, i);
     check_value(item);

@@ -83,7 +83,7 @@ static void containers_are_objects(void) {
   char *key = NULL;
   CHECK(call_global("runtime.Map", args, codes, 4, &map, &code) == 0 && code == kTVMObjectHandle);
   CHECK(TVMObjectGetTypeIndex(map.v_handle, &index) == 0 && index == 5);
-  CHECK(TVMObjectTypeIndex2Key(index, &key) == 0 && strcmp(key, "runtime.Map") == 0);
+  CHECK(TVMObjectTypeIndex2Key(index, &key) == 0 && strcmp(key, "Map") == 0);
   free(key);
   CHECK(TVMObjectRetain(map.v_handle) == 0 && TVMObjectFree(map.v_handle) == 0);
   int get_codes[2] = {kTVMObjectHandle, kTVMStr};

@@ -98,6 +98,19 @@ int main(int, char **argv) {
             << root->GetFunction("nobody", true).has_value() << std::endl;
 }
 """
+RETURNED = r"""
+#include <iostream>
+namespace ffi = tvm::ffi;
+int main(int, char **argv) {
+  auto global = [](const char *name) { return ffi::Function::GetGlobalRequired(name); };
+  ffi::Any given = global("ffi.ModuleLoadFromFile")(std::string(argv[1]));
+  ffi::Module module = given.cast<ffi::Module>();
+  std::cout << given.GetTypeKey() << ' ' << module->GetFunction("add_one").value()(41).cast<int>() << ' '
+            << global("ffi.ModuleGetKind")(module).cast<std::string>() << ' '
+            << global("ffi.ModuleGetFunction")(module, "add_one", false)
+                   .cast<ffi::Function>()(1).cast<int>() << std::endl;
+}
+"""
 LIBRARY = r"""
 #include <tvm/ffi/tvm_ffi.h>
 namespace ffi = tvm::ffi;
@@ -210,3 +223,13 @@ def test_a_cxx_host_has_one_object_of_a_module_that_several_import(
     root.export_library(tmp_path / "library.so", dialect="ffi")
     done = run(build_host(SHARED), tmp_path / "library.so", timeout=60)
     assert done.stdout == "b0 a0 1 0\n"  # the order of docs/format.md
+
+
+@pytest.mark.slow
+def test_a_module_that_a_function_takes_or_gives_is_one_of_cxx(
+    build_host: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "add.c").write_text(ADD)
+    run("cc", "-shared", "-fPIC", tmp_path / "add.c", "-o", tmp_path / "add.so")
+    done = run(build_host(RETURNED), tmp_path / "add.so")
+    assert done.stdout == "ffi.Module 42 library 2\n"

@@ -20,6 +20,7 @@ from tests.loader.executors.relax_programs import (
     COMPILED,
     COPY,
     PACKED,
+    TAGS,
     VM,
     VOID,
     Function,
@@ -225,6 +226,16 @@ def test_exceptions_of_python_functions_pass_through_a_program_unchanged() -> No
         assert found.value is late
 
 
+@pytest.mark.parametrize(("code", "name"), [(10, "e4m3_float8"), (12, "e5m2_float8")])
+def test_an_8_bit_float_passes_checks_under_either_name(code: int, name: str) -> None:
+    dtype = pack("<iBBH", TAGS["ffi"][1], code, 8, 1)
+    check = Function("main", [call(0, [r(0), i(1), c(0), c(1)]), ret(0)], ["x"])
+    vm = machine(Program([Function("vm.builtin.check_tensor_info"), check], [dtype, "x"]))
+    assert vm["main"](mblob.empty((2,), name)).shape == (2,)
+    with fails("ValueError", "expect Tensor with dtype float8_.* but get uint8"):
+        vm["main"](mblob.empty((2,), "uint8"))
+
+
 def test_endless_recursion_is_an_error_and_the_limit_can_be_raised(vm: Any) -> None:
     for _ in range(2):
         with fails("RecursionError", "more than 10000 calls inside each other"):
@@ -254,6 +265,13 @@ def test_a_machine_that_is_not_ready_says_so() -> None:
     vm["vm_initialization"](1, 0, 2)
     vm["vm_initialization"](1, 0, 1)
     assert vm["down"](0) == (6,)
+
+
+def test_a_function_without_parameters_needs_no_inputs() -> None:
+    vm = machine(main(call(0, [i(7)], 1), ret(1), params=[]))
+    vm.invoke_stateful("main")
+    assert vm.get_outputs("main") == vm["main"]() == 7
+    assert "copy" in str(vm.profile("main"))
 
 
 def test_stateful_calls_tell_what_is_missing(vm: Any) -> None:

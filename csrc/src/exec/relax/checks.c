@@ -10,7 +10,10 @@ static const char *key_of(const struct mb_call *call) {
   return relax_key(call->args[0], call->codes[0]);
 }
 
+/* An 8-bit float has one of two names. */
 static bool is_same(DLDataType a, DLDataType b) {
+  a = mb_dtype_for_ffi(a);
+  b = mb_dtype_for_ffi(b);
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 

@@ -203,7 +203,7 @@ static int invoke_stateful(void *object, struct mb_call *call) {
   if (!status) status = function_argument(m, call, 0, &f);
   if (status) return status;
   struct relax_slots *slots = &m->slots[f - m->exec->functions];
-  if (!slots->has_inputs)
+  if (!slots->has_inputs && f->num_args != 0)
     return mb_fail(MBLOB_E_KERNEL,
                    "ValueError: No inputs set for stateful call of %s; use `set_input` first.",
                    f->name);

@@ -197,8 +197,8 @@ MBLOB_TVM_API(TVMDeviceCopyDataFromTo, (DLTensor * from, DLTensor *to, TVMStream
 
 /* Objects are modules, functions and containers (made by the global functions runtime.Array,
  * runtime.Map and runtime.ShapeTuple): their handles are TVMObjectHandles. The type indices are
- * TVM's: "runtime.Object" 0, "runtime.Module" 1, "runtime.NDArray" 2, "runtime.Array" 4,
- * "runtime.Map" 5, "runtime.ShapeTuple" 6, "runtime.PackedFunc" 7; other keys fail. */
+ * TVM's: "runtime.Object" 0, "runtime.Module" 1, "runtime.NDArray" 2, "runtime.String" 3,
+ * "Array" 4, "Map" 5, "runtime.ShapeTuple" 6, "runtime.PackedFunc" 7; other keys fail. */
 MBLOB_TVM_API(TVMObjectGetTypeIndex, (TVMObjectHandle obj, unsigned *out_tindex), (obj, out_tindex))
 MBLOB_TVM_API(TVMObjectTypeKey2Index, (const char *type_key, unsigned *out_tindex),
               (type_key, out_tindex))

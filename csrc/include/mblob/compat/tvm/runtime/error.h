@@ -41,9 +41,21 @@ class MBLOB_HIDDEN Error : public std::runtime_error {
 /* What the runtime, a check or a kernel reported. */
 class MBLOB_HIDDEN InternalError : public Error {
  public:
-  using Error::Error;
+  explicit InternalError(const std::string &message) : Error(message), message_(message) {}
   InternalError(const std::string &file, int line, const std::string &message)
-      : Error(file + ":" + std::to_string(line) + ": " + message) {}
+      : Error(file + ":" + std::to_string(line) + ": InternalError: " + message),
+        file_(file),
+        line_(line),
+        message_(message) {}
+  /* Where a check or LOG(FATAL) failed; "" and 0 of what the runtime or a kernel reported. */
+  const std::string &file() const { return file_; }
+  int lineno() const { return line_; }
+  const std::string &message() const { return message_; }
+
+ private:
+  std::string file_;
+  int line_ = 0;
+  std::string message_;
 };
 
 namespace detail {

@@ -36,16 +36,18 @@ inline std::string Place(const char *file, int line) {
 /* Throws at the end of the full expression. */
 class MBLOB_HIDDEN LogFatal {
  public:
-  LogFatal(const char *file, int line) { stream_ << Place(file, line) << "InternalError: "; }
+  LogFatal(const char *file, int line) : file_(file), line_(line) {}
   LogFatal(const char *file, int line, const std::string &failed) : LogFatal(file, line) {
     stream_ << "Check failed: " << failed;
   }
   LogFatal(const LogFatal &) = delete;
   LogFatal &operator=(const LogFatal &) = delete;
-  [[noreturn]] ~LogFatal() noexcept(false) { throw InternalError(stream_.str()); }
+  [[noreturn]] ~LogFatal() noexcept(false) { throw InternalError(file_, line_, stream_.str()); }
   std::ostream &stream() { return stream_; }
 
  private:
+  const char *file_;
+  int line_;
   std::ostringstream stream_;
 };
 

@@ -39,6 +39,7 @@ class MBLOB_HIDDEN NDArray : public ObjectRef {
   /* What an array's handle points to. */
   struct Container {
     DLTensor dl_tensor;
+    static constexpr uint32_t RuntimeTypeIndex() { return TypeIndex::kRuntimeNDArray; }
   };
   using ContainerType = Container;
 

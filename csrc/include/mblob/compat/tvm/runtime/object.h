@@ -6,6 +6,7 @@
 #define TVM_RUNTIME_OBJECT_H_
 
 #include <tvm/runtime/container/optional.h>
+#include <tvm/runtime/container/string.h>
 
 #include <atomic>
 #include <cstddef>
@@ -147,9 +148,26 @@ struct MBLOB_HIDDEN Owned {
 };
 }  // namespace detail
 
-class String;
-/* The text of a String that is an object: `data` and `size`. */
-class MBLOB_HIDDEN StringObj : public TVMByteArray {};
+/* What `->` shows of any object: what Object has. */
+class MBLOB_HIDDEN ObjectView {
+ public:
+  ObjectView(void *handle, int type_code) : handle_(handle), type_code_(type_code) {}
+  const ObjectView *operator->() const { return this; }
+
+  /* Whether it is of a class of objects: one's own, StringObj, NDArray::Container, ModuleNode, ...
+   * Defined in packed_func.h, as are the others. */
+  template <typename T>
+  bool IsInstance() const;
+  uint32_t type_index() const;
+  std::string GetTypeKey() const;
+  /* References to the object. Of a module or function of a library: references to that library. */
+  int use_count() const;
+  bool unique() const { return use_count() == 1; }
+
+ private:
+  void *handle_;
+  int type_code_;
+};
 
 class MBLOB_HIDDEN ObjectRef {
  public:
@@ -189,8 +207,7 @@ class MBLOB_HIDDEN ObjectRef {
         type_code_(kOwnObject) {
     if (object.get()) object.get()->Retain();
   }
-  /* The object of one's own, or one that says nothing. */
-  const Object *operator->() const;
+  ObjectView operator->() const { return {handle_, type_code_}; }
 
   /* The same object as a `T`, which is a class of references (NDArray, Array<..>, ADT, String,
    * ...); nothing if it is something else. Of a class of objects (one's own, StringObj, MapNode,
@@ -233,9 +250,16 @@ class MBLOB_HIDDEN ObjectRef {
 };
 
 /* What pointers to objects of the runtime point to; nothing of it is seen. */
-class MapNode {};
-class ArrayNode {};
+class MapNode {
+ public:
+  static constexpr uint32_t RuntimeTypeIndex() { return 5; }
+};
+class ArrayNode {
+ public:
+  static constexpr uint32_t RuntimeTypeIndex() { return 4; }
+};
 struct ShapeTupleObj;
+class ModuleNode;
 
 namespace detail {
 
@@ -259,22 +283,40 @@ struct IsOwnRef<T, std::void_t<typename T::ContainerType>>
 template <typename T>
 struct ShapePointer;
 
-/* Whether it is NDArray::Container. */
-template <typename T, typename = void>
-struct IsArrayContainer : std::false_type {};
-template <typename T>
-struct IsArrayContainer<T, std::void_t<decltype(T::dl_tensor)>> : std::true_type {};
+/* The node that a module was made of, if it is a `Node`; else null. Defined in packed_func.h. */
+template <typename Node>
+const Node *NodeOf(void *module);
 
-/* The type indices of the runtime's own objects; 0 of other classes. */
+/* An object of one's own, or the node of a module; null if it is no `T`. */
 template <typename T>
-constexpr unsigned IndexOf() {
-  if constexpr (std::is_same_v<T, ArrayNode>) return 4;
-  if constexpr (std::is_same_v<T, MapNode>) return 5;
-  return 0;
+const T *Pointer(void *handle, int type_code) {
+  if (type_code == ObjectRef::kOwnObject)
+    return dynamic_cast<const T *>(static_cast<const Object *>(handle));
+  if constexpr (std::is_base_of_v<ModuleNode, T>)
+    if (handle && type_code == kTVMModuleHandle) return NodeOf<T>(handle);
+  return nullptr;
 }
-inline unsigned IndexOf(void *handle, int type_code) {
-  unsigned index = 0;
-  if (handle && type_code == kTVMObjectHandle) CheckCall(TVMObjectGetTypeIndex(handle, &index));
+
+/* Whether it is a class of the runtime's own objects, which have fixed type indices. */
+template <typename T, typename = void>
+struct IsRuntimeClass : std::false_type {};
+template <typename T>
+struct IsRuntimeClass<T, std::void_t<decltype(T::RuntimeTypeIndex())>>
+    : std::bool_constant<!std::is_base_of_v<Object, T>> {};
+/* Whether a class of references is one of values of its own, String or ShapeTuple, that are made of
+ * an object. */
+template <typename T, typename = void>
+struct IsValue : std::false_type {};
+template <typename T>
+struct IsValue<T, std::void_t<typename T::ContainerType>>
+    : std::bool_constant<IsRuntimeClass<typename T::ContainerType>::value &&
+                         !std::is_base_of_v<ObjectRef, T>> {};
+inline uint32_t IndexOf(void *handle, int type_code) {
+  unsigned index = TypeIndex::kRoot;
+  if (!handle) return index;
+  if (type_code == ObjectRef::kOwnObject) return static_cast<const Object *>(handle)->type_index();
+  if (type_code == kTVMNDArrayHandle) return TypeIndex::kRuntimeNDArray;
+  CheckCall(TVMObjectGetTypeIndex(handle, &index));
   return index;
 }
 
@@ -297,28 +339,19 @@ bool IsA(void *handle, int type_code) {
   }
 }
 
-inline constexpr unsigned kStringIndex = 3; /* the type index of String */
 /* The text of an object; null if it is no String. Defined in packed_func.h. */
 inline const StringObj *StringOf(const ObjectRef &ref);
 
-/* What `->` shows of an object that is not of one's own. */
-inline const Object *NoObject() {
-  static const Object none;
-  return &none;
-}
-
 }  // namespace detail
-
-inline const Object *ObjectRef::operator->() const {
-  return type_code_ == kOwnObject && handle_ ? get() : detail::NoObject();
-}
 
 /* The same object as a `T`; throws if it is something else. Null stays null. */
 template <typename T>
 T Downcast(ObjectRef ref) {
   if (!ref.defined()) return T();
-  if constexpr (std::is_same_v<T, String>) {
-    if (!detail::StringOf(ref)) throw InternalError("Downcast: the object is no String");
+  if constexpr (detail::IsValue<T>::value) {
+    if (!ref->IsInstance<typename T::ContainerType>())
+      throw InternalError("Downcast: the object is a " + ref->GetTypeKey() + ", expected a " +
+                          T::ContainerType::_type_key);
     return T(std::move(ref));
   } else if constexpr (std::is_same_v<T, ObjectRef>) {
     return ref;
@@ -345,17 +378,15 @@ auto ObjectRef::as() const {
     return detail::StringOf(*this);
   } else if constexpr (std::is_same_v<T, ShapeTupleObj>) {
     return detail::ShapePointer<T>(*this);
-  } else if constexpr (detail::IndexOf<T>() != 0) {
-    const bool fits = detail::IndexOf(handle_, type_code_) == detail::IndexOf<T>();
+  } else if constexpr (detail::IsRuntimeClass<T>::value) {
+    const bool fits = detail::IndexOf(handle_, type_code_) == T::RuntimeTypeIndex();
     return static_cast<const T *>(fits ? handle_ : nullptr);
-  } else if constexpr (detail::IsArrayContainer<T>::value) {
-    return static_cast<const T *>(type_code_ == kTVMNDArrayHandle ? handle_ : nullptr);
   } else if constexpr (std::is_base_of_v<Object, T>) {
-    return type_code_ == kOwnObject ? dynamic_cast<const T *>(get()) : nullptr;
+    return detail::Pointer<T>(handle_, type_code_);
   } else {
     bool fits;
-    if constexpr (std::is_same_v<T, String>)
-      fits = detail::StringOf(*this) != nullptr;
+    if constexpr (detail::IsValue<T>::value)
+      fits = (*this)->template IsInstance<typename T::ContainerType>();
     else
       fits = defined() && detail::IsA<T>(handle_, type_code_);
     return fits ? Optional<T>(Downcast<T>(*this)) : Optional<T>();
@@ -371,7 +402,8 @@ template <typename Base, typename Node>
 ObjectPtr<Base> GetObjectPtr(Node *object) {
   return ObjectPtr<Base>(static_cast<Base *>(object));
 }
-template <typename Ref, typename Node, typename = std::enable_if_t<detail::IndexOf<Node>() != 0>,
+template <typename Ref, typename Node,
+          typename = std::enable_if_t<detail::IsRuntimeClass<Node>::value && std::is_empty_v<Node>>,
           typename = void>
 Ref GetRef(const Node *object) {
   return Ref(detail::Owned{ObjectRef::Share(const_cast<Node *>(object), kTVMObjectHandle)});

@@ -4,8 +4,10 @@
 
 #include <tvm/runtime/packed_value.h>
 
+#include <cstdlib>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -228,6 +230,8 @@ ObjectRef CallWithList(const char *name, std::size_t count, const Fill &fill) {
   return rv;
 }
 
+inline constexpr const char *kADTKey = "runtime.ADT"; /* the type key of ADTs, which are modules */
+
 /* The name under which modules made here give their node; it names the layout of the classes. */
 inline constexpr const char *kNodeName = "mblob.cxx_node.2";
 
@@ -245,10 +249,47 @@ Node *Module::as() const {
   return dynamic_cast<Node *>(static_cast<ModuleNode *>(get().operator void *()));
 }
 
-inline int ObjectRef::use_count() const {
-  if (type_code_ == kOwnObject) return handle_ ? get()->use_count() : 0;
-  return defined() ? detail::RuntimeFunction("mblob.UseCount")(*this).operator int() : 0;
+namespace detail {
+template <typename Node>
+const Node *NodeOf(void *module) {
+  return Module(Owned{ObjectRef::Share(module, kTVMModuleHandle)}).as<Node>();
 }
+}  // namespace detail
+
+template <typename T>
+bool ObjectView::IsInstance() const {
+  if (!handle_) return false;
+  if constexpr (std::is_same_v<T, Object>) {
+    return true;
+  } else if constexpr (detail::IsRuntimeClass<T>::value) {
+    return type_index() == T::RuntimeTypeIndex();
+  } else if constexpr (std::is_same_v<T, ModuleNode>) {
+    return GetTypeKey() == "runtime.Module"; /* which an ADT is not */
+  } else if constexpr (std::is_base_of_v<Object, T>) {
+    return detail::Pointer<T>(handle_, type_code_) != nullptr;
+  } else {
+    return type_code_ == T::kTypeCode && T::IsInstance(handle_);
+  }
+}
+inline uint32_t ObjectView::type_index() const { return detail::IndexOf(handle_, type_code_); }
+inline std::string ObjectView::GetTypeKey() const {
+  if (handle_ && type_code_ == ObjectRef::kOwnObject)
+    return static_cast<const Object *>(handle_)->GetTypeKey();
+  if (type_code_ == kTVMModuleHandle && handle_)
+    if (std::string(detail::ModuleTypeKey(handle_)) == detail::kADTKey) return detail::kADTKey;
+  char *key = nullptr;
+  detail::CheckCall(TVMObjectTypeIndex2Key(type_index(), &key));
+  const std::unique_ptr<char, decltype(&std::free)> owner(key, &std::free);
+  return key;
+}
+inline int ObjectView::use_count() const {
+  if (!handle_) return 0;
+  if (type_code_ == ObjectRef::kOwnObject) return static_cast<const Object *>(handle_)->use_count();
+  /* `held` is one more. */
+  const ObjectRef held(detail::Owned{ObjectRef::Share(handle_, type_code_)}, type_code_);
+  return detail::RuntimeFunction("mblob.UseCount")(held).operator int() - 1;
+}
+inline int ObjectRef::use_count() const { return ObjectRef::operator->().use_count(); }
 
 inline const char *ModuleView::type_key() const { return detail::ModuleTypeKey(module_.handle()); }
 
@@ -374,10 +415,7 @@ Ref GetRef(const NDArray::Container *object) {
 
 namespace detail {
 inline const StringObj *StringOf(const ObjectRef &ref) {
-  unsigned index = 0;
-  if (!ref.defined() || ref.type_code() != kTVMObjectHandle) return nullptr;
-  CheckCall(TVMObjectGetTypeIndex(ref.handle(), &index));
-  if (index != kStringIndex) return nullptr;
+  if (IndexOf(ref.handle(), ref.type_code()) != StringObj::RuntimeTypeIndex()) return nullptr;
   return static_cast<const StringObj *>(
       RuntimeFunction("mblob.StringBytes")(ref).operator void *());
 }
@@ -406,12 +444,20 @@ inline TVMPODValue_::operator ShapeTuple() const {
   return ShapeTuple(std::move(extents));
 }
 
+inline ShapeTuple::ShapeTuple(ObjectRef object)
+    : ShapeTuple([&] {
+        TVMRetValue value;
+        value = object;
+        return value.operator ShapeTuple();
+      }()) {
+  std::call_once(shared_->once, [&] { shared_->object = std::move(object); });
+}
+
 namespace detail {
-inline constexpr unsigned kShapeIndex = 6; /* the type index of ShapeTuple */
 template <typename T>
 struct MBLOB_HIDDEN ShapePointer {
   explicit ShapePointer(const ObjectRef &ref)
-      : is_shape(IndexOf(ref.handle(), ref.type_code()) == kShapeIndex) {
+      : is_shape(IndexOf(ref.handle(), ref.type_code()) == T::RuntimeTypeIndex()) {
     TVMRetValue value;
     value = is_shape ? ref : ObjectRef();
     shape = value;

@@ -14,19 +14,25 @@ MBLOB_FACE_BEGIN
 struct MBLOB_HIDDEN ADTObj {
   int32_t tag;
   uint32_t size; /* number of fields */
+  static constexpr int kTypeCode = kTVMModuleHandle;
+  /* Whether a module is one. */
+  static bool IsInstance(void *handle) {
+    return std::string(detail::ModuleTypeKey(handle)) == detail::kADTKey;
+  }
   const ADTObj *operator->() const { return this; }
 };
 
 class MBLOB_HIDDEN ADT : public ObjectRef {
  public:
-  static constexpr int kTypeCode = kTVMModuleHandle;
+  static constexpr int kTypeCode = ADTObj::kTypeCode;
+  using ContainerType = ADTObj;
 
   ADT() = default;
   ADT(std::nullptr_t) {} /* NOLINT: as in TVM */
   explicit ADT(detail::Owned adt) : ObjectRef(adt, kTypeCode) {}
   ADT(int32_t tag, const std::vector<ObjectRef> &fields)
       : ObjectRef(
-            detail::CallWithList("runtime.ADT", fields.size() + 1, [&](const TVMArgsSetter &set) {
+            detail::CallWithList(detail::kADTKey, fields.size() + 1, [&](const TVMArgsSetter &set) {
               set(0, tag);
               for (std::size_t i = 0; i < fields.size(); ++i) set(i + 1, fields[i]);
             })) {}
@@ -41,10 +47,7 @@ class MBLOB_HIDDEN ADT : public ObjectRef {
   std::size_t size() const { return static_cast<std::size_t>(Call("get_size").operator int64_t()); }
   ObjectRef operator[](std::size_t i) const { return Call("get_field", i); }
 
-  /* Whether a module is one. */
-  static bool IsInstance(void *handle) {
-    return detail::ModuleTypeKey(handle) == std::string("runtime.ADT");
-  }
+  static bool IsInstance(void *handle) { return ADTObj::IsInstance(handle); }
 
  private:
   template <typename... Args>

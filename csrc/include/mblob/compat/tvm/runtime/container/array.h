@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,10 @@ class MBLOB_HIDDEN Array : public ObjectRef {
       return *this;
     }
     iterator operator++(int) { return iterator(array_, at_++); }
+    iterator &operator--() {
+      --at_;
+      return *this;
+    }
     bool operator==(const iterator &other) const { return at_ == other.at_; }
     bool operator!=(const iterator &other) const { return at_ != other.at_; }
 
@@ -53,8 +58,9 @@ class MBLOB_HIDDEN Array : public ObjectRef {
   explicit Array(detail::Owned array) : ObjectRef(array, kTypeCode) {}
   Array(std::initializer_list<T> items) : Array(std::vector<T>(items)) {} /* NOLINT */
   Array(const std::vector<T> &items) : ObjectRef(Make(items)) {}          /* NOLINT */
-  template <typename Iterator>
+  template <typename Iterator, typename = std::enable_if_t<!std::is_integral_v<Iterator>>>
   Array(Iterator begin, Iterator end) : Array(std::vector<T>(begin, end)) {}
+  Array(std::size_t count, const T &item) : Array(std::vector<T>(count, item)) {}
 
   std::size_t size() const {
     return defined() ? static_cast<std::size_t>(
@@ -70,6 +76,8 @@ class MBLOB_HIDDEN Array : public ObjectRef {
   T back() const { return (*this)[size() - 1]; }
   iterator begin() const { return iterator(this, 0); }
   iterator end() const { return iterator(this, size()); }
+  std::reverse_iterator<iterator> rbegin() const { return std::make_reverse_iterator(end()); }
+  std::reverse_iterator<iterator> rend() const { return std::make_reverse_iterator(begin()); }
   operator std::vector<T>() const { return std::vector<T>(begin(), end()); } /* NOLINT */
 
   /* Each takes as long as there are items; for many, fill a std::vector first. */

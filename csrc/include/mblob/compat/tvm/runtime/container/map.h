@@ -9,6 +9,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,9 @@ class MBLOB_HIDDEN Map : public ObjectRef {
   /* From pairs of keys and values, such as those of a std::map. */
   template <typename Iterator>
   Map(Iterator begin, Iterator end) : Map(FromItems(std::vector<value_type>(begin, end))) {}
+  template <typename Hash, typename Equal>
+  Map(const std::unordered_map<K, V, Hash, Equal> &items) /* NOLINT: as in TVM */
+      : Map(items.begin(), items.end()) {}
 
   std::size_t size() const {
     return defined() ? static_cast<std::size_t>(

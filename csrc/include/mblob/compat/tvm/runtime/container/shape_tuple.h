@@ -20,6 +20,8 @@ MBLOB_FACE_BEGIN
 struct MBLOB_HIDDEN ShapeTupleObj {
   const int64_t *data;
   uint64_t size;
+  static constexpr const char *_type_key = "runtime.ShapeTuple";
+  static constexpr uint32_t RuntimeTypeIndex() { return 6; }
   int64_t Product() const {
     int64_t product = 1;
     for (uint64_t i = 0; i < size; ++i) product *= data[i];
@@ -39,6 +41,7 @@ class MBLOB_HIDDEN ShapeTuple {
       : shared_(std::make_shared<Shared>(std::move(extents))) {}
   template <typename Iterator>
   ShapeTuple(Iterator begin, Iterator end) : ShapeTuple(std::vector<index_type>(begin, end)) {}
+  explicit ShapeTuple(ObjectRef object); /* one of runtime.ShapeTuple, which it then is */
   /* Never moved from: there is always a row of extents. */
   ShapeTuple(const ShapeTuple &) = default;
   ShapeTuple &operator=(const ShapeTuple &) = default;
@@ -64,6 +67,7 @@ class MBLOB_HIDDEN ShapeTuple {
   operator std::vector<index_type>() const {
     return extents();
   } /* NOLINT: what Shape() gave in 0.7 */
+  operator ObjectRef() const { return object(); } /* NOLINT: as in TVM, where it is one */
   /* The runtime's object; as long as this ShapeTuple or a copy of it. */
   const ObjectRef &object() const;
 

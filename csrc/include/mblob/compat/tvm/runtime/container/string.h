@@ -17,7 +17,12 @@
 MBLOB_FACE_BEGIN
 
 class ObjectRef;
-class StringObj;
+/* What `->` of a String shows, and pointers to one that is an object: `data` and `size`. */
+class MBLOB_HIDDEN StringObj : public TVMByteArray {
+ public:
+  static constexpr const char *_type_key = "runtime.String";
+  static constexpr uint32_t RuntimeTypeIndex() { return 3; }
+};
 
 class MBLOB_HIDDEN String {
  public:
@@ -28,6 +33,7 @@ class MBLOB_HIDDEN String {
       : shared_(std::make_shared<Shared>(std::move(text))) {} /* NOLINT: as in TVM */
   String(const char *text) : String(std::string(text)) {}     /* NOLINT */
   String(const char *data, std::size_t size) : String(std::string(data, size)) {}
+  String(std::size_t count, char c) : String(std::string(count, c)) {}
   explicit String(ObjectRef object); /* one of runtime.String, which the String then is */
   explicit String(const StringObj *object);
   /* Never moved from: there is always a text. */
@@ -56,8 +62,10 @@ class MBLOB_HIDDEN String {
   bool defined() const { return true; }
   bool same_as(const String &other) const;
   bool same_as(const ObjectRef &other) const;
+  const StringObj *operator->() const { return get(); }
+  const StringObj *get() const { return &shared_->bytes; }
   /* The text with its size; as long as this String or a copy of it. */
-  TVMByteArray *bytes() const { return const_cast<TVMByteArray *>(&shared_->bytes); }
+  TVMByteArray *bytes() const { return const_cast<StringObj *>(get()); }
 
   friend bool operator==(const String &a, const String &b) { return a.text() == b.text(); }
   friend bool operator!=(const String &a, const String &b) { return a.text() != b.text(); }
@@ -70,11 +78,12 @@ class MBLOB_HIDDEN String {
 
  private:
   struct Shared {
-    explicit Shared(std::string given) : text(std::move(given)), bytes{text.data(), text.size()} {}
+    explicit Shared(std::string given)
+        : text(std::move(given)), bytes{{text.data(), text.size()}} {}
     Shared(const Shared &) = delete;
     Shared &operator=(const Shared &) = delete;
     const std::string text;
-    const TVMByteArray bytes;
+    const StringObj bytes;
     std::once_flag once; /* when `object` was made */
     std::shared_ptr<const ObjectRef> object;
   };
