@@ -478,14 +478,14 @@ def test_a_misspelt_word_is_answered_with_the_one_that_was_meant(case: Case, mis
 
 
 def test_an_allocator_that_is_none_is_named(case: Case) -> None:
-    from mblob.loader import relax
+    from mblob.loader.machines import placements
 
     for config in ("nave", {mblob.cpu(): "nave"}):
         with pytest.raises(mblob.ArgumentError, match=r"memory_cfg: .*did you mean 'naive'"):
-            relax._allocator(config, mblob.cpu())  # type: ignore[arg-type]
+            placements([mblob.cpu()], config)  # type: ignore[arg-type]
     for config in (3, ["naive"]):
         with pytest.raises(mblob.ArgumentError, match="memory_cfg: expected one of naive, pooled"):
-            relax._allocator(config, mblob.cpu())  # type: ignore[arg-type]
+            placements([mblob.cpu()], config)  # type: ignore[arg-type]
 
 
 TOLD: dict[str, tuple[Callable[[], Any], str]] = {
