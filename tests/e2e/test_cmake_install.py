@@ -157,6 +157,7 @@ def configure(tmp_path: Path, require: Callable[[str], str]) -> Callable[..., st
 ADD_LIBRARY = f"include({ROOT}/csrc/package/mblobAddLibrary.cmake)\n"
 
 
+@pytest.mark.slow
 def test_a_compiler_in_a_folder_with_a_space_packs_a_file_called_like_its_target(
     tmp_path: Path, configure: Callable[..., str], require: Callable[[str], str]
 ) -> None:
