@@ -75,11 +75,10 @@ class Parser(argparse.ArgumentParser):
         try:
             return super().parse_known_args(args, namespace)
         except UsageError:
-            if self.verbs and args and args[0] not in self._option_string_actions:
-                name = args[0].partition("=")[0]
-                if name.startswith("-") and name != "--":
-                    close = _near("", name, self._option_string_actions)
-                    self.error(f"no option {name!r}{close}")
+            name = args[0].partition("=")[0] if self.verbs and args else ""
+            if name.startswith("-") and name not in ("--", *self._option_string_actions):
+                close = _near("", name, self._option_string_actions)
+                self.error(f"no option {name!r}{close}")
             needed = [action for action in self._actions if action.required]
             if self.verbs or not needed:
                 raise

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mblob.arguments import names
 from mblob.binary.file_kind import THIN_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import MblobError
@@ -88,9 +89,9 @@ def as_records(params: Mapping[str, Any] | Any) -> dict[str, ArrayRecord]:
     if not isinstance(params, Mapping):
         return read_param_dict(params)
     made = {}
-    for key, value in params.items():
+    for key in names("partition_graph", "params", params, error=BuildTypeError):
         try:
-            made[str(key)] = as_record(value)
+            made[key] = as_record(params[key])
         except TypeError as exc:
             raise refused(exc, f"params[{key!r}]") from None
     return made

@@ -101,8 +101,8 @@ def graph_executor_factory(
     elif not isinstance(params, Mapping):
         params = read_param_dict(params)
     records = [
-        (str(key), record_of(value, f"graph_executor_factory: params[{key!r}]"))
-        for key, value in params.items()
+        (key, record_of(params[key], f"graph_executor_factory: params[{key!r}]"))
+        for key in names("graph_executor_factory", "params", params, error=BuildTypeError)
     ]
     try:
         payload = FactoryPayload(text, records, name)
@@ -227,7 +227,7 @@ def const_loader_module(
     who = "const_loader_module"
     mapping(who, "constants", constants, error=BuildTypeError)
     mapping(who, "symbols", symbols, "a dict of names of constants by function", BuildTypeError)
-    keys = [str(n) for n in constants]
+    keys = names(who, "constants", constants, error=BuildTypeError)
     used = {
         symbol: names(who, f"symbols[{symbol!r}]", given, error=BuildTypeError)
         for symbol, given in symbols.items()
