@@ -7,6 +7,8 @@ from mblob.devices import Device
 from mblob.loader.tensor import Shape, Tensor
 from mblob.module import Module
 
+NESTING: int  # lists in lists that a call takes
+
 class PackedFunction:
     __name__: str
     def __tvm_ffi_object__(self) -> Any: ...

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from mblob.errors import ArgumentValueError
-from mblob.loader.benchmark import TimedModel, array_without_key, functions_of, unnamed_inputs
+from mblob.loader.benchmark import TimedModel, functions_of, given_inputs, unnamed_inputs
 from mblob.loader.tensor import Tensor, as_tensor, in_place, lent
 from mblob.module import Module
 
@@ -75,11 +75,8 @@ class AotModule(TimedModel):
             ValueError: no such input, or another shape or dtype than the model takes.
             TypeError: an array without its key.
         """
-        if key is not None:
-            self._set_one(key, value)
-        elif value is not None:
-            raise array_without_key("set_input")
-        self._set_named(params)
+        for name, array in given_inputs("set_input", key, value, params):
+            self._set_one(name, array)
 
     def _set_one(self, key: str | int, value: Any) -> None:
         self._set_input(key, as_tensor(value, lists=True, what=f"set_input: input {key!r}: "))
@@ -92,10 +89,7 @@ class AotModule(TimedModel):
         on, and inputs by name from those in `params`. Arrays must be aligned to 64 bytes
         (`mblob.empty`).
         """
-        if key is None and value is not None:
-            raise array_without_key("set_input_zero_copy")
-        given: list[tuple[str | int, Any]] = [] if key is None else [(key, value)]
-        for name, array in [*given, *params.items()]:
+        for name, array in given_inputs("set_input_zero_copy", key, value, params):
             tensor = in_place(array, f"set_input_zero_copy: input {name!r}: ")
             self.module["set_input_zero_copy"](name, tensor)
             self._kept["input", self._index("input", name)] = tensor

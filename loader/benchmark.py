@@ -107,11 +107,21 @@ def unnamed_inputs(known: Iterable[str]) -> ArgumentTypeError:
     )
 
 
-def array_without_key(method: str) -> ArgumentTypeError:
-    """The error for an array without the name or position of its input."""
-    return ArgumentTypeError(
-        f"{method}: the array has no key: expected {method}(NAME_OR_POSITION, array); None is for inputs by name"
-    )
+def given_inputs(
+    method: str, key: str | int | None, value: Any, params: Mapping[str, Any]
+) -> list[tuple[str | int, Any]]:
+    """The inputs that a method was given: one by its key, the others by name.
+
+    Raises:
+        TypeError: an array without its key.
+    """
+    if key is not None:
+        return [(key, value), *params.items()]
+    if value is not None:
+        raise ArgumentTypeError(
+            f"{method}: the array has no key: expected {method}(NAME_OR_POSITION, array); None is for inputs by name"
+        )
+    return [*params.items()]
 
 
 def functions_of(who: str, module: Module, *names: str) -> list[Function]:

@@ -22,8 +22,8 @@ from mblob.devices import Device
 from mblob.errors import ArgumentValueError
 from mblob.loader.benchmark import (
     TimedModel,
-    array_without_key,
     functions_of,
+    given_inputs,
     unnamed_inputs,
 )
 from mblob.loader.functions import get_global_func
@@ -96,11 +96,8 @@ class GraphModule(TimedModel):
             ValueError: no such input, or another dtype or shape; the text says what the model has.
             TypeError: an array without its key.
         """
-        if key is not None:
-            self._set_one(key, value)
-        elif value is not None:
-            raise array_without_key("set_input")
-        self._set_named(params)
+        for name, given in given_inputs("set_input", key, value, params):
+            self._set_one(name, given)
 
     def _set_one(self, key: str | int, value: Any) -> None:
         self._set_input(key, as_tensor(value, lists=True, what=f"set_input: input {key!r}: "))
@@ -123,10 +120,7 @@ class GraphModule(TimedModel):
             ValueError: no such input, another dtype or shape, strides, or data that is not aligned
                 enough (`mblob.empty` and `mblob.array` give aligned memory).
         """
-        if key is None and value is not None:
-            raise array_without_key("set_input_zero_copy")
-        lent_inputs: list[tuple[str | int, Any]] = [] if key is None else [(key, value)]
-        for name, given in [*lent_inputs, *params.items()]:
+        for name, given in given_inputs("set_input_zero_copy", key, value, params):
             tensor = in_place(given, f"set_input_zero_copy: input {name!r}: ")
             self.module["set_input_zero_copy"](name, tensor)
             self._bound["input", self._input_index(name)] = tensor
@@ -326,8 +320,8 @@ class GraphModuleDebug(GraphModule):
         if graph_json_str is not None:
             from mblob.loader.graph_dump import GraphDump
 
-            first = device if isinstance(device, Device) else device[0]
-            self.debug_datum = GraphDump(graph_json_str, first, dump_root)
+            devices = devices_of("GraphModuleDebug", device)
+            self.debug_datum = GraphDump(graph_json_str, devices[0], dump_root)
 
     def run(
         self,

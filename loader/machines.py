@@ -6,6 +6,7 @@ from mblob import texts
 from mblob.arguments import wrong_type
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError, argument_class, one_of
+from mblob.loader import _call
 from mblob.loader.tensor import _numpy
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from mblob.typed import Allocator
 
 ALLOCATORS = {"naive": 1, "pooled": 2}  # TVM's numbers
-NESTING = 64  # lists in lists, as in calls
 
 
 def placements(
@@ -50,8 +50,10 @@ def check_nesting(nesting: int, key: str | int, func_name: str) -> None:
     Raises:
         ValueError: they are.
     """
-    if nesting > NESTING:
-        raise ArgumentValueError(f"{func_name}: input {key!r}: {texts.say(texts.NESTED, NESTING)}")
+    if nesting > _call.NESTING:
+        raise ArgumentValueError(
+            f"{func_name}: input {key!r}: {texts.say(texts.NESTED, _call.NESTING)}"
+        )
 
 
 def scalar(value: float, dtype: str, key: str | int, func_name: str) -> Any:

@@ -88,9 +88,9 @@ class VirtualMachine(Timed):
             found = f"a module {program.type_key!r}" if module else type(program).__name__
             raise ArgumentTypeError(f"VirtualMachine: rt_mod: expected {expected}, found {found}")
         self._executable = program
-        self._made_of = (program, device, memory_cfg)
         self.module = program["vm_load_executable"]()
         devices = devices_of("VirtualMachine", device)
+        self._made_of = (program, tuple(devices), memory_cfg)
         if not devices or devices[-1].device_type != CPU.device_type:
             devices.append(CPU)  # TVM adds it too: it computes shapes
         self.module["vm_initialization"](*placements(devices, memory_cfg))

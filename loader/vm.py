@@ -249,8 +249,8 @@ class VirtualMachine(Timed):
         self._exec = exe if isinstance(exe, Executable) else Executable(exe)
         self.module = self._exec.mod["vm_load_executable"]()
         self._outputs: dict[str, tuple[Any, ...]] = {}
-        self._made_of = (self._exec, device, memory_cfg)
         devices = devices_of("VirtualMachine", device)
+        self._made_of = (self._exec, tuple(devices), memory_cfg)
         if not any(d.device_type == CPU.device_type for d in devices):
             devices.append(CPU)  # TVM adds it too: it computes shapes
         self.module["init"](*placements(devices, memory_cfg))

@@ -42,7 +42,8 @@ def _attribute(kind: int, what: str) -> property:
 
 
 class Device:
-    """A device: a type, by name or DLPack number, and a number. It compares and hashes by both, and prints as `cpu:0`.
+    """A device: a type, by name or DLPack number, and a number. It compares and hashes by both, and
+    prints as `cpu:0`.
 
     Attributes:
         device_type: DLDeviceType, 1 for cpu.

@@ -271,7 +271,7 @@ static int execute(PyObject *module) {
     if (PyModule_AddObject(module, types[i].name, Py_NewRef((PyObject *)types[i].type)) != 0)
       return -1;
   }
-  return 0;
+  return PyModule_AddIntConstant(module, "NESTING", CALL_NESTING);
 }
 
 static PyModuleDef_Slot slots[] = {

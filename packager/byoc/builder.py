@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob import arguments
 from mblob.devices import Device
-from mblob.dtype import NAMES, DataType
+from mblob.dtype import NAMES, DataType, type_text
 from mblob.format.graph_json import BYTES_LIMIT, COPY, NOP
 from mblob.format.ndarray import as_record
 from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
@@ -284,11 +284,9 @@ def _extents(where: str, shape: Any) -> tuple[int, ...]:
 
 
 def _element(where: str, dtype: Any) -> str:
-    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
-    text = dtype if isinstance(dtype, str) else name
     try:
-        element = DataType.parse(str(text))
-    except ValueError:
+        element = DataType.parse(type_text(where, "dtype", dtype))
+    except (TypeError, ValueError):
         element = None
     if element is None or NAMES.get(element.code) == "handle":
         raise BuildError(f"{where}: dtype: {dtype!r} is no element type, as float32 is")

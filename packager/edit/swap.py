@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Union
 
-from mblob.arguments import wrong_type
+from mblob.arguments import mapping
 from mblob.bytes.payload_source import Payload
 from mblob.bytes.whole_file import replacing
 from mblob.errors import ArgumentTypeError, MblobError, NotFoundError, also, did_you_mean
@@ -75,10 +75,8 @@ def swap(
     if unknown:
         raise _unknown_keyword(min(unknown))
     path = Path(checked_path(library, "swap: library"))
-    if changes is not None and not hasattr(changes, "items"):
-        raise wrong_type(
-            "swap", "changes", "a dict of payloads by index or key", changes, BuildTypeError
-        )
+    if changes is not None:
+        mapping("swap", "changes", changes, "a dict of payloads by index or key", BuildTypeError)
     with Library(path) as opened:
         blob = _blob_of(opened)
         new: dict[int, Payload] = {}

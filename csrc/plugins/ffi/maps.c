@@ -113,22 +113,9 @@ static uint64_t hash_of_small(const struct mb_any *any) {
              : hash_of_text((const char *)any, sizeof(uint64_t));
 }
 
-/* Classes may have a hash of their own, in the registry that their C++ code asks. */
-static const struct mb_any *hash_function(int32_t type) {
-  static const struct mb_text name = {"__any_hash__", 12};
-  union {
-    void *address;
-    const struct mb_attribute_column *(*call)(const struct mb_text *name);
-  } find = {mb_process_function("TVMFFIGetTypeAttrColumn")};
-  const struct mb_attribute_column *column = find.address ? find.call(&name) : NULL;
-  if (!column) column = mb_attribute_column(&name);
-  if (!column || type < column->begin || type - column->begin >= column->count) return NULL;
-  const struct mb_any *found = &column->items[type - column->begin];
-  return found->type == MB_ANY_NONE ? NULL : found;
-}
-
 static int hash_of_object(const struct mb_any *key, uint64_t *out) {
-  const struct mb_any *function = hash_function(key->type);
+  static const struct mb_text name = {"__any_hash__", 12}; /* classes may have one of their own */
+  const struct mb_any *function = mb_class_attribute(&name, key->type);
   *out = combine((uint64_t)key->type, bits_of(key));
   if (!function) return MBLOB_OK;
   struct mb_any result = {.type = MB_ANY_NONE};

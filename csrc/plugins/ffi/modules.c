@@ -9,13 +9,9 @@
 
 /* Call an attribute of the class ffi.Module; MB_ANY_NONE if the class does not have it. */
 static int call_attribute(struct mb_text name, const struct mb_any *arg, struct mb_any *out) {
-  const struct mb_attribute_column *column = mb_attribute_column(&name);
+  const struct mb_any *function = mb_class_attribute(&name, MB_ANY_MODULE);
   *out = (struct mb_any){.type = MB_ANY_NONE};
-  if (!column || __atomic_load_n(&column->count, __ATOMIC_ACQUIRE) <= MB_ANY_MODULE)
-    return MBLOB_OK;
-  const struct mb_any *items = __atomic_load_n(&column->items, __ATOMIC_ACQUIRE);
-  const struct mb_any *function = &items[MB_ANY_MODULE];
-  if (function->type != MB_ANY_FUNCTION) return MBLOB_OK;
+  if (!function || function->type != MB_ANY_FUNCTION) return MBLOB_OK;
   const uint64_t before = mb_plugin_host()->error_count();
   const int rc = mb_object_call(MB_RELEASES_0_22, function->u.pointer, arg, 1, out);
   return rc ? mb_error_record(name.data, rc, before) : MBLOB_OK;

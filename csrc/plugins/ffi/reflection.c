@@ -207,6 +207,21 @@ const struct mb_attribute_column *mb_attribute_column(const struct mb_text *name
   return column ? &column->shown : NULL;
 }
 
+const struct mb_any *mb_class_attribute(const struct mb_text *name, int32_t type) {
+  union {
+    void *address;
+    const struct mb_attribute_column *(*call)(const struct mb_text *name);
+  } find = {mb_process_function("TVMFFIGetTypeAttrColumn")};
+  const struct mb_attribute_column *column = find.address ? find.call(name) : NULL;
+  if (!column) column = mb_attribute_column(name);
+  if (!column || type < column->begin ||
+      type - column->begin >= __atomic_load_n(&column->count, __ATOMIC_ACQUIRE))
+    return NULL;
+  const struct mb_any *items = __atomic_load_n(&column->items, __ATOMIC_ACQUIRE);
+  const struct mb_any *found = &items[type - column->begin];
+  return found->type == MB_ANY_NONE ? NULL : found;
+}
+
 int mb_type_index_of(const struct mb_text *key, int32_t *out) {
   if (!key || !is_text(key) || !out) return mb_error_null("TVMFFITypeKeyToIndex");
   *out = mb_type_number_of(key);

@@ -22,6 +22,9 @@ int mb_register_metadata(int32_t type, const struct mb_type_metadata *metadata);
 int mb_register_attribute(int32_t type, const struct mb_text *name, const struct mb_any *value);
 /* NULL: no class has it. */
 const struct mb_attribute_column *mb_attribute_column(const struct mb_text *name);
+/* The attribute of a class, in the registry that the C++ code of the process asks or, if no class
+ * has it there, in that of the plug-in. NULL: the class does not have it. */
+const struct mb_any *mb_class_attribute(const struct mb_text *name, int32_t type);
 int mb_type_index_of(const struct mb_text *key, int32_t *out);
 /* What the global function of that name says about itself: the result of the global function
  * "ffi.GetGlobalFuncMetadata"(name), which is there from the first of them on. */

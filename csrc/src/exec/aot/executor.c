@@ -294,7 +294,7 @@ static int describe(void *object, bool outputs, size_t i, size_t *count, struct 
   const struct mb_names *names = outputs ? &e->outputs : &e->inputs;
   *count = names->count;
   if (i < *count)
-    *out = (struct mb_end){names->names[i], e->arrays[outputs ? e->inputs.count + i : i], false};
+    *out = (struct mb_end){names->names[i], e->arrays[outputs ? e->inputs.count + i : i], 0};
   return MBLOB_OK;
 }
 

@@ -122,7 +122,7 @@ static int describe_one(const struct mb_end *end, bool dtype, struct mb_object *
 static int make_info(mb_describer describe, void *object, bool outputs, bool dtype,
                      struct mb_return *out) {
   struct pairs pairs = {NULL, NULL, 0};
-  struct mb_end end;
+  struct mb_end end = {.name = ""};
   size_t count = 0;
   int status = describe(object, outputs, 0, &count, &end);
   if (!status) status = make_pairs(&pairs, count);
