@@ -90,7 +90,11 @@ class VirtualMachine(Timed):
         self._executable = program
         self.module = program["vm_load_executable"]()
         devices = devices_of("VirtualMachine", device)
-        self._made_of = (program, tuple(devices), memory_cfg)
+        self._made_of = (
+            program,
+            device if isinstance(device, Device) else list(devices),
+            memory_cfg,
+        )
         if not devices or devices[-1].device_type != CPU.device_type:
             devices.append(CPU)  # TVM adds it too: it computes shapes
         self.module["vm_initialization"](*placements(devices, memory_cfg))

@@ -250,7 +250,11 @@ class VirtualMachine(Timed):
         self.module = self._exec.mod["vm_load_executable"]()
         self._outputs: dict[str, tuple[Any, ...]] = {}
         devices = devices_of("VirtualMachine", device)
-        self._made_of = (self._exec, tuple(devices), memory_cfg)
+        self._made_of = (
+            self._exec,
+            device if isinstance(device, Device) else list(devices),
+            memory_cfg,
+        )
         if not any(d.device_type == CPU.device_type for d in devices):
             devices.append(CPU)  # TVM adds it too: it computes shapes
         self.module["init"](*placements(devices, memory_cfg))
