@@ -121,19 +121,28 @@ exit 0
     return script
 
 
+def headers_of(python: str | Path) -> tuple[Path, str]:
+    """The folder of a Python's C headers, and how its pyconfig.h names the machine ("": not at all).
+
+    A Python that is absent, or has no headers, ends this program.
+    """
+    names = "sysconfig.get_path('include'), sysconfig.get_config_var('MULTIARCH') or ''"
+    lines = run(python, "-c", f"import sysconfig; print({names}, sep='\\n')").splitlines()
+    include = Path(lines[0])
+    if not (include / "Python.h").is_file():
+        sys.exit(
+            f"wheels.py: {python}: its C headers are not installed: {include / 'Python.h'} is missing"
+        )
+    return include, lines[1] if len(lines) > 1 else ""
+
+
 def headers(python: Path, folder: Path) -> Path:
     """A copy of Python's C headers, in a folder of their own.
 
     Debian's pyconfig.h includes one of several, by machine and from the compiler's own folders. The
     copy has the one that is here: 64-bit machines have the same.
     """
-    names = "sysconfig.get_path('include'), sysconfig.get_config_var('MULTIARCH') or ''"
-    lines = run(python, "-c", f"import sysconfig; print({names}, sep='\\n')").splitlines()
-    include, machine = Path(lines[0]), lines[1]
-    if not (include / "Python.h").is_file():
-        sys.exit(
-            f"wheels.py: {python}: its C headers are not installed: {include / 'Python.h'} is missing"
-        )
+    include, machine = headers_of(python)
     copy = folder / "include"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(include, copy)
@@ -215,9 +224,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--target", action="append", choices=TARGETS, help="(default: all)")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "dist", help="(default: dist)")
     arguments = parser.parse_args(argv)
+    pythons = arguments.python or [sys.executable]
+    for python in pythons:  # before the first is built, which takes minutes
+        headers_of(python)
     zig = environment(WORK / "tools", sys.executable, TOOLS)
     made = []
-    for python in arguments.python or [sys.executable]:
+    for python in pythons:
         for name in arguments.target or TARGETS:
             made.append(build(python, name, zig, arguments.output))
             print(run(zig, "-m", "auditwheel", "show", made[-1]).strip())

@@ -131,11 +131,6 @@ def with_tensors(
         if len(entries) == 1 and not kind:
             read_tensors(path)  # which says what is expected if it is none
             return {entries[0].index: FilePayload(path)}
-        if entries and not kind:
-            found = ", ".join(str(e.index) for e in entries[:LISTED])
-            raise BuildError(
-                f"{library.path}: {len(entries)} entries are safetensors files; name one by its index: {found}"
-            )
         weights = read_tensors(path)
     elif not isinstance(weights, Mapping):
         raise BuildTypeError(
@@ -181,6 +176,13 @@ def _only(
     if len(found) == 1:
         return found[0]
     if not found:
+        whole = next(
+            (e for e in library.entries if str(e.index) == name and e.offset is not None), None
+        )
+        if whole is not None:
+            raise also(BuildError, NotFoundError)(
+                f"no tensor {name[:80]!r} in {library.path}; entry {name} is replaced as a whole: changes={{{name!r}: 'NEW'}}"
+            )
         known = ", ".join(f"{n:.80}" for n in sorted(stored)[:LISTED]) or "none at all"
         more = f" and {len(stored) - LISTED} more" if len(stored) > LISTED else ""
         raise also(BuildError, NotFoundError)(
@@ -188,7 +190,8 @@ def _only(
         )
     places = ", ".join(f"{e.index} ({e.type_key:.80})" for e, _ in found[:LISTED])
     raise BuildError(
-        f"{library.path}: tensor {name[:80]!r} is in several places: entries {places}; swap a whole entry"
+        f"{library.path}: tensor {name[:80]!r} is in several entries: {places}; replace one of them as a whole:"
+        f" changes={{'{found[0][0].index}': 'NEW'}}"
     )
 
 

@@ -58,8 +58,8 @@ def swap(
             protocol, or DLPack through numpy), or the path of a `.npy`, `.npz` or `.safetensors`
             file with one tensor, or with a tensor of that name.
             Instead of a mapping, give the path of a `.npz` or `.safetensors` file. It replaces the
-            whole safetensors module, if the library has exactly one, or else the tensors of these
-            names.
+            whole safetensors module, if the file is of this format and the library has exactly one,
+            or else the tensors of these names, in whichever module each is.
         reuse: share unchanged blocks, if the file system can share blocks between files.
         unknown: any other keyword is an error.
 

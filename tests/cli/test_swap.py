@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -94,3 +95,39 @@ def test_constants_of_a_program_are_weights_that_inspect_names(
         "'constant 7': expected float32 of shape (8,), which the code of the library was compiled for, found float32"
         in done.stderr
     )
+
+
+def test_a_file_of_tensors_goes_to_the_modules_that_have_them(pack, tmp_path: Path) -> None:
+    """Two weights modules: names say where a tensor goes; an entry can be replaced as a whole."""
+    encoder, decoder = (
+        mblob.safetensors_module({k: np.zeros(2, "float32") for k in names})
+        for names in (("e.w", "shared"), ("d.w", "shared"))
+    )
+    encoder.import_module(decoder)
+    with pytest.warns(mblob.HiddenNameWarning, match="shared"):
+        mblob.export_library(encoder, tmp_path / "two.so")
+
+    def written(name: str, *tensors: str) -> None:
+        mblob.save_tensors(tmp_path / name, {k: np.ones(2, "float32") for k in tensors})
+
+    def sums(name: str) -> list[dict[str, float]]:
+        with mblob.open(tmp_path / name) as library:
+            modules = [e.tensors for e in library.entries if e.type_key == "safetensors"]
+            return [
+                {t.name: float(np.frombuffer(t.data, "float32").sum()) for t in tensors}
+                for tensors in modules
+            ]
+
+    written("both.safetensors", "e.w", "d.w")
+    done = pack("swap", "two.so", "--weights", "both.safetensors", "-o", "a.so")
+    assert done.returncode == 0, done.stderr
+    assert sums("a.so") == [{"e.w": 2.0, "shared": 0.0}, {"d.w": 2.0, "shared": 0.0}]
+    written("d.safetensors", "d.w", "shared")
+    done = pack("swap", "two.so", "--weights", "d.safetensors", "-o", "b.so")
+    assert done.returncode == 2 and "'shared' is in several entries: 0 (" in done.stderr
+    assert "--entry 0=NEW" in done.stderr
+    done = pack("swap", "two.so", "--weights", "1=d.safetensors", "-o", "b.so")
+    assert done.returncode == 2 and "--entry 1=NEW" in done.stderr, done.stderr
+    done = pack("swap", "two.so", "--entry", "1=d.safetensors", "-o", "c.so")
+    assert done.returncode == 0, done.stderr
+    assert sums("c.so") == [{"e.w": 0.0, "shared": 0.0}, {"d.w": 2.0, "shared": 2.0}]

@@ -72,6 +72,17 @@ def test_a_python_that_is_absent_or_has_no_headers_is_named_in_one_line(
         recipe["run"]("/nowhere/python", "-c", "")
 
 
+def test_a_second_python_without_headers_is_an_error_before_anything_is_built(
+    recipe: dict[str, Any], python: Path, tmp_path: Path
+) -> None:
+    bare = script(tmp_path / "bare", f"echo {tmp_path}/nowhere; echo")
+    program = recipe["main"]
+    for second in (bare, tmp_path / "absent"):
+        program.__globals__["environment"] = lambda *_: pytest.fail("something is built")
+        with pytest.raises(SystemExit, match=r"its C headers are not installed|No such file"):
+            program(["--python", str(python), "--python", str(second)])
+
+
 @pytest.mark.parametrize("name", ["manylinux_2_28_x86_64", "musllinux_1_2_aarch64"])
 def test_the_compiler_drops_what_ziglang_does_not_know(
     recipe: dict[str, Any], tmp_path: Path, name: str
