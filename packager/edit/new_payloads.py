@@ -181,7 +181,8 @@ def _only(
         )
         if whole is not None:
             raise also(BuildError, NotFoundError)(
-                f"no tensor {name[:80]!r} in {library.path}; entry {name} is replaced as a whole: changes={{{name!r}: 'NEW'}}"
+                f"no tensor {name[:80]!r} in {library.path}; to replace entry {name} as a whole:"
+                f" changes={{{name!r}: 'NEW'}}"
             )
         known = ", ".join(f"{n:.80}" for n in sorted(stored)[:LISTED]) or "none at all"
         more = f" and {len(stored) - LISTED} more" if len(stored) > LISTED else ""
