@@ -259,7 +259,9 @@ class ElfTables:
                 wrong = "has an alignment that is no power of two"
             elif align > limit:
                 wrong = "has an impossible alignment"
-            elif (s.p_vaddr - s.p_offset) % align:
+            elif (s.p_vaddr - s.p_offset) % min(
+                align, PAGE
+            ):  # it maps pages, whatever align asks for
                 wrong = "has an address unlike its offset"
             elif s.p_filesz > s.p_memsz:
                 wrong = "has more bytes in the file than in memory"

@@ -222,14 +222,14 @@ def _is_in_data_pages(elf: ElfFile, relro: Segment) -> bool:
             or not s.p_vaddr & -PAGE <= relro.p_vaddr < end
         ):
             continue
-        room = end + -end % PAGE - relro.p_vaddr
         largest = (
             PAGE
             if _is_known(elf) and elf.machine in ("x86_64", "i386", "s390x", "riscv")
             else MAX_PAGE
         )
-        if relro.p_memsz - room < largest:
-            last, in_file = relro.p_vaddr + relro.p_memsz, s.p_vaddr + s.p_filesz
+        last, in_file = relro.p_vaddr + relro.p_memsz, s.p_vaddr + s.p_filesz
+        later = [t.p_vaddr for t in elf.segments if t.p_type == PT_LOAD and t.p_vaddr >= end]
+        if last & -largest <= max(end + -end % largest, min(later, default=0) & -largest):
             return last & -largest <= in_file + -in_file % largest or last >= end
     return False
 

@@ -129,10 +129,12 @@ static int segment_error(unsigned i, const char *text) {
  * that it may start at. */
 static int check_load(const ElfW(Phdr) * s, unsigned i, uint64_t *next) {
   uint64_t align = s->p_align > 1 ? s->p_align : 1;
+  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   const uint64_t limit = UINT64_C(1) << (sizeof(void *) == 8 ? 46 : 31);
   if (align & (align - 1)) return segment_error(i, "has an alignment that is no power of two");
   if (align > limit) return segment_error(i, "has an impossible alignment");
-  if ((s->p_vaddr - s->p_offset) & (align - 1))
+  /* Linkers may ask for more than a page; the dynamic linker maps pages. */
+  if ((s->p_vaddr - s->p_offset) & ((align < page ? align : page) - 1))
     return segment_error(i, "has an address unlike its offset");
   if (s->p_filesz > s->p_memsz)
     return segment_error(i, "has more bytes in the file than in memory");
@@ -145,7 +147,6 @@ static int check_load(const ElfW(Phdr) * s, unsigned i, uint64_t *next) {
     return segment_error(i, "starts before the end of the pages of the one in front of it");
   if (s->p_memsz > limit || s->p_vaddr > limit - s->p_memsz)
     return segment_error(i, "has impossible addresses");
-  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   *next = s->p_vaddr + s->p_memsz;
   if (s->p_memsz && align >= page) *next = (*next + page - 1) / page * page;
   return MBLOB_OK;
@@ -162,23 +163,25 @@ static bool shares_bytes(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) 
   return false;
 }
 
-/* What becomes read-only after loading: pages of one writable segment. The dynamic linker rounds
- * both ends down to pages; linkers round the end up to a page, and mold counts bytes of the page
- * in front. Zeros that are not in the file lie behind it, unless it is all of the segment. */
+/* What becomes read-only after loading: pages of one writable segment, and the hole behind it up to
+ * the next segment, which the dynamic linker has mapped, too. It rounds both ends down to pages;
+ * linkers round the end up, to the pages of any machine, and mold counts bytes of the page in front.
+ * Zeros that are not in the file lie behind it, unless it is all of the segment. */
 static bool is_in_data_pages(const struct mb_elf *elf, const ElfW(Phdr) * relro) {
-  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), size = relro->p_memsz;
+  const uint64_t last = (relro->p_vaddr + size) / page * page;
+  bool found = false;
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
-    if (s.p_type != PT_LOAD || !(s.p_flags & PF_W)) continue;
-    uint64_t start = s.p_vaddr / page * page,
-             end = (s.p_vaddr + s.p_memsz + page - 1) / page * page;
-    if (relro->p_vaddr < start || relro->p_vaddr >= s.p_vaddr + s.p_memsz) continue;
-    uint64_t room = end - relro->p_vaddr;
-    if (relro->p_memsz > room && relro->p_memsz - room >= page) continue;
-    uint64_t last = (relro->p_vaddr + relro->p_memsz) / page * page,
-             in_file = s.p_vaddr + s.p_filesz + page - 1;
-    return last <= in_file / page * page ||
-           relro->p_vaddr + relro->p_memsz >= s.p_vaddr + s.p_memsz;
+    if (s.p_type != PT_LOAD) continue;
+    if (found) return last <= s.p_vaddr / page * page; /* the next one */
+    const uint64_t end = s.p_vaddr + s.p_memsz, in_file = s.p_vaddr + s.p_filesz + page - 1;
+    if (!(s.p_flags & PF_W) || relro->p_vaddr < s.p_vaddr / page * page || relro->p_vaddr >= end)
+      continue;
+    if (size > UINT64_MAX - relro->p_vaddr) return false;
+    if (last > in_file / page * page && relro->p_vaddr + size < end) return false;
+    if (last <= (end + page - 1) / page * page) return true;
+    found = true;
   }
   return false;
 }

@@ -16,7 +16,8 @@ struct reader {
   const struct mb_elf *elf;
   unsigned left; /* records that may still be read, so a chain that goes in circles ends */
   unsigned highest;
-  struct mb_map needed; /* libraries, by their file names as DT_NEEDED has them */
+  struct mb_map needed;              /* libraries, by their file names as DT_NEEDED has them */
+  bool needs_libc, announces_packed; /* of glibc; by a version that stands for DT_RELR */
 };
 
 static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size) {
@@ -38,7 +39,9 @@ static int read_needed(struct reader *r) {
   for (uint64_t i = 0; i < r->elf->dynamic_count; i++) {
     ElfW(Dyn) d = mb_elf_tag_at(r->elf, i);
     if (d.d_tag != DT_NEEDED) continue;
-    if (!mb_map_put(&r->needed, r->elf->strings + d.d_un.d_val, r)) return MBLOB_E_MEMORY;
+    const char *name = r->elf->strings + d.d_un.d_val;
+    r->needs_libc |= strncmp(name, "libc.so.", 8) == 0;
+    if (!mb_map_put(&r->needed, name, r)) return MBLOB_E_MEMORY;
   }
   return MBLOB_OK;
 }
@@ -55,6 +58,7 @@ static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned coun
     if (status) return status;
     if (!string_at(r->elf, aux.vna_name) || (aux.vna_other & INDEX_MASK) < FIRST_INDEX)
       return mb_elf_bad("a version has no name or no number");
+    r->announces_packed |= strcmp(r->elf->strings + aux.vna_name, "GLIBC_ABI_DT_RELR") == 0;
     see(r, aux.vna_other);
     if ((aux.vna_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
     vaddr += aux.vna_next;
@@ -89,7 +93,15 @@ static int check_needed(struct reader *r) {
     if ((need.vn_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
     vaddr += need.vn_next;
   }
-  return status || count ? status : mb_elf_bad("versions are miscounted");
+  if (status || !count) return status ? status : mb_elf_bad("versions are miscounted");
+#ifdef __GLIBC__ /* it opens no such file; before 2.36 it does not relocate it */
+  if (r->needs_libc && !r->announces_packed && mb_elf_tag(r->elf, DT_RELR, &vaddr))
+    return mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "it has packed relocations (DT_RELR) and does not need the version "
+                   "GLIBC_ABI_DT_RELR, without which glibc refuses it; "
+                   "link it without -z pack-relative-relocs, or with GNU ld");
+#endif
+  return MBLOB_OK;
 }
 
 bool mb_elf_needs_versions(const struct mb_elf *elf, bool (*of)(const char *file)) {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import re
 import struct
@@ -13,7 +14,7 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import DT_GNU_HASH, DT_SYMTAB, DT_VERSYM
+from mblob.binary.elf_records import DT_GNU_HASH, DT_RELR, DT_SYMTAB, DT_VERSYM
 from mblob.errors import FormatError
 from tests.e2e.damage.test_c_elf import KERNEL, damaged, open_error, python_refuses, refused_by_both
 from tests.e2e.programs import run
@@ -532,3 +533,24 @@ def test_a_function_that_nobody_provides_is_named_with_a_remedy(
     error = open_error(built, cc(call, tmp_path / "f.so"))
     assert "undefined symbol: " in error
     assert remedy in error
+
+
+@x86_64
+@pytest.mark.parametrize("linker", ["mold", "lld"])
+def test_packed_relocations_without_their_version_are_refused_as_by_glibc(
+    tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], linker: str
+) -> None:
+    """Linkers that do not say what a library needs: glibc opens it if it needs no libc."""
+    require(f"ld.{linker}")
+    packed = "-Wl,-z,pack-relative-relocs" if linker == "mold" else "-Wl,--pack-dyn-relocs=relr"
+    source = (
+        "#include <stdlib.h>\nstatic int v; int *const table[64] = {[0 ... 63] = &v};"
+        " int f(int x) { return x + (table[x] != 0) + abs(0); }"
+    )
+    library = cc(source, tmp_path / "f.so", "-fno-builtin", f"-fuse-ld={linker}", packed)
+    elf = ElfFile(memoryview(library.read_bytes()))
+    assert DT_RELR in elf.dynamic and "libc.so.6" in elf.needed
+    with pytest.raises(OSError, match="GLIBC_ABI_DT_RELR"):
+        ctypes.CDLL(str(library))
+    with pytest.raises(mblob.IncompatibleError, match="link it without -z pack-relative-relocs"):
+        mblob.load_module(library)

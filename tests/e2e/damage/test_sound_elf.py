@@ -8,6 +8,7 @@ import os
 import platform
 import struct
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.compilers import include_flags
 from tests.e2e.damage.test_c_elf import damaged, open_error, python_refuses
-from tests.e2e.damage.test_refused_elf import relocation
+from tests.e2e.damage.test_refused_elf import PT_GNU_RELRO, PT_LOAD, relocation, segments
 from tests.e2e.programs import ROOT, run
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="these are forms of x86-64")
@@ -165,6 +166,8 @@ LINKERS = {
     "sysv": ["-Wl,--hash-style=sysv"], "now": ["-Wl,-z,now"], "norelro": ["-Wl,-z,norelro"],
     "one-segment": ["-Wl,-z,noseparate-code"], "large-pages": ["-Wl,-z,max-page-size=65536"], "stripped": ["-s"],
     "packed": ["-Wl,-z,pack-relative-relocs"], "lld-large-pages": ["-fuse-ld=lld", "-Wl,-z,max-page-size=65536"],
+    "lld-pages-of-16-KiB": ["-fuse-ld=lld", "-Wl,-z,max-page-size=16384,-z,common-page-size=16384"],
+    "lld-pages-of-64-KiB": ["-fuse-ld=lld", "-Wl,-z,max-page-size=65536,-z,common-page-size=65536"],
 }  # fmt: skip
 
 
@@ -182,6 +185,76 @@ def test_sound_libraries_of_all_linkers_open(
         if flag.startswith("-fuse-ld="):
             require(flag.replace("-fuse-ld=", "ld."))
     source = (ROOT / "tests" / "c" / "kernels" / "plain.c").read_text()
-    cc(source, tmp_path / "linked.so", *include_flags(), *flags)
+    library = cc(source, tmp_path / "linked.so", *include_flags(), *flags)
+    assert not python_refuses(library.read_bytes())
     found = run(built / "plain" / "golden_host", tmp_path, "linked.so").stdout
     assert json.loads(found) == {"type_key": "library", "imports": []}
+
+
+PAGES = """
+import ctypes, sys
+print(ctypes.CDLL(sys.argv[1]).f(1))
+"""
+
+
+def opens(library: Path) -> bool:
+    """Whether the dynamic linker opens it, and its function gives 2; in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", PAGES, library], capture_output=True, text=True)
+    return done.stdout == "2\n" and not done.returncode
+
+
+@x86_64
+def test_a_segment_may_ask_for_more_than_the_page_that_it_starts_at(
+    built: Path, tmp_path: Path, cc: Callable[..., Path]
+) -> None:
+    """As patchelf 0.18 leaves a library with weights: glibc maps pages."""
+    library = cc("int v = 1; int f(int x) { return x + v; }", tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    for at, s in segments(data):
+        if s[0] == PT_LOAD:
+            struct.pack_into("<Q", data, at + 48, 1 << 21)
+    assert any((s[3] - s[2]) % (1 << 21) for _, s in segments(data) if s[0] == PT_LOAD)
+    library.write_bytes(data)
+    assert opens(library)
+    assert damaged(built, library, "check", [[]]) == ["accepted "]
+    assert not python_refuses(bytes(data))
+
+
+# Bytes that become read-only, where segments begin at multiples of 16 KiB: the last one begins at
+# 0xc000 and what becomes read-only behind 0x8000.
+READ_ONLY = {
+    "to the next segment": 0x3FFF,
+    "two pages of it": 0x5FFF,
+    "all": 0x20000,
+    "others": 0x1000000,
+}
+
+
+@x86_64
+@pytest.mark.parametrize("behind", [True, False], ids=["data-behind", "at-the-end"])
+@pytest.mark.parametrize("size", READ_ONLY.values(), ids=READ_ONLY)
+def test_what_becomes_read_only_may_reach_into_the_hole_behind_it(
+    built: Path,
+    tmp_path: Path,
+    cc: Callable[..., Path],
+    require: Callable[[str], str],
+    size: int,
+    behind: bool,
+) -> None:
+    """Linkers round its end to the pages of any machine. glibc takes the same libraries."""
+    require("ld.lld")
+    source = "static const int z = 1; const int *const t[] = {&z, &z};" + (
+        " int big[20000], v = 1; int f(int x) { v += x; return big[0] + v; }"
+        if behind
+        else " int f(int x) { return x + *t[1]; }"
+    )
+    pages = "-Wl,-z,max-page-size=16384,-z,common-page-size=16384,-z,now"
+    library = cc(source, tmp_path / "f.so", "-nostdlib", "-fuse-ld=lld", pages)
+    data = bytearray(library.read_bytes())
+    at = next(at for at, s in segments(data) if s[0] == PT_GNU_RELRO)
+    struct.pack_into("<Q", data, at + 40, size)
+    library.write_bytes(data)
+    sound = behind and size == READ_ONLY["to the next segment"]
+    assert opens(library) is sound
+    said = damaged(built, library, "check", [[]])
+    assert (said == ["accepted "], not python_refuses(bytes(data))) == (sound, sound)
