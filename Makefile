@@ -33,7 +33,7 @@ SPHINX := sphinx==8.2.3 myst-parser==4.0.1 furo==2025.12.19
 include csrc/sources.mk
 
 # What the compiled parts are made of: a change of any of these rebuilds them.
-ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk loader/_native_build.py \
+ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk mblob/native/_native_build.py \
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes,%.c %.h)
 
 .DEFAULT_GOAL := help
@@ -142,6 +142,6 @@ uninstall: ## remove what make install put there: the same PREFIX, DESTDIR
 	@$(MAKE) --no-print-directory -C csrc uninstall $(FOLDERS)
 
 clean: ## remove everything that the other targets make
-	@rm -rf $(VENV) build dist csrc/build loader/_lib loader/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf $(VENV) build dist csrc/build loader/_lib mblob/native/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	@rm -f loader/*.so mblob/bytes/*.so
 	@rm -rf $(call files_in,mblob packager loader tests examples benchmarks docs,%/__pycache__)

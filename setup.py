@@ -127,8 +127,12 @@ def write_for_c(folder: Path) -> None:
         (target / source.name.removesuffix(".in")).write_text(text, encoding="utf-8")
 
 
+# Where the extensions that link libmblob find its folder.
+LIBRARY_OF = {"mblob.loader._call": "_lib", "mblob.native._native": "../loader/_lib"}
+
+
 class BuildExt(build_ext):
-    """Builds libmblob into `loader/_lib` first; both extensions of the loader link against that one
+    """Builds libmblob into `loader/_lib` first; both extensions that use it link against that one
     copy.
 
     DT_RPATH, not DT_RUNPATH: another libmblob on LD_LIBRARY_PATH must not take its place.
@@ -147,11 +151,12 @@ class BuildExt(build_ext):
         write_for_c(folder)
         for extension in self.extensions:
             extension.extra_compile_args += self._debug_flags()
-            if not extension.name.startswith("mblob.loader."):
+            place = LIBRARY_OF.get(extension.name)
+            if place is None:
                 continue
             extension.extra_link_args += [
                 str(folder / SONAME),
-                "-Wl,--disable-new-dtags,-rpath,$ORIGIN/_lib",
+                f"-Wl,--disable-new-dtags,-rpath,$ORIGIN/{place}",
                 "-pthread",
             ]
             extension.depends.append(str(folder / SONAME))
@@ -290,6 +295,6 @@ setup(
             extra_link_args=["-pthread"],
         ),
     ],
-    cffi_modules=["loader/_native_build.py:ffibuilder"],
+    cffi_modules=["mblob/native/_native_build.py:ffibuilder"],
     cmdclass={"build_ext": BuildExt, "build_py": BuildPy},
 )

@@ -1,10 +1,10 @@
 """The run side: a library file becomes a tree of modules whose functions can be called.
 
-Thin Python over the C runtime in `csrc`. `mblob.loader._native` (cffi) is the wide API,
-`mblob.loader._call` (a C extension) the hot path: calling functions, tensors, callbacks. Users
-write `import mblob`, which hands these names on.
+Thin Python over the C runtime in `csrc`. `mblob.native` (cffi) is the wide API, `mblob.loader._call`
+(a C extension) the hot path: calling functions, tensors, callbacks. Users write `import mblob`,
+which hands these names on.
 
-Who imports whom, from the ground up: `_native`, `_call` <- runtime, tensor <- bridge <- opened <-
+Who imports whom, from the ground up: `mblob.native`, `_call` <- tensor <- bridge <- opened <-
 callbacks <- loaders; opened <- load <- sources; functions, system_lib. What is here imports the
 others, to tell the compiled modules about our Python classes; of some, how to import them.
 """
@@ -14,15 +14,16 @@ from __future__ import annotations
 import sys
 
 from mblob.late import errors
+from mblob.native.runtime import address_of, check, ffi, lib, raise_status
 
 try:
-    from mblob.loader import _call, bridge
+    from mblob.loader import _call
 except ImportError as error:
-    from mblob.loader.mismatch import explained
+    from mblob.native.mismatch import explained
 
     raise explained(error) from None
+from mblob.loader import bridge
 from mblob.loader.opened import OpenedNode, adopt, remember
-from mblob.loader.runtime import address_of, check, ffi, lib, raise_status
 from mblob.module import Module
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 
 
 DATA_TYPE = 5  # kTVMDataType
-
-if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
-    from mblob.loader.mismatch import check_versions
-
-    check_versions(ffi.string(lib.MBLOB_VERSION), ffi.string(lib.mblob_version()))
 
 
 def _classes() -> tuple[type[Device], type[Tensor], type[Shape]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from _weakref import ref  # `weakref` itself imports three modules more
 
 from mblob.loader import _call
-from mblob.loader.runtime import ffi, lib
+from mblob.native.runtime import ffi, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from mblob.errors import LoaderMissingError, StateError
 from mblob.loader import _call
 from mblob.loader.bridge import made, nodes
 from mblob.loader.opened import borrowed
-from mblob.loader.runtime import address_of, check, ffi, lib, text
+from mblob.native.runtime import address_of, check, ffi, lib, text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

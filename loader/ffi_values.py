@@ -10,7 +10,7 @@ import sys
 
 from mblob.errors import ArgumentTypeError
 from mblob.loader import _call
-from mblob.loader.runtime import address_of, check, ffi, lib
+from mblob.native.runtime import address_of, check, ffi, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

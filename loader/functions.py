@@ -7,7 +7,7 @@ from mblob import arguments
 from mblob.errors import ArgumentValueError, NotFoundError, also, one_line
 from mblob.loader import _call, bridge
 from mblob.loader.loaders import loader_key, register_loader
-from mblob.loader.runtime import address_of, ffi, last_error, lib
+from mblob.native.runtime import address_of, ffi, last_error, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

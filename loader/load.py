@@ -8,8 +8,8 @@ import stat
 
 from mblob.late import errors
 from mblob.loader.opened import Origin, wrap_tree
-from mblob.loader.runtime import ffi, last_error, lib
 from mblob.module import Module
+from mblob.native.runtime import ffi, last_error, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from os import register_at_fork
 
 from mblob.late import errors
 from mblob.loader import _call, bridge
-from mblob.loader.runtime import (
+from mblob.module import LIBRARY, Module, Node
+from mblob.native.runtime import (
     address_of,
     bytes_of_name,
     check,
@@ -23,7 +24,6 @@ from mblob.loader.runtime import (
     lib,
     text,
 )
-from mblob.module import LIBRARY, Module, Node
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from mblob.errors import (
 from mblob.loader.functions import get_global_func
 from mblob.loader.load import load_module
 from mblob.loader.opened import OpenedNode
-from mblob.loader.runtime import check, ffi, lib
 from mblob.module import Module
+from mblob.native.runtime import check, ffi, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ bring."""
 from __future__ import annotations
 
 from mblob.loader.functions import get_global_func
-from mblob.loader.runtime import bytes_of_name, ffi, last_error, lib, text
+from mblob.native.runtime import bytes_of_name, ffi, last_error, lib, text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

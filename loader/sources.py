@@ -10,7 +10,7 @@ from mblob import errors
 from mblob.arguments import whole, wrong_type
 from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.loader.load import SOURCES, Options, open_by
-from mblob.loader.runtime import ffi, lib
+from mblob.native.runtime import ffi, lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:

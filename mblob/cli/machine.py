@@ -117,7 +117,7 @@ def attempt(
 def native_runtime() -> tuple[str, str]:
     """The C runtime: version of its interface, and which file it is."""
     from mblob.installed import SONAME, library_dir
-    from mblob.loader.runtime import lib
+    from mblob.native.runtime import lib
 
     return f"libmblob, ABI {lib.mblob_abi_version()}", str(library_dir() / SONAME)
 

@@ -369,7 +369,7 @@ def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
     made = {
         "csrc/build",
         "loader/_lib",
-        "loader/_native",
+        "mblob/native/_native",
         "mblob/plugin.h",
         "mblob/ffi_module.h",
         "mblob/inspect/1",

@@ -189,7 +189,7 @@ def test_an_unpacked_source_archive_can_be_installed_in_place(
     words = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     done = subprocess.run(words, cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    code = "import mblob.loader.runtime as r; print(r.lib.mblob_abi_version(), r.__file__)"
+    code = "import mblob.native.runtime as r; print(r.lib.mblob_abi_version(), r.__file__)"
     done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
     assert done.stdout.split()[0] == "1" and str(tmp_path) in done.stdout, done.stderr
     program = tmp_path / "program"

@@ -57,7 +57,7 @@ def load(order: str, names: list[str]) -> None:
             continue
         importlib.import_module(word)
         if word == "mblob":
-            importlib.import_module("mblob.loader.runtime")
+            importlib.import_module("mblob.native.runtime")
         now = found(names)
         if "global" in words:
             continue

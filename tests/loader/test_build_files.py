@@ -11,13 +11,13 @@ from types import ModuleType
 
 import pytest
 
-from mblob.loader import _native
+from mblob.native import _native
 
 
 @pytest.fixture(scope="module")
 def native_build(root: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(
-        "native_build", root / "loader" / "_native_build.py"
+        "native_build", root / "mblob" / "native" / "_native_build.py"
     )
     assert spec is not None
     assert spec.loader is not None
@@ -54,7 +54,7 @@ MBLOB_API int yes(void); /* more
 def test_both_modules_use_one_copy_of_the_runtime() -> None:
     """In a process of its own: other tests load other builds of the library."""
     program = (
-        "import mblob.loader._native, mblob.loader._call; print(open('/proc/self/maps').read())"
+        "import mblob.native._native, mblob.loader._call; print(open('/proc/self/maps').read())"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True

@@ -15,7 +15,7 @@ import pytest
 
 import mblob
 from mblob import errors
-from mblob.loader._native import ffi, lib
+from mblob.native._native import ffi, lib
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
 HOSTILE = b"a\nb\rc\td\x1b[2J\x7f\xff\xc3\x28\xe2\x80\xa8\xe2\x80\xaeend"

@@ -14,7 +14,7 @@ import _cffi_backend
 import pytest
 
 import mblob
-from mblob.loader.runtime import ffi, lib, text
+from mblob.native.runtime import ffi, lib, text
 
 pytestmark = pytest.mark.own_process
 
@@ -92,7 +92,7 @@ LATE_USES = {
     "an import of everything again": """
 mblob.empty((2,), "int8")
 for name in list(sys.modules):
-    if name.partition(".")[0] == "mblob" and name not in ("mblob.loader._call", "mblob.loader._native"):
+    if name.partition(".")[0] == "mblob" and name not in ("mblob.loader._call", "mblob.native._native"):
         del sys.modules[name]
 import mblob
 assert isinstance(mblob.empty((2,), "int8"), mblob.Tensor)

@@ -14,7 +14,7 @@ import mblob
 from mblob.compilers import include_flags
 from mblob.errors import ArgumentTypeError, StateError
 from mblob.loader import _call
-from mblob.loader.runtime import address_of, ffi, lib
+from mblob.native.runtime import address_of, ffi, lib
 from tests.packager.plugins import plugin
 
 ENTRIES = [("library", None), ("test_key", b"payload")]

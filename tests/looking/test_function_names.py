@@ -182,8 +182,8 @@ def with_table(cc: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
 def test_a_function_that_a_table_makes_up_is_told_with_its_symbol(
     with_table: Callable[..., Path], name: str
 ) -> None:
-    from mblob.loader.runtime import ffi
-    from mblob.loader.runtime import lib as runtime
+    from mblob.native.runtime import ffi
+    from mblob.native.runtime import lib as runtime
 
     module = mblob.load_module(with_table(*ROWS))
     for ask in (module.__getitem__, module.get_function):

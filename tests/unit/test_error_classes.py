@@ -285,7 +285,7 @@ def classes_of_code(code: str) -> set[type[Exception]]:
 
 @pytest.mark.parametrize("code", CODES)
 def test_the_code_of_c_decides_the_class(case: Case, code: str) -> None:
-    from mblob.loader.runtime import lib, text
+    from mblob.native.runtime import lib, text
 
     for call in CODES[code]:
         with pytest.raises(mblob.MblobError) as caught:

@@ -19,7 +19,7 @@ from mblob.argument_types import OF_LIBRARIES, POINTER_SIZED, TABLE
 from mblob.compilers import include_flags
 from mblob.dtype import SMALL_FLOATS
 from mblob.loader.prototype import check
-from mblob.loader.runtime import ffi, lib
+from mblob.native.runtime import ffi, lib
 from mblob.packager.functions.wrappers import packed_forms
 from mblob.packager.write.dialects import DIALECTS, Dialect
 

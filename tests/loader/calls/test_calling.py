@@ -486,8 +486,8 @@ def test_elements_that_are_padded_to_bytes_are_refused(lib: mblob.Module, take: 
 def test_failures_that_decide_what_python_does_have_a_code_and_the_text_alone_is_shown(
     lib: mblob.Module,
 ) -> None:
-    from mblob.loader.runtime import ffi
-    from mblob.loader.runtime import lib as runtime
+    from mblob.native.runtime import ffi
+    from mblob.native.runtime import lib as runtime
 
     def code_and_text(name: str, *arguments: object) -> tuple[str, str]:
         with pytest.raises(mblob.KernelError):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.loader import runtime
+from mblob.native import runtime
 
 pytestmark = pytest.mark.own_process
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden" / "relax"

@@ -84,7 +84,7 @@ def _loaded() -> str:
 
 def _built_for_another() -> str | None:
     """The line for a package that was built for another Python; None if it was built for this."""
-    names = sorted(p.name for p in Path(__file__).parent.glob("_call.*.so"))
+    names = sorted(p.name for p in library_dir().parent.glob("_call.*.so"))
     if any(name == f"_call{suffix}" for name in names for suffix in EXTENSION_SUFFIXES):
         return None
     here = _spelled(str(sysconfig.get_config_var("EXT_SUFFIX")))

@@ -1,4 +1,4 @@
-"""Builds `mblob.loader._native`, the cffi module (out-of-line, API mode) over the C runtime.
+"""Builds `mblob.native._native`, the cffi module (out-of-line, API mode) over the C runtime.
 
 `setup.py` runs this file. What cffi is told comes from `csrc/include/mblob.h` itself: one source
 that cannot drift.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cffi import FFI
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "csrc" / "include"
 
 # Types of dlpack.h and tvm/runtime/c_runtime_api.h that mblob.h uses; "..." leaves layouts to the
@@ -58,7 +58,7 @@ def make() -> FFI:
     ffi.cdef(declarations((INCLUDE / "mblob.h").read_text(encoding="utf-8")))
     ffi.cdef(CALLBACKS)
     ffi.set_source(
-        "mblob.loader._native",
+        "mblob.native._native",
         "#include <mblob.h>\n",
         include_dirs=[str(INCLUDE)],
         define_macros=[("MBLOB_HOST", None)],

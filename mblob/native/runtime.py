@@ -1,18 +1,15 @@
-"""The C runtime, as the rest of the loader uses it: what it exports, its pointers and texts, and its
-errors as the exceptions of mblob.errors."""
+"""The C runtime, as mblob uses it: what it exports, its pointers and texts, and its errors as the
+exceptions of mblob.errors."""
 
 from __future__ import annotations
 
 from mblob.late import errors
-from mblob.loader import _native
+from mblob.native import ffi as ffi
+from mblob.native import lib as lib
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from typing import Any, NoReturn
-
-
-ffi = _native.ffi
-lib = _native.lib
 
 
 def address_of(pointer: Any) -> int:
