@@ -24,6 +24,11 @@ THEIRS = {
     "arrays": "Apache TVM, call, three numpy arrays",
     "tensors": "Apache TVM, call, three of its tensors",
 }
+KEPT = "call of a kept function"
+LOOKED_UP = {  # and the most that it may cost, over a kept function
+    "attribute": ("call as `lib.add4(a, b, c)`", 1.5),
+    "item": ('call as `lib["add4"](a, b, c)`', 2.0),
+}
 LIMITS = {"aligned": 0.85, "bound": 0.425}
 OBJECT = "call of C++, one tensor as an object"
 VIEW = "the same of C, as a `DLTensor *`"
@@ -36,6 +41,7 @@ def run(bench: Bench) -> Section:
     with Worker("mblob") as worker:
         worker.ask("prepare", path=inputs.library(bench, "calls", None))
         section.rows += _rows(bench, worker, CASES)
+        section.rows += _looked_up(bench, worker)
         worker.ask("prepare_tensors", **inputs.of_tensors(bench))
         objects = _objects(bench, worker)
         section.rows.append(objects)
@@ -51,12 +57,32 @@ def run(bench: Bench) -> Section:
         section.targets.append(
             Target(f"{row.series}: CPU over `{NUMPY}`", limit, row.ratio("cpu"), "x", why)
         )
+    for name, limit in LOOKED_UP.values():
+        row = next(r for r in section.rows if r.series == name)
+        target = Target(
+            f"{name}: CPU over a {KEPT.partition(' of a ')[2]}", limit, row.ratio("cpu"), "x", why
+        )
+        section.targets.append(target)
     more = objects.over("cpu")
     found = None if more is None else more * 1e9
     section.targets.append(
         Target(f"{OBJECT}: CPU more than {VIEW}", OBJECT_LIMIT, found, "ns", why)
     )
     return section
+
+
+def _looked_up(bench: Bench, worker: Worker) -> list[Row]:
+    """What it costs to name the library in each call."""
+    loops = bench.scale.loops
+    cases = {
+        case: (lambda case=case: worker.sample("call", case=case, count=loops))
+        for case in ("aligned", *LOOKED_UP)
+    }
+    found = alternate(cases, 5 * bench.scale.rounds)
+    return [
+        Row(name, None, KEPT, found[case], found["aligned"])
+        for case, (name, _) in LOOKED_UP.items()
+    ]
 
 
 def _objects(bench: Bench, worker: Worker) -> Row:

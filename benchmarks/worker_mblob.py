@@ -60,7 +60,8 @@ def prepare(path: str) -> None:
     floats."""
     import numpy as np
 
-    function = mblob.load_module(path)["add4"]
+    library = mblob.load_module(path)
+    function = library["add4"]
     a, b, c = (np.ones(4, np.float32) for _ in range(3))
     # floats between the addresses of floats: the kernel gets aligned copies
     x, y, z = (np.frombuffer(bytearray(17), np.uint8)[1:].view(np.float32) for _ in range(3))
@@ -78,6 +79,14 @@ def prepare(path: str) -> None:
 
         return run
 
+    def attribute(count: int) -> None:
+        for _ in range(count):
+            library.add4(a, b, c)
+
+    def item(count: int) -> None:
+        for _ in range(count):
+            library["add4"](a, b, c)
+
     def prepared(count: int) -> None:
         for _ in range(count):
             bound()
@@ -88,7 +97,7 @@ def prepare(path: str) -> None:
 
     CALLS.update(
         aligned=loop(function, a, b, c), copied=loop(function, x, y, z), views=loop(function, *views),
-        bound=prepared, numpy=numpy,
+        attribute=attribute, item=item, bound=prepared, numpy=numpy,
     )  # fmt: skip
 
 

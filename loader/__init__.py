@@ -74,11 +74,11 @@ def _ffi_stand_in(value: Any) -> Any:
     return stand_in(value)
 
 
-def _prototype(owner: Module, name: str) -> str:
-    return owner._node.functions().get(name, "")
+def _prototype(owner: OpenedNode, name: str) -> str:
+    return owner.functions().get(name, "")
 
 
-def _declared(owner: Module, name: str, i: int) -> tuple[str, str]:
+def _declared(owner: OpenedNode, name: str, i: int) -> tuple[str, str]:
     from mblob.format.functions_table import parameters
 
     known = parameters(_prototype(owner, name))
@@ -87,9 +87,11 @@ def _declared(owner: Module, name: str, i: int) -> tuple[str, str]:
     return (known[i].name, known[i].text) if i < len(known) else ("", "")
 
 
-def _tensor_advice(owner: Module, text: str) -> str:
+def _tensor_advice(owner: OpenedNode, text: str) -> str:
     return (
-        f"; for the tensor of that name pass lib.tensors[{text!r}]" if text in owner.tensors else ""
+        f"; for the tensor of that name pass lib.tensors[{text!r}]"
+        if text in owner.module.tensors
+        else ""
     )
 
 
@@ -103,13 +105,13 @@ def _result_value(code: int, value: Any) -> Any:
     return Handle(value)
 
 
-def _check_bound(owner: Module, name: str, shown: str, given: tuple[Any, ...]) -> None:
+def _check_bound(owner: OpenedNode, name: str, shown: str, given: tuple[Any, ...]) -> None:
     from mblob.loader.prototype import check
 
     check(_prototype(owner, name), shown, given)
 
 
-def _check_shape(owner: Module, name: str, shown: str, i: int, shape: tuple[int, ...]) -> None:
+def _check_shape(owner: OpenedNode, name: str, shown: str, i: int, shape: tuple[int, ...]) -> None:
     from mblob.loader.prototype import check_shape
 
     check_shape(_prototype(owner, name), shown, i, shape)

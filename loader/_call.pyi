@@ -5,6 +5,7 @@ from typing import Any
 
 from mblob.devices import Device
 from mblob.loader.tensor import Shape, Tensor
+from mblob.loader.opened import OpenedNode
 from mblob.module import Module
 
 NESTING: int  # lists in lists that a call takes
@@ -21,7 +22,7 @@ class PackedFunction:
     @property
     def address(self) -> int: ...
     def __init__(
-        self, address: int, name: str, owner: Module | None, of_python: bool = False
+        self, address: int, name: str, owner: OpenedNode | None, of_python: bool = False
     ) -> None: ...
     def __call__(self, *args: Any) -> Any: ...
     def bind(self, *args: Any) -> BoundFunction: ...
@@ -82,12 +83,12 @@ def set_hooks(
     ffi_function: Callable[[int], Any],
     ffi_stand_in: Callable[[Any], Any],
     error_class: Callable[[Any], type[Exception]],
-    declared: Callable[[Module, str, int], tuple[str, str]],
-    prototype: Callable[[Module, str], str],
-    tensor_advice: Callable[[Module, str], str],
-    check_bound: Callable[[Module, str, str, tuple[Any, ...]], None],
-    check_shape: Callable[[Module, str, str, int, tuple[int, ...]], None],
-    remember: Callable[[Module, Module, str, tuple[Any, ...]], None],
+    declared: Callable[[OpenedNode, str, int], tuple[str, str]],
+    prototype: Callable[[OpenedNode, str], str],
+    tensor_advice: Callable[[OpenedNode, str], str],
+    check_bound: Callable[[OpenedNode, str, str, tuple[Any, ...]], None],
+    check_shape: Callable[[OpenedNode, str, str, int, tuple[int, ...]], None],
+    remember: Callable[[Module, OpenedNode | None, str, tuple[Any, ...]], None],
     result_value: Callable[[int, Any], Any],
 ) -> None: ...
 def callback(callable: Callable[..., Any], /) -> int: ...

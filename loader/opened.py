@@ -1,9 +1,9 @@
 """Modules of an opened library: the Python side of `mblob_module`.
 
-Who keeps whom: a Module holds its imports and its node; the node holds a counted reference to the C
-module, and that the library. A function holds the Module it was found on, because its kernel may
-look up functions of the imports; a payload view holds the C module only. No cycles: the library
-goes with the last of them.
+Who keeps whom: a Module holds its node, and the functions that it was asked for; the node holds the
+Modules of the imports and a counted reference to the C module, and that the library. A function
+holds the node it was found on, because its kernel may look up functions of the imports; a payload
+view holds the C module only. No cycles: the library goes with the last of them.
 """
 
 from __future__ import annotations
@@ -136,9 +136,15 @@ class OpenedNode(Node):
 
     @property
     def module(self) -> Module:
+        """The Module of the node: a new one where the last is gone and a function is left."""
         module = self._module() if self._module else None
-        if module is None:
-            raise errors.StateError(f"the module {self.type_key!r} is gone")
+        if module is not None:
+            return module
+        with self._lock:
+            module = self._module() if self._module else None
+            if module is None:
+                module = Module(node=self)
+                self.attach(module)
         return module
 
     @property
@@ -195,7 +201,7 @@ class OpenedNode(Node):
         out = ffi.new("mblob_function **")
         status = self._ask(encoded, out)
         if not status:
-            return _call.PackedFunction(address_of(out[0]), name, self.module)
+            return _call.PackedFunction(address_of(out[0]), name, self)
         if status == lib.MBLOB_E_NOT_FOUND:
             return (
                 self._open_with(self._fallback).find(name) if self._fallback is not None else None
@@ -486,7 +492,7 @@ def _tree(
         rows.append((module, children))
         pending.extend(reversed(children))
     for module, children in rows:
-        module._imports.extend([made[address_of(child)] for child in children])
+        module._node.imports.extend([made[address_of(child)] for child in children])
     return made[address_of(root)]
 
 
@@ -522,9 +528,9 @@ def adopt(pointer: Any) -> Module:
         lib.mblob_module_release(pointer)
 
 
-def remember(made: Module, owner: Module | None, function: str, args: tuple[Any, ...]) -> None:
+def remember(made: Module, owner: OpenedNode | None, function: str, args: tuple[Any, ...]) -> None:
     """Note which function of `owner`, or which global one, made an executor, for its pickles. Other
     modules keep nobody."""
     node = made._node
     if isinstance(node, OpenedNode) and node.type_key in MADE_AGAIN and node.made_by is None:
-        node.made_by = (owner, function, args)
+        node.made_by = (owner.module if owner else None, function, args)

@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import os
+from _weakref import ref  # `weakref` itself imports three modules more
 
 from mblob.late import errors
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
@@ -54,8 +55,9 @@ class Module:
         node: used by mblob itself.
     """
 
-    __slots__ = ("__weakref__", "_imports", "_node")
-    _imports: list[Module]
+    # __dict__ has the functions that were asked for, by name: `module.f` is as fast as any attribute.
+    # A function holds the node of its module, and so the imports, but not the module: no cycle.
+    __slots__ = ("__dict__", "__weakref__", "_node")
     _node: Node
 
     def __init__(
@@ -71,7 +73,6 @@ class Module:
                 raise errors.ArgumentValueError("Module: a type key is needed")
             node = FunctionsNode(type_key, functions or {}, payload)
         _set(self, "_node", node)
-        _set(self, "_imports", [])
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class Module:
     @property
     def imported_modules(self) -> list[Module]:
         """The direct imports, in order (a new list; the modules are the same objects each time)."""
-        return list(self._imports)
+        return list(self._node.imports)
 
     imports = imported_modules
 
@@ -98,14 +99,18 @@ class Module:
         checked_module("import_module", "other", other)
         # A chain is built in linear time: only a module that somebody imports can be below one with
         # imports.
-        may_be_below = self is other or (self._node.is_imported and other._imports)
+        may_be_below = self is other or (self._node.is_imported and other._node.imports)
         if may_be_below and any(m is self for m in other.walk()):
             raise errors.ArgumentValueError(
                 f"import_module: {other.type_key!r} already imports this {self.type_key!r}: a cycle"
             )
         self._node.on_import(other)
-        self._imports.append(other)
+        self._node.imports.append(other)
         other._node.is_imported = True
+        while _keepers:  # another import may have a function of that name first now
+            module = _keepers.pop()()
+            if module is not None:
+                module.__dict__.clear()
 
     def walk(self) -> Iterator[Module]:
         """This module and everything it imports, depth first in import order, each once."""
@@ -118,7 +123,7 @@ class Module:
                 continue
             seen.add(id(module))
             yield module
-            stack.extend(reversed(module._imports))
+            stack.extend(reversed(module._node.imports))
 
     # -- content -----------------------------------------------------------------------------------
 
@@ -280,12 +285,22 @@ class Module:
 
     def __getitem__(self, name: str) -> Function:
         try:
-            function = self._node.find(name)  # most often it is the module's own
-        except errors.LoaderMissingError:
-            function = None
-        if function is None:
-            return self.get_function(name, query_imports=True)
-        return function  # type: ignore[return-value]
+            return self.__dict__[name]  # type: ignore[no-any-return]
+        except (KeyError, TypeError):
+            return self._keep(name, self.get_function(name, query_imports=True))
+
+    def _keep(self, name: str, function: Function) -> Function:
+        """Keep a function that `module[name]` gives for the next time: one of an opened library.
+        Names that Module has itself are attributes, and stay so."""
+        node = getattr(function, "_node", None)
+        if node is None or hasattr(type(self), name):
+            return function
+        if node is not self._node:
+            if all(module._node is not node for module in self.walk()):
+                return function  # a loader's, of any module
+            _keepers.add(ref(self, _keepers.discard))
+        self.__dict__[name] = function
+        return function
 
     def __contains__(self, name: object) -> bool:
         """Whether `module[name]` gives a function."""
@@ -305,21 +320,17 @@ class Module:
         if function is None:
             attributes = [n for n in dir(type(self)) if not n.startswith("_")]
             raise errors.NotFoundError(self._not_found(name, True, attributes))
-        return function  # type: ignore[return-value]
+        return self._keep(name, function)  # type: ignore[arg-type]
 
     if not TYPE_CHECKING:  # type checkers refuse it themselves
 
         def __setattr__(self, name: str, value: Any) -> None:
-            try:
-                object.__setattr__(self, name, value)
-            except AttributeError:
+            if name != "_node":  # which unpickling sets
                 self._refuse(name)
+            _set(self, name, value)
 
         def __delattr__(self, name: str) -> None:
-            try:
-                object.__delattr__(self, name)
-            except AttributeError:
-                self._refuse(name)
+            self._refuse(name)
 
         def _refuse(self, name: str) -> NoReturn:
             """The error about a change of what the module has, or of a function."""
@@ -330,7 +341,7 @@ class Module:
             )
 
     def __dir__(self) -> list[str]:
-        return [*object.__dir__(self), *(n for n in self.functions if n.isidentifier())]
+        return [*dir(type(self)), *(n for n in self.functions if n.isidentifier())]
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.functions)
@@ -480,7 +491,10 @@ class Module:
         """A pickle of an opened module has the path of its file, and the SHA-256 of the file. Where
         it is unpickled, a file with that digest is opened at that path."""
         pickled = self._node.pickled(int(protocol))
-        return super().__reduce_ex__(protocol) if pickled is None else pickled
+        if pickled is not None:
+            return pickled
+        self.__dict__.clear()  # kept functions are found again
+        return super().__reduce_ex__(protocol)
 
     def with_bytes(self) -> Module:
         """This module of an opened library again. Pickles of the result hold the whole file, so they
@@ -531,11 +545,15 @@ class Module:
 
     def __repr__(self) -> str:
         path = self._node.path
-        functions, imports = self._node.functions(), [m.type_key for m in self._imports]
+        functions, imports = self._node.functions(), [m.type_key for m in self._node.imports]
         said = f" of {path}" if path else ""
         said += f": {listed(functions, 6)}" if functions else ""
         said += f"; imports {listed(imports, 6)}" if imports else ""
         return errors.one_line(f"<mblob.Module {self.type_key!r}{said}>")
+
+
+# Modules whose __dict__ has functions of their imports, by `Module._keep`.
+_keepers: set[ref[Module]] = set()
 
 
 def checked_module(function: str, argument: str, value: Any) -> Module:

@@ -16,10 +16,17 @@ SERIALIZABLE, RUNNABLE, EXPORTABLE = 1, 2, 4
 
 
 class Node:
-    """The content of one module. Subclasses override what they have; the defaults hold nothing."""
+    """The content of one module, and its imports. Subclasses override what they have; the defaults
+    hold nothing."""
 
+    imports: list[Module]
     type_key = ""
     is_imported = False  # whether any module imports it, or may
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        node = super().__new__(cls)
+        node.imports = []
+        return node
 
     @property
     def data(self) -> bool:

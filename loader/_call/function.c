@@ -8,7 +8,7 @@ typedef struct function_object {
   mblob_function *handle;
   PyObject *name;
   PyObject *shown; /* the same in errors: a name of a file may hold anything */
-  PyObject *owner; /* the Module it came from: keeps what its kernels may look up, or None */
+  PyObject *owner; /* the node of its Module: keeps what its kernels may look up; or None */
   PyObject *weakrefs;
   call_parameter *parameters; /* NULL if the library recorded none */
   int parameter_count;        /* -1 if not recorded */
@@ -369,7 +369,10 @@ static PyObject *function_reduce(PyObject *object, PyObject *unused) {
   PyObject *pickled = PyImport_ImportModule("mblob.loader.pickled");
   PyObject *find = pickled ? PyObject_GetAttrString(pickled, "function") : NULL;
   Py_XDECREF(pickled);
-  return find ? Py_BuildValue("N(OO)", find, self->owner, self->name) : NULL;
+  PyObject *module = find ? PyObject_GetAttrString(self->owner, "module") : NULL;
+  if (module != NULL) return Py_BuildValue("N(NO)", find, module, self->name);
+  Py_XDECREF(find);
+  return NULL;
 }
 
 static PyObject *same_as(PyObject *object, PyObject *other) {
@@ -407,6 +410,7 @@ static PyMethodDef function_methods[] = {
 
 static PyMemberDef function_members[] = {
     {"__name__", T_OBJECT, offsetof(function_object, name), READONLY, NULL},
+    {"_node", T_OBJECT, offsetof(function_object, owner), READONLY, NULL},
     {"name", T_OBJECT, offsetof(function_object, name), READONLY,
      PyDoc_STR("name it was found under")},
     {"alignment", T_UINT, offsetof(function_object, alignment), READONLY,
