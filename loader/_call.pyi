@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mblob.devices import Device
-from mblob.loader.tensor import Shape, Tensor
 from mblob.loader.opened import OpenedNode
+from mblob.loader.tensor import Shape, Tensor
 from mblob.module import Module
 
 NESTING: int  # lists in lists that a call takes

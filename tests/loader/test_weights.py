@@ -286,9 +286,7 @@ def test_c_refuses_weights_where_the_function_writes(tmp_path: Path) -> None:
     weights, mine = ffi.new("DLTensor *"), ffi.new("float [2]")
     assert lib.mblob_module_tensor(module._node.handle, b"w", weights) == lib.MBLOB_OK
     pointers = [ctypes.c_void_p(int(ffi.cast("uintptr_t", p))) for p in (weights, mine)]
-    library = ctypes.CDLL(
-        str(next(Path(mblob.loader.__file__).parent.glob("_lib/libmblob.so.0")))
-    )
+    library = ctypes.CDLL(str(next(Path(mblob.loader.__file__).parent.glob("_lib/libmblob.so.0"))))
     handle = ctypes.c_void_p(int(ffi.cast("uintptr_t", module._node.handle)))
     w, m = pointers
     for types, a, b in ((b"float32[2],tensor", m, w), (b"tensor,tensor", w, w)):

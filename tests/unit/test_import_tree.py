@@ -87,7 +87,9 @@ def test_a_chain_of_100000_modules_needs_no_stack() -> None:
     top = root = Module("root")
     for _ in range(100_000):
         below = Module("x")
-        top._node.imports.append(below)  # the public call checks for cycles, which is quadratic here
+        top._node.imports.append(
+            below
+        )  # the public call checks for cycles, which is quadratic here
         top = below
     groups, imports = order_of(root, is_dso)
     assert len(groups) == 100_001
