@@ -2,7 +2,8 @@
 
 A pickle has the path of the file, and the SHA-256 of the whole file; or the file itself. It has no
 code, and no state of an executor: what is unpickled is made again, as it was made first. The names
-of `file_module`, `bytes_module`, `made_module` and `function` stand in pickles, so they stay.
+of `file_module`, `bytes_module`, `made_module`, `function` and `bound` stand in pickles, so they
+stay.
 """
 
 from __future__ import annotations
@@ -242,6 +243,11 @@ def _load_bytes(
 def function(owner: Module, name: str) -> Any:
     """Function `name` of a module."""
     return owner.get_function(name, query_imports=True)
+
+
+def bound(function: Any, arguments: tuple[Any, ...]) -> Any:
+    """A function with its arguments, which are as they were when they were pickled."""
+    return function.bind(*arguments)
 
 
 def _memory_file(data: memoryview) -> int:

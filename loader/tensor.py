@@ -280,6 +280,20 @@ class Tensor(_call.TensorBase):
             raise ArgumentTypeError("a tensor without dimensions has no length")
         return int(self.shape[0])
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """A pickle has the elements, also of a view and of a tensor on a device. What is unpickled
+        has memory of its own on the same device, and is not read-only."""
+        from mblob.loader.pickled_tensor import reduce_tensor
+
+        return reduce_tensor(self, int(protocol))
+
+    def __copy__(self) -> Tensor:
+        """A tensor with the same elements in memory of its own, as numpy's arrays are copied."""
+        return self.copyto(self.device)
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self.copyto(self.device)
+
     def __repr__(self) -> str:
         values = _first_values(self)
         return f"<mblob.Tensor {self.dtype}{list(self.shape)} on {self.device}{values and ': '}{values}>"

@@ -89,7 +89,12 @@ class Named(dict[str, "Any"]):
         return f"{{{', '.join(f'{key!r}: {_begin(data)}' for key, data in self.items())}}}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
+        """A dictionary; what is pickled has the bytes of payloads."""
+        plain = {k: bytes(v) if isinstance(v, memoryview) else v for k, v in self.items()}
+        return dict, (plain,)
+
+    def __copy__(self) -> dict[str, Any]:
+        return dict(self)
 
     if not TYPE_CHECKING:  # who sees a Mapping cannot change it
 

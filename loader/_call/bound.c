@@ -101,6 +101,20 @@ static PyObject *bound_repr(PyObject *object) {
                               SELF(object)->function ? SELF(object)->function : Py_None);
 }
 
+static PyObject *bound_reduce(PyObject *object, PyObject *unused) {
+  const bound_object *self = SELF(object);
+  (void)unused;
+  PyObject *bind = call_pickled("bound");
+  if (bind == NULL || self->function == NULL) return bind;
+  return Py_BuildValue("N(OO)", bind, self->function, self->args);
+}
+
+static PyMethodDef bound_methods[] = {
+    {"__reduce__", bound_reduce, METH_NOARGS,
+     PyDoc_STR("For pickles: the function, and the arguments, whose elements are copied.")},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyMemberDef bound_members[] = {
     {"function", T_OBJECT, offsetof(bound_object, function), READONLY,
      PyDoc_STR("the PackedFunction")},
@@ -121,5 +135,6 @@ PyTypeObject call_bound_type = {
         "A function with its arguments, from PackedFunction.bind. Call it without arguments."),
     .tp_traverse = bound_traverse,
     .tp_clear = bound_clear,
+    .tp_methods = bound_methods,
     .tp_members = bound_members,
 };

@@ -432,6 +432,9 @@ PyObject *call_function_invoke(PyObject *function, call_frame *frame);
 PyObject *call_bound_new(PyObject *function, PyObject *const *args, Py_ssize_t count,
                          PyObject *kwnames);
 
+/* What makes an object of a pickle: a function of mblob.loader.pickled. */
+PyObject *call_pickled(const char *name);
+
 mblob_function *call_function_handle(PyObject *function); /* borrowed */
 /* A PackedFunction that takes over the reference in `handle` (also on failure). */
 PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *owner);

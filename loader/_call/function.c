@@ -360,19 +360,37 @@ static PyObject *as_ffi_object(PyObject *object, PyObject *unused) {
   return PyObject_CallFunction(call_hook.ffi_function, "N", get_address(object, NULL));
 }
 
+PyObject *call_pickled(const char *name) {
+  PyObject *pickled = PyImport_ImportModule("mblob.loader.pickled");
+  PyObject *found = pickled ? PyObject_GetAttrString(pickled, name) : NULL;
+  Py_XDECREF(pickled);
+  return found;
+}
+
 static PyObject *function_reduce(PyObject *object, PyObject *unused) {
   const function_object *self = (const function_object *)object;
   (void)unused;
   if (self->owner == Py_None)
-    return call_raise(PyExc_TypeError, "%U: a function without a module cannot be pickled",
-                      self->shown);
-  PyObject *pickled = PyImport_ImportModule("mblob.loader.pickled");
-  PyObject *find = pickled ? PyObject_GetAttrString(pickled, "function") : NULL;
-  Py_XDECREF(pickled);
+    return call_raise(
+        PyExc_TypeError,
+        self->of_python
+            ? "%U: a PackedFunction that calls a Python function cannot be pickled; pickle the "
+              "Python function, and pass it to mblob.packed_function where it is unpickled"
+            : "%U: a function without a module cannot be pickled; pickle its name, and call "
+              "mblob.get_global_func where it is unpickled",
+        self->shown);
+  PyObject *find = call_pickled("function");
   PyObject *module = find ? PyObject_GetAttrString(self->owner, "module") : NULL;
   if (module != NULL) return Py_BuildValue("N(NO)", find, module, self->name);
   Py_XDECREF(find);
   return NULL;
+}
+
+/* Nothing of a function changes, so copy.copy and copy.deepcopy give it back, as of functions of
+ * Python. */
+static PyObject *function_copy(PyObject *object, PyObject *unused) {
+  (void)unused;
+  return Py_NewRef(object);
 }
 
 static PyObject *same_as(PyObject *object, PyObject *other) {
@@ -383,6 +401,8 @@ static PyObject *same_as(PyObject *object, PyObject *other) {
 static PyMethodDef function_methods[] = {
     {"__reduce__", function_reduce, METH_NOARGS,
      PyDoc_STR("For pickles: the module that the function came from, and its name.")},
+    {"__copy__", function_copy, METH_NOARGS, PyDoc_STR("The function itself.")},
+    {"__deepcopy__", function_copy, METH_O, PyDoc_STR("The function itself.")},
     {"__tvm_ffi_object__", as_ffi_object, METH_NOARGS,
      PyDoc_STR(
          "The function as a tvm_ffi.Function: tvm_ffi asks for it where the function is an argument of its own.")},

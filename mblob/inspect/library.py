@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mblob.arguments import name as checked_name
 from mblob.binary import container
@@ -456,6 +456,14 @@ class Library:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            one_line(
+                f"{self.path}: what mblob.open gives is a view of the file, and cannot be pickled or copied; pass"
+                " the path, and open it there"
+            )
+        )
 
     def __repr__(self) -> str:
         return (

@@ -16,7 +16,7 @@ from mblob.bytes.payload_source import (
     Payload,
     as_bytes_view,
 )
-from mblob.errors import did_you_mean
+from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
@@ -275,6 +275,14 @@ class PayloadNode(Node):
         self.kernels = tuple(kernels)
         self._dialect = dialect
         self._mapping: memoryview | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not isinstance(self.content, FilePayload):
+            raise ArgumentTypeError(
+                f"a Module {self.type_key!r} that is not packed yet cannot be pickled or copied deeply; pickle what"
+                " it is made of, or export it and pickle what load_module gives"
+            )
+        return {**self.__dict__, "_mapping": None}
 
     @property
     def data(self) -> bool:

@@ -3,8 +3,13 @@ can read."""
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
+import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,6 +65,30 @@ def test_an_array_goes_to_the_device_and_back(device: mblob.Device) -> None:
     np.testing.assert_array_equal(back, values)
     back[:] = 0  # a copy: the device keeps its own
     np.testing.assert_array_equal(tensor.numpy(), values)
+
+
+def test_a_tensor_on_the_device_is_pickled_and_copied_to_the_same_device(
+    device: mblob.Device, toy_path: Path, tmp_path: Path
+) -> None:
+    given = mblob.array(np.arange(3, dtype="int16"), device)
+    for protocol in (2, 5):
+        found = pickle.loads(pickle.dumps(given, protocol))
+        assert (found.device, found.numpy().tolist()) == (device, [0, 1, 2])
+    for copied in (copy.copy(given), copy.deepcopy(given)):
+        copied[:] = np.zeros(3, "int16")
+        assert copied.device == device
+    assert given.numpy().tolist() == [0, 1, 2]
+    (tmp_path / "t").write_bytes(pickle.dumps(given))
+    program = f"import pickle; print(pickle.load(open({str(tmp_path / 't')!r}, 'rb')))"
+    for plug_in, expected in (
+        (str(toy_path), "int16[3] on ext_dev:1"),
+        ("", "a Tensor on ext_dev:1, from a pickle: "),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "MBLOB_PLUGIN_PATH": plug_in},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert expected in done.stdout + done.stderr
 
 
 def test_tensors_are_copied_between_devices(device: mblob.Device) -> None:

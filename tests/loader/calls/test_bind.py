@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import sys
 import threading
 import tracemalloc
@@ -349,8 +351,16 @@ def test_a_tensor_of_a_callback_cannot_be_used_later(lib: mblob.Module) -> None:
 
     def keep(tensor: Any) -> None:
         kept.append(describe.bind(tensor))
+        assert pickle.loads(pickle.dumps(kept[0]))() == kept[0]()
         assert kept[0]() == "7:2.32.1[4]"
 
     lib["call_it"](keep, np.zeros(4, "f"))
-    with pytest.raises(ValueError, match="valid only during the call"):
-        kept[0]()
+    tensor = kept[0].args[0]
+    for use in (
+        kept[0],
+        lambda: pickle.dumps(tensor),
+        lambda: copy.copy(tensor),
+        lambda: copy.deepcopy(tensor),
+    ):
+        with pytest.raises(ValueError, match="valid only during the call"):
+            use()

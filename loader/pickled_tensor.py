@@ -1,0 +1,64 @@
+"""Tensors in pickles: a pickle has the bytes of the elements, their type, the shape and the device.
+
+The name of `tensor` stands in pickles, so it stays.
+"""
+
+from __future__ import annotations
+
+from mblob.devices import HOST
+from mblob.dtype import DataType
+from mblob.errors import ArgumentTypeError, IncompatibleError
+from mblob.loader import _call
+from mblob.loader.tensor import CPU, Tensor, empty
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mblob.devices import Device
+
+_BYTE = (1, 8, 1)  # uint8
+_HANDLE = 3  # code of a DLDataType
+
+
+def reduce_tensor(given: Tensor, protocol: int) -> tuple[Any, ...]:
+    """What `__reduce_ex__` gives of `given`. From protocol 5 on, what writes the pickle may take
+    the bytes without a copy (`buffer_callback`).
+
+    Raises:
+        TypeError: its elements are addresses of this process.
+        IncompatibleError, ValueError: it cannot be read, such as after the call that lent it.
+    """
+    if DataType.parse(given.dtype).code == _HANDLE:
+        raise ArgumentTypeError(
+            "a Tensor of handles cannot be pickled: its elements are addresses of this process"
+        )
+    on_host = given if given.device.device_type in HOST else given.copyto(CPU)
+    data = memoryview(_bytes_of(on_host))
+    if protocol < 5:
+        return tensor, (given.shape, given.dtype, given.device, bytes(data))
+    from pickle import PickleBuffer
+
+    return tensor, (given.shape, given.dtype, given.device, PickleBuffer(data))
+
+
+def tensor(shape: tuple[int, ...], dtype: str, device: Device, data: Any) -> Tensor:
+    """A tensor with memory of its own that has the elements whose bytes are `data`.
+
+    Raises:
+        IncompatibleError: this process has no runtime for the device.
+    """
+    view = memoryview(data).cast("B")
+    found = empty(shape, dtype)
+    _bytes_of(found).copyfrom(_call.tensor_view(view, (view.nbytes,), _BYTE))
+    if device.device_type in HOST:
+        return found
+    try:
+        return found.copyto(device)
+    except IncompatibleError as error:
+        error.prefix(f"a Tensor on {device}, from a pickle")
+        raise
+
+
+def _bytes_of(given: Tensor) -> Tensor:
+    return given._create_view((given.nbytes,), "uint8")
