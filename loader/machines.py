@@ -7,7 +7,7 @@ from mblob.arguments import wrong_type
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError, argument_class, one_of
 from mblob.loader import _call
-from mblob.loader.tensor import _numpy
+from mblob.loader.tensor import numpy_for
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def scalar(value: float, dtype: str, key: str | int, func_name: str) -> Any:
     Raises:
         OverflowError: it is outside of the type.
     """
-    np = _numpy("a number as an input")
+    np = numpy_for("a number as an input")
     with np.errstate(over="ignore"):
         fits = -(2**31) <= value < 2**31 if dtype == "int32" else True
         array = np.asarray(value, dtype) if fits else None

@@ -101,7 +101,7 @@ class Tensor(_call.TensorBase):
             TypeError: numpy has no such element type.
             ImportError: numpy is not installed.
         """
-        np = _numpy("Tensor.numpy()")
+        np = numpy_for("Tensor.numpy()")
         if self.device.device_type not in HOST:
             return self.copyto(CPU).numpy()
         bits = _bits_type(self.dtype)
@@ -236,31 +236,34 @@ class Tensor(_call.TensorBase):
         """Copy elements into this tensor.
 
         Args:
-            source: an array, a tensor, or anything with a buffer or DLPack, of this shape; also
-                nested lists. An array of numpy and lists are converted to this dtype, as TVM does
-                and `astype` says; all others have this dtype. A tensor of an 8-bit float takes
-                bytes (uint8), too.
+            source: an array, a tensor, a DLPack capsule, anything with a buffer or `__dlpack__`, or
+                nested lists; of this shape. Elements of another type are converted: to a
+                floating-point type they are rounded, any other type must have their values. A
+                tensor of an 8-bit float takes bytes (uint8) as they are.
 
         Returns:
             This tensor.
 
         Raises:
-            ValueError: the shape differs, or the dtype of a tensor, or this tensor is read-only.
+            ValueError: the shape differs, or this type does not have a value (3.7 for int32), or
+                this tensor is read-only.
         """
-        is_list = isinstance(source, (list, tuple))
-        other = as_tensor(source, lists=is_list, what="copyfrom: source: ")
-        if (is_list or hasattr(source, "astype")) and not _takes(self.dtype, other.dtype):
-            own = empty(0, self.dtype).numpy().dtype
-            other = as_tensor(_numpy("copyfrom").asarray(source).astype(own))
-        if other.shape != self.shape or not _takes(self.dtype, other.dtype):
+        other = as_tensor(
+            source, lists=isinstance(source, (list, tuple)), what="copyfrom: source: "
+        )
+        if other.shape != self.shape:
             expected, found = (f"{t.dtype} of shape {t.shape}" for t in (self, other))
             raise ArgumentValueError(f"copyfrom: {texts.say(texts.EXPECTED, expected, found)}")
+        if not _takes(self.dtype, other.dtype):
+            from mblob.loader.conversion import converted
+
+            other = converted(other, self.dtype, "copyfrom")
         self._copy_bytes(other)
         return self
 
     def copyto(self, target: Tensor | Device) -> Tensor:
-        """Copy into `target`, a tensor of the same dtype and shape, or into a new tensor on the
-        device `target`. Returns the copy."""
+        """Copy into `target`, a tensor of the same shape, as `target.copyfrom(self)`; or into a new
+        tensor on the device `target`. Returns the copy."""
         if isinstance(target, Device):
             target = _empty("copyto", self.shape, self.dtype, target)
         if not isinstance(target, Tensor):
@@ -375,7 +378,7 @@ def _nested(values: Iterator[str], shape: tuple[int, ...], shown: tuple[int, ...
     return f"[{', '.join(items + ['...'] * (shape[0] > shown[0]))}]"
 
 
-def _numpy(what: str) -> Any:
+def numpy_for(what: str) -> Any:
     """The numpy module, for `what`; it is no dependency of mblob."""
     try:
         import numpy
@@ -527,8 +530,11 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     try:
         view = memoryview(source)
     except (TypeError, ValueError, BufferError) as exc:
-        if hasattr(source, "__dlpack__") and not hasattr(source, "__array_interface__"):
-            return from_dlpack(source)
+        is_capsule = type(source).__name__ == "PyCapsule"
+        if is_capsule or (
+            hasattr(source, "__dlpack__") and not hasattr(source, "__array_interface__")
+        ):
+            return _lent_by(source, what)
         if lists and isinstance(source, (list, tuple, int, float)):
             return as_tensor(_of_lists(source, what), what=what)
         # numpy's: the buffer protocol has no letter for it
@@ -543,6 +549,14 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
         raise no_numbers(element, view.format, what)
     data: Any = view if view.c_contiguous else view.tobytes()
     return _call.tensor_view(data, tuple(view.shape or ()), dtype)
+
+
+def _lent_by(source: Any, what: str) -> Tensor:
+    try:
+        return from_dlpack(source)
+    except MblobError as exc:
+        exc.args = (f"{what}{str(exc).removeprefix('from_dlpack: ')}", *exc.args[1:])
+        raise
 
 
 def in_place(value: Any, what: str) -> Tensor:
@@ -572,6 +586,6 @@ def lent(given: Tensor | None, found: Tensor) -> Tensor:
 
 def _of_lists(source: Any, what: str) -> Any:
     try:
-        return _numpy("an array of lists").asarray(source)
+        return numpy_for("an array of lists").asarray(source)
     except ValueError as exc:
         raise ArgumentValueError(f"{what}{exc}") from None

@@ -1,6 +1,7 @@
 /* convert.c - one Python argument to a TVMValue and its type code. */
 #include "call.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool set_handle(call_frame *frame, int i, void *handle, int code) {
@@ -441,14 +442,18 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_FLOAT))
     return no_number(frame, i, arg);
-  char dtype[48] = "";
+  char dtype[48] = "", advice[120] = "";
   if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) call_dtype_text(p->dtype, dtype);
   const char *quote = *dtype ? "\"" : "";
+  if (PySequence_Check(arg) || PyObject_HasAttrString((PyObject *)type, "__array__"))
+    snprintf(advice, sizeof advice,
+             "; make it an array with numpy.asarray(" CALL_ARGUMENT_NAME "%s%s%s%s)",
+             *dtype ? ", " : "", quote, dtype, quote);
   return call_frame_error(
       frame, i, PyExc_TypeError,
       "expected an array, a number, str, bytes, None, %sa Tensor, a Module, a Device or a function, "
-      "found %s; make it an array with numpy.asarray(" CALL_ARGUMENT_NAME "%s%s%s%s)",
-      frame->ffi ? "a list, a dict, " : "", type->tp_name, *dtype ? ", " : "", quote, dtype, quote);
+      "found %s%s",
+      frame->ffi ? "a list, a dict, " : "", type->tp_name, advice);
 }
 
 bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {

@@ -29,6 +29,16 @@ static DLDataType to_dlpack_dtype(DLDataType dtype) {
 
 /* ---- import -------------------------------------------------------------------------------- */
 
+/* Whether it is a capsule of DLPack, used or not. */
+static bool is_capsule(PyObject *obj) {
+  static const char *const names[] = {plain_name, plain_used, versioned_name, versioned_used};
+  if (!PyCapsule_CheckExact(obj)) return false;
+  const char *name = PyCapsule_GetName(obj);
+  for (size_t k = 0; name != NULL && k < sizeof names / sizeof *names; ++k)
+    if (strcmp(name, names[k]) == 0) return true;
+  return false;
+}
+
 /* A tensor taken out of a capsule: ours to delete. */
 typedef struct taken {
   DLManagedTensor *plain; /* one of the two is set */
@@ -70,7 +80,9 @@ static bool take(PyObject *capsule, taken *out) {
     out->plain = managed;
     out->tensor = managed->dl_tensor;
   } else {
-    call_raise(PyExc_TypeError, "expected a DLPack capsule nobody has used, found %R", capsule);
+    const bool used = is_capsule(capsule);
+    call_raise(PyExc_TypeError, "expected a DLPack capsule nobody has used, found %R%s", capsule,
+               used ? "; ask the array for a new one, __dlpack__()" : "");
     return false;
   }
   out->tensor.dtype = from_dlpack_dtype(out->tensor.dtype);
@@ -154,15 +166,23 @@ static bool say_which(const call_frame *frame, int i) {
   return false;
 }
 
-bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent) {
+/* The capsule of `obj`, or that `obj` is: a Python function gets it as it is. */
+static PyObject *capsule_of(const call_frame *frame, PyObject *obj, bool *absent) {
+  *absent = false;
+  if (!frame->opaque && is_capsule(obj)) return Py_NewRef(obj);
   PyObject *method = PyObject_GetAttr((PyObject *)Py_TYPE(obj), dlpack_name);
   *absent = method == NULL && PyErr_ExceptionMatches(PyExc_AttributeError);
   if (method == NULL) {
     if (*absent) PyErr_Clear();
-    return false;
+    return NULL;
   }
   Py_DECREF(method);
-  PyObject *capsule = ask_capsule(obj, "");
+  return ask_capsule(obj, "");
+}
+
+bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent) {
+  PyObject *capsule = capsule_of(frame, obj, absent);
+  if (capsule == NULL && *absent) return false;
   if (capsule == NULL)
     return PyErr_ExceptionMatches(PyExc_BufferError) ? say_which(frame, i) : false;
   taken t;

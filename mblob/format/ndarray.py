@@ -129,6 +129,8 @@ def as_record(value: Any) -> ArrayRecord:
         raise ArgumentTypeError(str(exc)) from None
     except TypeError:
         how = "; make it an array with numpy.asarray(x)" if isinstance(value, (list, tuple)) else ""
+        if type(value).__name__ == "PyCapsule":
+            how = "; make a capsule of DLPack a tensor with mblob.from_dlpack(x)"
         raise ArgumentTypeError(
             f"expected an array with the buffer protocol, found {type(value).__name__}{how}"
         ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import datetime
 import enum
 import fractions
 import gc
@@ -162,6 +163,29 @@ def test_tensors_in_lists_are_not_copied(lib: mblob.Module) -> None:
     fixed.flags.writeable = False
     lib["bump"]([fixed])
     assert fixed.tolist() == [0, 0]  # a copy was written
+
+
+def test_a_capsule_of_dlpack_is_an_array_in_a_call_and_in_a_list(
+    lib: mblob.Module, kernels: Path
+) -> None:
+    x = np.zeros(3, "float32")
+    lib["bump"]([x.__dlpack__()])
+    bound = lib["bump"].bind([x.__dlpack__()])
+    bound()
+    bound()
+    assert x.tolist() == [3, 3, 3]
+    describe = mblob.load_module(kernels)["describe"]
+    used = x.__dlpack__()
+    assert describe(used) == "7:2.32.1[3]"
+    for function, argument in ((describe, used), (lib["bump"], [used])):
+        with pytest.raises(
+            TypeError, match=r"expected a DLPack capsule nobody has used, .*; ask the"
+        ):
+            function(argument)
+    other = datetime.datetime_CAPI  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"found PyCapsule$"):
+        describe(other)
+    assert mblob.packed_function(lambda value: value)(other) is other
 
 
 def test_what_has_no_meaning_is_named_with_its_place(lib: mblob.Module) -> None:

@@ -95,12 +95,104 @@ def test_arrays_of_numpy_and_lists_are_converted(source: Any, dtype: Any) -> Non
 
 @pytest.mark.parametrize(
     "source",
-    [mblob.array(np.zeros(4)), np.zeros(5, "f"), np.zeros((2, 2))],
-    ids=["dtype", "size", "shape"],
+    [mblob.array(np.zeros((4, 1))), np.zeros(5), np.zeros((2, 2)), [0.0]],
+    ids=["tensor", "size", "shape", "list"],
 )
 def test_copying_what_does_not_fit_says_both_sides(source: Any) -> None:
-    with pytest.raises(ValueError, match=r"expected float32 of shape \(4,\), found"):
+    with pytest.raises(ValueError, match=r"expected float32 of shape \(4,\), found float64 of sh"):
         mblob.empty((4,)).copyfrom(source)
+
+
+AS_SOURCES = {
+    "numpy": lambda a: a,
+    "tensor": mblob.array,
+    "list": lambda a: a.tolist(),
+    "memoryview": memoryview,
+    "dlpack": lambda a: ByDlpack(a),
+    "capsule": lambda a: a.__dlpack__(),
+}
+
+
+class ByDlpack:
+    """An array that has the method of DLPack, and no buffer."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+
+@pytest.mark.parametrize("kind", AS_SOURCES)
+def test_a_source_of_any_kind_is_converted_by_one_rule(kind: str) -> None:
+    make = AS_SOURCES[kind]
+    rounded = mblob.empty((2,)).copyfrom(make(np.array([0.1, 1e-50])))
+    assert rounded.numpy().tolist() == [np.float32(0.1), 0]
+    assert mblob.empty((2,), "int32").copyfrom(make(np.array([3.0, -1]))).numpy().tolist() == [
+        3,
+        -1,
+    ]
+    whole = mblob.empty((2,), "int32")
+    with pytest.raises(
+        ValueError, match=r"copyfrom: element \[1\] is 3\.7, which int32 does not have; convert the"
+    ):
+        whole.copyfrom(make(np.array([3.0, 3.7])))
+    with pytest.raises(ValueError, match=r"element \[0\] is 300, which int8 does not have"):
+        mblob.empty((2,), "int8")[:] = make(np.array([300, 1]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "good", "bad"),
+    [
+        ("int8", [-128.0, 127.0], [128.0, -129.0, 0.5, np.nan, np.inf, -np.inf]),
+        ("uint8", np.array([0, 255]), np.array([-1, 256])),
+        ("uint64", np.array([0, 2**63 - 1]), np.array([-1, -(2**63)])),
+        ("int64", np.array([2**63 - 1, 0], "uint64"), np.array([2**63, 2**64 - 1], "uint64")),
+        ("int64", [-(2.0**63), 2.0**62], [2.0**63, -(2.0**64)]),
+        ("uint64", [2.0**63, 0.0], [2.0**64, -1.0]),
+        ("bool", np.array([0, 1]), np.array([2, -1])),
+        ("bool", [0.0, 1.0], [0.5, 2.0]),
+        ("int32", np.array([1 + 0j, 2]), np.array([1 + 1j, 0.5 + 0j])),
+        ("float32", np.array([1 + 0j, 2.5]), np.array([1 + 1j])),
+        ("int16", np.array([1, 2], "f2"), np.array([0.5, np.inf], "f2")),
+    ],
+)
+def test_a_conversion_keeps_every_value_or_is_refused(dtype: str, good: Any, bad: Any) -> None:
+    good, bad = np.asarray(good), np.asarray(bad)
+    found = mblob.empty((2,), dtype).copyfrom(good).numpy()
+    assert [int(v) if dtype != "float32" else float(v) for v in found] == [v for v in good]
+    for i, value in enumerate(bad):
+        with pytest.raises(
+            ValueError, match=r"element \[\] is|the element is .*, which .* does not"
+        ):
+            mblob.empty((), dtype).copyfrom(bad[i : i + 1].reshape(()))
+        with pytest.raises(ValueError, match=r"element \[2\] is"):
+            mblob.empty((3,), dtype).copyfrom(np.array([0, 0, value], bad.dtype))
+    assert mblob.empty((0,), dtype).copyfrom(bad[:0]).shape == (0,)
+
+
+def test_types_that_numpy_lacks_are_not_converted() -> None:
+    for target, source in (("int4", np.zeros(2)), ("float32", mblob.empty((2,), "int4"))):
+        with pytest.raises(
+            ValueError, match=r"copyfrom: expected .*, which mblob does not convert"
+        ):
+            mblob.empty((2,), target).copyfrom(source)
+    assert mblob.empty((2,), "int4").copyfrom(mblob.empty((2,), "int4")).dtype == "int4"
+
+
+@pytest.mark.parametrize("face", ["array", "copyfrom", "setitem"])
+def test_a_capsule_is_an_array_once(face: str) -> None:
+    use: Any = {
+        "array": mblob.array,
+        "copyfrom": lambda c: mblob.empty((2,)).copyfrom(c),
+        "setitem": lambda c: mblob.empty((2,)).__setitem__(slice(None), c),
+    }[face]
+    capsule = np.ones(2, "f").__dlpack__()
+    use(capsule)
+    with pytest.raises(
+        TypeError, match=r"source: expected a DLPack capsule nobody has used.*; ask"
+    ):
+        use(capsule)
 
 
 @pytest.mark.parametrize(

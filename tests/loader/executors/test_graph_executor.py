@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -353,6 +354,15 @@ def test_a_function_of_the_caller_looks_parameters_up(library: Path) -> None:
     model.run(x=W)
     np.testing.assert_array_equal(model.get_output(0).numpy(), W * W + B)
     assert list(model.get_input_info()[0]) == ["x"]
+
+
+def test_inputs_may_be_capsules_of_dlpack(model: Any) -> None:
+    model.set_input("x", W.__dlpack__())
+    assert model.get_input("x").numpy().tolist() == W.tolist()
+    model.set_input_zero_copy(x=mblob.array(W + 1).__dlpack__())
+    assert model.get_input("x").numpy().tolist() == (W + 1).tolist()
+    with pytest.raises(TypeError, match="set_input: input 'x': expected a DLPack capsule nobody"):
+        model.set_input("x", datetime.datetime_CAPI)
 
 
 def test_an_array_without_its_key_is_refused(model: Any) -> None:
