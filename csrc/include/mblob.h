@@ -71,6 +71,7 @@ typedef struct mblob_error_info {
    * shapes.
    * MBLOB_E_KERNEL: one of these if a function of this runtime refused its arguments;
    * "kernel_arguments" if a compiled kernel did.
+   * MBLOB_E_INCOMPATIBLE: "elf_machine" if the library is for another machine.
    * MBLOB_E_NOT_FOUND: "plain_function" if there is a C function of that name, but no packed
    * function (docs/howto/pack.md). */
   const char *code;

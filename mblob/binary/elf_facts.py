@@ -19,13 +19,10 @@ from mblob.binary.elf_records import (
     NT_GNU_BUILD_ID,
     PF_W,
     PT_DYNAMIC,
-    PT_GNU_RELRO,
     PT_LOAD,
     Segment,
     Symbol,
 )
-from mblob.binary.elf_symbols import is_loaded
-from mblob.binary.elf_tables import PAGE
 from mblob.binary.elf_versions import Versions
 
 _COMMENT_LIMIT = 1 << 16  # bytes
@@ -72,18 +69,17 @@ def has_read_only_dynamic_section(elf: ElfFile) -> bool:
     """Whether no segment makes the dynamic section writable. On mips and riscv glibc never writes
     there."""
     return elf.machine not in ("mips", "riscv") and any(
-        s.p_type == PT_DYNAMIC and not is_loaded(elf, s.p_vaddr, s.p_memsz, PF_W)
-        for s in elf.segments
+        s.p_type == PT_DYNAMIC and not _is_in_data(elf, s) for s in elf.segments
     )
 
 
-def becomes_read_only(elf: ElfFile, vaddr: int) -> bool:
-    """Whether the page of an address is write-protected after loading (PT_GNU_RELRO, rounded as
-    glibc does)."""
+def _is_in_data(elf: ElfFile, part: Segment) -> bool:
+    """Whether a segment is a part of a loaded one that may be written."""
     return any(
-        s.p_type == PT_GNU_RELRO and s.p_vaddr & -PAGE <= vaddr < (s.p_vaddr + s.p_memsz) & -PAGE
+        s.p_type == PT_LOAD and s.p_flags & PF_W and 0 <= part.p_vaddr - s.p_vaddr <= s.p_memsz
+        and part.p_memsz <= s.p_memsz - (part.p_vaddr - s.p_vaddr)
         for s in elf.segments
-    )
+    )  # fmt: skip
 
 
 def _flags(elf: ElfFile) -> int:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
-    DT_NEEDED,
     DT_VERDEF,
     DT_VERDEFNUM,
     DT_VERNEED,
@@ -43,52 +42,27 @@ class Versions:
     """The version tables of a file. What it has none of is empty.
 
     Raises (from all members):
-        FormatError: "elf_dynamic", "elf_truncated": a table lies outside the file, is miscounted,
-            or runs in circles.
+        FormatError: "elf_dynamic", "elf_truncated": a table lies outside the file, or runs
+            in circles.
     """
 
     def __init__(self, elf: ElfFile) -> None:
         self._elf = elf
         self._left = RECORD_LIMIT
-        # records of a chain that ends after another number of them
-        self._miscounted: int | None = None
 
     def _one(self, tag: int) -> int | None:
         return next(iter(self._elf.dynamic.get(tag, ())), None)
 
     @cached_property
-    def _needs(self) -> list[tuple[int, int, list[tuple[int, int, int]]]]:
-        """DT_VERNEED: version and file of each record, and flags, index and name of its versions."""
-        layout = self._elf.layout
-        found = []
-        for at, (version, count, file, aux, _) in self._records(
-            DT_VERNEED, DT_VERNEEDNUM, layout.verneed
-        ):
-            chain = self._chain(at + aux, count, layout.vernaux)
-            parts = [(flags, index, name) for _, (_, flags, index, name, _) in chain]
-            found.append((version, file, parts))
-        return found
-
-    @cached_property
-    def _definitions(self) -> list[tuple[int, int, int, int]]:
-        """DT_VERDEF: version, flags, index and name of each record."""
-        layout = self._elf.layout
-        found = []
-        for at, (version, flags, index, _, _, aux, _) in self._records(
-            DT_VERDEF, DT_VERDEFNUM, layout.verdef
-        ):
-            name, _ = self._record(at + aux, layout.verdaux)  # further ones name its parents
-            found.append((version, flags, index, name))
-        return found
-
-    @cached_property
     def needed(self) -> dict[int, NeededVersion]:
         """What DT_VERNEED asks for, by version index."""
-        found = {}
-        for _, file, parts in self._needs:
-            file_name = self._elf.dynamic_string(file, "a library's name")
-            for flags, index, name in parts:
-                text = self._elf.dynamic_string(name, "a version")
+        elf, layout, found = self._elf, self._elf.layout, dict[int, NeededVersion]()
+        for at, (_, count, file, aux, _) in self._records(
+            DT_VERNEED, DT_VERNEEDNUM, layout.verneed
+        ):
+            file_name = elf.dynamic_string(file, "a library's name")
+            for _, (_, flags, index, name, _) in self._chain(at + aux, count, layout.vernaux):
+                text = elf.dynamic_string(name, "a version")
                 found[index] = NeededVersion(file_name, text, bool(flags & VER_FLG_WEAK))
         return found
 
@@ -96,44 +70,14 @@ class Versions:
     def defined(self) -> dict[int, str]:
         """What DT_VERDEF offers, by version index; the base version, which names the file, is left
         out."""
-        return {
-            index & ~HIDDEN: self._elf.dynamic_string(name, "a version")
-            for _, flags, index, name in self._definitions
-            if not flags & VER_FLG_BASE
-        }
-
-    def check(self, strings_size: int) -> int:
-        """Check both tables as the dynamic linker reads them; the highest version index that they
-        name."""
-        highest = FIRST_NAMED - 1
-        files = (
-            {self._elf.dynamic_string(at) for at in self._elf.dynamic.get(DT_NEEDED, ())}
-            if self._needs
-            else set()
-        )
-        for version, file, parts in self._needs:
-            if version != 1 or file >= strings_size or self._elf.dynamic_string(file) not in files:
-                raise self._bad("versions are needed of a library that is not needed")
-            if EXPANDED.search(needed := self._elf.dynamic_string(file)):  # glibc ends the process
-                raise self._bad(
-                    f"versions are needed of {needed!r}, which dynamic linkers do not find"
-                )
-            if not parts:
-                raise self._bad("a library is named for no version of it")
-            if any(
-                name >= strings_size or index & ~HIDDEN < FIRST_NAMED for _, index, name in parts
-            ):
-                raise self._bad("a needed version has no name or no number")
-            highest = max(highest, *(index & ~HIDDEN for _, index, _ in parts))
-        for version, _, index, name in self._definitions:
-            if version != 1 or name >= strings_size:
-                raise self._bad("a version has no name")
-            highest = max(highest, index & ~HIDDEN)
-        if self._miscounted is not None:
-            raise self._bad(
-                f"a chain of {self._miscounted} version records ends after another number of them"
-            )
-        return highest
+        elf, layout, found = self._elf, self._elf.layout, dict[int, str]()
+        for at, (_, flags, index, _, _, aux, _) in self._records(
+            DT_VERDEF, DT_VERDEFNUM, layout.verdef
+        ):
+            name, _ = self._record(at + aux, layout.verdaux)  # further ones name its parents
+            if not flags & VER_FLG_BASE:
+                found[index & ~HIDDEN] = elf.dynamic_string(name, "a version")
+        return found
 
     @property
     def has_definitions(self) -> bool:
@@ -164,13 +108,10 @@ class Versions:
 
     def _chain(self, at: int, count: int, record: Record) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Address and fields of `count` records, whose last field is the distance to the next."""
-        for i in range(count):
+        for _ in range(count):
             fields = self._record(at, record)
-            is_last = fields[-1] == 0
-            if is_last != (i == count - 1):
-                self._miscounted = count
             yield at, fields
-            if is_last:
+            if fields[-1] == 0:
                 break
             at += fields[-1]
 
@@ -187,14 +128,6 @@ class Versions:
             return 1, False
         value = self._elf.versym[position + 1]
         return value & ~HIDDEN, bool(value & HIDDEN)
-
-    def at(self, i: int) -> int | None:
-        """The version index of a symbol by its number, also of one that no hash table counts; None
-        without versions."""
-        at, record = self._one(DT_VERSYM), self._elf.layout.versym
-        if at is None:
-            return None
-        return self._elf.unpack_at(record, at + i * record.size, "symbol versions")[0]
 
     def wanted_by(self, position: int) -> NeededVersion | None:
         """The version that an undefined dynamic symbol asks for."""

@@ -106,6 +106,8 @@ def lines_of(found: Verification) -> Iterator[str]:
         yield f"  {one_line(describe(entry, found.level))}"
     for code, message in found.warnings:
         yield f"  warning: {one_line(message)} [{code}]"
+    for code, message in found.info:
+        yield f"  info: {one_line(message)} [{code}]"
     if found.linkage is not None:
         for reference in found.linkage.references:
             yield f"{one_line(str(reference))}\t{one_line(reference.provider or 'nobody')}"

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mblob.arguments import items
 from mblob.arguments import path as checked_path
 from mblob.binary import container
-from mblob.binary.elf import ElfFile
-from mblob.binary.elf_facts import is_program
-from mblob.binary.elf_records import DT_DEBUG, ET_EXEC, ET_REL
 from mblob.bytes.digest import ALGORITHM_NAMES
 from mblob.bytes.mapping import map_file
 from mblob.errors import (
@@ -33,7 +30,7 @@ from mblob.inspect.diagnostics import (
     unreadable_graphs,
     wrong_rows,
 )
-from mblob.inspect.elf_loading import check_linking
+from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library_search import shared_elf
 from mblob.inspect.linkage import Linkage, resolve
 
@@ -80,6 +77,7 @@ class Verification(NamedTuple):
         warnings: code and text of problems that do not prevent loading: damage, wrong rows of the
             table of functions, and at level "full" graphs that TVM's executor does not run.
         has_blob: the library has a blob.
+        info: code and text of what was not checked: "not_judged" for a library of another machine.
     """
 
     path: str
@@ -90,6 +88,7 @@ class Verification(NamedTuple):
     linkage: Linkage | None
     warnings: tuple[tuple[str, str], ...]
     has_blob: bool
+    info: tuple[tuple[str, str], ...] = ()
 
     def check(self) -> None:
         """Raise an error if symbols or libraries are missing.
@@ -114,6 +113,7 @@ class Verification(NamedTuple):
             "entries": [e.to_json() for e in self.entries],
             "linkage": self.linkage.to_json() if self.linkage else None,
             "warnings": [{"code": code, "message": message} for code, message in self.warnings],
+            "info": [{"code": code, "message": message} for code, message in self.info],
         }
 
 
@@ -168,9 +168,7 @@ def _damage_of_tables(path: str | os.PathLike[str]) -> FormatError | Incompatibl
     """What loaders look at first: damage there may hide the blob, or change what is read of it."""
     try:
         opened = container.open_file(map_file(Path(path)), os.fspath(path))
-        if isinstance(opened.image, ElfFile) and _is_loaded(opened.image):
-            opened.image.check_loading()
-            check_linking(opened.image)
+        check_loading(opened.image)
     except (FormatError, IncompatibleError) as error:
         return error
     return None
@@ -184,8 +182,7 @@ def describe(
 ) -> Verification:
     """What `verify` returns, for a library whose blob was just read at `level`."""
     library.require_model()
-    if isinstance(library.image, ElfFile) and _is_loaded(library.image):
-        check_linking(library.image)
+    not_judged = check_loading(library.image)
     blob = library.blob
     compared = blob is not None and digests_compared(blob, level)
     stored = [e for e in library.entries if e.offset is not None]
@@ -202,19 +199,18 @@ def describe(
         *wrong_rows(library),
         *((*unreadable_graphs(library), *missing_functions(library)) if level == "full" else ()),
     )
+    info = () if not_judged is None else (not_judged,)
     return Verification(
-        str(library.path), level, library.dialect, has_index, entries, linkage, warnings, has_blob
+        str(library.path),
+        level,
+        library.dialect,
+        has_index,
+        entries,
+        linkage,
+        warnings,
+        has_blob,
+        info,
     )
-
-
-def _is_loaded(elf: ElfFile) -> bool:
-    """Whether it is for a dynamic linker to open: no object, which has no program headers, and no
-    program. That has an entry point, as libraries may, and what linkers write into programs alone,
-    DT_DEBUG, or no dynamic section."""
-    if elf.e_type == ET_REL and not elf.e_phnum:
-        return False
-    program = elf.e_type == ET_EXEC or is_program(elf)
-    return not (program and elf.e_entry != 0 and (not elf.dynamic or DT_DEBUG in elf.dynamic))
 
 
 def _linkage(library: Library, against: Sequence[str | os.PathLike[str]], root: str) -> Linkage:

@@ -28,6 +28,11 @@ typedef void (*TVMPackedCFuncFinalizer)(void *);
 static char *const MBLOB_VERSION;
 """
 
+# What libmblob exports for this package alone: csrc/src/elf/elf.h.
+INTERNAL = """
+int mblob_elf_check(const void *data, uint64_t size);
+"""
+
 # Loaders and modules written in Python: see loader/callbacks.py.
 CALLBACKS = """
 extern "Python" {
@@ -56,10 +61,11 @@ def make() -> FFI:
     ffi = FFI()
     ffi.cdef(TVM_TYPES)
     ffi.cdef(declarations((INCLUDE / "mblob.h").read_text(encoding="utf-8")))
+    ffi.cdef(INTERNAL)
     ffi.cdef(CALLBACKS)
     ffi.set_source(
         "mblob.native._native",
-        "#include <mblob.h>\n",
+        f"#include <mblob.h>\n{INTERNAL}",
         include_dirs=[str(INCLUDE)],
         define_macros=[("MBLOB_HOST", None)],
     )

@@ -180,7 +180,7 @@ def numbers_of_elf_h(folder: Path, names: Collection[str]) -> dict[str, int]:
 
 NOT_IN_EACH_ELF_H = {
     "DT_RELR", "DT_RELRSZ", "DT_RELRENT", "DT_TLSDESC_PLT", "DT_TLSDESC_GOT", "PT_GNU_PROPERTY", "DF_1_PIE",
-    "R_RISCV_IRELATIVE", "R_RISCV_TLSDESC", "EM_LOONGARCH", "SHF_X86_64_LARGE",
+    "EM_LOONGARCH", "SHF_X86_64_LARGE",
 }  # fmt: skip
 # Where MACHINES has another name than <elf.h>, without its EM_.
 MACHINES_OF_ELF_H = {
@@ -196,12 +196,12 @@ def test_every_number_is_that_of_elf_h(tmp_path: Path) -> None:
     }
     ours |= {f"EM_{MACHINES_OF_ELF_H.get(m, m.upper())}": number for number, m in MACHINES.items()}
     for start, rows in relocation_types.TABLE.values():
-        ours |= {start + name: number for name, (number, _) in rows.items()}
+        ours |= {start + name: number for name, number in rows.items()}
     found = numbers_of_elf_h(tmp_path, ours)
     assert {name: ours[name] for name in found} == found
     lacking = {n for n in ours.keys() - found.keys() if not n.startswith("DT_ANDROID_")}
     assert lacking <= NOT_IN_EACH_ELF_H
-    assert len(found) > 200
+    assert len(found) > 150
 
 
 def test_c_calls_machines_as_python_does(tmp_path: Path) -> None:
@@ -218,40 +218,33 @@ COMPILED_FOR = {
 }  # fmt: skip
 
 
+# What the judge of libraries, in C, takes each relocation of joined code for.
+MEANT = {
+    "relative": "RELATIVE", "symbol": "SLOT", "word": "ADDRESS", "call": "SLOT", "module": "MODULE",
+    "fixed": "TLS_PLACE", "offset": "OFFSET", "descriptor": "DESCRIPTOR",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("machine", relocation_types.TABLE, ids=str)
-def test_relocations_mean_the_same_in_c(machine: tuple[str, int], tmp_path: Path) -> None:
-    meanings = {
-        n: v for n, v in vars(relocation_types).items() if n.isupper() and isinstance(v, int)
-    }
+def test_joined_code_has_relocations_of_their_meaning(
+    machine: tuple[str, int], tmp_path: Path
+) -> None:
+    types = {field: n for field, n in vars(edited._TYPES[machine]).items() if n >= 0}
     undone = "".join(f"#undef {name}\n" for name in COMPILED_FOR.values())
+    names = ", ".join(f'[{name}] = "{name}"' for name in sorted({*MEANT.values()}))
     head = (
         f'#include "elf/inside.h"\n{undone}#define {COMPILED_FOR[machine]} 1\n#undef __riscv_xlen\n'
         '#define __riscv_xlen 64\n#include "elf/relocation_types.h"\n'
-        f"static const char *const names[] = {{{', '.join(f'[{n}] = {chr(34)}{n}{chr(34)}' for n in meanings)}}};"
+        f"static const char *const names[] = {{{names}}};"
     )
-    statements = (
-        "for (unsigned type = 0; type < 4096; type++) if (meaning_of(type) != UNKNOWN)"
-        ' printf("%u %s\\n", type, names[meaning_of(type)]);'
+    statements = "".join(
+        f'printf("{field} %s\\n", names[meaning_of({number})]);' for field, number in types.items()
     )
     flags = (f"-I{ROOT}/csrc/src", *include_flags(), "-std=gnu11")
-    printed = map(str.split, output_of(tmp_path, head, statements, *flags))
-    found = {int(number): meanings[name] for number, name in printed}
-    assert found == relocation_types.MEANINGS[machine]
-
-
-@pytest.mark.parametrize("machine", relocation_types.TABLE, ids=str)
-def test_joined_code_has_relocations_of_their_meaning(machine: tuple[str, int]) -> None:
-    meant = relocation_types.MEANINGS[machine]
-    types = edited._TYPES[machine]
-    slot = relocation_types.ADDRESS if types.symbol == types.word else relocation_types.SLOT
-    expected = {
-        "relative": relocation_types.RELATIVE, "symbol": slot, "word": relocation_types.ADDRESS,
-        "call": relocation_types.SLOT, "module": relocation_types.MODULE, "fixed": relocation_types.TLS_PLACE,
-        "offset": relocation_types.OFFSET, "descriptor": relocation_types.DESCRIPTOR,
-    }  # fmt: skip
-    assert {f: meant[n] for f, n in vars(types).items() if n >= 0} == {
-        f: m for f, m in expected.items() if getattr(types, f) >= 0
-    }
+    found = dict(line.split() for line in output_of(tmp_path, head, statements, *flags))
+    # a machine without words of their own for symbols
+    slot = "ADDRESS" if types["symbol"] == types["word"] else "SLOT"
+    assert found == {field: MEANT[field] for field in types} | {"symbol": slot}
 
 
 def test_every_field_of_the_index_lies_where_the_document_has_it() -> None:

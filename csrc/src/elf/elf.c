@@ -71,12 +71,12 @@ static bool in_file(const struct mb_elf *elf, uint64_t offset, uint64_t size) {
 static int check_machine(unsigned class, unsigned data, unsigned machine) {
   char found[32], native[32];
   if (class == NATIVE_CLASS && data == NATIVE_DATA && machine == NATIVE_MACHINE) return MBLOB_OK;
-  return mb_fail(MBLOB_E_INCOMPATIBLE,
-                 "built for %s, %u-bit, %s endian; this machine is %s, %u-bit, %s endian: "
-                 "build the library for this machine",
-                 machine_name(machine, found), 32 * class, data == ELFDATA2LSB ? "little" : "big",
-                 machine_name(NATIVE_MACHINE, native), 32u * NATIVE_CLASS,
-                 NATIVE_DATA == ELFDATA2LSB ? "little" : "big");
+  return mb_fail_coded(MBLOB_E_INCOMPATIBLE, "elf_machine",
+                       "built for %s, %u-bit, %s endian; this machine is %s, %u-bit, %s endian: "
+                       "build the library for this machine",
+                       machine_name(machine, found), 32 * class,
+                       data == ELFDATA2LSB ? "little" : "big", machine_name(NATIVE_MACHINE, native),
+                       32u * NATIVE_CLASS, NATIVE_DATA == ELFDATA2LSB ? "little" : "big");
 }
 
 static int read_header(struct mb_elf *elf) {
@@ -248,15 +248,16 @@ static int check_part(const struct mb_elf *elf, unsigned i) {
 }
 
 static int check_parts(struct mb_elf *elf) {
-  static const uint32_t once[] = {PT_DYNAMIC, PT_TLS, PT_PHDR};
-  unsigned found[3] = {0};
+  const unsigned once = 1u << PT_DYNAMIC | 1u << PT_TLS | 1u << PT_PHDR;
+  unsigned found = 0;
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     int status = check_part(elf, i);
     if (status) return status;
     if (s.p_type == PT_TLS) elf->tls = s;
-    for (size_t k = 0; k < 3; k++)
-      if (s.p_type == once[k] && found[k]++) return segment_error(i, "is there twice");
+    const unsigned type = s.p_type <= PT_TLS ? once & 1u << s.p_type : 0;
+    if (found & type) return segment_error(i, "is there twice");
+    found |= type;
   }
   return MBLOB_OK;
 }
@@ -371,6 +372,11 @@ int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out) {
   if (!status) status = mb_elf_check_notes(out);
   if (!status) status = check_sections(out);
   return status ? status : mb_elf_read_dynamic(out);
+}
+
+int mblob_elf_check(const void *data, uint64_t size) {
+  struct mb_elf elf;
+  return mb_elf_read(data, size, &elf);
 }
 
 /* ---- symbols --------------------------------------------------------------------------------- */

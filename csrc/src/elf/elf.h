@@ -1,6 +1,8 @@
-/* elf.h - the ELF file under a library, read before the dynamic linker sees it.
+/* elf.h - the ELF file under a library, judged before the dynamic linker sees it: the only judge,
+ * which the Python package asks, too.
  *
- * Only files of this machine: another class, byte order or machine is MBLOB_E_INCOMPATIBLE.
+ * Only files of this machine: another class, byte order or machine is MBLOB_E_INCOMPATIBLE
+ * "elf_machine".
  * Every table is checked against the file before it is read. Names are the gABI's. */
 #ifndef MB_ELF_H
 #define MB_ELF_H
@@ -53,6 +55,9 @@ struct mb_elf {
 
 /* Check `size` bytes at `data` and fill `out`, which points into them. */
 int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out);
+/* The same for mblob.native, the Python layer over libmblob, which reports what is wrong. No part of
+ * mblob.h: `mblob_look` is for C programs. */
+MBLOB_API int mblob_elf_check(const void *data, uint64_t size);
 ElfW(Phdr) mb_elf_segment(const struct mb_elf *elf, unsigned i);
 /* Section header number `i`; false behind the last one, and in a file without. No loader needs
  * them. */

@@ -8,6 +8,9 @@
 #define RECORD_LIMIT \
   (1u << 14) /* of both tables together: many records may lead to the same ones */
 
+/* A version of glibc's: whoever needs it has relocations in DT_RELR. */
+static const char of_packed[] = "GLIBC_ABI_DT_RELR";
+
 static const char *string_at(const struct mb_elf *elf, uint64_t at) {
   return at < elf->strings_size ? elf->strings + at : NULL;
 }
@@ -58,7 +61,7 @@ static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned coun
     if (status) return status;
     if (!string_at(r->elf, aux.vna_name) || (aux.vna_other & INDEX_MASK) < FIRST_INDEX)
       return mb_elf_bad("a version has no name or no number");
-    r->announces_packed |= strcmp(r->elf->strings + aux.vna_name, "GLIBC_ABI_DT_RELR") == 0;
+    r->announces_packed |= strcmp(r->elf->strings + aux.vna_name, of_packed) == 0;
     see(r, aux.vna_other);
     if ((aux.vna_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
     vaddr += aux.vna_next;
@@ -96,10 +99,11 @@ static int check_needed(struct reader *r) {
   if (status || !count) return status ? status : mb_elf_bad("versions are miscounted");
 #ifdef __GLIBC__ /* it opens no such file; before 2.36 it does not relocate it */
   if (r->needs_libc && !r->announces_packed && mb_elf_tag(r->elf, DT_RELR, &vaddr))
-    return mb_fail(MBLOB_E_INCOMPATIBLE,
-                   "it has packed relocations (DT_RELR) and does not need the version "
-                   "GLIBC_ABI_DT_RELR, without which glibc refuses it; "
-                   "link it without -z pack-relative-relocs, or with GNU ld");
+    return mb_fail(
+        MBLOB_E_INCOMPATIBLE,
+        "it has packed relocations (DT_RELR) without the version %s, which glibc demands; "
+        "link it without -z pack-relative-relocs, or with GNU ld",
+        of_packed);
 #endif
   return MBLOB_OK;
 }

@@ -16,7 +16,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_GNU_HASH, DT_RELR, DT_SYMTAB, DT_VERSYM
 from mblob.errors import FormatError
-from tests.e2e.damage.test_c_elf import KERNEL, damaged, open_error, python_refuses, refused_by_both
+from tests.e2e.damage.test_c_elf import KERNEL, damaged, judge_refuses, open_error, refused_by_both
 from tests.e2e.programs import run
 
 PT_LOAD, PT_DYNAMIC, PT_GNU_RELRO, PF_W = 1, 2, 0x6474E552, 2
@@ -109,7 +109,7 @@ def last_hash(elf: ElfFile) -> int:
     return at + elf.gnu_hash_size(len(elf.dynsym))
 
 
-# What is wrong, where, what is there, and what both readers name.
+# What is wrong, where, what is there, and what the loader and `verify` name.
 NAMED: dict[str, tuple[Callable[[ElfFile], int], bytes, str]] = {
     "a symbol far away": (lambda e: last_symbol(e) + 8, b"\0\0\0\0\0\0\0\x10", "the symbol '{}'|the function '{}'"),
     "a symbol of no type": (lambda e: last_symbol(e) + 4, b"\x1b", "the exported symbol '{}'"),
@@ -124,7 +124,7 @@ NAMED: dict[str, tuple[Callable[[ElfFile], int], bytes, str]] = {
 
 @x86_64
 @pytest.mark.parametrize("case", NAMED)
-def test_both_readers_name_the_culprit(
+def test_the_loader_and_verify_name_the_culprit(
     built: Path, tmp_path: Path, cc: Callable[..., Path], case: str
 ) -> None:
     source = KERNEL + "int random_number(void) { return rand(); }"  # of a version
@@ -243,7 +243,7 @@ def dynamic_segment(data: bytes) -> int:
     return next(at for at, s in segments(data) if s[0] == PT_DYNAMIC)
 
 
-# What is wrong, as offsets and bytes, and the code of both readers. Some of it hides the blob.
+# What is wrong, as offsets and bytes, and the code of the error. Some of it hides the blob.
 CODES: dict[str, tuple[Callable[[bytes], dict[int, bytes]], str]] = {
     "no dynamic section": (lambda data: {dynamic_segment(data): b"\0\0\0\0"}, "elf_dynamic"),
     "no end of it": (lambda data: {dynamic_segment(data) + 32: b"\x20\0\0\0\0\0\0\0"}, "elf_dynamic"),
@@ -257,7 +257,7 @@ CODES: dict[str, tuple[Callable[[bytes], dict[int, bytes]], str]] = {
 
 @x86_64
 @pytest.mark.parametrize("case", CODES)
-def test_both_readers_tell_the_same_damage(built: Path, tmp_path: Path, case: str) -> None:
+def test_the_loader_and_verify_tell_the_same_damage(built: Path, tmp_path: Path, case: str) -> None:
     data = bytearray((built / "lib" / "keyed.so").read_bytes())
     change, code = CODES[case]
     for at, value in change(bytes(data)).items():
@@ -322,7 +322,7 @@ def test_names_and_search_paths_are_limited(
     library = cc("void *__tvm_module_ctx;", tmp_path / "f.so", f"-Wl,{option},{text}")
     if expected is None:
         assert damaged(built, library, "load", [[]]) == ["opened"]
-        assert not python_refuses(library.read_bytes())
+        assert not judge_refuses(library.read_bytes())
         return
     assert expected in open_error(built, library)
     with pytest.raises(FormatError, match=expected):
@@ -355,7 +355,7 @@ def test_program_headers_are_limited(
     expected = f"{count} program headers, a shared library has 1 to 1024"
     if count == 1024:
         assert damaged(built, library, "load", [[]]) == ["opened"]
-        assert not python_refuses(library.read_bytes())
+        assert not judge_refuses(library.read_bytes())
         return
     assert expected in open_error(built, library)
     with pytest.raises(FormatError, match=expected):
@@ -409,7 +409,7 @@ def test_sections_that_lie_refuse_no_library(
         struct.pack_into("<Q", data, at + 32, 2**40)  # sh_size
     library.write_bytes(data)
     assert damaged(built, library, "load", [[]]) == ["opened"]
-    assert not python_refuses(bytes(data))
+    assert not judge_refuses(bytes(data))
 
 
 @x86_64
@@ -437,7 +437,7 @@ def test_a_library_that_exports_nothing_is_sound(
     source = "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { srand(1); }"
     library = cc(source, tmp_path / "f.so")
     assert damaged(built, library, "load", [[]]) == ["opened"]
-    assert not python_refuses(library.read_bytes())
+    assert not judge_refuses(library.read_bytes())
 
 
 def test_a_library_that_needs_versions_of_a_runtime_that_is_not_there_is_refused(
@@ -552,5 +552,6 @@ def test_packed_relocations_without_their_version_are_refused_as_by_glibc(
     assert DT_RELR in elf.dynamic and "libc.so.6" in elf.needed
     with pytest.raises(OSError, match="GLIBC_ABI_DT_RELR"):
         ctypes.CDLL(str(library))
-    with pytest.raises(mblob.IncompatibleError, match="link it without -z pack-relative-relocs"):
-        mblob.load_module(library)
+    for look in (mblob.load_module, mblob.verify):
+        with pytest.raises(mblob.IncompatibleError, match="without -z pack-relative-relocs"):
+            look(library)

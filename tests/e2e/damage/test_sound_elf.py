@@ -1,4 +1,4 @@
-"""What compilers, linkers and assemblers write, however odd: neither reader takes it for damage."""
+"""What compilers, linkers and assemblers write, however odd: nothing of it is taken for damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import mblob
 from mblob.binary.elf import ElfFile
 from mblob.compilers import include_flags
-from tests.e2e.damage.test_c_elf import damaged, open_error, python_refuses
+from tests.e2e.damage.test_c_elf import damaged, judge_refuses, open_error
 from tests.e2e.damage.test_refused_elf import PT_GNU_RELRO, PT_LOAD, relocation, segments
 from tests.e2e.programs import ROOT, run
 
@@ -76,7 +76,7 @@ SOUND = {
 
 @x86_64
 @pytest.mark.parametrize("kind", SOUND)
-def test_what_compilers_and_linkers_write_is_accepted_by_both(
+def test_what_compilers_and_linkers_write_is_accepted(
     tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], kind: str
 ) -> None:
     source, flags = SOUND[kind]
@@ -87,7 +87,7 @@ def test_what_compilers_and_linkers_write_is_accepted_by_both(
         if flag.startswith("-fuse-ld="):
             require(flag.replace("-fuse-ld=", "ld."))
     library = cc(source, tmp_path / "sound.so", *flags)
-    assert not python_refuses(library.read_bytes())
+    assert not judge_refuses(library.read_bytes())
     mblob.load_module(library).symbol("f")
 
 
@@ -98,7 +98,7 @@ def test_one_variable_may_be_the_context_of_several_forms(
     library = cc(
         f"void *__tvm_module_ctx; extern void *__tvm_ffi__library_ctx {alias};", tmp_path / "f.so"
     )
-    assert not python_refuses(library.read_bytes())
+    assert not judge_refuses(library.read_bytes())
     assert damaged(built, library, "check", [[]]) == ["accepted "]
 
 
@@ -113,7 +113,7 @@ def test_code_and_data_behind_the_symbols_of_a_library_that_exports_nothing(
     source = "extern int rand(void); static int x, *p = &x; int (*q)(void) = rand;"
     source += " __attribute__((constructor)) static void run(void) { *p += q != 0; }"
     library = cc(source, tmp_path / "f.so", f"-Wl,--version-script={tmp_path}/map", *flags)
-    assert not python_refuses(library.read_bytes())
+    assert not judge_refuses(library.read_bytes())
     # older dynamic linkers do not load -N
     assert damaged(built, library, "check", [[]]) == ["accepted "]
 
@@ -122,8 +122,8 @@ def test_code_and_data_behind_the_symbols_of_a_library_that_exports_nothing(
 def test_an_address_without_a_symbol_is_the_librarys(
     built: Path, tmp_path: Path, cc: Callable[..., Path]
 ) -> None:
-    """The dynamic linker adds the library's base, as in a relative relocation; both readers look
-    where it leads."""
+    """The dynamic linker adds the library's base, as in a relative relocation; where it leads is
+    looked at."""
     source = "void *__tvm_module_ctx; int data[4] = {1, 2, 3, 4}, *pointer = data; int f(void) { return *pointer; }"
     library = cc(source, tmp_path / "f.so")
     data = bytearray(library.read_bytes())
@@ -131,7 +131,7 @@ def test_an_address_without_a_symbol_is_the_librarys(
     symbol = next(s for s in ElfFile(memoryview(bytes(data))).dynsym if s.name == "data")
     struct.pack_into("<IIQ", data, at + 8, 1, 0, symbol.st_value + 8)
     (tmp_path / "base.so").write_bytes(data)
-    assert not python_refuses(bytes(data))
+    assert not judge_refuses(bytes(data))
     assert ctypes.CDLL(str(tmp_path / "base.so")).f() == 3
     mblob.load_module(tmp_path / "base.so").symbol("f")
     struct.pack_into("<Q", data, at + 16, 1 << 40)
@@ -147,7 +147,7 @@ def test_a_read_only_dynamic_section_is_for_glibc_2_35_and_later(
     require("ld.lld")
     source = "void *__tvm_module_ctx; int x = 3, *p = &x; int f(void) { return *p; }"
     library = cc(source, tmp_path / "f.so", "-fuse-ld=lld", "-Wl,-z,rodynamic")
-    assert not python_refuses(library.read_bytes())
+    assert not judge_refuses(library.read_bytes())
     old = cc('const char *gnu_get_libc_version(void) { return "2.34"; }', tmp_path / "old.so")
     command = [built / "plain" / "golden_host", tmp_path, "f.so"]
     done = subprocess.run(
@@ -186,7 +186,7 @@ def test_sound_libraries_of_all_linkers_open(
             require(flag.replace("-fuse-ld=", "ld."))
     source = (ROOT / "tests" / "c" / "kernels" / "plain.c").read_text()
     library = cc(source, tmp_path / "linked.so", *include_flags(), *flags)
-    assert not python_refuses(library.read_bytes())
+    assert not judge_refuses(library.read_bytes())
     found = run(built / "plain" / "golden_host", tmp_path, "linked.so").stdout
     assert json.loads(found) == {"type_key": "library", "imports": []}
 
@@ -217,7 +217,7 @@ def test_a_segment_may_ask_for_more_than_the_page_that_it_starts_at(
     library.write_bytes(data)
     assert opens(library)
     assert damaged(built, library, "check", [[]]) == ["accepted "]
-    assert not python_refuses(bytes(data))
+    assert not judge_refuses(bytes(data))
 
 
 # Bytes that become read-only, where segments begin at multiples of 16 KiB: the last one begins at
@@ -257,4 +257,4 @@ def test_what_becomes_read_only_may_reach_into_the_hole_behind_it(
     sound = behind and size == READ_ONLY["to the next segment"]
     assert opens(library) is sound
     said = damaged(built, library, "check", [[]])
-    assert (said == ["accepted "], not python_refuses(bytes(data))) == (sound, sound)
+    assert (said == ["accepted "], not judge_refuses(bytes(data))) == (sound, sound)

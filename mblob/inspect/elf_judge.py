@@ -1,0 +1,84 @@
+"""Whether a dynamic linker can load an ELF file. libmblob judges, by the rules of the machine that it
+runs on; of files for another machine only the structure is read."""
+
+from __future__ import annotations
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_facts import is_program
+from mblob.binary.elf_records import (
+    DT_ANDROID_REL,
+    DT_ANDROID_RELA,
+    DT_ANDROID_RELR,
+    DT_DEBUG,
+    ET_DYN,
+    ET_EXEC,
+    ET_REL,
+    PT_LOAD,
+)
+from mblob.binary.image import Image
+from mblob.errors import FormatError, IncompatibleError
+from mblob.native.judge import check_elf
+
+NOT_JUDGED = "not_judged"  # code of the remark about what was not judged
+_ANDROID = (DT_ANDROID_REL, DT_ANDROID_RELA, DT_ANDROID_RELR)
+
+
+def check_loading(image: Image) -> tuple[str, str] | None:
+    """Check what a dynamic linker follows in a file without asking: headers, symbols, hash tables,
+    versions, relocations. No code of it runs.
+
+    Returns:
+        A remark, as code and text, about what was not judged; None if all was, or if no dynamic
+        linker opens such files.
+
+    Raises:
+        FormatError: "elf_header", "elf_dynamic", "elf_truncated".
+        IncompatibleError: the file is sound, and the dynamic linker refuses it.
+    """
+    if not isinstance(image, ElfFile) or not _is_loaded(image):
+        return None
+    android = any(tag in image.dynamic for tag in _ANDROID)
+    try:
+        if not android and check_elf(image.data):
+            return None
+        _check_structure(image)
+    except (FormatError, IncompatibleError) as error:
+        if not error.culprit:
+            error.prefix(image.name)
+        raise
+    built_for = f"{image.machine}, {image.bits}-bit, {image.endian} endian"
+    text = (
+        f"it is for {'Android' if android else built_for}: of its symbols, hash tables, versions and relocations,"
+        " the structure was read; whether its dynamic linker takes them was not judged"
+    )
+    return NOT_JUDGED, text
+
+
+def _is_loaded(elf: ElfFile) -> bool:
+    """Whether it is for a dynamic linker to open: no object, which has no program headers, and no
+    program. That has an entry point, as libraries may, and what linkers write into programs alone,
+    DT_DEBUG, or no dynamic section."""
+    if elf.e_type == ET_REL and not elf.e_phnum:
+        return False
+    program = elf.e_type == ET_EXEC or is_program(elf)
+    return not (program and elf.e_entry != 0 and (not elf.dynamic or DT_DEBUG in elf.dynamic))
+
+
+def _check_structure(elf: ElfFile) -> None:
+    """Check that all tables lie in the file, and that what names others leads into them."""
+    if elf.e_type == ET_EXEC or is_program(elf):
+        raise _wrong("an executable; link it with -shared")
+    if elf.e_type != ET_DYN:
+        raise _wrong(f"ELF type {elf.e_type}, a shared library has {ET_DYN}: link it with -shared")
+    if not any(s.p_type == PT_LOAD for s in elf.segments):
+        raise _wrong("no segment is loaded")
+    elf.check_loading()
+    if not elf.dynamic:
+        raise FormatError("dynamic section: there is none", code="elf_dynamic")
+    _ = elf.dynsym, elf.versym, elf.needed
+    for at, size, _record in elf.relocation_tables():
+        elf.offset_of(at, size, "relocations")
+
+
+def _wrong(text: str) -> FormatError:
+    return FormatError(text, code="elf_header")
