@@ -37,12 +37,13 @@ from mblob.binary.elf_records import (
     Symbol,
     SymbolTable,
 )
-from mblob.binary.elf_tables import ElfTables, name_budget
+from mblob.binary.elf_tables import NAME_LIMIT, ElfTables, name_budget
 from mblob.bytes.record import Record
 
 SYMBOL_LIMIT = 1 << 22  # dynamic symbols; the largest real libraries have some 10^5
 CHAIN_STEP = 1 << 16  # bytes of a hash chain read at a time
 NEEDED_LIMIT = 1 << 12  # libraries
+STRINGS_LIMIT = 1 << 26  # bytes of names that are copied into memory; those of libLLVM have 2^22
 
 
 class ElfFile(ElfTables):
@@ -213,21 +214,29 @@ class ElfFile(ElfTables):
         """The symbols of a table behind its first one."""
         record = self.layout.sym
         fields = record.pick("st_name", *Symbol._fields[1:-1])
-        budget = name_budget(table.strings_size)
+        start, size = table.strings, table.strings_size
+        budget = name_budget(size)
+        # A copy, in which names are found five times as fast.
+        whole = size <= STRINGS_LIMIT and start + size <= len(self.data)
+        strings = bytes(self.data[start : start + size]) if whole else b""
         at = table.offset
         rows = self.records(record, at, table.count, f"{table.count} symbols")
-        for name, value, size, info, other, shndx in map(fields, itertools.islice(rows, 1, None)):
+        for name, value, st_size, info, other, shndx in map(
+            fields, itertools.islice(rows, 1, None)
+        ):
             at += record.size
-            text = (
-                self._string(table.strings, table.strings_size, name, "symbol name") if name else ""
-            )
+            end = strings.find(b"\0", name, name + NAME_LIMIT)
+            if end > name:
+                text = strings[name:end].decode("utf-8", "backslashreplace")
+            else:
+                text = self._string(start, size, name, "symbol name") if name else ""
             budget -= len(text)
             if budget < 0:
                 raise self._fail(
                     "the names of its symbols add up to more than 8 times their table",
                     "elf_dynamic",
                 )
-            yield Symbol(text, value, size, info, other, shndx, at)
+            yield Symbol(text, value, st_size, info, other, shndx, at)
 
     @cached_property
     def dynsym(self) -> list[Symbol]:

@@ -22,6 +22,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.image import Image
 from mblob.binary.non_elf import ForeignFile
+from mblob.errors import FormatError, IncompatibleError
 from mblob.format import (
     classic,
     exported,
@@ -33,6 +34,7 @@ from mblob.format import (
 )
 from mblob.format.exported import NO_MODEL
 from mblob.format.type_keys import EXECUTORS, GRAPHS, RELAX_EXECUTABLES, ROWS
+from mblob.inspect.elf_judge import NOT_JUDGED, check_loading
 from mblob.module import LIBRARY
 
 if TYPE_CHECKING:
@@ -53,37 +55,52 @@ _CONTEXT_USERS = {
     ),
 }
 # Remarks that need no action.
-_NO_ACTION = ("era", "trailing_bytes")
+_NO_ACTION = ("era", "trailing_bytes", NOT_JUDGED)
 
 
 def diagnose(library: Library) -> list[dict[str, Any]]:
     """All remarks: {"code", "severity", "message"}; what kept a part from being read comes first,
     as an error. A "warning" is something that its reader can do something about, or should know
     before the library is used; "info" is everything else, which is shown in JSON alone."""
-    remarks = [
+    problem, remark = _judged(library)
+    remarks = [remark] if remark is not None else []
+    for part in (
+        _of_linking,
+        _of_blobs,
+        _of_names,
+        wrong_rows,
+        _of_entries,
+        _of_executors,
+        _of_plugins,
+    ):
+        remarks += part(library)
+    found = [
         {"code": code, "severity": _severity(library, code), "message": text}
-        for part in (
-            _of_linking,
-            _of_blobs,
-            _of_names,
-            wrong_rows,
-            _of_entries,
-            _of_executors,
-            _of_plugins,
-        )
-        for code, text in part(library)
+        for code, text in remarks
     ]
-    if library.problem is not None:
-        remarks.insert(
-            0, {"code": library.problem.code, "severity": "error", "message": library.problem.text}
-        )
-    return remarks
+    problem = library.problem or problem
+    if problem is not None:
+        found.insert(0, {"code": problem.code, "severity": "error", "message": problem.text})
+    return found
 
 
 def _severity(library: Library, code: str) -> str:
     if code in _NO_ACTION or (code == "interposable_blob" and not _users_of_blob(library)):
         return "info"
     return "warning"
+
+
+def _judged(library: Library) -> tuple[FormatError | None, Remark | None]:
+    """What a dynamic linker finds wrong with a library, and a remark on loading it."""
+    image = library.image
+    if library.kind != "shared" or not isinstance(image, ElfFile) or elf_facts.is_program(image):
+        return None, None
+    try:
+        return None, check_loading(image)
+    except FormatError as error:
+        return error, None
+    except IncompatibleError as error:
+        return None, ("not_loadable", str(error).removeprefix(f"{error.culprit}: "))
 
 
 def _images(image: Image) -> list[Image]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -252,11 +253,14 @@ def test_looking_at_a_small_file_imports_little(verb: str, golden: Path, tmp_pat
         "print(*sys.modules, file=sys.stderr)"
     )
     root = Path(mblob.__file__).parents[1]
+    cffi = importlib.util.find_spec("_cffi_backend")  # the judge of ELF files is libmblob
+    assert cffi and cffi.origin
     done = subprocess.run(  # -S: what the environment itself imports does not count
         [sys.executable, "-S", "-c", code, "|".join(words)],
         capture_output=True,
         text=True,
         cwd=root,
+        env={**os.environ, "PYTHONPATH": str(Path(cffi.origin).parent)},
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].split())
