@@ -83,15 +83,17 @@ def _loaded() -> str:
 
 
 def _built_for_another() -> str | None:
-    """The line for a package that was built for another Python; None if it was built for this."""
+    """The line for a package that was not compiled, or for another Python; None if it was for
+    this."""
     names = sorted(p.name for p in library_dir().parent.glob("_call.*.so"))
-    if any(name == f"_call{suffix}" for name in names for suffix in EXTENSION_SUFFIXES):
+    fits = any(name == f"_call{suffix}" for name in names for suffix in EXTENSION_SUFFIXES)
+    if fits and (library_dir() / SONAME).is_file():
         return None
-    here = _spelled(str(sysconfig.get_config_var("EXT_SUFFIX")))
-    if not names:
+    if fits or not names:
         return (
             "the compiled part of mblob is missing; install mblob again, in a clone by `make env`"
         )
+    here = _spelled(str(sysconfig.get_config_var("EXT_SUFFIX")))
     there = ", ".join(_spelled(name.removeprefix("_call")) for name in names)
     return f"this mblob was built for {there}, and this is {here}; install mblob with the pip of this Python"
 

@@ -13,10 +13,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
+from mblob.bytes.mapping import map_file
 from mblob.bytes.whole_file import replacing
+from mblob.errors import FormatError, IncompatibleError
 from mblob.format.exported import FFI_PREFIX
 from mblob.format.prefixes import BLOBS
+from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.compile.host_objects import Generated, compile_generated
@@ -149,6 +153,19 @@ def convert_finished(
             adapted,
             unused,
         )
+        _check_loading(temporary, path)
+
+
+def _check_loading(written: Path, path: Path) -> None:
+    """Have libmblob judge what was written, if it is for this machine.
+
+    Raises:
+        BuildError: the dynamic linker would not open it.
+    """
+    try:
+        check_loading(ElfFile(map_file(written), str(path)))
+    except (FormatError, IncompatibleError) as error:
+        raise BuildError(f"{error}; convert the objects that it was linked from") from None
 
 
 def _old_blob(library: Library) -> tuple[int, int]:

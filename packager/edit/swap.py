@@ -18,6 +18,7 @@ from mblob.format.ffi_dialect import SYMBOL_OF_0_21
 from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import LIBRARY
+from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
 from mblob.packager.edit.new_payloads import (
@@ -282,6 +283,7 @@ def _read_back(path: Path, before: Library, written: Sequence[Entry], index: boo
         return  # no reader of ours can
     try:
         with Library(path) as found:
+            check_loading(found.image)
             read = (
                 [(e.type_key, e.size, e.imports) for e in found.blob.entries] if found.blob else []
             )

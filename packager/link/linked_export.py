@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mblob.binary.archive import is_archive
+from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import EM_X86_64
-from mblob.errors import ToolchainError
+from mblob.binary.file_kind import ELF_MAGIC
+from mblob.bytes.mapping import map_file
+from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
@@ -147,6 +150,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
 def _import_readers() -> None:
     """Import what looks at the finished library, while compilers run."""
     import_module("mblob.inspect.library")
+    import_module("mblob.inspect.elf_judge")
     import_module("mblob.inspect.providers")
 
 
@@ -336,6 +340,8 @@ def export_shared(
     size = _link(request, inputs, output, work, copy)
     if size is not None:
         _verify(output, request.plan, size)
+    if not inputs.joins:  # a part of another one is not opened
+        _check_loading(output)
     check_exports(request.wrapped(), output)
     warn_of_functions(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
@@ -477,6 +483,24 @@ def _verify(path: Path, plan: BlobPlan, size: int) -> None:
             raise BuildError(
                 f"{path.name}: reads back as {_listed(read)}, written was {_listed(wanted)}: the linker changed it"
             )
+
+
+def _check_loading(path: Path) -> None:
+    """Have libmblob judge a finished library, if it is for this machine.
+
+    Raises:
+        BuildError: the dynamic linker would not open it, or not survive that.
+    """
+    from mblob.inspect.elf_judge import check_loading
+
+    data = map_file(path)
+    if data[:4] != ELF_MAGIC:
+        return
+    try:
+        check_loading(ElfFile(data, path.name))
+    except (FormatError, IncompatibleError) as error:
+        text = str(error).removeprefix(f"{error.culprit}: ")
+        raise BuildError(f"{path.name}: the linked library cannot be opened: {text}") from None
 
 
 def _listed(keys: Sequence[str]) -> str:

@@ -117,8 +117,8 @@ def test_every_arrow_that_is_allowed_is_there(
     assert {(a, b) for a, below in NEEDS.items() for b in below} - found == set()
 
 
-# Taken from its object by the extension that Python copies with, mblob/bytes/_copy.c.
-OF_PYTHON = {"mb_crc32_is_fast"}
+# Called by Python's extensions alone: mblob/bytes/_copy.c, mblob/native/_native_build.py.
+OF_PYTHON = {"mb_crc32_is_fast", "mblob_elf_check"}
 
 
 def test_a_function_that_only_its_own_file_calls_is_static(

@@ -14,18 +14,19 @@ import mblob
 from mblob.installed import SONAME, library_dir
 
 ASKS = """
-import mblob
+import mblob, sys
 try:
-    mblob.load_module
+    mblob.load_module if "load" in sys.argv else mblob.verify("/proc/self/exe")
 except ImportError as error:
     assert isinstance(error, mblob.IncompatibleError), type(error)
     print(error)
 """
 
 
-def ask(folder: Path, **environment: str) -> str:
+def ask(folder: Path, first: str = "load", **environment: str) -> str:
+    """What a program says that begins with loading or with `verify`."""
     done = subprocess.run(
-        [sys.executable, "-c", ASKS],
+        [sys.executable, "-c", ASKS, first],
         cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
@@ -54,10 +55,14 @@ def test_a_package_for_another_machine_names_both(package: Path) -> None:
     assert here in text and text.count("\n") == 1
 
 
-def test_a_package_that_was_not_compiled_says_so(package: Path) -> None:
-    for compiled in (package / "mblob" / "loader").glob("_call.*.so"):
-        compiled.unlink()
-    assert ask(package).startswith("the compiled part of mblob is missing; ")
+@pytest.mark.parametrize("first", ["load", "verify"])
+def test_a_package_that_was_not_compiled_says_so(package: Path, first: str) -> None:
+    text = "the compiled part of mblob is missing; install mblob again, in a clone by `make env`\n"
+    assert ask(package, first) == text  # its libmblob is
+    for part in ("loader", "native"):
+        for compiled in (package / "mblob" / part).glob("*.so"):
+            compiled.unlink()
+    assert ask(package, first) == text
 
 
 def test_an_older_libmblob_that_was_loaded_first_is_refused_with_both_versions(

@@ -190,6 +190,35 @@ def test_grow_refuses_mold_by_name(tmp_path: Path, tree: mblob.Module, require: 
         tree.export_library(tmp_path / "x.so", options=["-fuse-ld=mold"], embed="grow")
 
 
+PAGES = "-Wl,-z,max-page-size=16384,-z,common-page-size=16384"
+
+
+def test_a_library_for_pages_of_16_kib_packs_and_opens(tmp_path: Path, require: Require) -> None:
+    """As Android asks for, linked by lld."""
+    require("ld.lld")
+    source = "static int seen; int f(int x) { return x + ++seen; }"
+    module = mblob.csource_module(source, functions=["int f(int x)"])
+    module.import_module(mblob.blob_module("note", b"text"))
+    module.export_library(tmp_path / "x.so", options=["-fuse-ld=lld", PAGES])
+    assert mblob.verify(tmp_path / "x.so").has_blob
+    assert mblob.load_module(tmp_path / "x.so").f(1) == 2
+
+
+def test_a_library_that_glibc_refuses_is_not_written(tmp_path: Path, require: Require) -> None:
+    """mold packs relocations, and does not say that the library needs a glibc that knows these."""
+    require("mold")
+    source = (
+        "#include <stdlib.h>\nstatic int v; int *const table[64] = {[0 ... 63] = &v};"
+        " int f(int x) { return abs(x) + (table[x] != 0) + rand(); }"
+    )
+    module = mblob.csource_module(source, functions=["int f(int x)"])
+    options = ["-fno-builtin", "-fuse-ld=mold", "-Wl,-z,pack-relative-relocs"]
+    with pytest.raises(mblob.BuildError) as refused:
+        module.export_library(tmp_path / "x.so", options=options)
+    assert str(refused.value).startswith("x.so: the linked library cannot be opened: it has packed")
+    assert not (tmp_path / "x.so").exists()
+
+
 TOOLS = ["strip", "strip -g", "objcopy", "objcopy --strip-debug", "patchelf --set-rpath /nowhere"]
 
 
