@@ -288,8 +288,10 @@ class VirtualMachine(Timed):
             missing = [name for name in params if name not in kwargs]
             if unknown or len(missing) != len(args):
                 of = f"; it has no parameter {', '.join(map(repr, unknown))}" if unknown else ""
+                which = f"{len(missing)} more argument{'s' * (len(missing) != 1)}"
+                which += f" ({', '.join(missing)})" if missing else ""
                 raise ArgumentTypeError(
-                    f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}{of}"
+                    f"{func_name}({', '.join(params)}): expected {which}, found {len(args)}{of}"
                 )
             rest = iter(args)
             args = tuple(kwargs[name] if name in kwargs else next(rest) for name in params)

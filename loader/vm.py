@@ -290,8 +290,10 @@ class VirtualMachine(Timed):
             if len(missing) != len(args):
                 unknown = [name for name in kwargs if name not in params]
                 of = f"; it has no parameter {', '.join(map(repr, unknown))}" if unknown else ""
+                which = f"{len(missing)} more argument{'s' * (len(missing) != 1)}"
+                which += f" ({', '.join(missing)})" if missing else ""
                 raise ArgumentTypeError(
-                    f"{func_name}({', '.join(params)}): {len(args)} arguments for {missing}{of}"
+                    f"{func_name}({', '.join(params)}): expected {which}, found {len(args)}{of}"
                 )
             args, names = tuple(kwargs[p] if p in kwargs else next(rest) for p in params), params
         return [_argument(value, name, func_name) for value, name in zip(args, names)]

@@ -98,16 +98,26 @@ def describe(change: Change) -> str:
             [x for x in change.a if x not in change.b],
             [x for x in change.b if x not in change.a],
         )
-        if change.what in ("undefined", "needed"):
+        if change.what in ("undefined", "needed", "imports"):
             words = [f"-{x}" for x in gone[:20]] + [f"+{x}" for x in new[:20]]
             return f"{change.what} {' '.join(words) or 'in another order'}"
-        return f"{change.what} {change.a!s:.300} -> {change.b!s:.300}"
     # of what is in one of them alone
     if change.what == "size" and (change.a is None or change.b is None):
         return f"size {change.b if change.a is None else change.a}"
     if change.a == change.b:
-        return f"{change.what} {change.a}"
-    return f"{change.what} {change.a} -> {change.b}"
+        return f"{change.what} {_word(change.a)}"
+    return f"{change.what} {_word(change.a)} -> {_word(change.b)}"
+
+
+def _word(value: Any) -> str:
+    """A value for people."""
+    if value is None or value == []:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return f"{', '.join(map(str, value)):.300}"
+    return str(value)
 
 
 def _printable(line: str) -> str:

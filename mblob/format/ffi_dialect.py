@@ -80,7 +80,9 @@ def _compare(blob: memoryview, found: Blob) -> None:
     for e, listed in zip(stream.entries, found.entries):
         if (e.type_key, e.imports) != (listed.type_key, listed.imports):
             raise differ(
-                f"kind {e.type_key!r} with imports {list(e.imports)}", e.index, e.item_offset
+                f"kind {e.type_key!r} that imports {', '.join(map(str, e.imports)) or 'nothing'}",
+                e.index,
+                e.item_offset,
             )
         if e.item_offset != listed.item_offset:
             raise differ(f"module {e.index} at {e.item_offset}", e.index, e.item_offset)

@@ -75,7 +75,8 @@ class EntryChange(NamedTuple):
             key.
         change: "added", "removed" or "changed".
         a, b: its index in the libraries.
-        details: the differences: size, bytes, imports, alignment, ...
+        details: the differences: size, bytes, imports, alignment, ... Imports are lists of texts such
+            as "cuda [2]": the type key and the index in A, or "cuda [2 in B]" if only B has it.
         tensors, kernels: those that differ.
         text: the lines of a unified diff of its text; () if it has no text, or the text is equal.
     """
@@ -238,7 +239,7 @@ def _entries(a: Library, b: Library, lines: int) -> Iterable[EntryChange]:
                 details,
             )
             continue
-        found = _entry(one, other, partner, lines)
+        found = _entry(one, other, partner, (a, b), lines)
         if found is not None:
             yield EntryChange(
                 paths.text(places_a[one.index]), "changed", one.index, other.index, *found
@@ -275,11 +276,13 @@ Found = tuple[
 ]
 
 
-def _entry(a: EntryView, b: EntryView, partner: dict[int, int], lines: int) -> Found | None:
-    """How two modules differ, None if they do not."""
+def _entry(
+    a: EntryView, b: EntryView, partner: dict[int, int], of: tuple[Library, Library], lines: int
+) -> Found | None:
+    """How two modules differ, None if they do not. `of`: their libraries."""
     details = []
     if [partner.get(i) for i in a.imports] != list(b.imports):
-        details.append(Change("imports", list(a.imports), list(b.imports)))
+        details.append(Change("imports", *_imports(a, b, partner, of)))
     for what in ("data", "alignment"):
         if getattr(a, what) != getattr(b, what):
             details.append(Change(what, getattr(a, what), getattr(b, what)))
@@ -290,6 +293,17 @@ def _entry(a: EntryView, b: EntryView, partner: dict[int, int], lines: int) -> F
         return (tuple(details), (), (), ()) if details else None
     details.append(Change("first different byte", first, first))
     return tuple(details), _tensors(a, b), _kernels(a, b), _text(a, b, lines)
+
+
+def _imports(
+    a: EntryView, b: EntryView, partner: dict[int, int], of: tuple[Library, Library]
+) -> tuple[list[str], list[str]]:
+    """What two modules import, each by its type key and its index; a module that is in both has the
+    name that it has in the first library."""
+    names = {i: f"{of[0].entries[i].type_key:.80} [{i}]" for i in {*a.imports, *partner}}
+    same = {theirs: names[ours] for ours, theirs in partner.items()}
+    others = [same.get(i) or f"{of[1].entries[i].type_key:.80} [{i} in B]" for i in b.imports]
+    return [names[i] for i in a.imports], others
 
 
 def first_difference(a: memoryview, b: memoryview) -> int | None:

@@ -133,11 +133,11 @@ def _problem(
         width = 3 if kind == "t" else len(fields) - at if kind in "RS" else 1
         values = fields[at : at + width]
         if not all(_allowed(program, f, pc, kind, limits, value) for value in values):
-            return f"field {at} of opcode {opcode} is impossible: {list(values[:8])}"
+            return f"field {at} of opcode {opcode} is impossible: {', '.join(map(str, values[:8]))}"
         if kind == "t" and not (
             0 <= values[0] < 256 and 0 < values[1] < 256 and 0 < values[2] < 65536
         ):
-            return f"an impossible data type: {list(values)}"
+            return f"an impossible data type: {', '.join(map(str, values))}"
         if kind == "S" and width > NDIM_LIMIT:
             return f"{width} dimensions, expected at most {NDIM_LIMIT}"
         at += width

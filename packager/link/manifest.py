@@ -119,7 +119,9 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
     for key in _FLAGS:
         if key in table:
             if not isinstance(table[key], bool):
-                raise BuildError(f"{path}: {key}: expected true or false, found {table[key]!r}")
+                raise BuildError(
+                    f"{path}: {key}: expected true or false, found {_shown(table[key])}"
+                )
             values[key] = table[key]
     blobs = _table(path, "blobs", table.get("blobs", {}))
     values["blobs"] = [
@@ -146,9 +148,17 @@ def _parse(path: Path) -> dict[str, Any]:
             raise BuildError(f"{path}: expected a manifest in TOML, found a binary file") from None
 
 
+def _shown(value: Any) -> str:
+    """A value about as TOML writes it."""
+    import json
+
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return f"{text:.80}"
+
+
 def _text(path: Path, key: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise BuildError(f"{path}: {key}: expected a text, found {value!r}")
+        raise BuildError(f"{path}: {key}: expected a text, found {_shown(value)}")
     if "\0" in value:
         raise BuildError(f"{path}: {key}: {value!r} has a NUL in it")
     return value
@@ -159,11 +169,11 @@ def _texts(path: Path, key: str, value: Any) -> list[str]:
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list):
-        raise BuildError(f"{path}: {key}: expected a list of texts, found {value!r}")
+        raise BuildError(f"{path}: {key}: expected a list of texts, found {_shown(value)}")
     return [_text(path, key, item) for item in value]
 
 
 def _table(path: Path, key: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise BuildError(f"{path}: {key}: expected a table, found {value!r}")
+        raise BuildError(f"{path}: {key}: expected a table, found {_shown(value)}")
     return value

@@ -137,6 +137,36 @@ def test_entries_are_matched_by_their_place(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_imports_that_differ_are_named(pack, tmp_path: Path) -> None:
+    one, two = mblob.blob_module("m", b"1"), mblob.blob_module("n", b"2")
+    a = build(tmp_path / "a.so", one, two)
+    b = build(tmp_path / "b.so", one, mblob.blob_module("extra", b"3"))
+    lines = pack("diff", a, b).stdout.splitlines()
+    assert "~ entry [0] library: imports -n [1] +extra [1 in B]" in lines
+    (root,) = (e for e in mblob.diff(a, b).entries if e.path == "library")
+    assert root.details[0].to_json() == {
+        "what": "imports", "a": ["n [1]", "m [2]"], "b": ["extra [1 in B]", "m [2]"]
+    }  # fmt: skip
+    c = build(tmp_path / "c.so", two, one)
+    assert "imports in another order" in pack("diff", a, c).stdout
+
+
+def test_values_are_not_written_as_python_does(pack, golden: Path, tmp_path: Path) -> None:
+    def device(types: list[str]) -> mblob.Module:
+        return mblob.device_module("opencl", "__kernel void f() {}", functions=[("f", types)])
+
+    a = build(tmp_path / "a.so", device([]))
+    b = build(
+        tmp_path / "b.so", device(["handle", "int32"]), mblob.graph_executor_factory(graph(), {})
+    )
+    mblob.strip_index(b, tmp_path / "c.so")
+    for one, other in ((a, b), (b, tmp_path / "c.so"), (golden / "opencl_llvm.so", b)):
+        text = pack("diff", one, other).stdout
+        assert not [w for w in ("['", "[]", "None", "True", "False") if w in text], text
+    assert "arg_types none -> handle, int32" in pack("diff", a, b).stdout
+    assert "index yes -> no" in pack("diff", b, tmp_path / "c.so").stdout
+
+
 def test_functions_and_code(pack, tmp_path: Path) -> None:
     a = build(tmp_path / "a.so")
     b = build(tmp_path / "b.so", source=KERNEL.replace("*=", "+="))

@@ -48,10 +48,10 @@ def test_inputs_by_position_and_by_name(load: Any) -> None:
     np.testing.assert_array_equal(machine.run().numpy(), (2 * X + W) * Y)
     assert (machine.get_input_index("y"), machine.get_input_index("z")) == (1, -1)
     for wrong, of in (
-        ({"y": Y}, r"\['x'\]"),
-        ({"x": X, "z": Y}, r"\['y'\]; it has no parameter 'z'"),
+        ({"y": Y}, r"\(x\), found 0"),
+        ({"x": X, "z": Y}, r"\(y\), found 0; it has no parameter 'z'"),
     ):
-        with pytest.raises(TypeError, match=rf"main\(x, y\): 0 arguments for {of}$"):
+        with pytest.raises(TypeError, match=rf"main\(x, y\): expected 1 more argument {of}$"):
             machine.run(**wrong)
     with pytest.raises(ValueError, match="function 'main': expected 2 arguments, found 1"):
         machine.run(X)
