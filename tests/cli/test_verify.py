@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,20 @@ def test_a_payload_that_breaks_its_grammar_is_found_though_its_digest_is_right(
     assert pack("verify", "odd.so", "--level", "header").returncode == 0
     unread_module("safetensors", b"\xff" * 16).export_library(tmp_path / "odd.so")
     assert pack("verify", "odd.so").returncode == 1
+
+
+def test_what_was_not_judged_is_told(pack, deploy: Path, tmp_path: Path) -> None:
+    """A library that says it is for another machine: its structure is sound."""
+    data = bytearray(deploy.read_bytes())
+    struct.pack_into("<H", data, 18, 22 if data[18] != 22 else 62)  # e_machine
+    (tmp_path / "other.so").write_bytes(data)
+    (line,) = [x for x in pack("verify", "other.so").stdout.splitlines() if "[not_judged]" in x]
+    assert line.startswith("  info: it is for ") and "was not judged [" in line
+    found = json.loads(pack("verify", "other.so", "--json").stdout)
+    assert (found["ok"], [i["code"] for i in found["info"]]) == (True, ["not_judged"])
+    remarks = json.loads(pack("inspect", "other.so", "--json").stdout)["diagnostics"]
+    assert [d["severity"] for d in remarks if d["code"] == "not_judged"] == ["info"]
+    assert json.loads(pack("verify", str(deploy), "--json").stdout)["info"] == []
 
 
 def test_every_golden_library_is_sound(golden: Path) -> None:

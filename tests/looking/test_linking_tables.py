@@ -208,6 +208,21 @@ def test_what_linkers_write_is_sound(
     assert mblob.verify(cc(SOURCE, tmp_path / "m.so", flag)).has_blob is False
 
 
+def test_relocations_cost_verify_no_calls_of_python(
+    cc: Callable[..., Path],
+    tmp_path: Path,
+    count_calls: Callable[[Callable[[], object]], int],
+) -> None:
+    """A library of 100 MiB has half a million."""
+    calls = []
+    for count in (100, 50_000):
+        source = f"{SOURCE} static char c; char *table[{count}] = {{[0 ... {count - 1}] = &c}};"
+        path = cc(source, tmp_path / f"{count}.so")
+        mblob.verify(path)
+        calls.append(count_calls(lambda path=path: mblob.verify(path)))
+    assert abs(calls[1] - calls[0]) < 50
+
+
 # -- other machines --------------------------------------------------------------------------------
 
 JUDGE = """

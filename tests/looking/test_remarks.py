@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.binary.elf_records import DT_REL, DT_RELA
 from mblob.format.grammar import GRAMMARS
 from mblob.format.type_keys import TABLE
 
@@ -124,6 +125,24 @@ def test_programs_are_no_libraries(cc, tmp_path: Path) -> None:
         program = tmp_path / f"program{flag}"
         subprocess.run(["cc", flag, "-rdynamic", tmp_path / "m.c", "-o", program], check=True)
         assert codes(program) == {"not_shared"}
+
+
+def test_what_the_dynamic_linker_refuses(cc, tmp_path: Path) -> None:
+    link = ("-Wl,-Bsymbolic", "-Wl,-z,nodlopen")
+    library = cc(blob("classic"), tmp_path / "closed.so", *link)
+    assert codes(library) == {"not_loadable"}
+    library = cc(blob("classic") + FUNCTION + "int (*p)(void) = f;", tmp_path / "m.so", link[0])
+    assert codes(library) == set()
+    data = bytearray(library.read_bytes())
+    with mblob.open(library) as lib:
+        elf = lib.elf
+        at = elf.offset_of(elf.dynamic[DT_RELA if DT_RELA in elf.dynamic else DT_REL][0], 1, "")
+    data[at + 2] = 0xFF  # where the first relocation writes
+    (tmp_path / "damaged.so").write_bytes(data)
+    with mblob.open(tmp_path / "damaged.so") as lib:
+        (remark,) = lib.diagnostics
+    assert (remark["code"], remark["severity"]) == ("elf_dynamic", "error")
+    assert "lies outside the data" in remark["message"]
 
 
 def test_mold_leaves_no_mark_of_bsymbolic(
