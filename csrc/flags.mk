@@ -12,7 +12,7 @@ FAST := core/function.c core/threads/thread_pool.c base/crc32.c base/sha256.c co
 # cost 2 kB. clang knows no -fexpensive-optimizations, and would say so for each file.
 SMALL := -Os -fno-jump-tables -fno-expensive-optimizations -Wno-ignored-optimization-argument
 # Files of src/ that only read: no code of others ever runs below them (no kernel, plug-in, callback or release), so nothing unwinds
-# through them, and they have no tables for that. A C++ exception of a callback passes through all others.
+# through them, and they have no tables for that.
 READERS := base/blocks.c base/near.c exec/graph/device_order.c core/plugin/table.c base/tensor_check.c base/profile.c base/locks.c exec/graph/ends.c core/argument.c base/bytes.c format/stream_classic.c exec/relay/locate.c core/link_copy.c core/link_origin.c base/map.c base/source_file.c base/byte_order.c exec/common/names.c format/blob.c base/crc32.c base/dtype.c elf/dynamic.c elf/elf.c elf/hash.c elf/notes.c elf/relocations.c elf/versions.c base/error.c base/float16.c format/index.c base/json.c format/payload_grammar.c format/safetensors.c base/sha256.c core/threads/thread_settings.c format/tree.c exec/common/parameter_bytes.c exec/graph/checked_graph.c exec/graph/graph_text.c exec/graph/schedule.c exec/relay/code.c exec/relay/listing.c exec/relay/opcodes.c exec/relay/reader.c exec/common/storage.c exec/relax/listing.c exec/relax/reader.c format/function_table.c entry/host_symbols.c entry/look.c elf/slots.c format/stream_ffi.c format/ndarray.c base/whole_file.c core/weights.c core/ffi_library.c exec/contrib/elements.c exec/contrib/random.c exec/contrib/sort.c
 LDLIBS := -ldl
 # Two tables of what can be run, of which a library has one: libmblob.so and libmblob.a that of all files but CORE_TABLE, and
@@ -20,7 +20,7 @@ LDLIBS := -ldl
 CORE_TABLE := entry/profile_core.c
 FULL_TABLE := entry/profile_full.c
 # Plug-ins: plugins/NAME/*.c, plugins/common/*.c and these files of src/ make libmblob-NAME.so. They link no libmblob.
-PLUGIN_SHARED := base/blocks.c base/bytes.c base/json.c base/locks.c base/map.c base/sha256.c base/whole_file.c
+PLUGIN_SHARED := base/blocks.c base/bytes.c base/json.c base/locks.c base/map.c base/sha256.c base/thrown.c base/whole_file.c
 PLUGIN_LINK := -pthread -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack
 # libmblob-ffi.a: plugins/ffi/*.c and plugins/common/*.c, compiled with these words more, from the folder of this file.
 STATIC_NAMES := -include plugins/common/static_names.h

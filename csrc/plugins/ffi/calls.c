@@ -94,6 +94,7 @@ static inline int call_with(const struct callee *callee, const struct mb_any *ar
   struct mb_any result = {.type = MB_ANY_NONE};
   mb_error_forget(); /* what somebody left and nobody took is not this call's */
   const uint64_t before = mb_plugin_host()->error_count();
+  MB_CATCHES;
   const int rc = callee->call(callee->handle, args, count, &result);
   if (rc) return mb_error_record(callee->name, rc, before);
   return result.type == MB_ANY_NONE ? MBLOB_OK : take_result(callee, &result, ret);

@@ -97,6 +97,7 @@ static int run_task(int task_id, TVMParallelGroupEnv *env, void *data) {
   struct loop *loop = data;
   uint64_t before = mb_plugin_host()->error_count();
   mb_error_raise(NULL);
+  MB_CATCHES;
   int rc = loop->task(task_id, env, loop->data);
   if (!rc) return 0;
   (void)mb_error_record("task of a parallel loop", rc, before);
@@ -125,12 +126,20 @@ int mb_parallel_launch(FTVMParallelLambda task, void *data, int count) {
 /* One lock for all: what is made here is made in the first moments. */
 static struct mb_lock once_lock = MB_LOCK_INIT_UNCOUNTED;
 
+/* What a function returned; an exception is left as an error. */
+static int thrown(const char *function, int rc) {
+  if (rc != MB_THROWN) return rc;
+  (void)mb_error_record(function, rc, mb_plugin_host()->error_count());
+  return mb_error_raise_last();
+}
+
 static __attribute__((noinline)) int init(void **handle, int (*make)(void **result)) {
   int rc = 0;
   mb_lock(&once_lock);
   if (!*handle) {
     void *made = NULL;
-    rc = make(&made);
+    MB_CATCHES; /* the lock is to be given back */
+    rc = thrown("TVMFFIHandleInitOnce", make(&made));
     if (!rc && !made) {
       (void)mb_fail(MBLOB_E_KERNEL,
                     "TVMFFIHandleInitOnce: the function that makes the handle gave none");
@@ -151,7 +160,8 @@ int mb_deinit_once(void **handle, int (*deinit)(void *handle)) {
   if (!handle || !deinit) return mb_error_null("TVMFFIHandleDeinitOnce");
   mb_lock(&once_lock);
   void *old = __atomic_exchange_n(handle, NULL, __ATOMIC_ACQ_REL);
-  int rc = old ? deinit(old) : 0;
+  MB_CATCHES;
+  int rc = old ? thrown("TVMFFIHandleDeinitOnce", deinit(old)) : 0;
   mb_unlock(&once_lock);
   return rc;
 }

@@ -204,6 +204,13 @@ void mb_error_tell_runtime(void) {
 }
 
 int mb_error_record(const char *what, int rc, uint64_t before) {
+  char *thrown = mb_thrown(rc, what);
+  if (thrown) {
+    mb_error_forget(); /* what was thrown says more, or the same */
+    (void)mb_plugin_host()->set_error(MBLOB_E_KERNEL, thrown);
+    free(thrown);
+    return MBLOB_E_KERNEL;
+  }
   if (!raised) mb_error_fetch_process();
   void *error = mb_error_take();
   const mblob_host *host = mb_plugin_host();

@@ -24,6 +24,7 @@
 #include "base/source_file.h"    /* a file, mapped, and advice on it */
 #include "base/tensor_check.h"   /* shapes and sizes that can be */
 #include "base/texts.h"          /* texts of errors that others say too */
+#include "base/thrown.h"         /* exceptions that leave code of others */
 #include "base/type_keys.h"      /* type keys of modules, and their grammars */
 #include "base/whole_file.h"     /* a file, written whole or not at all */
 

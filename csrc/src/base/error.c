@@ -12,6 +12,7 @@
 
 #include "base/locks.h"
 #include "base/texts.h"
+#include "base/thrown.h"
 
 struct error_state {
   mblob_error_info info; /* `message` is without place and code */
@@ -350,7 +351,15 @@ static const char *name_of(int status) {
   }
 }
 
+bool mb_fail_thrown(int rc, const char *what) {
+  char *text = mb_thrown(rc, what);
+  if (text) mb_set_kernel_error(text);
+  free(text);
+  return text != NULL;
+}
+
 int mb_fail_returned(int returned, uint64_t before, int unknown, const char *what) {
+  if (mb_fail_thrown(returned, what)) return mb_error_restatus(unknown);
   if (state.serial != before) return state.info.status;
   const char *name = name_of(returned);
   return mb_fail(*name ? returned : unknown, "%s failed with status %d%s and gave no reason", what,

@@ -97,6 +97,7 @@ int mblob_function_is_ffi(const mblob_function *function) {
 
 /* `rc` is what the callee returned, `before` the count of errors when it was called. */
 static int failed(const mblob_function *function, int rc, uint64_t before) {
+  if (mb_fail_thrown(rc, function->name)) return MBLOB_E_KERNEL;
   if (mb_error_serial() == before)
     return mb_fail(MBLOB_E_KERNEL, MB_TEXT_RETURNED, function->name, rc);
   return mblob_last_error_info()->status;
@@ -112,6 +113,7 @@ static int call_kernel(mblob_function *function, const TVMValue *args, const int
   /* Kernels of TVM 0.5 and 0.6 have three parameters: they ignore the rest and set no result. */
   /* The convention has no const; kernels may write one slot behind the last argument only in
    * their own arrays. */
+  MB_CATCHES;
   int rc = code.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count, &result->value,
                      &result->code, NULL);
   if (rc) {
@@ -131,6 +133,7 @@ static int call_safe(const mblob_function *function, const TVMValue *args, const
 static int call_callback(mblob_function *function, const TVMValue *args, const int *codes,
                          int count, struct mb_return *result) {
   uint64_t before = mb_error_serial();
+  MB_CATCHES;
   int rc = function->u.callback.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count,
                                      result, function->u.callback.resource);
   return rc ? failed(function, rc, before) : MBLOB_OK;

@@ -221,6 +221,7 @@ static int run_open(mblob_module *module) {
                             .module = module};
   if (!module->use->loader.open) return MBLOB_OK;
   uint64_t before = mb_error_serial();
+  MB_CATCHES;
   int status = module->use->loader.open(module->use->loader.context, &info, &module->use->self);
   return status ? loader_failed(module, status, before) : MBLOB_OK;
 }
@@ -306,6 +307,7 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
   if (*out) return MBLOB_OK;
   mblob_function *target = NULL;
   uint64_t before = mb_error_serial();
+  MB_CATCHES;
   status = module->use->loader.function(module->use->self, name, &target);
   if (status) {
     *closed = status == MBLOB_E_LOADER &&

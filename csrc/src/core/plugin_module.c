@@ -28,8 +28,9 @@ static int call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, vo
   const struct bound *b = resource;
   const mblob_runtime *runtime = b->instance->runtime;
   uint64_t before = mb_error_serial();
+  MB_CATCHES;
   int status = runtime->call(b->instance->self, b->function, args, codes, count, ret);
-  if (status && mb_error_serial() == before)
+  if (status && !mb_fail_thrown(status, "a function of the plug-in") && mb_error_serial() == before)
     (void)mb_fail(MBLOB_E_KERNEL, "a function of a module '%s' returned %d and gave no reason",
                   runtime->type_key, status);
   return status;
@@ -54,6 +55,7 @@ static int open_module(void *context, const mblob_module_info *info, void **self
   instance->info = *info;
   atomic_init(&instance->users, 1);
   uint64_t before = mb_error_serial();
+  MB_CATCHES;
   int status = instance->runtime->open(mb_profile_of_program()->plugin_host, &instance->info,
                                        &instance->self);
   if (!status) {
@@ -74,6 +76,7 @@ static int find_function(void *self, const char *name, mblob_function **out) {
   struct instance *instance = self;
   void *function = NULL;
   uint64_t before = mb_error_serial();
+  MB_CATCHES;
   int status = instance->runtime->function(instance->self, name, &function);
   if (status) return mb_fail_returned(status, before, MBLOB_E_KERNEL, "function of the plug-in");
   if (!function) return MBLOB_OK;

@@ -64,12 +64,17 @@ static void run_task(struct job *job, int task_id) {
   unsigned outer = forks_before;
   forks_before = mb_forks();
   in_task = true;
+  MB_CATCHES;
   int rc = job->task(task_id, &job->env, job->cdata);
   in_task = false;
   forks_before = outer;
   if (rc != 0) {
-    const char *text = mb_error_serial() != before ? mblob_last_error_info()->message : "";
+    char *thrown = mb_thrown(rc, "");
+    const char *text = thrown                        ? thrown
+                       : mb_error_serial() != before ? mblob_last_error_info()->message
+                                                     : "";
     job->errors[task_id] = strndup(*text ? text : "it gave no reason", TASK_ERRORS_SIZE + 4);
+    free(thrown);
   }
   /* Tasks that wait for this one at a barrier go on: it will not come. */
   atomic_int *counters = job->env.sync_handle;
