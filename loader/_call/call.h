@@ -252,7 +252,7 @@ bool call_convert_shape(call_frame *frame, int i, PyObject *arg);
 /* Tensors of the caller in a frame of a function that keeps them, as counted ones: over the same
  * memory where its owner can be kept and kernels can use it as it lies, of others a copy. */
 bool call_count_tensors(call_frame *frame, PyObject *const *args);
-/* What the function wrote to copies that were made for the alignment goes to the caller's. */
+/* What the function wrote to copies goes to the caller's arrays. */
 void call_count_back(call_frame *frame);
 /* Whatever loader/ffi_values.py knows; false with *absent set if that is not so. */
 bool call_convert_stand_in(call_frame *frame, int i, PyObject *arg, bool *absent);

@@ -3,6 +3,7 @@
 #ifndef MB_CORE_H
 #define MB_CORE_H
 
+#include "core/aligned.h"        /* tensors that compiled code can take */
 #include "core/argument.h"       /* checks of what public functions are given */
 #include "core/call_watch.h"     /* seeing the calls of compiled code */
 #include "core/ffi_library.h"    /* libraries of the ffi dialect */

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/aligned.h"
 #include "core/device/device.h"
 #include "core/runtime.h"
 
 struct mb_object {
   uint32_t tag; /* MB_TAG_OBJECT */
   enum mb_object_type type;
+  bool unaligned; /* some tensor in it is less aligned than compiled code assumes */
   atomic_size_t references;
   struct mb_object *next; /* in the list of those that are being freed */
   size_t count, room;
@@ -111,6 +113,7 @@ static int new_object(enum mb_object_type type, size_t room, struct mb_object **
 
 static int set_item(struct mb_object *object, size_t at, TVMValue value, int code) {
   if (at == object->count) object->items[object->count++] = (struct mb_return)MB_RETURN_NOTHING;
+  object->unaligned |= !mb_value_is_aligned(value, code);
   return mb_return_set(&object->items[at], value, code);
 }
 
@@ -238,6 +241,25 @@ int mb_object_new_string(const char *data, size_t size, struct mb_object **out) 
   mb_object_release(*out);
   *out = NULL;
   return status;
+}
+
+bool mb_object_is_aligned(const void *handle) {
+  return !mb_handle_is_object(handle) || !((const struct mb_object *)handle)->unaligned;
+}
+
+int mb_object_copy(const struct mb_object *object, struct mb_object **out) {
+  int status = new_object(object->type, object->count, out);
+  for (size_t i = 0; !status && i < object->count; i++)
+    status = set_item(*out, i, value_of(&object->items[i]), object->items[i].code);
+  if (!status)
+    (*out)->unaligned = false;
+  else if (*out)
+    mb_object_release(*out);
+  return status;
+}
+
+int mb_object_set_item(struct mb_object *copy, size_t i, TVMValue value, int code) {
+  return set_item(copy, i, value, code);
 }
 
 void mb_object_reset_item(struct mb_object *array, size_t i) { mb_return_drop(&array->items[i]); }

@@ -34,6 +34,13 @@ const struct mb_return *mb_object_item(const struct mb_object *object, size_t i)
 TVMValue mb_object_value(const struct mb_object *object, size_t i);
 int mb_object_new_shape(const int64_t *extents, size_t count, struct mb_object **out);
 int mb_object_new_string(const char *data, size_t size, struct mb_object **out);
+/* Whether compiled code can take all tensors in it, however deep; also of handles that are no such
+ * objects. */
+bool mb_object_is_aligned(const void *handle);
+/* Another container of the same items, which only its maker changes. */
+int mb_object_copy(const struct mb_object *object, struct mb_object **out);
+/* Store a value, which is aligned, in place of item `i`. */
+int mb_object_set_item(struct mb_object *copy, size_t i, TVMValue value, int code);
 /* Leave nothing in that place of an Array: the one change that a program makes
  * (vm.builtin.tuple_reset_item). */
 void mb_object_reset_item(struct mb_object *array, size_t i);

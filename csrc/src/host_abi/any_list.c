@@ -66,8 +66,9 @@ int TVMBackendAnyListMoveFromPackedReturn(void *anylist, int index, TVMValue *ar
   if (status) return mb_named_result(__func__, status);
   if ((moved.code == kTVMStr || moved.code == kTVMBytes) && !copy_text(&moved)) return -1;
   clear(cell);
-  *cell = moved;
   args[ret_offset].v_handle = NULL;
   type_codes[ret_offset] = kTVMNullptr;
-  return 0;
+  status = mb_value_keep_aligned(&moved.value, moved.code);
+  if (!status) *cell = moved;
+  return mb_named_result(__func__, status);
 }

@@ -93,12 +93,15 @@ FUNCTION(kind_of_result) {
   return rc;
 }
 
-/* Adds one to the floats of the tensors in an array. */
+/* Adds one to the floats of the tensors in an array. How far the worst aligned of them is from a
+ * multiple of 64. */
 FUNCTION(bump) {
   const struct items *items = cell(args[0].u.pointer);
-  (void)self, (void)n, (void)result;
+  (void)self, (void)n;
+  *result = (struct mb_any){.type = MB_ANY_INT};
   for (int64_t i = 0; i < items->count; i++) {
     const DLTensor *tensor = cell(items->at[i].u.pointer);
+    result->u.i64 |= (int64_t)((uintptr_t)tensor->data % 64);
     for (int64_t k = 0; k < tensor->shape[0]; k++) ((float *)tensor->data)[k] += 1;
   }
   return 0;

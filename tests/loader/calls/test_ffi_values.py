@@ -188,6 +188,17 @@ def test_a_capsule_of_dlpack_is_an_array_in_a_call_and_in_a_list(
     assert mblob.packed_function(lambda value: value)(other) is other
 
 
+def test_arrays_in_containers_are_aligned_for_kernels_and_written_back(lib: mblob.Module) -> None:
+    room = np.zeros(64, "float32")
+    start = -room.ctypes.data % 64 // 4 + 1  # 4 bytes behind a multiple of 64
+    first, second = room[start : start + 2], mblob.from_dlpack(room[start + 2 : start + 4])
+    assert lib["bump"]([first, second, first]) == 0
+    assert room.sum() == 6
+    assert first.tolist() == [2, 2]
+    assert lib["bump"].bind((first,))() == 0
+    assert first.tolist() == [3, 3]
+
+
 def test_what_has_no_meaning_is_named_with_its_place(lib: mblob.Module) -> None:
     loop: list[Any] = []
     loop.append(loop)

@@ -122,6 +122,7 @@ static int forward(mblob_function *function, const TVMValue *args, const int *co
   int status = mblob_function_call(function, args, codes, count, &ret, &ret_code);
   if (!status && (ret_code == kTVMStr || ret_code == kTVMBytes))
     return mb_return_set(call->result, ret, ret_code);
+  if (!status) status = mb_value_keep_aligned(&ret, ret_code);
   if (!status) relax_return(call, ret, ret_code);
   return status;
 }

@@ -271,6 +271,7 @@ struct taken {
   bool inline_made[INLINE_ARGUMENTS];
   void *heap;
   int count;
+  struct mb_aligned copies; /* of tensors that are less aligned than kernels assume */
 };
 
 static int make_room(struct taken *t, int count) {
@@ -280,6 +281,7 @@ static int make_room(struct taken *t, int count) {
   t->made = t->inline_made;
   t->heap = NULL;
   t->count = 0;
+  t->copies = (struct mb_aligned){.count = 0};
   if (count <= INLINE_ARGUMENTS) return MBLOB_OK;
   const size_t n = (size_t)count;
   t->heap = malloc(n * (sizeof(*t->args) + sizeof(*t->borrowed) + sizeof(*t->codes) + 1));
@@ -296,6 +298,17 @@ static bool is_kept_as_it_is(TVMValue value, int code) {
   return code != kTVMStr && code != kTVMBytes && code != kTVMDLTensorHandle;
 }
 
+/* An aligned copy in place of an argument, for the length of the call. */
+static int align(struct taken *t, int i, struct relax_value *value) {
+  struct relax_value given = *value;
+  int status = mb_value_align(&t->copies, &value->value, value->code);
+  if (status) return status;
+  if (t->made[i]) relax_clear(&given);
+  t->made[i] = true;
+  t->borrowed[i] = NULL;
+  return MBLOB_OK;
+}
+
 static int take_arguments(const struct relax_machine *m, const struct relax_function *f,
                           const TVMValue *args, const int *codes, int count, struct taken *t) {
   int status = make_room(t, count);
@@ -303,13 +316,14 @@ static int take_arguments(const struct relax_machine *m, const struct relax_func
     struct relax_value value = {args[i], codes[i]};
     t->borrowed[i] = NULL;
     t->made[i] = !is_kept_as_it_is(args[i], codes[i]);
-    if (t->made[i]) {
+    if (t->made[i]) status = relax_take(m, args[i], codes[i], &value, &t->borrowed[i]);
+    if (!status && !mb_value_is_aligned(value.value, value.code)) status = align(t, i, &value);
+    if (status) {
       char place[160];
-      status = relax_take(m, args[i], codes[i], &value, &t->borrowed[i]);
       (void)snprintf(place, sizeof(place), "%.80s, argument %d%s%.40s", f->name, i,
                      (size_t)i < f->param_count ? " " : "",
                      (size_t)i < f->param_count ? f->params[i] : "");
-      if (status) mb_error_place(place);
+      mb_error_place(place);
     }
     t->args[i] = value.value;
     t->codes[i] = value.code;
@@ -343,7 +357,8 @@ static int check_borrowed(const struct taken *t, struct relax_value *result) {
   return status;
 }
 
-static void give_back(struct taken *t) {
+static void give_back(struct taken *t, int status) {
+  if (t->copies.count) mb_aligned_end(&t->copies, !status);
   for (int i = 0; i < t->count; i++) {
     struct relax_value value = {t->args[i], t->codes[i]};
     if (t->made[i]) relax_clear(&value);
@@ -371,7 +386,7 @@ int relax_call_outside(struct relax_machine *m, const struct relax_closure *clos
     status = relax_run(m, f, &all, &result);
   }
   if (!status) status = check_borrowed(&taken, &result);
-  give_back(&taken);
+  give_back(&taken, status);
   relax_leave(&activation);
   if (!status && !closure->drops_result) return relax_give(result, out);
   if (status) mb_error_of_arguments();

@@ -150,11 +150,11 @@ static inline void relax_clear(struct relax_value *place) {
 }
 
 /* A value of a caller as one that can be kept, with a reference: texts become Strings, a borrowed
- * tensor a counted view of the caller's memory, which *borrowed is set to, too; with
- * `borrowed` NULL it is copied. */
+ * tensor a counted view of the caller's memory, which *borrowed is set to, too. With
+ * `borrowed` NULL it is copied, and so is what is less aligned than compiled code assumes. */
 int relax_take(const struct relax_machine *m, TVMValue value, int code, struct relax_value *out,
                DLTensor **borrowed);
-/* What a function gave, which is taken over: texts become Strings. */
+/* What a function gave, which is taken over: texts become Strings, all tensors are aligned. */
 int relax_take_result(TVMValue value, int code, struct relax_value *out);
 /* A value for a caller, taken over: Strings without a NUL become texts. A mblob_status. */
 int relax_give(struct relax_value value, struct mb_return *out);

@@ -97,7 +97,9 @@ int relax_take(const struct relax_machine *m, TVMValue value, int code, struct r
   if (status) return status;
   *out = (struct relax_value){value, code};
   if (relax_is_counted(code)) mb_value_retain(value, code);
-  return MBLOB_OK;
+  status = borrowed ? MBLOB_OK : mb_value_keep_aligned(&out->value, code);
+  if (status) out->code = kTVMNullptr;
+  return status;
 }
 
 int relax_take_result(TVMValue value, int code, struct relax_value *out) {
@@ -108,8 +110,9 @@ int relax_take_result(TVMValue value, int code, struct relax_value *out) {
     return take_text(bytes->data, bytes->size, out);
   }
   if (relax_is_counted(code) && !value.v_handle) return MBLOB_OK;
-  *out = (struct relax_value){value, code};
-  return MBLOB_OK;
+  int status = mb_value_keep_aligned(&value, code);
+  if (!status) *out = (struct relax_value){value, code};
+  return status;
 }
 
 int relax_give(struct relax_value value, struct mb_return *out) {
