@@ -46,10 +46,10 @@ def check_loading(image: Image) -> tuple[str, str] | None:
         if not error.culprit:
             error.prefix(image.name)
         raise
-    built_for = f"{image.machine}, {image.bits}-bit, {image.endian} endian"
+    target = "Android" if android else f"{image.machine}, {image.bits}-bit, {image.endian} endian"
     text = (
-        f"it is for {'Android' if android else built_for}: of its symbols, hash tables, versions and relocations,"
-        " the structure was read; whether its dynamic linker takes them was not judged"
+        f"it is for {target}: its headers are valid and its tables lie in the file; whether its dynamic linker takes"
+        " what is in them was not judged"
     )
     return NOT_JUDGED, text
 
