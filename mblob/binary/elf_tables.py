@@ -242,7 +242,7 @@ class ElfTables:
         found = next((s for s in self.readable_sections if s.name == name), None)
         return memoryview(b"") if found is None else self.contents(found)
 
-    def check_loading(self) -> None:
+    def check_segments(self) -> None:
         """Check that segments can be loaded: the dynamic linker maps them in order, each at an
         address like its offset.
 
@@ -259,9 +259,7 @@ class ElfTables:
                 wrong = "has an alignment that is no power of two"
             elif align > limit:
                 wrong = "has an impossible alignment"
-            elif (s.p_vaddr - s.p_offset) % min(
-                align, PAGE
-            ):  # it maps pages, whatever align asks for
+            elif (s.p_vaddr - s.p_offset) % min(align, PAGE):  # more than a page is a wish
                 wrong = "has an address unlike its offset"
             elif s.p_filesz > s.p_memsz:
                 wrong = "has more bytes in the file than in memory"

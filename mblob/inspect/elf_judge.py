@@ -72,7 +72,7 @@ def _check_structure(elf: ElfFile) -> None:
         raise _wrong(f"ELF type {elf.e_type}, a shared library has {ET_DYN}: link it with -shared")
     if not any(s.p_type == PT_LOAD for s in elf.segments):
         raise _wrong("no segment is loaded")
-    elf.check_loading()
+    elf.check_segments()
     if not elf.dynamic:
         raise FormatError("dynamic section: there is none", code="elf_dynamic")
     _ = elf.dynsym, elf.versym, elf.needed

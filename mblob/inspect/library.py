@@ -123,7 +123,7 @@ class Library:
                 opened.compressed,
             )
             self.image: Image = opened.image
-            self._check_loading(partial)
+            self._check_segments(partial)
             self.prefixes = prefixes.prefixes_of(s.name for s in self.image.exports)
             self.prefix = self._choose(prefix)
             self.blob_symbol: Symbol | None = None
@@ -136,10 +136,10 @@ class Library:
                 error.prefix(str(self.path))
             raise
 
-    def _check_loading(self, partial: bool) -> None:
+    def _check_segments(self, partial: bool) -> None:
         try:
             if self.kind == "shared" and isinstance(self.image, ElfFile):
-                self.image.check_loading()
+                self.image.check_segments()
         except FormatError as error:
             if not partial:
                 raise

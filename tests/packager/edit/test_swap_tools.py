@@ -79,7 +79,7 @@ def elf_of(path: Path) -> ElfFile:
 
 def loaded(path: Path) -> list[tuple[int, int, int, int]]:
     elf = elf_of(path)
-    elf.check_loading()
+    elf.check_segments()
     return [
         (s.p_vaddr, s.p_filesz, s.p_memsz, s.p_flags) for s in elf.segments if s.p_type == PT_LOAD
     ]
