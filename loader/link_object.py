@@ -15,21 +15,16 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mblob.binary import archive, tar
-from mblob.binary.container import MEMBER_LIMIT
+from mblob.binary.container import refuse_archive
 from mblob.binary.elf import ElfFile
-from mblob.binary.file_kind import AR_MAGIC, GZIP_MAGIC, SNIFF_SIZE, linkable_kind
+from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.bytes.mapping import map_file
 from mblob.compilers import Starting, first_error, include_flags
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.interrupts import DeferredSignals
 from mblob.temporary import temporary_folder
-
-if TYPE_CHECKING:
-    from tarfile import TarInfo
-
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
 SOURCE_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")  # TVM puts devc.c into its tars
@@ -88,14 +83,13 @@ def _placed(path: Path, target: Path) -> str:
 
 def _extract(path: Path, name: str, folder: Path) -> list[str]:
     """Objects and sources of a tar, under names of our own."""
-    data = map_file(path)
-    if data[:3] == GZIP_MAGIC:
-        data = tar.unpacked(data, name)
+    data = tar.content(map_file(path), name)
     inputs: list[str] = []
-    for i, member in enumerate(tar.members(data, name)):
-        if i == MEMBER_LIMIT:
-            raise FormatError(f"{name}: more than {MEMBER_LIMIT} members", code="archive")
-        inputs += _extract_member(data, member, name, folder / str(i))
+    for i, (member, start, size) in enumerate(tar.files(data, name)):
+        content = data[start : start + size]
+        inputs += _extract_member(
+            content, f"{name}({member})", Path(member).suffix, folder / str(i)
+        )
     if not inputs:
         raise FormatError(
             f"{name}: no object file in the tar, expected at least one *.o", code="tar_empty"
@@ -103,22 +97,22 @@ def _extract(path: Path, name: str, folder: Path) -> list[str]:
     return inputs
 
 
-def _extract_member(data: memoryview, member: TarInfo, name: str, stem: Path) -> list[str]:
+def _extract_member(content: memoryview, label: str, suffix: str, stem: Path) -> list[str]:
     """One member as words of the link command, [] if it is no object or source. `stem`: of the file
     to write."""
-    outside = member.name.startswith("/") or ".." in Path(member.name).parts
-    if outside or member.issym() or member.islnk() or member.isdev():
-        raise FormatError(
-            f"{name}: member {member.name!r} is a link or leaves the tar, expected plain files",
-            code="tar_path",
-        )
-    suffix = Path(member.name).suffix.lower()
-    if not member.isreg() or suffix not in OBJECT_SUFFIXES + SOURCE_SUFFIXES:
+    refuse_archive(content, label)
+    suffix = suffix.lower()
+    if content[:4] == ELF_MAGIC or suffix in OBJECT_SUFFIXES:
+        suffix = ".o"  # whatever its name is: what looks at a tar tells objects by their bytes
+        _check_one(content, label)
+        if linkable_kind(bytes(content[:SNIFF_SIZE])) != "object":
+            raise FormatError(
+                f"{label}: a shared library, expected objects; load it by itself", code="archive"
+            )
+    elif suffix not in SOURCE_SUFFIXES:
         return []
     target = stem.with_suffix(suffix)
-    target.write_bytes(data[member.offset_data : member.offset_data + member.size])
-    if suffix in OBJECT_SUFFIXES:
-        _check_object(target, f"{name}: {member.name}")
+    target.write_bytes(content)
     # A C++ driver would take a .c file for C++.
     return ["-x", "c", str(target), "-x", "none"] if suffix == ".c" else [str(target)]
 

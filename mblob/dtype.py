@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 from mblob.arguments import no_numbers, wrong_type
@@ -40,6 +41,10 @@ _COMMON = (
     "float16", "float32", "float64", "bfloat16", *SMALL_FLOATS,
 )  # fmt: skip
 _TEXTS = {element: text for text, element in _ELEMENTS.items()}
+
+# Bits that elements of a code have: of those that are no integers.
+_BITS_OF = {2: (8, 16, 32, 64, 128), 3: (64,), 4: (16,), 5: (32, 64, 128)}
+_BITS_OF |= {code: (bits,) for code, bits in SMALL_FLOATS.values()}
 
 # struct format characters with standard sizes -> code
 _FORMAT_CODES = {
@@ -110,6 +115,17 @@ class DataType(NamedTuple):
         if core not in _FORMAT_CODES:
             raise no_numbers(None, fmt)
         return cls(_FORMAT_CODES[core], itemsize * 8)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there can be elements of this type. `mb_dtype_check` of csrc says the same."""
+        if self.code <= 1:
+            widths: Container[int] = (*range(1, 65), 128)
+        elif self.code > FLOAT8_E3M4:
+            widths = range(1, 256)  # users' types
+        else:
+            widths = _BITS_OF.get(self.code, ())
+        return self.bits in widths and 0 < self.lanes < 65536
 
     def to_bytes(self) -> bytes:
         return bytes((self.code, self.bits)) + self.lanes.to_bytes(2, "little")

@@ -1,7 +1,7 @@
 """Files that hold several: archives (`.a`), `.tar` and `.tar.gz` as TVM exports them, universal
 Mach-O files.
 
-Members are slices of the file, which is never unpacked; only gzip is (`mblob.binary.tar`). An
+Members are slices of the file; only what is compressed is unpacked (`mblob.binary.tar`). An
 archive in an archive is an error that names it.
 """
 
@@ -16,16 +16,16 @@ from mblob.binary.elf_records import STB_GLOBAL, Symbol
 from mblob.binary.file_kind import (
     AR_MAGIC,
     ELF_MAGIC,
-    GZIP_MAGIC,
     SNIFF_SIZE,
     THIN_MAGIC,
+    is_compressed,
     linkable_kind,
 )
 from mblob.binary.image import Image, open_image
 from mblob.binary.machine_names import MachineAlias, fits, known_names, machine_of
 from mblob.errors import FormatError
 
-MEMBER_LIMIT = 1 << 14  # members of one file
+MEMBER_LIMIT = tar.MEMBER_LIMIT
 _SOURCES = (".c", ".cc", ".cpp", ".cu", ".h", ".ll", ".s")
 
 
@@ -105,17 +105,15 @@ def _open_one(data: memoryview, label: str) -> Opened:
         )
     if start[:8] == AR_MAGIC:
         return _of_members("archive", data, label, archive.places(data, label))
-    if start[:3] == GZIP_MAGIC:
-        unpacked = tar.unpacked(data, label)
-        if linkable_kind(bytes(unpacked[:SNIFF_SIZE])) != "tar" or unpacked[:3] == GZIP_MAGIC:
-            raise FormatError.about(
-                label, "gzip, but no tar archive is in it", code="not_elf", offset=0
-            )
-        return _of_members("tar", unpacked, label, _tar_places(unpacked, label))._replace(
-            compressed=True
-        )
     if linkable_kind(start) == "tar":
-        return _of_members("tar", data, label, _tar_places(data, label))
+        content = tar.content(data, label)
+        begins = bytes(content[:SNIFF_SIZE])
+        if linkable_kind(begins) != "tar" or is_compressed(begins):
+            raise FormatError.about(
+                label, "a compressed file, but no tar archive is in it", code="archive", offset=0
+            )
+        opened = _of_members("tar", content, label, tar.files(content, label))
+        return opened._replace(compressed=content is not data)
     image = open_image(data, label)
     return Opened(image.kind, image, compressed=image.format == "c")
 
@@ -181,32 +179,33 @@ def _of_members(
     return Opened(kind, image, tuple(members))
 
 
-def _member(content: memoryview, label: str, name: str, start: int) -> Member:
+def refuse_archive(content: memoryview, label: str) -> None:
+    """Refuse a member that is an archive itself.
+
+    Raises:
+        FormatError: "archive".
+    """
     head = bytes(content[:SNIFF_SIZE])
-    if (
-        linkable_kind(head) in ("archive", "tar")
-        or head[:8] == THIN_MAGIC
-        or mach_o.slices(content, label)
-    ):
+    kind = linkable_kind(head)
+    if kind in ("archive", "tar") or head[:8] == THIN_MAGIC or mach_o.slices(content, label):
         raise FormatError.about(
             label,
             "an archive in an archive, which is not looked into: unpack it",
             code="archive",
         )
+
+
+def _member(content: memoryview, label: str, name: str, start: int) -> Member:
+    refuse_archive(content, label)
     try:
         image = open_image(content, label, start)
     except FormatError as error:
-        if error.code != "not_elf" or head[:4] == ELF_MAGIC:
+        if error.code != "not_elf" or content[:4] == ELF_MAGIC:
             raise
         kind = "source" if name.endswith(_SOURCES) else "other"
         return Member(name, kind, start, len(content), None)
     kind = "source" if image.format == "c" else f"{image.format} {image.kind}"
     return Member(name, kind, start, len(content), image)
-
-
-def _tar_places(data: memoryview, label: str) -> Iterator[tuple[str, int, int]]:
-    """Name, offset and size of each file in a tar archive; folders and links hold nothing."""
-    return ((m.name, m.offset_data, m.size) for m in tar.members(data, label) if m.isreg())
 
 
 class ObjectSet:

@@ -13,6 +13,7 @@ ELF_MAGIC = b"\x7fELF"
 AR_MAGIC, THIN_MAGIC = b"!<arch>\n", b"!<thin>\n"  # archives; thin ones hold names alone
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # deflated: a .tar.gz
+BZIP2_MAGIC, XZ_MAGIC = b"BZh", b"\xfd7zXZ\0"
 
 # What messages call each kind.
 NAMES = {"object": "an object file", "archive": "an archive of objects", "tar": "a tar archive"}
@@ -34,7 +35,13 @@ def linkable_kind(start: bytes) -> str | None:
         return "object" if is_object else None
     if start[:8] == AR_MAGIC:
         return "archive"
-    return "tar" if start[257:262] == b"ustar" or start[:3] == GZIP_MAGIC else None
+    return "tar" if start[257:262] == b"ustar" or is_compressed(start) else None
+
+
+def is_compressed(start: bytes) -> bool:
+    """Whether a file that starts so was packed by gzip, bzip2 or xz."""
+    is_bzip2 = start[:3] == BZIP2_MAGIC and start[4:10] == b"1AY&SY"
+    return start[:3] == GZIP_MAGIC or is_bzip2 or start[:6] == XZ_MAGIC
 
 
 def elf_header(start: bytes) -> Callable[[str], int]:

@@ -1,54 +1,100 @@
-"""The reader of `.tar` and `.tar.gz`, as TVM exports them, for what looks and loads. No memory or disk
-is used because a header says so.
-
-`convert` has another (packager/edit/convert.py): it takes what else Python unpacks, and copies members
-into files, with limits for those.
+"""The one reader of `.tar`, plain or compressed, for what looks, loads and converts: what one of them
+refuses, all refuse. No memory or disk is used because a header says so.
 """
 
 from __future__ import annotations
 
 import mmap
+import posixpath
 import zlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+from mblob.binary.file_kind import BZIP2_MAGIC, GZIP_MAGIC, XZ_MAGIC
 from mblob.errors import FormatError
 
-if TYPE_CHECKING:
-    from tarfile import TarInfo
-
-# Bytes that gzip may unpack to: as many, and so many times the file. Libraries pack to a third;
-# only zeros to less.
+# Bytes that a compressed file may unpack to: as many, and so many times the file. Libraries pack to
+# a third; only zeros to less.
 UNPACKED_LEAST, UNPACKED_RATIO = 16 << 20, 100
-STEP = 1 << 20
+STEP = 1 << 18
+XZ_MEMORY = 128 << 20  # bytes that unpacking may need; `xz -9` makes files that need 65 MiB
+STREAM_LIMIT = 1 << 14  # compressed streams in a row, as parallel compressors write them
+MEMBER_LIMIT = 1 << 14  # members of one file
 
 
-def members(data: memoryview, label: str) -> Iterator[TarInfo]:
-    """What is in a tar archive, in order; the bytes of files lie in `data`, in one piece.
+class File(NamedTuple):
+    """A file in a tar archive: its bytes lie in the archive, in one piece."""
+
+    name: str
+    offset: int
+    size: int
+
+
+def files(data: memoryview, label: str) -> Iterator[File]:
+    """The files in a tar archive, in order; folders are left out.
 
     Raises:
-        FormatError: "archive".
+        FormatError: "tar_path": a member is a link or a device, or its name leads out of the
+            archive; "archive": one is there twice or stored with holes, or the archive is damaged,
+            has too many members, or is followed by something.
     """
     import tarfile  # with what compresses, it takes longer to import than all else here
 
+    names: set[str] = set()
     try:
         with tarfile.open(fileobj=_File(data), mode="r:") as tar:  # type: ignore[call-overload]
-            for info in tar:
-                start, size = info.offset_data, info.size
-                if info.isreg() and info.issparse():
+            for count, info in enumerate(tar):
+                if count == MEMBER_LIMIT:
                     raise FormatError.about(
-                        f"{label}({info.name})", "stored with holes, unpack it", code="archive"
+                        label,
+                        f"more than {MEMBER_LIMIT} members",
+                        code="archive",
+                        offset=info.offset,
                     )
-                if info.isreg() and size > len(data) - start:
-                    raise FormatError.about(
-                        f"{label}({info.name})", f"{size} bytes, {max(0, len(data) - start)} are left", code="archive",
-                        offset=start,
-                    )  # fmt: skip
-                yield info
+                yield from _checked(info, data, label, names)
+            _check_rest(data, tar.offset, label)
     except (tarfile.TarError, ValueError, OverflowError, RecursionError, EOFError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError.about(label, f"a damaged tar archive: {error}", code="archive") from None
+
+
+def _checked(info: Any, data: memoryview, label: str, names: set[str]) -> Iterator[File]:
+    """A member, if it is a file. `names`: of those before it."""
+    who, start, size = f"{label}({info.name})", info.offset_data, info.size
+    if info.name.startswith("/") or ".." in info.name.split("/"):
+        raise FormatError.about(
+            who, "its name leads out of the archive; expected a name in it", code="tar_path"
+        )
+    if info.isdir():
+        return
+    if not info.isreg():
+        raise FormatError.about(
+            who, "it is a link or a device, expected plain files", code="tar_path"
+        )
+    if info.issparse():
+        raise FormatError.about(who, "stored with holes, unpack it", code="archive")
+    if size > len(data) - start:
+        left = max(0, len(data) - start)
+        raise FormatError.about(who, f"{size} bytes, {left} are left", code="archive", offset=start)
+    name = posixpath.normpath(info.name)
+    if name in names:
+        raise FormatError.about(
+            who,
+            "it is there twice; expected each name once: write the archive anew",
+            code="archive",
+        )
+    names.add(name)
+    yield File(info.name, start, size)
+
+
+def _check_rest(data: memoryview, end: int, label: str) -> None:
+    """Only zeros follow the end of an archive; another archive there would be lost."""
+    for at in range(end, len(data), STEP):
+        if bytes(data[at : at + STEP]).strip(b"\0"):
+            raise FormatError.about(
+                label, "something follows the end of the tar archive; expected one archive", code="archive", offset=end
+            )  # fmt: skip
 
 
 class _File:
@@ -72,44 +118,105 @@ class _File:
         return self._at
 
 
-def unpacked(data: memoryview, label: str) -> memoryview:
-    """The content of a gzip file.
+def content(data: memoryview, label: str) -> memoryview:
+    """A tar archive as it is before it is compressed by gzip, bzip2 or xz; one that is not
+    compressed as it is.
 
     Raises:
         FormatError: "archive": damaged, cut, or larger than UNPACKED_LEAST and UNPACKED_RATIO
             allow.
     """
+    start = bytes(data[:8])
+    kind = next((kind for kind in _KINDS if start.startswith(kind.magic)), None)
+    return data if kind is None else _unpacked(data, label, kind)
+
+
+class _Kind(NamedTuple):
+    """What compresses.
+
+    Attributes:
+        begin: makes what unpacks one stream.
+    """
+
+    name: str
+    magic: bytes
+    begin: Callable[[], Any]
+
+
+def _bzip2() -> Any:
+    import bz2
+
+    return bz2.BZ2Decompressor()
+
+
+def _xz() -> Any:
+    import lzma
+
+    return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+
+
+_KINDS = (
+    _Kind("gzip", GZIP_MAGIC, lambda: zlib.decompressobj(wbits=31)),
+    _Kind("bzip2", BZIP2_MAGIC, _bzip2),
+    _Kind("xz", XZ_MAGIC, _xz),
+)
+
+
+def _unpacked(data: memoryview, label: str, kind: _Kind) -> memoryview:
     import tempfile
 
     limit = max(UNPACKED_LEAST, UNPACKED_RATIO * len(data))
-    inflate = zlib.decompressobj(wbits=31)
     total = 0
     with tempfile.TemporaryFile() as file:
-        pending: bytes | memoryview = b""
-        for start in range(0, len(data), STEP):
-            pending = data[start : start + STEP]
-            while len(pending) and not inflate.eof:
-                try:
-                    piece = inflate.decompress(pending, STEP)
-                except zlib.error as error:
-                    raise FormatError.about(
-                        label, f"damaged gzip: {error}", code="archive", offset=start
-                    ) from None
-                total += len(piece)
-                if total > limit:
-                    raise FormatError.about(
-                        label,
-                        f"unpacks to more than {limit} bytes ({UNPACKED_RATIO} times its size): unpack it"
-                        " yourself if you trust it",
-                        code="archive",
-                    )
-                file.write(piece)
-                pending = inflate.unconsumed_tail
-        if not inflate.eof:
-            raise FormatError.about(
-                label, f"gzip that ends after {total} bytes: the file is cut", code="archive"
-            )
+        for piece in _pieces(data, label, kind):
+            total += len(piece)
+            if total > limit:
+                raise FormatError.about(
+                    label,
+                    f"unpacks to more than {limit} bytes ({UNPACKED_RATIO} times its size): unpack it"
+                    " yourself if you trust it",
+                    code="archive",
+                )
+            file.write(piece)
         if total == 0:
             return memoryview(b"")
         file.flush()
         return memoryview(mmap.mmap(file.fileno(), total, access=mmap.ACCESS_READ))
+
+
+def _pieces(data: memoryview, label: str, kind: _Kind) -> Iterator[bytes]:
+    """What compressed streams hold together: one file may have several, with zeros between them."""
+
+    def fail(message: str, at: int | None = None) -> FormatError:
+        return FormatError.about(label, message, code="archive", offset=at)
+
+    given: bytes | memoryview = b""  # what was read, and is not unpacked
+    at = total = 0
+    for _ in range(STREAM_LIMIT):
+        try:
+            stream = kind.begin()
+        except ImportError:
+            raise fail(f"packed by {kind.name}, which this Python cannot unpack") from None
+        while not stream.eof:
+            if not given and getattr(stream, "needs_input", True):
+                given = data[at : at + STEP]
+                at += len(given)
+                if not given:
+                    raise fail(f"{kind.name} that ends after {total} bytes: the file is cut")
+            try:
+                piece = stream.decompress(given, STEP)
+            except Exception as error:  # each module has its own
+                raise fail(f"damaged {kind.name}: {error}", max(0, at - STEP)) from None
+            given = getattr(stream, "unconsumed_tail", b"")
+            total += len(piece)
+            yield piece
+        given = stream.unused_data.lstrip(b"\0")
+        while not given and at < len(data):
+            given = bytes(data[at : at + STEP]).lstrip(b"\0")
+            at = min(len(data), at + STEP)
+        if not given:
+            return
+        begins = bytes(given[: len(kind.magic)]) + bytes(data[at : at + len(kind.magic)])
+        if not begins.startswith(kind.magic):
+            raise fail(f"something follows the end of the {kind.name} data", at - len(given))
+    raise fail(f"more than {STREAM_LIMIT} {kind.name} streams")

@@ -6,7 +6,8 @@ Nothing here needs numpy: an array is a data type, a shape, and bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from mblob.arguments import check_unmasked, mapping, names, no_numbers
@@ -36,6 +37,12 @@ class ArrayRecord(NamedTuple):
     offset: int = 0
 
 
+def is_addressable(shape: Sequence[int], item: int) -> bool:
+    """Whether the addresses of elements of `item` bytes fit into 63 bits. Of an array without
+    elements, the other dimensions count: numpy refuses what has no addresses."""
+    return item * prod(max(extent, 1) for extent in shape) < 1 << 63
+
+
 def read_ndarray(cursor: Cursor, what: str = "array") -> ArrayRecord:
     """Read one record; the cursor ends behind it.
 
@@ -56,14 +63,19 @@ def read_ndarray(cursor: Cursor, what: str = "array") -> ArrayRecord:
     dtype = DataType.from_bytes(cursor.take(4, f"{what}.dtype"))
     if dtype.lanes != 1:
         raise cursor.fail(f"{what}: {dtype.lanes} lanes in an element, expected 1", at=start)
+    if not dtype.is_possible:
+        raise cursor.fail(
+            f"{what}: no element type has the code {dtype.code} and {dtype.bits} bits", at=start
+        )
     shape = tuple(cursor.i64(f"{what}.shape[{i}]") for i in range(ndim))
     declared = cursor.u64(f"{what}.byte_count")
     # Lanes are left out and bits rounded up to bytes, as TVM's writer does.
-    expected = (dtype.bits + 7) // 8
-    for extent in shape:
-        if extent < 0:
-            raise cursor.fail(f"{what}: negative dimension in shape {shape}", at=start)
-        expected *= extent
+    item = (dtype.bits + 7) // 8
+    if any(extent < 0 for extent in shape):
+        raise cursor.fail(f"{what}: negative dimension in shape {shape}", at=start)
+    if not is_addressable(shape, item):
+        raise cursor.fail(f"{what}: shape {shape}, the elements have no addresses", at=start)
+    expected = item * prod(shape)
     if declared != expected:
         raise cursor.fail(
             f"{what}: {declared} bytes of data, {dtype} of shape {shape} has {expected}", at=start

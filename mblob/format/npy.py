@@ -4,10 +4,11 @@ https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. Without 
 from __future__ import annotations
 
 import re
+from math import prod
 
 from mblob.dtype import DataType
 from mblob.errors import ArgumentValueError, FormatError
-from mblob.format.ndarray import NDIM_LIMIT, ArrayRecord
+from mblob.format.ndarray import NDIM_LIMIT, ArrayRecord, is_addressable
 
 MAGIC = b"\x93NUMPY"
 # bytes of text; numpy itself refuses to read more than 10,000 from strangers
@@ -89,9 +90,10 @@ def read(data: memoryview, name: str) -> ArrayRecord:
     dtype = _dtype_of(descr)
     if dtype is None:
         raise fail(f"elements {descr!r:.80}, expected little-endian numbers or bool")
-    expected = max(dtype.bits // 8, 1)
-    for extent in shape:
-        expected *= extent
+    item = max(dtype.bits // 8, 1)
+    if not is_addressable(shape, item):
+        raise fail(f"shape {shape!r:.80}, the elements have no addresses")
+    expected = item * prod(shape)
     found = len(data) - start - size
     if found != expected:
         raise fail(f"{found} bytes of elements, {dtype} of shape {shape} has {expected}")

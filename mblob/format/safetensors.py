@@ -8,12 +8,13 @@ same ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from mblob import json_text
 from mblob.dtype import DataType
 from mblob.errors import ArgumentValueError, FormatError
-from mblob.format.ndarray import NDIM_LIMIT
+from mblob.format.ndarray import NDIM_LIMIT, is_addressable
 
 # of the tensor data in a packed library: a cache line, and what TVM's kernels assume
 ALIGNMENT = 64
@@ -214,24 +215,16 @@ def _entry(name: str, value: Any, limit: int) -> TensorEntry:
     bits = _bits_needed(dtype, shape)
     if bits is None or bits != 8 * (end - begin):
         expected = (
-            "more than 2^64 bits"
-            if bits is None
-            else f"{bits} bits"
-            if bits % 8
-            else f"{bits // 8}"
+            "no addresses" if bits is None else f"{bits} bits" if bits % 8 else f"{bits // 8}"
         )
         raise fail(f"{end - begin} bytes, {kind} of shape {shape} has {expected}")
     return TensorEntry(name, dtype, tuple(shape), begin, end)
 
 
 def _bits_needed(dtype: DataType, shape: list[int]) -> int | None:
-    """Bits of all elements, None where a product on the way is no 64-bit number."""
-    total = 1
-    for factor in (*shape, 8 if dtype.bits == 1 else dtype.bits):  # a bool takes a byte
-        total *= factor
-        if total >= 1 << 64:
-            return None
-    return total
+    """Bits of all elements, None where they have no addresses."""
+    bits = 8 if dtype.bits == 1 else dtype.bits  # a bool takes a byte
+    return bits * prod(shape) if is_addressable(shape, (bits + 7) // 8) else None
 
 
 def _counts(value: Any) -> list[int] | None:

@@ -4,18 +4,18 @@ adapted."""
 from __future__ import annotations
 
 import os
-import shutil
-import tarfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import items
+from mblob.binary import tar
+from mblob.binary.container import refuse_archive
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import ET_REL
-from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, elf_header
+from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, elf_header, linkable_kind
+from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload
 from mblob.errors import FormatError, IncompatibleError, one_of
 from mblob.format import classic, ffi_dialect, functions_table
@@ -45,16 +45,8 @@ if TYPE_CHECKING:
 
     from mblob.typed import BuildOptions, Dialect
 
-_MEMBERS = 10_000  # of a tar or an archive
-_UNPACKED, _RATIO = 256 << 20, 32  # bytes that a tar may hold: so many, and so many times its size
+_MEMBERS = tar.MEMBER_LIMIT  # of an archive
 _SOURCES = tuple(s for s in SUFFIXES if s != ".cu")
-_DAMAGED_TAR: tuple[type[Exception], ...] = (tarfile.TarError, EOFError, zlib.error)
-try:
-    from lzma import LZMAError
-except ImportError:
-    pass  # a Python that was built without xz reads no such tar
-else:
-    _DAMAGED_TAR += (LZMAError,)
 
 
 def convert(
@@ -118,12 +110,12 @@ def _read(path: Path, work: Path) -> _Found:
     """What a file holds."""
     found = _Found()
     with path.open("rb") as file:
-        head = file.read(264)
+        head = file.read(SNIFF_SIZE)
     if head.startswith(ELF_MAGIC) and elf_header(head)("e_type") != ET_REL:
         found.add_library(path)
     elif head.startswith((ELF_MAGIC, AR_MAGIC)):
         found.add_file(path, str(path), work)
-    elif tarfile.is_tarfile(path):
+    elif linkable_kind(head) == "tar":
         _read_tar(found, path, work)
     else:
         raise FormatError(
@@ -135,30 +127,14 @@ def _read(path: Path, work: Path) -> _Found:
 
 def _read_tar(found: _Found, path: Path, work: Path) -> None:
     """Members are read for what they hold; their names lead nowhere."""
-    try:
-        left = _UNPACKED + _RATIO * path.stat().st_size
-        with tarfile.open(path) as tar:  # TVM's are compressed
-            for i, member in enumerate(tar):
-                left -= member.size
-                if i >= _MEMBERS or left < 0:
-                    raise FormatError(
-                        f"{path}: more than {_MEMBERS} members, or of more bytes than a file of that size holds",
-                        code="archive",
-                    )
-                plain = member.isfile() and not member.issparse()
-                content = tar.extractfile(member) if plain else None
-                if content is None:
-                    continue
-                name = Path(member.name).name
-                copy = work / f"member{i}" / name
-                copy.parent.mkdir()
-                with copy.open("wb") as file:
-                    shutil.copyfileobj(content, file)
-                if copy.stat().st_size != member.size:
-                    raise FormatError(f"{path}: a damaged tar: {name} ends early", code="archive")
-                found.add_file(copy, f"{path}({name})", work)
-    except _DAMAGED_TAR as exc:
-        raise FormatError(f"{path}: a damaged tar: {exc}", code="archive") from None
+    data = tar.content(map_file(path), str(path))
+    for i, (member, start, size) in enumerate(tar.files(data, str(path))):
+        name = Path(member).name
+        refuse_archive(data[start : start + size], f"{path}({member})")
+        copy = work / f"member{i}" / name
+        copy.parent.mkdir()
+        copy.write_bytes(data[start : start + size])
+        found.add_file(copy, f"{path}({name})", work)
 
 
 @dataclass

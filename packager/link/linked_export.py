@@ -4,13 +4,14 @@ objects alone, which somebody else links."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from mblob.binary.archive import is_archive
+from mblob.binary.archive import members as members_of
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import EM_X86_64
 from mblob.binary.file_kind import ELF_MAGIC
@@ -521,7 +522,9 @@ def export_tar(request: Request, output: Path, work: Path) -> None:
     inputs = prepare(request, work, with_table=False)
     warn_of_functions(request, inputs.rows, inputs.known)
     request.triple.tell(inputs.tools.triple)
-    members = [*inputs.addons, *(f.path for f in inputs.files)]
+    members = list(inputs.addons)
+    for f in inputs.files:
+        members += _unpacked(f.path, work) if is_archive(f.path) else [f.path]
     packed = request.packed_file(work)
     if packed is not None:
         members.append(packed)
@@ -530,6 +533,14 @@ def export_tar(request: Request, output: Path, work: Path) -> None:
     elif request.plan.is_needed:
         members.append(request.write_object(work, inputs.machine)[0])
     write_tar(members, output)
+
+
+def _unpacked(archive: Path, work: Path) -> Iterator[Path]:
+    """The objects of an archive as files, since nobody looks for archives in a tar."""
+    for i, (_, data) in enumerate(members_of(map_file(archive), archive.name)):
+        member = work / f"{archive.stem}.{i}.o"
+        member.write_bytes(data)
+        yield member
 
 
 def write_tar(members: Sequence[Path], output: Path) -> None:

@@ -34,6 +34,7 @@ Only `output` (or `-o`) and something to pack are needed.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -46,6 +47,22 @@ from mblob.packager.link.build import BuildPlan
 from mblob.packager.link.export import CHOICES, check_choices
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import existing_file
+
+_SIZE_LIMIT = 1 << 20  # bytes of a manifest
+_DEPTH_LIMIT = 64  # brackets inside each other, and dots of a key
+# What in TOML may hold brackets and dots that mean nothing: strings and comments. A string without
+# an end goes on to the end of the text, so that each character is looked at once.
+_STRINGS = re.compile(
+    r"""
+    \"{3} [^"\\]* (?: (?: \\.? | "{1,2}(?!") ) [^"\\]* )* (?: "{3,5} | \Z )
+    | '{3} .*? (?: '{3,5} | \Z )
+    | " [^"\\\n]* (?: \\.? [^"\\\n]* )* "?
+    | ' [^'\n]* '?
+    | \# [^\n]*
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_LONG_KEY = re.compile(rf"(?:\.[^.=,\[\]{{}}\n]*){{{_DEPTH_LIMIT}}}")
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib", "reuse")
@@ -140,12 +157,32 @@ def _parse(path: Path) -> dict[str, Any]:
     else:
         import tomli as tomllib
     with existing_file(path, "manifest").open("rb") as file:
-        try:
-            return tomllib.load(file)
-        except tomllib.TOMLDecodeError as exc:
-            raise BuildError(f"{path}: expected a manifest in TOML: {exc}") from None
-        except UnicodeDecodeError:
-            raise BuildError(f"{path}: expected a manifest in TOML, found a binary file") from None
+        raw = file.read(_SIZE_LIMIT + 1)
+    expected = f"{path}: expected a manifest in TOML"
+    if len(raw) > _SIZE_LIMIT:
+        raise BuildError(f"{expected}, found a file of more than {_SIZE_LIMIT} bytes")
+    try:
+        text = raw.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise BuildError(f"{expected}, found a binary file") from None
+    _check_depth(text, expected)
+    try:
+        return tomllib.loads(text)
+    except ValueError as exc:  # also of a number that Python does not convert
+        raise BuildError(f"{expected}: {exc}") from None
+
+
+def _check_depth(text: str, expected: str) -> None:
+    """Refuse what the parser would need stack or memory for: it recurses for each bracket, and
+    keeps every beginning of a dotted key."""
+    outside = _STRINGS.sub("s", text).replace(" ", "").replace("\t", "")
+    depth = 0
+    for bracket in re.findall(r"[][{}]", outside):
+        depth += 1 if bracket in "[{" else -1
+        if depth > _DEPTH_LIMIT:
+            raise BuildError(f"{expected}: brackets nest deeper than {_DEPTH_LIMIT} levels")
+    if _LONG_KEY.search(outside):
+        raise BuildError(f"{expected}: a dotted key has more than {_DEPTH_LIMIT} parts")
 
 
 def _shown(value: Any) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -185,8 +186,11 @@ def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 array = npy.read(memoryview(archive.read(name)), f"{path}:{name}")
-                found[name.removesuffix(".npy")] = array
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as exc:
+                if found.setdefault(name.removesuffix(".npy"), array) is not array:
+                    raise FormatError.about(
+                        str(path), f"two arrays called {name!r}; expected each name once", code="payload"
+                    )  # fmt: skip
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as exc:
         raise FormatError.about(str(path), f"not a .npz file: {exc}", code="payload") from None
     return found
 

@@ -130,6 +130,38 @@ def test_a_manifest_that_means_nothing_is_refused_by_name(
     assert not (folder / "x.so").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = " + "[" * 5000 + "]" * 5000, "nest deeper than 64 levels"),
+        ("x = " + "{a = " * 5000 + "1" + "}" * 5000, "nest deeper than 64 levels"),
+        ('x = ["""a"""", ' + "[" * 5000, "nest deeper than 64 levels"),
+        (".".join(["a"] * 20_000) + " = 1", "more than 64 parts"),
+        ("[" + ' . "b"' * 70 + "]", "more than 64 parts"),
+        ("x = " + "1" * 5000, "4300 digits|unknown key"),  # as Python reads numbers
+        ("#" * (1 << 20) + "\n", "more than 1048576 bytes"),
+        ('a = """' + "\\" * 1_000_000, "TOML"),
+        ('a = """' + '\\"""' * 200_000, "TOML"),
+    ],
+    ids=range(9),
+)
+def test_a_manifest_that_would_cost_stack_or_memory_is_refused(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    (tmp_path / "deep.toml").write_text(text)
+    with pytest.raises(BuildError, match=reason):
+        load(tmp_path / "deep.toml")
+
+
+def test_brackets_and_points_in_texts_and_comments_of_a_manifest_are_no_levels(
+    tmp_path: Path,
+) -> None:
+    deep = "[" * 100 + "." * 100
+    text = f"output = '{deep}' # {deep}\nkernels = [\"\"\"{deep}\"\"\", '''{deep}''']\n"
+    (tmp_path / "m.toml").write_text(text)
+    assert [p.name for p in load(tmp_path / "m.toml").kernels] == [deep, deep]
+
+
 def test_a_missing_manifest_is_an_oserror(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nope\.toml"):
         load(tmp_path / "nope.toml")

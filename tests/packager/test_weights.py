@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -132,3 +133,18 @@ def test_what_the_safetensors_package_writes_is_read_as_it_reads_it(
     arrays = {"a": np.ones(shape, dtype), "b/é": np.arange(5).astype(dtype)}
     safetensors.numpy.save_file(arrays, tmp_path / "w.safetensors", metadata={"format": "np"})
     check(packed(tmp_path / "w.safetensors", tmp_path), arrays)
+
+
+def test_damaged_and_ambiguous_npz_files_are_errors_of_the_format(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "w.npz", a=np.arange(1000.0))
+    whole = (tmp_path / "w.npz").read_bytes()
+    (tmp_path / "w.npz").write_bytes(whole[:60] + b"\xff" * 9 + whole[69:])
+    with pytest.raises(mblob.FormatError, match=r"w\.npz: not a \.npz file"):
+        mblob.safetensors_module(tmp_path / "w.npz")
+    one = io.BytesIO()
+    np.save(one, np.zeros(1))
+    with zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
+        archive.writestr("a.npy", one.getvalue())
+        archive.writestr("a", one.getvalue())
+    with pytest.raises(mblob.FormatError, match="two arrays called 'a'"):
+        mblob.safetensors_module(tmp_path / "twice.npz")

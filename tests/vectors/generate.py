@@ -286,6 +286,9 @@ def make_bad() -> None:
         ("negative-extent", ONE[:32] + struct.pack("<q", -2) + ONE[40:]),
         ("byte-count-too-small", ONE[:40] + u64(4) + ONE[48:]),
         ("product-overflows", ndarray((1 << 32, 1 << 32), b"")),
+        ("product-overflows-beside-a-zero", ndarray((0, 1 << 32, 1 << 32), b"")),
+        ("element-of-no-width", ONE[:29] + b"\3" + ONE[30:]),
+        ("element-of-no-type", ONE[:28] + b"\x60" + ONE[29:]),
     ):
         bad(
             f"array-{name}",

@@ -19,23 +19,28 @@ struct shape {
   int64_t extents[MB_NDIM_LIMIT];
 };
 
+bool mb_is_addressable(const int64_t *shape, uint32_t ndim, uint64_t item_size, uint64_t *bytes) {
+  int64_t size = (int64_t)item_size;
+  for (uint32_t i = 0; i < ndim; i++)
+    if (__builtin_mul_overflow(size, shape[i] ? shape[i] : 1, &size)) return false;
+  *bytes = (uint64_t)size;
+  return true;
+}
+
 /* Lanes do not count in the byte count and bits are rounded up to bytes, as TVM's writer does. */
 static bool read_shape(struct mb_cursor *c, uint64_t start, uint64_t item_size, struct shape *shape,
                        uint64_t *bytes) {
-  bool empty = false, large = false;
-  *bytes = item_size;
+  bool empty = false;
   for (uint32_t i = 0; i < shape->ndim; i++) {
     uint64_t extent = 0;
     if (!mb_read_u64(c, &extent, "array.shape")) return false;
     if (extent > INT64_MAX) return bad(c, start, "array: negative dimension");
     shape->extents[i] = (int64_t)extent;
     empty |= extent == 0;
-    large |= __builtin_mul_overflow(*bytes, extent, bytes);
   }
-  if (empty || !item_size)
-    *bytes = 0;
-  else if (large)
-    return bad(c, start, "array: the shape has more bytes than a file can");
+  if (!mb_is_addressable(shape->extents, shape->ndim, item_size, bytes))
+    return bad(c, start, "array: the elements of this shape have no addresses");
+  if (empty) *bytes = 0;
   return true;
 }
 
@@ -69,12 +74,13 @@ bool mb_array_read(struct mb_cursor *c, DLTensor *out) {
   if (shape.ndim > MB_NDIM_LIMIT) return bad(c, start, "array: more than 64 dimensions");
   if (!mb_read_u32(c, &dtype, "array.dtype")) return false;
   DLDataType type = {(uint8_t)dtype, (uint8_t)(dtype >> 8), (uint16_t)(dtype >> 16)};
+  if (type.lanes != 1)
+    return bad(c, start, "array: its elements have lanes; the format holds arrays of 1 lane only");
+  if (!mb_dtype_check(type.code, type.bits, 1)) return bad(c, start, "array: no such element type");
   if (!read_shape(c, start, (type.bits + 7u) / 8u, &shape, &bytes) ||
       !mb_read_u64(c, &declared, "array.byte_count"))
     return false;
   if (declared != bytes) return bad(c, start, "array: byte count and shape disagree");
-  if (type.lanes != 1)
-    return bad(c, start, "array: its elements have lanes; the format holds arrays of 1 lane only");
   if (!mb_skip(c, declared, "array.data")) return false;
   return !out || keep(type, &shape, c->data + c->pos - declared, declared, out);
 }

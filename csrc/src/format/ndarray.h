@@ -8,6 +8,10 @@
 #include "base/base.h"
 #include "format/safetensors.h"
 
+/* Whether the addresses of elements of `item_size` bytes fit into 63 bits; a dimension of 0 counts
+ * as 1. `bytes` gets what they need. */
+bool mb_is_addressable(const int64_t *shape, uint32_t ndim, uint64_t item_size, uint64_t *bytes);
+
 /* One NDArray record; the cursor ends behind it. `out` (may be NULL) gets a view: its data is in
  * the record, its shape on the heap. */
 bool mb_array_read(struct mb_cursor *c, DLTensor *out);

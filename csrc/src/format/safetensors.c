@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "format/ndarray.h"
 
 /* Every dtype of the format, as mblob/format/safetensors.py has them. A bool takes a byte;
  * elements of 4 and 6 bits are packed without gaps. */
@@ -83,15 +84,14 @@ static bool read_range(struct mb_json *j, struct range *out) {
          (!mb_json_next_element(j) || mb_json_fail(j, "data_offsets: expected [begin, end]"));
 }
 
-/* Whether dtype and shape need `bytes` bytes; false too if a product on the way is no number of
- * 64 bits. */
+/* Whether dtype and shape need `bytes` bytes. */
 static bool fits(const DLTensor *t, uint64_t bytes) {
-  uint64_t bits = 1;
-  for (int32_t i = 0; i < t->ndim; ++i) {
-    if (__builtin_mul_overflow(bits, (uint64_t)t->shape[i], &bits)) return false;
-  }
-  unsigned element = t->dtype.bits == 1 ? 8 : t->dtype.bits;
-  return !__builtin_mul_overflow(bits, element, &bits) && bits % 8 == 0 && bits / 8 == bytes;
+  unsigned element = t->dtype.bits == 1 ? 8 : t->dtype.bits, item = (element + 7) / 8;
+  uint64_t most, bits;
+  if (!mb_is_addressable(t->shape, (uint32_t)t->ndim, item, &most)) return false;
+  for (int32_t i = 0; i < t->ndim; ++i)
+    if (!t->shape[i]) return bytes == 0;
+  return !__builtin_mul_overflow(most / item, element, &bits) && bits % 8 == 0 && bits / 8 == bytes;
 }
 
 /* Elements of 4 and 6 bits have no address of their own: they are given as the bytes they are

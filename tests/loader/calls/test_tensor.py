@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import mmap
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -507,3 +509,28 @@ def test_an_array_without_view_is_no_attribute_error() -> None:
         TypeError, match="expected an array with the buffer protocol, found Foreign"
     ):
         mblob.save_param_dict({"a": Foreign()})
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((2, 3), "float32"), ((0, 3), "int64"), ((), "bool")])
+def test_every_byte_of_a_damaged_parameter_dictionary_gives_an_error_or_an_array(
+    shape: tuple[int, ...], dtype: str
+) -> None:
+    """Also elements that no type has, and shapes of no elements whose addresses overflow."""
+    whole = mblob.save_param_dict({"a": np.zeros(shape, dtype)})
+    for at in range(len(whole)):
+        for value in (0, 1, 3, 7, 127, 255):
+            damaged = whole[:at] + bytes([value]) + whole[at + 1 :]
+            with contextlib.suppress(mblob.FormatError):
+                for tensor in mblob.load_param_dict(damaged).values():
+                    with contextlib.suppress(mblob.MblobError):  # "elements of type int3 ..."
+                        tensor.numpy()
+
+
+def test_an_array_without_elements_has_dimensions_that_numpy_can_have(tmp_path: Path) -> None:
+    head = b'{"a":{"dtype":"F32","shape":[0,1099511627776,1099511627776],"data_offsets":[0,0]}}'
+    with pytest.raises(mblob.FormatError, match="no addresses"):
+        mblob.safetensors_module(len(head).to_bytes(8, "little") + head)
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1099511627776, 1099511627776)}"
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text)
+    with pytest.raises(mblob.FormatError, match="no addresses"):
+        mblob.safetensors_module(tmp_path / "x.npy")

@@ -167,7 +167,7 @@ def test_what_cannot_be_converted_is_refused_by_name(tmp_path: Path, golden: Pat
         (tmp_path / "d.so", "modern", BuildError, "dialect: expected one of classic, ffi"),
         (tmp_path / "sys.o", "ffi", BuildError, "an object of a system library"),
         (tmp_path / "text", "ffi", FormatError, "neither a shared library nor objects"),
-        (tmp_path / "cut.tar", "ffi", FormatError, "cut.tar: a damaged tar"),
+        (tmp_path / "cut.tar", "ffi", FormatError, r"cut.tar\(lib0.o\): .* are left"),
         (tmp_path / "none", "ffi", FileNotFoundError, "none"),
         (
             golden / "mlp_llvm.so",
@@ -214,12 +214,12 @@ def test_compressed_tars_are_read_within_bounds(tmp_path: Path) -> None:
     with mblob.open(tmp_path / "x.so") as lib:
         assert "twice" in lib.functions
     (tmp_path / "cut.tar").write_bytes(gzip.compress(data)[:-200])
-    with pytest.raises(FormatError, match="a damaged tar"):
+    with pytest.raises(FormatError, match="the file is cut"):
         mblob.convert(tmp_path / "cut.tar", tmp_path / "x.so", dialect="ffi")
     info = tarfile.TarInfo("big.o")
     info.size = 1 << 40
     (tmp_path / "bomb.tar").write_bytes(gzip.compress(info.tobuf() + bytes(1 << 20)))
-    with pytest.raises(FormatError, match="of more bytes than a file of that size holds"):
+    with pytest.raises(FormatError, match=r"1099511627776 bytes, .* are left"):
         mblob.convert(tmp_path / "bomb.tar", tmp_path / "x.so", dialect="ffi")
 
 
@@ -249,7 +249,7 @@ def test_names_in_a_tar_lead_nowhere(tmp_path: Path) -> None:
                 link = tarfile.TarInfo("link.o")
                 link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
                 tar.addfile(link)
-    with pytest.raises((BuildError, mblob.ToolchainError), match="defined twice"):
+    with pytest.raises(FormatError, match="leads out of the archive"):
         mblob.convert(tmp_path / "evil.tar", tmp_path / "x.so", dialect="ffi")
     assert not (tmp_path.parent.parent / "evil.o").exists()
 
