@@ -115,9 +115,7 @@ def test_a_compressed_tar_that_is_cut_or_followed_by_something_is_refused(
     assert refusals(path) == ["archive"] * 3
 
 
-def test_an_archive_in_a_tar_that_is_written_is_taken_apart(
-    content: bytes, tmp_path: Path
-) -> None:
+def test_an_archive_in_a_tar_that_is_written_is_taken_apart(content: bytes, tmp_path: Path) -> None:
     name = b"x.o/".ljust(16)
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         first = tar.next()
