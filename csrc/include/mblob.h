@@ -96,6 +96,11 @@ MBLOB_API const char *mblob_version(void);
  * the symbols for one kind of library: "all", "ffi" (TVM 0.22 and later) or "ffi-0.21".
  * libmblob-ffi.so has such a list, too. */
 extern const char mblob_runtime_names[];
+/* The name of a mblob_status: "MBLOB_E_FORMAT"; "" for any other number.
+ * Ownership: a constant, borrowed for ever.
+ * Errors: none; never NULL.
+ * Threads: any. */
+MBLOB_API const char *mblob_status_name(int status);
 /* Text of the last error of this thread, "" before the first error. An error about a file also says
  * at which byte it is and which rule is broken, if that is known.
  * Ownership: borrowed until the next failing call on this thread.
@@ -366,6 +371,13 @@ MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
  * Errors: none.
  * Threads: any. */
 MBLOB_API const char *mblob_function_signature(const mblob_function *function);
+/* The C prototype with the names and sizes that the library recorded, for people to read:
+ * "void vadd(const float a[n], float b[n], int64_t n)". "" when unknown. The text of a library that
+ * TVM wrote is always "".
+ * Ownership: borrowed from the function.
+ * Errors: none.
+ * Threads: any. */
+MBLOB_API const char *mblob_function_prototype(const mblob_function *function);
 /* For methods of executors (get_output, set_outputs, ...): the number of the first argument that
  * the method writes to. All tensors from there on are outputs. If the number is past the last
  * argument, the method writes to none. 0 for all other functions: the outputs of a kernel are the

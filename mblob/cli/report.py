@@ -67,7 +67,8 @@ def print_error(error: BaseException) -> None:
     """Print one `error:` line on stderr; then what a failed tool ran and said, and the hint if
     any."""
     if isinstance(error, OSError) and error.filename is not None:
-        text = f"{error.filename}: {error.strerror}"
+        name = error.filename if error.filename != "" else "'' (an empty path)"
+        text = f"{name}: {error.strerror}"
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror
     elif isinstance(error, MemoryError):

@@ -333,10 +333,11 @@ int mb_error_restatus(int status) {
   return state.info.status = status;
 }
 
-static const char *name_of(int status) {
+const char *mblob_status_name(int status) {
   switch (status) {
 #define NAME(name) \
-  case name: return " (" #name ")";
+  case name: return #name;
+    NAME(MBLOB_OK)
     NAME(MBLOB_E_ARGUMENT)
     NAME(MBLOB_E_NOT_FOUND)
     NAME(MBLOB_E_FORMAT)
@@ -361,9 +362,9 @@ bool mb_fail_thrown(int rc, const char *what) {
 int mb_fail_returned(int returned, uint64_t before, int unknown, const char *what) {
   if (mb_fail_thrown(returned, what)) return mb_error_restatus(unknown);
   if (state.serial != before) return state.info.status;
-  const char *name = name_of(returned);
-  return mb_fail(*name ? returned : unknown, "%s failed with status %d%s and gave no reason", what,
-                 returned, name);
+  const char *name = mblob_status_name(returned);
+  return mb_fail(*name ? returned : unknown, "%s failed with status %d%s%s%s and gave no reason",
+                 what, returned, *name ? " (" : "", name, *name ? ")" : "");
 }
 
 int mb_fail_opening(int returned, uint64_t before, int unknown, const char *what) {

@@ -70,7 +70,8 @@ int mb_source_open(const char *path, struct mb_source *out) {
   *out = nothing;
   /* Not blocking: a pipe of that name must fail, not wait for a writer. */
   out->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (out->fd < 0) return mb_fail_errno(errno, "%s: cannot be opened", path);
+  if (out->fd < 0)
+    return mb_fail_errno(errno, "%s: cannot be opened", *path ? path : "\"\" (an empty path)");
   out->path = realpath(path, NULL);
   if (!out->path) out->path = strdup(path);
   return finish(out, path);
@@ -81,7 +82,7 @@ int mb_source_open_fd(int fd, struct mb_source *out) {
   *out = nothing;
   (void)snprintf(name, sizeof(name), "descriptor %d", fd);
   out->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  if (out->fd < 0) return mb_fail_errno(errno, "%s", name);
+  if (out->fd < 0) return mb_fail_errno(errno, "%s cannot be read", name);
   out->path = path_of(out->fd);
   return finish(out, out->path && *out->path ? out->path : name);
 }

@@ -327,8 +327,8 @@ static int check_count(const struct call *c) {
   const char *types = c->signature;
   const size_t expected = strcmp(types, "void") == 0 ? 0 : count_arguments(types);
   if (!*types || *types == '?' || expected == c->count) return MBLOB_OK;
-  return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_COUNT ": %s", c->name, "expected", (int)expected,
-                 expected == 1 ? "" : "s", "", (int)c->count, types);
+  return mb_fail_argument(MB_ARGUMENT_COUNT, "%s: " MB_TEXT_COUNT ": %s", c->name, "expected",
+                          (int)expected, expected == 1 ? "" : "s", "", (int)c->count, types);
 }
 
 static int run(struct call *c, mblob_function *function, va_list *args) {

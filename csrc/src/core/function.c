@@ -24,7 +24,7 @@ mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *l
   function->kind = kind;
   function->is_ffi = kind == MB_SAFE_CALL;
   function->library = library;
-  function->signature = "";
+  function->signature = function->prototype = "";
   function->alignment = MB_DEFAULT_ALIGNMENT;
   atomic_init(&function->references, 1);
   return function;
@@ -83,6 +83,10 @@ uint32_t mblob_function_alignment(const mblob_function *function) {
 
 const char *mblob_function_signature(const mblob_function *function) {
   return function ? behind(function)->signature : "";
+}
+
+const char *mblob_function_prototype(const mblob_function *function) {
+  return function ? behind(function)->prototype : "";
 }
 
 int mblob_function_first_output(const mblob_function *function) {

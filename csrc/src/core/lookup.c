@@ -57,6 +57,7 @@ static int make_kernel(struct mb_library *library, const char *name, const char 
   if (row) {
     function->alignment = row->alignment;
     function->signature = strcmp(row->types, "?") == 0 ? "" : row->types;
+    function->prototype = row->prototype;
   } else if (safe) {
     const enum mb_cxx cxx = mb_ffi_cxx(library);
     function->is_cxx = cxx >= MB_CXX_SOME;

@@ -57,7 +57,7 @@ struct mblob_function {
   bool is_ffi;           /* mblob_function_is_ffi() */
   bool keeps;            /* the same: it keeps tensors that it is given */
   bool is_cxx;           /* the same: a parameter may be an object that is a tensor */
-  const char *signature; /* "" when unknown */
+  const char *signature, *prototype; /* "" when unknown */
   union {
     void *address; /* MB_KERNEL: a TVMBackendPackedCFunc; MB_SAFE_CALL: one of that convention */
     struct {

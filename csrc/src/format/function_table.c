@@ -5,7 +5,7 @@
 #include "base/base.h"
 
 #define FIRST_LINE "mblob functions 1"
-enum { FIELDS = 5 };                /* and a prototype, which runtimes do not read */
+enum { FIELDS = 5 };                /* and a prototype, which may be missing */
 #define ALIGNMENT_LIMIT (1ul << 20) /* bytes */
 
 static int bad(const char *what, size_t line) {
@@ -14,23 +14,26 @@ static int bad(const char *what, size_t line) {
 }
 
 /* Split `line` at its TABs into FIELDS fields, in place. One more may stand behind them. */
-static bool split(char *line, char *fields[FIELDS]) {
+static bool split(char *line, char *fields[FIELDS + 1]) {
   for (int i = 0; i < FIELDS; i++) {
     fields[i] = line;
     line += strcspn(line, "\t");
+    fields[FIELDS] = line;
     if (!*line) return i == FIELDS - 1;
     *line++ = 0;
   }
+  fields[FIELDS] = line;
   return !strchr(line, '\t');
 }
 
 static int read_row(char *line, size_t number, struct mb_function_row *row) {
-  char *fields[FIELDS], *end;
+  char *fields[FIELDS + 1], *end;
   if (!split(line, fields)) return bad("has neither five nor six fields", number);
   row->name = fields[0];
   row->symbol = fields[1];
   row->packed = strcmp(fields[2], "packed") == 0;
   row->types = fields[4];
+  row->prototype = fields[FIELDS];
   if (!*row->name || !*row->symbol) return bad("has no name or no symbol", number);
   if (!row->packed && strcmp(fields[2], "plain") != 0)
     return bad("is neither plain nor packed", number);

@@ -10,7 +10,8 @@
 
 struct mb_function_row {
   const char *name, *symbol, *types;
-  uint32_t alignment; /* bytes; 0 = the element's own size */
+  const char *prototype; /* for people, "" if there is none */
+  uint32_t alignment;    /* bytes; 0 = the element's own size */
   bool packed;
 };
 
