@@ -353,9 +353,10 @@ MBLOB_API void mblob_function_release(mblob_function *function);
  * kTVMDLTensorHandle, ...). With NULL for `ret` and `ret_code` the result is dropped. The code
  * kTVMNullptr means that the function returned nothing. Tensor data must be aligned to
  * mblob_function_alignment() bytes.
- * Ownership: arguments are borrowed for the call. A returned array, module, function or object is a
- * new reference of the caller: TVMArrayFree, mblob_module_release, mblob_function_release,
- * TVMObjectFree. Returned text is borrowed until the next call on this thread.
+ * Ownership: arguments are borrowed for the call. A returned module or function is a new reference,
+ * given back with mblob_module_release() or mblob_function_release(). So is a returned array or
+ * object: <tvm/runtime/c_runtime_api.h>, which `pkg-config mblob-tvm` finds, declares TVMArrayFree
+ * and TVMObjectFree. Returned text is borrowed until the next call on this thread.
  * Errors: MBLOB_E_KERNEL, or the status that the function recorded. MBLOB_E_ARGUMENT.
  * Threads: any, if the kernel allows it. */
 MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes,
@@ -419,8 +420,9 @@ MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
  * Threads: any, if the kernel allows it. */
 MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *types, ...);
 
-/* Make a function of a C callback. The callback returns 0, or nonzero after mblob_set_error /
- * TVMAPISetLastError; it sets the result through TVMCFuncSetReturn(ret, ...).
+/* Make a function of a C callback. The callback returns 0, or another number after
+ * mblob_set_error(). It sets a result with TVMCFuncSetReturn(ret, &value, &code, 1) of
+ * <tvm/runtime/c_runtime_api.h>, which `pkg-config mblob-tvm` finds.
  * Ownership: `*out` is a new reference, given back with mblob_function_release(). With the last one
  * `finalize` (may be NULL) is called with `resource`. On failure `resource` stays the caller's.
  * Errors: MBLOB_E_ARGUMENT.
@@ -428,9 +430,11 @@ MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *typ
 MBLOB_API int mblob_function_create(TVMPackedCFunc call, void *resource,
                                     TVMPackedCFuncFinalizer finalize, mblob_function **out);
 
-/* A function as an object of tvm_ffi (TVMFFIObjectHandle), for other code of the process that uses
- * tvm_ffi. A function that came from tvm_ffi becomes the same object again.
- * Ownership: `*out` is a new reference, given back with TVMFFIObjectDecRef; it keeps `function`.
+/* A function as an object of tvm_ffi, for other code of the process that uses tvm_ffi. A function
+ * that came from tvm_ffi becomes the same object again. <tvm/ffi/c_api.h> calls its type
+ * TVMFFIObjectHandle.
+ * Ownership: `*out` is a new reference, given back with TVMFFIObjectDecRef of that header; it keeps
+ * `function`.
  * Errors: MBLOB_E_INCOMPATIBLE: libmblob-ffi.so is not there.
  * Threads: any. */
 MBLOB_API int mblob_function_to_ffi(mblob_function *function, void **out);
@@ -594,7 +598,7 @@ MBLOB_API int mblob_device_type(const char *name, int *out);
  * Threads: any; `loader->function` may be called from any. */
 MBLOB_API int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **out);
 
-/* Give a function a process-wide name, as TVMFuncRegisterGlobal does.
+/* Give a function a process-wide name.
  * Ownership: `name` is copied; a reference to `function` is kept.
  * Errors: MBLOB_E_ARGUMENT: the name is taken, and `replace` is 0.
  * Threads: any. */

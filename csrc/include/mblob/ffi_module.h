@@ -12,7 +12,9 @@
 #include <mblob.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/reflection/registry.h>
+#if __has_include(<tvm/ffi/tvm_ffi.h>) /* all headers; tvm_ffi 0.1.0 to 0.1.7 have no such file */
 #include <tvm/ffi/tvm_ffi.h>
+#endif
 
 #include <unordered_map>
 #include <unordered_set>

@@ -63,8 +63,8 @@ typedef void *TVMRetValueHandle;
 typedef void *TVMStreamHandle;
 typedef void *TVMObjectHandle;
 
-/* A callback that is called as a packed function; results go through TVMCFuncSetReturn(ret,
- * ...). */
+/* A callback that is called as a packed function; a result goes through TVMCFuncSetReturn of
+ * <tvm/runtime/c_runtime_api.h>. */
 typedef int (*TVMPackedCFunc)(TVMValue *args, int *type_codes, int num_args, TVMRetValueHandle ret,
                               void *resource_handle);
 typedef void (*TVMPackedCFuncFinalizer)(void *resource_handle);

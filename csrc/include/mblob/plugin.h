@@ -2,7 +2,7 @@
  *
  * A plug-in is a C object that exports one constant, MBLOB_PLUGIN(name). There are three places
  * for it: linked into a program that calls mblob_register_plugin(); carried by a packed library
- * (export_library(..., carry=["plugin.c"])); or a shared object in a folder of MBLOB_PLUGIN_PATH
+ * (export_library(..., carry=["plugin.c"])); or a shared object in a folder of $MBLOB_PLUGIN_PATH
  * or beside libmblob, where its name begins with `libmblob-`.
  *
  * A plug-in links nothing of mblob. It calls the runtime through the table `mblob_host`. So one
@@ -12,7 +12,7 @@
  * Include     <mblob.h>, which includes this file, mblob_status and mblob_module_info.
  * Search      The first match is used: loaders given with the open; registered in the process
  *             (mblob_register_loader, mblob_register_plugin, Python's register_loader); carried by
- *             the library; built in; on MBLOB_PLUGIN_PATH (folders or files separated by colons, in
+ *             the library; built in; on $MBLOB_PLUGIN_PATH (folders or files separated by colons, in
  *             their order); beside libmblob; in Python the entry points of the group
  *             `mblob.loaders`. The keys of a plug-in are read from its file. Its code runs only
  *             when it is needed.
@@ -113,7 +113,8 @@ typedef struct mblob_host {
    * borrowed until `close`. */
   void (*names)(struct mblob_module *module, const char *const *names, size_t count);
 
-  /* The runtime's function with a name of TVM's (TVMBackendAllocWorkspace, ...), or NULL. */
+  /* The runtime's function with a name of <tvm/runtime/c_backend_api.h>, such as
+   * TVMBackendAllocWorkspace, or NULL. */
   void *(*symbol)(const char *name);
   /* The status of this thread's last error, and the number of its errors. A changed number shows
    * that a callee recorded one. */
@@ -140,8 +141,8 @@ typedef struct mblob_host {
   /* The code of this thread's last error (mblob_error_info), "" without one. It stays valid. */
   const char *(*last_code)(void);
 
-  /* The name of the runtime's own builtin that a function of TVMBackendGetFuncFromEnv stands for
-   * now, NULL of others; the text is always at one place. */
+  /* The name of the runtime's own builtin that a function stands for now, which kernels look up;
+   * NULL of others. The text is always at one place. */
   const char *(*builtin_name)(struct mblob_function *function);
   /* A number that changes with the registry of global functions, to be read atomically. */
   const uint64_t *registry_generation;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -206,6 +207,21 @@ def test_a_cxx_host_of_tvm_ffi_runs_without_its_library(
     lines = run(build_host(HOST), tmp_path / "library.so").stdout.splitlines()
     assert lines[:3] == ["library 42 5 00", "TypeError", "1100test.Leaf"]
     assert "/nowhere.so" in lines[3]
+
+
+@pytest.mark.slow
+def test_the_header_is_for_the_first_releases_of_tvm_ffi_too(
+    require: Callable[[str], str],
+    installed: Path,
+    package_of: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    """0.1.0 to 0.1.7 have no tvm/ffi/tvm_ffi.h."""
+    shutil.copytree(package_of("tvm_ffi") / "include", tmp_path / "include")
+    (tmp_path / "include/tvm/ffi/tvm_ffi.h").unlink()
+    (tmp_path / "host.cc").write_text(SHARED)
+    run(require("c++"), "-std=c++17", "-fsyntax-only", "-include", "mblob/ffi_module.h", tmp_path / "host.cc",
+        f"-I{tmp_path}/include", f"-I{installed}/include")  # fmt: skip
 
 
 @pytest.mark.slow
