@@ -123,10 +123,12 @@ _COMMON = "common"  # the folder of what all of them share
 SHIPPED_SHARED = (
     "base/blocks.c",
     "base/bytes.c",
+    "base/ending.c",
     "base/json.c",
     "base/locks.c",
     "base/map.c",
     "base/sha256.c",
+    "base/thrown.c",
     "base/whole_file.c",
 )
 # COMPILE of csrc/flags.mk.

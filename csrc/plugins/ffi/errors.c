@@ -49,38 +49,11 @@ void *mb_error_new(struct mb_text kind, struct mb_text message, struct mb_text b
   return object;
 }
 
-static void release_shared(void *owner);
-
-/* Give up a reference to an error. One that nobody else has is put in front of `pending`, by its
- * record's owner. */
-static void *give_up(void *error, void *pending) {
-  if (!error) return pending;
-  if (mb_object_is_own(RELEASES, error) && mb_object_record(error)->release == release_shared &&
-      mb_object_is_sole(RELEASES, error)) {
-    mb_object_record(error)->owner = pending;
-    return error;
-  }
-  mb_object_release(RELEASES, error);
-  return pending;
-}
-
-static void *give_up_both(struct mb_error_cell *cell, void *pending) {
-  pending = give_up(cell->cause, give_up(cell->context, pending));
-  cell->cause = cell->context = NULL;
-  return pending;
-}
-
-/* Causes and contexts end in a loop: each released by the one before would need a piece of
- * stack. */
 static void release_shared(void *owner) {
-  for (void *pending = give_up_both(owner, NULL); pending;) {
-    void *error = pending;
-    struct mb_record *record = mb_object_record(error);
-    struct mb_error_cell *cell = mb_object_cell(RELEASES, error);
-    pending = give_up_both(cell, record->owner);
-    record->owner = cell;
-    mb_object_release(RELEASES, error);
-  }
+  struct mb_error_cell *cell = owner;
+  mb_object_release(RELEASES, cell->cause);
+  mb_object_release(RELEASES, cell->context);
+  cell->cause = cell->context = NULL;
 }
 
 void mb_error_share(void *error, void *cause, void *context) {

@@ -1,6 +1,7 @@
 #include "objects.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,12 +38,42 @@ static bool leave_part(struct mb_record *part) {
   return true;
 }
 
+static void *object_of(struct mb_ending *ending) {
+  return (char *)ending - offsetof(struct mb_record, ending) + MB_RECORD_SIZE;
+}
+
+static void give(void *self) {
+  struct mb_record *record = mb_object_record(self);
+  mb_block_give(record, record->size);
+}
+
+static void end_both(struct mb_ending *ending) {
+  void *self = object_of(ending);
+  drop_content(self);
+  give(self);
+}
+
+/* With a weak reference that was added for it. */
+static void end_content(struct mb_ending *ending) {
+  struct mb_header *header = object_of(ending);
+  drop_content(header);
+  if (atomic_fetch_sub_explicit(&header->references, ONE_WEAK, memory_order_acq_rel) >> 32 == 1)
+    give(header);
+}
+
 void mb_object_delete(void *self, int flags) {
-  if (flags == (STRONG | WEAK) && leave_part(mb_object_record(self))) return;
-  if (flags & STRONG) drop_content(self);
-  if (flags & WEAK) {
-    struct mb_record *record = mb_object_record(self);
-    mb_block_give(record, record->size);
+  struct mb_record *record = mb_object_record(self);
+  if (flags == (STRONG | WEAK) && leave_part(record)) return;
+  const bool owns = (flags & STRONG) && (record->release || record->counted);
+  if (owns && flags & WEAK) {
+    mb_end(&record->ending, end_both);
+  } else if (owns) {
+    atomic_fetch_add_explicit(&((struct mb_header *)self)->references, ONE_WEAK,
+                              memory_order_relaxed);
+    mb_end(&record->ending, end_content);
+  } else {
+    if (flags & STRONG) drop_content(self);
+    if (flags & WEAK) give(self);
   }
 }
 

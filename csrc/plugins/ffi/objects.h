@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "abi.h"
+#include "base/base.h"
 
 struct mb_record {
   size_t size;       /* of the block, which the record starts */
@@ -27,10 +28,15 @@ struct mb_record {
     struct mb_record *spare; /* of an array: a part that is not in use, for its thread's next one */
   };
   pthread_t thread; /* of an array: that which made the object */
-  /* Of a function that was looked up by name: what it does on values of the ffi, if it is a
-   * builtin that has that (builtins.h), as of that generation of the registry. */
-  _Atomic(mb_safe_call) native;
-  _Atomic uint64_t generation;
+  union {
+    /* Of a function that was looked up by name: what it does on values of the ffi, if it is a
+     * builtin that has that (builtins.h), as of that generation of the registry. */
+    struct {
+      _Atomic(mb_safe_call) native;
+      _Atomic uint64_t generation;
+    };
+    struct mb_ending ending; /* when nobody has the object any more */
+  };
   void *owner;
   void (*release)(void *owner); /* at the end; may be NULL */
 };

@@ -12,12 +12,12 @@
 #include "base/device_types.h"   /* types of devices, and what their memory is */
 #include "base/digest.h"         /* CRC-32, SHA-256 */
 #include "base/dtype.h"          /* types of elements */
+#include "base/ending.h"         /* the end of what owns what owns .. */
 #include "base/error.h"          /* the last error of a thread */
 #include "base/float16.h"        /* half precision in software */
 #include "base/json.h"           /* a pull reader */
 #include "base/locks.h"          /* locks that survive fork, ends of threads */
 #include "base/map.h"            /* texts to pointers */
-#include "base/near.h"           /* the name that was meant */
 #include "base/profile.h"        /* what can be run, handed down from above */
 #include "base/runtime_names.h"  /* the text of names that libraries may leave undefined */
 #include "base/seconds.h"        /* a clock */

@@ -66,14 +66,12 @@ static void add(struct mb_aligned *c, const void *key, TVMValue from, TVMValue t
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-static void release_array(void *array) { mb_array_release(array); }
-
 /* Another view of a copy. */
 static int view_of(const DLTensor *like, DLTensor *copy, DLTensor **out) {
   DLTensor view = *like;
   view.data = copy->data;
   view.byte_offset = 0;
-  int status = mb_array_view(&view, copy, release_array, out);
+  int status = mb_array_view(&view, copy, mb_array_release_owner, out);
   if (!status) mb_array_retain(copy);
   return status;
 }

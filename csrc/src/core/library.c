@@ -128,6 +128,7 @@ static void close_library(struct mb_library *library) {
   for (struct mb_tree *tree = library->trees; tree; tree = tree->next) mb_tree_close(tree);
   mb_environment_reset(library);
   free_trees(library);
+  mb_end_waiting();
   struct mb_needed *needed = library->needed;
   library->needed = NULL;
   mb_lock(&list_lock);
@@ -141,12 +142,8 @@ void mb_library_retain(struct mb_library *library) {
   atomic_fetch_add_explicit(&library->users, 1, memory_order_relaxed);
 }
 
-void mb_library_release(struct mb_library *library) {
-  size_t users = atomic_load_explicit(&library->users, memory_order_relaxed);
-  while (users > 1)
-    if (atomic_compare_exchange_weak_explicit(&library->users, &users, users - 1,
-                                              memory_order_release, memory_order_relaxed))
-      return;
+static void end_library(struct mb_ending *ending) {
+  struct mb_library *library = (void *)((char *)ending - offsetof(struct mb_library, ending));
   mb_lock(&list_lock);
   bool last = atomic_fetch_sub_explicit(&library->users, 1, memory_order_acq_rel) == 1;
   if (last) {
@@ -155,6 +152,16 @@ void mb_library_release(struct mb_library *library) {
   }
   mb_unlock(&list_lock);
   if (last) close_library(library);
+}
+
+/* Nobody but who has the only reference gets to the end, so one end at most waits. */
+void mb_library_release(struct mb_library *library) {
+  size_t users = atomic_load_explicit(&library->users, memory_order_relaxed);
+  while (users > 1)
+    if (atomic_compare_exchange_weak_explicit(&library->users, &users, users - 1,
+                                              memory_order_release, memory_order_relaxed))
+      return;
+  mb_end_library(&library->ending, end_library);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -52,6 +52,7 @@ struct mblob_function {
   atomic_size_t references; /* of a function without a library */
   bool counted;             /* MB_ENVIRONMENT: a reference to its target was added */
   char *name;
+  struct mb_ending ending;
   uint32_t alignment;
   uint8_t first_output;  /* mblob_function_first_output() */
   bool is_ffi;           /* mblob_function_is_ffi() */
@@ -200,6 +201,7 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
 
 struct mb_library {
   struct mb_library *next;
+  struct mb_ending ending; /* of who has the last reference */
   atomic_size_t users;
   struct mb_lock lock; /* trees, functions, environment, openings of modules */
   struct mb_condition opened;

@@ -10,7 +10,10 @@
 #include "core/device/device.h"
 
 struct array {
-  DLTensor view; /* first: a handle points here */
+  union {
+    DLTensor view;           /* first: a handle points here */
+    struct mb_ending ending; /* when nobody has it any more */
+  };
   atomic_size_t references;
   void (*release)(void *owner); /* gives back whose memory it is; NULL for own memory */
   void *owner;
@@ -26,16 +29,29 @@ void mb_array_retain(DLTensor *handle) {
   atomic_fetch_add_explicit(&array_of(handle)->references, 1, memory_order_relaxed);
 }
 
-void mb_array_release(DLTensor *handle) {
-  struct array *array = array_of(handle);
-  if (atomic_load_explicit(&array->references, memory_order_acquire) != 1 &&
-      atomic_fetch_sub_explicit(&array->references, 1, memory_order_acq_rel) != 1)
-    return;
-  if (array->release)
-    array->release(array->owner);
-  else
-    (void)mb_device_free(array->view.device, array->view.data);
+void mb_array_release_owner(void *array) { mb_array_release(array); }
+
+static void end_view(struct mb_ending *ending) {
+  struct array *array = (struct array *)(void *)ending;
+  array->release(array->owner);
   mb_block_give(array, size_of(array->room));
+}
+
+/* Views of views of .. end in a loop. */
+void mb_array_release(DLTensor *handle) {
+  for (struct array *array = array_of(handle); array;) {
+    if (atomic_load_explicit(&array->references, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&array->references, 1, memory_order_acq_rel) != 1)
+      return;
+    if (array->release && array->release != mb_array_release_owner) {
+      mb_end(&array->ending, end_view);
+      return;
+    }
+    struct array *owner = array->release ? array->owner : NULL;
+    if (!array->release) (void)mb_device_free(array->view.device, array->view.data);
+    mb_block_give(array, size_of(array->room));
+    array = owner;
+  }
 }
 
 size_t mb_array_references(const DLTensor *handle) {
@@ -109,8 +125,6 @@ int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *own
   return MBLOB_OK;
 }
 
-static void release_whole(void *whole) { mb_array_release(whole); }
-
 int mb_array_part(const DLTensor *like, DLTensor *whole, size_t offset, DLTensor **out) {
   const int ndim = like->ndim;
   struct array *array = mb_block_take_unset(size_of(2 * ndim));
@@ -128,7 +142,7 @@ int mb_array_part(const DLTensor *like, DLTensor *whole, size_t offset, DLTensor
     array->extents[ndim + i] = like->strides[i];
   }
   atomic_init(&array->references, 1);
-  array->release = release_whole;
+  array->release = mb_array_release_owner;
   array->owner = whole;
   array->room = 2 * ndim;
   mb_array_retain(whole);

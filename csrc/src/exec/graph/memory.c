@@ -342,7 +342,6 @@ int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor 
   return status;
 }
 
-static void release_array(void *array) { mb_array_release(array); }
 static void keep_nothing(void *nothing) { (void)nothing; }
 
 int mb_graph_expose(struct mb_graph_executor *x, uint32_t entry, DLTensor **out) {
@@ -352,7 +351,7 @@ int mb_graph_expose(struct mb_graph_executor *x, uint32_t entry, DLTensor **out)
   if (status) return status;
   DLTensor *keeper =
       memory->kind == MB_OWN ? x->pools[x->graph.entries[root].storage] : memory->array;
-  status = mb_array_view(&x->views[entry], keeper, keeper ? release_array : keep_nothing, out);
+  status = mb_array_view(&x->views[entry], keeper, keeper ? mb_array_release_owner : keep_nothing, out);
   if (!status && keeper) mb_array_retain(keeper);
   return status;
 }
@@ -374,7 +373,7 @@ int mb_graph_share_input(struct mb_graph_executor *x, uint32_t input,
     move(other, from, MB_SHARED, array->data, array);
   }
   DLTensor *array = NULL;
-  status = mb_array_view(&other->views[from], memory->array, release_array, &array);
+  status = mb_array_view(&other->views[from], memory->array, mb_array_release_owner, &array);
   if (status) return status;
   mb_array_retain(memory->array);
   return place_parameter(x, entry, array);

@@ -103,11 +103,9 @@ static int alloc_storage(void *unused, struct mb_call *call) {
   return status;
 }
 
-static void release_array(void *array) { mb_array_release(array); }
-
 static int view_of(DLTensor *owner, const DLTensor *like, struct mb_call *call) {
   DLTensor *view = NULL;
-  int status = mb_array_view(like, owner, release_array, &view);
+  int status = mb_array_view(like, owner, mb_array_release_owner, &view);
   if (status) return status;
   mb_array_retain(owner);
   mb_call_return_array(call, view);

@@ -257,8 +257,6 @@ static int alloc_tensor_reg(struct vm_machine *m, struct vm_value *r, const int6
   return status ? status : place_tensor(r, f[0], f[1], &t, &r[f[6]]);
 }
 
-static void release_array(void *array) { mb_array_release(array); }
-
 static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   int64_t shape[MB_NDIM_LIMIT];
   DLTensor *of = NULL, *view = NULL;
@@ -280,7 +278,7 @@ static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_
     return mb_fail(MBLOB_E_ARGUMENT, "shape %s cannot become %s", mb_shape_text(of, from),
                    mb_shape_text(&t, to));
   }
-  status = mb_array_view(&t, of, release_array, &view);
+  status = mb_array_view(&t, of, mb_array_release_owner, &view);
   if (status) return status;
   mb_array_retain(of);
   set_array(&r[f[2]], view);
