@@ -158,9 +158,7 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "pickling a module that was loaded from memory, or with `loaders=`": lambda t: pickle.dumps(
         mblob.load_module(t.file.read_bytes())
     ),
-    "pickling a function without a module, `mblob.open` objects, or a module that is not packed yet": lambda t: (
-        pickle.dumps(mblob.packed_function(len))
-    ),
+    "pickling a function without a module": lambda t: pickle.dumps(mblob.packed_function(len)),
     "pickling a library whose file was replaced": lambda t: pickle.dumps(t.replaced()),
     "library for another machine": lambda t: mblob.load_module(t.foreign()),
     "module whose type key has no loader": lambda t: mblob.load_module(t.unknown_key()),
