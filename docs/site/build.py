@@ -45,6 +45,10 @@ HEADERS = {
 }
 LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".py": "python", ".toml": "toml", ".json": "json"}
 IMAGES = (".png", ".svg")
+# Of a page that is read in the repository: a picture for each colour of the page.
+_PICTURE = re.compile(
+    r'<picture><source media="[^"]*" srcset="([^"]+)">\n<img alt="([^"]+)" src="([^"]+)"></picture>'
+)
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FILE_BLOCK = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
@@ -79,7 +83,9 @@ class Pages:
             self._want(page.relative_to(ROOT))
         while self._waiting:
             self._write_page(self._waiting.pop())
-        self._write(MADE["mblob/__init__.pyi"], python_page.page())
+        python = Path(MADE["mblob/__init__.pyi"])
+        for end, text in python_page.pages().items():
+            self._write(str(python.with_name(f"{python.stem}{end}.md")), text)
         self._write(MADE["mblob/cli/command_line.py"], cli_page.page())
         self._write(MADE["mblob/inspect/inspect-1.schema.json"], json_page.page())
         self._write(MADE["packager/link/manifest.py"], manifest_page())
@@ -97,7 +103,10 @@ class Pages:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / path, target)
             return
-        text = (ROOT / path).read_text(encoding="utf-8")
+        text = _PICTURE.sub(
+            r"![\2](\3){.only-light}\n![\2](\1){.only-dark}",
+            (ROOT / path).read_text(encoding="utf-8"),
+        )
         if path.suffix != ".md":
             language = LANGUAGES.get(path.suffix, "text")
             self._write(

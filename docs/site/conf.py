@@ -1,6 +1,7 @@
 """Sphinx's settings: what `make docs` shows, and what it takes for an error."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -15,6 +16,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
@@ -23,7 +25,7 @@ smartquotes = False  # `--` is an option
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 
-myst_enable_extensions = ["deflist", "fieldlist"]
+myst_enable_extensions = ["attrs_inline", "deflist", "fieldlist"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = True
 suppress_warnings = ["misc.highlighting_failure"]  # of a block in two languages

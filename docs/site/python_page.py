@@ -1,4 +1,4 @@
-"""The Python names as pages of the site, grouped by task; Sphinx reads their docstrings."""
+"""The Python names as pages of the site, one for each task; Sphinx reads their docstrings."""
 
 from __future__ import annotations
 
@@ -51,28 +51,37 @@ RESULTS = (
 )  # fmt: skip
 INTRODUCTION = """# Python: import mblob
 
-For programs in Python. Every name below is an attribute of `mblob`; [what stays from release to
-release](../compatibility.md) says what is promised about them.
-
-`mblob.__version__` is the version, as text.
+For programs in Python. Every name is an attribute of `mblob`; [what stays from release to
+release](../compatibility.md) says what is promised about them. `mblob.__version__` is the version,
+as text.
 """
 
 
-def page() -> str:
-    """The page, as Markdown."""
-    lines = [INTRODUCTION]
+def pages() -> dict[str, str]:
+    """The pages by the ends of their names, as Markdown: "" is the list of the others."""
     placed = {name for names in GROUPS.values() for name in names}
     groups = dict(GROUPS)
     if more := sorted(set(mblob.__all__) - placed - {"__version__"}):
         groups["More"] = tuple(more)
+    made = {"": ""}
+    lists = []
     for title, names in groups.items():
-        lines += [f"## {title}", "", "```{eval-rst}"]
-        for name in names:
-            lines += _directives(name, getattr(mblob, name))
-        for full in RESULTS if title == "What these give" else ():
-            lines += ["", f".. autoclass:: {full}", "   :members:"]
-        lines += ["```", ""]
-    return "\n".join(lines)
+        end = f"_{title.lower().replace(' ', '_')}"
+        made[end] = "\n".join(
+            [f"# {title}", "", "```{eval-rst}", *_entries(title, names), "```", ""]
+        )
+        shown = ", ".join(f"{{py:obj}}`{name} <mblob.{name}>`" for name in names)
+        lists.append(f"* [{title}](python{end}.md): {shown or 'classes of results'}")
+    toc = ["```{toctree}", ":hidden:", "", *(f"python{end}" for end in made if end), "```", ""]
+    made[""] = "\n".join([INTRODUCTION, *lists, "", *toc])
+    return made
+
+
+def _entries(title: str, names: tuple[str, ...]) -> list[str]:
+    lines = [line for name in names for line in _directives(name, getattr(mblob, name))]
+    for full in RESULTS if title == "What these give" else ():
+        lines += ["", f".. autoclass:: {full}", "   :members:"]
+    return lines
 
 
 def public_names(module: ModuleType) -> list[str]:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.progress import add_quiet, watched_files
-from mblob.cli.report import one_line, print_json
+from mblob.cli.report import one_line, print_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def lines_of(found: Difference) -> Iterator[str]:
         yield from _items("tensor", entry.tensors, "  ")
         yield from _items("kernel", entry.kernels, "  ")
         for line in entry.text:
-            yield f"    {_printable(line)}"
+            yield f"    {printable(line)}"
 
 
 def _items(kind: str, items: tuple[ItemChange, ...], lead: str) -> Iterator[str]:
@@ -118,9 +118,3 @@ def _word(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"{', '.join(map(str, value)):.300}"
     return str(value)
-
-
-def _printable(line: str) -> str:
-    """A line of a text with its indentation, without what a terminal would obey."""
-    text = line.expandtabs(4)
-    return " " * (len(text) - len(text.lstrip(" "))) + one_line(text)

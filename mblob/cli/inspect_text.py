@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.report import human_size, one_line
+from mblob.cli.report import human_size, one_line, printable
 from mblob.format.type_keys import RELAX_EXECUTABLES
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DEPTH = 64  # levels of the tree that are drawn; each costs four columns on every line below it
 LISTED = 12  # names that the summary lists in one line
 TREE_LINES = 200  # of the summary; --tree has all
+TEXT_BYTES, TEXT_ROWS = 4096, 40  # of a payload that is text
 
 
 def lines(library: Library, form: str = "") -> Iterator[str]:
@@ -310,6 +311,23 @@ def entry_lines(library: Library, entry: EntryView) -> Iterator[str]:
     )  # fmt: skip
     if entry.type_key in RELAX_EXECUTABLES and content.problem is None:
         yield from _bytecode_lines(library, entry)
+    yield from _text_lines(entry)
+
+
+def _text_lines(entry: EntryView) -> Iterator[str]:
+    """The text of a payload, as far as people read it."""
+    found = entry.text_beginning(TEXT_BYTES)
+    if found is None:
+        return
+    text, left = found
+    lines = text.splitlines()
+    yield "  text"
+    for line in lines[:TEXT_ROWS]:
+        yield f"    {printable(line)}"
+    more = len(lines) - TEXT_ROWS
+    if left or more > 0:
+        what = f"{left} bytes" if left else f"{more} lines"
+        yield f"    ... {what} more: see mblob-pack extract"
 
 
 def _indices(library: Library, indices: Sequence[int]) -> str:

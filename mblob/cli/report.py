@@ -216,3 +216,9 @@ def version() -> str:
     from mblob import __version__
 
     return __version__
+
+
+def printable(line: str) -> str:
+    """A line of a text with its indentation, without what a terminal would obey."""
+    text = line.expandtabs(4)
+    return " " * (len(text) - len(text.lstrip(" "))) + one_line(text)

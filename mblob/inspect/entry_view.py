@@ -10,7 +10,7 @@ from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
 from mblob.inspect.contents import GRAPH_FIELDS, DecodedPayload
 from mblob.inspect.graph_summary import nodes_of
-from mblob.inspect.source_text import source_of
+from mblob.inspect.source_text import source_of, text_beginning
 from mblob.inspect.tensors import StoredTensor, constant_tags, meant_by, tensors_of
 
 if TYPE_CHECKING:
@@ -136,3 +136,10 @@ class EntryView:
         """Text of the payload, as `Module.get_source`: device code or graph JSON; "" if there is
         none."""
         return source_of(self.type_key, self.view(), fmt, self._library.grammars) or ""
+
+    def text_beginning(self, limit: int) -> tuple[str, int] | None:
+        """The text that people read in the payload, of at most `limit` bytes, and how many bytes
+        more there are; None if it is no text."""
+        if self.offset is None:
+            return None
+        return text_beginning(self.type_key, self.view(), limit, self._library.grammars)

@@ -1,7 +1,10 @@
-"""Text of a payload: what `Module.get_source` and `EntryView.source` give."""
+"""Text of a payload: what `Module.get_source` and `EntryView.source` give, and what people are
+shown."""
 
 from __future__ import annotations
 
+import codecs
+import re
 from typing import Any
 
 from mblob.errors import FormatError
@@ -27,6 +30,8 @@ TEXT_FORMATS = frozenset(
         "cpp",
     }
 )
+_SHOWN_FIELDS = ("code", "source", "data")
+_UNPRINTED = re.compile("[\0-\x08\x0b\x0e-\x1f\x7f]")  # in no text
 _TEXT_FIELDS = ("graph_json", "nodes_json", "code", "source", "data")
 
 
@@ -56,6 +61,35 @@ def source_of(key: str, payload: memoryview, fmt: str, grammars: Grammars = GRAM
         texts = [_text(value) for value in sources.values()]
         return None if None in texts else "\n".join(t for t in texts if t)
     return None
+
+
+def text_beginning(
+    key: str, payload: memoryview, limit: int, grammars: Grammars = GRAMMARS
+) -> tuple[str, int] | None:
+    """The text that people read in a payload: of a key without a grammar the payload, else device
+    code. Graphs are shown as such.
+
+    Returns:
+        The text of at most `limit` bytes, and how many bytes more there are. None: it is no text.
+    """
+    raw: Any = payload
+    if key in grammars:
+        try:
+            fields = decode_payload(key, payload, grammars)
+        except FormatError:
+            return None
+        stored = _text(fields.get("fmt", b"")) or ""
+        raw = next((fields[n] for n in _SHOWN_FIELDS if isinstance(fields.get(n), memoryview)), b"")
+        if stored and stored not in TEXT_FORMATS:
+            return None
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(bytes(raw[:limit]), final=len(raw) <= limit)
+    except UnicodeDecodeError:
+        return None
+    if not text or _UNPRINTED.search(text):
+        return None
+    return text, len(raw) - min(limit, len(raw)) + len(decoder.getstate()[0])
 
 
 def _text(raw: Any) -> str | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import mblob
+
 GOLDEN = (
     "aot_mlp",
     "dnnl_c_lib",
@@ -318,3 +320,28 @@ def test_an_archive_is_inspected_like_a_library(pack, kernel: Path, tmp_path: Pa
     assert report["blob"]["symbol"] == "v___tvm_dev_mblob"
     assert pack("extract", "v.a", "-o", "out").returncode == 0
     assert (tmp_path / "out" / "1-w.payload").read_bytes() == b"weights"
+
+
+def test_an_entry_shows_the_text_of_its_payload(pack, tmp_path: Path) -> None:
+    root = mblob.csource_module("void f(void) {}", functions=["void f(void)"])
+    texts = {
+        "config": b'{"labels": ["cat"],\n\t"evil": "\xe2\x80\xae"}', "terminal": b"\x1b[2J",
+        "json": '{"é": 1}'.encode(),
+        "lines": b"line\n" * 100, "long": "é".encode() * 5000, "binary": b"a\0b", "latin": b"caf\xe9", "empty": b"",
+    }  # fmt: skip
+    for key, data in texts.items():
+        root.import_module(mblob.blob_module(key, data))
+    root.import_module(mblob.device_module("opencl", "__kernel void k() {}", functions=[("k", [])]))
+    root.export_library(tmp_path / "t.so")
+    with mblob.open(tmp_path / "t.so") as library:
+        index = {e.type_key: e.index for e in library.entries}
+    shown = {
+        key: pack("inspect", tmp_path / "t.so", "--entry", str(i)).stdout.partition("  text\n")[2]
+        for key, i in index.items()
+    }
+    assert not any(shown[key] for key in ("binary", "latin", "empty", "library", "terminal"))
+    assert shown["config"] == '    {"labels": ["cat"],\n        "evil": "\\u202e"}\n'
+    assert shown["json"] == '    {"é": 1}\n'
+    assert shown["lines"] == "    line\n" * 40 + "    ... 60 lines more: see mblob-pack extract\n"
+    assert shown["long"] == f"    {'é' * 2048}\n    ... 5904 bytes more: see mblob-pack extract\n"
+    assert "__kernel void k() {}" in shown["opencl"]

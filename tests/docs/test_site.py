@@ -223,11 +223,37 @@ def test_every_page_is_reached_from_the_index(site: Path) -> None:
 
 @pytest.mark.slow
 def test_the_reference_has_every_name(site: Path) -> None:
-    anchors = Html(site / "reference/python.html").anchors
+    pages = sorted(site.glob("reference/python_*.html"))
+    assert len(pages) >= len(python_page.GROUPS)
+    anchors = {anchor for page in pages for anchor in Html(page).anchors}
     missing = {f"mblob.{name}" for name in mblob.__all__} - anchors - {"mblob.__version__"}
     assert {name for name in missing if f"module-{name}" not in anchors} == set()
     assert {f"c.{name}" for name in FUNCTIONS} <= Html(site / "reference/c.html").anchors
     assert {f"mblob-pack-{v}" for v in VERBS} <= Html(site / "reference/cli.html").anchors
+
+
+@pytest.mark.slow
+def test_a_search_finds_guides_and_typed_names_before_internals(
+    site: Path, require: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Sphinx's own search, asked for the pages and anchors that it would list."""
+    ask = """(() => {
+      const [query, terms, excluded, marked, objects] = Search._parseQuery(%r);
+      return Search._performSearch(query, terms, excluded, marked, objects).reverse().map((one) => one[0] + one[2]);
+    })()"""
+    with Browser(require("chromium"), tmp_path / "profile") as browser, Page(browser) as page:
+        page.open(site / "search.html")
+        page.until("typeof Search !== 'undefined' && Search._index")
+        found = {q: page.value(ask % q) for q in ("inspect", "weights", "swap", "load_module")}
+    assert found["inspect"][0].startswith("howto/")
+    assert found["weights"][0].startswith(("howto/", "tutorial"))
+    assert found["swap"][0] == "reference/python_change_what_is_packed#mblob.swap"
+    assert found["load_module"][0] == "reference/python_load_and_call#mblob.load_module"
+    internal = [i for i, one in enumerate(found["inspect"]) if "#mblob.inspect." in one]
+    others = [
+        i for i, one in enumerate(found["inspect"]) if one.startswith(("howto/", "reference/c"))
+    ]
+    assert internal and max(others) < min(internal)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.cli import inspect_text
 from tests.html.browser import Page
 from tests.html.conftest import MANY, host, write_weights
 
@@ -219,6 +220,62 @@ def test_what_a_file_says_is_text_and_never_markup(
     assert evil in texts(browser, "#entries tbody td:nth-child(2)")
     shown = {t.replace("\u202e", "\\u{202e}") for t in weights}
     assert shown == set(texts(browser, "#tensors tbody td:first-child"))
+
+
+def test_the_page_counts_as_the_command_does(
+    browser: Page, write: Write, folder: Path, model: Path
+) -> None:
+    browser.open(write(model))
+    with mblob.open(model) as library:
+        lines = list(inspect_text.lines(library))
+    for title, word in (("Functions", "functions"), ("Undefined symbols", "undefined")):
+        (said,) = (t for t in texts(browser, "h2") if t.startswith(title))
+        (told,) = (line.split()[1] for line in lines if line.startswith(f"  {word} "))
+        assert re.findall(r"\d+", said)[0] == told, said
+    assert texts(browser, "#functions tbody td:nth-child(2)") == ["packed, plain"]
+
+
+def test_what_is_no_tensor_has_its_name_on_the_map_or_a_telling_part_of_it(
+    browser: Page, write: Write, folder: Path, model: Path
+) -> None:
+    cells = """[...document.querySelectorAll('#bytes .map g.cell')].map((cell) => [
+        cell.getAttribute('aria-label'), (cell.querySelector(':scope > text') || {}).textContent || ''])"""
+    for width in (500, 900, 1280):
+        browser.open(write(model), width=width, height=800)
+        for said, label in browser.value(cells):
+            if not label or " float32" in said or "tensors" in said:
+                continue
+            start, _, end = label.partition("…")
+            whole = said.startswith((f"{label}: ", f"{label} ", f"rest of .{label[4:]}"))
+            kept = len(start or end)
+            assert whole or label == "rest" or ("…" in label and kept >= 8), (label, said)
+
+
+def test_the_text_of_a_payload_is_shown_in_part_and_as_text(
+    browser: Page, write: Write, folder: Path
+) -> None:
+    evil = '{"a": "</script><b>\u202e", "tab":\t1}\n second line\n'
+    root = host()
+    root.import_module(mblob.blob_module("config", evil.encode()))
+    root.import_module(mblob.blob_module("long", "é".encode() * 5000))
+    root.import_module(mblob.blob_module("binary", b"abc\0def"))
+    root.import_module(mblob.blob_module("latin", b"caf\xe9"))
+    root.export_library(folder / "texts.so")
+    browser.open(write(folder / "texts.so"))
+    shown = {}
+    for i, key in enumerate(texts(browser, "#entries tbody td:nth-child(2)")):
+        browser.value(f"document.querySelectorAll('#entries tbody button')[{i}].click()")
+        shown[key] = browser.value(
+            "(document.querySelector('.card pre') || {}).textContent || null"
+        )
+        if key == "long":
+            assert "5,904 bytes more" in texts(browser, ".card")[0]
+    assert shown == {
+        "library": None, "binary": None, "latin": None, "long": "é" * 2048,
+        "config": '{"a": "</script><b>\\u{202e}", "tab":  1}\n second line\n',
+    }  # fmt: skip
+    assert browser.value("document.querySelectorAll('b').length") == 0
+    assert browser.problems == []
 
 
 def test_the_map_of_a_model_shows_layers_at_first_sight(

@@ -31,6 +31,7 @@ MODELS, VALUES = 200, 40  # models, and inputs or outputs of each
 PARAMETERS = 200  # of each: the page has a table of all tensors
 GRAPHS = 2 * NODES  # nodes of all graphs together that are drawn
 GRAPH_BYTES = 32 << 20  # of the texts of all graphs together that are drawn
+TEXT, TEXTS = 4096, 256 << 10  # bytes of the text of an entry, and of all entries together
 NAME = 240  # characters of a name
 MESSAGE = 2000  # characters of a remark
 
@@ -84,6 +85,7 @@ def page_data(library: Library) -> dict[str, Any]:
         "keys": keys,
         "entries": rows,
         "hidden": [len(hidden), sum(e.size for e in hidden)],
+        "texts": _texts(entries),
         "parts_left_out": parts_left,
         "models": {
             "rows": [_model(m) for m in library.models[:MODELS]],
@@ -92,7 +94,7 @@ def page_data(library: Library) -> dict[str, Any]:
         "graphs": _graphs(library),
         "kernels": _limited(kernels),
         "functions": _limited(functions),
-        "undefined": _limited(undefined),
+        "undefined": {**_limited(undefined), "weak": sum(u.weak for u in library.undefined_symbols)},
         "remarks": _limited(remarks, REMARKS),
         "headers": [g.to_json() for g in header_groups(library)],
     }  # fmt: skip
@@ -211,11 +213,24 @@ def _kernel(entry: int, k: dict[str, Any]) -> list[Any]:
 
 
 def _functions(library: Library) -> list[Any]:
-    """Name, form and parameters of each host function."""
-    return sorted(
-        [cut(f.name), f.abi, cut(_parameters(f.prototype) or f.types or "", MESSAGE)]
-        for f in library.host_functions
-    )
+    """Name, forms and parameters of each host function."""
+    found: dict[str, list[Any]] = {}
+    for f in sorted(library.host_functions, key=lambda f: (f.name, f.abi)):
+        row = found.setdefault(f.name, [cut(f.name), "", ""])
+        row[1] += f"{row[1] and ', '}{f.abi}"
+        row[2] = cut(_parameters(f.prototype) or f.types or "", MESSAGE) or row[2]
+    return list(found.values())
+
+
+def _texts(entries: Sequence[EntryView]) -> dict[str, Any]:
+    """Text of payloads by the index of the entry, with how many bytes of it are left out."""
+    found, room = {}, TEXTS
+    for e in entries:
+        text = e.text_beginning(min(TEXT, room)) if room > 0 else None
+        if text is not None:
+            found[str(e.index)] = text
+            room -= min(TEXT, room, e.size)
+    return found
 
 
 def _parameters(prototype: str | None) -> str:

@@ -51,27 +51,23 @@ function shortest(names, pattern, sides) {
   });
 }
 
-// For each of some areas that lie side by side what may stand for its name, from the longest to the shortest, and the
-// names of those it must differ from. An area inside of `outer` leaves out what that one's name says already.
+// For each of some areas that lie side by side what may stand for its name, from the longest to the shortest, the names of
+// those it must differ from, and how many letters a cut name must keep. An area inside of `outer` leaves out what that one's
+// name says already. Only of names of tensors parts say something: a number of a layer. Of `.rodata` or a symbol they do not.
 function labelsOf(parts, outer) {
   const inside = (node) => {
     const known = outer && outer.kind === "tensor" && node.kind === "tensor" && node.name.startsWith(outer.name);
     return known && node.name.length > outer.name.length + 1 ? node.name.slice(outer.name.length + 1) : node.name;
   };
-  const labels = new Map(parts.map((node) => [node, { forms: [inside(node)], peers: [] }]));
-  const kinds = new Map();
-  for (const node of parts) {
-    if (!node.made && node.kind !== "rest" && node.kind !== "group") kinds.set(node.kind, [...(kinds.get(node.kind) || []), node]);
-  }
-  for (const alike of kinds.values()) {
-    const names = alike.map(inside);
-    const byComponent = distinct(names, COMPONENTS)[0], few = shortest(byComponent, COMPONENTS, ["start", "end"]);
-    const byToken = distinct(few, TOKENS)[0], starts = shortest(byToken, TOKENS, ["start"]);
-    alike.forEach((node, i) => {
-      const forms = [names[i], byComponent[i], few[i], byToken[i], byToken[i] === starts[i] || alike.length === 1 ? byToken[i] : `${starts[i]}…`];
-      labels.set(node, { forms: forms.filter((form, k) => form && (!k || form.length < forms[k - 1].length)), peers: few });
-    });
-  }
+  const whole = (node) => [inside(node), ...(node.made ? ["rest"] : node.entry ? [`[${node.entry.index}]`] : [])];
+  const labels = new Map(parts.map((node) => [node, { forms: whole(node), peers: [], least: 8 }]));
+  const tensors = parts.filter((node) => node.kind === "tensor" && !node.made), names = tensors.map(inside);
+  const byComponent = distinct(names, COMPONENTS)[0], few = shortest(byComponent, COMPONENTS, ["start", "end"]);
+  const byToken = distinct(few, TOKENS)[0], starts = shortest(byToken, TOKENS, ["start"]);
+  tensors.forEach((node, i) => {
+    const forms = [names[i], byComponent[i], few[i], byToken[i], byToken[i] === starts[i] || tensors.length === 1 ? byToken[i] : `${starts[i]}…`];
+    labels.set(node, { forms: forms.filter((form, k) => form && (!k || form.length < forms[k - 1].length)), peers: few, least: 4 });
+  });
   return labels;
 }
 
@@ -100,31 +96,31 @@ const fits = (text, room) => pen.measureText(text).width <= room;
 
 // The start or the end of a text with an ellipsis, whichever fewer of the others have in common with it; "" where so
 // little room is left that it would say nothing, and of a number, which would be another one.
-function clipped(form, peers, room) {
+function clipped(form, peers, least, room) {
   const letters = [...form];
-  if (/^(\d*|.*…)$/.test(form)) return ""; // the shortest start that tells it from the others is one of the forms
-  let most = Math.min(letters.length - 1, 500), least = 0;
+  if (/^(\d*|.*…|\[\d+\]|rest)$/.test(form)) return ""; // the shortest start that tells it from the others is one of the forms
+  let most = Math.min(letters.length - 1, 500), kept = 0;
   const widest = (n) => Math.max(...[letters.slice(0, n), letters.slice(-n)].map((some) => pen.measureText(`${some.join("")}…`).width));
-  while (least < most) {
-    const middle = (least + most + 1) >> 1;
-    if (widest(middle) <= room) least = middle;
+  while (kept < most) {
+    const middle = (kept + most + 1) >> 1;
+    if (widest(middle) <= room) kept = middle;
     else most = middle - 1;
   }
-  if (least < 4) return "";
-  const start = letters.slice(0, least).join(""), end = letters.slice(-least).join("");
+  if (kept < least) return "";
+  const start = letters.slice(0, kept).join(""), end = letters.slice(-kept).join("");
   const sharing = (test) => peers.filter(test).length;
   return sharing((peer) => peer.startsWith(start)) <= sharing((peer) => peer.endsWith(end)) ? `${start}…` : `…${end}`;
 }
 
 // The label of an area at a place: its name, upright where only so it fits, and below it what it is: lines, of each the
 // first form that fits.
-function drawLabel({ forms, peers }, below, [x, y, width, height]) {
+function drawLabel({ forms, peers, least }, below, [x, y, width, height]) {
   const shown = forms.map((form) => show(form.slice(0, 500))), others = peers.map(show);
   const edge = Math.min(width, height) < 40 ? 2 : 4;
   const roomOf = (length, across) => (length >= LINE && across >= LINE ? length - 2 * edge : 0);
   const across = roomOf(width, height), upright = height > width ? roomOf(height, width) : 0;
   const whole = (room) => shown.find((form) => !form.endsWith("…") && fits(form, room));
-  const short = (room) => shown.find((form) => fits(form, room)) || clipped(shown[shown.length - 1], others, room);
+  const short = (room) => shown.find((form) => fits(form, room)) || clipped(shown[shown.length - 1], others, least, room);
   const turned = (words) => svg("text", { transform: `translate(${x + 4} ${y + edge}) rotate(90)`, y: -1 }, words);
   if (!whole(across) && whole(upright)) return [turned(whole(upright))];
   const name = whole(across) || (across && short(across));

@@ -35,8 +35,11 @@ function makeCard() {
         { name: "offset", of: (p) => p[1], text: (p) => at(p[1]), num: true }, { name: "bytes", of: (p) => p[2], text: (p) => grouped(p[2]), num: true, large: true },
       ],
     }).element : null;
+    const told = data.texts[index];
+    const words = told ? el("div", null, el("h3", null, "Text"), el("pre", { class: "words" }, told[0].split(/\r?\n/).map((line) => show(line.replaceAll("\t", "  "))).join("\n")),
+      told[1] ? el("p", { class: "soft" }, `${counted(told[1], "byte", "bytes")} more: mblob-pack extract`) : null) : null;
     const kernels = entry.kernels.length ? el("div", null, el("h3", null, "Kernels"), kernelTable(entry.kernels, 0)) : null;
-    card.replaceChildren(el("h3", null, text(`[${index}] ${entry.key}`)), el("dl", { class: "facts" }, ...facts), inside || "", kernels || "");
+    card.replaceChildren(el("h3", null, text(`[${index}] ${entry.key}`)), el("dl", { class: "facts" }, ...facts), words || "", inside || "", kernels || "");
     card.hidden = false;
   });
   return card;
@@ -145,6 +148,12 @@ function makeUndefined() {
   return rows.length ? makeTable({ label: "undefined symbols", rows, leftOut: left_out, find: (s) => s.join(" "), columns }).element : null;
 }
 
+// The number that `mblob-pack inspect` says; a library works without the weak ones.
+function undefinedCount() {
+  const { rows, left_out, weak } = data.undefined;
+  return grouped(rows.length + left_out - weak) + (weak ? `, and ${grouped(weak)} weak` : "");
+}
+
 function makeHeaders() {
   const groups = data.headers.map((group) => makeGroup(group, group.blocks.length + group.left_out === 1));
   return el("div", null, ...groups);
@@ -158,6 +167,6 @@ showPage("", `, ${human(data.size)} (${grouped(data.size)} bytes)`, [
   ["entries", `Entries (${grouped(entries.length + data.hidden[0])})`, makeEntries()],
   ["tensors", "Tensors", makeTensors()],
   ["kernels", "Kernels", data.kernels.rows.length ? kernelTable(data.kernels.rows, data.kernels.left_out) : null],
-  ["undefined", `Undefined symbols (${grouped(data.undefined.rows.length + data.undefined.left_out)})`, makeUndefined()],
+  ["undefined", `Undefined symbols (${undefinedCount()})`, makeUndefined()],
   ["headers", "Headers, byte by byte", makeHeaders()],
 ], makeFacts(), makeRemarks());
