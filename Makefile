@@ -58,10 +58,12 @@ $(VENV)/ready: $(ENV_SOURCES)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9) and "make env: $(PYTHON) is Python %d.%d; \
 	mblob needs 3.9 or later: set PYTHON=" % sys.version_info[:2])'
 	@$(PYTHON) prerequisites.py
-	@echo "making $(VENV)"
-	@test "$$(cat $@ 2>/dev/null)" = '$(CURDIR)' || $(PYTHON) -m venv --clear $(VENV)
+	@test "$$(cat $@ 2>/dev/null)" = '$(CURDIR)' || { echo "make env: making $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "make env: installing pip (downloads, unless it is there)"
 	@$(PIP) install 'pip>=21.3'  # the first that installs an editable package by pyproject.toml
-	@$(PIP) install --editable '.[test]'
+	@echo "make env: installing what mblob and its tests need (downloads, unless it is there)"
+	@MBLOB_SAYS=/proc/$$$$/fd/1; export MBLOB_SAYS; $(PIP) install --editable '.[test]'
+	@echo "make env: compiling Python files"
 	@$(BIN)/python -m compileall -q mblob  # as an installed package has it
 	@printf '%s\n' '$(CURDIR)' > $@
 stale:

@@ -131,6 +131,16 @@ def write_for_c(folder: Path) -> None:
 LIBRARY_OF = {"mblob.loader._call": "_lib", "mblob.native._native": "../loader/_lib"}
 
 
+def say(what: str) -> None:
+    """Tell people what takes the time. pip keeps to itself what is printed here, so `make env` names
+    the file that its own output goes to."""
+    try:
+        with open(os.environ.get("MBLOB_SAYS") or os.devnull, "a", encoding="utf-8") as file:
+            file.write(f"make env: {what}\n")
+    except OSError:  # an output that cannot be opened by a name, such as a socket
+        pass
+
+
 class BuildExt(build_ext):
     """Builds libmblob into `loader/_lib` first; both extensions that use it link against that one
     copy.
@@ -144,7 +154,9 @@ class BuildExt(build_ext):
             raise SystemExit(f"mblob cannot be built: {needs['sentence'](lost)}")
         folder = Path(self.get_ext_fullpath("mblob.loader._call")).parent / "_lib"
         folder.mkdir(parents=True, exist_ok=True)
+        say("compiling libmblob")
         self._build_runtime(folder)
+        say(f"compiling the plug-ins: {', '.join(PLUGINS)}")
         for name in PLUGINS:
             self._build_plugin(name, folder)
         self._build_static_ffi(folder)
@@ -160,6 +172,7 @@ class BuildExt(build_ext):
                 "-pthread",
             ]
             extension.depends.append(str(folder / SONAME))
+        say("compiling the modules of Python")
         super().build_extensions()
 
     def copy_extensions_to_source(self) -> None:
