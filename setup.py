@@ -135,7 +135,7 @@ def say(what: str) -> None:
     """Tell people what takes the time. pip keeps to itself what is printed here, so `make env` names
     the file that its own output goes to."""
     try:
-        with open(os.environ.get("MBLOB_SAYS") or os.devnull, "a", encoding="utf-8") as file:
+        with Path(os.environ.get("MBLOB_SAYS") or os.devnull).open("a", encoding="utf-8") as file:
             file.write(f"make env: {what}\n")
     except OSError:  # an output that cannot be opened by a name, such as a socket
         pass

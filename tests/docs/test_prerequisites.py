@@ -145,6 +145,42 @@ def test_make_env_looks_before_it_builds(
     assert not (tmp_path / ".venv").exists()
 
 
+def test_make_env_says_what_it_does_while_it_does_it(root: Path, tmp_path: Path) -> None:
+    """With a Python that makes no environment and installs nothing, but tells as setup.py does."""
+    for name in ("Makefile", "prerequisites.py", "setup.py", "pyproject.toml"):
+        shutil.copy(root / name, tmp_path)
+    for name in ("csrc", "loader", "mblob"):
+        (tmp_path / name).symlink_to(root / name)
+    (tmp_path / "fake").write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        '*venv*) mkdir -p .venv/bin; cp "$0" .venv/bin/python;;\n'
+        f"*--editable*) exec {sys.executable} tell.py;;\n"
+        "esac\n"
+    )
+    (tmp_path / "fake").chmod(0o755)
+    # of setup.py the function alone
+    text = (root / "setup.py").read_text()
+    say = text[text.index("def say(") : text.index("class BuildExt")]
+    (tmp_path / "tell.py").write_text(
+        f"import os, sys\nfrom pathlib import Path\n{say}\nsys.stdout = None\nsay('compiling libmblob')\n"
+    )
+    command = ["make", "PYTHON=./fake", "env"]
+    lines = [
+        "make env: making .venv",
+        "make env: installing pip (downloads, unless it is there)",
+        "make env: installing what mblob and its tests need (downloads, unless it is there)",
+        "make env: compiling libmblob",
+        "make env: compiling Python files",
+    ]
+    for expected in (lines, lines[1:]):  # a rebuild keeps the environment
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines() == expected
+        os.utime(tmp_path / "setup.py")
+    assert len(re.findall(r'^ +say\(f?"compiling ', text, re.MULTILINE)) == 3
+
+
 def test_fresh_machines_have_the_packages_of_the_readme_and_no_others(root: Path) -> None:
     script = (root / "tests" / "fresh_machine").read_text()
     (packages,) = re.findall(r"^packages='(.*)'$", script, re.MULTILINE)
