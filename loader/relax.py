@@ -315,7 +315,8 @@ def _argument(value: Any, key: int, func_name: str, nesting: int = 1) -> Any:
     if dtype is not None:
         value = scalar(value, dtype, key, func_name)
     tensor = as_tensor(value, what=f"{func_name}: input {key}: ")
-    return empty(tensor.shape, tensor.dtype).copyfrom(tensor)
+    device = tensor.device if tensor.device.device_type == CPU.device_type else CPU
+    return empty(tensor.shape, tensor.dtype, device).copyfrom(tensor)
 
 
 def _copied(value: Any) -> Any:

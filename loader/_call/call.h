@@ -85,6 +85,7 @@ typedef struct call_runtime {
   int (*synchronize)(int device_type, int device_id, TVMStreamHandle stream);
   int (*object_free)(TVMObjectHandle object);
   int (*object_type)(TVMObjectHandle object, unsigned *type);
+  int (*register_hook)(const char *name, void *hook);
 } call_runtime;
 
 extern call_runtime call_tvm;
@@ -393,6 +394,8 @@ PyObject *call_function_from_mlir(PyObject *unused, PyObject *args, PyObject *kw
 
 /* True if `obj` is such an object and is now argument i; false with *absent set if it is none. */
 bool call_ffi_argument(call_frame *frame, int i, PyObject *obj, bool *absent);
+/* Whether it is a tvm_ffi.Shape: a tuple with an object of tvm_ffi behind it. */
+bool call_ffi_is_shape(PyObject *obj);
 PyObject *call_ffi_hand_over(PyObject *module, PyObject *unused);
 
 /* " (NAME)" of a parameter of a PackedFunction (or NULL) for errors, "" where nothing tells it. */
@@ -452,6 +455,9 @@ mblob_function *call_callback_new(PyObject *callable);
 bool call_callback_is(const mblob_function *function);
 /* Turn the current exception into the runtime's error of this thread, and keep it. Returns -1. */
 int call_callback_keep(void);
+/* Let signals of Python end long calls of the thread that handles them; false with an exception
+ * set. */
+bool call_callback_offer_signals(void);
 /* The exception a callback raised on this thread, if that is why `message` was set; raises it
  * again. */
 bool call_callback_reraise(const char *message);

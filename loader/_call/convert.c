@@ -430,6 +430,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (frame->ffi && PyDict_CheckExact(arg)) return call_convert_dict(frame, i, arg);
   if (call_dlpack_argument(frame, i, arg, &absent)) return true;
   if (!absent) return false;
+  if (frame->ffi && call_ffi_is_shape(arg)) return call_convert_shape(frame, i, arg);
   if (call_ffi_argument(frame, i, arg, &absent)) return true;
   if (!absent) return false;
   if (frame->ffi && PyTuple_Check(arg)) return call_convert_sequence(frame, i, arg);

@@ -4,6 +4,8 @@
  * tvm_ffi is never imported here: what a program hands over brings it along. */
 #include "call.h"
 
+#include <string.h>
+
 /* A value as the ffi passes it; only what is needed to hand an object over. */
 typedef struct ffi_value {
   int32_t type;
@@ -43,6 +45,11 @@ static void *object_handle(PyObject *obj) {
   void *handle = PyLong_AsVoidPtr(address);
   Py_DECREF(address);
   return handle;
+}
+
+bool call_ffi_is_shape(PyObject *obj) {
+  return PyTuple_Check(obj) && strcmp(Py_TYPE(obj)->tp_name, "Shape") == 0 &&
+         PyObject_HasAttrString(obj, "_tvm_ffi_cached_object");
 }
 
 bool call_ffi_argument(call_frame *frame, int i, PyObject *obj, bool *absent) {

@@ -209,7 +209,7 @@ bool call_function_prepare(PyObject *function, call_frame *frame, PyObject *cons
   frame->parameters = self->parameters;
   frame->alignment = self->alignment;
   frame->ffi = self->ffi || self->of_python;
-  frame->opaque = self->of_python;
+  frame->opaque = self->of_python || self->keeps;
   frame->dlpack = self->ffi && !self->keeps;
   frame->gaps = frame->dlpack && self->parameters == NULL;
   for (Py_ssize_t i = 0; i < count; ++i)

@@ -49,7 +49,8 @@ bool call_runtime_bind(void) {
             lookup(library, "TVMArrayToDLPack", &call_tvm.to_dlpack) &&
             lookup(library, "TVMSynchronize", &call_tvm.synchronize) &&
             lookup(library, "TVMObjectFree", &call_tvm.object_free) &&
-            lookup(library, "TVMObjectGetTypeIndex", &call_tvm.object_type);
+            lookup(library, "TVMObjectGetTypeIndex", &call_tvm.object_type) &&
+            lookup(library, "TVMBackendRegisterEnvCAPI", &call_tvm.register_hook);
   dlclose(library); /* stays loaded: this module links against it */
   return ok;
 }

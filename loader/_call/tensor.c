@@ -130,8 +130,7 @@ PyObject *call_tensor_empty(const DLTensor *like) {
   dl.data = NULL;
   dl.strides = NULL;
   dl.byte_offset = 0;
-  dl.device.device_type = kDLCPU;
-  dl.device.device_id = 0;
+  if (dl.device.device_type != kDLCPU) dl.device = (DLDevice){kDLCPU, 0};
   PyObject *object = call_tensor_over(&dl, NULL, NULL, NULL, false);
   if (object == NULL) return NULL;
   call_tensor *self = SELF(object);

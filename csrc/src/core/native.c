@@ -59,7 +59,8 @@ int mb_method_bind(const struct mb_method *method, void *object, mblob_function 
     free(bound);
   else
     (*out)->first_output = first_written(method->name),
-    (*out)->alignment = keeps_memory(method->name);
+    (*out)->alignment = keeps_memory(method->name),
+    (*out)->is_ffi = (*out)->keeps = strncmp(method->name, "vm.builtin.", 11) == 0;
   return status;
 }
 

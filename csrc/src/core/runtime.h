@@ -54,10 +54,10 @@ struct mblob_function {
   char *name;
   struct mb_ending ending;
   uint32_t alignment;
-  uint8_t first_output;  /* mblob_function_first_output() */
-  bool is_ffi;           /* mblob_function_is_ffi() */
-  bool keeps;            /* the same: it keeps tensors that it is given */
-  bool is_cxx;           /* the same: a parameter may be an object that is a tensor */
+  uint8_t first_output;              /* mblob_function_first_output() */
+  bool is_ffi;                       /* mblob_function_is_ffi() */
+  bool keeps;                        /* the same: it keeps tensors that it is given */
+  bool is_cxx;                       /* the same: a parameter may be an object that is a tensor */
   const char *signature, *prototype; /* "" when unknown */
   union {
     void *address; /* MB_KERNEL: a TVMBackendPackedCFunc; MB_SAFE_CALL: one of that convention */
@@ -294,6 +294,19 @@ int mb_environment_get(struct mb_library *library, const char *name, mblob_funct
 int mb_environment_target(mblob_function *function, mblob_function **out);
 /* Forget what the functions of a library that closes stand for. */
 void mb_environment_reset(struct mb_library *library);
+
+/* ---- interrupts (interrupt.c) ---------------------------------------------------------------- */
+
+/* What the host offers: not 0 after it recorded an error, with which the call is to end. */
+typedef int (*mb_interrupt_hook)(void);
+void mb_interrupt_ask(mb_interrupt_hook asked);
+/* Ask now, if it is time. A mblob_status. */
+int mb_interrupt_now(void);
+/* The same once in `MB_INTERRUPT_STEPS` steps of a loop, which `steps` counts. */
+#define MB_INTERRUPT_STEPS 16
+static inline int mb_interrupt_check(unsigned *steps) {
+  return ++*steps % MB_INTERRUPT_STEPS ? MBLOB_OK : mb_interrupt_now();
+}
 
 /* ---- global functions (globals.c) ------------------------------------------------------------ */
 

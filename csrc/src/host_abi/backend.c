@@ -63,6 +63,14 @@ int TVMBackendRunOnce(void **handle, int (*f)(void *), void *cdata, int nbytes) 
 
 int TVMBackendRegisterEnvCAPI(const char *name, void *ptr) {
   if (MB_IS_NULL(name)) return -1;
+  if (strcmp(name, "mblob_interrupted") == 0) {
+    const union {
+      void *address;
+      mb_interrupt_hook call;
+    } hook = {ptr};
+    mb_interrupt_ask(hook.call);
+    return 0;
+  }
   /* Hooks of the host language. This runtime calls back into a host only through functions that
    * the host made, so it has no use for them, but libraries and hosts may offer them. */
   static const char known[][24] = {"PyErr_CheckSignals", "Py_IncRef", "Py_DecRef",

@@ -3,6 +3,8 @@ results and time."""
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,15 @@ def test_limits_end_what_does_not_end_and_the_machine_goes_on(machine: Any) -> N
         vm["get_output"](0)
     with pytest.raises(ValueError, match="the result is nothing"):
         vm["invoke"]("empty")
+    assert vm["invoke"]("constant").numpy()[5] == 5
+
+
+@pytest.mark.own_process
+def test_sigint_ends_what_does_not_end(machine: Any) -> None:
+    vm = machine(vm_programs.endless())
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        vm["invoke"]("main")
     assert vm["invoke"]("constant").numpy()[5] == 5
 
 

@@ -14,6 +14,7 @@ struct vm_pool;
  * request of the same size, as long as all of it is not more than what was in use at once; it
  * may go before its blocks. */
 struct vm_storage {
+  int32_t device_id; /* of the host's memory, as the program counts it */
   atomic_size_t references;
   struct vm_pool *pool;
   char *data;

@@ -24,10 +24,13 @@ static int fail_step(const struct mb_graph_executor *x, const struct mb_graph_st
 }
 
 int mb_graph_step_run(struct mb_graph_executor *x, uint32_t i) {
+  static __thread unsigned steps; /* several threads may run a graph */
   const struct mb_graph_step *step = &x->steps[i];
-  int status = step->function ? mblob_function_call(step->function, step->values, x->codes,
-                                                    step->count, NULL, NULL)
-                              : copy(x, step);
+  int status = mb_interrupt_check(&steps);
+  if (status) return status;
+  status = step->function ? mblob_function_call(step->function, step->values, x->codes, step->count,
+                                                NULL, NULL)
+                          : copy(x, step);
   return status ? fail_step(x, step, status) : MBLOB_OK;
 }
 

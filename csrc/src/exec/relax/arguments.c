@@ -25,6 +25,18 @@ int relax_int(const struct mb_call *call, int i, int64_t *out) {
   return MBLOB_OK;
 }
 
+int relax_dtype(const struct mb_call *call, int i, DLDataType *out) {
+  TVMByteArray text;
+  if (i < call->count && call->codes[i] == kTVMDataType) {
+    *out = call->args[i].v_type;
+    return MBLOB_OK;
+  }
+  if (i < call->count && relax_text(call->args[i], call->codes[i], &text) &&
+      mb_dtype_parse_stored(text.data, text.size, out))
+    return MBLOB_OK;
+  return relax_mismatch(call, i, "DataType");
+}
+
 int relax_name(const struct mb_call *call, int i, const char **out) {
   TVMByteArray text;
   if (i >= call->count || !relax_text(call->args[i], call->codes[i], &text))
@@ -44,8 +56,16 @@ int relax_tensor(const struct mb_call *call, int i, DLTensor **out) {
   return *out ? MBLOB_OK : relax_mismatch(call, i, "ffi.Tensor");
 }
 
+struct mb_object *relax_extents(TVMValue value, int code) {
+  struct mb_object *shape = relax_object(value, code, MB_SHAPE_TYPE),
+                   *array = shape ? NULL : relax_object(value, code, MB_ARRAY_TYPE);
+  for (size_t i = 0; array && i < mb_object_count(array); i++)
+    if (mb_object_item(array, i)->code != kTVMArgInt) array = NULL;
+  return shape ? shape : array;
+}
+
 int relax_shape(const struct mb_call *call, int i, struct mb_object **out) {
-  *out = i < call->count ? relax_object(call->args[i], call->codes[i], MB_SHAPE_TYPE) : NULL;
+  *out = i < call->count ? relax_extents(call->args[i], call->codes[i]) : NULL;
   return *out ? MBLOB_OK : relax_mismatch(call, i, "ffi.Shape");
 }
 

@@ -36,8 +36,10 @@ static int check_tensor_info(void *unused, struct mb_call *call) {
   if (rank != -1 && rank != t->ndim)
     return mb_fail(MBLOB_E_KERNEL, "ValueError: %s expect Tensor with ndim %lld but get %d",
                    context, (long long)rank, (int)t->ndim);
-  if (call->count == 3 || call->codes[2] != kTVMDataType) return MBLOB_OK;
-  const DLDataType dtype = call->args[2].v_type;
+  if (call->count == 3 || call->codes[2] == kTVMNullptr) return MBLOB_OK;
+  DLDataType dtype;
+  status = relax_dtype(call, 2, &dtype);
+  if (status) return status;
   if (is_same(dtype, t->dtype) || (dtype.code == kDLOpaqueHandle && !dtype.bits)) return MBLOB_OK;
   return mb_fail(MBLOB_E_KERNEL, "ValueError: %s expect Tensor with dtype %s but get %s", context,
                  mb_dtype_text(dtype, expected), mb_dtype_text(t->dtype, found));
@@ -95,9 +97,9 @@ static int check_prim_value_info(void *unused, struct mb_call *call) {
   (void)unused;
   char text[MB_DTYPE_TEXT];
   int status = relax_expect(call, 3);
-  if (!status && call->codes[1] != kTVMDataType) status = relax_mismatch(call, 1, "DataType");
+  DLDataType dtype;
+  if (!status) status = relax_dtype(call, 1, &dtype);
   if (status) return status;
-  const DLDataType dtype = call->args[1].v_type;
   const int code = call->codes[0];
   const bool is_int = code == kTVMArgInt || code == kTVMArgBool;
   if (is_object(call))

@@ -168,6 +168,7 @@ int relax_run_compiled(struct relax_machine *m, const struct relax_function *f,
   const size_t count = (size_t)f->register_file;
   *result = (struct relax_value){.code = kTVMNullptr};
   int status = relax_check_count(f, arguments->count + arguments->bound_count);
+  if (!status) status = mb_interrupt_check(&m->steps);
   if (!status) status = relax_check_stack();
   if (!status && (m->depth >= m->call_limit || count > RELAX_REGISTER_TOTAL - m->registers))
     status = mb_fail(MBLOB_E_KERNEL, "RecursionError: more than %zu calls inside each other",

@@ -430,6 +430,7 @@ static int loop(struct relax_machine *m, const struct relax_frame *below,
   int status = MBLOB_OK;
   while (!status && m->top != below) {
     struct relax_frame *frame = m->top;
+    if ((status = mb_interrupt_check(&m->steps))) break;
     const struct relax_instruction *in = &code[frame->pc];
     if (in->opcode == RELAX_RET) {
       ret(m, frame, in, result);

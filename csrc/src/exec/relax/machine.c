@@ -431,6 +431,7 @@ static void close_machine(void *object) {
   free(m->quick);
   free(m->targets);
   free(m->constants);
+  free(m->devices);
   relax_frames_free(m);
   vm_pool_close(m->pool);
   mblob_function_release(m->instrument);

@@ -93,7 +93,9 @@ struct relax_machine {
   mblob_module *module; /* of the executable, counted */
   mblob_module *self;   /* its own, not counted */
   const struct relax_executable *exec;
-  bool ready; /* vm_initialization was called */
+  bool ready;        /* vm_initialization was called */
+  DLDevice *devices; /* all are the host's memory, which programs tell apart */
+  size_t device_count;
   struct relax_target *targets;
   struct relax_value *constants;
   uint32_t *quick; /* of each instruction: RELAX_SLOW, .., or a place in `placed` behind them */
@@ -106,6 +108,7 @@ struct relax_machine {
   size_t depth, registers, idle_count;
   size_t call_limit;
   uint64_t executed, instruction_limit; /* 0: no limit */
+  unsigned steps;                       /* since the host was asked for an interrupt */
   struct relax_link *link;
   struct mb_map named; /* name -> mblob_function, closures that were asked for or saved */
   void *rows;          /* in the ffi dialect: constants and functions as compiled code has them */
@@ -171,7 +174,11 @@ int relax_expect(const struct mb_call *call, int count);
 int relax_int(const struct mb_call *call, int i, int64_t *out);
 /* A text without a NUL inside. */
 int relax_name(const struct mb_call *call, int i, const char **out);
+/* A data type, or its name. */
+int relax_dtype(const struct mb_call *call, int i, DLDataType *out);
 int relax_tensor(const struct mb_call *call, int i, DLTensor **out);
+/* A Shape, or an Array of integers, as a caller's list is: their items are the same. NULL of others. */
+struct mb_object *relax_extents(TVMValue value, int code);
 int relax_shape(const struct mb_call *call, int i, struct mb_object **out);
 int relax_array(const struct mb_call *call, int i, struct mb_object **out);
 /* MBLOB_E_KERNEL "TypeError: Mismatched type on argument #i when calling: ..". */

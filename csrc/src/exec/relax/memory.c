@@ -34,36 +34,31 @@ static int size_of(const struct mb_object *shape, DLDataType dtype, size_t *out)
   return mb_fail(MBLOB_E_KERNEL, "InternalError: std::bad_alloc: more bytes than memory can have");
 }
 
-static int dtype_argument(const struct mb_call *call, int i, DLDataType *out) {
-  TVMByteArray text;
-  if (i < call->count && call->codes[i] == kTVMDataType) {
-    *out = call->args[i].v_type;
-    return MBLOB_OK;
-  }
-  if (i < call->count && relax_text(call->args[i], call->codes[i], &text) &&
-      mb_dtype_parse_stored(text.data, text.size, out))
-    return MBLOB_OK;
-  return relax_mismatch(call, i, "DataType");
-}
-
 /* ---- storage --------------------------------------------------------------------------------- */
 
 static void release_storage(void *storage) { vm_storage_release(storage); }
 
-static int new_storage(struct relax_machine *m, size_t size, DLTensor **out) {
+static int new_storage(struct relax_machine *m, DLDevice device, size_t size, DLTensor **out) {
   struct vm_storage *storage = NULL;
   *out = NULL;
   int status = vm_storage_new(m->pool, size, MB_TENSOR_ALIGNMENT, &storage);
   if (status) return status;
   int64_t bytes = (int64_t)storage->size;
   const DLTensor all = {.data = storage->data,
-                        .device = {kDLCPU, 0},
+                        .device = device,
                         .ndim = 1,
                         .dtype = {kDLUInt, 8, 1},
                         .shape = &bytes};
   status = mb_array_view(&all, storage, release_storage, out);
   if (status) vm_storage_release(storage);
   return status;
+}
+
+/* -1 is the last, which is the host's to TVM. A machine of one device has that of its host, too. */
+static DLDevice device_at(const struct relax_machine *m, int64_t i) {
+  if (!m->device_count) return (DLDevice){kDLCPU, 0};
+  const size_t last = m->device_count - 1;
+  return m->devices[i < 0 || (uint64_t)i > last ? last : (size_t)i];
 }
 
 static int check_scope(const struct mb_call *call, int i) {
@@ -91,14 +86,15 @@ static int alloc_storage(void *unused, struct mb_call *call) {
   if (!status) status = relax_context(call, &m);
   if (!status) status = relax_shape(call, 1, &shape);
   if (!status) status = relax_int(call, 2, &device);
-  if (!status) status = dtype_argument(call, 3, &dtype);
+  if (!status) status = relax_dtype(call, 3, &dtype);
   if (!status) status = check_scope(call, 4);
-  if (!status && (device < -1 || device > 1)) /* the machine has one device, as its host's */
+  const int64_t known = m ? (int64_t)m->device_count : 0;
+  if (!status && (device < -1 || device > (known > 1 ? known - 1 : 1)))
     status = mb_fail(MBLOB_E_KERNEL,
                      "InternalError: The device index is out of VM physical devices list");
   if (!status) status = check_dtype(dtype);
   if (!status) status = size_of(shape, dtype, &size);
-  if (!status) status = new_storage(m, size, &storage);
+  if (!status) status = new_storage(m, device_at(m, device), size, &storage);
   if (!status) mb_call_return_array(call, storage);
   return status;
 }
@@ -157,7 +153,7 @@ int relax_alloc_tensor(void *unused, struct mb_call *call) {
   if (!status) status = relax_tensor(call, 0, &storage);
   if (!status) status = relax_int(call, 1, &offset);
   if (!status) status = relax_shape(call, 2, &shape);
-  if (!status) status = dtype_argument(call, 3, &dtype);
+  if (!status) status = relax_dtype(call, 3, &dtype);
   if (!status) status = check_dtype(dtype);
   if (!status) status = size_of(shape, dtype, &size);
   if (!status) status = mb_tensor_size(storage, &whole);

@@ -31,6 +31,7 @@ static int read_device(const struct mb_call *call, int i, int64_t device[3]) {
 static int vm_initialization(void *object, struct mb_call *call) {
   struct relax_machine *m = object;
   int64_t device[3] = {0};
+  DLDevice *devices = NULL;
   int status = MBLOB_OK;
   if (!call->count || call->count % 3)
     return mb_fail_coded(
@@ -38,14 +39,28 @@ static int vm_initialization(void *object, struct mb_call *call) {
         "InternalError: expected triples (device type, device id, allocator), found %d "
         "values",
         call->count);
-  for (int i = 0; !status && i < call->count; i += 3) status = read_device(call, i, device);
+  devices = calloc((size_t)call->count / 3, sizeof(*devices));
+  if (!devices) return mb_fail_memory((size_t)call->count * sizeof(*devices));
+  for (int i = 0; !status && i < call->count; i += 3) {
+    status = read_device(call, i, device);
+    devices[i / 3] = (DLDevice){kDLCPU, device[0] == kDLCPU ? (int32_t)device[1] : 0};
+  }
   struct relax_activation activation;
   if (!status) status = relax_enter(m, &activation);
-  if (status) return status;
-  if (m->nesting > 1)
+  if (status) {
+    free(devices);
+    return status;
+  }
+  if (m->nesting > 1) {
     status = mb_fail(MBLOB_E_ARGUMENT, "the machine is in a call");
-  else
+  } else {
+    DLDevice *before = m->devices;
+    m->devices = devices;
+    m->device_count = (size_t)call->count / 3;
+    devices = before;
     status = relax_machine_prepare(m, device[2] == POOLED);
+  }
+  free(devices);
   relax_leave(&activation);
   return status;
 }

@@ -64,8 +64,7 @@ static int dimensions_of(const struct mb_call *call, int i, struct dimensions *o
     *out = (struct dimensions){t->shape, NULL, t->ndim};
     return MBLOB_OK;
   }
-  struct mb_object *shape =
-      i < call->count ? relax_object(call->args[i], code, MB_SHAPE_TYPE) : NULL;
+  struct mb_object *shape = i < call->count ? relax_extents(call->args[i], code) : NULL;
   if (!shape)
     return mb_fail(MBLOB_E_KERNEL, "TypeError: Cannot convert from type `%s` to `ffi.Shape`",
                    i < call->count ? relax_key(call->args[i], code) : "None");

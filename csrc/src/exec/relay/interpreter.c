@@ -144,6 +144,8 @@ int vm_machine_run(struct vm_machine *m, size_t index, const struct vm_value *ar
   for (size_t i = 0; !status && i < m->exec->functions[index].param_count; i++)
     m->registers[i] = shared(args[i]);
   while (!status && m->frame_count) {
+    status = mb_interrupt_check(&m->steps);
+    if (status) break;
     status = m->profile ? vm_profile_step(m, step) : step(m);
     if (status) status = vm_locate(m, index, args, status);
   }

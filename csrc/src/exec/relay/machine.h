@@ -43,6 +43,7 @@ struct vm_machine {
   size_t arg_capacity;
   struct vm_value result;               /* of the last call */
   uint64_t executed, instruction_limit; /* instructions of this call; 0: no limit */
+  unsigned steps;                       /* since the host was asked for an interrupt */
   struct vm_profile *profile;           /* of this call; NULL but in `profile` */
   atomic_flag busy;
 };

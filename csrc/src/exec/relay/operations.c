@@ -187,6 +187,13 @@ static DLDataType dtype_of(const int64_t *f) {
   return (DLDataType){(uint8_t)f[0], (uint8_t)f[1], (uint16_t)f[2]};
 }
 
+/* A device of the program, which is the host's memory under that number. */
+static DLDevice device_of(const struct vm_machine *m, int64_t i) {
+  const bool listed = m->exec->has_devices && i >= 0 && (uint64_t)i < m->exec->device_count &&
+                      m->exec->devices[i].device_type == kDLCPU;
+  return (DLDevice){kDLCPU, listed ? m->exec->devices[i].device_id : 0};
+}
+
 /* Fields: size, alignment, dtype, device, ndim, target, shape. With a shape, the size follows
  * from it. */
 static int alloc_storage(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
@@ -205,6 +212,7 @@ static int alloc_storage(struct vm_machine *m, struct vm_value *r, const int64_t
     bytes = (size_t)size;
   }
   if (!status) status = vm_storage_new(m->pool, bytes, (size_t)f[1], &storage);
+  if (!status) storage->device_id = device_of(m, f[5]).device_id;
   if (!status)
     vm_register_set(&r[f[7]], (struct vm_value){.kind = VM_STORAGE, .u.storage = storage});
   return status;
@@ -231,7 +239,7 @@ static int place_tensor(struct vm_value *r, int64_t from, int64_t at, DLTensor *
     return mb_fail(MBLOB_E_FORMAT, "a tensor at offset %lld, expected a multiple of %d",
                    (long long)offset, MB_DEFAULT_ALIGNMENT);
   t->data = storage->data + offset;
-  t->device = (DLDevice){kDLCPU, 0};
+  t->device = (DLDevice){kDLCPU, storage->device_id};
   status = mb_array_view(t, storage, release_storage, &array);
   if (status) return status;
   vm_storage_retain(storage);
@@ -289,10 +297,8 @@ static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_
  * it. */
 static int device_copy(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   DLTensor *from = NULL, *to = NULL;
-  (void)m;
   int status = array_in(r, f[0], &from);
-  if (!status)
-    status = mb_array_new((DLDevice){kDLCPU, 0}, from->ndim, from->shape, from->dtype, &to);
+  if (!status) status = mb_array_new(device_of(m, f[2]), from->ndim, from->shape, from->dtype, &to);
   if (!status) status = mb_tensor_assign("copy", to, from);
   if (status && to) mb_array_release(to);
   if (!status) set_array(&r[f[3]], to);
