@@ -21,7 +21,7 @@ from mblob.binary.container import refuse_archive
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.bytes.mapping import map_file
-from mblob.compilers import Starting, first_error, include_flags
+from mblob.compilers import Starting, as_by_default, first_error, include_flags
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.interrupts import DeferredSignals
 from mblob.temporary import temporary_folder
@@ -180,7 +180,8 @@ def _link(inputs: Sequence[str], library: str, name: str) -> None:
         status, output = _run(command)
     except OSError as exc:
         raise ToolchainError(f"{name}: {command[0]} does not run: {exc}", command=command) from None
-    if status:
+    # In a process that ignores SIGCHLD the status is lost, and reads as 0.
+    if status or not os.path.exists(library):  # noqa: PTH110
         raise ToolchainError(
             f"{name}: {command[0]} could not link it: {first_error(output, command) or f'exit status {status}'}",
             command=command,
@@ -194,7 +195,7 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
     starting = Starting(
         lambda: subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True, env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True, env={**os.environ, "LC_ALL": "C"}, preexec_fn=as_by_default(),
         )
     )  # fmt: skip
     try:

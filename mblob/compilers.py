@@ -62,6 +62,19 @@ class Starting(threading.Thread):
         return self.process
 
 
+def as_by_default() -> Callable[[], object] | None:
+    """What a process does before it becomes a compiler, for `subprocess.Popen(preexec_fn=...)`.
+
+    In a program that ignores SIGCHLD, compilers would ignore it too, and lose what the programs
+    that they start end with.
+    """
+    import signal
+
+    if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
+        return None
+    return lambda: signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 # -- what they print -------------------------------------------------------------------------------
 
 # The word, not a part of a path.

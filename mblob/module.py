@@ -188,7 +188,9 @@ class Module:
     @property
     def payloads(self) -> Mapping[str, memoryview]:
         """The payloads of this module and its imports by type key, as views without a copy. If a
-        key occurs twice, the first one is given, depth first in import order; `walk` gives all.
+        key occurs twice, the first one is given, depth first in import order; `walk` gives all. Of
+        a loaded library, the address is a multiple of the `alignment` of `blob_module`, 1 by
+        default.
 
         Raises:
             NotFoundError: by `payloads[key]`: no module has that key; the text lists the keys.

@@ -143,13 +143,31 @@ _STOPS = (
 )
 
 
+# With these a library counts what it does, and writes it where its objects were.
+_COUNTING = ("--coverage", "-coverage", "-fprofile-arcs", "-ftest-coverage", "-fprofile-generate")
+# With these the compiler writes further files beside the objects.
+_FURTHER = (
+    "-save-temps", "--save-temps", "-fdump-", "-fstack-usage", "-fcallgraph-info", "-ftime-trace",
+)  # fmt: skip
+
+
 def check_options(options: Sequence[str]) -> None:
-    """Refuse options with which no library would come out.
+    """Refuse options with which no library would come out, or not all that they ask for.
 
     Raises:
         BuildError: naming the option.
     """
     for option in options:
+        if option in _COUNTING:
+            raise BuildError(
+                f"options: {option} makes the library write counts beside its objects, which are gone by then; compile"
+                " the kernels yourself where the counts shall be, and pack the objects (static_library, --object)"
+            )
+        if option.startswith(_FURTHER):
+            raise BuildError(
+                f"options: {option} writes files beside the objects, in a folder that is removed; compile the kernels"
+                " yourself, and pack the objects (static_library, --object)"
+            )
         if option in _STOPS:
             raise BuildError(
                 f"options: {option} makes the compiler stop before it links; leave it out"

@@ -60,6 +60,10 @@ def configure(verbs: Any) -> None:
         default=[],
         help="file to pack as it is; programs find it by KEY",
     )
+    add.add_argument("--align", metavar="N", type=int,
+                     help="align the files of --blob to N bytes in the file and in memory: a power of two up to 4096. "
+                     "TVM then finds them empty",
+                     )  # fmt: skip
     add.add_argument(
         "--weights",
         metavar="FILE",
@@ -215,7 +219,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         plan = load(args.manifest, output)
     changes: dict[str, Any] = {
         name: getattr(args, name)
-        for name in ("dialect", "embed", "digest", "cc", "target", "prefix", "name")
+        for name in ("dialect", "embed", "digest", "cc", "target", "prefix", "name", "align")
         if getattr(args, name) is not None
     }
     changes.update(

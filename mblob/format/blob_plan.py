@@ -25,6 +25,8 @@ Target = Union[str, Callable[[], str]]
 TENSOR_ALIGN = 64  # a small blob: what kernels assume of data
 BLOB_ALIGN = 1 << 16  # a large one. Nothing in a blob can be aligned to more.
 LARGE_PAYLOAD = 1 << 20  # bytes from which a blob is large: padding to BLOB_ALIGN is nothing then
+# The most that a caller may ask for: a page. Dynamic linkers before glibc 2.35 align no more.
+PAYLOAD_ALIGN_LIMIT = 4096
 SEGMENT_ALIGN = max(BLOB_ALIGN, MAX_PAGE)  # the segment that a blob has for itself
 
 

@@ -167,9 +167,8 @@ def _wants_executable_stack(image: Image) -> bool:
     return bool(stack.p_flags & PF_X)
 
 
-def _of_blobs(library: Library) -> Iterator[Remark]:
-    if not library.is_model_library:
-        yield "no_model", NO_MODEL
+def two_blobs(library: Library) -> Iterator[Remark]:
+    """Packed modules under two names, of which a runtime reads one."""
     present = [name for name in prefixes.BLOBS if library.image.find(library.prefix + name)]
     if len(present) > 1:
         names = " and ".join(present)
@@ -177,6 +176,12 @@ def _of_blobs(library: Library) -> Iterator[Remark]:
             "two_dialects",
             f"has {names}: which one is read depends on the runtime; here it is {present[0]}",
         )
+
+
+def _of_blobs(library: Library) -> Iterator[Remark]:
+    if not library.is_model_library:
+        yield "no_model", NO_MODEL
+    yield from two_blobs(library)
     others = [p for p in library.prefixes if p != library.prefix]
     if others:
         shown = _few(map(repr, others))

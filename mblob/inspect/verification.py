@@ -27,6 +27,7 @@ from mblob.inspect import contents
 from mblob.inspect.diagnostics import (
     damaged_sections,
     missing_functions,
+    two_blobs,
     unreadable_graphs,
     wrong_rows,
 )
@@ -196,6 +197,7 @@ def describe(
     has_index = blob is not None and blob.index_offset is not None
     warnings = (
         *damaged_sections(library.image),
+        *two_blobs(library),
         *wrong_rows(library),
         *((*unreadable_graphs(library), *missing_functions(library)) if level == "full" else ()),
     )

@@ -153,13 +153,26 @@ def _headers() -> tuple[str, ...]:
 
 
 def _head(tools: Toolchain, kind: str, source: Path, work: Path) -> Command:
-    # Paths of this machine must not reach the output: same inputs, same bytes.
+    # Paths of this machine must not reach the output: same inputs, same bytes. The last one that
+    # fits counts: of folders in each other, the inner one.
+    folders = {str(folder) for folder in (work, Path.cwd(), source.parent, include_dir())}
     maps = [
-        f"-ffile-prefix-map={folder}=."
-        for folder in (work, Path.cwd(), source.parent, include_dir())
+        f"-ffile-prefix-map={folder}=." for folder in sorted(folders, key=lambda f: (len(f), f))
     ]
     compiler = tools.cxx if kind == "c++" else tools.cc
-    return (*compiler, "-O2", "-fPIC", *maps)
+    return (*compiler, "-O2", "-fPIC", *maps, _seed(source.name))
+
+
+def _seed(name: str) -> str:
+    """What gcc makes names of that have to differ between objects, such as those of sections for
+    link-time optimization: by default random numbers."""
+    return f"-frandom-seed={name}"
+
+
+def link_time_options(work: Path) -> Command:
+    """Options for gcc's compilation at the link: it has those of each source, and a folder of its
+    own."""
+    return (f"-ffile-prefix-map={work}=.", _seed("link"))
 
 
 # -- debug information -----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mblob.arguments import path as checked_path
-from mblob.compilers import Starting, first_error
+from mblob.compilers import Starting, as_by_default, first_error
 from mblob.errors import ToolchainError
 from mblob.interrupts import held
 from mblob.packager.errors import BuildError
@@ -89,6 +89,7 @@ class Processes:
                 process = subprocess.Popen(
                     command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT, start_new_session=True, env=environment,
+                    preexec_fn=as_by_default(),
                 )  # fmt: skip
             except ValueError:
                 for word in command:
@@ -258,8 +259,12 @@ def check_written(command: Sequence[str], output: str, cwd: Path, culprit: str) 
         return None
     target = cwd / words[words.index("-o") + 1]
     if not target.exists() or not target.stat().st_size:
+        # In a process that ignores SIGCHLD the exit status is lost, and reads as 0.
+        said = first_error(output, command)
         raise ToolchainError(
-            f"{culprit}: the tool ended well but wrote nothing to {target.name}; is {words[0]} what it should be?",
+            f"{culprit}: {said}"
+            if said
+            else f"{culprit}: the tool ended well but wrote nothing to {target.name}; is {words[0]} what it should be?",
             command=command,
             output=output,
         )

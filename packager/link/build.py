@@ -11,7 +11,11 @@ from mblob.packager.errors import BuildError
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import object_module, source_module
 from mblob.packager.modules.nodes import NOTHING, Declared
-from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
+from mblob.packager.modules.payload_modules import (
+    blob_module,
+    check_alignment,
+    graph_executor_factory,
+)
 from mblob.packager.output import check_output
 from mblob.packager.path_arguments import existing_file
 
@@ -32,6 +36,7 @@ class BuildPlan(NamedTuple):
         functions: prototypes of plain C functions in them.
         packed: functions whose packed function takes the bare name (["name"]: all).
         blobs: (key, file); each becomes an import of the root.
+        align: of all of these, as `alignment` of `blob_module`.
         weights: safetensors files; each becomes an import of the root.
         carry: plug-ins to link in: sources, objects, archives; names of those that come with mblob.
         graph: JSON of a graph whose operators are functions of the library. Its executor's factory
@@ -53,6 +58,7 @@ class BuildPlan(NamedTuple):
     functions: Sequence[str] = ()
     packed: Sequence[str] = ()
     blobs: Sequence[tuple[str, Path]] = ()
+    align: int = 1
     weights: Sequence[Path] = ()
     carry: Sequence[Path | str] = ()
     graph: Path | None = None
@@ -110,6 +116,7 @@ def module_of(plan: BuildPlan) -> Module:
     """
     if not (plan.kernels or plan.objects or plan.blobs or plan.weights or plan.graph):
         raise BuildError("nothing to pack: expected kernels, objects, blobs, weights or a graph")
+    check_alignment("align", plan.align)
     library = _with_imports(plan)
     if plan.graph is None:
         if plan.params is not None:
@@ -138,7 +145,7 @@ def _with_imports(plan: BuildPlan) -> Module:
     root = _host(plan)
     named: dict[str, Module] = {"library": root}
     for key, path in plan.blobs:
-        _add(named, key, blob_module(key, path))
+        _add(named, key, blob_module(key, path, alignment=plan.align))
     if plan.weights:
         from mblob.packager.modules.weights import safetensors_module
     for path in plan.weights:

@@ -14,13 +14,14 @@ from mblob.bytes.whole_file import replacing
 from mblob.errors import (
     ArgumentTypeError,
     HiddenNameWarning,
+    PortabilityWarning,
     UnreadableWarning,
     did_you_mean,
     one_of,
 )
 from mblob.format.type_keys import GRAPHS
 from mblob.interrupts import DeferredSignals
-from mblob.module import Module
+from mblob.module import Module, listed
 from mblob.packager import output
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.link.background_copy import started
@@ -180,6 +181,7 @@ def export_library(
         as_options(options), system_lib, prefix, _plugins(carry), names=names,
     )  # fmt: skip
     _check_files(request, path)
+    _tell_of_aligned(request)
     _warn_of_unreadable(request)
     _warn_of_graphs(request)
     _warn_of_repeated(mod)
@@ -284,6 +286,22 @@ def _warn_of_unreadable(request: Request) -> None:
             " index says where such a payload ends; use index=False only for a library that TVM alone opens",
             UnreadableWarning,
         )
+
+
+def _tell_of_aligned(request: Request) -> None:
+    aligned = [] if request.fpack_imports else request.aligned_keys
+    if not aligned:
+        return
+    names = listed(aligned, 6)
+    if not request.plan.index:
+        raise BuildError(
+            f"index=False (--no-index): the index says where the aligned payload of {names} is; leave out one of both"
+        )
+    warn(
+        f"TVM finds empty payloads of {names}: aligned ones are where only mblob reads them"
+        " (docs/format.md, Alignment)",
+        PortabilityWarning,
+    )
 
 
 def _warn_of_graphs(request: Request) -> None:

@@ -170,7 +170,10 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
         if f.suffix in (".o", ".a")
     ]
     contents = [(f, object_files.read(f.path, f.label)) for f in looked]
-    object_files.check_duplicates([(f.label, c) for f, c in contents])
+    definitions = [(f.label, c) for f, c in contents]
+    if request.plan.is_needed:
+        object_files.check_blobs(definitions, request.dialect.symbol)
+    object_files.check_duplicates(definitions)
     if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
         check_functions(wrapped, request.named(), contents)
     check_prototypes(wrapped, looked)

@@ -24,13 +24,14 @@ from mblob.format.type_keys import (
     SAFETENSORS,
 )
 from mblob.inspect import tvm_executor
-from mblob.module import Module
+from mblob.module import Module, listed
 from mblob.packager.compile.host_objects import HostFile
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import signatures
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, PayloadNode, node_of
+from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.options import may_define
@@ -333,18 +334,34 @@ def plain_functions(
     return [rows[name] for name in sorted(rows)]
 
 
-def check_exports(wrapped: Sequence[Wrapped], library: Path) -> None:
-    """Refuse a library that does not export what its function table lists.
+def check_exports(
+    wrapped: Sequence[Wrapped], library: Path, known: Sequence[tuple[HostFile, ObjectSymbols]]
+) -> None:
+    """Refuse a library that does not export what its function table lists, or nothing of what was
+    compiled for link-time optimization.
+
+    Args:
+        known: all objects.
 
     Raises:
         BuildError: naming the function.
     """
-    if not wrapped:
+    late = [f for f, contents in known if not contents.complete]
+    if not wrapped and not late:
         return
     from mblob.inspect.library import Library
 
     with Library(library, verify="off", partial=True) as found:
         exported = {s.name for s in found.elf.dynsym if s.is_exported}
+        defined = exported | {s.name for s in found.elf.symtab}
+    for f in late:
+        names = set(object_files.late_functions(f.path, f.label))
+        if names and not names & defined:
+            raise BuildError(
+                f"{f.label}: the linker left out what was compiled with -flto ({listed(sorted(names), 6)}): it cannot"
+                " read this compiler's objects; leave out -fuse-ld=, link with the compiler that made the objects, or"
+                " compile without -flto"
+            )
     missing = next(
         (row.symbol for w in wrapped for row in w.rows() if row.symbol not in exported), None
     )

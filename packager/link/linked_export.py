@@ -17,9 +17,11 @@ from mblob.binary.elf_records import EM_X86_64
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
+from mblob.format import prefixes
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
+from mblob.packager.compile.commands import link_time_options
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
@@ -57,6 +59,7 @@ from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols, functions_of
 from mblob.packager.options import linkers_named
 from mblob.packager.write.blob_stream import write_blob
+from mblob.packager.write.elf_patch import check_exported
 from mblob.packager.write.elf_writer import BlobSection, placeholder
 
 
@@ -186,6 +189,7 @@ def prepare(request: Request, work: Path, *, with_table: bool = True) -> Inputs:
     hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
     definitions = [(f.label, _renamed(f, c, hidden)) for f, c in everything]
     if request.plan.is_needed:
+        object_files.check_blobs(definitions, request.dialect.symbol)
         definitions.append(("the packed modules", ObjectSymbols(defined={request.dialect.symbol})))
     object_files.check_duplicates(definitions)
     files = hide_plain_functions(wrapped, [*gathered.known, *gathered.carried.files], work)
@@ -282,12 +286,13 @@ def _helpers(
 
 
 def link_command(
-    inputs: Inputs, output: Path, more: Sequence[str], options: Sequence[str]
+    inputs: Inputs, output: Path, more: Sequence[str], options: Sequence[str], work: Path
 ) -> list[str]:
     """The command that links everything into `output`.
 
     Args:
         more: further inputs and flags, before the caller's options.
+        work: the folder in which the command runs.
     """
     tools = inputs.tools
     cuda = any(f.cuda for f in inputs.files)
@@ -307,6 +312,8 @@ def link_command(
             line.append(str(f.path))
     # What joins another library finds its names there, and leaves start-up to it.
     bound = ["-nostartfiles", "-Wl,--build-id=none"] if inputs.joins else ["-Wl,-Bsymbolic"]
+    if any(not c.complete for _, c in inputs.known):
+        more = [*more, *link_time_options(work)]
     line += [*more, *bound, "-Wl,-z,noexecstack", *options]
     if cuda:
         home = (
@@ -340,10 +347,10 @@ def export_shared(
     request.triple.tell(inputs.tools.triple)
     size = _link(request, inputs, output, work, copy)
     if size is not None:
-        _verify(output, request.plan, size)
+        _verify(output, request.plan, size, request.dialect.symbol)
     if not inputs.joins:  # a part of another one is not opened
         _check_loading(output)
-    check_exports(request.wrapped(), output)
+    check_exports(request.wrapped(), output, inputs.known)
     warn_of_functions(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
     if not inputs.joins:
@@ -358,7 +365,7 @@ def _link(
     if packed is None and request.plan.is_needed:
         return _embed(request, inputs, output, work, copy)
     more = [str(packed)] if packed is not None else []
-    inputs.tools.link(link_command(inputs, output, more, request.options), work)
+    inputs.tools.link(link_command(inputs, output, more, request.options, work), work)
     return None
 
 
@@ -384,7 +391,7 @@ def _embed(
         machine = machine_options(request.options)
         command = (*inputs.tools.cc, *machine, "-fPIC", "-c", "devc.c", "-o", "devc.o")
         run_all([Job("devc.c", command)], work)
-        inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
+        inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options, work), work)
         return size
     if request.embed == "object":
         return _link_object(request, inputs, output, work)
@@ -416,7 +423,9 @@ def _link_stub(
     )
     # Its name alone: gold writes it into the file, and the folder has another name each time.
     stub = "stub.so"
-    inputs.tools.link(link_command(inputs, Path(stub), ["devc.o", *flags], request.options), work)
+    inputs.tools.link(
+        link_command(inputs, Path(stub), ["devc.o", *flags], request.options, work), work
+    )
     return work / stub
 
 
@@ -460,13 +469,13 @@ def _link_object(request: Request, inputs: Inputs, output: Path, work: Path) -> 
     check(request.plan.known_size or 0)  # before all of it is written, if it is known
     _, size = request.write_object(work, inputs.machine)
     check(size)
-    inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options), work)
+    inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options, work), work)
     if size > embed.OBJECT_LIMIT:
         embed.check_unwinding(output, inputs.tools.linker(request.options, work))
     return size
 
 
-def _verify(path: Path, plan: BlobPlan, size: int) -> None:
+def _verify(path: Path, plan: BlobPlan, size: int, symbol: str) -> None:
     """Read a finished library back, before it takes its place.
 
     Raises:
@@ -478,7 +487,12 @@ def _verify(path: Path, plan: BlobPlan, size: int) -> None:
         return  # no reader of ours can, and export_library says so
     from mblob.inspect.library import Library
 
+    check_exported(path, symbol)
     with Library(path) as found:
+        ours = None if found.blob_symbol is None else found.blob_symbol.name
+        for other in prefixes.BLOBS:
+            if wanted and other != ours and found.image.find(other):
+                raise BuildError(object_files.packed_already("an input", other, str(ours)))
         read = [] if found.blob is None else [e.type_key for e in found.blob.entries]
         if found.blob is None or found.blob.size != size or read != wanted:
             raise BuildError(

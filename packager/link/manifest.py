@@ -15,6 +15,7 @@
     target = "x86_64-linux-gnu"
     dialect = "classic"
     embed = "auto"
+    align = 64                                 # of the files in [blobs]: a power of two up to 4096
     index = true
     digest = "crc32"
     system_lib = true                          # for static linking: output .o, .a or .tar
@@ -45,6 +46,7 @@ from mblob.errors import did_you_mean
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan
 from mblob.packager.link.export import CHOICES, check_choices
+from mblob.packager.modules.payload_modules import check_alignment
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import existing_file
 
@@ -76,6 +78,7 @@ _KEYS = (
     "functions",
     "packed",
     "blobs",
+    "align",
     "imports",
     "options",
     *_FLAGS,
@@ -140,6 +143,8 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
                     f"{path}: {key}: expected true or false, found {_shown(table[key])}"
                 )
             values[key] = table[key]
+    if "align" in table:
+        values["align"] = check_alignment(f"{path}: align", table["align"])
     blobs = _table(path, "blobs", table.get("blobs", {}))
     values["blobs"] = [
         (key, folder / _text(path, f"blobs.{key}", file)) for key, file in blobs.items()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.bytes.progress import watched
 from mblob.format.blob_plan import BlobPlan
+from mblob.format.type_keys import SAFETENSORS
 from mblob.packager.errors import BuildError, BuildTypeError
 
 # What compiles and links is imported by those who ask for it: a large blob is on its way by then.
@@ -125,7 +126,19 @@ class Request(NamedTuple):
         """The same as C text."""
         from mblob.packager.write.devc_c import write_c
 
+        if aligned := self.aligned_keys:
+            raise BuildError(
+                f"embed='c': the compiler places the packed modules, so the payload of {aligned[0]!r} cannot be"
+                " aligned; leave out alignment= (--align), or choose another embed="
+            )
         return folder / "devc.c", write_c(folder / "devc.c", self.symbol, self.write)
+
+    @property
+    def aligned_keys(self) -> list[str]:
+        """Keys of payloads whose alignment the caller asked for."""
+        return [
+            e.type_key for e in self.plan.entries if e.alignment > 1 and e.type_key != SAFETENSORS
+        ]
 
     def type_keys(self) -> frozenset[str] | None:
         """Of the modules in the library; None if the caller's `fpack_imports` writes them."""

@@ -90,6 +90,8 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     taken = [(f, c) for f, c in known if register in c.undefined]
     known = [(f, c) for f, c in known if register not in c.undefined]
     _check_taken(taken, request)
+    if request.plan.is_needed:
+        object_files.check_blobs([(f.label, c) for f, c in known], request.dialect.symbol)
     blob = _blob(request, gathered, work)
     wrapped = request.wrapped()
     table_rows = request.table_rows()

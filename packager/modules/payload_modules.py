@@ -18,6 +18,7 @@ from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import PortabilityWarning
 from mblob.format import graph_json
+from mblob.format.blob_plan import PAYLOAD_ALIGN_LIMIT
 from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, ROWS, SAFETENSORS
 from mblob.module import Module
@@ -270,7 +271,7 @@ def _array(value: Any, what: str) -> list[Any]:
 
 
 @suggesting()
-def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
+def blob_module(key: str, payload: Any, *, data: bool = True, alignment: int = 1) -> Module:
     """A module with any bytes, under a type key of your own.
 
     Args:
@@ -282,18 +283,42 @@ def blob_module(key: str, payload: Any, *, data: bool = True) -> Module:
             any other iterable serves one export.
         data: True: the module is useful without a loader. False: opening the library is an error
             without a loader or plug-in for the key.
+        alignment: a power of two up to 4096. The address of the loaded payload, and its offset in
+            the file, are multiples of it. Above 1, the payload is behind the part of the library
+            that TVM reads, so TVM finds an empty one. With 1, the payload has any address.
+
+    Warns:
+        PortabilityWarning: when a library with such a payload is written.
 
     Raises:
         OSError: the path is not a regular file.
-        BuildError: a reserved or invalid key, or a payload that is none of these.
+        BuildError: a reserved or invalid key, a payload that is none of these, or another
+            alignment. `export_library` refuses an alignment above 1 with `index=False`, and with
+            `embed="c"`.
         TypeError: an item of a list that is not bytes-like.
     """
     check_key(key, "blob_module")
+    check_alignment("blob_module: alignment", alignment)
+    if key == SAFETENSORS and alignment > 1:
+        raise BuildError("blob_module: alignment: safetensors_module aligns tensors itself")
     with payload_or_path(payload):
-        node = PayloadNode(key, payload_of(payload, "blob_module"), data=data)
+        node = PayloadNode(key, payload_of(payload, "blob_module"), data=data, alignment=alignment)
         node.is_found_by_key = data
         node.is_unread = key in ROWS or key == SAFETENSORS
         return Module(node=node)
+
+
+def check_alignment(what: str, given: Any) -> int:
+    """An alignment of a payload.
+
+    Raises:
+        BuildError: it is none; the text starts with `what`.
+    """
+    if type(given) is not int or not 1 <= given <= PAYLOAD_ALIGN_LIMIT or given & (given - 1):
+        raise BuildError(
+            f"{what}: expected a power of two from 1 to {PAYLOAD_ALIGN_LIMIT}, found {given!r:.40}"
+        )
+    return given
 
 
 def _check_model_name(name: Any) -> None:

@@ -30,6 +30,7 @@ from mblob.binary.elf_records import (
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
+from mblob.format import prefixes
 from mblob.packager.errors import BuildError
 
 if TYPE_CHECKING:
@@ -224,6 +225,15 @@ def lto_functions(elf: ElfFile) -> list[str]:
     return found
 
 
+def late_functions(path: Path, label: str) -> list[str]:
+    """As `lto_functions`, of an object file or of all members of an archive."""
+    return [
+        function
+        for name, data in objects_in(path, label)
+        for function in lto_functions(ElfFile(data, name))
+    ]
+
+
 def _comdat_groups(elf: ElfFile) -> tuple[set[int], set[int]]:
     """Of COMDAT groups (gABI: flag GRP_COMDAT, then section indices) their sections, and the
     symbols that name them."""
@@ -313,6 +323,30 @@ def check_machine(contents: ObjectSymbols, label: str, expected: ElfTarget, comp
             f"{label} is for {found}, the compiler {compiler} links for {expected};"
             f" pass cc= of a compiler for {found.name}, or an object for {expected.name}"
         )
+
+
+def check_blobs(files: Sequence[tuple[str, ObjectSymbols]], symbol: str) -> None:
+    """Refuse packed modules of another library among the inputs, such as TVM's `devc.o`. They would
+    lie in the library beside `symbol`, and no runtime would read them.
+
+    Raises:
+        BuildError: naming the file, the symbol, and what to do.
+    """
+    for label, contents in files:
+        defined = contents.defined | contents.weak | contents.hidden
+        # behind a prefix, in libraries for static linking
+        found = next((n for n in sorted(defined) if n.endswith(prefixes.BLOBS)), None)
+        if found is not None:
+            raise BuildError(packed_already(label, found, symbol))
+
+
+def packed_already(label: str, found: str, symbol: str) -> str:
+    """What is said of an input that holds packed modules."""
+    return (
+        f"{label} defines {found}, the packed modules of another library (TVM's devc.o is such an object): no runtime"
+        f" would read them beside {symbol} of this one; leave it out, and pack each module in it again: mblob-pack"
+        " extract writes their payloads, blob_module(key, file) (--blob KEY=FILE) packs one"
+    )
 
 
 def check_duplicates(files: Sequence[tuple[str, ObjectSymbols]]) -> None:

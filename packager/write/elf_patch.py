@@ -21,6 +21,7 @@ from mblob.binary.elf_records import (
     Section,
     Symbol,
 )
+from mblob.bytes.mapping import map_file
 from mblob.bytes.record import Record
 from mblob.errors import FormatError, ToolchainError
 from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE
@@ -51,13 +52,32 @@ def read_stub(path: Path, symbol: str) -> Stub:
     """
     data = path.read_bytes()
     elf = ElfFile(memoryview(data), str(path))
-    found = [s for s in elf.dynsym if s.name == symbol and s.is_exported]
+    found = _exported(elf, symbol)
     if len(found) != 1 or found[0].st_size != PLACEHOLDER_SIZE:
-        raise ToolchainError(
-            f"the link did not export {symbol}: found {len(found)} of it; a version script or --exclude-libs in"
-            " options= hides it: add it to the global symbols there"
-        )
+        raise _not_exported(symbol, len(found))
     return Stub(data, elf, found[0], section_of(elf, found[0]))
+
+
+def check_exported(path: Path, symbol: str) -> None:
+    """Whether a linked library exports its blob, which an object of the link defines.
+
+    Raises:
+        ToolchainError: the linker did not export it.
+    """
+    found = _exported(ElfFile(map_file(path), str(path)), symbol)
+    if len(found) != 1:
+        raise _not_exported(symbol, len(found))
+
+
+def _exported(elf: ElfFile, symbol: str) -> list[Symbol]:
+    return [s for s in elf.dynsym if s.name == symbol and s.is_exported]
+
+
+def _not_exported(symbol: str, count: int) -> ToolchainError:
+    return ToolchainError(
+        f"the link did not export {symbol}: found {count} of it; a version script or --exclude-libs in"
+        " options= hides it: add it to the global symbols there"
+    )
 
 
 def section_of(elf: ElfFile, symbol: Symbol) -> int | None:

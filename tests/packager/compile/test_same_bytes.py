@@ -1,0 +1,102 @@
+"""Same inputs give same bytes with every flag; flags whose files would be lost are refused; what
+tools said is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mblob
+from mblob.packager.errors import BuildError
+
+KERNEL = "int f(int x) { return x + sizeof __FILE__; }\n"
+
+
+def packed(path: Path, source: Path, *options: str, cc: str = "gcc") -> bytes:
+    module = mblob.csource_module(source, functions=["int f(int x)"])
+    module.export_library(path, cc=cc, options=list(options))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["-flto", "-g"], ["-flto", "-ffat-lto-objects"], ["-g3"], ["-g", "-gsplit-dwarf"]],
+    ids=" ".join,
+)
+def test_two_builds_have_the_same_bytes(
+    tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "k.c").write_text(KERNEL)
+    first = packed(tmp_path / "a.so", tmp_path / "k.c", *options)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert packed(tmp_path / "elsewhere" / "b.so", tmp_path / "k.c", *options) == first
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--coverage", "-fprofile-arcs", "-fprofile-generate", "-save-temps=obj", "-ftime-trace"],
+)
+def test_a_flag_whose_files_would_be_lost_is_refused(tmp_path: Path, option: str) -> None:
+    (tmp_path / "k.c").write_text(KERNEL)
+    with pytest.raises(BuildError, match=f"options: {option}.*pack the objects"):
+        packed(tmp_path / "a.so", tmp_path / "k.c", option)
+
+
+def test_objects_that_the_linker_cannot_read_are_named(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    require("ld.lld")
+    (tmp_path / "k.c").write_text(KERNEL)
+    with pytest.raises(BuildError, match=r"k\.c: the linker left out .* -flto \(f\)"):
+        packed(tmp_path / "a.so", tmp_path / "k.c", "-flto", "-fuse-ld=lld")
+
+
+@pytest.mark.parametrize("linker", ["bfd", "mold"])
+def test_a_version_script_that_hides_the_packed_modules_is_named(
+    tmp_path: Path, require: Callable[[str], str], linker: str
+) -> None:
+    require(f"ld.{linker}" if linker == "bfd" else linker)
+    (tmp_path / "k.c").write_text(KERNEL)
+    (tmp_path / "v.map").write_text("{ global: f; local: *; };\n")
+    options = [f"-fuse-ld={linker}", f"-Wl,--version-script={tmp_path / 'v.map'}"]
+    with pytest.raises(
+        mblob.ToolchainError, match=r"did not export __tvm_dev_mblob.* version script"
+    ):
+        packed(tmp_path / "a.so", tmp_path / "k.c", *options)
+
+
+def test_a_process_that_ignores_sigchld_is_told_what_compilers_and_linkers_say(
+    tmp_path: Path,
+) -> None:
+    program = """
+import signal, subprocess, sys, mblob
+object = sys.argv[1]
+source = b"int g(void); int f(void) { return g(); }"
+subprocess.run(["cc", "-c", "-x", "c", "-", "-o", object], input=source, check=True)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def said(run):
+    try:
+        run()
+    except mblob.ToolchainError as error:
+        print(error)
+module = mblob.csource_module("int f(int x) { oops }", functions=["int f(int x)"])
+said(lambda: module.export_library(object + ".so"))
+module = mblob.csource_module("int f(int x) { return x; }")
+said(lambda: module.export_library(object + ".so", options=["-lnope"]))
+try:
+    mblob.load_module(object)
+except mblob.IncompatibleError as error:
+    assert "undefined symbol: g" in str(error)
+module.export_library(object + ".so")
+print("packed")
+"""
+    command = [sys.executable, "-c", program, tmp_path / "x.o"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert "'oops' undeclared" in done.stdout, done
+    assert "-lnope" in done.stdout
+    assert done.stdout.endswith("packed\n")
