@@ -260,8 +260,7 @@ MBLOB_API mblob_module *mblob_module_import_at(const mblob_module *module, size_
  * Threads: this call changes `module`. No other thread may use `module` at the same time. */
 MBLOB_API int mblob_module_import(mblob_module *module, mblob_module *child);
 /* The module's bytes: `*data` points to `*size` bytes. A "library" module has none. The address is
- * a multiple of the alignment that the payload was packed with (blob_module(alignment=), build
- * --align), which is 1 by default: then it may be any. `mblob-pack inspect --entry` shows it.
+ * a multiple of the alignment that the payload was packed with (build --align), by default 1.
  * Ownership: borrowed from the module. They are in the file's mapping: do not write.
  * Errors: MBLOB_E_ARGUMENT.
  * Threads: any. */

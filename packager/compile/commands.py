@@ -172,7 +172,8 @@ def _seed(name: str) -> str:
 def link_time_options(work: Path) -> Command:
     """Options for gcc's compilation at the link: it has those of each source, and a folder of its
     own."""
-    return (f"-ffile-prefix-map={work}=.", _seed("link"))
+    # ccache makes paths relative to the folder, which begin so.
+    return (f"-ffile-prefix-map={work}=.", f"-ffile-prefix-map=../{work.name}=.", _seed("link"))
 
 
 # -- debug information -----------------------------------------------------------------------------

@@ -181,7 +181,7 @@ def kind_of(data: memoryview) -> str:
 
 
 def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
-    found = {}
+    found: dict[str, ArrayRecord] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
