@@ -67,6 +67,22 @@ def test_each_header_stands_alone(require: Require, header: str) -> None:
     )
 
 
+@pytest.mark.parametrize("header", ["memory.h", "object.h", "container/shape_tuple.h"])
+def test_a_header_alone_defines_what_it_declares(
+    require: Callable[[str], str], tmp_path: Path, header: str
+) -> None:
+    (tmp_path / "main.cc").write_text(
+        f"#include <tvm/runtime/{header}>\n"
+        "bool is(tvm::runtime::ObjectRef r) {\n"
+        "  return r->use_count() == 1 && r->type_index() == 3 && r->GetTypeKey() == tvm::runtime::String() &&\n"
+        "         r.use_count() == 1;\n"
+        "}\n"
+    )
+    compiled = tmp_path / "main.o"
+    run(require("c++"), "-std=c++17", "-c", "-o", compiled, f"-I{INCLUDE}", tmp_path / "main.cc")
+    assert "3tvm7runtime" not in run(require("nm"), "--undefined-only", compiled).stdout
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])

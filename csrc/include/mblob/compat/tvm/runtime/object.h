@@ -497,4 +497,10 @@ inline uint32_t NewTypeIndex() {
   MBLOB_OBJECT_REF(TypeName, ParentType, ObjectName, )
 #endif
 
+/* Defines what is declared here. A header that needs this one to go on includes it itself. */
+#if !defined(TVM_RUNTIME_MODULE_H_) && !defined(TVM_RUNTIME_NDARRAY_H_) && \
+    !defined(TVM_RUNTIME_CONTAINER_SHAPE_TUPLE_H_)
+#include <tvm/runtime/packed_func.h>
+#endif
+
 #endif /* TVM_RUNTIME_OBJECT_H_ */

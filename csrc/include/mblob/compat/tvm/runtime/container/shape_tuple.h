@@ -106,4 +106,9 @@ namespace tvm {
 using runtime::ShapeTuple;
 }
 
+/* As in object.h. */
+#if !defined(TVM_RUNTIME_MODULE_H_) && !defined(TVM_RUNTIME_NDARRAY_H_)
+#include <tvm/runtime/packed_func.h>
+#endif
+
 #endif /* TVM_RUNTIME_CONTAINER_SHAPE_TUPLE_H_ */
