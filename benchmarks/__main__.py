@@ -81,6 +81,7 @@ def main() -> None:
         plots.draw(picture, args.output / picture.file)
     (args.output / "RESULTS.md").write_text(text)
     print(text, end="")
+    bench.say(f"written: {args.output / 'RESULTS.md'}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -109,10 +110,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--output",
         type=Path,
-        default=HERE,
-        help="for RESULTS.md and pictures (default: benchmarks)",
+        help="for RESULTS.md and pictures (default: benchmarks; of a run that leaves something out: build/benchmarks)",
     )
     args = parser.parse_args()
+    if args.output is None:
+        whole = args.scale == "full" and not args.only
+        args.output = HERE if whole else HERE.parent / "build" / "benchmarks"
     if "before" in (args.only or ()) and args.before is None:
         parser.error("--only before: name a worktree with --before")
     if args.before is not None:

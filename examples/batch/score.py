@@ -88,11 +88,16 @@ def with_dask(lib: mblob.Module, parts: list[Range], workers: int) -> tuple[np.n
     cluster = distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
     )
-    with cluster, distributed.Client(cluster) as client:
+    client = distributed.Client(cluster)
+    try:
         client.gather(client.map(score, parts[:1] * workers, lib=lib, pure=False))  # imports
         start = time.perf_counter()
         counts = client.gather(client.map(score, parts, lib=lib, pure=False))
         return total(counts), time.perf_counter() - start
+    finally:
+        client.retire_workers()  # first: workers complain about a scheduler that is gone
+        client.close()
+        cluster.close()
 
 
 def with_ray(lib: mblob.Module, parts: list[Range], workers: int) -> tuple[np.ndarray, float]:

@@ -11,6 +11,7 @@ from mblob.bytes.whole_file import replacing
 from mblob.packager.compile.commands import dependency_command
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
+from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
 from mblob.packager.options import as_options
 from mblob.packager.output import workspace
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan
 
 _WORD = re.compile(r"(?:\\[ #]|\$\$|[^\s])+")
+
+
+def check_target(output: Path) -> None:
+    """Refuse an output that no rule of make can name.
+
+    Raises:
+        BuildError: its name has a character that nothing escapes in a target.
+    """
+    if bad := next((c for c in "=;%" if c in str(output)), None):
+        raise BuildError(
+            f"--depfile: make cannot have a target with {bad!r} in its name: give the output {output} another name"
+        )
 
 
 def write_depfile(plan: BuildPlan, path: Path) -> None:
@@ -33,7 +46,10 @@ def write_depfile(plan: BuildPlan, path: Path) -> None:
     sources = [p for p in (*kernels, *plugins) if p.suffix in SUFFIXES]
     given = [*kernels, *plan.objects, *plugins, *(file for _, file in plan.blobs), *plan.weights]
     given += [file for file in (plan.manifest, plan.graph, plan.params) if file is not None]
-    found = dict.fromkeys([*map(str, given), *_included(plan, sources)])
+    found = list(dict.fromkeys([*map(str, given), *_included(plan, sources)]))
+    found.sort(key=_reads_as_variable)
+    if found and _reads_as_variable(found[0]):
+        found.insert(0, __file__)  # packing depends on the packager, too
     rule = " \\\n  ".join([f"{_escaped(str(plan.output))}:", *map(_escaped, found)])
     with replacing(path) as temporary:
         temporary.write_text(rule + "\n", encoding="utf-8", errors="surrogateescape")
@@ -61,9 +77,15 @@ def _prerequisites(rule: str) -> Iterator[str]:
     """The names behind the colon of a rule that a compiler wrote."""
     _, _, names = rule.replace("\\\n", " ").partition(": ")
     for word in _WORD.findall(names):
-        yield re.sub(r"\\([ #])", r"\1", word).replace("$$", "$")
+        yield re.sub(r"\\([ #:])", r"\1", word).replace("$$", "$")
+
+
+def _reads_as_variable(name: str) -> bool:
+    """Whether make takes a name that is the first behind the colon for the setting of a variable,
+    which nothing escapes."""
+    return "=" in name
 
 
 def _escaped(name: str) -> str:
-    """A name as make reads it."""
-    return re.sub(r"([ #])", r"\\\1", name).replace("$", "$$")
+    """A name as make reads it. Nothing escapes a semicolon: a pattern finds the file."""
+    return re.sub(r"([ #:])", r"\\\1", name).replace("$", "$$").replace(";", "?")

@@ -87,3 +87,24 @@ def test_a_depfile_that_is_an_input_or_the_library_is_refused(
     assert (tmp_path / "k.c").read_text().startswith("int k") and (
         tmp_path / "x.so"
     ).read_text() == "old"
+
+
+def test_make_follows_names_that_it_reads_in_its_own_way(
+    pack: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    names = ["a=b.c", "a:b.c", "a;b.c"]
+    for name in names:
+        (tmp_path / name).write_text(f"int f{names.index(name)}(void) {{ return 1; }}\n")
+    (tmp_path / "Makefile").write_text("k\\:.so:\n\t@echo packs\ninclude k.d\n")
+    for words in (names[:1], names):
+        kernels = [word for name in words for word in ("--kernel", name)]
+        done = pack("build", *kernels, "-o", "k:.so", "--depfile", "k.d")
+        assert done.returncode == 0, done.stderr
+        made = (tmp_path / "k:.so").stat().st_mtime
+        for name in words:
+            os.utime(tmp_path / name, (made + 9, made + 9))
+            done = subprocess.run(["make", "-r"], cwd=tmp_path, capture_output=True, text=True)
+            assert (done.returncode, done.stdout) == (0, "packs\n"), (name, done)
+            os.utime(tmp_path / name, (made - 9, made - 9))
+    done = pack("build", "--kernel", "a:b.c", "-o", "k=.so", "--depfile", "k.d")
+    assert "make cannot have a target with '=' in its name" in done.stderr

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks import __main__ as bench_main
 from benchmarks import embedding, peer_tvm, plots, relax, report, sampling
 from benchmarks.results import MIB, Row, Sample, Section, Target, medians, row_of_pairs
 
@@ -279,3 +280,17 @@ def test_the_results_in_the_tree_are_of_a_full_run(root: Path) -> None:
     assert missed == (len(reasons[1].splitlines()) if reasons else 0)
     for name in re.findall(r"^!\[.*\]\((.*)\)$", text, re.MULTILINE):
         ElementTree.parse(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        ([], "benchmarks"), (["--quick"], "build/benchmarks"), (["--only", "opening"], "build/benchmarks"),
+        (["--quick", "--output", "x"], "x"),
+    ],
+)  # fmt: skip
+def test_a_run_that_leaves_something_out_keeps_the_results_of_the_whole_one(
+    monkeypatch: pytest.MonkeyPatch, root: Path, words: list[str], folder: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", *words])
+    assert root / bench_main._arguments().output == root / folder
