@@ -18,6 +18,7 @@ from mblob.errors import (
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.loader import bridge, missing
 from mblob.loader.benchmark import Asked, Timed
+from mblob.loader.lent import Held, lend
 from mblob.loader.machines import ALLOCATORS, check_nesting, placements, scalar
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, devices_of, empty
 from mblob.loader.vm import InstructionTime
@@ -123,6 +124,11 @@ class VirtualMachine(Timed):
             ) from None
 
     @property
+    def _kept(self) -> dict[str, Any]:
+        """Functions of Python that the machine has, by what has them."""
+        return self.module._node.kept  # type: ignore[no-any-return]
+
+    @property
     def functions(self) -> list[str]:
         """Names of the program's functions."""
         return str(self._executable["get_function_names"]()).splitlines()
@@ -154,7 +160,10 @@ class VirtualMachine(Timed):
             include_return: False: the call returns None.
         """
         given = self._arguments(func_name, args, kwargs)
-        self.module["save_function"](func_name, saved_name, include_return, *given)
+        held: list[Held] = []
+        lent = lend(given, held)
+        self.module["save_function"](func_name, saved_name, include_return, *lent)
+        self._kept[f"saved {saved_name}"] = held
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Set all inputs of the function `func_name` for `invoke_stateful`: by position, by name, or
@@ -163,7 +172,10 @@ class VirtualMachine(Timed):
         Raises:
             TypeError: an input is missing, or there are too many.
         """
-        self.module["set_input"](func_name, *self._arguments(func_name, args, kwargs))
+        held: list[Held] = []
+        lent = lend(self._arguments(func_name, args, kwargs), held)
+        self.module["set_input"](func_name, *lent)
+        self._kept[f"inputs {func_name}"] = held
 
     def invoke_stateful(self, func_name: str) -> None:
         """Call the function `func_name` on the inputs of `set_input`. `get_outputs` gives the result."""
@@ -251,7 +263,9 @@ class VirtualMachine(Timed):
                 returns `VirtualMachine.SKIP_RUN`, the call is skipped. A str is the name of a
                 global function that makes it. None removes it.
         """
-        self.module["set_instrument"](instrument)
+        held: list[Held] = []
+        self.module["set_instrument"](lend(instrument, held))
+        self._kept["instrument"] = held
 
     SKIP_RUN = 1
 

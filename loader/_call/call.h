@@ -451,6 +451,8 @@ bool call_keep_argument(PyObject *object, call_slot *slot, TVMArrayHandle *out);
 bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out);
 /* A new function that calls a Python callable. NULL with an exception set. */
 mblob_function *call_callback_new(PyObject *callable);
+/* What such a function calls, borrowed; NULL of others. */
+PyObject *call_callback_callable(const mblob_function *function);
 /* Whether it is one of these. */
 bool call_callback_is(const mblob_function *function);
 /* Turn the current exception into the runtime's error of this thread, and keep it. Returns -1. */

@@ -334,10 +334,14 @@ static callback **row_of(const mblob_function *function) {
   return &rows[((uintptr_t)function >> 5) % (sizeof rows / sizeof rows[0])];
 }
 
-bool call_callback_is(const mblob_function *function) {
+PyObject *call_callback_callable(const mblob_function *function) {
   const callback *one = *row_of(function);
   while (one != NULL && one->function != function) one = one->next;
-  return one != NULL;
+  return one != NULL ? one->callable : NULL;
+}
+
+bool call_callback_is(const mblob_function *function) {
+  return call_callback_callable(function) != NULL;
 }
 
 static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,

@@ -98,6 +98,14 @@ static PyObject *keep_exception(PyObject *module, PyObject *exception) {
   Py_RETURN_NONE;
 }
 
+static PyObject *python_function(PyObject *module, PyObject *function) {
+  (void)module;
+  PyObject *callable = NULL;
+  if (PyObject_TypeCheck(function, &call_function_type))
+    callable = call_callback_callable(call_function_handle(function));
+  return Py_NewRef(callable ? callable : Py_None);
+}
+
 /* shape (a sequence of ints) and dtype (code, bits, lanes) to a DLTensor on the processor. */
 static bool parse_layout(PyObject *shape, PyObject *dtype, DLTensor *dl,
                          int64_t extents[CALL_TENSOR_NDIM_MAX]) {
@@ -231,6 +239,9 @@ static PyMethodDef methods[] = {
      PyDoc_STR(
          "callback(callable) -> address of a new mblob_function that calls it; the caller owns the "
          "reference.")},
+    {"python_function", python_function, METH_O,
+     PyDoc_STR(
+         "python_function(function) -> the callable that a PackedFunction calls, None if it calls none.")},
     {"keep_exception", keep_exception, METH_O,
      PyDoc_STR(
          "keep_exception(exc): make it this thread's error of the runtime, to be raised again by the "
