@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.cli.progress import progress, remarks
 from mblob.cli.report import PROGRAM, UsageError
+from mblob.cli.written import tell_written
 
 if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan
@@ -124,7 +125,10 @@ def configure(verbs: Any) -> None:
                      "CMake use it to know when to pack again",
                      )  # fmt: skip
     parser.add_argument(
-        "-q", "--quiet", action="store_true", help="no progress on a terminal, no warnings"
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="no progress on a terminal, no warnings, not what was written",
     )
     parser.add_argument(
         "--json", action="store_true", help="one JSON object, schema mblob/build/1, on stdout"
@@ -163,6 +167,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if not (args.quiet or plan.functions or plan.graph) and plan.kernels and plan.index:
         tell_of_plain_functions(plan.output)
+    tell_written(plan.output, quiet=args.quiet)
     if args.json:
         import json
 
@@ -255,5 +260,9 @@ def split_blob(text: str) -> tuple[str, Path]:
     """Key and file of `KEY=FILE`."""
     key, equals, file = text.partition("=")
     if not (key and equals and file):
-        raise UsageError(f"--blob: expected KEY=FILE, found {text!r}")
+        named = not equals and Path(text).stem
+        raise UsageError(
+            f"--blob: expected KEY=FILE, found {text!r}",
+            hint=f"--blob {named}={text}" if named else "",
+        )
     return key, Path(file)

@@ -119,6 +119,7 @@ _MEANT = {
         **dict.fromkeys(("config", "payload", "payloads"), "--blob"),
         **dict.fromkeys(("prototype", "signature"), "--function"),
     },
+    "convert": dict.fromkeys(("to", "format", "into"), "--dialect"),
     "swap": dict.fromkeys(("blob", "payload", "payloads", "config"), "--entry")
     | dict.fromkeys(("tensor", "tensors", "params"), "--weights"),
 }

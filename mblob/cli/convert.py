@@ -7,6 +7,7 @@ from typing import Any
 
 from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
+from mblob.cli.written import tell_written
 
 NAME = "convert"
 
@@ -67,4 +68,5 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(error, MblobError):
             raise
         raise UsageError(str(error)) from error
+    tell_written(args.output, quiet=args.quiet)
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 
 from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
+from mblob.cli.written import tell_written
 
 NAME = "swap"
 
@@ -69,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("nothing to change", hint="--weights NAME=x.npy, or --entry KEY=FILE")
     with remarks(quiet=args.quiet), watched_files(args, args.file):
         swap(args.file, changes, args.output, weights=weights, reuse=not args.no_reuse)
+    tell_written(args.output or args.file, quiet=args.quiet)
     return 0
 
 

@@ -215,7 +215,11 @@ def _entry(name: str, value: Any, limit: int) -> TensorEntry:
     bits = _bits_needed(dtype, shape)
     if bits is None or bits != 8 * (end - begin):
         expected = (
-            "no addresses" if bits is None else f"{bits} bits" if bits % 8 else f"{bits // 8}"
+            "no addresses (more than 2^64 bits)"
+            if bits is None
+            else f"{bits} bits"
+            if bits % 8
+            else f"{bits // 8}"
         )
         raise fail(f"{end - begin} bytes, {kind} of shape {shape} has {expected}")
     return TensorEntry(name, dtype, tuple(shape), begin, end)

@@ -184,6 +184,8 @@ def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
     found: dict[str, ArrayRecord] = {}
     try:
         with zipfile.ZipFile(path) as archive:
+            if any(Path(name).name == "data.pkl" for name in archive.namelist()):
+                raise _of_torch(str(path))
             for name in archive.namelist():
                 array = npy.read(memoryview(archive.read(name)), f"{path}:{name}")
                 if found.setdefault(name.removesuffix(".npy"), array) is not array:
@@ -195,6 +197,14 @@ def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
     return found
 
 
+def _of_torch(who: str) -> FormatError:
+    return FormatError(
+        f"{who}: a file of torch.save, whose pickles run code when they are read; expected {KINDS}. In PyTorch:"
+        " safetensors.torch.save_file(torch.load(file, weights_only=True), 'model.safetensors')",
+        code="payload",
+    )
+
+
 def _read(who: str, data: memoryview) -> tuple[int, list[safetensors.TensorEntry]]:
     """As `safetensors.read`; an error about what is no such file at all says what is expected."""
     if not data:
@@ -202,6 +212,10 @@ def _read(who: str, data: memoryview) -> tuple[int, list[safetensors.TensorEntry
     try:
         return safetensors.read(data)
     except FormatError as error:
+        if (
+            bytes(data[:1]) == b"\x80" and bytes(data[-1:]) == b"."
+        ):  # a pickle, as torch.save wrote until 1.6
+            raise _of_torch(who) from None
         if len(data) > 8 and bytes(data[8:9]) != b"{":
             raise FormatError(
                 f"{who}: not a safetensors file; expected {KINDS}", code=error.code

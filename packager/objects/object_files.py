@@ -344,8 +344,8 @@ def packed_already(label: str, found: str, symbol: str) -> str:
     """What is said of an input that holds packed modules."""
     return (
         f"{label} defines {found}, the packed modules of another library (TVM's devc.o is such an object): no runtime"
-        f" would read them beside {symbol} of this one; leave it out, and pack each module in it again: mblob-pack"
-        " extract writes their payloads, blob_module(key, file) (--blob KEY=FILE) packs one"
+        f" would read them beside {symbol} of this one; leave it out, and pack each module in it again:"
+        " extract writes their payloads, blob_module (--blob KEY=FILE) packs one"
     )
 
 

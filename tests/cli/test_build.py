@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,12 +59,21 @@ def test_a_build_of_plain_functions_alone_says_how_they_become_callable(pack, ke
     words = ("build", "--kernel", "vadd.c", "-o", "deploy.so")
     done = pack(*words)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == (
+    info, wrote = done.stderr.splitlines()
+    assert info == (
         "mblob-pack: info: deploy.so has only plain C functions (vadd); to call one by mblob, pack it with its"
-        " prototype: --function PROTOTYPE\n"
+        " prototype: --function PROTOTYPE"
     )
+    assert re.fullmatch(r"wrote deploy\.so: [\d.]+ KiB, 1 function", wrote)
     assert pack(*words, "-q").stderr == ""
-    assert pack(*words, "--function", PROTOTYPE).stderr == ""
+    (wrote,) = pack(*words, "--blob", "b=vadd.c", "--function", PROTOTYPE).stderr.splitlines()
+    assert re.fullmatch(r"wrote deploy\.so: [\d.]+ KiB, 1 module, 1 function", wrote)
+
+
+def test_a_blob_without_a_key_is_told_the_key_of_its_name(pack) -> None:
+    said = pack("build", "--blob", "config.json", "-o", "x.so").stderr
+    assert "expected KEY=FILE, found 'config.json'" in said
+    assert "hint: --blob config=config.json" in said
 
 
 def test_an_object_is_linked_in(pack, kernel: Path, tmp_path: Path) -> None:
@@ -337,10 +347,12 @@ def test_a_library_that_only_tvm_can_open_is_warned_of_on_one_line(
     done = pack(
         "build", "--kernel", "vadd.c", "--blob", "raw=a.bin", "--no-index", "-o", "deploy.so"
     )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
-    assert done.stderr.startswith(
+    assert (done.returncode, done.stdout) == (0, "")
+    warning, wrote = done.stderr.splitlines()
+    assert warning.startswith(
         "mblob-pack: warning: mblob cannot open a library that has 'raw' and no index, because"
     )
+    assert wrote.startswith("wrote deploy.so: ")
     assert pack("inspect", "deploy.so").returncode == 1
 
 

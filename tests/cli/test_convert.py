@@ -15,11 +15,14 @@ def test_a_library_is_converted_with_its_functions_or_from_its_objects(
     root.import_module(mblob.blob_module("my.kind", b"hello"))
     root.export_library(tmp_path / "d.so")
     done = pack("convert", "d.so", "--dialect", "ffi", "-o", "f.so")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("wrote f.so: ")
+    said = pack("convert", "d.so", "--to", "ffi", "-o", "f.so").stderr
+    assert "did you mean '--dialect'?" in said
     assert "library_bin" in pack("inspect", "f.so", "--json").stdout
     plain_module().export_library(tmp_path / "p.tar")
     plain_module().export_library(tmp_path / "p.so")
-    done = pack("convert", "p.so", "--dialect", "ffi", "-o", "j.so")
+    done = pack("convert", "p.so", "--dialect", "ffi", "-o", "j.so", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     done = pack("convert", "p.so", "--dialect", "ffi", "--cc", "no-such-cc", "-o", "x.so")
     assert done.returncode == 4 and "no-such-cc" in error_line(done)

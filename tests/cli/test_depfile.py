@@ -41,7 +41,7 @@ def test_make_packs_again_when_any_file_that_was_read_changes(
     cc: str,
 ) -> None:
     require(cc)
-    done = pack("build", *inputs, "--cc", cc, *OPTIONS)
+    done = pack("build", *inputs, "-q", "--cc", cc, *OPTIONS)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     (tmp_path / "Makefile").write_text("x.so:\n\t@echo packs\ninclude d.d\n")
 

@@ -148,3 +148,18 @@ def test_damaged_and_ambiguous_npz_files_are_errors_of_the_format(tmp_path: Path
         archive.writestr("a", one.getvalue())
     with pytest.raises(mblob.FormatError, match="two arrays called 'a'"):
         mblob.safetensors_module(tmp_path / "twice.npz")
+
+
+@pytest.mark.parametrize("how", ["zip", "pickle"])
+def test_a_file_of_torch_is_named_with_what_converts_it(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "model.pt"
+    if how == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("model/data.pkl", b"\x80\x02}q\x00.")
+            archive.writestr("model/data/0", bytes(16))
+    else:
+        path.write_bytes(b"\x80\x02}q\x00.")
+    with pytest.raises(
+        mblob.FormatError, match=r"a file of torch\.save.*safetensors\.torch\.save_file"
+    ):
+        mblob.safetensors_module(path)

@@ -1,0 +1,26 @@
+"""What a verb says on stderr of the library that it wrote."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from mblob.cli.report import human_size, one_line
+
+
+def tell_written(path: str | Path, *, quiet: bool) -> None:
+    """Name the file, its size, and what is in it; nothing with `--quiet`."""
+    if quiet:
+        return
+    from mblob.errors import MblobError
+    from mblob.inspect.library import Library
+
+    try:
+        with Library(path, verify="off", partial=True) as library:
+            modules = max(0, len(library.entries) - 1)  # without the library itself
+            counts = [(modules, "module"), (len(library.functions), "function")]
+    except MblobError:  # no reader of ours can, and a warning said so
+        counts = []
+    shown = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts if n)
+    size = human_size(Path(path).stat().st_size)
+    print(one_line(f"wrote {path}: {size}{shown and f', {shown}'}"), file=sys.stderr)
