@@ -152,20 +152,21 @@ bool call_count_tensors(call_frame *frame, PyObject *const *args) {
   for (int i = 0; i < frame->count; ++i) {
     call_slot *slot = &frame->slots[i];
     if (!slot->is_tensor) continue;
-    const bool is_own = PyObject_TypeCheck(args[i], &call_tensor_type);
+    const bool is_own = !slot->misaligned && PyObject_TypeCheck(args[i], &call_tensor_type);
     TVMArrayHandle array = is_own ? call_tensor_counted(args[i]) : NULL;
     if (array != NULL) { /* which the caller keeps during the call */
       frame->values[i].v_handle = array;
       frame->codes[i] = kTVMNDArrayHandle;
       continue;
     }
-    const bool kept = call_keep_argument(args[i], slot, &slot->counted);
+    /* The function would copy it to align it: one copy does for both. */
+    const bool kept = !slot->misaligned && call_keep_argument(args[i], slot, &slot->counted);
     if (!kept && !call_copy_array(&slot->tensor, &slot->counted)) return false;
     slot->misaligned = !kept; /* what the function writes is copied back */
     frame->values[i].v_handle = slot->counted;
     frame->codes[i] = kTVMNDArrayHandle;
   }
-  frame->misaligned = false; /* such functions align what they are given themselves */
+  frame->misaligned = false; /* what the function has is aligned */
   return true;
 }
 
