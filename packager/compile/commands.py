@@ -181,7 +181,14 @@ def link_time_options(work: Path) -> Command:
 # With one of these in a link, gcc and clang add start files (crtfastmath.o, crtprec32.o) whose
 # constructor changes the control words of the thread that loads the library: numbers below the
 # normal ones become zero in the whole program. They are options of the compilation only.
-_FOR_COMPILING = ("-ffast-math", "-funsafe-math-optimizations", "-mdaz-ftz", "-mpc32", "-mpc64", "-mpc80")
+_FOR_COMPILING = (
+    "-ffast-math",
+    "-funsafe-math-optimizations",
+    "-mdaz-ftz",
+    "-mpc32",
+    "-mpc64",
+    "-mpc80",
+)
 
 
 def for_linking(words: Sequence[str]) -> list[str]:

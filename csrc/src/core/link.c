@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/control_words.h"
 #include "core/ffi_library.h"
 #include "core/link_copy.h"
 #include "core/runtime.h"

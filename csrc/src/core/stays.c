@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/harmless.h"
 #include "core/link_copy.h"
 #include "core/runtime.h"
 
@@ -51,7 +50,8 @@ struct brought {
     struct mb_elf own;
   } parts[MOST];
   unsigned count;
-  bool seen, unknown; /* `seen`: the library itself, behind which the linker lists what it brought */
+  bool seen,
+      unknown; /* `seen`: the library itself, behind which the linker lists what it brought */
 };
 
 static const char *file_of(const char *path) {
@@ -135,7 +135,8 @@ static bool is_defined(const struct brought *b, const char *name) {
 }
 
 static bool keeps_nothing(const struct brought *b, const struct mb_elf *elf) {
-  uint64_t used = mb_elf_symbols_used(elf), end = used > elf->symbol_count ? used : elf->symbol_count;
+  uint64_t used = mb_elf_symbols_used(elf),
+           end = used > elf->symbol_count ? used : elf->symbol_count;
   for (uint64_t i = 1; i < end; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     const char *name = mb_elf_symbol_name(elf, &symbol);
