@@ -68,7 +68,9 @@ def build(path: Path, text: str, *options: str, cc: str | None = None) -> Path:
 
 
 def use(path: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", USE, path], capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", USE, path], capture_output=True, text=True, check=False
+    )
     return done.stdout or f"{done.returncode}: {done.stderr}"
 
 
@@ -155,7 +157,9 @@ def test_loading_and_unloading_leave_how_the_thread_computes(
     tmp_path: Path, text: str, options: tuple[str, ...]
 ) -> None:
     path = build(tmp_path / "sets.so", text, *options)
-    done = subprocess.run([sys.executable, "-c", SUBNORMAL, path], capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", SUBNORMAL, path], capture_output=True, text=True, check=False
+    )
     assert done.stdout == "True\nTrue\n", done.stderr
 
 
