@@ -154,14 +154,7 @@ typedef enum mblob_missing {
   MBLOB_MISSING_STUB = 1   /* it opens; calling into that module fails */
 } mblob_missing;
 
-/* What happens to the code of a library when its last reference is gone. */
-typedef enum mblob_unload {
-  MBLOB_UNLOAD_AUTO = 0,  /* it is unmapped if all functions that it takes from other libraries are
-                             known to keep no address of it; else it stays (default) */
-  MBLOB_UNLOAD_NEVER = 1, /* it stays mapped */
-  MBLOB_UNLOAD_ALWAYS = 2 /* it is unmapped: you know that no thread or handler runs its code */
-} mblob_unload;
-
+typedef enum { MBLOB_UNLOAD_AUTO, MBLOB_UNLOAD_NEVER, MBLOB_UNLOAD_ALWAYS } mblob_unload;
 struct mblob_loader;
 
 typedef struct mblob_open_options {
@@ -170,7 +163,7 @@ typedef struct mblob_open_options {
   int32_t missing;      /* mblob_missing */
   uint32_t loader_count;
   const struct mblob_loader *const *loaders; /* loaders for this open only, asked first */
-  int32_t unload; /* mblob_unload; other than AUTO it is for all openings of the library */
+  int32_t unload; /* mblob_unload; AUTO: the code goes unless something may still run it */
 } mblob_open_options;
 
 /* Open a library. `*out` is the root of its import tree. `options` may be NULL. A relative path is

@@ -123,6 +123,7 @@ def header() -> str:
         "/* harmless.h - functions that keep no address. Made by mblob/format/unloading.py. */",
         "#ifndef MB_HARMLESS_H",
         "#define MB_HARMLESS_H",
+        "/* clang-format off */",
         "",
     ]
     for comment, name, names in lists:

@@ -1,6 +1,7 @@
 /* harmless.h - functions that keep no address. Made by mblob/format/unloading.py. */
 #ifndef MB_HARMLESS_H
 #define MB_HARMLESS_H
+/* clang-format off */
 
 /* Names. */
 #define MB_HARMLESS \
