@@ -5,7 +5,7 @@ libraries that its load brought, is one of these. Every other library stays mapp
 handler or a destructor may still run its code. The list says what is harmless, not what is
 dangerous, so a function that nobody thought of keeps a library.
 
-`csrc/src/base/harmless.h` is made from it: `python -m mblob.format.unloading > csrc/src/base/harmless.h`.
+`csrc/src/core/harmless.h` is made from it: `python -m mblob.format.unloading > csrc/src/core/harmless.h`.
 
 A name that ends in `*` stands for all names that begin so. Before a name is looked up, it loses what
 compilers and C libraries add (`core`): `__memcpy_chk` is `memcpy`, `__isoc99_sscanf` is `sscanf`,
@@ -112,7 +112,7 @@ def _lines(names: list[str]) -> list[str]:
 
 
 def header() -> str:
-    """The text of `csrc/src/base/harmless.h`."""
+    """The text of `csrc/src/core/harmless.h`."""
     lists = (
         ("Names.", "HARMLESS", sorted(_EXACT)),
         ("Also with f or l at the end.", "HARMLESS_MATH", sorted(MATH_NAMES)),

@@ -14,7 +14,7 @@ import mblob
 from mblob.format import unloading
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = ROOT / "csrc/src/base/harmless.h"
+HEADER = ROOT / "csrc/src/core/harmless.h"
 
 ORDINARY = """
 #include <math.h>

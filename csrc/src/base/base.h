@@ -9,14 +9,12 @@
 #include "base/blocks.h"         /* small blocks that come and go with each call */
 #include "base/byte_order.h"     /* elements of other machines */
 #include "base/bytes.h"          /* a cursor that bounds every number of a file */
-#include "base/control_words.h"  /* how a thread computes */
 #include "base/device_types.h"   /* types of devices, and what their memory is */
 #include "base/digest.h"         /* CRC-32, SHA-256 */
 #include "base/dtype.h"          /* types of elements */
 #include "base/ending.h"         /* the end of what owns what owns .. */
 #include "base/error.h"          /* the last error of a thread */
 #include "base/float16.h"        /* half precision in software */
-#include "base/harmless.h"       /* functions that keep no address */
 #include "base/json.h"           /* a pull reader */
 #include "base/locks.h"          /* locks that survive fork, ends of threads */
 #include "base/map.h"            /* texts to pointers */

@@ -20,6 +20,7 @@
 #include "base/base.h"
 #include "core/ffi_library.h"
 #include "core/link_copy.h"
+#include "core/plugin/plugin.h"
 #include "core/runtime.h"
 #include "core/system_library.h"
 

@@ -1,12 +1,13 @@
 /* Whether a library has to stay mapped after its last reference is gone: something may still run
  * its code, such as a thread. Nothing tells that, so the question is turned round. A library goes
- * if all functions that it takes from others keep no address (base/harmless.h), and so do those
+ * if all functions that it takes from others keep no address (core/harmless.h), and so do those
  * of the libraries that its load brought. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "core/harmless.h"
 #include "core/link_copy.h"
 #include "core/runtime.h"
 

@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "elf/elf.h"
+#include "core/plugin/control_words.h" /* what loading of code leaves as it was */
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
