@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mblob.loader.loaders import Loader
-    from mblob.typed import Level, Missing, Source, Unload
+    from mblob.typed import Level, Missing, Source
 
     Open = Callable[[Any, Any], int]
 
@@ -28,11 +28,6 @@ VERIFY = {
     "off": lib.MBLOB_VERIFY_OFF,
 }
 MISSING = {"error": lib.MBLOB_MISSING_ERROR, "stub": lib.MBLOB_MISSING_STUB}
-UNLOAD = {
-    "auto": lib.MBLOB_UNLOAD_AUTO,
-    "never": lib.MBLOB_UNLOAD_NEVER,
-    "always": lib.MBLOB_UNLOAD_ALWAYS,
-}
 SOURCES = "a path, bytes, an open binary file or a descriptor"
 
 
@@ -43,7 +38,6 @@ def load_module(
     verify: Level = "header",
     missing: Missing = "error",
     loaders: Mapping[str, Loader] | None = None,
-    unload: Unload = "auto",
 ) -> Module:
     """Open a library and return the root of its module tree.
 
@@ -60,10 +54,6 @@ def load_module(
         missing: what happens if a type key has no loader. "error": LoaderMissingError. "stub": the
             library opens, and calling a function of the module is an error.
         loaders: type key -> loader, for this library only. They come before the registered ones.
-        unload: what happens to the library's code when the last reference is gone. "auto": it is
-            unmapped if all functions that it takes from other libraries are known to keep no address
-            of it; a library that starts threads, such as one with OpenMP, stays. "never": it stays.
-            "always": it is unmapped; a thread that still runs its code then crashes.
 
     Warns:
         UserWarning: the library is a Relax program that names functions which neither the library nor
@@ -78,8 +68,8 @@ def load_module(
         LoaderMissingError: a type key has no loader.
         ToolchainError: objects cannot be linked here.
     """
-    _check_options(fmt, verify, missing, loaders, unload)
-    root = _load(source, Options(verify, missing, loaders or {}, unload))
+    _check_options(fmt, verify, missing, loaders)
+    root = _load(source, Options(verify, missing, loaders or {}))
     if missing == "error" and root.type_key.startswith("relax."):
         from mblob.loader.missing import warn_after_load
 
@@ -97,12 +87,10 @@ def _load(source: Source, options: Options) -> Module:
     return load_other(source, options)
 
 
-def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any, unload: Any) -> None:
+def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
     if not isinstance(fmt, str):
         raise _wrong_type("fmt", "str", fmt)
-    for argument, value, known in (
-        ("verify", verify, VERIFY), ("missing", missing, MISSING), ("unload", unload, UNLOAD)
-    ):  # fmt: skip
+    for argument, value, known in (("verify", verify, VERIFY), ("missing", missing, MISSING)):
         if not isinstance(value, str) or value not in known:
             raise errors.ArgumentValueError(
                 f"load_module: {argument}: {errors.one_of(known, value)}"
@@ -134,13 +122,7 @@ class Options:
         record: the mblob_open_options of all that.
     """
 
-    def __init__(
-        self,
-        verify: Level,
-        missing: Missing,
-        loaders: Mapping[str, Loader],
-        unload: Unload = "auto",
-    ) -> None:
+    def __init__(self, verify: Level, missing: Missing, loaders: Mapping[str, Loader]) -> None:
         self.verify, self.missing, self.loaders = verify, missing, loaders
         self._records = []
         if loaders:
@@ -158,7 +140,6 @@ class Options:
                 "loaders": ffi.cast("const mblob_loader *const *", self._list)
                 if loaders
                 else ffi.NULL,
-                "unload": UNLOAD[unload],
             },
         )
 

@@ -154,7 +154,6 @@ typedef enum mblob_missing {
   MBLOB_MISSING_STUB = 1   /* it opens; calling into that module fails */
 } mblob_missing;
 
-typedef enum { MBLOB_UNLOAD_AUTO, MBLOB_UNLOAD_NEVER, MBLOB_UNLOAD_ALWAYS } mblob_unload;
 struct mblob_loader;
 
 typedef struct mblob_open_options {
@@ -163,7 +162,6 @@ typedef struct mblob_open_options {
   int32_t missing;      /* mblob_missing */
   uint32_t loader_count;
   const struct mblob_loader *const *loaders; /* loaders for this open only, asked first */
-  int32_t unload; /* mblob_unload; AUTO: the code goes unless something may still run it */
 } mblob_open_options;
 
 /* Open a library. `*out` is the root of its import tree. `options` may be NULL. A relative path is

@@ -176,27 +176,6 @@ def link_time_options(work: Path) -> Command:
     return (f"-ffile-prefix-map={work}=.", f"-ffile-prefix-map=../{work.name}=.", _seed("link"))
 
 
-# -- floating point --------------------------------------------------------------------------------
-
-# With one of these in a link, gcc and clang add start files (crtfastmath.o, crtprec32.o) whose
-# constructor changes the control words of the thread that loads the library: numbers below the
-# normal ones become zero in the whole program. They are options of the compilation only.
-_FOR_COMPILING = (
-    "-ffast-math",
-    "-funsafe-math-optimizations",
-    "-mdaz-ftz",
-    "-mpc32",
-    "-mpc64",
-    "-mpc80",
-)
-
-
-def for_linking(words: Sequence[str]) -> list[str]:
-    """Options as a link gets them: without those that make the linker driver add start files which
-    change how the process computes."""
-    return ["-O3" if word == "-Ofast" else word for word in words if word not in _FOR_COMPILING]
-
-
 # -- debug information -----------------------------------------------------------------------------
 
 _NO_DEBUG = ("-g0", "-ggdb0")

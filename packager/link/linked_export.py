@@ -21,7 +21,7 @@ from mblob.format import prefixes
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
-from mblob.packager.compile.commands import for_linking, link_time_options
+from mblob.packager.compile.commands import link_time_options
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
@@ -314,7 +314,7 @@ def link_command(
     bound = ["-nostartfiles", "-Wl,--build-id=none"] if inputs.joins else ["-Wl,-Bsymbolic"]
     if any(not c.complete for _, c in inputs.known):
         more = [*more, *link_time_options(work)]
-    line += [*more, *bound, "-Wl,-z,noexecstack", *for_linking(options)]
+    line += [*more, *bound, "-Wl,-z,noexecstack", *options]
     if cuda:
         home = (
             Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent

@@ -245,17 +245,9 @@ static bool was_overwritten(const struct mb_library *library, const struct mb_so
          then->changed.tv_nsec != now->changed.tv_nsec;
 }
 
-/* The first release had no such member. */
-static int32_t unload_of(const mblob_open_options *options) {
-  return options->struct_size >= sizeof(*options) ? options->unload : MBLOB_UNLOAD_AUTO;
-}
-
 int mb_check_options(const mblob_open_options *options) {
-  if (mb_check_struct_size("options", options->struct_size, offsetof(mblob_open_options, unload)))
+  if (mb_check_struct_size("options", options->struct_size, sizeof(*options)))
     return MBLOB_E_ARGUMENT;
-  if (unload_of(options) < MBLOB_UNLOAD_AUTO || unload_of(options) > MBLOB_UNLOAD_ALWAYS)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: unload is %d, expected a mblob_unload",
-                   options->unload);
   if (options->verify < MBLOB_VERIFY_HEADER || options->verify > MBLOB_VERIFY_OFF)
     return mb_fail(MBLOB_E_ARGUMENT, "options: verify is %d, expected a mblob_verify",
                    options->verify);
@@ -300,7 +292,6 @@ int mb_open_source(struct mb_source *source, const mblob_open_options *options,
   } else {
     status = open_first(library, source, options, out);
   }
-  if (!status && unload_of(options)) (*out)->library->unload = unload_of(options);
   mb_unlock(&list_lock);
   if (status) mb_error_prefix(name ? name : "library");
   free(name);

@@ -20,7 +20,6 @@
 #include "base/base.h"
 #include "core/ffi_library.h"
 #include "core/link_copy.h"
-#include "core/plugin/plugin.h"
 #include "core/runtime.h"
 #include "core/system_library.h"
 
@@ -220,9 +219,7 @@ static bool helped(struct mb_library *library, const char *reason) {
 
 static int run_linker(struct mb_library *library) {
   for (;;) {
-    struct mb_control_words words = mb_control_words();
     library->handle = dlopen(library->link_name, flags_for(library));
-    mb_control_words_put_back(words);
     if (library->handle) return MBLOB_OK;
     char *reason = linker_error();
     if (!reason) return MBLOB_E_MEMORY;
@@ -284,12 +281,7 @@ bool mb_library_unlink(struct mb_library *library) {
   if (!library->handle) return false;
   if (library->context_slot) memset(library->context_slot, 0, sizeof(*library->context_slot));
   library->context_slot = NULL;
-  bool stays = library->unload == MBLOB_UNLOAD_AUTO ? mb_library_stays(library)
-                                                    : library->unload == MBLOB_UNLOAD_NEVER;
-  if (stays) (void)dlopen(library->link_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-  struct mb_control_words words = mb_control_words();
   (void)dlclose(library->handle);
-  mb_control_words_put_back(words);
   library->handle = NULL;
   void *again = dlopen(library->link_name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
   if (again) (void)dlclose(again);

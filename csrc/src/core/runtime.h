@@ -224,7 +224,6 @@ struct mb_library {
   uint64_t changed_start,
       changed_end;         /* the bytes in which that copy differs from the file's loaded part */
   void *handle;            /* of dlopen */
-  int32_t unload;          /* mblob_unload, of the last opening that says one */
   uintptr_t base;          /* what is added to addresses in the file */
   char *link_name;         /* what the dynamic linker calls it */
   void **context_slot;     /* where the library keeps its context; NULL: nowhere */
@@ -285,9 +284,6 @@ int mb_library_link(struct mb_library *library);
 void mb_library_release_needed(struct mb_needed *needed);
 /* Close the linker's handle; whether the library is still in memory because others hold it. */
 bool mb_library_unlink(struct mb_library *library);
-/* Whether something may still run code of the library after its last reference is gone
- * (stays.c). */
-bool mb_library_stays(const struct mb_library *library);
 
 /* ---- environment (environment.c) ------------------------------------------------------------- */
 

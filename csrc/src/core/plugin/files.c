@@ -193,9 +193,7 @@ static int search_file(void *context, struct file *file, int place) {
 static int start(const struct file *file, struct entry *entry, const mblob_plugin **out) {
   *out = entry->started;
   if (*out) return MBLOB_OK;
-  struct mb_control_words words = mb_control_words();
   void *handle = dlopen(file->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  mb_control_words_put_back(words);
   if (!handle) {
     const char *said = dlerror();
     return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s': %s", entry->head.name,

@@ -11,7 +11,6 @@
 
 #include "base/base.h"
 #include "elf/elf.h"
-#include "core/plugin/control_words.h" /* what loading of code leaves as it was */
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
