@@ -154,6 +154,17 @@ typedef enum mblob_missing {
   MBLOB_MISSING_STUB = 1   /* it opens; calling into that module fails */
 } mblob_missing;
 
+/* What becomes of the code when the last reference to a library goes. */
+typedef enum mblob_unload {
+  MBLOB_UNLOAD_IF_SAFE = 0, /* it is unmapped if the library, and what its loading brought, uses only
+                               functions that keep no address: nothing can run the code then. Others,
+                               such as OpenMP kernels, stay mapped (default) */
+  MBLOB_UNLOAD_NEVER = 1,   /* it stays mapped */
+  MBLOB_UNLOAD_ALWAYS = 2   /* it is unmapped: for a library that has ended its threads, and removed its
+                               handlers and callbacks. If something still runs the code, the process
+                               crashes */
+} mblob_unload;
+
 struct mblob_loader;
 
 typedef struct mblob_open_options {
@@ -162,6 +173,7 @@ typedef struct mblob_open_options {
   int32_t missing;      /* mblob_missing */
   uint32_t loader_count;
   const struct mblob_loader *const *loaders; /* loaders for this open only, asked first */
+  int32_t unload; /* mblob_unload; if a file is opened several times, NEVER counts most, then ALWAYS */
 } mblob_open_options;
 
 /* Open a library. `*out` is the root of its import tree. `options` may be NULL. A relative path is
@@ -184,6 +196,12 @@ MBLOB_API int mblob_open_fd(int fd, const mblob_open_options *options, mblob_mod
  * Threads: any. */
 MBLOB_API int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options,
                                 mblob_module **out);
+
+/* From now on, no library is unmapped when its last reference goes. Call it when a host begins to
+ * end, such as an interpreter that releases its objects while threads of kernels still run. It is
+ * called by itself when the process exits.
+ * Threads: any. */
+MBLOB_API void mblob_keep_loaded(void);
 
 /* Read a library without loading it. No code of the file runs, so the file need not be trusted. It
  * must be an ELF file for this machine. All functions that read modules work as after mblob_open:

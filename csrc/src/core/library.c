@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "core/runtime.h"
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -207,6 +209,11 @@ static int find_library(const struct mb_source *source, struct mb_library **out)
   }
 }
 
+/* Of several openings, the one that keeps the library counts. */
+static void set_unload(struct mb_library *library, int32_t unload) {
+  if (library->unload != MBLOB_UNLOAD_NEVER && unload) library->unload = unload;
+}
+
 /* The first opening of a file. Takes `source` over. With the lock. */
 static int open_first(struct mb_library *resident, struct mb_source *source,
                       const mblob_open_options *options, mblob_module **out) {
@@ -223,6 +230,7 @@ static int open_first(struct mb_library *resident, struct mb_source *source,
   }
   library->loading = true;
   library->worker = mb_thread_id();
+  set_unload(library, options->unload);
   int status = mb_library_load(library, options, out);
   library->loading = false;
   mb_wake(&list_changed);
@@ -245,15 +253,24 @@ static bool was_overwritten(const struct mb_library *library, const struct mb_so
          then->changed.tv_nsec != now->changed.tv_nsec;
 }
 
-int mb_check_options(const mblob_open_options *options) {
-  if (mb_check_struct_size("options", options->struct_size, sizeof(*options)))
-    return MBLOB_E_ARGUMENT;
+/* The options of a host that was compiled with an older header have fewer members; the others are
+ * 0. */
+int mb_take_options(const mblob_open_options *given, mblob_open_options *options) {
+  const size_t first = offsetof(mblob_open_options, unload);
+  *options = (mblob_open_options){.struct_size = sizeof(*options)};
+  if (!given) return MBLOB_OK;
+  if (mb_check_struct_size("options", given->struct_size, first)) return MBLOB_E_ARGUMENT;
+  memcpy(options, given,
+         given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options));
   if (options->verify < MBLOB_VERIFY_HEADER || options->verify > MBLOB_VERIFY_OFF)
     return mb_fail(MBLOB_E_ARGUMENT, "options: verify is %d, expected a mblob_verify",
                    options->verify);
   if (options->missing < MBLOB_MISSING_ERROR || options->missing > MBLOB_MISSING_STUB)
     return mb_fail(MBLOB_E_ARGUMENT, "options: missing is %d, expected a mblob_missing",
                    options->missing);
+  if (options->unload < MBLOB_UNLOAD_IF_SAFE || options->unload > MBLOB_UNLOAD_ALWAYS)
+    return mb_fail(MBLOB_E_ARGUMENT, "options: unload is %d, expected a mblob_unload",
+                   options->unload);
   if (options->loader_count && !options->loaders)
     return mb_fail(MBLOB_E_ARGUMENT, "options: %u loaders, but the list is NULL",
                    options->loader_count);
@@ -264,17 +281,15 @@ int mb_check_options(const mblob_open_options *options) {
   return MBLOB_OK;
 }
 
-int mb_open_source(struct mb_source *source, const mblob_open_options *options,
-                   mblob_module **out) {
-  static const mblob_open_options defaults = {.struct_size = sizeof(mblob_open_options)};
-  int status = options ? mb_check_options(options) : MBLOB_OK;
+int mb_open_source(struct mb_source *source, const mblob_open_options *given, mblob_module **out) {
+  mblob_open_options taken, *const options = &taken;
+  int status = mb_take_options(given, options);
   if (status) {
     mb_source_close(source);
     return status;
   }
   char *name = strdup(name_of(source));
   struct mb_library *library = NULL, *unwanted = NULL;
-  if (!options) options = &defaults;
   mb_lock(&list_lock);
   status = find_library(source, &library);
   if (status) {
@@ -287,6 +302,7 @@ int mb_open_source(struct mb_source *source, const mblob_open_options *options,
   } else if (library && library->handle) {
     mb_library_retain(library);
     mb_source_close(source);
+    set_unload(library, options->unload);
     status = mb_library_add_tree(library, options, out);
     if (status) unwanted = library;
   } else {

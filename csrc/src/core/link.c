@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -107,17 +108,6 @@ static int prepare(struct mb_library *library) {
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
-
-/* What is undefined is an error now, not the end of a call. A library that gives addresses of
- * its own to tables of the process stays in memory, as these do. */
-static int flags_for(const struct mb_library *library) {
-  static const char tables[][36] = {"TVMBackendRegisterSystemLibSymbol",
-                                    "TVMFFIEnvModRegisterSystemLibSymbol", "TVMFuncRegisterGlobal"};
-  int flags = RTLD_NOW | RTLD_LOCAL;
-  for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
-    if (mb_link_copy_binds(library, tables[i])) flags |= RTLD_NODELETE;
-  return flags;
-}
 
 /* What to do about a symbol that nobody provides. */
 static const char *remedy(const char *reason) {
@@ -219,7 +209,8 @@ static bool helped(struct mb_library *library, const char *reason) {
 
 static int run_linker(struct mb_library *library) {
   for (;;) {
-    library->handle = dlopen(library->link_name, flags_for(library));
+    /* What is undefined is an error now, not the end of a call. */
+    library->handle = dlopen(library->link_name, RTLD_NOW | RTLD_LOCAL);
     if (library->handle) return MBLOB_OK;
     char *reason = linker_error();
     if (!reason) return MBLOB_E_MEMORY;
@@ -277,12 +268,27 @@ int mb_library_link(struct mb_library *library) {
   return MBLOB_OK;
 }
 
+/* Set when the process ends: threads of kernels may run until it is gone. */
+static atomic_bool keeps_all;
+
+void mblob_keep_loaded(void) { atomic_store(&keeps_all, true); }
+
+__attribute__((destructor)) static void at_exit(void) { mblob_keep_loaded(); }
+
+static bool is_unmapped(const struct mb_library *library) {
+  if (library->unload == MBLOB_UNLOAD_NEVER || atomic_load(&keeps_all)) return false;
+  return library->unload == MBLOB_UNLOAD_ALWAYS || mb_library_may_be_unmapped(library);
+}
+
 bool mb_library_unlink(struct mb_library *library) {
   if (!library->handle) return false;
   if (library->context_slot) memset(library->context_slot, 0, sizeof(*library->context_slot));
   library->context_slot = NULL;
-  (void)dlclose(library->handle);
+  void *handle = library->handle;
+  const bool unmapped = is_unmapped(library);
   library->handle = NULL;
+  if (!unmapped) return true; /* the linker's count of openings stays above 0 */
+  (void)dlclose(handle);
   void *again = dlopen(library->link_name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
   if (again) (void)dlclose(again);
   return again != NULL;

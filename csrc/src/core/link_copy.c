@@ -87,17 +87,6 @@ static struct span changed_symbols(const struct mb_library *library) {
   return span;
 }
 
-bool mb_link_copy_binds(const struct mb_library *library, const char *name) {
-  if (library->copy_fd < 0 || !mb_library_host_symbol(library, name)) return false;
-  for (uint64_t i = 1, end = symbols_end(&library->elf); i < end; i++) {
-    ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
-    if (symbol.st_shndx == SHN_UNDEF && !is_left_weak(&symbol) &&
-        strcmp(mb_elf_symbol_name(&library->elf, &symbol), name) == 0)
-      return true;
-  }
-  return false;
-}
-
 /* ---- writing the copy ------------------------------------------------------------------------ */
 
 int mb_link_write(int fd, const void *data, uint64_t size, uint64_t offset) {

@@ -18,9 +18,6 @@ int mb_link_copy(struct mb_library *library, const char *folder);
 /* Whether a name in DT_NEEDED is a library of TVM's, whose place this runtime takes. */
 bool mb_link_is_runtime(const char *name);
 
-/* Whether `name` is undefined in the library and bound to this runtime's function. */
-bool mb_link_copy_binds(const struct mb_library *library, const char *name);
-
 /* After loading: put the file itself over all of its copy that is read-only and unchanged. Code
  * and blob are then shared with other processes, profilers see the file's name, and of the blob
  * there never was a copy. */

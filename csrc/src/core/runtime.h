@@ -208,6 +208,7 @@ struct mb_library {
   /* guarded by the list's lock */
   bool loading, closing;
   bool resident; /* closed, but its code could not be unloaded */
+  int32_t unload; /* mblob_unload */
   bool looked;   /* by mblob_look: read, never loaded, and not in the list */
   size_t worker; /* while it is loading or closing: an mb_thread_id() */
 
@@ -247,8 +248,8 @@ struct mb_library {
   struct mb_map environment; /* MB_ENVIRONMENT functions by name */
 };
 
-/* MBLOB_OK of options that can be followed. */
-int mb_check_options(const mblob_open_options *options);
+/* The options that a host gave, NULL for none, with all members; MBLOB_OK if they can be followed. */
+int mb_take_options(const mblob_open_options *given, mblob_open_options *options);
 /* Open what the file has. Takes `source` over; its *out is counted. */
 int mb_open_source(struct mb_source *source, const mblob_open_options *options, mblob_module **out);
 /* The same of a file, without options; *out is NULL after an error. */
@@ -282,7 +283,12 @@ int mb_library_add_tree(struct mb_library *library, const mblob_open_options *op
 int mb_library_link(struct mb_library *library);
 /* Let go of the libraries that one needed which is closed. */
 void mb_library_release_needed(struct mb_needed *needed);
-/* Close the linker's handle; whether the library is still in memory because others hold it. */
+/* unload.c: whether nothing can run the code of a library whose last reference goes; the same as far
+ * as its file alone tells it. */
+bool mb_library_may_be_unmapped(const struct mb_library *library);
+bool mb_library_leaves_nothing(const struct mb_library *library);
+/* Close the linker's handle; whether the library is still in memory, for itself or because others
+ * hold it. */
 bool mb_library_unlink(struct mb_library *library);
 
 /* ---- environment (environment.c) ------------------------------------------------------------- */

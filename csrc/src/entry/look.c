@@ -22,12 +22,13 @@ static int look(struct mb_source *source, const mblob_open_options *options, mbl
 
 int mblob_look(const char *path, int verify, mblob_module **out) {
   struct mb_source source;
-  const mblob_open_options options = {
-      .struct_size = sizeof(options), .verify = verify, .missing = MBLOB_MISSING_STUB};
+  const mblob_open_options wanted = {
+      .struct_size = sizeof(wanted), .verify = verify, .missing = MBLOB_MISSING_STUB};
+  mblob_open_options options;
   if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   *out = NULL;
   if (MB_IS_NULL(path)) return MBLOB_E_ARGUMENT;
-  int status = mb_check_options(&options);
+  int status = mb_take_options(&wanted, &options);
   if (!status) status = mb_source_open(path, &source);
   return status ? status : look(&source, &options, out);
 }
