@@ -11,6 +11,7 @@ others, to tell the compiled modules about our Python classes; of some, how to i
 
 from __future__ import annotations
 
+import atexit
 import sys
 
 from mblob.late import errors
@@ -140,6 +141,9 @@ def _trace(*values: Any) -> None:
     """Print what a kernel traces (`tvm.tir.trace` without a function of its own)."""
     print([*values])
 
+
+# Objects go while the interpreter ends, and threads of kernels may still run.
+atexit.register(lib.mblob_keep_loaded)
 
 check(bridge.register_global("tvm.default_trace_action", _trace, override=True))
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).

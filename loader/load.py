@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mblob.loader.loaders import Loader
-    from mblob.typed import Level, Missing, Source
+    from mblob.typed import How, Level, Missing, Source
 
     Open = Callable[[Any, Any], int]
 
@@ -38,6 +38,8 @@ def load_module(
     verify: Level = "header",
     missing: Missing = "error",
     loaders: Mapping[str, Loader] | None = None,
+    keep: bool = False,
+    unload: bool = False,
 ) -> Module:
     """Open a library and return the root of its module tree.
 
@@ -54,6 +56,11 @@ def load_module(
         missing: what happens if a type key has no loader. "error": LoaderMissingError. "stub": the
             library opens, and calling a function of the module is an error.
         loaders: type key -> loader, for this library only. They come before the registered ones.
+        keep: the code stays mapped after the last reference to the library is gone.
+        unload: the code is unmapped then, whatever it calls. If a thread of the library still runs,
+            or a handler or a callback of it is called, the process crashes. By default, the code is
+            unmapped if it, and the libraries that it brought, call only functions that keep no
+            address; an OpenMP kernel, for example, stays (docs/loading.md, "Unloading").
 
     Warns:
         UserWarning: the library is a Relax program that names functions which neither the library nor
@@ -69,7 +76,9 @@ def load_module(
         ToolchainError: objects cannot be linked here.
     """
     _check_options(fmt, verify, missing, loaders)
-    root = _load(source, Options(verify, missing, loaders or {}))
+    if keep and unload:
+        raise errors.ArgumentValueError("load_module: keep and unload exclude each other")
+    root = _load(source, Options(verify, missing, loaders or {}, keep=keep, unload=unload))
     if missing == "error" and root.type_key.startswith("relax."):
         from mblob.loader.missing import warn_after_load
 
@@ -117,13 +126,22 @@ class Options:
     """How a library is opened.
 
     Attributes:
-        verify, missing: as `load_module` takes them.
+        how: arguments of `load_module` without `loaders`.
         loaders: given with this open, by type key.
         record: the mblob_open_options of all that.
     """
 
-    def __init__(self, verify: Level, missing: Missing, loaders: Mapping[str, Loader]) -> None:
-        self.verify, self.missing, self.loaders = verify, missing, loaders
+    def __init__(
+        self,
+        verify: Level,
+        missing: Missing,
+        loaders: Mapping[str, Loader],
+        *,
+        keep: bool = False,
+        unload: bool = False,
+    ) -> None:
+        self.how: How = {"verify": verify, "missing": missing, "keep": keep, "unload": unload}
+        self.loaders = loaders
         self._records = []
         if loaders:
             from mblob.loader.callbacks import record
@@ -140,6 +158,11 @@ class Options:
                 "loaders": ffi.cast("const mblob_loader *const *", self._list)
                 if loaders
                 else ffi.NULL,
+                "unload": lib.MBLOB_UNLOAD_NEVER
+                if keep
+                else lib.MBLOB_UNLOAD_ALWAYS
+                if unload
+                else 0,
             },
         )
 
@@ -150,7 +173,7 @@ class Options:
         status: os.stat_result | None = None,
     ) -> Origin:
         """Of the modules of a file, as it was when it was opened; no status of memory."""
-        return Origin(path, self.loaders, functions, status, (self.verify, self.missing))
+        return Origin(path, self.loaders, functions, status, self.how)
 
 
 def open_by(call: Open, options: Options, origin: Origin) -> Module:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from mblob.format.grammar import Grammars
     from mblob.loader.loaders import Loader
-    from mblob.typed import Level, Missing
+    from mblob.typed import How
 
 # Modules without a file that a function of a module makes of devices and names alone.
 MADE_AGAIN = ("GraphExecutor", "GraphExecutorDebug", "AotExecutor")
@@ -46,7 +46,7 @@ class Origin:
         path: of the file as the user named it, "" for memory.
         loaders: loaders given with this open, asked first.
         status: of the file when it was opened, None if Python did not open a file.
-        how: `verify` and `missing` of the open.
+        how: arguments of the open that pickles have, too.
         image: the whole file, for modules whose pickles hold it, else None.
         is_extended: whether a module got another import than those of the file.
         told: names of functions that a warning said nobody provides.
@@ -63,11 +63,11 @@ class Origin:
         loaders: Mapping[str, Loader] | None = None,
         functions: Callable[[], Mapping[str, str]] = dict,
         status: os.stat_result | None = None,
-        how: tuple[Level, Missing] = ("header", "error"),
+        how: How | None = None,
     ) -> None:
         self.path = path
         self.loaders = dict(loaders or {})
-        self.status, self.how = status, how
+        self.status, self.how = status, how or {}
         self.image: Any = None
         self.is_extended = False
         self._read_functions = functions

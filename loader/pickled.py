@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mblob.loader.opened import Origin
-    from mblob.typed import Level, Missing
+    from mblob.typed import How
 
 KEPT = 16  # libraries of pickles that stay open when nothing uses them
 _DIGESTS = 1024  # digests that are remembered
@@ -88,8 +88,8 @@ def reduce_module(node: OpenedNode, protocol: int) -> tuple[Any, ...]:
     image: Image | None = origin.image
     if image is not None:
         data = image.in_pickle(protocol)
-        return bytes_module, (image.name, image.digest, data, *origin.how, index)
-    return file_module, (origin.path, _digest_of_opened(origin), *origin.how, index)
+        return bytes_module, (image.name, image.digest, data, origin.how, index)
+    return file_module, (origin.path, _digest_of_opened(origin), origin.how, index)
 
 
 def module_with_bytes(node: OpenedNode) -> Module:
@@ -99,8 +99,7 @@ def module_with_bytes(node: OpenedNode) -> Module:
     if origin.image is not None:
         return node.module
     digest = _digest_of_opened(origin)
-    verify, missing = origin.how
-    root = load_module(origin.path, verify=verify, missing=missing)
+    root = load_module(origin.path, **origin.how)
     with _opened(origin.path) as descriptor:
         image = Image(origin.path, digest, mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         _check_same(origin, os.fstat(descriptor))
@@ -176,42 +175,40 @@ _lock = threading.RLock()
 _roots: dict[tuple[str, ...], Module] = {}
 
 
-def file_module(path: str, digest: str, verify: Level, missing: Missing, index: int) -> Module:
+def file_module(path: str, digest: str, how: How, index: int) -> Module:
     """Module `index` of the library at `path`, if the file has that digest.
 
     Raises:
         FileNotFoundError, OSError: the file is not there, or cannot be read.
         DigestError: it is another one.
     """
-    key = ("path", path, digest, verify, missing)
+    key = ("path", path, digest, *map(str, how.values()))
     with _lock:
         with _opened(path) as descriptor:
             _check_digest(f"{path}: the file", _digest_of(path, descriptor), digest)
             status = os.fstat(descriptor)
         root = _kept(key)
         if root is None or _identity(_status_of(root)) != _identity(status):
-            root = load_module(path, verify=verify, missing=missing)
+            root = load_module(path, **how)
             if _identity(_status_of(root)) != _identity(status):
                 raise ChangedError(f"{path}: the file was replaced while it was unpickled")
             _keep(key, root)
     return _module_at(root, index)
 
 
-def bytes_module(
-    name: str, digest: str, data: Any, verify: Level, missing: Missing, index: int
-) -> Module:
+def bytes_module(name: str, digest: str, data: Any, how: How, index: int) -> Module:
     """Module `index` of the library in `data`, once the file `name`.
 
     Raises:
         DigestError: the bytes do not have that digest.
     """
-    key = ("bytes", digest, verify, missing)
+    key = ("bytes", digest, *map(str, how.values()))
     with _lock:
         root = _kept(key)
         if root is None:
             view = memoryview(data).cast("B")
             _check_digest(f"{name}: the file in the pickle", _sha256([view]), digest)
-            root = _load_bytes(name, digest, view, verify, missing)
+            root = _load_bytes(name, digest, view, how)
             _keep(key, root)
     return _module_at(root, index)
 
@@ -223,13 +220,11 @@ def made_module(owner: Module | None, function: str, arguments: tuple[Any, ...])
     return module
 
 
-def _load_bytes(
-    name: str, digest: str, data: memoryview, verify: Level, missing: Missing
-) -> Module:
+def _load_bytes(name: str, digest: str, data: memoryview, how: How) -> Module:
     """The library in `data`, from a memory file that its modules and later pickles share."""
     descriptor = _memory_file(data)
     try:
-        root = load_module(descriptor, verify=verify, missing=missing)
+        root = load_module(descriptor, **how)
         mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     except MblobError as exc:
         exc.prefix(f"{name}, from a pickle")

@@ -57,6 +57,15 @@ DeviceCode = Literal["cuda", "hip", "opencl", "metal", "vulkan", "webgpu"]
 Allocator = Literal["naive", "pooled"]
 
 
+class How(TypedDict, total=False):
+    """How a library was opened: arguments of `load_module`, which pickles have, too."""
+
+    verify: Level
+    missing: Missing
+    keep: bool
+    unload: bool
+
+
 class BuildOptions(TypedDict, total=False):
     """Options of `export_library` that `convert` has, too."""
 

@@ -1,0 +1,275 @@
+"""Code that something may still run is not unmapped when its library is closed; other code is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import mblob
+from mblob.compilers import include_flags
+from tests.e2e.programs import ROOT
+
+RUN = ["void run(float x[1])"]
+
+# Loads k.so in argv[2] the way of argv[1], calls it, lets it go, waits; prints whether it is mapped.
+PROGRAM = r"""
+import gc, os, sys, threading, time
+import numpy as np, mblob
+path, how, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
+def use():
+    lib = mblob.load_module(path, **options)
+    x = np.ones(1, "float32")
+    lib.run(x)
+    assert x[0] == 2, x
+    return lib
+if how == "threads":
+    others = [threading.Thread(target=use) for _ in range(4)]
+    [t.start() for t in others], [t.join() for t in others]
+elif how == "fork":
+    if os.fork() == 0:  # before the first loop: a child of gcc's libgomp waits for its parent's threads
+        use(), gc.collect(), time.sleep(0.05), os._exit(0)
+    assert os.wait()[1] == 0
+    use()
+elif how == "end":
+    lib = use()
+    gc.collect(), print(True), sys.exit()  # the interpreter lets it go
+else:
+    for _ in range(2):
+        use()
+gc.collect(), time.sleep(0.05)
+print(os.path.basename(path) in open("/proc/self/maps").read())
+"""
+
+
+class Case(NamedTuple):
+    stays: bool
+    source: str
+    options: tuple[str, ...] = ()
+
+
+THREAD = """#include <pthread.h>
+#include <unistd.h>
+static void *work(void *p) { for (;;) usleep(1000); return p; }
+static void begin(void) { pthread_t t; pthread_create(&t, 0, work, 0); pthread_detach(t); }
+"""
+CASES = {
+    "arithmetic": Case(False, "void run(float *x) { x[0] *= 2; }"),
+    "libc": Case(
+        False,
+        "#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+        "static int order(const void *a, const void *b) { return *(const char *)a - *(const char *)b; }\n"
+        'void run(float *x) { char t[64], *u = strdup("21"); qsort(u, 2, 1, order); '
+        'snprintf(t, sizeof t, "%g", atof(u) / 12 + sinf(x[0] - 1) + 1); x[0] = strtof(t, 0); free(u); }',
+        ("-O0", "-D_FORTIFY_SOURCE=0", "-lm"),
+    ),
+    "OpenMP": Case(
+        True,
+        "void run(float *x) {\nfloat s = 0;\n#pragma omp parallel for reduction(+:s)\n"
+        "for (int i = 0; i < 64; ++i) s += x[0] / 32;\nx[0] = s; }",
+        ("-fopenmp",),
+    ),
+    "a thread": Case(True, THREAD + "void run(float *x) { begin(); x[0] *= 2; }"),
+    "a key's destructor": Case(
+        True,
+        "#include <pthread.h>\nstatic pthread_key_t key;\nstatic void end(void *p) { *(float *)p = 0; }\n"
+        "static float dead;\nvoid run(float *x) { pthread_key_create(&key, end); pthread_setspecific(key, &dead);"
+        " x[0] *= 2; }",
+    ),
+    "a signal's handler": Case(
+        True,
+        "#include <signal.h>\nstatic void ignore(int s) { (void)s; }\n"
+        "void run(float *x) { signal(SIGUSR1, ignore); raise(SIGUSR1); x[0] *= 2; }",
+    ),
+    "an address by name": Case(
+        True,
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n"
+        'void run(float *x) { x[0] += dlsym(RTLD_DEFAULT, "pthread_create") != 0; }',
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stays")
+
+
+def packed(folder: Path, name: str, source: str, options: tuple[str, ...], **more: object) -> Path:
+    path = folder / f"k_{abs(hash((name, options, str(more))))}.so"
+    if not path.exists():
+        module = mblob.csource_module(source, functions=RUN, **more)
+        module.export_library(path, options=["-O2", *options])
+    return path
+
+
+def ends(path: Path, how: str = "del", **options: object) -> bool:
+    """Whether the library is mapped after its last reference is gone."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, path, how, repr(options)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "3"},
+        timeout=60,
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return done.stdout.split()[-1] == "True"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_code_is_unmapped_if_it_calls_only_what_keeps_no_address(folder: Path, name: str) -> None:
+    case = CASES[name]
+    assert ends(packed(folder, name, case.source, case.options)) is case.stays
+
+
+@pytest.mark.parametrize("how", ["threads", "fork", "end"])
+def test_openmp_kernels_from_threads_in_forks_and_at_the_end(folder: Path, how: str) -> None:
+    case = CASES["OpenMP"]
+    assert ends(packed(folder, "OpenMP", case.source, case.options), how)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+@pytest.mark.parametrize("how", ["del", "threads", "fork", "end"])
+def test_openmp_of_each_compiler(
+    folder: Path, require: Callable[[str], str], compiler: str, how: str
+) -> None:
+    cc = require(compiler)
+    case = CASES["OpenMP"]
+    source = case.source
+    fmt = "c"
+    if compiler.endswith("++"):
+        source, fmt = f'extern "C" {{\n{source}\n}}', "cc"
+    path = folder / f"omp_{compiler}.so"
+    if not path.exists():
+        module = mblob.csource_module(source, fmt, functions=RUN)
+        module.export_library(path, cc=cc, options=["-O2", "-fopenmp"])
+    assert ends(path, how)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["del", "threads", "fork", "end"])
+def test_openmp_of_fortran(folder: Path, require: Callable[[str], str], how: str) -> None:
+    (folder / "run.f90").write_text(
+        "subroutine run(x) bind(c)\n use iso_c_binding\n real(c_float), intent(inout) :: x(1)\n"
+        " real(c_float) :: s\n integer :: i\n s = 0\n!$omp parallel do reduction(+:s)\n do i = 1, 64\n"
+        "  s = s + x(1) / 32\n end do\n x(1) = s\nend subroutine\n"
+    )
+    path = folder / "fortran.so"
+    if not path.exists():
+        command = [require("gfortran"), "-O2", "-fPIC", "-fopenmp", "-c", "run.f90", "-o", "run.o"]
+        subprocess.run(command, cwd=folder, check=True)
+        module = mblob.static_library(folder / "run.o", functions=RUN)
+        module.export_library(path, options=["-lgfortran", "-fopenmp"])
+    assert ends(path, how)
+
+
+def test_what_a_library_brings_counts_too(folder: Path) -> None:
+    """A helper that it needs starts the thread, or does not."""
+    for name, source, stays in (
+        ("quiet", "float half(float x) { return x / 2; }", False),
+        ("busy", THREAD + "float half(float x) { begin(); return x / 2; }", True),
+    ):
+        helper = folder / f"lib{name}.so"
+        (folder / f"{name}.c").write_text(source)
+        subprocess.run(
+            [
+                "cc",
+                "-shared",
+                "-fPIC",
+                "-O1",
+                f"{name}.c",
+                "-o",
+                helper,
+                f"-Wl,-soname,lib{name}.so",
+            ],
+            cwd=folder,
+            check=True,
+        )
+        kernel = "float half(float x);\nvoid run(float *x) { x[0] = 4 * half(x[0]); }"
+        options = (f"-L{folder}", f"-l{name}", f"-Wl,-rpath,{folder}")
+        assert ends(packed(folder, name, kernel, options)) is stays
+
+
+def test_the_user_may_say_otherwise(folder: Path) -> None:
+    plain = packed(folder, "arithmetic", CASES["arithmetic"].source, ())
+    key = CASES["an address by name"]
+    other = packed(folder, "an address by name", key.source, key.options)
+    assert ends(plain, keep=True) and not ends(other, unload=True)
+    with pytest.raises(mblob.ArgumentError, match="exclude each other"):
+        mblob.load_module(plain, keep=True, unload=True)
+
+
+def test_c_hosts_end_well_after_openmp_kernels(
+    folder: Path, installed: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "host.c").write_text(
+        "#include <mblob.h>\n#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\n"
+        "int main(int argc, char **argv) {\n"
+        "  mblob_open_options o = {.struct_size = sizeof o, .unload = argc > 2 ? MBLOB_UNLOAD_NEVER : 0};\n"
+        "  mblob_module *lib; char line[4096]; int mapped = 0;\n"
+        "  for (int i = 0; i < 3; i++) {\n"
+        "    float x[1] = {1};\n"
+        '    if (mblob_open(argv[1], &o, &lib) || mblob_call(lib, "run", "float32[1]", x) || x[0] != 2)\n'
+        '      return printf("%s\\n", mblob_last_error()), 1;\n'
+        "    mblob_module_release(lib);\n"
+        "  }\n"
+        "  usleep(50000);\n"
+        '  FILE *maps = fopen("/proc/self/maps", "r");\n'
+        "  while (fgets(line, sizeof line, maps)) mapped |= strstr(line, strrchr(argv[1], '/')) != NULL;\n"
+        '  return printf("%d\\n", mapped) < 0;\n'
+        "}\n"
+    )
+    lib = installed / "lib"
+    subprocess.run(
+        ["cc", tmp_path / "host.c", "-o", tmp_path / "host", f"-I{installed}/include", f"-L{lib}",
+         "-lmblob", f"-Wl,-rpath,{lib}"],
+        check=True,
+    )  # fmt: skip
+    for name, words, mapped in (
+        ("OpenMP", [], "1"),
+        ("arithmetic", [], "0"),
+        ("arithmetic", ["k"], "1"),
+    ):
+        path = packed(folder, name, CASES[name].source, CASES[name].options)
+        done = subprocess.run([tmp_path / "host", path, *words], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, f"{mapped}\n"), done
+
+
+def test_registered_global_functions_keep_their_library(folder: Path) -> None:
+    """By a name that the runtime itself gives."""
+    source = (
+        "#include <tvm/runtime/c_runtime_api.h>\n"
+        "static int one(TVMValue *a, int *c, int n, TVMRetValueHandle r, void *p) { return 0; }\n"
+        "void run(float *x) { TVMFunctionHandle f; x[0] *= 2;\n"
+        '  if (TVMFuncCreateFromCFunc(one, 0, 0, &f) || TVMFuncRegisterGlobal("stays.one", f, 1)) x[0] = 0; }'
+    )
+    assert ends(packed(folder, "registered", source, tuple(include_flags())))
+
+
+def test_the_table_is_what_its_header_has() -> None:
+    from mblob import forgetful
+
+    assert (ROOT / "csrc/src/core/forgetful.h").read_text() == forgetful.header()
+    for name in (
+        "expf",
+        "__memcpy_chk",
+        "__isoc23_strtol",
+        "_ZNSt7__cxx1112basic_stringIcE",
+        "__exp_finite",
+    ):
+        assert forgetful.is_forgetful(name), name
+    for name in (
+        "pthread_create",
+        "GOMP_parallel",
+        "dlsym",
+        "atexit",
+        "_ZNSt6thread15_M_start",
+        "f",
+        "__chk",
+    ):
+        assert not forgetful.is_forgetful(name), name
