@@ -9,7 +9,7 @@ import stat
 from mblob.late import errors
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.module import Module
-from mblob.native.runtime import ffi, last_error, lib
+from mblob.native.runtime import ffi, last_error, lib, text
 
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def load_module(
             address; an OpenMP kernel, for example, stays (docs/loading.md, "Unloading").
 
     Warns:
+        UserWarning: loading the library changed the handler of a signal, or the locale. (Control
+            words of floating-point arithmetic, such as subnormal numbers as zero, are put back.)
         UserWarning: the library is a Relax program that names functions which neither the library nor
             a registry has. Register them before (`mblob.register_func`). `missing="stub"` does not
             warn.
@@ -189,9 +191,18 @@ def open_by(call: Open, options: Options, origin: Origin) -> Module:
         if not load_entry_point(error.type_key):  # each round registers a key that had no loader
             raise error
     try:
+        changes = lib.mblob_module_changes(out[0])
+        if changes[0] != b"\0":
+            _warn_of_changes(origin.path, text(changes))
         return wrap_tree(out[0], origin)
     finally:
         lib.mblob_module_release(out[0])
+
+
+def _warn_of_changes(path: str, changes: str) -> None:
+    from mblob.untold import warn
+
+    warn(f"{path or 'a library from memory'}: loading it changed {changes} of this process")
 
 
 def _load_path(path: str, options: Options) -> Module:

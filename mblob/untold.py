@@ -1,11 +1,15 @@
-"""Warnings that some code leaves out. The filters of `warnings` belong to the process; what is left
-out here is left out by this thread, or this task, alone."""
+"""Warnings of mblob, and those that some code leaves out. The filters of `warnings` belong to the
+process; what is left out here is left out by this thread, or this task, alone."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from mblob.errors import one_line
 
 _untold: ContextVar[tuple[type[Warning], ...]] = ContextVar("mblob_untold", default=())
 
@@ -23,3 +27,16 @@ def untold(category: type[Warning]) -> Iterator[None]:
 def is_untold(category: type[Warning]) -> bool:
     """Whether a block around leaves this warning out."""
     return issubclass(category, _untold.get())
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of something at the line that called mblob, however deep below it this is called."""
+    if is_untold(category):
+        return
+    frame, level = sys._getframe(1), 2
+    while (
+        frame.f_back is not None
+        and str(frame.f_globals.get("__name__")).partition(".")[0] == "mblob"
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(one_line(text), category, stacklevel=level)

@@ -57,6 +57,24 @@ def _programs_of(command: Sequence[str]) -> Iterator[tuple[object, ...]]:
             yield path, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns
 
 
+# With these words, compilers link an object (crtfastmath.o, crtprec32.o) whose constructor changes the control words
+# of floating-point arithmetic in the whole program that loads the library. Code is compiled with them.
+_CHANGE_START_UP = {
+    "-ffast-math": "",
+    "-funsafe-math-optimizations": "",
+    "-Ofast": "-O3",
+    "-mdaz-ftz": "",
+    "-mpc32": "",
+    "-mpc64": "",
+    "-mpc80": "",
+}
+
+
+def _without_start_up(command: Sequence[str]) -> list[str]:
+    """A link command without words that change what runs when the library is loaded."""
+    return [w for word in command if (w := _CHANGE_START_UP.get(word, word))]
+
+
 class Toolchain:
     """A C compiler and its companions.
 
@@ -109,6 +127,7 @@ class Toolchain:
         Raises:
             ToolchainError: it failed.
         """
+        command = _without_start_up(command)
         status, output = Processes().run(command, cwd)
         if status:
             check_space(command, output, cwd)

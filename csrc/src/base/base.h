@@ -15,6 +15,7 @@
 #include "base/ending.h"         /* the end of what owns what owns .. */
 #include "base/error.h"          /* the last error of a thread */
 #include "base/float16.h"        /* half precision in software */
+#include "base/float_control.h"  /* the control words of floating-point arithmetic */
 #include "base/json.h"           /* a pull reader */
 #include "base/locks.h"          /* locks that survive fork, ends of threads */
 #include "base/map.h"            /* texts to pointers */

@@ -83,6 +83,7 @@ static void free_trees(struct mb_library *library) {
 static void free_remains(struct mb_library *library) {
   free_functions(&library->environment);
   free(library->link_name);
+  free(library->changes);
   mb_source_close(&library->source);
   if (library->copy_fd >= 0) (void)close(library->copy_fd);
   mb_lock_destroy(&library->lock);

@@ -21,6 +21,7 @@
 #include "base/base.h"
 #include "core/ffi_library.h"
 #include "core/link_copy.h"
+#include "core/process_state.h"
 #include "core/runtime.h"
 #include "core/system_library.h"
 
@@ -208,10 +209,19 @@ static bool helped(struct mb_library *library, const char *reason) {
 }
 
 static int run_linker(struct mb_library *library) {
+  /* What calls nothing but functions of the table installs no handler either. */
+  const bool watched = !mb_library_leaves_nothing(library);
+  struct mb_process_state state;
+  if (watched) mb_process_state_take(&state);
   for (;;) {
     /* What is undefined is an error now, not the end of a call. */
+    const struct mb_float_control before = mb_float_control();
     library->handle = dlopen(library->link_name, RTLD_NOW | RTLD_LOCAL);
-    if (library->handle) return MBLOB_OK;
+    mb_float_control_keep(before);
+    if (library->handle) {
+      if (watched && !library->changes) library->changes = mb_process_state_changes(&state);
+      return MBLOB_OK;
+    }
     char *reason = linker_error();
     if (!reason) return MBLOB_E_MEMORY;
     int status = helped(library, reason) ? MBLOB_OK : refused(library, reason);
@@ -288,7 +298,9 @@ bool mb_library_unlink(struct mb_library *library) {
   const bool unmapped = is_unmapped(library);
   library->handle = NULL;
   if (!unmapped) return true; /* the linker's count of openings stays above 0 */
+  const struct mb_float_control before = mb_float_control();
   (void)dlclose(handle);
+  mb_float_control_keep(before);
   void *again = dlopen(library->link_name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
   if (again) (void)dlclose(again);
   return again != NULL;

@@ -341,6 +341,10 @@ const char *mblob_module_path(const mblob_module *module) {
   return module ? module->library->source.path : "";
 }
 
+const char *mblob_module_changes(const mblob_module *module) {
+  return module && module->library->changes ? module->library->changes : "";
+}
+
 size_t mblob_module_import_count(const mblob_module *module) {
   return module ? module->import_count : 0;
 }

@@ -209,6 +209,7 @@ struct mb_library {
   bool loading, closing;
   bool resident; /* closed, but its code could not be unloaded */
   int32_t unload; /* mblob_unload */
+  char *changes;  /* what loading it changed in the process, on the heap; NULL: nothing */
   bool looked;   /* by mblob_look: read, never loaded, and not in the list */
   size_t worker; /* while it is loading or closing: an mb_thread_id() */
 

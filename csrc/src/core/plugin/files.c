@@ -193,7 +193,9 @@ static int search_file(void *context, struct file *file, int place) {
 static int start(const struct file *file, struct entry *entry, const mblob_plugin **out) {
   *out = entry->started;
   if (*out) return MBLOB_OK;
+  const struct mb_float_control before = mb_float_control();
   void *handle = dlopen(file->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  mb_float_control_keep(before);
   if (!handle) {
     const char *said = dlerror();
     return mb_fail(MBLOB_E_INCOMPATIBLE, "plug-in '%s': %s", entry->head.name,
