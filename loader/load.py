@@ -60,7 +60,7 @@ def load_module(
         unload: the code is unmapped then, whatever it calls. If a thread of the library still runs,
             or a handler or a callback of it is called, the process crashes. By default, the code is
             unmapped if it, and the libraries that it brought, call only functions that keep no
-            address; an OpenMP kernel, for example, stays (docs/loading.md, "Unloading").
+            address; an OpenMP kernel, for example, stays (docs/limits.md, "Unloading").
 
     Warns:
         UserWarning: loading the library changed the handler of a signal, or the locale. (Control

@@ -156,11 +156,13 @@ typedef enum mblob_missing {
 
 /* What becomes of the code when the last reference to a library goes. */
 typedef enum mblob_unload {
-  MBLOB_UNLOAD_IF_SAFE = 0, /* it is unmapped if the library, and what its loading brought, uses only
+  MBLOB_UNLOAD_IF_SAFE =
+      0,                  /* it is unmapped if the library, and what its loading brought, uses only
                                functions that keep no address: nothing can run the code then. Others,
                                such as OpenMP kernels, stay mapped (default) */
-  MBLOB_UNLOAD_NEVER = 1,   /* it stays mapped */
-  MBLOB_UNLOAD_ALWAYS = 2   /* it is unmapped: for a library that has ended its threads, and removed its
+  MBLOB_UNLOAD_NEVER = 1, /* it stays mapped */
+  MBLOB_UNLOAD_ALWAYS =
+      2 /* it is unmapped: for a library that has ended its threads, and removed its
                                handlers and callbacks. If something still runs the code, the process
                                crashes */
 } mblob_unload;
@@ -173,7 +175,8 @@ typedef struct mblob_open_options {
   int32_t missing;      /* mblob_missing */
   uint32_t loader_count;
   const struct mblob_loader *const *loaders; /* loaders for this open only, asked first */
-  int32_t unload; /* mblob_unload; if a file is opened several times, NEVER counts most, then ALWAYS */
+  int32_t
+      unload; /* mblob_unload; if a file is opened several times, NEVER counts most, then ALWAYS */
 } mblob_open_options;
 
 /* Open a library. `*out` is the root of its import tree. `options` may be NULL. A relative path is

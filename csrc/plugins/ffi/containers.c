@@ -7,8 +7,7 @@
 #include "maps.h"
 
 enum { STRING = 3, ARRAY = 4, MAP = 5, SHAPE = 6 }; /* TVM's numbers up to 0.20 */
-#define DEPTH \
-  64 /* arrays in arrays: they are converted by recursion, on stacks of any thread */
+#define DEPTH 64 /* arrays in arrays: they are converted by recursion, on stacks of any thread */
 
 int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count,
                    TVMValue *ret, int *ret_code) {

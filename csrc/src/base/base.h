@@ -10,7 +10,6 @@
 #include "base/byte_order.h"     /* elements of other machines */
 #include "base/bytes.h"          /* a cursor that bounds every number of a file */
 #include "base/device_types.h"   /* types of devices, and what their memory is */
-#include "base/digest.h"         /* CRC-32, SHA-256 */
 #include "base/dtype.h"          /* types of elements */
 #include "base/ending.h"         /* the end of what owns what owns .. */
 #include "base/error.h"          /* the last error of a thread */

@@ -63,4 +63,13 @@ bool mb_read_key(struct mb_cursor *c, struct mb_slice *out, const char *what);
 bool mb_is_utf8(const uint8_t *text, uint64_t size);
 bool mb_slice_is(struct mb_slice s, const char *text);
 
+/* ---- checksums of the format: CRC-32 (zlib's, IEEE 802.3) and SHA-256 (FIPS 180-4) ------------- */
+
+/* Continue `crc` (0 to start) over `size` bytes. */
+uint32_t mb_crc32(uint32_t crc, const uint8_t *data, uint64_t size);
+/* Whether this processor has instructions for it: the sum then takes a fraction of the time of a
+ * copy. */
+int mb_crc32_is_fast(void);
+void mb_sha256(const uint8_t *data, uint64_t size, uint8_t digest[32]);
+
 #endif

@@ -21,7 +21,6 @@
 #include "base/base.h"
 #include "core/ffi_library.h"
 #include "core/link_copy.h"
-#include "core/process_state.h"
 #include "core/runtime.h"
 #include "core/system_library.h"
 

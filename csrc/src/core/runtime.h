@@ -207,11 +207,11 @@ struct mb_library {
   struct mb_condition opened;
   /* guarded by the list's lock */
   bool loading, closing;
-  bool resident; /* closed, but its code could not be unloaded */
+  bool resident;  /* closed, but its code could not be unloaded */
   int32_t unload; /* mblob_unload */
   char *changes;  /* what loading it changed in the process, on the heap; NULL: nothing */
-  bool looked;   /* by mblob_look: read, never loaded, and not in the list */
-  size_t worker; /* while it is loading or closing: an mb_thread_id() */
+  bool looked;    /* by mblob_look: read, never loaded, and not in the list */
+  size_t worker;  /* while it is loading or closing: an mb_thread_id() */
 
   const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
   enum mb_system_names system_names;
@@ -288,6 +288,16 @@ void mb_library_release_needed(struct mb_needed *needed);
  * as its file alone tells it. */
 bool mb_library_may_be_unmapped(const struct mb_library *library);
 bool mb_library_leaves_nothing(const struct mb_library *library);
+/* Handlers of signals, and the locale, before code of a library runs. */
+#define MB_SIGNALS \
+  65 /* one more than the highest of Linux, but for MIPS, whose further ones are real-time signals */
+struct mb_process_state {
+  uintptr_t handlers[MB_SIGNALS];
+  char locale[256];
+};
+void mb_process_state_take(struct mb_process_state *state);
+/* What is otherwise now, as a text on the heap for people; NULL: nothing, or no memory. */
+char *mb_process_state_changes(const struct mb_process_state *before);
 /* Close the linker's handle; whether the library is still in memory, for itself or because others
  * hold it. */
 bool mb_library_unlink(struct mb_library *library);

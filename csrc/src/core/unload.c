@@ -1,4 +1,5 @@
-/* Whether the code of a library may be unmapped when its last reference goes.
+/* What a library leaves behind in the process: whether its code may be unmapped when its last
+ * reference goes, and what loading it changed.
  *
  * A thread, a handler or a callback that a library left behind runs code that is no longer there,
  * and nothing tells of them. What a library can have left is told by the functions that it calls:
@@ -6,6 +7,10 @@
  * with it, are in a table of functions that keep no address (mblob/forgetful.py, which says more). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -122,7 +127,8 @@ static const char *called(const struct link_map *map) {
 static const struct link_map *find_map(const struct link_map *any, const char *name) {
   const char *slash = strrchr(name, '/');
   while (any->l_prev) any = any->l_prev;
-  while (any && strcmp(called(any), slash ? slash + 1 : name) != 0 && strcmp(any->l_name, name) != 0)
+  while (any && strcmp(called(any), slash ? slash + 1 : name) != 0 &&
+         strcmp(any->l_name, name) != 0)
     any = any->l_next;
   return any;
 }
@@ -160,7 +166,7 @@ static bool is_defined(const struct brought *all, void *handle, const char *name
 }
 
 static bool is_kept_by(const struct brought *all, void *handle, const ElfW(Sym) * symbol,
-                              const char *name) {
+                       const char *name) {
   if (symbol->st_shndx != SHN_UNDEF || is_forgetful(name)) return false;
   if (mb_profile_symbol(name)) return true; /* of this runtime, and not in the table */
   const bool weak = ELF64_ST_BIND(symbol->st_info) == STB_WEAK;
@@ -190,4 +196,36 @@ bool mb_library_may_be_unmapped(const struct mb_library *library) {
         return false;
   }
   return true;
+}
+
+/* ---- handlers and the locale -------------------------------------------------------------------
+ *
+ * Nothing is put back, because the library may need it; the host is told. */
+
+#define CHANGES_SIZE 512 /* bytes of a text */
+
+static uintptr_t handler_of(int signal) {
+  struct sigaction now;
+  return sigaction(signal, NULL, &now) == 0 ? (uintptr_t)now.sa_handler : 0;
+}
+
+void mb_process_state_take(struct mb_process_state *state) {
+  const char *locale = setlocale(LC_ALL, NULL);
+  for (int i = 1; i < MB_SIGNALS; i++) state->handlers[i] = handler_of(i);
+  (void)snprintf(state->locale, sizeof(state->locale), "%s", locale ? locale : "");
+}
+
+char *mb_process_state_changes(const struct mb_process_state *before) {
+  char text[CHANGES_SIZE] = "";
+  size_t used = 0;
+  for (int i = 1; i < MB_SIGNALS; i++)
+    if (handler_of(i) != before->handlers[i] && used < sizeof(text))
+      used += (size_t)snprintf(text + used, sizeof(text) - used, "%sthe handler of signal %d (%s)",
+                               used ? ", " : "", i, strsignal(i));
+  const char *locale = setlocale(LC_ALL, NULL);
+  if (locale && strncmp(locale, before->locale, sizeof(before->locale) - 1) != 0 &&
+      used < sizeof(text))
+    used += (size_t)snprintf(text + used, sizeof(text) - used, "%sthe locale, %.64s to %.64s",
+                             used ? ", " : "", before->locale, locale);
+  return used ? strdup(text) : NULL;
 }

@@ -1,6 +1,6 @@
 /* test_digest: the checksums, whichever way this machine takes them, against the definition of
  * the CRC and the examples of FIPS 180-4. */
-#include "base/digest.h"
+#include "base/bytes.h"
 #include "../common/check.h"
 
 #define SIZE 4500

@@ -64,11 +64,8 @@ static void run_task(struct job *job, int task_id) {
   unsigned outer = forks_before;
   forks_before = mb_forks();
   in_task = true;
-<<<<<<< HEAD
-  MB_CATCHES;
-=======
   const struct mb_float_control control = mb_float_control();
->>>>>>> 34c0c5e5 (core: loading and closing leave the control words of floating-point arithmetic; changes of handlers and the locale are told)
+  MB_CATCHES;
   int rc = job->task(task_id, &job->env, job->cdata);
   mb_float_control_keep(control);
   in_task = false;

@@ -351,7 +351,8 @@ int mb_graph_expose(struct mb_graph_executor *x, uint32_t entry, DLTensor **out)
   if (status) return status;
   DLTensor *keeper =
       memory->kind == MB_OWN ? x->pools[x->graph.entries[root].storage] : memory->array;
-  status = mb_array_view(&x->views[entry], keeper, keeper ? mb_array_release_owner : keep_nothing, out);
+  status =
+      mb_array_view(&x->views[entry], keeper, keeper ? mb_array_release_owner : keep_nothing, out);
   if (!status && keeper) mb_array_retain(keeper);
   return status;
 }
