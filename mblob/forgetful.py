@@ -11,6 +11,7 @@ The runtime has the table as `csrc/src/core/forgetful.h`, and judges when a libr
 
 from __future__ import annotations
 
+import textwrap
 from bisect import bisect_right
 from collections.abc import Iterable
 
@@ -47,11 +48,11 @@ pwrite64 read readlink stat stat64 sysconf unlink write __errno_location
 """
 _PROCESS = """
 abort abs bsearch div exit _exit _Exit getauxval getenv labs ldiv llabs lldiv longjmp qsort qsort_r rand rand_r
-random secure_getenv setjmp siglongjmp srand srandom drand48 erand48 lrand48 mrand48 srand48 _setjmp __sigsetjmp
-__longjmp_chk clock clock_getres clock_gettime difftime gettimeofday gmtime_r localtime_r mktime nanosleep sleep
-strftime time timespec_get usleep get_nprocs sched_getaffinity sched_getcpu sched_yield __sched_cpucount __assert
-__assert_fail __assert_perror_fail __chk_fail __fdelt_chk __fortify_fail __stack_chk_fail __stack_chk_fail_local
-__stack_chk_guard
+random secure_getenv setenv unsetenv fork system wait waitpid kill raise setjmp siglongjmp srand srandom drand48
+erand48 lrand48 mrand48 srand48 _setjmp __sigsetjmp __longjmp_chk clock clock_getres clock_gettime difftime
+gettimeofday gmtime_r localtime_r mktime nanosleep sleep strftime time timespec_get usleep get_nprocs
+sched_getaffinity sched_getcpu sched_yield __sched_cpucount __assert __assert_fail __assert_perror_fail __chk_fail
+__fdelt_chk __fortify_fail __stack_chk_fail __stack_chk_fail_local __stack_chk_guard
 """
 _LOCKS = """
 pthread_cond_broadcast pthread_cond_destroy pthread_cond_init pthread_cond_signal pthread_cond_timedwait
@@ -163,7 +164,8 @@ def header() -> str:
     from mblob.texts import header_of
 
     title = "forgetful.h - functions that keep no address after they return, in the order of strcmp"
-    rows = " \\\n  ".join(f'"{name}\\0"' for name in NAMES)
+    texts = textwrap.wrap(" ".join(f'"{name}\\0"' for name in NAMES), 96, break_on_hyphens=False)
+    rows = " \\\n  ".join(texts)
     spellings = ", ".join(f'{{"{first}", "{last}"}}' for first, last in SPELLINGS)
     libraries = " ".join(f'"{name}\\0"' for name in LANGUAGE_LIBRARIES.split())
     found = {

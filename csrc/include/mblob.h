@@ -203,13 +203,15 @@ MBLOB_API int mblob_open_memory(const void *data, size_t size, const mblob_open_
 /* What loading the library of a module changed in the process: handlers of signals, the locale. A
  * text for people, such as "the handler of signal 11 (Segmentation fault)"; "" if nothing changed.
  * mblob puts nothing back, but for the control words of floating-point arithmetic.
- * Ownership: the text is the library's.
+ * Ownership: the result is borrowed from the library.
+ * Errors: none; never NULL.
  * Threads: any. */
 MBLOB_API const char *mblob_module_changes(const mblob_module *module);
 
 /* From now on, no library is unmapped when its last reference goes. Call it when a host begins to
  * end, such as an interpreter that releases its objects while threads of kernels still run. It is
  * called by itself when the process exits.
+ * Errors: none.
  * Threads: any. */
 MBLOB_API void mblob_keep_loaded(void);
 

@@ -457,9 +457,8 @@ PyObject *call_callback_callable(const mblob_function *function);
 bool call_callback_is(const mblob_function *function);
 /* Turn the current exception into the runtime's error of this thread, and keep it. Returns -1. */
 int call_callback_keep(void);
-/* Let signals of Python end long calls of the thread that handles them; false with an exception
- * set. */
-bool call_callback_offer_signals(void);
+/* Let signals of Python end long calls of the thread that handles them. */
+void call_callback_offer_signals(void);
 /* The exception a callback raised on this thread, if that is why `message` was set; raises it
  * again. */
 bool call_callback_reraise(const char *message);

@@ -5,9 +5,10 @@
  * object. */
 #include "call.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static const char pending_key[] = "mblob: exception of a callback";
 static __thread bool pending; /* something is kept on this thread */
@@ -92,36 +93,22 @@ int call_callback_keep(void) {
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static unsigned long main_thread; /* the one that handles signals */
-
-static void after_fork(void) { main_thread = PyThread_get_thread_ident(); }
-
-/* Other threads neither wait for the interpreter's lock nor take a signal. */
+/* Python handles signals in the first thread of the process. Others neither wait for the interpreter's
+ * lock nor take a signal. */
 static int run_signal_handlers(void) {
-  if (PyThread_get_thread_ident() != main_thread || !Py_IsInitialized()) return 0;
+  if (syscall(SYS_gettid) != getpid() || !Py_IsInitialized()) return 0;
   PyGILState_STATE state = PyGILState_Ensure();
   int rc = PyErr_CheckSignals() != 0 ? call_callback_keep() : 0;
   PyGILState_Release(state);
   return rc;
 }
 
-bool call_callback_offer_signals(void) {
-  PyObject *threading = PyImport_ImportModule("threading");
-  PyObject *thread = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
-  PyObject *ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
-  Py_XDECREF(threading);
-  Py_XDECREF(thread);
-  if (ident == NULL) return false;
-  main_thread = PyLong_AsUnsignedLong(ident);
-  Py_DECREF(ident);
-  if (PyErr_Occurred()) return false;
+void call_callback_offer_signals(void) {
   union {
     int (*call)(void);
     void *address;
   } hook = {run_signal_handlers};
-  (void)pthread_atfork(NULL, NULL, after_fork);
   (void)call_tvm.register_hook("mblob_interrupted", hook.address);
-  return true;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */

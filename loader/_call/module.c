@@ -276,9 +276,8 @@ static int execute(PyObject *module) {
                {"BoundFunction", &call_bound_type},
                {"TensorBase", &call_tensor_type},
                {"Memory", &call_memory_type}};
-  if (!call_runtime_bind() || !call_error_init() || !call_dlpack_init() ||
-      !call_callback_offer_signals())
-    return -1;
+  if (!call_runtime_bind() || !call_error_init() || !call_dlpack_init()) return -1;
+  call_callback_offer_signals();
   for (size_t i = 0; i < sizeof types / sizeof types[0]; ++i) {
     if (PyType_Ready(types[i].type) != 0) return -1;
     if (PyModule_AddObject(module, types[i].name, Py_NewRef((PyObject *)types[i].type)) != 0)

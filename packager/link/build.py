@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.module import Module
 from mblob.packager.errors import BuildError
-from mblob.packager.link.depfile import check_target, write_depfile
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import object_module, source_module
 from mblob.packager.modules.nodes import NOTHING, Declared
@@ -92,6 +91,8 @@ def build(plan: BuildPlan) -> None:
     given = [(what, path) for what, path in inputs if path is not None]
     check_output(plan.output, given)
     if plan.depfile is not None:
+        from mblob.packager.link.depfile import check_target  # which compiles: few builds need it
+
         check_target(plan.output)
         files = [("a kernel", Path(path)) for path in plan.kernels]
         files += [("an object", Path(path)) for path in plan.objects]
@@ -105,6 +106,8 @@ def build(plan: BuildPlan) -> None:
         carry=plan.carry, reuse=plan.reuse,
     )  # fmt: skip
     if plan.depfile is not None:
+        from mblob.packager.link.depfile import write_depfile
+
         write_depfile(plan, plan.depfile)
 
 

@@ -30,7 +30,8 @@ def check_target(output: Path) -> None:
     """
     if bad := next((c for c in "=;%" if c in str(output)), None):
         raise BuildError(
-            f"--depfile: make cannot have a target with {bad!r} in its name: give the output {output} another name"
+            f"{output}: make cannot have a target with {bad!r} in its name; give the output another name,"
+            " or leave the depfile out"
         )
 
 

@@ -438,8 +438,9 @@ def test_the_runtime_is_small(
         pytest.skip("the size is told for x86-64")
     whole, stripped = (installed / "lib" / "libmblob.so").resolve(), tmp_path / "libmblob.so"
     run(require("strip"), "-o", stripped, whole)
-    # bytes; without plug-ins. A quarter is the Relax machine, and what its programs call by name.
-    assert stripped.stat().st_size < size_bound(whole, 400_000, require("readelf"))
+    # bytes; without plug-ins. A quarter is the Relax machine, and what its programs call by name;
+    # 12,000 are the table of functions that let a library be unmapped, and the code that judges.
+    assert stripped.stat().st_size < size_bound(whole, 420_000, require("readelf"))
 
 
 @pytest.mark.parametrize("program", ["test_pool", "test_forks"])

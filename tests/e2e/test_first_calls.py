@@ -58,7 +58,7 @@ def test_each_function_of_libmblob_ffi_may_be_the_first_call(
     program, lib = tmp_path / "program", installed / "lib"
     linked = ["-Wl,--no-as-needed", "-lmblob"] if runtime == "linked" else []
     source = ROOT / "tests" / "c" / "plugins" / "ffi_first_call.c"
-    run("cc", *SANITY, *include_flags(), f"-I{ROOT}/csrc/plugins/ffi", source,
+    run("cc", *SANITY, *include_flags(), f"-I{ROOT}/csrc/plugins/ffi", f"-I{ROOT}/csrc/src", source,
         f"-L{lib}", "-lmblob-ffi", *linked, f"-Wl,-rpath,{lib}", "-o", program)  # fmt: skip
     names = functions_of(lib / "libmblob-ffi.so", require)
     assert len(names) >= 51

@@ -433,8 +433,8 @@ def test_a_worker_of_another_architecture_says_so(
     path.write_bytes(content)
     digest = pickled._sha256([content])
     pickle_of = {
-        False: (pickled.file_module, (str(path), digest, "header", "error", 0)),
-        True: (pickled.bytes_module, (str(path), digest, bytes(content), "header", "error", 0)),
+        False: (pickled.file_module, (str(path), digest, {}, 0)),
+        True: (pickled.bytes_module, (str(path), digest, bytes(content), {}, 0)),
     }[with_bytes]
 
     class Foreign:
@@ -478,5 +478,10 @@ def test_modules_that_are_not_opened_are_pickled_as_ever(kernels: Path) -> None:
 
 def test_how_a_library_was_opened_is_kept(kernels: Path, worker: Worker) -> None:
     lib = mblob.load_module(kernels, verify="full", missing="stub")
-    assert pickle.loads(pickle.dumps(lib))._node.origin.how == ("full", "stub")
+    assert pickle.loads(pickle.dumps(lib))._node.origin.how == {
+        "verify": "full",
+        "missing": "stub",
+        "keep": False,
+        "unload": False,
+    }
     assert printed(worker(lib, "print(it['give_int']())")) == "-7"

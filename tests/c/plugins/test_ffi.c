@@ -374,7 +374,8 @@ static void functions_are_found_by_name(mblob_module *module, bool old) {
     CHECK(mblob_function_create(do_nothing, NULL, NULL, &nothing) == MBLOB_OK);
     CHECK(mblob_register_global("once", nothing, 1) == MBLOB_OK);
     mblob_function_release(nothing);
-    CHECK(call_ints(module, "once", 0, 0) == 1 && call_ints(module, "once", 0, 0) == 2);
+    const int64_t first = call_ints(module, "once", 0, 0); /* the library stays in memory */
+    CHECK(first >= 1 && call_ints(module, "once", 0, 0) == first + 1);
     CHECK(TVMFuncRemoveGlobal("once") == 0 && TVMFuncRemoveGlobal("test.registered") == 0);
   }
   CHECK(TVMFuncRemoveGlobal("test.ten") == 0);
