@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.report import UsageError
+from mblob.cli.report import PROGRAM, UsageError
 from mblob.interrupts import DeferredSignals
 from mblob.temporary import folder_beside
 
@@ -97,8 +98,14 @@ def read_arguments(words: list[str]) -> tuple[list[Any], dict[str, np.ndarray[An
     return values, outputs
 
 
-def read_value(position: int, word: str) -> Any:
-    """The array or number that a word stands for, where no output can stand."""
+def read_value(position: int, label: str, word: str) -> Any:
+    """The array or number of the input `label`. No output can stand there: a type with a shape is
+    an array of zeros, which is said."""
+    if (match := _OUTPUT.fullmatch(word)) is not None:
+        value = make_output(position, *match.groups())
+        print(f"{PROGRAM}: note: input {label!r} is {word} filled with zeros; {label}=x.npy gives it"
+              " values", file=sys.stderr)  # fmt: skip
+        return value
     match = _INPUT.fullmatch(word)
     return read_number(position, word) if match is None else read_array(position, *match.groups())
 

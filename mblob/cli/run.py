@@ -34,7 +34,8 @@ def configure(verbs: Any) -> None:
         help=summary,
         description=f"{summary}. ARG is an array (x.npy, x.npz:key), an integer, a float, or an output array of "
         "zeros (DTYPE[SHAPE]). An array for a parameter that is not const is an output, too. A model takes its inputs "
-        "by name: NAME=ARG. A .npy file of bfloat16 or float8 does not contain its type; write x.npy:bfloat16.",
+        "by name: NAME=ARG; DTYPE[SHAPE] is one of zeros. A .npy file of bfloat16 or float8 does not contain its type; "
+        "write x.npy:bfloat16.",
         epilog="example: mblob-pack run deploy.so vadd a.npy b.npy 'float32[1024]' 1024 -o out.npz; "
         "mblob-pack run model.so data=x.npy -o out.npz --repeat 10 --profile",
     )

@@ -333,7 +333,7 @@ def read_inputs(words: list[str]) -> dict[str, Any]:
             )
         if label[0] in inputs:
             raise UsageError(f"argument {position}: input {label[0]!r} is given twice")
-        inputs[label[0]] = read_value(position, label[1])
+        inputs[label[0]] = read_value(position, *label)
     return inputs
 
 

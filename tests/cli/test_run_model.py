@@ -81,6 +81,15 @@ def test_without_a_file_the_outputs_are_printed(pack, model: Path) -> None:
     assert done.stdout.splitlines()[-1] == "out0 (sum:0) = float32[2] [12. 24.]"
 
 
+def test_an_input_of_a_type_and_a_shape_is_zeros_and_is_said_to_be(pack, model: Path) -> None:
+    done = pack("run", model, "x=float32[2]", "--name", "small")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "out0 (sum:0) = float32[2] [10. 20.]"
+    assert done.stderr == (
+        "mblob-pack: note: input 'x' is float32[2] filled with zeros; x=x.npy gives it values\n"
+    )
+
+
 def test_json_has_times_nodes_and_outputs(pack, model: Path) -> None:
     done = pack("run", model, "x=x.npy", "--name", "small", "--json", "--profile")
     report = json.loads(done.stdout)
@@ -124,6 +133,7 @@ def test_models_of_tvm_agree_with_what_it_computed(
         ),
         (["x=long.npy", "--name", "small"], "the model takes x float32[2]"),
         (["x=5", "--name", "small"], "the model takes x float32[2]"),
+        (["x=floating[2]", "--name", "small"], "expected a number type of numpy and a shape"),
         (["x=none.npy", "--name", "small"], "none.npy"),
         (["x=x.npy", "--repeat", "0"], "--repeat"),
         (["twice", "x.npy", "float32[2]", "--profile"], "--profile"),

@@ -45,6 +45,71 @@ def test_normal_numbers_have_their_mean_and_deviation() -> None:
         call("tvm.contrib.random.uniform", 1.0, 1.0, found)
 
 
+# The first four numbers of `std::normal_distribution<float>(3, 4)` on `std::mt19937(seed)`,
+# of libstdc++ 12.
+NORMAL_OF_LIBSTDCXX = {
+    0: (11.848825454711914, 7.65231466293335, 6.096014976501465, 4.935218334197998),
+    1: (4.2255988121032715, 3.624262809753418, 1.3024550676345825, 0.7278409004211426),
+    7: (0.2338864803314209, 7.2771735191345215, 4.511836051940918, 2.8052892684936523),
+    4294967295: (3.5118775367736816, 6.3670148849487305, 3.5350868701934814, 8.875814437866211),
+}
+NORMAL_PROGRAM = """
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+int main(int, char **argv) {
+  std::mt19937 engine((unsigned)std::strtoul(argv[1], nullptr, 10));
+  std::normal_distribution<float> numbers;
+  for (long left = std::atol(argv[2]); left > 0; left--) {
+    const float found = numbers(engine);
+    std::fwrite(&found, sizeof(found), 1, stdout);
+  }
+}
+"""
+
+
+def normal_numbers(seed: int, count: int, mean: float = 0.0, deviation: float = 1.0) -> Any:
+    found = np.empty(count, "float32")
+    call("tvm.contrib.random.seed", seed)
+    call("tvm.contrib.random.normal", mean, deviation, found)
+    return found
+
+
+@pytest.mark.parametrize("seed", NORMAL_OF_LIBSTDCXX)
+def test_normal_numbers_are_those_of_libstdcxx_for_a_seed(seed: int) -> None:
+    wanted = np.array(NORMAL_OF_LIBSTDCXX[seed], "float32")
+    np.testing.assert_array_equal(normal_numbers(seed, 4, 3.0, 4.0), wanted)
+
+
+def test_normal_numbers_are_finite_where_the_squares_sum_to_one() -> None:
+    """The logarithm is then zero, and the square root is taken of -0.0."""
+    for seed in (7, 22, 34):
+        found = normal_numbers(seed, 1 << 20)
+        assert np.isfinite(found).all(), seed
+        assert (found == 0).sum() >= 2, seed
+
+
+@pytest.mark.parametrize("count", [
+    pytest.param(1_000_000, marks=pytest.mark.slow), pytest.param(25_000_000, marks=pytest.mark.nightly),
+])  # fmt: skip
+def test_long_runs_of_normal_numbers_differ_from_libstdcxx_by_three_places_at_most(
+    tmp_path: Path, count: int
+) -> None:
+    """Four seeds. These are the numbers of a logarithm that is rounded correctly. `logf` of libm rounds
+    some the other way, which quotient, root and product enlarge; the test prints how many differ."""
+    source, program = tmp_path / "normal.cpp", tmp_path / "normal"
+    source.write_text(NORMAL_PROGRAM)
+    subprocess.run(["g++", "-O2", "-ffp-contract=off", source, "-o", program], check=True)
+    for seed in (7, 22, 34, 4294967295):
+        out = subprocess.run([program, str(seed), str(count)], check=True, capture_output=True)
+        wanted = np.frombuffer(out.stdout, "float32")
+        found = normal_numbers(seed, count)
+        np.testing.assert_array_max_ulp(found, wanted, 3)
+        differ = int((found != wanted).sum())
+        print(f"seed {seed}: {differ} of {count} numbers differ")
+        assert differ < count / 200
+
+
 DRAWS = [
     ("uniform", "float32", 6, -1.0, 3.0), ("randint", "int16", 6, -5, 40), ("randint", "uint8", 5, 0, 300),
     ("randint", "int32", 3, -7, 9),

@@ -294,13 +294,24 @@ def test_stateful_calls_tell_what_is_missing(vm: Any) -> None:
         vm.module["get_output"]("main", 0, 0)
 
 
-def test_a_builtin_that_nobody_has_is_told_when_the_machine_is_made() -> None:
-    program = main(call(2, [r(0)], 1), ret(1))
-    program.functions = [*program.functions, Function("vm.builtin.no_such")]
+def test_a_program_that_lacks_builtins_runs_what_needs_none_of_them() -> None:
+    """All that are missing are told when the machine is made, and again by the call of one."""
+    program = main(call(2, [r(0)], 1), call(3, [r(1)], 1), ret(1))
+    program.functions = [
+        *program.functions, Function("vm.builtin.no_such"), Function("vm.builtin.nor_this"),
+        Function("same", [ret(0)], params=["x"], registers=1),
+    ]  # fmt: skip
     executable = open_program(program)
-    with pytest.raises(mblob.IncompatibleError, match=r"'vm.builtin.no_such'.*in: main"):
-        mblob.relax.VirtualMachine(executable, mblob.cpu(0))
-    assert executable["get_missing_functions"]() == "vm.builtin.no_such\n"
+    with pytest.warns(UserWarning, match=r"vm\.builtin\.no_such, vm\.builtin\.nor_this; a call"):
+        vm = mblob.relax.VirtualMachine(executable, mblob.cpu(0))
+    assert vm.missing == ["vm.builtin.no_such", "vm.builtin.nor_this"]
+    assert executable["get_missing_functions"]() == "vm.builtin.no_such\nvm.builtin.nor_this\n"
+    assert vm["same"](5) == 5
+    told = (
+        r"find ffi::Function vm\.builtin\.no_such.* 'vm\.builtin\.no_such' 'vm\.builtin\.nor_this'"
+    )
+    with fails("InternalError", told):
+        vm["main"](1)
 
 
 def test_other_names_are_found_when_they_are_called() -> None:

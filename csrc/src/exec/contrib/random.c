@@ -110,7 +110,9 @@ static double logarithm(double x) {
   return 2 * s * sum + exponent * 0.69314718055994530942;
 }
 
+/* Of a normal number that is not negative, or of either zero, which is its own root. */
 static double square_root(double x) {
+  if (x == 0) return x;
   uint64_t bits;
   double root;
   memcpy(&bits, &x, sizeof(bits));

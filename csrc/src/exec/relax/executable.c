@@ -163,23 +163,29 @@ static int has_function(void *object, struct mb_call *call) {
   return status;
 }
 
-/* Names of functions that no import has and nobody has registered, one per line. */
-static int get_missing_functions(void *object, struct mb_call *call) {
-  const struct relax_executable *exec = object;
+char *relax_list_missing(const struct relax_executable *exec, const char *before,
+                         const char *after) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
-  if (!out) return mb_fail_memory(0);
+  if (!out) return NULL;
   for (size_t i = 0; i < exec->function_count; i++) {
     const struct relax_function *f = &exec->functions[i];
     mblob_function *function = NULL, *global = NULL;
     if (f->kind != RELAX_PACKED) continue;
     (void)mb_module_find_if_open(exec->module, f->name, MB_IMPORTS_ONLY, &function);
     if (!function) (void)mb_global_get(f->name, &global);
-    if (!function && !global) (void)fprintf(out, "%s\n", f->name);
+    if (!function && !global) (void)fprintf(out, "%s%s%s", before, f->name, after);
     mblob_function_release(global);
   }
-  return mb_call_return_stream(call, out, &text, &size);
+  (void)fclose(out);
+  return text;
+}
+
+/* One per line. */
+static int get_missing_functions(void *object, struct mb_call *call) {
+  char *text = relax_list_missing(object, "", "\n");
+  return text ? return_list(call, text) : mb_fail_memory(0);
 }
 
 static int get_function_names(void *object, struct mb_call *call) {

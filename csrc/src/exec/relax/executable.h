@@ -86,5 +86,9 @@ int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue
 char *relax_list_text(const struct relax_executable *exec);
 char *relax_list_python(const struct relax_executable *exec);
 char *relax_list_stats(const struct relax_executable *exec);
+/* Names of functions that no import has and nobody has registered, each between the two texts.
+ * The caller's to free; NULL without memory. */
+char *relax_list_missing(const struct relax_executable *exec, const char *before,
+                         const char *after);
 
 #endif

@@ -1,6 +1,7 @@
 /* The loop of the machine: calls and jumps. Calls of the program's functions are frames on the
  * heap, not C recursion. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "exec/relax/machine.h"
@@ -121,12 +122,15 @@ static int call_kernel(const struct relax_target *target, const TVMValue *args, 
 }
 
 static int nobody(const struct relax_machine *m, size_t index) {
-  return mb_fail(
-      MBLOB_E_KERNEL,
-      "InternalError: Error: Cannot find ffi::Function %s in either Relax VM kernel "
-      "library, or in TVM runtime ffi::Function registry, or in global Relax functions of "
-      "the VM executable",
-      m->exec->functions[index].name);
+  char *all = relax_list_missing(m->exec, " '", "'");
+  int status =
+      mb_fail(MBLOB_E_KERNEL,
+              "InternalError: Error: Cannot find ffi::Function %s in either Relax VM kernel "
+              "library, or in TVM runtime ffi::Function registry, or in global Relax functions of "
+              "the VM executable; of the names in the program, nobody provides%s",
+              m->exec->functions[index].name, all ? all : "");
+  free(all);
+  return status;
 }
 
 /* A name that nobody had when the machine was made may have come since. */

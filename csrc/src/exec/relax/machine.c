@@ -46,38 +46,6 @@ static int find_compiled(struct relax_machine *m, const char *name, struct relax
   return status;
 }
 
-static bool calls(const struct relax_executable *exec, const struct relax_function *f,
-                  size_t index) {
-  for (size_t i = f->start; i < f->end; i++)
-    if (exec->code[i].opcode == RELAX_CALL && (size_t)exec->code[i].target == index) return true;
-  return false;
-}
-
-/* Builtins that are not here; other names may be registered before they are called. */
-static int check_provided(const struct relax_machine *m, size_t index) {
-  const struct relax_executable *exec = m->exec;
-  const char *name = exec->functions[index].name, *comma = "";
-  if (strncmp(name, "vm.builtin.", 11) != 0 && strncmp(name, "runtime.disco.", 14) != 0)
-    return MBLOB_OK;
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  if (!out) return mb_fail_memory(0);
-  for (size_t i = 0; i < exec->function_count; i++)
-    if (exec->functions[i].kind == RELAX_CODE && calls(exec, &exec->functions[i], index)) {
-      (void)fprintf(out, "%s%s", comma, exec->functions[i].name);
-      comma = ", ";
-    }
-  (void)fclose(out);
-  int status =
-      mb_fail(MBLOB_E_INCOMPATIBLE,
-              "Cannot find function '%s', which the program names (in: %s): this runtime has "
-              "no such builtin, and no library or program has registered one",
-              name, text ? text : "");
-  free(text);
-  return status;
-}
-
 static int find_targets(struct relax_machine *m) {
   int status = MBLOB_OK;
   for (size_t i = 0; !status && i < m->exec->function_count; i++) {
@@ -85,7 +53,6 @@ static int find_targets(struct relax_machine *m) {
     struct relax_target *target = &m->targets[i];
     if (f->kind == RELAX_COMPILED) status = find_compiled(m, f->name, target);
     if (f->kind == RELAX_PACKED) status = find_packed(m, f->name, target);
-    if (!status && f->kind == RELAX_PACKED && !target->function) status = check_provided(m, i);
   }
   return status;
 }
