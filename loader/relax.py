@@ -59,10 +59,6 @@ class VirtualMachine(Timed):
         UserWarning: the program names functions that neither its library nor any registry has, and
             `load_module` has not warned of them. `missing` lists them.
 
-    Raises:
-        IncompatibleError: the program names a builtin that is not here; the text names it, and the
-            functions that call it.
-
     Attributes:
         module: the machine's own module; its functions have TVM's names.
     """
@@ -100,6 +96,14 @@ class VirtualMachine(Timed):
             devices.append(CPU)  # TVM adds it too: it computes shapes
         self.module["vm_initialization"](*placements(devices, memory_cfg))
         missing.warn(program, self.missing, 3)
+
+    if not TYPE_CHECKING:  # an attribute that is not there stays an error of type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if "module" in self.__dict__ and name in self.functions:
+                text += f"; to get the function of the program, write vm[{name!r}]"
+            raise AttributeError(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle has the library, the devices and no inputs, saved functions, instruments or

@@ -314,6 +314,15 @@ def test_a_program_that_lacks_builtins_runs_what_needs_none_of_them() -> None:
         vm["main"](1)
 
 
+def test_a_function_that_is_asked_for_as_an_attribute_is_told_with_the_way_to_it() -> None:
+    vm = machine(main(ret(0)))
+    with pytest.raises(AttributeError, match=r"'main'; to get the function .* write vm\['main'\]"):
+        vm.main(1)  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        _ = vm.nothing  # type: ignore[attr-defined]
+    assert not hasattr(mblob.relax.VirtualMachine.__new__(mblob.relax.VirtualMachine), "main")
+
+
 def test_other_names_are_found_when_they_are_called() -> None:
     program = main(call(2, [r(0)], 1), ret(1))
     program.functions = [*program.functions, Function("tests.relax.late")]
