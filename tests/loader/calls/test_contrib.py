@@ -35,6 +35,74 @@ def test_random_numbers_are_those_of_tvm_for_a_seed() -> None:
     np.testing.assert_array_equal(whole, (draws(7, 6) % 45).astype("int64") - 5)
 
 
+# What std::normal_distribution<float>(0, 1) of libstdc++ draws of std::mt19937(seed), as bits.
+NORMAL = {
+    0: (1074631882, 1066721219, 1061561629, 1056421181, 1065717620, 1050239074),
+    7: (3207661569, 1065934491, 1052869592, 3175572032, 3199269312, 1071553177),
+    2026: (1060267072, 3208366621, 1056781958, 3183413932, 1048870505, 3204680512),
+}
+LIBSTDCXX = """
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+int main(int, char **v) {
+  std::mt19937 engine((unsigned)atoi(v[1]));
+  std::normal_distribution<float> normal(0.f, 1.f);
+  std::vector<float> out(strtoul(v[2], nullptr, 10));
+  for (auto &x : out) x = normal(engine);
+  return fwrite(out.data(), 4, out.size(), stdout) != out.size();
+}
+"""
+
+
+def normal(seed: int, count: int) -> Any:
+    call("tvm.contrib.random.seed", seed)
+    found = np.empty(count, "float32")
+    call("tvm.contrib.random.normal", 0.0, 1.0, found)
+    return found
+
+
+def places_apart(a: Any, b: Any) -> Any:
+    """How many floats lie between two of them; 0.0 and -0.0 are one."""
+    far = np.abs(a.view("int32").astype("int64") - b.view("int32"))
+    far[a == b] = 0
+    return far
+
+
+def test_normal_numbers_are_those_of_libstdcxx() -> None:
+    """glibc's logf is not the nearest float in each case: some differ in the last places."""
+    for seed, bits in NORMAL.items():
+        expected = np.array(bits, "uint32").view("float32")
+        assert places_apart(normal(seed, len(bits)), expected).max() <= 3
+
+
+@pytest.mark.parametrize("seed", [7, 22, 34])
+def test_normal_numbers_are_finite_where_the_square_is_exactly_one(seed: int) -> None:
+    assert np.isfinite(normal(seed, 1 << 20)).all()
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(8), marks=pytest.mark.slow),
+        pytest.param(range(96), marks=pytest.mark.nightly),
+    ],
+    ids=["8", "96"],
+)
+def test_a_million_normal_numbers_of_each_seed_are_those_of_libstdcxx(
+    tmp_path: Path, require: Callable[[str], str], seeds: range
+) -> None:
+    (tmp_path / "n.cpp").write_text(LIBSTDCXX)
+    subprocess.run([require("g++"), "-O2", "n.cpp", "-o", "n"], cwd=tmp_path, check=True)
+    count = 1 << 20
+    for seed in seeds:
+        words = [tmp_path / "n", str(seed), str(count)]
+        drawn = subprocess.run(words, capture_output=True, check=True).stdout
+        far = places_apart(normal(seed, count), np.frombuffer(drawn, "float32"))
+        assert far.max() <= 3 and (far > 0).mean() < 0.005, (seed, far.max(), (far > 0).mean())
+
+
 def test_normal_numbers_have_their_mean_and_deviation() -> None:
     call("tvm.contrib.random.seed", 1)
     found = np.empty(20000, "float32")
