@@ -107,7 +107,7 @@ def read(path: Path, label: str) -> ObjectSymbols:
 
     Raises:
         OSError: it cannot be read.
-        BuildError: it is neither.
+        BuildError: it is neither, or its code needs an executable stack.
         FormatError: it is damaged, or a shared library.
         IncompatibleError: members of an archive are for different machines.
     """
@@ -120,6 +120,13 @@ def read(path: Path, label: str) -> ObjectSymbols:
                 " a shared library is linked with options=, not packed",
                 code="elf_header", offset=16,
             )  # fmt: skip
+        note = elf.section(".note.GNU-stack")
+        if note is not None and note.sh_flags & SHF_EXECINSTR:
+            raise BuildError(
+                f"{name}: its code needs an executable stack, and libraries are linked without one: calls of it would"
+                " crash, and glibc 2.41 and later refuse libraries with one; write each nested function whose address"
+                ' is taken outside of the other function (in assembler, write .section .note.GNU-stack with "")'
+            )
         machine = machine_of(elf)
         if contents.machine is None:
             contents.machine = machine
