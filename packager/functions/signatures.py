@@ -112,6 +112,9 @@ def _text(found: CType) -> str:
 
 
 def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
+    if actual.kind == "either" and actual.target is not None:
+        address = actual._replace(kind="pointer", size=pointer_size)
+        return any(_same_parameter(p, a, pointer_size) for a in (actual.target, address))
     if p.kind == "scalar":
         return _same_number(p.element, actual, pointer_size, by_value=True)
     if actual.kind != "pointer" or actual.target is None:

@@ -31,6 +31,9 @@ _RECORDS = {
     "DW_TAG_union_type": "union",
 }
 _LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
+_LANG_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77, 90, 95, 03, 08, 18
+# DWARF 5, table 7.9: DW_OP_deref, DW_OP_reg0, DW_OP_breg0, DW_OP_fbreg.
+_OP_DEREF, _OP_REG0, _OP_BREG0, _OP_FBREG = 0x06, 0x50, 0x70, 0x91
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 # Their declarations are many, and none is a kernel.
@@ -45,7 +48,8 @@ class CType(NamedTuple):
 
     Attributes:
         kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "enum",
-            "pointer", "void", "record" (struct, union, vector) or "other".
+            "pointer", "void", "record" (struct, union, vector), "descriptor" (Fortran's, of an
+            array without a fixed place), "either" (`target` or its address) or "other".
         size: bytes; 0 if it has none.
         text: C spelling with the names that the source uses, "?" if it takes more than one line to
             say.
@@ -240,14 +244,56 @@ def _function(name: str, die: Any, declared: Any, pointer_size: int) -> Function
     """The function, or type of functions, whose parameters are the children of an entry."""
     parameters: list[CType] = []
     variadic = False
+    language = die.cu.get_top_DIE().attributes.get("DW_AT_language")
+    is_fortran = language is not None and language.value in _LANG_FORTRAN
     for child in die.iter_children():
         if child.tag == "DW_TAG_formal_parameter":
-            parameters.append(_type(_referred(child), pointer_size))
+            found = _type(_referred(child), pointer_size)
+            parameters.append(_of_fortran(child, found, pointer_size) if is_fortran else found)
         elif child.tag == "DW_TAG_unspecified_parameters":
             variadic = True
     return Function(
         name, _type(_referred(declared), pointer_size), tuple(parameters), variadic, pointer_size
     )
+
+
+def _of_fortran(parameter: Any, found: CType, pointer_size: int) -> CType:
+    """What a Fortran parameter is for C. Its entry has the type alone: arrays and texts are passed by
+    their address, and numbers, too, but for those with VALUE. The place of the parameter tells."""
+    die, _, _ = _unnamed(_referred(parameter))
+    tag = "" if die is None else die.tag
+    target = found
+    if tag == "DW_TAG_array_type":
+        has_place = "DW_AT_data_location" not in die.attributes
+        target = (
+            found.target
+            if has_place and found.target
+            else CType("descriptor", 0, "array descriptor")
+        )
+    elif tag == "DW_TAG_string_type":
+        target = CType("char", 1, "character")
+    elif found.kind == "pointer":
+        return found
+    else:
+        by_address = _is_passed_by_address(parameter.attributes.get("DW_AT_location"))
+        if by_address is None:
+            return CType("either", found.size, found.text, found)
+        if not by_address:
+            return found
+    return CType("pointer", pointer_size, f"{target.text} *", target)
+
+
+def _is_passed_by_address(location: Any) -> bool | None:
+    """Whether the caller gave an address, as the place of a parameter tells; None: it has several
+    places, or none."""
+    code = location.value if location is not None and isinstance(location.value, list) else []
+    if not code:
+        return None
+    if code[0] == _OP_FBREG:  # a place on the stack, or what it points to
+        return bool(code[-1] == _OP_DEREF)
+    if _OP_BREG0 <= code[0] < _OP_FBREG - 1:  # where a register points to
+        return True
+    return False if _OP_REG0 <= code[0] < _OP_BREG0 else None
 
 
 # -- functions without an entry --------------------------------------------------------------------

@@ -1,0 +1,127 @@
+"""Objects that gfortran compiled: their debug information has the types alone, and does not say
+that Fortran passes addresses."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mblob
+
+SOURCE = """
+subroutine scale2(n, x)
+  integer, intent(in) :: n
+  real(8), intent(inout) :: x(n)
+  x = 2 * x
+end subroutine
+subroutine addone(n)
+  integer, intent(inout) :: n
+  n = n + 1
+end subroutine
+real function addf(a, b)
+  real, intent(in) :: a, b
+  addf = a + b
+end function
+subroutine saxpy(n, a, x, y) bind(c, name="saxpy")
+  use iso_c_binding
+  integer(c_long), value :: n
+  real(c_float), value :: a
+  real(c_float), intent(in) :: x(n)
+  real(c_float), intent(inout) :: y(*)
+  y(1:n) = y(1:n) + a*x
+end subroutine
+subroutine length(s, k)
+  character(len=*), intent(in) :: s
+  integer, intent(out) :: k
+  k = len(s)
+end subroutine
+subroutine total(x, s)
+  real, intent(in) :: x(:)
+  real, intent(out) :: s
+  s = sum(x)
+end subroutine
+"""
+RIGHT = [
+    "void scale2_(int *n, double *x)",
+    "void addone_(int *n)",
+    "float addf_(float *a, float *b)",
+    "void saxpy(long n, float a, const float x[n], float y[n])",
+    "void length_(const char *s, int *k, long size)",
+    "void total_(void *x, float *s)",
+]
+WRONG = {
+    "void addone_(int n)": r"parameter 0 \(n\) is 'int', the source has 'integer\(kind=4\) \*'",
+    "void addone_(float *n)": r"the source has 'integer\(kind=4\) \*'",
+    "void scale2_(int *n, float *x)": r"the source has 'real\(kind=8\) \*'",
+    "void saxpy(long *n, float a, const float *x, float *y)": r"the source has 'integer\(kind=8\)'",
+    "void length_(const char *s, int *k)": r"has 2 parameters, the source has 3",
+    "void total_(float *x, float *s)": r"the source has 'array descriptor \*'",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fortran")
+
+
+def compiled(folder: Path, require: Callable[[str], str], *flags: str) -> Path:
+    (folder / "k.f90").write_text(SOURCE)
+    path = folder / f"k{''.join(flags)}.o"
+    if not path.exists():
+        command = [require("gfortran"), *flags, "-fPIC", "-c", "k.f90", "-o", path]
+        subprocess.run(command, cwd=folder, check=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("-g", "-O2"),
+        ("-g", "-O0", "-gdwarf-4"),
+        pytest.param(("-g", "-O3"), marks=pytest.mark.slow),
+        pytest.param(("-g", "-O0"), marks=pytest.mark.slow),
+        pytest.param(("-O2",), marks=pytest.mark.slow),
+    ],
+    ids="".join,
+)
+def test_right_prototypes_of_fortran_pack_and_run(
+    folder: Path, require: Callable[[str], str], flags: tuple[str, ...]
+) -> None:
+    module = mblob.static_library(compiled(folder, require, *flags), functions=RIGHT)
+    path = folder / f"lib{''.join(flags)}.so"
+    module.export_library(path, options=["-lgfortran"])
+    lib = mblob.load_module(path)
+    n, x, k = np.array([3], "int32"), np.arange(3.0), np.zeros(1, "int32")
+    lib.scale2_(n, x)
+    lib.addone_(n)
+    assert n[0] == 4 and x.tolist() == [0, 2, 4]
+    one = np.ones(1, "float32")
+    assert lib.addf_(one, one) == 2
+    a, y = np.arange(4, dtype="float32"), np.ones(4, "float32")
+    lib.saxpy(4, 2.0, a, y)
+    assert y.tolist() == [1, 3, 5, 7]
+    lib.length_("four", k, 4)
+    assert k[0] == 4
+
+
+@pytest.mark.parametrize("prototype", WRONG)
+def test_wrong_prototypes_of_fortran_are_refused(
+    folder: Path, require: Callable[[str], str], tmp_path: Path, prototype: str
+) -> None:
+    path = compiled(folder, require, "-g", "-O2")
+    module = mblob.static_library(path, functions=[prototype])
+    with pytest.raises(mblob.BuildError, match=WRONG[prototype]):
+        module.export_library(tmp_path / "k.so", options=["-lgfortran"])
+
+
+@pytest.mark.parametrize("suffix", [".f", ".F90", ".f08"])
+def test_a_source_in_fortran_gets_the_way_that_works(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"k{suffix}").write_text(SOURCE)
+    with pytest.raises(
+        mblob.BuildError, match=r"gfortran -O2 -g -fPIC -c k.* -o k\.o; .*-lgfortran"
+    ):
+        mblob.csource_module(tmp_path / f"k{suffix}")
