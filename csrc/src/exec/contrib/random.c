@@ -93,8 +93,7 @@ static int uniform(void *unused, struct mb_call *call) {
   return status;
 }
 
-/* libmblob links no libm. Both are exact to the last place of a float, for normal numbers above 0 and,
- * of the root, 0. */
+/* libmblob links no libm. Both are exact to the last place of a float. */
 static double logarithm(double x) {
   uint64_t bits;
   memcpy(&bits, &x, sizeof(bits));
@@ -116,7 +115,6 @@ static double square_root(double x) {
   if (x == 0) return x;
   uint64_t bits;
   double root;
-  if (x == 0) return x; /* -0.0, where the square of both numbers is exactly 1 */
   memcpy(&bits, &x, sizeof(bits));
   bits = (bits >> 1) + (UINT64_C(1023) << 51);
   memcpy(&root, &bits, sizeof(root));
