@@ -66,23 +66,25 @@ pthread_spin_unlock sem_destroy sem_getvalue sem_init sem_post sem_timedwait sem
 # What compilers call, and what dlclose runs or waits for itself: destructors (__cxa_atexit), the
 # thread-local ones (__cxa_thread_atexit keeps the library in glibc), exceptions.
 _COMPILERS = """
-__cpu_indicator_init __cpu_model __tls_get_addr ___tls_get_addr __gmon_start__ _ITM_* _Jv_RegisterClasses
-__aarch64_* __aeabi_* __atomic_* __sync_* __add* __ashl* __ashr* __bswap* __clear_cache __clz* __cmp* __ctz* __div*
-__eq* __extend* __ffs* __fix* __float* __ge* __gnu_d2h_ieee __gnu_f2h_alternative __gnu_f2h_ieee
-__gnu_h2f_alternative __gnu_h2f_ieee __gt* __le* __lshr* __lt* __mod* __mul* __ne* __parity* __popcount* __powi*
-__sub* __trunc* __ucmp* __udiv* __umod* __unord* _ZGV* __cxa_allocate_exception __cxa_atexit __cxa_bad_cast
-__cxa_bad_typeid __cxa_begin_catch __cxa_call_terminate __cxa_call_unexpected __cxa_current_exception_type
-__cxa_deleted_virtual __cxa_demangle __cxa_end_catch __cxa_finalize __cxa_free_exception __cxa_get_exception_ptr
-__cxa_guard_abort __cxa_guard_acquire __cxa_guard_release __cxa_init_primary_exception __cxa_pure_virtual
-__cxa_rethrow __cxa_thread_atexit __cxa_thread_atexit_impl __cxa_throw __cxa_throw_bad_array_new_length
-__cxa_uncaught_exceptions __cxa_vec_* __dynamic_cast __gcc_personality_v0 __gxx_personality_v0 _Unwind_*
+__cpu_indicator_init __cpu_model __tls_get_addr __tls_get_addr_opt __tls_get_offset ___tls_get_addr
+__libc_single_threaded __gmon_start__ _ITM_* _Jv_RegisterClasses __aarch64_* __aeabi_* __atomic_* __sync_* __add*
+__ashl* __ashr* __bswap* __clear_cache __clz* __cmp* __ctz* __div* __eq* __extend* __ffs* __fix* __float* __ge*
+__gnu_d2h_ieee __gnu_f2h_alternative __gnu_f2h_ieee __gnu_h2f_alternative __gnu_h2f_ieee __gt* __le* __lshr* __lt*
+__mod* __mul* __ne* __parity* __popcount* __powi* __sub* __trunc* __ucmp* __udiv* __umod* __unord* _ZGV*
+__cxa_allocate_exception __cxa_atexit __cxa_bad_cast __cxa_bad_typeid __cxa_begin_catch __cxa_call_terminate
+__cxa_call_unexpected __cxa_current_exception_type __cxa_deleted_virtual __cxa_demangle __cxa_end_catch
+__cxa_finalize __cxa_free_exception __cxa_get_exception_ptr __cxa_guard_abort __cxa_guard_acquire
+__cxa_guard_release __cxa_init_primary_exception __cxa_pure_virtual __cxa_rethrow __cxa_thread_atexit
+__cxa_thread_atexit_impl __cxa_throw __cxa_throw_bad_array_new_length __cxa_uncaught_exceptions __cxa_vec_*
+__dynamic_cast __gcc_personality_v0 __gxx_personality_v0 _Unwind_*
 """
 # The C++ library: new and delete, type information, texts, containers, streams, mathematics. Not
 # threads, locales of the whole program, and what sets a handler.
 _CXX = """
-_ZdaPv* _ZdlPv* _Znam* _Znwm* _Znaj* _Znwj* _ZNKSs* _ZNKSt10error_code* _ZNKSt14error_category* _ZNKSt16bad_array*
-_ZNKSt5ctype* _ZNKSt7__cxx11* _ZNKSt8__detail* _ZNKSt9basic_ios* _ZNKSt9exception* _ZNKSt9type_info* _ZNSi* _ZNSo*
-_ZNSs* _ZNSt11logic_error* _ZNSt11range_error* _ZNSt12domain_error* _ZNSt12length_error* _ZNSt12out_of_range*
+_ZdaPv* _ZdlPv* _Znam* _Znwm* _Znaj* _Znwj* _ZNKSs* _ZNKSt10error_code* _ZNKSt11logic_error* _ZNKSt13runtime_error*
+_ZSt17current_exceptionv _ZSt17rethrow_exception* _ZNKSt14error_category* _ZNKSt16bad_array* _ZNKSt5ctype*
+_ZNKSt7__cxx11* _ZNKSt8__detail* _ZNKSt9basic_ios* _ZNKSt9exception* _ZNKSt9type_info* _ZNSi* _ZNSo* _ZNSs*
+_ZNSt11logic_error* _ZNSt11range_error* _ZNSt12domain_error* _ZNSt12length_error* _ZNSt12out_of_range*
 _ZNSt12system_error* _ZNSt13basic_filebuf* _ZNSt13basic_fstream* _ZNSt13random_device* _ZNSt13runtime_error*
 _ZNSt14basic_ifstream* _ZNSt14basic_ofstream* _ZNSt14error_category* _ZNSt14overflow_error* _ZNSt15__exception_ptr*
 _ZNSt15basic_streambuf* _ZNSt15underflow_error* _ZNSt16invalid_argument* _ZNSt6chrono* _ZNSt6localeC* _ZNSt6localeD*

@@ -151,7 +151,7 @@ int tvmgen_m___tvm_main__(void) { return 0; }
     ("cc", "options"),
     [
         ("cc", []),
-        ("cc", ["-fuse-ld=lld", "-Wl,--pack-dyn-relocs=relr"]),
+        ("cc", ["-Wl,-z,pack-relative-relocs"]),
         ("i686-linux-gnu-gcc", []),
         ("arm-linux-gnueabihf-gcc", []),
         ("powerpc64-linux-gnu-gcc", []),
