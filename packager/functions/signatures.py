@@ -25,6 +25,7 @@ def is_packed(function: Function) -> bool:
     p = function.parameters
     if (
         function.variadic
+        or not function.is_ordinary
         or len(p) not in (3, 5, 6)
         or not _is_int32(function.result)
         or not _is_int32(p[2])

@@ -289,6 +289,12 @@ def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> N
     known = {function.name: function for f in files for function in f.functions}
     for w in wrapped:
         function = known.get(w.prototype.name)
+        if function is not None and not function.is_ordinary:
+            raise BuildError(
+                f"functions: {w.prototype.name} has a calling convention of its own in the source (an attribute such as"
+                " ms_abi or vectorcall), expected that of C; remove it there, or give a function without it that calls"
+                " this one"
+            )
         if function is not None and (difference := signatures.contradiction(w.prototype, function)):
             raise BuildError(
                 f"functions: {w.prototype.name}: the prototype {difference}; write it as the source has it"

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from elftools.dwarf.dwarf_expr import DWARFExprParser
 from elftools.elf.elffile import ELFFile
 
 from mblob.binary.elf import ElfFile
@@ -32,8 +33,8 @@ _RECORDS = {
 }
 _LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
 _LANG_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77, 90, 95, 03, 08, 18
-# DWARF 5, table 7.9: DW_OP_deref, DW_OP_reg0, DW_OP_breg0, DW_OP_fbreg.
-_OP_DEREF, _OP_REG0, _OP_BREG0, _OP_FBREG = 0x06, 0x50, 0x70, 0x91
+# DW_CC_normal, and DW_CC_program, the main program of Fortran.
+_ORDINARY_CALLS = (1, 2)
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 # Their declarations are many, and none is a kernel.
@@ -74,6 +75,8 @@ class Function(NamedTuple):
         variadic: ends with "...".
         pointer_size: bytes of a pointer of the target.
         is_guess: the types are those of other functions, and tell only whether this one is packed.
+        is_ordinary: called as the platform's C is. Clang tells of others (ms_abi, vectorcall,
+            aarch64_vector_pcs, ...), gcc does not.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Function(NamedTuple):
     variadic: bool
     pointer_size: int
     is_guess: bool = False
+    is_ordinary: bool = True
 
     @property
     def types(self) -> str:
@@ -252,9 +256,11 @@ def _function(name: str, die: Any, declared: Any, pointer_size: int) -> Function
             parameters.append(_of_fortran(child, found, pointer_size) if is_fortran else found)
         elif child.tag == "DW_TAG_unspecified_parameters":
             variadic = True
+    convention = die.attributes.get("DW_AT_calling_convention")
     return Function(
-        name, _type(_referred(declared), pointer_size), tuple(parameters), variadic, pointer_size
-    )
+        name, _type(_referred(declared), pointer_size), tuple(parameters), variadic, pointer_size,
+        is_ordinary=convention is None or convention.value in _ORDINARY_CALLS,
+    )  # fmt: skip
 
 
 def _of_fortran(parameter: Any, found: CType, pointer_size: int) -> CType:
@@ -275,7 +281,7 @@ def _of_fortran(parameter: Any, found: CType, pointer_size: int) -> CType:
     elif found.kind == "pointer":
         return found
     else:
-        by_address = _is_passed_by_address(parameter.attributes.get("DW_AT_location"))
+        by_address = _is_passed_by_address(parameter)
         if by_address is None:
             return CType("either", found.size, found.text, found)
         if not by_address:
@@ -283,17 +289,25 @@ def _of_fortran(parameter: Any, found: CType, pointer_size: int) -> CType:
     return CType("pointer", pointer_size, f"{target.text} *", target)
 
 
-def _is_passed_by_address(location: Any) -> bool | None:
-    """Whether the caller gave an address, as the place of a parameter tells; None: it has several
-    places, or none."""
-    code = location.value if location is not None and isinstance(location.value, list) else []
-    if not code:
+def _is_passed_by_address(parameter: Any) -> bool | None:
+    """Whether the caller gives an address, as the place of a parameter tells where the function
+    begins; None: it does not tell."""
+    place = parameter.attributes.get("DW_AT_location")
+    code = () if place is None else place.value
+    if not isinstance(code, list):  # an optimizer moves it: a list of places, where it begins first
+        lists = parameter.dwarfinfo.location_lists()
+        if place is None or lists is None:
+            return None
+        places = lists.get_location_list_at_offset(place.value, parameter)
+        code = next((found.loc_expr for found in places if hasattr(found, "loc_expr")), ())
+    steps = [op.op_name for op in DWARFExprParser(parameter.cu.structs).parse_expr(code)]
+    if not steps or steps[-1] == "DW_OP_stack_value":
         return None
-    if code[0] == _OP_FBREG:  # a place on the stack, or what it points to
-        return bool(code[-1] == _OP_DEREF)
-    if _OP_BREG0 <= code[0] < _OP_FBREG - 1:  # where a register points to
+    if steps[0] == "DW_OP_fbreg":  # a place on the stack, or what it points to
+        return steps[-1] == "DW_OP_deref"
+    if steps[0].startswith("DW_OP_breg"):  # where a register points to
         return True
-    return False if _OP_REG0 <= code[0] < _OP_BREG0 else None
+    return False if steps[0].startswith("DW_OP_reg") else None
 
 
 # -- functions without an entry --------------------------------------------------------------------

@@ -44,6 +44,18 @@ subroutine total(x, s)
   real, intent(out) :: s
   s = sum(x)
 end subroutine
+subroutine moved(n, x, m)
+  integer, intent(inout) :: n
+  real(8), intent(inout) :: x(n)
+  integer, value :: m
+  integer :: i
+  do i = 1, n
+    call scale2(1, x(i))
+  end do
+  n = n + m
+  call scale2(1, x(1))
+  n = n + m
+end subroutine
 """
 RIGHT = [
     "void scale2_(int *n, double *x)",
@@ -52,6 +64,7 @@ RIGHT = [
     "void saxpy(long n, float a, const float x[n], float y[n])",
     "void length_(const char *s, int *k, long size)",
     "void total_(void *x, float *s)",
+    "void moved_(int *n, double *x, int m)",
 ]
 WRONG = {
     "void addone_(int n)": r"parameter 0 \(n\) is 'int', the source has 'integer\(kind=4\) \*'",
@@ -60,6 +73,8 @@ WRONG = {
     "void saxpy(long *n, float a, const float *x, float *y)": r"the source has 'integer\(kind=8\)'",
     "void length_(const char *s, int *k)": r"has 2 parameters, the source has 3",
     "void total_(float *x, float *s)": r"the source has 'array descriptor \*'",
+    "void moved_(int n, double *x, int m)": r"the source has 'integer\(kind=4\) \*'",
+    "void moved_(int *n, double *x, int *m)": r"parameter 2 \(m\) .*the source has 'integer\(kind=4\)'",
 }
 
 
@@ -106,6 +121,9 @@ def test_right_prototypes_of_fortran_pack_and_run(
     assert y.tolist() == [1, 3, 5, 7]
     lib.length_("four", k, 4)
     assert k[0] == 4
+    n, x = np.array([2], "int32"), np.ones(2)
+    lib.moved_(n, x, 5)
+    assert n[0] == 12 and x.tolist() == [4, 2]
 
 
 @pytest.mark.parametrize("prototype", WRONG)
