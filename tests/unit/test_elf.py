@@ -57,7 +57,9 @@ def nm(path: Path) -> set[tuple[str, int]]:
         ["nm", "-D", "--defined-only", path], check=True, capture_output=True, text=True
     ).stdout
     rows = (line.split() for line in text.splitlines())
-    return {(r[2].split("@")[0], int(r[0], 16)) for r in rows if len(r) == 3 and r[1] not in "aANbdrt"}
+    return {
+        (r[2].split("@")[0], int(r[0], 16)) for r in rows if len(r) == 3 and r[1] not in "aANbdrt"
+    }
 
 
 def test_symbols_agree_with_nm(library: Path) -> None:
