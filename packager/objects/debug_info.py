@@ -37,6 +37,7 @@ _LANG_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77,
 _ORDINARY_CALLS = (1, 2)
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
+_SCOPES = ("DW_TAG_namespace", "DW_TAG_module")  # of C++ and of Fortran
 # Their declarations are many, and none is a kernel.
 _LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
 _NUMBERS = ("DW_FORM_data", "DW_FORM_sdata", "DW_FORM_udata", "DW_FORM_implicit_const")
@@ -170,7 +171,7 @@ def _read(dwarf: Any) -> _Described:
                 left -= 1
                 if left < 0:
                     raise ValueError("entries in a circle")
-                if die.tag == "DW_TAG_namespace" and _name(die) not in _LIBRARY_NAMESPACES:
+                if die.tag in _SCOPES and _name(die) not in _LIBRARY_NAMESPACES:
                     scopes.append(die)
                 elif die.tag == "DW_TAG_subprogram" and "DW_AT_declaration" not in die.attributes:
                     found.append(die)

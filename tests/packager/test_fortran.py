@@ -44,6 +44,13 @@ subroutine total(x, s)
   real, intent(out) :: s
   s = sum(x)
 end subroutine
+module m
+contains
+  subroutine inside(n) bind(c)
+    integer, intent(inout) :: n
+    n = n + 2
+  end subroutine
+end module
 subroutine moved(n, x, m)
   integer, intent(inout) :: n
   real(8), intent(inout) :: x(n)
@@ -65,6 +72,7 @@ RIGHT = [
     "void length_(const char *s, int *k, long size)",
     "void total_(void *x, float *s)",
     "void moved_(int *n, double *x, int m)",
+    "void inside(int *n)",
 ]
 WRONG = {
     "void addone_(int n)": r"parameter 0 \(n\) is 'int', the source has 'integer\(kind=4\) \*'",
@@ -73,6 +81,7 @@ WRONG = {
     "void saxpy(long *n, float a, const float *x, float *y)": r"the source has 'integer\(kind=8\)'",
     "void length_(const char *s, int *k)": r"has 2 parameters, the source has 3",
     "void total_(float *x, float *s)": r"the source has 'array descriptor \*'",
+    "void inside(int n)": r"the source has 'integer\(kind=4\) \*'",
     "void moved_(int n, double *x, int m)": r"the source has 'integer\(kind=4\) \*'",
     "void moved_(int *n, double *x, int *m)": r"parameter 2 \(m\) .*the source has 'integer\(kind=4\)'",
 }
