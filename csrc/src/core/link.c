@@ -209,7 +209,8 @@ static bool helped(struct mb_library *library, const char *reason) {
 
 static int run_linker(struct mb_library *library) {
   /* What calls nothing but functions of the table installs no handler either. */
-  const bool watched = !mb_library_leaves_nothing(library);
+  library->is_forgetful = mb_library_is_forgetful(library);
+  const bool watched = !library->is_forgetful;
   struct mb_process_state state;
   if (watched) mb_process_state_take(&state);
   for (;;) {

@@ -209,9 +209,12 @@ struct mb_library {
   bool loading, closing;
   bool resident;  /* closed, but its code could not be unloaded */
   int32_t unload; /* mblob_unload */
-  char *changes;  /* what loading it changed in the process, on the heap; NULL: nothing */
-  bool looked;    /* by mblob_look: read, never loaded, and not in the list */
-  size_t worker;  /* while it is loading or closing: an mb_thread_id() */
+  bool
+      is_forgetful; /* it brings only libraries of the language, and calls only functions that keep no
+                        address; known once it is linked */
+  char *changes;    /* what loading it changed in the process, on the heap; NULL: nothing */
+  bool looked;      /* by mblob_look: read, never loaded, and not in the list */
+  size_t worker;    /* while it is loading or closing: an mb_thread_id() */
 
   const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
   enum mb_system_names system_names;
@@ -284,10 +287,10 @@ int mb_library_add_tree(struct mb_library *library, const mblob_open_options *op
 int mb_library_link(struct mb_library *library);
 /* Let go of the libraries that one needed which is closed. */
 void mb_library_release_needed(struct mb_needed *needed);
-/* unload.c: whether nothing can run the code of a library whose last reference goes; the same as far
- * as its file alone tells it. */
+/* unload.c: whether nothing can run the code of a library whose last reference goes. */
 bool mb_library_may_be_unmapped(const struct mb_library *library);
-bool mb_library_leaves_nothing(const struct mb_library *library);
+/* What `is_forgetful` is, as its file tells it. */
+bool mb_library_is_forgetful(const struct mb_library *library);
 /* Handlers of signals, and the locale, before code of a library runs. */
 #define MB_SIGNALS \
   65 /* one more than the highest of Linux, but for MIPS, whose further ones are real-time signals */

@@ -78,12 +78,13 @@ static bool is_of_language(const char *library) {
   return false;
 }
 
+/* Undefined symbols lie in front of exported ones. Where nothing is exported, only relocations tell how
+ * many there are, and reading all of those takes time. */
 static uint64_t symbols_end(const struct mb_elf *elf) {
-  uint64_t used = mb_elf_symbols_used(elf);
-  return used > elf->symbol_count ? used : elf->symbol_count;
+  return elf->symbol_count > 1 ? elf->symbol_count : mb_elf_symbols_used(elf);
 }
 
-bool mb_library_leaves_nothing(const struct mb_library *library) {
+bool mb_library_is_forgetful(const struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
     const ElfW(Dyn) tag = mb_elf_tag_at(elf, i);
@@ -177,7 +178,7 @@ bool mb_library_may_be_unmapped(const struct mb_library *library) {
   struct brought all = {.count = 0};
   struct link_map *own = NULL;
   const struct mb_elf *elf = &library->elf;
-  if (mb_library_leaves_nothing(library)) return true;
+  if (library->is_forgetful) return true;
   if (dlinfo(library->handle, RTLD_DI_LINKMAP, &own) != 0 || !own || !add_needed(&all, own))
     return false;
   for (size_t i = 0; i < all.count; i++)
