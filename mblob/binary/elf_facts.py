@@ -6,6 +6,7 @@ import re
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
+    DF_1_NODELETE,
     DF_1_PIE,
     DF_SYMBOLIC,
     DF_TEXTREL,
@@ -20,6 +21,7 @@ from mblob.binary.elf_records import (
     PF_W,
     PT_DYNAMIC,
     PT_LOAD,
+    STB_GNU_UNIQUE,
     Segment,
     Symbol,
 )
@@ -58,6 +60,14 @@ def is_program(elf: ElfFile) -> bool:
     """Whether a file of the type of shared libraries is an executable (`-pie`), which glibc does
     not load as one."""
     return any(flags & DF_1_PIE for flags in elf.dynamic.get(DT_FLAGS_1, ()))
+
+
+def stays_by(elf: ElfFile) -> tuple[str, ...]:
+    """What keeps a library mapped whatever it does: "nodelete" (its flag), "unique" (a symbol that
+    glibc joins in all libraries)."""
+    nodelete = any(flags & DF_1_NODELETE for flags in elf.dynamic.get(DT_FLAGS_1, ()))
+    unique = any(s.binding == STB_GNU_UNIQUE and s.is_defined for s in elf.dynsym)
+    return ("nodelete",) * nodelete + ("unique",) * unique
 
 
 def has_text_relocations(elf: ElfFile) -> bool:

@@ -243,6 +243,8 @@ def _undefined_lines(library: Library) -> Iterator[str]:
     for provider, names in sorted(by.items()):
         shown = ", ".join(names[:LISTED]) + (f", ... ({len(names)})" if len(names) > LISTED else "")
         yield one_line(f"{provider}: {shown}").join(("    ", ""))
+    if library.unloading:
+        yield one_line(f"unloading  {library.unloading}").join(("  ", ""))
 
 
 def describe_plugin(plugin: Plugin) -> str:

@@ -52,6 +52,7 @@ def library_json(library: Library) -> dict[str, Any]:
         "entry_function": library.entry_function,
         "undefined": library.undefined,
         "undefined_symbols": [u._asdict() for u in library.undefined_symbols],
+        "unloading": library.unloading and library.unloading.to_json(),
         "plugins": [plugin.to_json() for plugin in library.plugins],
         "diagnostics": library.diagnostics,
     }

@@ -45,6 +45,7 @@ from mblob.module import ENTRY_NAME
 if TYPE_CHECKING:
     from mblob.inspect.models import Model
     from mblob.inspect.providers import Undefined
+    from mblob.inspect.unloading import Unloading
     from mblob.inspect.verification import Verification
     from mblob.typed import Level
 
@@ -354,6 +355,16 @@ class Library:
         from mblob.inspect.providers import undefined_symbols
 
         return undefined_symbols(self.image)
+
+    @cached_property
+    def unloading(self) -> Unloading | None:
+        """Whether the library stays mapped after its last reference is gone, and why; None of what
+        is no shared ELF library."""
+        from mblob.inspect.unloading import unloading_of
+
+        if self.kind != "shared" or not isinstance(self.image, ElfFile):
+            return None
+        return unloading_of(self.image, self.undefined_symbols)
 
     @cached_property
     def models(self) -> list[Model]:

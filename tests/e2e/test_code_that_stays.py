@@ -126,6 +126,54 @@ def test_code_is_unmapped_if_it_calls_only_what_keeps_no_address(folder: Path, n
     assert ends(packed(folder, name, case.source, case.options)) is case.stays
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_inspect_tells_what_becomes_of_a_library(folder: Path, name: str) -> None:
+    """From the file alone: what libgomp calls, that does not tell."""
+    case = CASES[name]
+    with mblob.open(packed(folder, name, case.source, case.options)) as lib:
+        told = lib.unloading
+    assert told is not None
+    if name == "OpenMP":
+        assert (told.stays, told.libraries) == (None, ("libgomp.so.1",))
+        assert "GOMP_parallel" in told.symbols
+        assert str(told).startswith("known when loaded: depends on libgomp.so.1 (GOMP_parallel")
+        return
+    assert (told.stays, told.libraries, told.flags) == (case.stays, (), ())
+    if case.stays:
+        assert told.symbols and all(f"{symbol}(" in case.source for symbol in told.symbols)
+        assert str(told) == f"stays mapped: {', '.join(told.symbols)}"
+    else:
+        assert not told.symbols and str(told) == "unmapped after the last reference"
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "flag"),
+    [
+        (CASES["arithmetic"].source, ["-Wl,-z,nodelete"], "nodelete"),
+        ("template <int N> struct S { static int n; };\ntemplate <int N> int S<N>::n = 1;\n"
+         'extern "C" int __tvm_x(void) { return ++S<1>::n; }', ["-xc++"], "unique"),
+    ],
+)  # fmt: skip
+def test_flags_of_the_linker_keep_a_library(
+    folder: Path, source: str, options: list[str], flag: str
+) -> None:
+    path = folder / f"lib{flag}.so"
+    command = ["cc", "-shared", "-fPIC", *options, "-", "-o", path]
+    language = [] if "-xc++" in options else ["-xc"]
+    subprocess.run([*command[:1], *language, *command[1:]], input=source, text=True, check=True)
+    with mblob.open(path) as lib:
+        told = lib.unloading
+    assert told is not None and (told.stays, told.flags) == (True, (flag,))
+    program = (
+        "import sys, gc, mblob\nlib = mblob.load_module(sys.argv[1])\ndel lib\ngc.collect()\n"
+        "print(sys.argv[1] in open('/proc/self/maps').read())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"
+
+
 @pytest.mark.parametrize("how", ["threads", "fork", "end"])
 def test_openmp_kernels_from_threads_in_forks_and_at_the_end(folder: Path, how: str) -> None:
     case = CASES["OpenMP"]

@@ -275,6 +275,7 @@ def _facts(library: Library, known: dict[str, Any]) -> list[list[str]]:
         ("search path", known["runpath"]),
         ("build-id", known["build_id"]),
         ("compilers", known["compilers"]),
+        ("unloading", library.unloading and str(library.unloading)),
         ("plug-ins", [f"{p['name']} {p.get('version', '')}".strip() for p in known["plugins"]]),
     ]
     return [[label, cut(_words(value), MESSAGE)] for label, value in found if value]
