@@ -95,6 +95,8 @@ def _counted(parameters: int) -> str:
 
 def _spelled(found: CType) -> str:
     text = _text(found)
+    if found.kind == "either":
+        return f"{text!r}, unless it has VALUE there (debug information of gfortran -g -O1 -fno-lto tells)"
     return "another type" if text == _NAMELESS else repr(text)
 
 
@@ -113,9 +115,8 @@ def _text(found: CType) -> str:
 
 
 def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
-    if actual.kind == "either" and actual.target is not None:
-        address = actual._replace(kind="pointer", size=pointer_size)
-        return any(_same_parameter(p, a, pointer_size) for a in (actual.target, address))
+    if actual.kind == "either":
+        actual = actual._replace(kind="pointer")
     if p.kind == "scalar":
         return _same_number(p.element, actual, pointer_size, by_value=True)
     if actual.kind != "pointer" or actual.target is None:

@@ -139,10 +139,20 @@ def _format_of(path: Path) -> str:
         raise BuildError(
             f"{path}: assembler, expected C, C++ or CUDA; assemble it, and pack the object file"
         )
-    if path.suffix.lower() in (".f", ".for", ".ftn", ".f77", ".f90", ".f95", ".f03", ".f08"):
+    if path.suffix.lower() in (
+        ".f",
+        ".for",
+        ".ftn",
+        ".f77",
+        ".fpp",
+        ".f90",
+        ".f95",
+        ".f03",
+        ".f08",
+    ):
         raise BuildError(
-            f"{path}: Fortran is compiled first: gfortran -O2 -g -fPIC -c {path.name} -o {path.stem}.o; pack the"
-            " object, static_library (--object), with the option -lgfortran"
+            f"{path}: Fortran is compiled first: gfortran -O2 -g -fPIC -c {path.name} -o {path.stem}.o; then pack"
+            f" it with static_library (--object {path.stem}.o) and options='-lgfortran' (-- -lgfortran)"
         )
     if path.suffix and path.suffix not in SUFFIXES:
         raise BuildError(

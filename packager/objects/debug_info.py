@@ -51,7 +51,8 @@ class CType(NamedTuple):
     Attributes:
         kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "enum",
             "pointer", "void", "record" (struct, union, vector), "descriptor" (Fortran's, of an
-            array without a fixed place), "either" (`target` or its address) or "other".
+            array without a fixed place), "either" (Fortran's: the address of `target`, but with
+            VALUE there `target`) or "other".
         size: bytes; 0 if it has none.
         text: C spelling with the names that the source uses, "?" if it takes more than one line to
             say.
@@ -128,7 +129,8 @@ def functions(data: memoryview, whole: bool = False) -> list[Function]:
         return []  # as if there were none
 
 
-_Entry = tuple[Any, Any, int]  # of a function, of its declaration; bytes of a pointer
+# Of a function, of its declaration; bytes of a pointer; its code, if its own entry is abstract.
+_Entry = tuple[Any, Any, int, Sequence[Any]]
 
 
 class _Described:
@@ -185,7 +187,16 @@ def _add(made: _Described, found: Sequence[Any], pointer_size: int, terse: bool)
     if found and not any(map(_tells_types, found)):
         made.whole = False
         return
+    instances: dict[int, list[Any]] = {}
     for die in found:
+        if (origin := _origin(die)) is not None:
+            instances.setdefault(origin, []).append(die)
+    exported: list[Function] = []
+    candidates: list[Function] = []
+    merged: set[str] = set()
+    for die in found:
+        if _origin(die) is not None:
+            continue
         declared = (
             die.get_DIE_from_attribute("DW_AT_specification")
             if "DW_AT_specification" in die.attributes
@@ -198,15 +209,43 @@ def _add(made: _Described, found: Sequence[Any], pointer_size: int, terse: bool)
         )
         if not name:
             continue
-        symbol, entry = name.decode(errors="replace"), (die, declared, pointer_size)
+        symbol = name.decode(errors="replace")
+        code = instances.get(die.offset, ())
+        entry = (die, declared, pointer_size, code)
         is_exported = not name.startswith(_MANGLED) and "DW_AT_external" in declared.attributes
-        function = _function(symbol, *entry) if is_exported or terse else None
+        is_fortran = _is_fortran(die)
+        function = _function(symbol, *entry) if is_exported or terse or is_fortran else None
         if terse and function is not None and _is_bare(die, function):
             made.whole = False
             continue
-        if is_exported and function is not None:
-            made.exported.append(function)
+        if function is not None:
+            if is_fortran and not code and not _CODE.intersection(die.attributes):
+                merged.add(symbol)
+            else:
+                candidates.append(function)
+            if is_exported:
+                exported.append(function)
         made.entries.setdefault(symbol, []).append(entry)
+    made.exported += [_as_merged(f, candidates) if f.name in merged else f for f in exported]
+
+
+def _as_merged(function: Function, candidates: Sequence[Function]) -> Function:
+    """A Fortran function without code of its own: gcc calls one that does the same (-fipa-icf), and
+    takes its arguments as this one does. All that may be that one tell of the places, if they agree."""
+    found = {
+        c.parameters for c in candidates
+        if c.result == function.result and len(c.parameters) == len(function.parameters)
+        and all(a == b or (b.kind == "either" and a in (b.target, _address(b.target, function.pointer_size)))
+            for a, b in zip(c.parameters, function.parameters))
+    }  # fmt: skip
+    return function._replace(parameters=found.pop()) if len(found) == 1 else function
+
+
+def _origin(die: Any) -> int | None:
+    """Where the entry lies that an entry is an instance of, None if it stands for itself."""
+    if "DW_AT_abstract_origin" not in die.attributes:
+        return None
+    return int(die.get_DIE_from_attribute("DW_AT_abstract_origin").offset)
 
 
 def _is_assembler(top: Any) -> bool:
@@ -238,6 +277,9 @@ def _tells_types(die: Any) -> bool:
     return any(attribute in die.attributes for attribute in told) or any(parameters)
 
 
+_CODE = frozenset(("DW_AT_low_pc", "DW_AT_ranges"))
+
+
 def _is_bare(die: Any, found: Function) -> bool:
     """Whether a function is described as if it had no parameters and no result, and its source does
     not say so."""
@@ -245,16 +287,24 @@ def _is_bare(die: Any, found: Function) -> bool:
     return not typed and "DW_AT_prototyped" not in die.attributes
 
 
-def _function(name: str, die: Any, declared: Any, pointer_size: int) -> Function:
-    """The function, or type of functions, whose parameters are the children of an entry."""
+def _function(
+    name: str, die: Any, declared: Any, pointer_size: int, code: Sequence[Any] = ()
+) -> Function:
+    """The function, or type of functions, whose parameters are the children of an entry.
+
+    Args:
+        code: its instances, if the entry is abstract.
+    """
     parameters: list[CType] = []
     variadic = False
-    language = die.cu.get_top_DIE().attributes.get("DW_AT_language")
-    is_fortran = language is not None and language.value in _LANG_FORTRAN
+    is_fortran = _is_fortran(die)
     for child in die.iter_children():
         if child.tag == "DW_TAG_formal_parameter":
             found = _type(_referred(child), pointer_size)
-            parameters.append(_of_fortran(child, found, pointer_size) if is_fortran else found)
+            if is_fortran:
+                there = (c for i in code for c in i.iter_children() if _origin(c) == child.offset)
+                found = _of_fortran((child, *there), found, pointer_size)
+            parameters.append(found)
         elif child.tag == "DW_TAG_unspecified_parameters":
             variadic = True
     convention = die.attributes.get("DW_AT_calling_convention")
@@ -264,10 +314,21 @@ def _function(name: str, die: Any, declared: Any, pointer_size: int) -> Function
     )  # fmt: skip
 
 
-def _of_fortran(parameter: Any, found: CType, pointer_size: int) -> CType:
+def _is_fortran(die: Any) -> bool:
+    language = die.cu.get_top_DIE().attributes.get("DW_AT_language")
+    return language is not None and language.value in _LANG_FORTRAN
+
+
+def _address(target: CType | None, pointer_size: int) -> CType:
+    text = "?" if target is None else f"{target.text} *"
+    return CType("pointer", pointer_size, text, target)
+
+
+def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CType:
     """What a Fortran parameter is for C. Its entry has the type alone: arrays and texts are passed by
-    their address, and numbers, too, but for those with VALUE. The place of the parameter tells."""
-    die, _, _ = _unnamed(_referred(parameter))
+    their address, and numbers, too, but for those with VALUE. The place of the parameter tells, in its
+    entry or in those of the instances of its function."""
+    die, _, _ = _unnamed(_referred(entries[0]))
     tag = "" if die is None else die.tag
     target = found
     if tag == "DW_TAG_array_type":
@@ -282,12 +343,12 @@ def _of_fortran(parameter: Any, found: CType, pointer_size: int) -> CType:
     elif found.kind == "pointer":
         return found
     else:
-        by_address = _is_passed_by_address(parameter)
-        if by_address is None:
-            return CType("either", found.size, found.text, found)
-        if not by_address:
+        told = {_is_passed_by_address(entry) for entry in entries} - {None}
+        if len(told) != 1:
+            return _address(found, pointer_size)._replace(kind="either")
+        if told == {False}:
             return found
-    return CType("pointer", pointer_size, f"{target.text} *", target)
+    return _address(target, pointer_size)
 
 
 def _is_passed_by_address(parameter: Any) -> bool | None:
@@ -376,7 +437,7 @@ def _indirect(
         resolvers: names of all resolvers.
     """
     for chosen in (
-        [_function(name, t, t, size) for n in here for _, declared, size in described.entries[n]
+        [_function(name, t, t, size) for n in here for _, declared, size, _ in described.entries[n]
          for t in [_pointed_function(declared)] if t is not None],
         [f for n in described.entries if n.startswith(name.removesuffix(".ifunc") + ".") for f in described.named(n)],
     ):  # fmt: skip

@@ -149,6 +149,71 @@ def test_wrong_prototypes_of_fortran_are_refused(
 def test_a_source_in_fortran_gets_the_way_that_works(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"k{suffix}").write_text(SOURCE)
     with pytest.raises(
-        mblob.BuildError, match=r"gfortran -O2 -g -fPIC -c k.* -o k\.o; .*-lgfortran"
+        mblob.BuildError, match=r"gfortran -O2 -g -fPIC -c k.* -o k\.o; .*-lgfortran'"
     ):
         mblob.csource_module(tmp_path / f"k{suffix}")
+
+
+# From -O2 on, gcc merges functions that do the same (-fipa-icf): one has no code of its own, and debug information of
+# the other has its places apart.
+TWINS = """
+subroutine {0}1(n, r){2}
+  integer, {1} :: n
+  integer, intent(out) :: r
+  r = 3 * n
+end subroutine
+subroutine {0}2(n, r){2}
+  integer, {1} :: n
+  integer, intent(out) :: r
+  r = 3 * n
+end subroutine
+"""
+
+
+def twins(folder: Path, require: Callable[[str], str], source: str, name: str, *flags: str) -> Path:
+    (folder / f"{name}.f90").write_text(source)
+    command = [require("gfortran"), "-g", *flags, "-fPIC", "-c", f"{name}.f90"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / f"{name}.o"
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2", pytest.param("-O3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("bind", ["", " bind(c)"], ids=["f", "bind"])
+@pytest.mark.parametrize("how", ["intent(in)", "value"])
+def test_prototypes_of_merged_fortran_functions_are_compared(
+    tmp_path: Path, require: Callable[[str], str], how: str, bind: str, level: str
+) -> None:
+    path = twins(tmp_path, require, TWINS.format("k", how, bind), "k", level)
+    names = [f"k{i}{'' if bind else '_'}" for i in (1, 2)]
+    right, wrong = ("int n", "int *n") if how == "value" else ("int *n", "int n")
+    for name in names:
+        module = mblob.static_library(path, functions=[f"void {name}({wrong}, int *r)"])
+        with pytest.raises(mblob.BuildError, match=r"parameter 0 \(n\) is .*the source has"):
+            module.export_library(tmp_path / "k.so", options=["-lgfortran"])
+    functions = [f"void {name}({right}, int *r)" for name in names]
+    module = mblob.static_library(path, functions=functions)
+    module.export_library(tmp_path / "k.so", options=["-lgfortran"])
+    lib = mblob.load_module(tmp_path / "k.so")
+    r = np.zeros(1, "int32")
+    for i, name in enumerate(names, 5):
+        lib[name](i if how == "value" else np.array([i], "int32"), r)
+        assert r[0] == 3 * i
+
+
+def test_an_argument_whose_place_nothing_tells_is_an_address(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    source = TWINS.format("k", "intent(in)", "") + TWINS.format("v", "value", "")
+    merged = twins(tmp_path, require, source, "merged", "-O2")
+    late = twins(tmp_path, require, source, "late", "-O2", "-flto")
+    for file, name in ((merged, "k1_"), (merged, "k2_"), (late, "k1_"), (late, "v1_")):
+        module = mblob.static_library(file, functions=[f"void {name}(int n, int *r)"])
+        with pytest.raises(mblob.BuildError, match=r"the source has 'integer\(kind=4\) \*'"):
+            module.export_library(tmp_path / "k.so", options=["-lgfortran"])
+    # as the error says
+    told = twins(tmp_path, require, source, "told", "-O1", "-fno-lto")
+    module = mblob.static_library(told, functions=["void v1_(int n, int *r)"])
+    module.export_library(tmp_path / "k.so", options=["-lgfortran"])
+    r = np.zeros(1, "int32")
+    mblob.load_module(tmp_path / "k.so").v1_(7, r)
+    assert r[0] == 21
