@@ -32,6 +32,7 @@ from benchmarks import (
     peer_tvm,
     plots,
     relax,
+    replacing,
     report,
     starting,
 )
@@ -42,6 +43,7 @@ SUBJECTS: dict[str, Callable[[Bench], Section | list[Section]]] = {
     "packing": packing.run,
     "embedding": embedding.run,
     "opening": opening.run,
+    "replacing": replacing.run,
     "calling": calling.run,
     "starting": starting.run,
     "executors": executors.run,

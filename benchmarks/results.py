@@ -87,7 +87,7 @@ class Target:
     Attributes:
         text: which figure.
         limit, found: in `unit`; `found` None: it could not be measured here.
-        unit: "x" (a ratio), "ms", "ns", "MiB", "faults", "kB".
+        unit: "x" (a ratio), "ms", "ns", "MiB", "faults", "mappings", "descriptors", "kB".
         why: what is to be said if the limit is exceeded.
     """
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import worker
@@ -53,6 +56,27 @@ def dlopen(path: str) -> dict[str, float]:
     unload = ctypes.CDLL(None).dlclose
     unload.argtypes = [ctypes.c_void_p]
     return worker.sampled(lambda: unload(ctypes.CDLL(path)._handle), with_faults=True)
+
+
+def replace(path: str, place: str, count: int) -> dict[str, int]:
+    """Load, call and drop a library, of which a new copy takes the place each time; what the
+    process has then."""
+    import numpy as np
+
+    a, b, c = (np.ones(4, np.float32) for _ in range(3))
+    for _ in range(count):
+        shutil.copyfile(path, f"{place}.new")
+        Path(f"{place}.new").replace(place)
+        c[:] = 0
+        mblob.load_module(place)["add4"](a, b, c)
+        assert c[3] == 2
+    gc.collect()
+    process = Path("/proc/self")
+    return {
+        "memory": worker.resident(),
+        "mappings": len((process / "maps").read_text().splitlines()),
+        "descriptors": len(list((process / "fd").iterdir())),
+    }
 
 
 def prepare(path: str) -> None:
@@ -132,5 +156,5 @@ def prepare_relax(folder: str, shapes: dict[str, list[int]]) -> dict[str, float]
 
 
 if __name__ == "__main__":
-    actions = (export, load, look, dlopen, prepare, prepare_tensors, call, prepare_relax)
+    actions = (export, load, look, replace, dlopen, prepare, prepare_tensors, call, prepare_relax)
     worker.serve({f.__name__: f for f in actions})

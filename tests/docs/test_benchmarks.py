@@ -16,15 +16,16 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import __main__ as bench_main
-from benchmarks import embedding, peer_tvm, plots, relax, report, sampling
+from benchmarks import embedding, peer_tvm, plots, relax, replacing, report, sampling
 from benchmarks.results import MIB, Row, Sample, Section, Target, medians, row_of_pairs
 
-SUBJECTS = ("packing", "embedding", "opening", "calling", "starting", "before")
+SUBJECTS = ("packing", "embedding", "opening", "replacing", "calling", "starting", "before")
 SECTIONS = (
     "Packing",
     "Packing, beside others",
     "Opening",
     "Opening, beside others",
+    "Replacing",
     "Calling",
     "Starting",
     "Beside an earlier commit",
@@ -151,6 +152,12 @@ def test_programs_of_relax_are_measured_beside_tvm_or_not_at_all(bench: sampling
     found = relax.run(bench)
     assert (found.rows, found.notes) == ([], ["Apache TVM was not measured: it is not asked for."])
     assert [target.verdict for target in found.targets] == 6 * ["not measured"]
+
+
+def test_a_library_that_is_replaced_leaves_nothing_in_memory(bench: sampling.Bench) -> None:
+    mappings, descriptors = replacing.run(bench).targets[1:]
+    assert (mappings.unit, mappings.found, mappings.verdict) == ("mappings", 0, "met")
+    assert (descriptors.unit, descriptors.found) == ("descriptors", 0)
 
 
 # ---- the report ----------------------------------------------------------------------------------

@@ -216,6 +216,41 @@ def test_openmp_of_fortran(folder: Path, require: Callable[[str], str], how: str
     assert ends(path, how)
 
 
+REPLACED = r"""
+import gc, os, shutil, sys
+import numpy as np, mblob
+path, place = sys.argv[1:]
+x = np.ones(1, "float32")
+def replace():
+    shutil.copyfile(path, place + ".new"), os.replace(place + ".new", place)
+    x[0] = 1
+    mblob.load_module(place).run(x)
+    assert x[0] == 2
+def now():
+    gc.collect()
+    with open("/proc/self/maps") as maps:
+        return len(maps.readlines()), len(os.listdir("/proc/self/fd"))
+[replace() for _ in range(20)]
+before = now()
+[replace() for _ in range(300)]
+print(before == now(), before, now())
+"""
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "libc"])
+def test_a_library_that_is_replaced_300_times_leaves_no_mapping(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    path = packed(folder, name, CASES[name].source, CASES[name].options)
+    done = subprocess.run(
+        [sys.executable, "-c", REPLACED, path, tmp_path / "k.so"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.startswith("True "), (done.stdout, done.stderr)
+
+
 def test_what_a_library_brings_counts_too(folder: Path) -> None:
     """A helper that it needs starts the thread, or does not."""
     for name, source, stays in (
