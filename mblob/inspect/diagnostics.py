@@ -384,8 +384,11 @@ def missing_functions(library: Library) -> Iterator[Remark]:
         named = [
             f["name"] for f in e.content.facts["executable"]["functions"] if f["kind"] == "packed"
         ]
+        from mblob.inspect.code_names import code_names
         from mblob.inspect.relax_code import PROVIDED
 
+        asked = (n for n in code_names(library) if not n.startswith("__tvm_"))  # of the runtime
+        named = list(dict.fromkeys((*named, *asked)))
         missing = [name for name in named if name not in own and name not in PROVIDED]
         if any(x.type_key != LIBRARY and x.index != e.index for x in library.entries):
             missing = [name for name in missing if "." in name]  # others may be of those modules

@@ -316,7 +316,9 @@ void mb_error_hint(const char *format, ...) {
   va_start(args, format);
   char *text = NULL, *hint = format_text(format, args);
   va_end(args);
-  if (!hint || !state.message || asprintf(&text, "%s; %s", state.message, hint) < 0) {
+  size_t size = state.message ? strlen(state.message) : 0;
+  if (size && state.message[size - 1] == '.') size--;
+  if (!hint || !size || asprintf(&text, "%.*s; %s", (int)size, state.message, hint) < 0) {
     free(hint);
     return;
   }

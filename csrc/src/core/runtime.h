@@ -305,6 +305,11 @@ char *mb_process_state_changes(const struct mb_process_state *before);
  * hold it. */
 bool mb_library_unlink(struct mb_library *library);
 
+/* code_names.c: the names of functions that its code asks for by TVMBackendGetFuncFromEnv, as far as
+ * the file tells them; one may come twice. They lie in the file's mapping. */
+typedef void (*mb_name_visitor)(const char *name, void *context);
+void mb_library_code_names(const struct mb_library *library, mb_name_visitor visit, void *context);
+
 /* ---- environment (environment.c) ------------------------------------------------------------- */
 
 /* What TVMBackendGetFuncFromEnv gives to a kernel of `library` (NULL: of none): borrowed, valid

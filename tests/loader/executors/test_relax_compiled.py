@@ -3,6 +3,7 @@ library of these releases with compiled functions was at hand."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import mblob
+from tests.e2e.programs import run
 from tests.loader.executors import relax_programs
 from tests.loader.executors.relax_programs import COMPILED, Function
 from tests.loader.payloads import u64
@@ -73,11 +75,20 @@ FUNCTION(absent) { /* of a name that nobody has */
   return call("tests.compiled.absent", regs, 1, a, c, 1);
 }
 """
+# What LLVM's code leaves of a call by name: a variable, and the text if it has a known prefix.
+LACKING = r"""
+const char text[] = "vm.builtin.is a text", *const other = "of vm.builtin.also_text";
+static void *found __asm__(".tvm_func.tests.compiled.named") __attribute__((used));
+FUNCTION(lacks) {
+  ROWS;
+  TVMBackendAnyListSetPackedArg(regs, 0, a, c, 0);
+  return call("vm.builtin.no_such", regs, 1, a, c, 1) || call("vm.builtin.copy", regs, 1, a, c, 1) ||
+         call("tvm.contrib.none.such", regs, 1, a, c, 1);
+}
+"""
 
 
-@pytest.fixture(scope="module", params=["relax.Executable", "relax.VMExecutable"])
-def vm(request: Any, tmp_path_factory: pytest.TempPathFactory) -> mblob.relax.VirtualMachine:
-    rows = {"pair": 2, "text": 1, "twice": 3, "deep": 2, "absent": 2}
+def export(rows: dict[str, int], code: str, path: Path, key: str = "relax.VMExecutable") -> Path:
     functions = [
         Function(name, params=[] if name == "text" else ["x"], registers=count, kind=COMPILED)
         for name, count in rows.items()
@@ -86,11 +97,47 @@ def vm(request: Any, tmp_path_factory: pytest.TempPathFactory) -> mblob.relax.Vi
     constants = [np.arange(3, dtype="float32")]
     program = relax_programs.Program(functions, constants, "classic", magic)
     payload = program.payload()
-    root = mblob.blob_module(request.param, u64(len(payload)) + payload)
-    root.import_module(mblob.csource_module(CODE))
-    path: Path = tmp_path_factory.mktemp("compiled") / "x.so"
+    root = mblob.blob_module(key, u64(len(payload)) + payload)
+    root.import_module(mblob.csource_module(code))
     root.export_library(path, dialect="classic", index=False)
+    return path
+
+
+@pytest.fixture(scope="module", params=["relax.Executable", "relax.VMExecutable"])
+def vm(request: Any, tmp_path_factory: pytest.TempPathFactory) -> mblob.relax.VirtualMachine:
+    rows = {"pair": 2, "text": 1, "twice": 3, "deep": 2, "absent": 2}
+    path = export(rows, CODE, tmp_path_factory.mktemp("compiled") / "x.so", request.param)
     return mblob.relax.VirtualMachine(mblob.load_module(path), mblob.cpu(0))
+
+
+def test_a_compiled_program_that_lacks_functions_says_so_when_it_is_opened(tmp_path: Path) -> None:
+    """And what needs none of them runs."""
+    path = export({"text": 1, "lacks": 2}, CODE + LACKING, tmp_path / "x.so")
+    names = ["vm.builtin.no_such", "tvm.contrib.none.such", "tests.compiled.named"]
+    with mblob.open(path) as lib:
+        (told,) = [d["message"] for d in lib.diagnostics if d["code"] == "missing_functions"]
+    assert ", ".join(names) in told
+    with pytest.warns(UserWarning, match=f"nobody provides: {', '.join(names)}; a call"):
+        module = mblob.load_module(path)
+    vm = mblob.relax.VirtualMachine(module, mblob.cpu(0))
+    assert vm.missing == names
+    assert vm["text"]() == "compiled"
+    all_named = " ".join(map(repr, names))
+    with pytest.raises(
+        mblob.KernelError, match=rf"no_such in .* registry; .*provides {all_named}$"
+    ):
+        vm["lacks"](1)
+    mblob.register_func("tests.compiled.named", lambda: None, override=True)
+    assert vm.missing == names[:-1]
+
+
+def test_the_names_are_found_in_a_stripped_library(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    path = export({"text": 1, "lacks": 2}, CODE + LACKING, tmp_path / "x.so")
+    run(require("strip"), path)
+    with pytest.warns(UserWarning, match=r"provides: vm.builtin.no_such, tvm.contrib.none.such; a"):
+        mblob.load_module(path)
 
 
 def test_values_constants_and_functions_reach_compiled_code(vm: Any) -> None:

@@ -233,6 +233,22 @@ def test_results_of_compiled_functions_may_end_on_any_thread(relax: Path) -> Non
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*nobody provides")
+@pytest.mark.parametrize("name", ["llama_legacy", "llama_paged"])
+def test_both_modes_of_a_model_lack_the_same_functions(golden: Path, name: str) -> None:
+    lacking = []
+    for mode in ("bytecode", "compiled"):
+        path = golden / "lm" / f"{name}.{mode}.so"
+        if not path.exists():
+            pytest.skip("no golden language models")
+        vm = mblob.relax.VirtualMachine(mblob.load_module(path), mblob.cpu(0))
+        lacking.append(sorted(vm.missing))
+        with mblob.open(path) as lib:
+            told = " ".join(d["message"] for d in lib.diagnostics)
+        assert [missing for missing in vm.missing if missing not in told] == []
+    assert lacking[0] == lacking[1]
+
+
 def test_what_is_expected_and_what_nobody_has_is_told_without_running(relax: Path) -> None:
     with mblob.open(relax / "mlp_dynamic.so") as lib:
         (forward, *_) = lib.entries[0].content.facts["executable"]["functions"]

@@ -121,23 +121,19 @@ static int call_kernel(const struct relax_target *target, const TVMValue *args, 
   return given.code == kTVMNullptr ? status : take_given(status, &given, result);
 }
 
-static int nobody(const struct relax_machine *m, size_t index) {
-  char *all = relax_list_missing(m->exec, " '", "'");
-  int status =
-      mb_fail(MBLOB_E_KERNEL,
-              "InternalError: Error: Cannot find ffi::Function %s in either Relax VM kernel "
-              "library, or in TVM runtime ffi::Function registry, or in global Relax functions of "
-              "the VM executable; of the names in the program, nobody provides%s",
-              m->exec->functions[index].name, all ? all : "");
-  free(all);
-  return status;
+static int nobody(const char *name) {
+  return mb_fail(MBLOB_E_KERNEL,
+                 "InternalError: Error: Cannot find ffi::Function %s in either Relax VM kernel "
+                 "library, or in TVM runtime ffi::Function registry, or in global Relax functions "
+                 "of the VM executable",
+                 name);
 }
 
 /* A name that nobody had when the machine was made may have come since. */
 static int find_late(struct relax_machine *m, size_t index) {
   struct relax_target *target = &m->targets[index];
   int status = mb_global_get(m->exec->functions[index].name, &target->function);
-  return status || target->function ? status : nobody(m, index);
+  return status || target->function ? status : nobody(m->exec->functions[index].name);
 }
 
 /* Call one entry of the table on the arguments, as an instruction does. */

@@ -225,6 +225,7 @@ void relax_leave(struct relax_activation *activation) {
 }
 
 #define INLINE_ARGUMENTS 12
+#define NOBODY "of the names in the program, nobody provides"
 
 /* Arguments of a caller as the machine has them. */
 struct taken {
@@ -333,6 +334,16 @@ static void give_back(struct taken *t, int status) {
   free(t->heap);
 }
 
+void relax_tell_failure(const struct relax_machine *m) {
+  const char *text = mblob_last_error();
+  mb_error_of_arguments();
+  /* The words of TVM; a call inside may have told. */
+  if (!strstr(text, " registry") || strstr(text, NOBODY)) return;
+  char *all = relax_list_missing(m->exec, " '", "'");
+  if (all && *all) mb_error_hint(NOBODY "%s", all);
+  free(all);
+}
+
 int relax_call_outside(struct relax_machine *m, const struct relax_closure *closure,
                        const TVMValue *args, const int *codes, int count, struct mb_return *out) {
   const struct relax_function *f = closure->function;
@@ -356,7 +367,7 @@ int relax_call_outside(struct relax_machine *m, const struct relax_closure *clos
   give_back(&taken, status);
   relax_leave(&activation);
   if (!status && !closure->drops_result) return relax_give(result, out);
-  if (status) mb_error_of_arguments();
+  if (status) relax_tell_failure(m);
   relax_clear(&result);
   return status;
 }

@@ -266,6 +266,9 @@ struct relax_activation *relax_running(void);
 /* Call a function of the program on values of a caller, then on those that are bound. */
 int relax_call_outside(struct relax_machine *m, const struct relax_closure *closure,
                        const TVMValue *args, const int *codes, int count, struct mb_return *out);
+/* Of a call from outside that failed: whether arguments are at fault; if a function was not found, which
+ * others will not be. */
+void relax_tell_failure(const struct relax_machine *m);
 /* Make a machine ready: constants, functions. */
 int relax_machine_prepare(struct relax_machine *m, bool pooled);
 /* NULL after "ValueError: Unknown function: NAME". */

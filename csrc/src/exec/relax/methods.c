@@ -204,7 +204,7 @@ static int run_values(struct relax_machine *m, const struct relax_function *f,
   if (!status) status = relax_enter(m, &activation);
   if (status) return status;
   status = relax_run(m, f, &arguments, result);
-  if (status) mb_error_of_arguments();
+  if (status) relax_tell_failure(m);
   relax_leave(&activation);
   return status;
 }
