@@ -31,6 +31,7 @@ from mblob.packager.functions import signatures
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, PayloadNode, node_of
+from mblob.packager.modules.prototype_text import STATIC
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
@@ -255,15 +256,37 @@ def check_functions(
         if name in defined:
             _refuse_variables({name}, files)
             continue
-        if any(d.startswith(f"_Z{len(name)}{name}") for d in defined):
-            why = (
-                f'it is a C++ function; declare it extern "C" {w.prototype.result_type} {name}(...)'
+        scopes = [scope for d in defined if (scope := _cxx_scope(d, name)) is not None]
+        if scopes:
+            declaration = f'extern "C" {w.prototype.result_type} {name}(...);'
+            why = "it is a C++ function; declare"
+            if scope := scopes[0]:
+                why = f"it is a C++ function of {scope}; if it is a method, call it in another function, else declare"
+                declaration = f"namespace {scope} {{ {declaration} }}"
+            why += (
+                f" {declaration} before it, in the source or in a header that options=['-include','decl.h']"
+                " (-- -include decl.h) reads"
             )
         else:
-            why = f"check the spelling, and that it is not static{did_you_mean(name, defined)}"
+            why = f"check the spelling; if it is static, {STATIC}{did_you_mean(name, defined)}"
         raise BuildError(
             f"functions: {name} is declared, but no kernel or object defines it: {why}"
         )
+
+
+def _cxx_scope(symbol: str, name: str) -> str | None:
+    """The namespaces or classes around a C++ function of a name, "" if there are none; None if a
+    symbol is another function (Itanium C++ ABI, 5.1.2: <unscoped-name>, <nested-name>)."""
+    found = re.match(r"_Z(N?)", symbol)
+    names: list[str] = []
+    at = found.end() if found else len(symbol)
+    while length := re.match(r"\d{1,4}", symbol[at:]):
+        end = at + length.end() + int(length[0])
+        names.append(symbol[at + length.end() : end])
+        at = end
+        if not (found and found[1]):
+            break
+    return "::".join(names[:-1]) if names and names[-1] == name else None
 
 
 def _refuse_variables(

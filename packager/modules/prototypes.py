@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob import argument_types
-from mblob.errors import did_you_mean
 from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.modules import prototype_text
 
 if TYPE_CHECKING:
     from pycparser import c_ast
@@ -152,9 +152,7 @@ def _declarations(text: str) -> list[c_ast.Node]:
         from pycparser.plyparser import ParseError
     if not isinstance(text, str):
         raise BuildTypeError(f"functions: expected prototypes as text, found {type(text).__name__}")
-    # pycparser reads preprocessed standard C; compilers spell one of its keywords in more ways.
-    code = re.sub(r"\b__restrict(__)?\b", "restrict", _COMMENT.sub(" ", text))
-    code = " ".join(code.split()).rstrip("; ")
+    code = prototype_text.standard(text)
     if not code:
         raise BuildError("functions: an empty prototype")
 
@@ -170,48 +168,7 @@ def _declarations(text: str) -> list[c_ast.Node]:
         where = re.sub(r"^[^:]*:(\d+:)?", "", str(exc)).strip()
     with suppress(ParseError):  # the name that <complex.h> has for a keyword
         return tree((), re.sub(r"\bcomplex\b", "_Complex", code))
-    unknown = _type_names(code)
-    known = (*argument_types.TYPEDEFS, *_KEYWORDS)
-    with suppress(ParseError):  # if it is C once these are types, that is what is wrong
-        tree(unknown)
-        raise BuildError(
-            f"functions: {code!r}: unknown type {unknown[0]!r}; expected a number type of C or <stdint.h>, or a pointer"
-            f" to one; instead of a typedef write its type{did_you_mean(unknown[0], known)}"
-        )
-    raise BuildError(
-        f"functions: {code!r} is no C prototype (column {where}); expected one like"
-        " 'void vadd(const float *a, const float *b, float *c, int64_t n)'"
-    )
-
-
-# ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that
-# look like one.
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_KEYWORDS = frozenset(
-    ("auto", "char", "const", "double", "enum", "extern", "float", "inline", "int", "long", "register", "restrict",
-     "return", "short", "signed", "sizeof", "static", "struct", "union", "unsigned", "void", "volatile", "_Alignas",
-     "_Atomic", "_Bool", "_Complex", "_Noreturn", "__int128")
-)  # fmt: skip
-_QUALIFIERS = ("const", "volatile", "extern", "static", "inline")
-
-
-def _type_names(code: str) -> list[str]:
-    """Unknown identifiers where only a type can stand, in front of a name or a `*`."""
-    tokens = ["(", *re.findall(r"[A-Za-z_]\w*|\S", code), ""]
-    found: list[str] = []
-    for before, token, behind in zip(tokens, tokens[1:], tokens[2:]):
-        if (
-            not re.match("[A-Za-z_]", token)
-            or token in _KEYWORDS
-            or token in argument_types.TYPEDEFS
-            or token in found
-        ):
-            continue
-        starts = before in ("(", ",", ";")
-        named = behind == "*" or re.match("[A-Za-z_]", behind)
-        if ((starts or before in _QUALIFIERS) and named) or (starts and behind in (",", ")")):
-            found.append(token)
-    return found
+    raise BuildError(f"functions: {prototype_text.reason(code, where, tree)}")
 
 
 def _prototype(node: Any, text: str) -> Prototype:
@@ -227,7 +184,8 @@ def _prototype(node: Any, text: str) -> Prototype:
     name = str(node.name)
     if "static" in node.storage:
         raise BuildError(
-            f"functions: {name} is static, so a packed function cannot call it; remove static there and in the source"
+            f"functions: {name} is static, so a packed function cannot call it; leave static out of the prototype, and"
+            f" {prototype_text.STATIC}"
         )
     params = node.type.args.params if node.type.args else []
     if len(params) == 1 and isinstance(params[0], c_ast.Typename) and _is_void(params[0].type):
@@ -273,7 +231,7 @@ def _scalar(names: list[str], where: str) -> Scalar:
     text = " ".join(names)
     if "_Complex" in words:
         raise BuildError(
-            f"{where}: {text}: complex numbers are not supported; pass real and imaginary parts as tensors"
+            f"{where}: {text}: complex numbers are passed in arrays: write void * for a pointer to them"
         )
     if "__int128" in words:
         raise BuildError(f"{where}: {text} does not fit an argument; pass two int64_t")
@@ -299,6 +257,8 @@ def _parameter(node: Any, index: int, function: str, integers: Mapping[str, str]
         )
     name = str(node.name or "")
     where = f"{function}: parameter {index}" + (f" ({name})" if name else "")
+    if isinstance(node, c_ast.ID):
+        raise BuildError(f"{where} has no type; write it in front of the name")
     kind = node.type
     dims: list[Dim] = []
     while isinstance(kind, c_ast.ArrayDecl):
@@ -313,14 +273,13 @@ def _parameter(node: Any, index: int, function: str, integers: Mapping[str, str]
     elif not dims:
         return Parameter(name, "scalar", _scalar(_specifiers(kind, where), where))
     if isinstance(kind, c_ast.FuncDecl):
-        raise BuildError(
-            f"{where}: function pointers are not supported; use void * and cast it in the function"
-        )
+        raise BuildError(_FUNCTION_POINTER.format(where))
     if isinstance(kind, c_ast.PtrDecl):
         raise BuildError(
-            f"{where}: pointers to pointers are not supported; use void * or one tensor"
+            f"{where}: pointers to pointers are not supported; write void *, and pass an array of the addresses"
+            " (dtype uintp)"
         )
-    names = _specifiers(kind, where)
+    names = _specifiers(kind, where, "void *")
     const = "const" in kind.quals
     if names == ["void"]:
         return Parameter(name, "pointer", None, const)
@@ -330,8 +289,17 @@ def _parameter(node: Any, index: int, function: str, integers: Mapping[str, str]
     return Parameter(name, "tensor", element, const, tuple(dims))
 
 
-def _specifiers(kind: Any, where: str) -> list[str]:
-    """Type specifiers of what is left when pointers and arrays are taken off."""
+_FUNCTION_POINTER = (
+    "{}: function pointers are not supported; write void *, and pass the address (ctypes.c_void_p)"
+)
+
+
+def _specifiers(kind: Any, where: str, pointer: str = "") -> list[str]:
+    """Type specifiers of what is left when pointers and arrays are taken off.
+
+    Args:
+        pointer: what to write for a pointer to a struct; "" if the type stands alone.
+    """
     from pycparser import c_ast
 
     if isinstance(kind, c_ast.TypeDecl) and isinstance(kind.type, c_ast.IdentifierType):
@@ -339,13 +307,16 @@ def _specifiers(kind: Any, where: str) -> list[str]:
     inner = kind.type if isinstance(kind, c_ast.TypeDecl) else kind
     what = {c_ast.Struct: "struct", c_ast.Union: "union", c_ast.Enum: "enum"}.get(type(inner))
     if what:
+        found = f"{where}: {what} {inner.name or ''}"
+        if what == "enum":
+            raise BuildError(f"{found} is no type of numbers; write int for it")
+        if pointer:
+            raise BuildError(f"{found} is not supported; write {pointer} for the pointer to it")
         raise BuildError(
-            f"{where}: {what} {inner.name or ''} is not supported; pass its parts, or a void * to it"
+            f"{found} is not supported by value; give a function that takes a pointer to it, and write void *"
         )
     if isinstance(inner, c_ast.FuncDecl):
-        raise BuildError(
-            f"{where}: function pointers are not supported; use void * and cast it in the function"
-        )
+        raise BuildError(_FUNCTION_POINTER.format(where))
     raise BuildError(
         f"{where}: this type is not supported; expected a number, a pointer to numbers, or void *"
     )
@@ -365,7 +336,7 @@ def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
             kind = "string" if const and pointed == "char" else "pointer"
             return kind, None, f"{const}{pointed} *"
         raise BuildError(
-            f"{where}: expected void, a number or a pointer to numbers; return void * instead"
+            f"{where}: expected void, a number or a pointer to numbers; write void * for other pointers"
         )
     scalar = _scalar(_specifiers(node, where), where)
     return "scalar", scalar, scalar.name
@@ -405,8 +376,8 @@ def _expression(node: Any, where: str, integers: Mapping[str, str]) -> tuple[str
     if isinstance(node, c_ast.ID):
         if node.name not in integers:
             raise BuildError(
-                f"{where}: dimension {node.name!r} is no integer parameter of the function;"
-                f" there {'are ' + ', '.join(sorted(integers)) if integers else 'are none'}"
+                f"{where}: dimension {node.name!r} is no integer parameter of the function; write the number of a"
+                f" macro, or a parameter{' (' + ', '.join(sorted(integers)) + ')' if integers else ''}"
             )
         code = f"v_{node.name}"
         # 64 bits without a sign lie in an int64_t: 2^63 and more is negative there
@@ -418,5 +389,5 @@ def _expression(node: Any, where: str, integers: Mapping[str, str]) -> tuple[str
             f"{left[1]} {node.op} {right[1]}",
         )
     raise BuildError(
-        f"{where}: a dimension is made of numbers, integer parameters, + - and *; found something else"
+        f"{where}: a dimension is made of numbers, integer parameters, + - and *; write the number instead"
     )

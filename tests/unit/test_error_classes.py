@@ -436,8 +436,8 @@ TOLD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a complex type": (
         lambda: mblob.csource_module("", functions="void f(double complex *x)"),
-        "f: parameter 0 (x): double _Complex: complex numbers are not supported; pass real and imaginary"
-        " parts as tensors",
+        "f: parameter 0 (x): double _Complex: complex numbers are passed in arrays: write void * for a"
+        " pointer to them",
     ),
     "a text as payload": (
         lambda: mblob.blob_module("k", "text"),

@@ -75,33 +75,76 @@ def test_several_prototypes_may_share_a_string() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("void f(struct s x)", r"f: parameter 0 \(x\): struct s is not supported"),
-        ("void f(struct s *x)", r"f: parameter 0 \(x\): struct s"),
+        (
+            "void f(struct s x)",
+            r"f: parameter 0 \(x\): struct s is not supported by value; .*takes a pointer",
+        ),
+        ("void f(struct s *x)", r"f: parameter 0 \(x\): struct s .*write void \* for the pointer"),
         ("void f(union u x)", r"parameter 0 \(x\): union u"),
-        ("void f(int a, int (*g)(int))", r"f: parameter 1 \(g\): function pointers"),
-        ("void f(int g(int))", r"parameter 0 \(g\): function pointers"),
+        (
+            "void f(int a, int (*g)(int))",
+            r"f: parameter 1 \(g\): function pointers .*write void \*",
+        ),
+        ("void f(int g(int))", r"parameter 0 \(g\): function pointers .*write void \*"),
         ("void f(int a, ...)", "f: a variadic function has no packed function"),
         ("void f(long double x)", r"parameter 0 \(x\): long double"),
         ("void f(const long double *x)", r"parameter 0 \(x\): long double"),
-        ("void f(float _Complex *x)", r"parameter 0 \(x\): .*complex"),
-        ("void f(float **x)", r"parameter 0 \(x\): pointers to pointers"),
+        ("void f(float _Complex *x)", r"parameter 0 \(x\): .*complex.*write void \*"),
+        (
+            "void f(float **x)",
+            r"parameter 0 \(x\): pointers to pointers .*void \*.*array of the addresses",
+        ),
         ("void f(__int128 x)", r"parameter 0 \(x\): .*does not fit"),
-        ("void f(float x[n])", r"parameter 0 \(x\): dimension 'n' is no integer parameter"),
+        (
+            "void f(float x[n])",
+            r"parameter 0 \(x\): dimension 'n' is no integer parameter .*write the number",
+        ),
         ("void f(float x[n], float n)", r"dimension 'n' is no integer parameter"),
+        (
+            "void f(float x[N], int n)",
+            r"'N' is no integer parameter .*a macro, or a parameter \(n\)",
+        ),
         (f"void f(float x[{2**63}])", rf"dimension {2**63} is too large"),
         ("void f(float x[0xFFFFFFFFFFFFFFFFu])", "dimension 0xFFFFFFFFFFFFFFFFu is too large"),
-        ("void f(float x[sizeof(int)])", r"parameter 0 \(x\): a dimension is made of"),
+        (
+            "void f(float x[sizeof(int)])",
+            r"parameter 0 \(x\): a dimension is made of.*write the number",
+        ),
         ("void f(float x[2][])", r"only the first dimension may be empty"),
         ("struct s f(int)", "f: its result: struct"),
-        ("float **f(int)", "f: its result"),
-        ("static void f(int a)", "f is static"),
+        ("float **f(int)", r"f: its result.*write void \*"),
+        ("enum e f(int)", "f: its result: enum e .*write int"),
+        ("void f(enum e *x)", r"parameter 0 \(x\): enum e .*write int"),
+        ("static void f(int a)", "f is static.*leave static out.*-Dstatic="),
         ("void f(int a, int b, float *a)", "f: two parameters are called 'a'; rename one"),
         ("void f(int a) { }", "a function with a body"),
         ("int x", "no function declaration"),
-        ("void f(float", "is no C prototype"),
-        ("void f(foo_t x)", "unknown type 'foo_t'"),
-        ("vec *f(int a)", "unknown type 'vec'"),
-        ("void f(int, const foo_t *)", "unknown type 'foo_t'"),
+        ("void f(float", "is no C prototype .*expected one like"),
+        ("void f(float x float y)", "is no C prototype .*expected one like"),
+        ("void f(x, y)", r"f: parameter 0 \(x\) has no type"),
+        ("void f(foo_t x)", r"unknown type 'foo_t'; write int for an enum, void \* for a pointer"),
+        ("vec *f(int a)", r"unknown type 'vec'; write void \*"),
+        (
+            "void f(int, const foo_t *)",
+            r"unknown type 'foo_t'; write void \* if it is a struct",
+        ),
+        ("void f(foo_t x[2])", r"unknown type 'foo_t'; write void \*"),
+        ("void f(flaot *x)", "unknown type 'flaot'; did you mean 'float'"),
+        ("void f(int8 x)", "unknown type 'int8'; did you mean 'int8_t'"),
+        ("DLLEXPORT int f(int)", "'DLLEXPORT': leave macros out"),
+        ("void ZLIB_INTERNAL f(int)", "'ZLIB_INTERNAL': leave macros out"),
+        (
+            "ZEXTERN int ZEXPORT f(foo_t *)",
+            "'ZEXTERN' and 'ZEXPORT': leave macros out; unknown type 'foo_t'",
+        ),
+        ("PyAPI_FUNC(int) f(int)", "'PyAPI_FUNC': leave macros out"),
+        ('MARKED("x") int f(int)', "'MARKED': leave macros out"),
+        ("void f(float *RESTRICT x)", "'RESTRICT': leave macros out"),
+        ("void f(float &x)", "as C declares it: a pointer for a reference"),
+        ("void ns::f(std::size_t n)", "as C declares it: .*no namespaces"),
+        ("void f(int n = 3) noexcept", "as C declares it: .*default arguments"),
+        ('void f(int n) asm("g")', "by the name in asm"),
+        ("#define N 3", "leave directives"),
         ("void f(int a /* open", "is no C prototype"),
         ("", "an empty prototype"),
     ],
@@ -120,3 +163,17 @@ def test_two_different_declarations_of_one_function_are_refused() -> None:
 def test_comments_are_no_part_of_a_prototype() -> None:
     (p,) = parse("void f(/* in */ const float *a, // out\n float *b /* n; */);")
     assert p.types == "const float *, float *"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'extern "C" void f(float *x)',
+        'extern "C" { void f(float *x); }',
+        "extern void f(float *x)",
+        "__inline__ void f(__volatile__ float *__restrict__ x)",
+    ],
+)
+def test_words_that_change_no_call_are_left_out(text: str) -> None:
+    (p,) = parse(text)
+    assert p.text == "void f(float *x)"

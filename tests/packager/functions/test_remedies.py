@@ -1,0 +1,132 @@
+"""What errors about prototypes say to write works."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mblob
+
+SOURCE = """
+#include <complex.h>
+#define DLLEXPORT __attribute__((visibility("default")))
+#define N 4
+typedef struct { float a; int b; } pair_t;
+typedef pair_t *pair_ptr;
+typedef enum { A, B, C } mode;
+DLLEXPORT void pointed(pair_t *x) { x->a *= 2; x->b += 1; }
+void named(pair_ptr x) { pointed(x); }
+int number(mode m) { return m + 1; }
+void numbers(mode *m) { *m = C; }
+void sized(float x[N]) { x[N - 1] = 7; }
+void turned(float complex *x, int n) { for (int i = 0; i < n; ++i) x[i] *= I; }
+void rows(float **x, int n, int m) { for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) x[i][j] += i; }
+void applied(int (*f)(int), int *r) { *r = f(3); }
+static void hidden(float *x) { *x = 9; }
+"""
+# refused: what to write instead
+INSTEAD = {
+    "DLLEXPORT void pointed(void *x)": "void pointed(void *x)",
+    "void pointed(pair_t *x)": "void pointed(void *x)",
+    "void named(pair_ptr x)": "void named(void *x)",
+    "int number(mode m)": "int number(int m)",
+    "void numbers(mode *m)": "void numbers(int *m)",
+    "void sized(float x[N])": "void sized(float x[4])",
+    "void turned(float complex *x, int n)": "void turned(void *x, int n)",
+    "void rows(float **x, int n, int m)": "void rows(void *x, int n, int m)",
+    "void applied(int (*f)(int), int *r)": "void applied(void *f, int *r)",
+    "static void hidden(float *x)": "void hidden(float *x)",
+}
+
+
+@pytest.fixture(scope="module")
+def lib(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
+    folder = tmp_path_factory.mktemp("remedies")
+    for refused in INSTEAD:
+        with pytest.raises(mblob.BuildError):
+            mblob.csource_module(SOURCE, functions=[refused])
+    module = mblob.csource_module(SOURCE, functions=[*INSTEAD.values()], options=["-Dstatic="])
+    module.export_library(folder / "k.so")
+    return mblob.load_module(folder / "k.so")
+
+
+class Pair(ctypes.Structure):
+    _fields_ = (("a", ctypes.c_float), ("b", ctypes.c_int))
+
+
+def test_a_struct_is_passed_by_its_pointer(lib: mblob.Module) -> None:
+    pair = Pair(2, 1)
+    lib.pointed(ctypes.pointer(pair))
+    lib.named(ctypes.pointer(pair))
+    assert (pair.a, pair.b) == (8, 3)
+
+
+def test_enums_dimensions_of_macros_and_static_functions(lib: mblob.Module) -> None:
+    assert lib.number(1) == 2
+    modes, x = np.zeros(1, "int32"), np.zeros(4, "float32")
+    lib.numbers(modes)
+    lib.sized(x)
+    assert modes[0] == 2 and x[3] == 7
+    lib.hidden(x)
+    assert x[0] == 9
+
+
+def test_arrays_of_complex_numbers_and_of_addresses(lib: mblob.Module) -> None:
+    turned = np.ones(2, "complex64")
+    lib.turned(turned, 2)
+    assert turned.tolist() == [1j, 1j]
+    rows = [np.zeros(3, "float32") for _ in range(2)]
+    lib.rows(np.array([row.ctypes.data for row in rows], "uintp"), 2, 3)
+    assert rows[1].tolist() == [1, 1, 1] and not rows[0].any()
+
+
+def test_the_address_of_a_function(lib: mblob.Module) -> None:
+    double = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda x: 2 * x)
+    result = np.zeros(1, "int32")
+    lib.applied(ctypes.cast(double, ctypes.c_void_p), result)
+    assert result[0] == 6
+
+
+CXX = """
+void plain(float *x) { *x = 1; }
+namespace one { namespace two { void inner(float *x) { *x = 2; } } }
+struct K { static void method(float *x); };
+void K::method(float *x) { *x = 3; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("plain", r'declare extern "C" void plain\(...\); before it.*-include'),
+        ("inner", r'of one::two; .*declare namespace one::two { extern "C" void inner\(...\); }.*-include'),
+        ("method", "C\\+\\+ function of K; if it is a method, call it in another"),
+        ("plian", "check the spelling; if it is static, .*-Dstatic="),
+    ],
+)  # fmt: skip
+def test_a_function_of_cxx_is_told_where_it_is(tmp_path: Path, name: str, message: str) -> None:
+    module = mblob.csource_module(CXX, "cpp", functions=[f"void {name}(float *x)"])
+    with pytest.raises(mblob.BuildError, match=message):
+        module.export_library(tmp_path / "k.so")
+
+
+def test_a_header_that_is_read_first_makes_functions_of_cxx_functions_of_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.cpp").write_text(CXX)
+    (tmp_path / "decl.h").write_text(
+        'extern "C" void plain(float *x);\n'
+        'namespace one { namespace two { extern "C" void inner(float *x); } }\n'
+    )
+    functions = ["void plain(float *x)", "void inner(float *x)"]
+    module = mblob.csource_module("k.cpp", functions=functions, options=["-include", "decl.h"])
+    module.export_library("k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    x = np.zeros(1, "float32")
+    for i, name in enumerate(("plain", "inner"), 1):
+        lib[name](x)
+        assert x[0] == i
