@@ -14,6 +14,7 @@ from __future__ import annotations
 import textwrap
 from bisect import bisect_right
 from collections.abc import Iterable
+from os.path import commonprefix
 
 # C17's <math.h> and <complex.h>, and glibc's additions.
 _MATH = """
@@ -161,17 +162,31 @@ def is_of_language(library: str) -> bool:
     return library.startswith(tuple(LANGUAGE_LIBRARIES.split()))
 
 
+_SHARED = 30  # one more is the highest character that is in no name
+
+
+def _folded() -> list[tuple[int, str]]:
+    """Of each name how many characters it has in common with the one before, and the others."""
+    found = []
+    for before, name in zip(("", *NAMES), NAMES):
+        shared = min(len(commonprefix([before, name])), _SHARED)
+        found.append((shared, name[shared:]))
+    return found
+
+
 def header() -> str:
     """The text of `csrc/src/core/forgetful.h`."""
     from mblob.texts import header_of
 
     title = "forgetful.h - functions that keep no address after they return, in the order of strcmp"
-    texts = textwrap.wrap(" ".join(f'"{name}\\0"' for name in NAMES), 96, break_on_hyphens=False)
+    folded = " ".join(f'"\\{shared + 1:03o}{rest}"' for shared, rest in _folded())
+    texts = textwrap.wrap(folded, 96, break_on_hyphens=False)
     rows = " \\\n  ".join(texts)
     spellings = ", ".join(f'{{"{first}", "{last}"}}' for first, last in SPELLINGS)
     libraries = " ".join(f'"{name}\\0"' for name in LANGUAGE_LIBRARIES.split())
     found = {
         "MB_FORGETFUL": f" \\\n  {rows}",
+        "MB_FORGETFUL_SIZE": str(sum(len(name) + 1 for name in NAMES)),
         "MB_FORGETFUL_SPELLINGS": spellings,
         "MB_LANGUAGE_LIBRARIES": libraries,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -332,6 +333,25 @@ def test_registered_global_functions_keep_their_library(folder: Path) -> None:
         '  if (TVMFuncCreateFromCFunc(one, 0, 0, &f) || TVMFuncRegisterGlobal("stays.one", f, 1)) x[0] = 0; }'
     )
     assert ends(packed(folder, "registered", source, tuple(include_flags())))
+
+
+def test_the_runtime_knows_each_name_of_the_table(folder: Path) -> None:
+    """Those that this process has, and spellings: one library calls them all."""
+    from mblob import forgetful
+
+    here = ctypes.CDLL("libm.so.6")
+    spelt = ["__isoc99_sscanf", "__snprintf_chk", "__memcpy_chk", "expf", "cosl"]
+    names = [n for n in (*forgetful.NAMES, *spelt) if n.isidentifier() and hasattr(here, n)]
+    assert len(names) > 300
+    options = ("-w", "-fno-builtin", "-lm")
+    for more, stays in (([], False), (["signal"], True)):
+        declared = "".join(f"extern char {n}[] __attribute__((weak));\n" for n in names + more)
+        source = f"{declared}char *all[] = {{{', '.join(names + more)}}};\n"
+        source += "void run(float *x) { x[0] *= 1 + (all[(int)x[0]] != 0); }"
+        path = packed(folder, f"all {more}", source, options)
+        with mblob.open(path) as lib:
+            assert len(lib.undefined_symbols) > 300
+        assert ends(path) is stays
 
 
 def test_the_table_is_what_its_header_has() -> None:

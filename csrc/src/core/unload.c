@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <locale.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +23,29 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static const char table[] = MB_FORGETFUL;
+static char table[MB_FORGETFUL_SIZE];
+
+/* In the library, each name is a character that tells how many it shares with the one before (from
+ * 1 on), and the others. */
+static void unfold(void) {
+  static const char folded[] = MB_FORGETFUL;
+  const char *before = table;
+  char *out = table;
+  for (const char *at = folded; *at;) {
+    const char *name = out;
+    for (int shared = *at++; shared > 1; shared--) *out++ = *before++;
+    while (*at > ' ') *out++ = *at++;
+    *out++ = 0;
+    before = name;
+  }
+}
 
 /* Whether the table has the name, or the beginning of its family. The strings lie one behind the
  * other: a search by halves goes back to the start of the one that it meets. */
 static bool is_named(const char *name) {
-  size_t low = 0, high = sizeof(table) - 1;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  size_t low = 0, high = sizeof(table);
+  (void)pthread_once(&once, unfold);
   while (low < high) {
     size_t middle = low + (high - low) / 2;
     while (middle > low && table[middle - 1]) middle--;
