@@ -14,7 +14,7 @@ from __future__ import annotations
 import textwrap
 from bisect import bisect_right
 from collections.abc import Iterable
-from os.path import commonprefix
+from itertools import takewhile
 
 # C17's <math.h> and <complex.h>, and glibc's additions.
 _MATH = """
@@ -169,7 +169,8 @@ def _folded() -> list[tuple[int, str]]:
     """Of each name how many characters it has in common with the one before, and the others."""
     found = []
     for before, name in zip(("", *NAMES), NAMES):
-        shared = min(len(commonprefix([before, name])), _SHARED)
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(before, name))
+        shared = min(len(list(alike)), _SHARED)
         found.append((shared, name[shared:]))
     return found
 
