@@ -30,8 +30,9 @@ def load_param_dict(data: Any) -> dict[str, Tensor]:
 
 
 def tensors_of(key: str, payload: memoryview, grammars: Grammars) -> Mapping[str, Tensor] | None:
-    """The named tensors of a payload (a safetensors file, a parameter dictionary, an executor's
-    factory), views into the mapped file; None if its type key holds none, whatever its bytes are.
+    """The tensors of a payload by name (a safetensors file, a parameter dictionary, an executor's
+    factory; constants of a virtual machine's program are `constant 3`), views into the mapped file;
+    None if its type key holds none, whatever its bytes are.
 
     Args:
         grammars: those of the dialect.
@@ -41,16 +42,35 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars) -> Mapping[str
     """
     from mblob.format.grammar import decode_payload
     from mblob.format.ndarray import PARAMS_MAGIC, read_param_dict
-    from mblob.format.type_keys import SAFETENSORS
+    from mblob.format.type_keys import EXECUTABLES, SAFETENSORS
 
     if key == SAFETENSORS:
         return tensors_of_safetensors(payload)
     if payload.nbytes >= 8 and int.from_bytes(payload[:8], "little") == PARAMS_MAGIC:
         return records_as_tensors(read_param_dict(payload))
     fields = grammars.get(key, ())
-    if callable(fields) or "params" not in dict(fields):
-        return None
-    return records_as_tensors(decode_payload(key, payload, grammars)["params"])
+    names = set() if callable(fields) else set(dict(fields))
+    if "params" in names:
+        return records_as_tensors(decode_payload(key, payload, grammars)["params"])
+    return (
+        _constants(key, payload, grammars) if key in EXECUTABLES or "constants" in names else None
+    )
+
+
+def _constants(key: str, payload: memoryview, grammars: Grammars) -> dict[str, Tensor] | None:
+    """None of a damaged payload: who runs the module says so."""
+    from mblob.errors import FormatError
+    from mblob.format.grammar import FFI_GRAMMARS, FFI_GRAMMARS_OF_0_21
+    from mblob.inspect import tensors
+
+    # the runtime does not tell the dialects of ffi apart
+    for known in (grammars, FFI_GRAMMARS_OF_0_21) if grammars is FFI_GRAMMARS else (grammars,):
+        try:
+            found = tensors.tensors_of(key, payload, known)
+        except FormatError:
+            continue
+        return {t.name: _call.tensor_view(t.data, t.shape, (*t.dtype,)) for t in found}
+    return None
 
 
 def tensors_of_safetensors(data: memoryview) -> dict[str, Tensor]:

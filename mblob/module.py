@@ -171,8 +171,9 @@ class Module:
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
-        """The named tensors (weights) of this module and its imports, as views without a copy. If a
-        name occurs twice, the first one is given, depth first in import order.
+        """The tensors (weights) of this module and its imports by name, as views without a copy. If a
+        name occurs twice, the first one is given, depth first in import order. The constants of a
+        virtual machine's program have no names: they are `constant 3`, as `inspect` lists them.
 
         Raises:
             NotFoundError: by `tensors[name]`: there is no such tensor; the text lists the names.

@@ -30,30 +30,31 @@ class Value(NamedTuple):
 
     Attributes:
         name: None where nothing tells it.
-        shape: extents, None where nothing tells them.
+        shape: extents, None where nothing tells them. In a Relax program, a dimension that each call
+            may choose is a str: its name, or "?".
         dtype: as TVM writes it, "float32"; None where nothing tells it.
+        type: of a value that is no tensor: `Shape([n])`, `Tuple(float32[8])`, `int64`; "" for tensors.
     """
 
     name: str | None
-    shape: tuple[int, ...] | None = None
+    shape: tuple[int | str, ...] | None = None
     dtype: str | None = None
+    type: str = ""
 
     @property
     def type_text(self) -> str:
         """Type and shape: `float32[1, 10]`; "" where nothing tells either."""
-        if self.shape is None and self.dtype is None:
-            return ""
+        if self.type or (self.shape is None and self.dtype is None):
+            return self.type
         return graph_summary.value_text({"shape": self.shape, "dtype": self.dtype})
 
     def __str__(self) -> str:
         return "  ".join(filter(None, (self.name, self.type_text))) or "?"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "shape": None if self.shape is None else list(self.shape),
-            "dtype": self.dtype,
-        }
+        shape = None if self.shape is None else list(self.shape)
+        found = {"name": self.name, "shape": shape, "dtype": self.dtype}
+        return {**found, "type": self.type} if self.type else found
 
 
 Values = Optional[Tuple[Value, ...]]  # noqa: UP006
@@ -142,19 +143,22 @@ def _graph_model(entry: EntryView) -> Model:
 
 def _value(told: dict[str, Any]) -> Value:
     shape = told["shape"]
-    return Value(told["name"], None if shape is None else tuple(shape), told["dtype"])
+    return Value(
+        told["name"], None if shape is None else tuple(shape), told["dtype"], told.get("type", "")
+    )
 
 
 def _programs(entry: EntryView) -> list[Model]:
-    """The functions of a virtual machine's program that callers know by name: their parameters have
-    names, and neither types nor shapes."""
+    """The functions of a virtual machine's program that callers know by name. Code of Relay tells
+    neither types nor shapes of parameters."""
     machine = entry.content.facts["executable"]
     constants = _parameters(entry)
     found = []
     for f in machine["functions"]:
-        if f["kind"] != "vm" or f["name"].startswith("lambda"):
+        if f["kind"] == "packed" or f["name"].startswith("lambda"):
             continue
-        inputs = tuple(Value(name) for name in f["params"])
+        told = f.get("inputs")
+        inputs = tuple(map(_value, told) if told is not None else map(Value, f["params"]))
         found.append(Model(entry.index, machine["machine"], f["name"], inputs, None, constants))
         constants = ()  # of all functions together
     return found

@@ -6,7 +6,6 @@ storage is made of. A kernel writes the tensors that were allocated for it.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from mblob.dtype import DataType
 from mblob.format.grammar import text
 from mblob.inspect import relax_code
 from mblob.inspect.graph_summary import GraphNode
+from mblob.inspect.relax_inputs import annotated, type_text
 
 NODES = 8000  # of one function
 INSTRUCTIONS = 200_000  # of a program whose calls are drawn
@@ -35,7 +35,6 @@ _ALLOC_TENSOR, _MAKE_SHAPE, _HEAP = (
 )
 _SAME = (f"{_BUILTIN}copy", f"{_BUILTIN}read_if_cond")  # give what they take
 _OF_STORAGE = (f"{_BUILTIN}alloc_storage", _ALLOC_TENSOR)
-_TENSOR = re.compile(r'R\.Tensor\(\(?(.*?),?\)?, dtype="(\w+)"\)$')
 
 Sources = tuple[tuple[int, int], ...]
 
@@ -99,12 +98,6 @@ def _extents(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def _type_text(annotation: str) -> str:
-    """`float32[2, 16]` of `R.Tensor((2, 16), dtype="float32")`."""
-    found = _TENSOR.match(annotation)
-    return f"{found[2]}[{found[1]}]" if found else annotation
-
-
 class _Flow(NamedTuple):
     """What is known where code goes on: the nodes that gave the value of each register, and the
     innermost If (-1: none)."""
@@ -140,7 +133,8 @@ class _Function:
         names, expected = facts["params"], facts.get("expects", {})
         for i in range(min(self._function.num_args, NODES)):
             name = names[i] if i < len(names) else f"argument {i}"
-            value = _type_text(expected[name]) if name in expected else ""
+            annotation = expected.get(name)
+            value = type_text(annotated(annotation)) if annotation is not None else ""
             self._flow.given[i] = ((self._add("input", name, "", (), (value,)), 0),)
         runs, left_out = True, 0
         for k, words in enumerate(self._code):

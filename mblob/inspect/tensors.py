@@ -93,10 +93,11 @@ def stored_tensors(
 
 def meant_by(grammars: Grammars) -> Callable[[DataType], DataType]:
     """What gives the element type that a dialect means by a stored one."""
-    return _of_classic if grammars is GRAMMARS else DataType.of_ffi
+    return of_classic if grammars is GRAMMARS else DataType.of_ffi
 
 
-def _of_classic(dtype: DataType) -> DataType:
+def of_classic(dtype: DataType) -> DataType:
+    """The type for numbers that a library of the classic dialect stores."""
     known = _CODES_OF_CLASSIC.get(dtype._replace(lanes=1))
     return known._replace(lanes=dtype.lanes) if known else dtype
 

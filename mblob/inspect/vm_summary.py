@@ -13,7 +13,8 @@ from mblob.dtype import DataType
 from mblob.errors import FormatError
 from mblob.format.grammar import strings, text
 from mblob.format.ndarray import ArrayRecord, read_ndarray
-from mblob.inspect import relax_code, relax_graph, vm_code
+from mblob.inspect import relax_code, relax_graph, relax_inputs, vm_code
+from mblob.inspect.tensors import of_classic
 
 MAGIC, MAGIC_V2 = 0xD225DE2F4214151D, 0xD225DE2F4214151E
 _EARLY_0_8 = (0, 7, 5)  # builds before 0.8: without attributes
@@ -227,11 +228,12 @@ def _relax(code: memoryview, base: int, tags: dict[int, str], check: bool) -> _R
         for _ in range(c.count("scopes", 16) if has_scopes else 0)
     ]
     values = _relax_constants(c, base, tags)
-    _expectations(functions, values)
     constants = len(values)
     if check and not all(0 <= i < constants for i, _ in scopes):
         raise c.fail("a memory scope is of a constant that is not there")
     offsets, words = (_signed(c.u64s(f"instruction{what}")) for what in (" offsets", "s"))
+    program = relax_code.Program(rows, constants, offsets, words)
+    _add_inputs(program, functions, values, DataType.of_ffi if tags else of_classic)
     facts = {
         "machine": "relax",
         "version": version,
@@ -242,7 +244,7 @@ def _relax(code: memoryview, base: int, tags: dict[int, str], check: bool) -> _R
         "scopes": [{"constant": i, "scope": scope} for i, scope in scopes],
         "instructions": len(offsets),
     }
-    return _Read(facts, values, c, relax_code.Program(rows, constants, offsets, words))
+    return _Read(facts, values, c, program)
 
 
 def _signed(words: tuple[int, ...]) -> list[int]:
@@ -288,25 +290,32 @@ def _relax_constants(c: Cursor, base: int, tags: dict[int, str]) -> list[Constan
     return found
 
 
-def _is_context(value: memoryview) -> bool:
-    return bytes(value[: len(_CONTEXT_START)]) == _CONTEXT_START
-
-
-_CONTEXT_START = b"ErrorContext(fn="
-_CONTEXT = re.compile(
-    r"ErrorContext\(fn=(.*?), loc=param\[[0-9]+\], param=(.*?), annotation=(.*)\) ?$", re.DOTALL
-)
-
-
-def _expectations(functions: list[dict[str, Any]], constants: list[Constant]) -> None:
-    """What parameters expect, as the texts of errors have it: `x: R.Tensor((2, 32), ..)`."""
-    expected: dict[str, dict[str, str]] = {}
-    texts = (text(value) for kind, value in constants if kind == "string" and _is_context(value))
-    for found in filter(None, map(_CONTEXT.match, texts)):
-        expected.setdefault(found[1], {})[found[2]] = found[3]
-    for function in functions:
-        if function["name"] in expected and function["kind"] != "packed":
-            function["expects"] = expected[function["name"]]
+def _add_inputs(
+    program: relax_code.Program,
+    functions: list[dict[str, Any]],
+    constants: list[Constant],
+    meant: Callable[[DataType], DataType],
+) -> None:
+    """What functions expect of their parameters: the annotations, and types and shapes."""
+    expected = relax_inputs.annotations_of(constants)
+    left = len(program.offsets)  # functions of a damaged program may share code
+    for row, function in zip(program.functions, functions):
+        if row.kind == relax_code.PACKED:
+            continue
+        names = function["params"]
+        told = expected.get(row.name, {})
+        if told:
+            function["expects"] = dict(told)
+        left -= function["instructions"]
+        code = program if left >= 0 else program._replace(offsets=())
+        found = relax_inputs.parameters(code, row, names, constants, told, meant)
+        function["inputs"] = [
+            {
+                "name": name, "shape": None if p.shape is None else list(p.shape), "dtype": p.dtype,
+                **({"type": p.type} if p.type else {}),
+            }
+            for name, p in zip(names, found)
+        ]  # fmt: skip
 
 
 def _function(

@@ -99,7 +99,7 @@ def test_programs_tell_the_names_of_their_inputs(golden: Path) -> None:
 def test_programs_of_the_ffi_dialect_tell_them_too(golden: Path) -> None:
     found = model(golden / "ffi" / "relax_c.so")
     assert (found["kind"], found["name"]) == ("relax", "main")
-    assert found["inputs"] == [{"name": "x", "shape": None, "dtype": None}]
+    assert found["inputs"] == [{"name": "x", "shape": [2, 3], "dtype": "float32"}]
 
 
 def test_a_remark_without_an_action_is_in_json_alone(golden: Path) -> None:
