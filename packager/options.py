@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from mblob.packager import conventions
 from mblob.packager.errors import BuildError, BuildTypeError
 
 
@@ -157,6 +158,7 @@ def check_options(options: Sequence[str]) -> None:
     Raises:
         BuildError: naming the option.
     """
+    conventions.check_options(options, "options")
     for option in options:
         if option in _COUNTING:
             raise BuildError(

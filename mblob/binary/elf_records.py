@@ -10,7 +10,15 @@ from typing import NamedTuple
 
 from mblob.bytes.record import Record
 
-EM_S390, EM_ARM, EM_X86_64, EM_CUDA, EM_AMDGPU = 22, 40, 62, 190, 224
+EM_S390, EM_ARM, EM_X86_64, EM_AARCH64, EM_CUDA, EM_AMDGPU, EM_RISCV = (
+    22,
+    40,
+    62,
+    183,
+    190,
+    224,
+    243,
+)
 PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_PHDR, PT_GNU_EH_FRAME, PT_GNU_STACK = (
     1,
     2,

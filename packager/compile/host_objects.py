@@ -18,10 +18,12 @@ from mblob.packager.compile.commands import (
     describing,
     keeps_debug,
     language,
+    preprocess_command,
 )
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import Answers, Toolchain
 from mblob.packager.compile.vector_sources import in_words_of_the_source, without_vectors
+from mblob.packager.conventions import attributes, may_tell
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files
@@ -50,6 +52,8 @@ class HostFile(NamedTuple):
         generated: the packed functions, which have their final names.
         carried: of a plug-in, whose names are all its own.
         elsewhere: names of code that another library has: it is looked at, and not linked.
+        own_calls: functions that its source says are called in another way than C's, and the
+            attribute.
         functions: what it defines, as far as debug information tells; of a source compiled for
             link-time optimization what it exports.
     """
@@ -62,6 +66,7 @@ class HostFile(NamedTuple):
     generated: bool = False
     carried: bool = False
     elsewhere: bool = False
+    own_calls: Mapping[str, str] = {}
     functions: tuple[Function, ...] = ()
 
 
@@ -86,13 +91,16 @@ def compile_all(
         ToolchainError: a compiler is missing or refuses a source.
     """
     jobs: list[Job] = []
+    looks: list[Job] = []  # beside them
     files: list[HostFile] = []
     kept: dict[Path, Job] = {}
     described: set[Path] = set()
+    preprocessed: dict[Path, Path] = {}
     sources = {
         i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)
     }
     rewritten = without_vectors(tools, sources, options, work)
+    is_declared = any(node.declared.functions for node in nodes)
     for i, node in enumerate(nodes):
         if isinstance(node, SourceNode):
             _, source, label = sources[i]
@@ -119,6 +127,15 @@ def compile_all(
                     described.add(output)
             jobs.append(job)
             files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
+            if i in rewritten:
+                preprocessed[output] = rewritten[i]
+            elif (
+                is_declared and kind != "cuda" and may_tell(node.text(), (*options, *node.options))
+            ):
+                preprocessed[output] = work / f"lib{i}.words.i"
+                name = preprocessed[output].name
+                command = preprocess_command(tools, node, source, name, options, work, ())
+                looks.append(Job(label, command, words))
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))
     if forms is not None:
@@ -133,7 +150,13 @@ def compile_all(
         if meanwhile is not None:
             meanwhile()
 
-    run_all(jobs, work, beside)
+    run_all([*jobs, *looks], work, beside)
+    files = [
+        f._replace(own_calls=attributes(preprocessed[f.path].read_text("utf-8", "surrogateescape")))
+        if f.path in preprocessed
+        else f
+        for f in files
+    ]
     files = [_described(f, ours=f.path in described) for f in files]
     return _described_apart(tools, files, kept, work)
 

@@ -14,6 +14,7 @@ from mblob.arguments import wrong_type
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.packager.compile.processes import Command, Processes, check_space, check_written, failure
+from mblob.packager.conventions import check_options
 from mblob.packager.errors import BuildTypeError
 from mblob.packager.options import split
 from mblob.packager.output import workspace
@@ -278,6 +279,7 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
         raise ToolchainError(
             f"{where}: no C compiler {name!r} found; install it or name another", command=command
         )
+    check_options(command[1:], where)
     if Path(command[_compiler_word(command)]).name in _LAUNCHERS:
         raise ToolchainError(
             f"{where}: {' '.join(command)}: no compiler behind {command[0]}; add one, such as"

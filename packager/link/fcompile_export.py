@@ -176,7 +176,7 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
     object_files.check_duplicates(definitions)
     if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
         check_functions(wrapped, request.named(), contents)
-    check_prototypes(wrapped, looked)
+    check_prototypes(wrapped, contents)
     return files, contents
 
 
@@ -200,7 +200,7 @@ def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
     made = compile_all(tools, request.host, None, request.options, work)
     known = [(f, object_files.read(f.path, f.label)) for f in made]
     check_functions(wrapped, request.named(), known)
-    check_prototypes(wrapped, [f for f, _ in known])
+    check_prototypes(wrapped, known)
     return [f.path for f in hide_plain_functions(wrapped, known, work)], known
 
 

@@ -26,6 +26,7 @@ from mblob.format.type_keys import (
 from mblob.inspect import tvm_executor
 from mblob.module import Module, listed
 from mblob.packager.compile.host_objects import HostFile
+from mblob.packager.conventions import ATTRIBUTES, REFUSED
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import signatures
 from mblob.packager.functions.slot_shims import SLOTS
@@ -300,28 +301,43 @@ def _refuse_variables(
             )
 
 
-def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[HostFile]) -> None:
-    """Refuse a prototype that says something else than the source does, as far as debug information
-    tells.
+def check_prototypes(
+    wrapped: Sequence[Wrapped], files: Sequence[tuple[HostFile, ObjectSymbols]]
+) -> None:
+    """Refuse a prototype that says something else than the source does, and a function that is not
+    called as C does, as far as the source, debug information or the symbol tells.
 
     Raises:
         BuildError: naming the function and the difference.
     """
     if not wrapped:
         return
-    known = {function.name: function for f in files for function in f.functions}
+    known = {function.name: function for f, _ in files for function in f.functions}
     for w in wrapped:
-        function = known.get(w.prototype.name)
-        if function is not None and not function.is_ordinary:
-            raise BuildError(
-                f"functions: {w.prototype.name} has a calling convention of its own in the source (an attribute such as"
-                " ms_abi or vectorcall), expected that of C; remove it there, or give a function without it that calls"
-                " this one"
-            )
+        name = w.prototype.name
+        function = known.get(name)
+        own = _own_call(name, files)
+        if own is not None or (function is not None and not function.is_ordinary):
+            raise BuildError(f"functions: {name} {REFUSED.format(own or _OWN_CALL)}")
         if function is not None and (difference := signatures.contradiction(w.prototype, function)):
             raise BuildError(
                 f"functions: {w.prototype.name}: the prototype {difference}; write it as the source has it"
             )
+
+
+_OWN_CALL = " in the source (an attribute such as ms_abi or vectorcall)"
+
+
+def _own_call(name: str, files: Sequence[tuple[HostFile, ObjectSymbols]]) -> str | None:
+    """What tells that a function is not called as C does, None if nothing does."""
+    for f, contents in files:
+        machine = "" if contents.machine is None else contents.machine.name
+        attribute = f.own_calls.get(name)
+        if attribute in ATTRIBUTES.get(machine, ()):
+            return f" in {f.label} ({attribute})"
+        if name in contents.own_calls:
+            return f" in {f.label} (its symbol says so)"
+    return None
 
 
 def plain_functions(

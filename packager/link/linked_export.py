@@ -145,7 +145,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     for f, contents in everything:
         object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
     check_functions(wrapped, request.named(), [*known, *extra])
-    check_prototypes(wrapped, [f for f, _ in (*known, *extra)])
+    check_prototypes(wrapped, [*known, *extra])
     carried = carry.close_plugins(plugins, work, request.type_keys(), [*known, *extra])
     carry.check_needs(carried, [*known, *extra])
     return Gathered(tools, addons, known, extra, carried, machine)

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from mblob import argument_types
+from mblob.packager.conventions import without_attributes
 
 if TYPE_CHECKING:
     from pycparser import c_ast
@@ -35,9 +36,9 @@ _QUALIFIERS = ("const", "volatile", "extern", "static", "inline")
 _OTHERS = (
     (r"#", "leave directives of the preprocessor out, and write what they stand for"),
     (r"\b(asm|__asm__)\b", "call the function by the name in asm(), which is its symbol, and leave asm() out"),
-    (r"::|<|&|\[\[|->|=|\b(template|noexcept|operator)\b",
+    (r"::|<|&|->|=|\b(template|noexcept|operator)\b",
      "write the function as C declares it: a pointer for a reference, and no namespaces, templates, default"
-     " arguments, attributes or noexcept"),
+     " arguments or noexcept"),
 )  # fmt: skip
 _MACRO = r"\b(?:[A-Z]{2}[A-Z0-9]*|(?!\w*_t\b)\w*_\w*)\b"  # as most are called
 _MACROS = 3  # in one text
@@ -50,8 +51,13 @@ _EXAMPLE = "'void vadd(const float *a, const float *b, float *c, int64_t n)'"
 
 
 def standard(text: str) -> str:
-    """A text in the words of standard C, on one line."""
-    code = _IN_C.sub(lambda found: found[1] or "", _COMMENT.sub(" ", text))
+    """A text in the words of standard C, on one line, without attributes.
+
+    Raises:
+        BuildError: an attribute that a call depends on.
+    """
+    code = without_attributes(_COMMENT.sub(" ", text))
+    code = _IN_C.sub(lambda found: found[1] or "", code)
     for spelling, word in _SPELLINGS:
         code = re.sub(rf"\b{spelling}(?!\w)", word, code)
     return " ".join(code.split()).rstrip("; ")

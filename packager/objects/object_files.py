@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from mblob.binary import archive
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
+    EM_AARCH64,
+    EM_RISCV,
     ET_REL,
     SHF_ALLOC,
     SHF_EXECINSTR,
@@ -81,6 +83,8 @@ class ObjectSymbols:
         variables: definitions that are data, which no one can call.
         unique: definitions that the dynamic linker joins in all libraries of a process
             (STB_GNU_UNIQUE).
+        own_calls: functions that a processor's calling convention allows registers for that C's does not (vectors
+            of aarch64 and riscv), as their symbols say.
         complete: False if the real symbols are known to the compiler only (link-time optimization).
         is_archive: an archive, of which a linker takes what it needs.
     """
@@ -95,6 +99,7 @@ class ObjectSymbols:
         self.functions: set[str] = set()
         self.variables: set[str] = set()
         self.unique: set[str] = set()
+        self.own_calls: set[str] = set()
         self.complete = True
         self.is_archive = False
 
@@ -164,6 +169,8 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
             contents.hidden.add(s.name)
         elif is_code(elf, s):
             contents.functions.add(s.name)
+            if s.st_other & _VARIANT and elf.e_machine in (EM_AARCH64, EM_RISCV):
+                contents.own_calls.add(s.name)
         if is_data(elf, s):
             contents.variables.add(s.name)
         if s.st_shndx in merged:
@@ -180,6 +187,10 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
             contents.defined.add(s.name)
     if any(s.name.startswith(".gnu.lto_") for s in elf.sections):
         contents.complete = False
+
+
+# STO_AARCH64_VARIANT_PCS, STO_RISCV_VARIANT_CC
+_VARIANT = 0x80
 
 
 def is_code(elf: ElfFile, symbol: Symbol) -> bool:
