@@ -22,6 +22,7 @@ _OUTPUT = re.compile(r"([a-z]+[0-9]*(?:_[a-z0-9]+)?)\[([0-9, ]*)\]")  # float32[
 _SMALL_FLOAT = re.compile(r"bfloat16|float8_[a-z0-9]+")
 _INPUT = re.compile(r"(.+\.np[yz])(?::(.+))?")  # x.npy, x.npz, x.npz:key, x.npy:bfloat16
 _LABEL = re.compile(r"([A-Za-z_][\w.]*)=(.+)", re.DOTALL)  # data=x.npy
+_SHOWN, _LINE = 60, 100  # values of an array that are printed, characters of a line
 _MAX_DIMENSION = 1 << 48  # of an output; more elements than any machine addresses
 
 
@@ -108,6 +109,15 @@ def read_value(position: int, label: str, word: str) -> Any:
         return value
     match = _INPUT.fullmatch(word)
     return read_number(position, word) if match is None else read_array(position, *match.groups())
+
+
+def values_text(array: np.ndarray[Any, Any]) -> str:
+    """The values of an array, to stand behind its type: on the same line if they fit, else below it as
+    numpy wraps them; of many only the first and last."""
+    text = str(load_numpy().array2string(array, threshold=_SHOWN))
+    line = " ".join(text.split("\n"))
+    below = text.replace("\n", "\n  ")
+    return f" {line}" if len(line) <= _LINE else f"\n  {below}"
 
 
 def make_output(position: int, dtype: str, shape: str) -> np.ndarray[Any, Any]:

@@ -8,11 +8,12 @@ import errno
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.arrays import devices_of, read_arguments, split_label, write_outputs
-from mblob.cli.report import UsageError, for_terminal, in_options
+from mblob.cli.arrays import devices_of, read_arguments, split_label, values_text, write_outputs
+from mblob.cli.report import PROGRAM, UsageError, for_terminal, in_options
 from mblob.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     values, outputs = read_arguments(words)
     with remarks(quiet=False):
         module = mblob.load_module(args.file)
-    outputs.update(written(module, name, values, outputs))
+    outputs = outputs_of(module, name, values, outputs)
     if args.device:
         (device,) = devices_of(args.device)
         result = call_on(device, module, args.file, name, values, outputs)
@@ -117,24 +118,34 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def written(
-    module: Module, name: str, values: list[Any], outputs: Mapping[str, np.ndarray[Any, Any]]
+def outputs_of(
+    module: Module, name: str, values: list[Any], zeros: Mapping[str, np.ndarray[Any, Any]]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Arrays of files that the function may write, by the names of its parameters: they are outputs,
-    too."""
+    """The arrays that the function may write: those of zeros as out0, out1, ..., those of files by the
+    names of its parameters. A parameter that is const takes an input, which is said of zeros."""
     from mblob.format.functions_table import parameters
 
     known = parameters(str(module.functions.get(name, "")))
     if len(known) != len(values):
-        return {}
-    return {
-        parameter.name if parameter.name not in ("", *outputs) else f"argument {i}": value
-        for i, (parameter, value) in enumerate(zip(known, values))
-        if parameter.pointer
-        and "const" not in re.split(r"[*\[]", parameter.text)[0].split()
-        and hasattr(value, "__array_interface__")
-        and all(value is not output for output in outputs.values())
-    }
+        return dict(zeros)
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    files: dict[str, np.ndarray[Any, Any]] = {}
+    for i, (parameter, value) in enumerate(zip(known, values)):
+        if not parameter.pointer or not hasattr(value, "__array_interface__"):
+            continue
+        is_zeros = any(value is array for array in zeros.values())
+        if "const" not in re.split(r"[*\[]", parameter.text)[0].split():
+            if is_zeros:
+                found[f"out{len(found)}"] = value
+            else:
+                files[parameter.name or f"argument {i}"] = value
+        elif is_zeros:
+            what = f"argument {i} ({parameter.text})"
+            print(for_terminal(f"{PROGRAM}: note: {what} is an input, here of zeros; x.npy gives it values"),
+                  file=sys.stderr)  # fmt: skip
+    for key, value in files.items():
+        found[key if key not in found else f"argument {key}"] = value
+    return found
 
 
 def check_outputs(args: argparse.Namespace) -> None:
@@ -245,4 +256,4 @@ def print_result(
         print(for_terminal(str(result)))
     if args.output is None:
         for label, value in outputs.items():
-            print(f"{label} = {value.dtype}{list(value.shape)} {str(value).replace(chr(10), ' ')}")
+            print(f"{label} = {value.dtype}{list(value.shape)}{values_text(value)}")

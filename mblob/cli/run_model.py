@@ -9,7 +9,14 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mblob.cli.arrays import copied, devices_of, read_value, split_label, write_outputs
+from mblob.cli.arrays import (
+    copied,
+    devices_of,
+    read_value,
+    split_label,
+    values_text,
+    write_outputs,
+)
 from mblob.cli.report import UsageError, one_line
 from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAX_EXECUTABLES, RELAY_EXECUTABLE
 
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     from mblob.module import Module
 
 DEFAULT = "default"  # the name that TVM gives to models
+MISSING = 4  # inputs that a hint names
 
 
 class Model(Protocol):
@@ -256,7 +264,7 @@ def open_model(
 
 def is_model(module: Module) -> bool:
     """Whether the root of a library is a model, which takes inputs by name."""
-    return module.type_key in (*GRAPHS, AOT_FACTORY, RELAY_EXECUTABLE)
+    return module.type_key in (*GRAPHS, AOT_FACTORY, RELAY_EXECUTABLE, *RELAX_EXECUTABLES)
 
 
 def run_model(args: argparse.Namespace) -> int:
@@ -356,8 +364,10 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
             )
     missing = {name: text for name, text in wanted.items() if name not in inputs}
     if missing:
+        files = [f"{name}={name}.npy" for name in missing][:MISSING]
+        more = " ..." if len(missing) > MISSING else ""
         raise UsageError(f"{file}: {takes}; not given: {', '.join(missing.values())}",
-                         hint=" ".join(f"{name}=x.npy" for name in missing))  # fmt: skip
+                         hint=f"name the file of each: {' '.join(files)}{more}")  # fmt: skip
     for name, value in inputs.items():
         try:
             model.set(name, value)
@@ -468,11 +478,7 @@ def print_outputs(report: dict[str, Any], outputs: list[tuple[str, Any]]) -> Non
     """The outputs, their values unless they went to a file."""
     for i, (node, array) in enumerate(outputs):
         shape = f"out{i} ({one_line(node)}) = {array.dtype}{list(array.shape)}"
-        values = (
-            f" in {report['output_file']}"
-            if report["output_file"]
-            else f" {str(array).replace(chr(10), ' ')}"
-        )
+        values = f" in {report['output_file']}" if report["output_file"] else values_text(array)
         print(shape + values)
 
 

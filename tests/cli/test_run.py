@@ -52,6 +52,32 @@ def test_the_array_of_a_file_that_the_function_writes_is_printed_and_saved(
         np.testing.assert_array_equal(out["c"], inputs[0] + inputs[1])
 
 
+def test_zeros_for_a_parameter_that_is_const_are_no_output(
+    pack, deploy: Path, inputs, tmp_path: Path
+) -> None:
+    done = pack("run", deploy, "vadd", "float32[8]", "single.npz", "float32[8]", 8, "-o", "out.npz")
+    assert done.returncode == 0
+    assert "note: argument 0 (const float *" in done.stderr
+    with np.load(tmp_path / "out.npz") as out:
+        assert out.files == ["out0"]
+        np.testing.assert_array_equal(out["out0"], inputs[1])
+
+
+def test_many_values_are_wrapped_and_abbreviated(pack, deploy: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "long.npy", np.arange(768, dtype="float32"))
+    done = pack("run", deploy, "vadd", "long.npy", "long.npy", "float32[768]", 768)
+    shown = "out0 = float32[768] [   0.    2.    4. ... 1530. 1532. 1534.]\n"
+    assert done.stdout == shown
+    np.save(tmp_path / "some.npy", np.arange(40, dtype="float32"))
+    done = pack("run", deploy, "vadd", "some.npy", "some.npy", "float32[40]", 40)
+    first, *rest = done.stdout.splitlines()
+    assert first == "out0 = float32[40]"
+    assert rest[0].startswith("  [ 0.  2.  4.")
+    assert rest[-1].endswith(" 78.]")
+    assert len(rest) > 1
+    assert all(len(line) < 80 for line in rest)
+
+
 def test_json_reports_result_and_outputs(pack, deploy: Path, inputs) -> None:
     done = pack(
         "run", deploy, "vadd", "a.npy", "both.npz:b", "float32[8]", 8, "-o", "out.npz", "--json"

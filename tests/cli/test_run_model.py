@@ -150,6 +150,27 @@ def test_mistakes_are_one_line(
     assert done.stdout == ""
 
 
+def test_missing_inputs_are_shown_as_they_are_given(pack, tmp_path: Path) -> None:
+    import mblob
+    from tests.loader.executors import relax_programs
+    from tests.loader.executors.relax_programs import ret
+
+    params = ["x", *(f"fc.{i}" for i in range(5))]
+    functions = [relax_programs.Function("main", [ret(0)], params)]
+    root = mblob.blob_module("relax.VMExecutable", relax_programs.Program(functions).payload())
+    root.import_module(mblob.csource_module(""))
+    root.export_library(tmp_path / "m.so", dialect="ffi", index=False)
+    np.save(tmp_path / "x.npy", np.zeros(2, "f4"))
+    done = pack("run", "m.so", "x=x.npy")
+    assert done.returncode == 2
+    hint = (
+        "hint: name the file of each: fc.0=fc.0.npy fc.1=fc.1.npy fc.2=fc.2.npy fc.3=fc.3.npy ...\n"
+    )
+    assert done.stderr.endswith(hint)
+    done = pack("run", "m.so", "main", "x.npy")
+    assert "m.so holds a model: to run it, pass its inputs by name" in done.stderr
+
+
 def test_a_library_without_a_model_says_so(pack, error_line, deploy: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(2, "f4"))
     done = pack("run", deploy, "data=x.npy")
