@@ -27,7 +27,7 @@ from mblob.module import Module, listed
 TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Any, NoReturn, Protocol
 
     class Linked(Protocol):
         """What links its module when it is asked for it."""
@@ -101,14 +101,25 @@ class VirtualMachine(Timed):
 
         def __getattr__(self, name: str) -> Any:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if "module" in self.__dict__ and name in self.functions:
-                text += f"; to get the function of the program, write vm[{name!r}]"
+            if "module" in self.__dict__ and not name.startswith("_"):
+                known = self.functions
+                if name in known:
+                    text += f"; to get the function of the program, write vm[{name!r}]"
+                elif known:
+                    text += f"; functions of the program are items, vm[{known[0]!r}]; it has: {listed(known)}"
             raise AttributeError(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle has the library, the devices and no inputs, saved functions, instruments or
         limits: the machine is created again."""
         return type(self), self._made_of
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise a TypeError that says how a function of the program is called."""
+        name = "main" if "main" in self.functions else next(iter(self.functions), "main")
+        raise ArgumentTypeError(
+            f"a VirtualMachine is not called itself; to call a function of the program, write vm[{name!r}](x)"
+        )
 
     def __getitem__(self, name: str) -> Any:
         """A function of the program, or one that `save_function` saved.

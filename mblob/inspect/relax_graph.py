@@ -14,7 +14,7 @@ from mblob.dtype import DataType
 from mblob.format.grammar import text
 from mblob.inspect import relax_code
 from mblob.inspect.graph_summary import GraphNode
-from mblob.inspect.relax_inputs import annotated, type_text
+from mblob.relax_texts import annotated
 
 NODES = 8000  # of one function
 INSTRUCTIONS = 200_000  # of a program whose calls are drawn
@@ -134,7 +134,7 @@ class _Function:
         for i in range(min(self._function.num_args, NODES)):
             name = names[i] if i < len(names) else f"argument {i}"
             annotation = expected.get(name)
-            value = type_text(annotated(annotation)) if annotation is not None else ""
+            value = annotated(annotation).text if annotation is not None else ""
             self._flow.given[i] = ((self._add("input", name, "", (), (value,)), 0),)
         runs, left_out = True, 0
         for k, words in enumerate(self._code):

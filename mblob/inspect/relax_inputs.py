@@ -3,45 +3,19 @@ the errors of these checks contain the annotations of the parameters."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Optional, Tuple, Union  # noqa: UP035
+from typing import Any, NamedTuple
 
 from mblob.dtype import DataType
 from mblob.format.grammar import text
 from mblob.inspect import relax_code
-from mblob.inspect.graph_summary import value_text
+from mblob.relax_texts import CONTEXT, CONTEXT_START, Extents, Parameter, annotated
 
 _CHECK, _MATCH, _TUPLE = (
     f"vm.builtin.{name}" for name in ("check_tensor_info", "match_shape", "check_tuple_info")
 )
 _DIMENSIONS = 64  # of one tensor; more are damage
-_LETTERS = 100  # of a type that is no tensor
-_CONTEXT_START = b"ErrorContext(fn="
-_CONTEXT = re.compile(
-    r"ErrorContext\(fn=(.*?), loc=param\[[0-9]+\], param=(.*?), annotation=(.*)\) ?$", re.DOTALL
-)
-_INTEGER = re.compile(r"\bT\.int64\((-?[0-9]+)\)")
-_TENSOR = re.compile(
-    r'\bR\.Tensor\((?:\(((?:[^()]|\([^()]*\))*)\))?(?:, )?(?:dtype="(\w+)")?(?:, )?(?:ndim=([0-9]+))?\)'
-)
-_COMMA = re.compile(r",(?![^(]*\))")  # outside of parentheses
-
-Extents = Optional[Tuple[Union[int, str], ...]]  # noqa: UP006
-
-
-class Parameter(NamedTuple):
-    """What a parameter has to be.
-
-    Attributes:
-        dtype, shape: of a tensor, as far as they are known. A dimension that each call may choose is its name,
-            or "?".
-        type: of anything else, "Shape([n])"; "" for tensors, and where nothing is known.
-    """
-
-    dtype: str | None = None
-    shape: Extents = None
-    type: str = ""
+_CONTEXT_START = CONTEXT_START.encode()
 
 
 def annotations_of(constants: Sequence[tuple[str, Any]]) -> Mapping[str, Mapping[str, str]]:
@@ -49,38 +23,11 @@ def annotations_of(constants: Sequence[tuple[str, Any]]) -> Mapping[str, Mapping
     found: dict[str, dict[str, str]] = {}
     for kind, value in constants:
         if kind == "string" and bytes(value[: len(_CONTEXT_START)]) == _CONTEXT_START:
-            context = _CONTEXT.match(text(value))
-            if context:
-                found.setdefault(context[1], {})[context[2]] = context[3]
+            context = CONTEXT.match(text(value))
+            if context and context["param"] is not None:
+                of_function = found.setdefault(context["function"], {})
+                of_function[context["param"]] = context["annotation"]
     return found
-
-
-def annotated(annotation: str) -> Parameter:
-    """What an annotation says."""
-    annotation = _INTEGER.sub(r"\1", annotation)
-    tensor = _TENSOR.fullmatch(annotation)
-    if tensor:
-        return _tensor(tensor)
-    if annotation in ("R.Any", "R.Object"):
-        return Parameter()
-    shown = re.sub(r"\b[RT]\.", "", _TENSOR.sub(lambda m: type_text(_tensor(m)), annotation))
-    return Parameter(type=shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 4]} ...")
-
-
-def type_text(of: Parameter) -> str:
-    """`float32[n, 16]`; "" where nothing is known."""
-    unknown = of.dtype is None and of.shape is None
-    return of.type if of.type or unknown else value_text({"shape": of.shape, "dtype": of.dtype})
-
-
-def _tensor(found: re.Match[str]) -> Parameter:
-    shape: Extents = None
-    if found[1] is not None:
-        dims = [dim.strip() for dim in _COMMA.split(found[1]) if dim.strip()]
-        shape = tuple(int(dim) if re.fullmatch("[0-9]{1,18}", dim) else dim for dim in dims)
-    elif found[3] is not None:
-        shape = ("?",) * min(int(found[3][:3]), _DIMENSIONS)
-    return Parameter(found[2], shape)
 
 
 class _Checked(NamedTuple):

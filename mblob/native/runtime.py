@@ -84,6 +84,10 @@ def _kernel_error(message: str, code: str, status: int) -> errors.KernelError:
         if code == "kernel_arguments":
             code = _code_of_kernel_text(message)
         classes += _CLASSES.get(code, (ValueError,))
+    if "ErrorContext(fn=" in message:  # of a check in a program of Relax
+        from mblob.relax_texts import in_plain_words
+
+        message = in_plain_words(message)
     error = errors.also(errors.KernelError, *classes)(message)
     if status == lib.MBLOB_E_KERNEL and code:
         error.exit_code = errors.ArgumentError.exit_code

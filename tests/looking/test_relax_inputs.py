@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.inspect import relax_inputs
+from mblob.relax_texts import annotated
 from tests.e2e.programs import run_warm
 from tests.loader.executors.relax_programs import (
     BUILTINS,
@@ -126,7 +126,7 @@ def test_constants_of_earlier_releases_too(golden: Path, magic: str, key: str) -
     ],
 )
 def test_annotations_are_read(annotation: str, shown: str) -> None:
-    assert relax_inputs.type_text(relax_inputs.annotated(annotation)) == shown
+    assert annotated(annotation).text == shown
 
 
 def test_functions_that_share_code_are_read_once(library: Path) -> None:
