@@ -4,6 +4,7 @@ the folder."""
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -222,6 +223,21 @@ def may_define(option: str) -> bool:
     """Whether an option of the link may bring functions that no object tells: libraries, scripts,
     what linkers alone understand."""
     return option.startswith(("-l", "-Wl,", "-T", "-Xlinker", "@")) or not option.startswith("-")
+
+
+# What is said of code that needs an executable stack.
+NEEDS_STACK = (
+    "its code needs an executable stack, and libraries are linked without one: calls of it would crash, and glibc 2.41"
+    " and later refuse libraries with one; write each nested function whose address is taken outside of the other"
+    ' function (in assembler, write .section .note.GNU-stack with "")'
+)
+
+
+def asks_for_stack(options: Sequence[str]) -> bool:
+    """Whether options of a link ask for an executable stack; the last one counts."""
+    words = ",".join(o.removeprefix("-Wl,") for o in options if o != "-Xlinker")
+    asked = re.findall(r"(?<![^,])-z,?(no)?execstack(?![^,])", words)
+    return bool(asked) and asked[-1] == ""
 
 
 def linkers_named(options: Sequence[str]) -> list[str]:

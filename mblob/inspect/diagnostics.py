@@ -118,11 +118,7 @@ def _of_linking(library: Library) -> Iterator[Remark]:
         yield "not_shared", f"{what}: nothing loads it as a library"
     elif isinstance(image, ElfFile) and elf_facts.is_program(image):
         yield "not_shared", "a position-independent executable: glibc does not load it as a library"
-    if any(map(_wants_executable_stack, _images(image))):
-        yield (
-            "executable_stack",
-            "asks for an executable stack; glibc 2.41 and later refuse to load it",
-        )
+    yield from executable_stack(image)
     yield from damaged_sections(library.image)
     if isinstance(image, ElfFile) and elf_facts.has_text_relocations(image):
         yield (
@@ -138,6 +134,15 @@ def _of_linking(library: Library) -> Iterator[Remark]:
     if len(machines) > 1:
         names = ", ".join(f"{m} ({bits} bits, {endian})" for m, bits, endian in sorted(machines))
         yield "mixed_machines", f"its members are for several machines: {names}"
+
+
+def executable_stack(image: Image) -> Iterator[Remark]:
+    """An executable stack that a file asks for, or seems to."""
+    if any(map(_wants_executable_stack, _images(image))):
+        yield (
+            "executable_stack",
+            "asks for an executable stack; glibc 2.41 and later refuse to load it",
+        )
 
 
 def damaged_sections(image: Image) -> Iterator[Remark]:

@@ -26,6 +26,7 @@ from mblob.format.index import is_small
 from mblob.inspect import contents
 from mblob.inspect.diagnostics import (
     damaged_sections,
+    executable_stack,
     missing_functions,
     two_blobs,
     unreadable_graphs,
@@ -75,8 +76,8 @@ class Verification(NamedTuple):
         has_index: the blob has an index. Without one, damaged bytes in payloads cannot be found.
         entries: the checks of each entry.
         linkage: the libraries that define its undefined symbols; None without `against`.
-        warnings: code and text of problems that do not prevent loading: damage, wrong rows of the
-            table of functions, and at level "full" graphs that TVM's executor does not run.
+        warnings: code and text of problems that do not prevent loading: damage, an executable
+            stack, wrong rows of the table of functions, and at level "full" graphs that TVM's executor does not run.
         has_blob: the library has a blob.
         info: code and text of what was not checked: "not_judged" for a library of another machine.
     """
@@ -196,6 +197,7 @@ def describe(
     has_blob = blob is not None
     has_index = blob is not None and blob.index_offset is not None
     warnings = (
+        *executable_stack(library.image),
         *damaged_sections(library.image),
         *two_blobs(library),
         *wrong_rows(library),

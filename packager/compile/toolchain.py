@@ -15,8 +15,8 @@ from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.packager.compile.processes import Command, Processes, check_space, check_written, failure
 from mblob.packager.conventions import check_options
-from mblob.packager.errors import BuildTypeError
-from mblob.packager.options import split
+from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.options import NEEDS_STACK, asks_for_stack, split
 from mblob.packager.output import workspace
 
 C_COMPILERS = ("cc", "gcc", "clang")
@@ -127,6 +127,7 @@ class Toolchain:
 
         Raises:
             ToolchainError: it failed.
+            BuildError: the linker says that the code needs an executable stack.
         """
         command = _without_start_up(command)
         status, output = Processes().run(command, cwd)
@@ -134,6 +135,10 @@ class Toolchain:
             check_space(command, output, cwd)
             said = failure(output, status, command)
             raise ToolchainError(f"the link failed: {said}", command=command, output=output)
+        if _NEEDS_STACK.search(output) and not asks_for_stack(
+            command
+        ):  # as mold says, which writes none
+            raise BuildError(f"what is linked: {NEEDS_STACK}")
         written = check_written(command, output, cwd, "the link failed")
         if written is not None and written.suffix == ".so":
             with written.open("rb") as file:
@@ -151,6 +156,8 @@ class Toolchain:
         return Linker("", "")
 
 
+# "x.o: requires executable stack (because ...)", "x.o: ... it requires an executable stack."
+_NEEDS_STACK = re.compile(r"requires (?:an )?executable stack")
 # What linkers answer to --version; compilers print their own command line around it.
 _LINKERS = (
     (r"^mold (\d[\d.]*)", "mold"),

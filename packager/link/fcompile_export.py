@@ -26,7 +26,7 @@ from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Known
 from mblob.packager.functions.wrappers import announcement, rows_of, table
-from mblob.packager.link import carry, system_lib
+from mblob.packager.link import carry, stack, system_lib
 from mblob.packager.link.host_checks import (
     check_functions,
     check_prototypes,
@@ -177,6 +177,7 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
     if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
         check_functions(wrapped, request.named(), contents)
     check_prototypes(wrapped, contents)
+    stack.check_objects(contents, ())
     return files, contents
 
 
@@ -201,6 +202,7 @@ def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
     known = [(f, object_files.read(f.path, f.label)) for f in made]
     check_functions(wrapped, request.named(), known)
     check_prototypes(wrapped, known)
+    stack.check_objects(known, ())
     return [f.path for f in hide_plain_functions(wrapped, known, work)], known
 
 

@@ -40,7 +40,7 @@ from mblob.packager.functions.adapters import Adapter
 from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.slot_shims import generate_defaults, slots_to_fill
 from mblob.packager.functions.wrappers import announcement, rows_of, table
-from mblob.packager.link import carry, embed
+from mblob.packager.link import carry, embed, stack
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.link.carry import Carried
 from mblob.packager.link.host_checks import (
@@ -144,6 +144,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     machine = own or probe(tools, request.options, work)
     for f, contents in everything:
         object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
+    stack.check_objects(everything, request.options)
     check_functions(wrapped, request.named(), [*known, *extra])
     check_prototypes(wrapped, [*known, *extra])
     carried = carry.close_plugins(plugins, work, request.type_keys(), [*known, *extra])
@@ -314,7 +315,7 @@ def link_command(
     bound = ["-nostartfiles", "-Wl,--build-id=none"] if inputs.joins else ["-Wl,-Bsymbolic"]
     if any(not c.complete for _, c in inputs.known):
         more = [*more, *link_time_options(work)]
-    line += [*more, *bound, "-Wl,-z,noexecstack", *options]
+    line += [*more, *bound, *stack.link_options(inputs.known, options), *options]
     if cuda:
         home = (
             Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
@@ -351,6 +352,7 @@ def export_shared(
     if not inputs.joins:  # a part of another one is not opened
         _check_loading(output)
     check_exports(request.wrapped(), output, inputs.known)
+    stack.check_linked(output, inputs.known, request.options)
     warn_of_functions(request, inputs.rows, inputs.known, None if inputs.joins else output)
     carry.check_exported(inputs.plugins, output)
     if not inputs.joins:

@@ -85,6 +85,8 @@ class ObjectSymbols:
             (STB_GNU_UNIQUE).
         own_calls: functions that a processor's calling convention allows registers for that C's does not (vectors
             of aarch64 and riscv), as their symbols say.
+        executable_stack: what messages call the first object that says that it needs one, "" without.
+        has_stack_note: all objects say whether they need one.
         complete: False if the real symbols are known to the compiler only (link-time optimization).
         is_archive: an archive, of which a linker takes what it needs.
     """
@@ -100,6 +102,8 @@ class ObjectSymbols:
         self.variables: set[str] = set()
         self.unique: set[str] = set()
         self.own_calls: set[str] = set()
+        self.executable_stack = ""
+        self.has_stack_note = True
         self.complete = True
         self.is_archive = False
 
@@ -112,7 +116,7 @@ def read(path: Path, label: str) -> ObjectSymbols:
 
     Raises:
         OSError: it cannot be read.
-        BuildError: it is neither, or its code needs an executable stack.
+        BuildError: it is neither.
         FormatError: it is damaged, or a shared library.
         IncompatibleError: members of an archive are for different machines.
     """
@@ -126,12 +130,10 @@ def read(path: Path, label: str) -> ObjectSymbols:
                 code="elf_header", offset=16,
             )  # fmt: skip
         note = elf.section(".note.GNU-stack")
-        if note is not None and note.sh_flags & SHF_EXECINSTR:
-            raise BuildError(
-                f"{name}: its code needs an executable stack, and libraries are linked without one: calls of it would"
-                " crash, and glibc 2.41 and later refuse libraries with one; write each nested function whose address"
-                ' is taken outside of the other function (in assembler, write .section .note.GNU-stack with "")'
-            )
+        if note is None:
+            contents.has_stack_note = False
+        elif note.sh_flags & SHF_EXECINSTR:
+            contents.executable_stack = contents.executable_stack or name
         machine = machine_of(elf)
         if contents.machine is None:
             contents.machine = machine
