@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import mblob
 from tests.e2e.programs import ADDS, ROOT, exported, make_c_tests, run
 
 pytestmark = pytest.mark.slow
@@ -73,3 +74,43 @@ def test_an_installation_for_musl_exports_its_api_and_runs_a_program(
         f"-Wl,-rpath,{lib}")  # fmt: skip
     environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     assert run(tmp_path / "host", folder / "lib" / "plain.so", env=environment).stdout == "21\n"
+
+
+def test_a_library_of_another_libc_is_refused_with_advice(
+    folder: Path, require: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Each way round; and a static program of musl's, which opens none."""
+    compiler, prefix = require("musl-gcc"), tmp_path / "prefix"
+    run("make", "-s", "-j2", "-C", ROOT / "csrc", "install", f"CC={compiler}", f"PREFIX={prefix}",
+        f"BUILD={tmp_path / 'build'}")  # fmt: skip
+    (tmp_path / "host.c").write_text(ADDS)
+    lib = prefix / "lib"
+    run(compiler, tmp_path / "host.c", "-o", tmp_path / "host", f"-I{prefix}/include", f"-L{lib}", "-lmblob",
+        f"-Wl,-rpath,{lib}")  # fmt: skip
+    run(compiler, "-static", tmp_path / "host.c", "-o", tmp_path / "static", f"-I{prefix}/include",
+        lib / "libmblob.a")  # fmt: skip
+    vadd = "void vadd(const float a[3], const float b[3], float c[3])"
+    source = (
+        f"#include <math.h>\n{vadd} {{ for (int i = 0; i < 3; i++) c[i] = fmaf(a[i], 1, b[i]); }}"
+    )
+    found = {}
+    for name, cc in (("glibc", "cc"), ("musl", compiler)):
+        module = mblob.csource_module(source, functions=[vadd])
+        module.export_library(tmp_path / f"{name}.so", cc=cc, options=["-fno-builtin", "-lm"])
+    for program, name in (("host", "glibc"), ("static", "musl")):
+        done = subprocess.run(
+            [tmp_path / program, tmp_path / f"{name}.so"], capture_output=True, text=True
+        )
+        assert done.returncode == 1 and "/proc/self" not in done.stdout, done
+        found[program] = done.stdout.strip()
+    assert found["host"].endswith(
+        f"(needed by {tmp_path}/glibc.so); it was built for glibc, and this process runs musl"
+    )
+    assert found["static"].endswith(
+        "not supported; a static program opens no libraries: pack it with --system-lib, and link it in"
+    )
+    with pytest.raises(
+        mblob.IncompatibleError, match="built for musl, and this process runs glibc"
+    ):
+        mblob.load_module(tmp_path / "musl.so")
+    assert run(tmp_path / "host", tmp_path / "musl.so").stdout == "21\n"

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -107,28 +108,100 @@ static int prepare(struct mb_library *library) {
   return status ? status : make_name(library, count, base);
 }
 
-/* ---- loading --------------------------------------------------------------------------------- */
+/* ---- what the linker refuses ----------------------------------------------------------------- */
 
-/* What to do about a symbol that nobody provides. */
-static const char *remedy(const char *reason) {
-  static const char marker[] = "undefined symbol: ";
-  const char *at = strstr(reason, marker);
-  if (strstr(reason, "libtvm_ffi.so") || strstr(reason, "3tvm3ffi")) /* a name of C++ */
-    return "; load tvm_ffi first (Python: import tvm_ffi)";
-  if (!at) return "";
+/* What it says, and the advice; in one text, because addresses cost more. */
+static const char words[] =
+    "libtvm_ffi.so\0load tvm_ffi first (Python: import tvm_ffi)\0"
+    "3tvm3ffi\0load tvm_ffi first (Python: import tvm_ffi)\0" /* a name of C++ */
+    "static TLS\0compile it without -ftls-model=initial-exec, or set GLIBC_TUNABLES=glibc.rtld.optional_static_tls=1000000\0"
+    ": version `\0it was built with a later release of that library: build it with this one\0"
+#ifdef __GLIBC__
+    "libc.musl\0it was built for musl, and this process runs glibc\0"
+    "/libc.so:\0it was built for musl, and this process runs glibc\0"
+    "cannot open\0install it, or name its folder in LD_LIBRARY_PATH\0";
+#else
+    "libc.so.6\0it was built for glibc, and this process runs musl\0"
+    "ld-linux\0it was built for glibc, and this process runs musl\0"
+    "not supported\0a static program opens no libraries: pack it with --system-lib, and link it in\0"
+    "symbol not found\0link the library with what defines it\0"
+    "No such file\0install it, or name its folder in LD_LIBRARY_PATH\0";
+#endif
+
+/* About a symbol that nobody provides. */
+static const char *about_symbol(const char *at) {
   char symbol[128] = "";
-  at += sizeof(marker) - 1;
   memcpy(symbol, at, strcspn(at, ",\n ") < sizeof(symbol) ? strcspn(at, ",\n ") : 0);
   if (mb_profile_symbol(symbol))
-    return "; this runtime gives it to a library that another one needs if that has a SONAME: link it with "
+    return "this runtime gives it to a library that another one needs if that has a SONAME: link it with "
            "-Wl,-soname,NAME, or its code into the library that is opened";
   if (strncmp(symbol, "TVM", 3) == 0)
-    return "; it is a function of TVM's runtime that this one does not have";
+    return "it is a function of TVM's runtime that this one does not have";
   void *math = *symbol ? dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL) : NULL;
   bool found = math && dlsym(math, symbol);
   if (math) (void)dlclose(math);
-  return found ? "; link it with -lm" : "; link the library with what defines it";
+  return found ? "link it with -lm" : "link the library with what defines it";
 }
+
+static bool is_noexec(int fd) {
+  struct statvfs system;
+  return fd >= 0 && fstatvfs(fd, &system) == 0 && system.f_flag & ST_NOEXEC;
+}
+
+static const char *advice(const struct mb_library *library, const char *reason) {
+  static const char undefined[] = "undefined symbol: ";
+  for (const char *said = words, *told; *said; said = told + strlen(told) + 1) {
+    told = said + strlen(said) + 1;
+    if (strstr(reason, said)) return told;
+  }
+  const char *at = strstr(reason, undefined);
+  if (at) return about_symbol(at + strlen(undefined));
+  return library->copy_fd < 0 && is_noexec(library->source.fd)
+             ? "its file system is mounted noexec: move the file"
+             : "";
+}
+
+static int refused(const struct mb_library *library, const char *reason) {
+  const char *path = *library->source.path ? library->source.path : "the library";
+  const char *name = library->link_name;
+  const size_t size = strlen(name);
+  if (strncmp(reason, name, size) == 0 && strncmp(reason + size, ": ", 2) == 0) reason += size + 2;
+  const char *hint = advice(library, reason), *at = strstr(reason, "/proc/self/"), *rest = at;
+  size_t shown = 0; /* of the path */
+  if (at) {         /* a name that only this runtime gives: of the file, or of its folder */
+    char *end;
+    const char *number = strstr(at, "fd/");
+    const long fd = number ? strtol(number + 3, &end, 10) : -1;
+    rest = number ? end : at;
+    shown = fd == library->source.dir_fd && strrchr(path, '/') ? (size_t)(strrchr(path, '/') - path)
+                                                               : strlen(path);
+  }
+  return mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %.*s%.*s%s%s%s",
+                 (int)(at ? at - reason : 0), reason, (int)shown, path, rest ? rest : reason,
+                 *hint ? "; " : "", hint);
+}
+
+/* Their runtimes work only from the start of a process; ASan's ends one that loads it later, if it
+ * is not told otherwise. */
+static int check_sanitizer(const struct mb_library *library) {
+  const struct mb_elf *elf = &library->elf;
+  const char *options = getenv("ASAN_OPTIONS");
+  const bool late = options && strstr(options, "link_order=0");
+  for (uint64_t i = 1, end = mb_library_symbols_end(elf); i < end && !late; i++) {
+    const ElfW(Sym) symbol = mb_elf_symbol(elf, i);
+    const char *name = mb_elf_symbol_name(elf, &symbol), *at = strstr(name, "san_init");
+    if (symbol.st_shndx != SHN_UNDEF || !at || at[8] || name[0] != '_' || name[1] != '_' ||
+        dlsym(RTLD_DEFAULT, name))
+      continue;
+    return mb_fail(MBLOB_E_INCOMPATIBLE,
+                   "it was compiled with a sanitizer, whose runtime must start with the process: "
+                   "LD_PRELOAD=$(gcc -print-file-name=lib%.*s.so)",
+                   (int)(at + 3 - (name + 2)), name + 2);
+  }
+  return MBLOB_OK;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* What the linker said, on the heap: its next call frees that. NULL when memory is out
  * (recorded). */
@@ -137,14 +210,6 @@ static char *linker_error(void) {
   char *text = strdup(said ? said : "no reason given");
   if (!text) (void)mb_fail_memory(0);
   return text;
-}
-
-static int refused(const struct mb_library *library, const char *reason) {
-  size_t name = strlen(library->link_name);
-  if (strncmp(reason, library->link_name, name) == 0 && strncmp(reason + name, ": ", 2) == 0)
-    reason += name + 2;
-  return mb_fail(MBLOB_E_INCOMPATIBLE, "the dynamic linker refused it: %s%s", reason,
-                 remedy(reason));
 }
 
 /* ---- what it needs --------------------------------------------------------------------------- */
@@ -211,6 +276,8 @@ static int run_linker(struct mb_library *library) {
   /* What calls nothing but functions of the table installs no handler either. */
   library->is_forgetful = mb_library_is_forgetful(library);
   const bool watched = !library->is_forgetful;
+  const int sound = watched ? check_sanitizer(library) : MBLOB_OK;
+  if (sound) return sound;
   struct mb_process_state state;
   if (watched) mb_process_state_take(&state);
   for (;;) {

@@ -98,7 +98,7 @@ static bool is_of_language(const char *library) {
 
 /* Undefined symbols lie in front of exported ones. Where nothing is exported, only relocations tell how
  * many there are, and reading all of those takes time. */
-static uint64_t symbols_end(const struct mb_elf *elf) {
+uint64_t mb_library_symbols_end(const struct mb_elf *elf) {
   return elf->symbol_count > 1 ? elf->symbol_count : mb_elf_symbols_used(elf);
 }
 
@@ -108,7 +108,7 @@ bool mb_library_is_forgetful(const struct mb_library *library) {
     const ElfW(Dyn) tag = mb_elf_tag_at(elf, i);
     if (tag.d_tag == DT_NEEDED && !is_of_language(elf->strings + tag.d_un.d_val)) return false;
   }
-  for (uint64_t i = 1, end = symbols_end(elf); i < end; i++) {
+  for (uint64_t i = 1, end = mb_library_symbols_end(elf); i < end; i++) {
     const ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     if (symbol.st_shndx == SHN_UNDEF && !is_forgetful(mb_elf_symbol_name(elf, &symbol)))
       return false;
@@ -201,7 +201,7 @@ bool mb_library_may_be_unmapped(const struct mb_library *library) {
     return false;
   for (size_t i = 0; i < all.count; i++)
     if (!add_needed(&all, all.maps[i])) return false;
-  for (uint64_t i = 1, end = symbols_end(elf); i < end; i++) {
+  for (uint64_t i = 1, end = mb_library_symbols_end(elf); i < end; i++) {
     const ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     if (is_kept_by(&all, library->handle, &symbol, mb_elf_symbol_name(elf, &symbol))) return false;
   }
