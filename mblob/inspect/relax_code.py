@@ -24,8 +24,8 @@ _BUILTINS = (
     "check_shape_info check_string_info check_tensor_info check_tuple_info clear_py_func_registry copy "
     "cuda_graph.get_cached_alloc cuda_graph.run_or_capture ensure_zero_offset get_py_func invoke_closure "
     "invoke_debug_func make_closure make_prim_value make_shape make_tuple match_prim_value match_shape "
-    "memory_manager.clear null_value read_if_cond register_py_func reshape shape_of tensor_to_shape to_device "
-    "tuple_getitem tuple_reset_item"
+    "memory_manager.clear multinomial_from_uniform null_value read_if_cond register_py_func reshape shape_of "
+    "tensor_to_shape to_device tuple_getitem tuple_reset_item"
 )
 _SORT, _RANDOM = "argsort argsort_nms sort topk", "normal randint random_fill seed uniform"
 _RUN = "assert_op nonzero print shape_to_tensor unique"

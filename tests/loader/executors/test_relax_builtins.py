@@ -47,6 +47,45 @@ def test_builtins_take_tuples_types_and_texts() -> None:
         builtin("check_func_info")(x, "myerror")
 
 
+def test_samples_are_drawn_by_uniform_numbers_as_in_tvm() -> None:
+    """Numbers of TVM 0.27."""
+    draw, state = builtin("multinomial_from_uniform"), np.random.RandomState(0)
+    tvm = [[2, 1, 1, 1, 0, 0, 1], [671, 415, 704, 599, 433, 538, 605]]
+    for count in (1, 5, 1000):
+        p = state.rand(7, count).astype("float32")
+        p /= p.sum(1, keepdims=True)
+        u, column = state.rand(7).astype("float32"), state.rand(7, 1).astype("float32")
+        found = draw(p, u)
+        assert (found.shape, found.dtype) == ((7, 1), "int64")
+        assert found.numpy().ravel().tolist() == (tvm.pop(0) if count > 1 else [0] * 7)
+        assert draw(p, column).shape == (7, 1)
+    few = np.array([[0.2, 0.3, 0.5], [0.3, 0.4, 0.3]], "float32")
+    assert draw(few, np.array([0.4, 0.9], "float32")).numpy().tolist() == [[1], [2]]
+    assert draw(few, np.array([1, 2], "float32")).numpy().tolist() == [[2], [2]]
+    assert draw(few * np.nan, np.zeros(2, "float32")).numpy().tolist() == [[2], [2]]
+    assert draw(np.stack([few, few]), np.array([0.1, 0.4], "float32")).numpy().tolist() == [
+        [0],
+        [1],
+    ]
+    assert draw(few[:0], np.zeros(0, "float32")).shape == (0, 1)
+    assert draw(few[:, :0].copy(), np.zeros(2, "float32")).numpy().tolist() == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "dtype", "text"),
+    [
+        ((3, 2), 2, "float32", "as many as argument 1 has numbers"),
+        ((3,), 3, "float32", "expected rows of probabilities"),
+        ((3, 2), 3, "float64", "argument 0: expected float32"),
+    ],
+)
+def test_probabilities_that_do_not_fit_the_numbers_are_refused(
+    shape: tuple[int, ...], count: int, dtype: str, text: str
+) -> None:
+    with pytest.raises(mblob.KernelError, match=text):
+        builtin("multinomial_from_uniform")(np.zeros(shape, dtype), np.zeros(count, "float32"))
+
+
 def test_objects_of_python_pass_through_programs() -> None:
     class State:
         pass

@@ -226,7 +226,46 @@ static int seed(void *unused, struct mb_call *call) {
   return status;
 }
 
+/* (float32 [rows, .., choices], float32 [rows]) -> int64 [rows, 1]: where the sum of the first
+ * probabilities of a row is larger than its number. */
+static int multinomial_from_uniform(void *unused, struct mb_call *call) {
+  (void)unused;
+  DLTensor *t[2], *out = NULL;
+  size_t sizes[2];
+  int status = mb_call_expect(call, 2, 2);
+  for (int i = 0; !status && i < 2; i++) {
+    status = mb_element_tensor(call, i, &t[i], &sizes[i]);
+    if (!status && (t[i]->dtype.code != kDLFloat || t[i]->dtype.bits != 32))
+      status = mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_DTYPE,
+                             "InternalError: argument %d: expected float32", i);
+  }
+  if (status) return status;
+  if (t[0]->ndim < 2 || (uint64_t)t[0]->shape[0] != sizes[1])
+    return mb_fail(MBLOB_E_KERNEL,
+                   "InternalError: argument 0: expected rows of probabilities, as many as argument "
+                   "1 has numbers");
+  const int64_t shape[2] = {t[0]->shape[0], 1}, choices = t[0]->shape[t[0]->ndim - 1];
+  const char *rows = mb_element_data(t[0]), *numbers = mb_element_data(t[1]);
+  status = vm_tensor_new(2, shape, (DLDataType){kDLInt, 64, 1}, &out);
+  for (int64_t i = 0; !status && i < shape[0]; i++, rows += 4 * choices, numbers += 4) {
+    int64_t k = 0;
+    float sum = 0, p, number;
+    memcpy(&number, numbers, 4);
+    for (bool found = false; !found && k < choices; k += !found) {
+      memcpy(&p, rows + 4 * k, 4);
+      found = (sum += p) > number;
+    }
+    ((int64_t *)out->data)[i] = k < choices || !k ? k : k - 1;
+  }
+  if (!status) mb_call_return_array(call, out);
+  return status;
+}
+
 const struct mb_method mb_random_functions[] = {
-    {"tvm.contrib.random.normal", normal},           {"tvm.contrib.random.randint", randint},
-    {"tvm.contrib.random.random_fill", random_fill}, {"tvm.contrib.random.seed", seed},
-    {"tvm.contrib.random.uniform", uniform},         {"", NULL}};
+    {"tvm.contrib.random.normal", normal},
+    {"tvm.contrib.random.randint", randint},
+    {"tvm.contrib.random.random_fill", random_fill},
+    {"tvm.contrib.random.seed", seed},
+    {"tvm.contrib.random.uniform", uniform},
+    {"vm.builtin.multinomial_from_uniform", multinomial_from_uniform},
+    {"", NULL}};
