@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mblob.loader.loaders import Loader
-    from mblob.typed import How, Level, Missing, Source
+    from mblob.typed import Assume, How, Level, Missing, Source
 
     Open = Callable[[Any, Any], int]
 
@@ -40,6 +40,7 @@ def load_module(
     loaders: Mapping[str, Loader] | None = None,
     keep: bool = False,
     unload: bool = False,
+    assume: Assume | None = None,
 ) -> Module:
     """Open a library and return the root of its module tree.
 
@@ -61,6 +62,10 @@ def load_module(
             or a handler or a callback of it is called, the process crashes. By default, the code is
             unmapped if it, and the libraries that it brought, call only functions that keep no
             address; an OpenMP kernel, for example, stays (docs/limits.md, "Unloading").
+        assume: "packed": a function is a packed one of TVM's if nothing says how it is called:
+            neither the library's table of functions, nor its name, nor code that TVM compiled. If it
+            is none, a call can crash the process. By default, looking up such a function is an
+            error.
 
     Warns:
         UserWarning: loading the library changed the handler of a signal, or the locale. (Control
@@ -80,7 +85,10 @@ def load_module(
     _check_options(fmt, verify, missing, loaders)
     if keep and unload:
         raise errors.ArgumentValueError("load_module: keep and unload exclude each other")
-    root = _load(source, Options(verify, missing, loaders or {}, keep=keep, unload=unload))
+    if assume is not None and assume != "packed":
+        raise errors.ArgumentValueError(f"load_module: assume: expected 'packed', found {assume!r}")
+    options = Options(verify, missing, loaders or {}, keep=keep, unload=unload, assume=assume)
+    root = _load(source, options)
     if missing == "error" and root.type_key.startswith("relax."):
         from mblob.loader.missing import warn_after_load
 
@@ -141,8 +149,11 @@ class Options:
         *,
         keep: bool = False,
         unload: bool = False,
+        assume: Assume | None = None,
     ) -> None:
-        self.how: How = {"verify": verify, "missing": missing, "keep": keep, "unload": unload}
+        self.how: How = {
+            "verify": verify, "missing": missing, "keep": keep, "unload": unload, "assume": assume,
+        }  # fmt: skip
         self.loaders = loaders
         self._records = []
         if loaders:
@@ -165,8 +176,14 @@ class Options:
                 else lib.MBLOB_UNLOAD_ALWAYS
                 if unload
                 else 0,
+                "assume": lib.MBLOB_ASSUME_PACKED if assume else lib.MBLOB_ASSUME_NOTHING,
             },
         )
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether functions of which nothing says how they are called are packed ones."""
+        return self.how["assume"] == "packed"
 
     def origin(
         self,
@@ -230,7 +247,7 @@ def _load_path(path: str, options: Options) -> Module:
     def functions() -> Mapping[str, str]:
         from mblob.loader.sources import functions_of_file
 
-        return functions_of_file(absolute, status)
+        return functions_of_file(absolute, status, options.is_assumed)
 
     origin = options.origin(absolute, functions, status)
     try:

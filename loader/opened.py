@@ -242,13 +242,20 @@ class OpenedNode(Node):
             return None
         if lib.mblob_module_function(self.handle, encoded, 0, out):
             info = lib.mblob_last_error_info()
-            if text(info.code) != "plain_function":
+            code = text(info.code)
+            if code not in ("plain_function", "unknown_convention"):
                 return text(info.hint) or None
             from mblob import texts
 
+            remedy = (
+                f"pack it again with its prototype, functions=['void {name}(...)']"
+                f"{texts.say(texts.SYMBOL, repr(name))}"
+            )
+            if code == "plain_function":
+                return f"{name!r} is a plain C function, without a packed function: {remedy}"
             return (
-                f"{name!r} is a plain C function, without a packed function: pack it again with its prototype,"
-                f" functions=['void {name}(...)']{texts.say(texts.SYMBOL, repr(name))}"
+                f"nothing says how {name!r} is called: {remedy}; if it is a packed function, load the library with"
+                " assume='packed'"
             )
         lib.mblob_function_release(out[0])
         return None

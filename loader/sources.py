@@ -42,7 +42,9 @@ def _load_descriptor(descriptor: int, options: Options) -> Module:
     path = _path_of(link)
     if is_linkable(descriptor):
         return load_linked(link, path, options, status)
-    origin = options.origin(path, lambda: functions_of_file(path, status), status)
+    origin = options.origin(
+        path, lambda: functions_of_file(path, status, options.is_assumed), status
+    )
     return open_by(lambda o, out: lib.mblob_open_fd(descriptor, o, out), options, origin)
 
 
@@ -85,7 +87,7 @@ def _load_bytes(data: Any, options: Options) -> Module:
 
         with temporary_file(view) as path:
             return load_linked(path, "", options)
-    names = _functions_of_image(view)
+    names = _functions_of_image(view, options.is_assumed)
     buffer = ffi.from_buffer(view)
     try:
         return open_by(
@@ -122,7 +124,7 @@ def load_linked(
 
     with linked(path, shown) as library:
         with open(library, "rb") as file:  # noqa: PTH123
-            names = _functions_of_image(memoryview(file.read()))
+            names = _functions_of_image(memoryview(file.read()), options.is_assumed)
         absolute = os.path.abspath(shown) if shown else ""  # noqa: PTH100
         origin = options.origin(absolute, lambda: names, status)
         try:
@@ -137,10 +139,10 @@ def load_linked(
 # -- the functions that a library exports, and how each is called; nothing here raises -------------
 
 
-def functions_of_file(path: str, opened: os.stat_result) -> Mapping[str, str]:
+def functions_of_file(path: str, opened: os.stat_result, assumed: bool) -> Mapping[str, str]:
     """Functions in the library that was opened at `path`, or with no path."""
     data = _mapped(path, opened)
-    return {} if data is None else _functions_of_image(data)
+    return {} if data is None else _functions_of_image(data, assumed)
 
 
 def _mapped(path: str, opened: os.stat_result) -> memoryview | None:
@@ -169,14 +171,14 @@ def _names_of(path: str) -> Iterator[str]:
         yield from (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
-def _functions_of_image(data: memoryview) -> Mapping[str, str]:
+def _functions_of_image(data: memoryview, assumed: bool) -> Mapping[str, str]:
     """Functions in a library in memory, none if it is damaged."""
     from mblob.binary.elf import ElfFile
     from mblob.format.exported import host_functions, read_table
 
     try:
         elf = ElfFile(data)
-        return signatures(host_functions(elf, read_table(elf)))
+        return signatures(host_functions(elf, read_table(elf), assumed=assumed))
     except (errors.MblobError, ValueError):
         return {}
 

@@ -129,8 +129,7 @@ class FormatError(MblobError, ValueError):
 
     Attributes:
         code: stable name of the rule ("truncated", "unknown_key", ...), the same in C and Python;
-            "" if no rule is broken. It is at the end of the message, except for "not_elf" and
-            "no_blob": the file is something else.
+            "" if no rule is broken.
         offset: offset of the byte that breaks the rule, in the blob (ELF rules: in the file), or
             None.
         entry: index of the module, or None.
@@ -142,9 +141,7 @@ class FormatError(MblobError, ValueError):
         self, message: str, *, code: str, offset: int | None = None, entry: int | None = None
     ) -> None:
         where = f" (at byte {offset})" if offset is not None else ""
-        # What is another kind of file breaks no rule, and no byte of it is wrong.
-        told = "" if code in NOT_A_LIBRARY else f"{where}{code and f' [{code}]'}"
-        super().__init__(f"{message}{told}")
+        super().__init__(f"{message}{where}{code and f' [{code}]'}")
         self.code = code
         self.offset = offset
         self.entry = entry

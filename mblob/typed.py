@@ -51,6 +51,7 @@ Embed = Literal["auto", "grow", "object", "c", "append"]
 Digest = Literal["none", "crc32", "sha256"]
 Level = Literal["off", "header", "full"]
 Missing = Literal["error", "stub"]
+Assume = Literal["packed"]
 SourceFormat = Literal["c", "cc", "cpp", "cu"]
 TensorFormat = Literal["npy", "safetensors"]
 DeviceCode = Literal["cuda", "hip", "opencl", "metal", "vulkan", "webgpu"]
@@ -64,6 +65,7 @@ class How(TypedDict, total=False):
     missing: Missing
     keep: bool
     unload: bool
+    assume: Assume | None
 
 
 class BuildOptions(TypedDict, total=False):

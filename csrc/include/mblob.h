@@ -73,7 +73,8 @@ typedef struct mblob_error_info {
    * "kernel_arguments" if a compiled kernel did.
    * MBLOB_E_INCOMPATIBLE: "elf_machine" if the library is for another machine.
    * MBLOB_E_NOT_FOUND: "plain_function" if there is a C function of that name, but no packed
-   * function (docs/howto/pack.md). */
+   * function (docs/howto/pack.md); "unknown_convention" if there is a function of that name, and
+   * nothing says how it is called (mblob_assume). */
   const char *code;
   int64_t offset;        /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
   int64_t entry;         /* index of the module concerned; -1 when none */
@@ -167,6 +168,13 @@ typedef enum mblob_unload {
                                crashes */
 } mblob_unload;
 
+/* What a function is taken for of which neither the file's table of functions, nor its name, nor
+ * code that TVM compiled says how it is called. */
+typedef enum mblob_assume {
+  MBLOB_ASSUME_NOTHING = 0, /* it is not called: looking it up is an error (default) */
+  MBLOB_ASSUME_PACKED = 1   /* a packed function. If it is none, a call can crash the process */
+} mblob_assume;
+
 struct mblob_loader;
 
 typedef struct mblob_open_options {
@@ -177,6 +185,7 @@ typedef struct mblob_open_options {
   const struct mblob_loader *const *loaders; /* loaders for this open only, asked first */
   int32_t
       unload; /* mblob_unload; if a file is opened several times, NEVER counts most, then ALWAYS */
+  int32_t assume; /* mblob_assume; of the functions that are found through this opening */
 } mblob_open_options;
 
 /* Open a library. `*out` is the root of its import tree. `options` may be NULL. A relative path is

@@ -108,12 +108,16 @@ def _count(number: int, noun: str) -> str:
 
 def function_lines(library: Library) -> Iterator[str]:
     """Packed functions by name; plain C functions as `plain NAME(PARAMETERS)`, the symbol and what
-    it takes: types alone where the file has no prototype."""
+    it takes: types alone where the file has no prototype; `unknown NAME` of which nothing says how
+    they are called."""
     for name in library.packed_functions:
         yield one_line(name)
     for row in _plain_rows(library):
         _, found, parameters = row.prototype.partition("(")
         yield one_line(f"plain {row.symbol}(" + (parameters if found else f"{row.types})"))
+    for f in library.host_functions:
+        if f.abi == "plain" and f.types is None:
+            yield one_line(f"unknown {f.symbol}")
 
 
 def _plain_rows(library: Library) -> list[Row]:
@@ -130,10 +134,13 @@ def described_functions(library: Library) -> list[str]:
         for row in _plain_rows(library)
     }
     packed = {f.name: f for f in library.host_functions if f.abi != "plain"}
+    unknown = {f.name for f in library.host_functions} - packed.keys() - plain.keys()
     found = []
-    for name in sorted(packed.keys() | plain.keys()):
+    for name in sorted(packed.keys() | plain.keys() | unknown):
         text = one_line(name)
-        if name in plain:
+        if name in unknown:
+            text = f"{text}  unknown: nothing says how it is called"
+        elif name in plain:
             text = (
                 f"{text}  and plain C: {plain[name]}"
                 if name in packed

@@ -97,7 +97,7 @@ _ARGUMENTS = {
     "changes": "--entry", "entries": "--entry", "functions": "--function", "index": "--no-index",
     "system_lib": "--system-lib", "options": "-- CFLAGS", "tensors": "--tensors", "verify": "--level",
     **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "graph",
-                                      "name", "packed", "params", "prefix", "target", "weights")},
+                                      "name", "assume", "packed", "params", "prefix", "target", "weights")},
 }  # fmt: skip
 # Functions, which the command line leaves out.
 _FUNCTIONS = (

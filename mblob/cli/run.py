@@ -70,6 +70,9 @@ def configure(verbs: Any) -> None:
     model.add_argument("--name", metavar="NAME", default="default",
                        help="name of the model in the library (default: default), or of a virtual machine's "
                        "function (default: main)")  # fmt: skip
+    parser.add_argument("--assume", choices=("packed",),
+                        help="call a function as a packed one of TVM's if nothing says how it is called. If it is "
+                        "none, the call can crash")  # fmt: skip
     parser.usage = "mblob-pack run FILE (FUNC [ARG...] | [NAME=ARG...]) [-o OUT.npz] [options]"
     parser.set_defaults(run=run)
 
@@ -105,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("a function is called with arrays on one --device; graphs take several")
     values, outputs = read_arguments(words)
     with remarks(quiet=False):
-        module = mblob.load_module(args.file)
+        module = mblob.load_module(args.file, assume=args.assume)
     outputs = outputs_of(module, name, values, outputs)
     if args.device:
         (device,) = devices_of(args.device)

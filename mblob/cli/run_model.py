@@ -276,7 +276,7 @@ def run_model(args: argparse.Namespace) -> int:
     import_loader()
     begin = time.perf_counter()
     with remarks(quiet=False):
-        module = mblob.load_module(args.file)
+        module = mblob.load_module(args.file, assume=args.assume)
         model = open_model(
             module, args.file, args.name, args.profile, devices_of(args.device) or [mblob.cpu(0)]
         )

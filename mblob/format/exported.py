@@ -19,6 +19,12 @@ SYSTEM_LIB = "__mblob_system_lib"
 # What only host code of the classic dialect has, and what only TVM 0.21 wrote, which gave functions
 # their plain names.
 _CLASSIC_MARKS = {classic.SYMBOL, classic.CONTEXT, "__TVMFuncCall", "__TVMAPISetLastError"}
+ENTRY = "__tvm_main__"
+# Every module that TVM compiled has its context, or names its entry function, but for C sources.
+_OF_MODULE = (classic.CONTEXT, ENTRY)
+_SLOT = "__TVM"  # begins the names of slots, which mblob's packed functions have, too
+# What only code for TVM's runtime asks for: its C functions, and its classes of C++.
+_OF_RUNTIME = ("TVM", "_ZN3tvm", "_ZNK3tvm", "_ZTIN3tvm", "_ZTVN3tvm")
 _MARKS_OF_0_21 = {ffi_dialect.SYMBOL_OF_0_21, ffi_dialect.CONTEXT_OF_0_21}
 OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
 NO_MODEL = "not a model library: it has no blob, and exports no name of TVM's or mblob's"
@@ -43,6 +49,25 @@ def is_mangled(name: str) -> bool:
     return name.startswith("_Z")
 
 
+def is_tvm_code(
+    defined: Iterable[str], undefined: Iterable[str], *, with_table: bool = False
+) -> bool:
+    """Whether names of an object or a library tell that it is code that TVM compiled, or that was
+    written for TVM's runtime: its functions are packed ones, if nothing tells otherwise.
+
+    Args:
+        with_table: there is a table of functions: mblob's packed functions are listed in it, and
+            their slots say nothing of other functions.
+    """
+    asked = set(undefined)
+    names = asked.union(defined)
+    return (
+        not names.isdisjoint(_OF_MODULE)
+        or any(name.startswith(_OF_RUNTIME) for name in asked)
+        or (not with_table and any(name.startswith(_SLOT) for name in names))
+    )
+
+
 class HostFunction(NamedTuple):
     """A function that a library exports.
 
@@ -50,7 +75,8 @@ class HostFunction(NamedTuple):
         name: the name by which programs call it.
         symbol: its symbol in C.
         abi: its calling convention: "packed" (a packed function of the classic dialect), "ffi" (one
-            of the ffi dialect), or "plain" (C).
+            of the ffi dialect), or "plain" (C; without `types` it is one of which nothing says how it
+            is called).
         types: C types of the arguments, None if unknown.
         metadata, doc: symbols of the functions of tvm_ffi that return its signature and its
             documentation, or None.
@@ -109,14 +135,19 @@ def packed_functions(
 ) -> list[str]:
     """Names that a module calls through a packed convention, sorted.
 
-    With a table the names it lists as packed; beside it, every other exported function that is no
-    helper and has a C name.
+    The names that its table lists as packed; and, of code that TVM compiled, every other exported
+    function that is no helper and has a C name.
     """
     return sorted({f.name for f in host_functions(elf, table, prefix) if f.abi != "plain"})
 
 
 def host_functions(
-    elf: Image, table: Sequence[functions_table.Row], prefix: str = "", prefixes: Sequence[str] = ()
+    elf: Image,
+    table: Sequence[functions_table.Row],
+    prefix: str = "",
+    prefixes: Sequence[str] = (),
+    *,
+    assumed: bool = False,
 ) -> list[HostFunction]:
     """The functions that a library exports, by name, packed functions before plain ones.
 
@@ -125,12 +156,13 @@ def host_functions(
         prefix: of a system library; a function without it is taken for one of its functions, as TVM
             does,
         prefixes: unless it has another of these, which are all in the file.
+        assumed: a function of which nothing tells how it is called is a packed one.
     """
     exported = function_names(elf)
     others = tuple(p for p in prefixes if p and p != prefix)
     if _is_registered(elf, prefix):  # the table names all there are
         return sorted({_of_row(r) for r in table}, key=_order)
-    found = [_of_row(r) for r in table if r.symbol in exported]
+    found = [_of_row(r, assumed=assumed) for r in table if r.symbol in exported]
     listed = {r.symbol for r in table}
     listed_packed = {r.name for r in table if r.abi == "packed"}
     ffi = _ffi_functions(exported, prefix, others)
@@ -139,6 +171,8 @@ def host_functions(
     # C++ beside it.
     if not ffi or not names.isdisjoint(_CLASSIC_MARKS):
         abi = "packed" if names.isdisjoint(_MARKS_OF_0_21) else "ffi"
+        if not (assumed or _is_compiled_by_tvm(elf, abi, prefix)):
+            abi = "plain"
         for symbol in exported - listed:
             name = symbol.removeprefix(prefix)
             of_another = name == symbol and symbol.startswith(others)
@@ -152,6 +186,20 @@ def host_functions(
     known = ((f, told.get(f.symbol)) for f in ffi)
     ffi = [f._replace(types=t.types, prototype=t.prototype) if t else f for f, t in known]
     return sorted({*found, *ffi}, key=_order)
+
+
+def _is_compiled_by_tvm(elf: Image, abi: str, prefix: str) -> bool:
+    """Whether exported functions that no table lists are packed ones, as csrc/src/core/ffi_library.c
+    decides it: TVM compiled them, or wrote the blob. mblob lists its own, and announces its blob in
+    a note."""
+    with_table = elf.find(prefix + functions_table.SYMBOL) is not None
+    if abi == "ffi":  # of TVM 0.21, which mblob does not write
+        return True
+    own = with_table or note.announced(elf).flags & note.HAS_INDEX
+    if not own and elf.find(prefix + classic.SYMBOL) is not None:
+        return True
+    defined = (s.name.removeprefix(prefix) for s in elf.exports)
+    return is_tvm_code(defined, (s.name for s in elf.imports), with_table=with_table)
 
 
 def _is_registered(elf: Image, prefix: str) -> bool:
@@ -174,9 +222,9 @@ def of_table(rows: Iterable[functions_table.Row]) -> list[HostFunction]:
     return [_of_row(row) for row in rows]
 
 
-def _of_row(row: functions_table.Row) -> HostFunction:
-    prototype = row.prototype or None
-    return HostFunction(row.name, row.symbol, row.abi, row.types, prototype=prototype)
+def _of_row(row: functions_table.Row, *, assumed: bool = False) -> HostFunction:
+    abi = "packed" if assumed and row.types == "?" else row.abi
+    return HostFunction(row.name, row.symbol, abi, row.types, prototype=row.prototype or None)
 
 
 def _order(f: HostFunction) -> tuple[str, bool, str]:

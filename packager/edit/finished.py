@@ -30,7 +30,7 @@ from mblob.packager.edit.graft import graft
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.link.export import export_library
-from mblob.packager.modules.nodes import ObjectNode
+from mblob.packager.modules.nodes import Declared, ObjectNode
 from mblob.packager.options import as_options
 from mblob.packager.write.dialects import CLASSIC, DIALECTS, Dialect
 
@@ -59,10 +59,11 @@ def names_of(path: Path, work: Path, how: Mapping[str, Any]) -> ObjectNode:
     label = str(path)
     with Library(path) as library:
         text = "\n".join(f"__asm__({_c_string(line)});" for line in _lines(library, label))
+        packed = [f.symbol for f in library.host_functions if f.abi == "packed"]
     (made,) = compile_generated(
         tools, [Generated("finished", f"names of {label}", text)], options, work
     )
-    return ObjectNode(made.path, label=label, elsewhere=True)
+    return ObjectNode(made.path, Declared(packed, may_name=True), label=label, elsewhere=True)
 
 
 def _c_string(line: str) -> str:
@@ -71,7 +72,8 @@ def _c_string(line: str) -> str:
 
 def _lines(library: Library, label: str) -> Iterator[str]:
     elf = library.elf
-    functions = {f.symbol for f in library.host_functions}
+    rows = {row.symbol for row in library.function_table}
+    functions = {f.symbol for f in library.host_functions if f.abi != "plain" or f.symbol in rows}
     yield ".text"
     for s in elf.dynsym:
         if s.is_exported and _is_function(s) and (s.name in functions or s.name == CLASSIC.entry):

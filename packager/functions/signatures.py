@@ -16,17 +16,21 @@ if TYPE_CHECKING:
 _RESERVED = ("__tvm_", "__TVM", "__mblob_", "TVMBackend")
 
 
-def is_packed(function: Function) -> bool:
+def is_packed(function: Function, *, of_tvm: bool) -> bool:
     """Whether a function has the shape of TVM's packed ones; in doubt it has.
 
-    `int f(args, int *type_codes, int num_args[, result, int *result_code[, resource])`, where
-    the pointers have types of their own in each release of TVM.
+    `int f(args, int *type_codes, int num_args, result, int *result_code, resource)`, where the
+    pointers have types of their own in each release of TVM.
+
+    Args:
+        of_tvm: its object has a mark of TVM's. TVM 0.6 and before leave the last arguments out; many
+            functions that nothing else says to be packed take as few.
     """
     p = function.parameters
     if (
         function.variadic
         or not function.is_ordinary
-        or len(p) not in (3, 5, 6)
+        or len(p) not in ((3, 5, 6) if of_tvm else (6,))
         or not _is_int32(function.result)
         or not _is_int32(p[2])
     ):
@@ -53,10 +57,14 @@ def _may_be_codes(found: CType) -> bool:
     return found.kind == "void" or (found.kind in ("int", "uint", "enum") and found.size == 4)
 
 
-def plain_row(function: Function) -> Row | None:
+def plain_row(function: Function, *, of_tvm: bool) -> Row | None:
     """The row of the function table for a function without a prototype, None if it is to be called
-    as packed."""
-    if function.name.startswith(_RESERVED) or is_packed(function):
+    as packed.
+
+    Args:
+        of_tvm: as of `is_packed`.
+    """
+    if function.name.startswith(_RESERVED) or is_packed(function, of_tvm=of_tvm):
         return None
     return Row(function.name, function.name, "plain", 0, function.types)
 

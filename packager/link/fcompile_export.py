@@ -25,13 +25,13 @@ from mblob.packager.compile.vector_sources import standalone_text
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Known
+from mblob.packager.functions.packed_or_plain import tell_apart, warn_of_unknown
 from mblob.packager.functions.wrappers import announcement, rows_of, table
 from mblob.packager.link import carry, stack, system_lib
 from mblob.packager.link.host_checks import (
     check_functions,
     check_prototypes,
     hide_plain_functions,
-    plain_functions,
     warn_of_functions,
 )
 from mblob.packager.link.request import Request
@@ -117,13 +117,14 @@ def _files(
     host, known = _host_files(request, object_format, work)
     files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
     wrapped, table_rows = request.wrapped(), request.table_rows()
-    plain = plain_functions(wrapped, known, table_rows)
-    adapted = adapters.needed(request.dialect, wrapped, plain, known, table_rows)
+    told = tell_apart(wrapped, request.named(), known, table_rows)
+    warn_of_unknown(told, known, known)
+    adapted = adapters.needed(request.dialect, wrapped, told.not_packed, known, table_rows)
     if adapted:
         made = adapters.generate(request.dialect, adapted)
         files.append(write_source(made.source(), work / f"{made.stem}.c"))
     kept = adapters.kept_rows(request.dialect, table_rows, known)
-    if rows := [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]:
+    if rows := request.table_of(told, [*rows_of(wrapped), *kept, *(a.row for a in adapted)]):
         source = request.packed_forms() + table(rows) + announcement(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)

@@ -340,45 +340,6 @@ def _own_call(name: str, files: Sequence[tuple[HostFile, ObjectSymbols]]) -> str
     return None
 
 
-def plain_functions(
-    wrapped: Sequence[Wrapped],
-    files: Sequence[tuple[HostFile, ObjectSymbols]],
-    table_rows: Sequence[Row] = (),
-) -> list[Row]:
-    """Rows of the function table for exported C functions without a prototype, sorted by name.
-
-    Without them a loader would have to take such a function for a packed one.
-
-    Args:
-        table_rows: rows of a table that came with the files.
-    """
-    listed = {w.prototype.name for w in wrapped}
-    hidden = {name for _, c in files for name in c.hidden}
-    defined = {name for _, c in files for name in c.defined | c.weak}
-    rows = {
-        r.name: r
-        for r in table_rows
-        if r.abi == "plain" and r.symbol in defined and r.name not in listed
-    }
-    packed = {r.symbol for r in table_rows if r.abi == "packed"}
-    for f, contents in files:
-        for function in f.functions:
-            if function.is_guess and function.name in packed:
-                continue
-            # Of what is compiled with -flto only those are listed that the compiler exports.
-            defined_here = (
-                not contents.complete or function.name in contents.defined | contents.weak
-            )
-            exported = defined_here and function.name not in hidden
-            if (
-                exported
-                and function.name not in listed
-                and (row := signatures.plain_row(function)) is not None
-            ):
-                rows.setdefault(function.name, row)
-    return [rows[name] for name in sorted(rows)]
-
-
 def check_exports(
     wrapped: Sequence[Wrapped], library: Path, known: Sequence[tuple[HostFile, ObjectSymbols]]
 ) -> None:

@@ -21,21 +21,23 @@ from mblob.format import prefixes
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
-from mblob.packager.compile.commands import options_of_folder
+from mblob.packager.compile.commands import link_time_options
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
     compile_all,
-    compile_blob,
     compile_generated,
+    machine_options,
     packed_functions,
     probe,
     unshared,
 )
+from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Adapter
+from mblob.packager.functions.packed_or_plain import tell_apart, warn_of_unknown
 from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.slot_shims import generate_defaults, slots_to_fill
 from mblob.packager.functions.wrappers import announcement, rows_of, table
@@ -48,7 +50,6 @@ from mblob.packager.link.host_checks import (
     check_prototypes,
     hide_plain_functions,
     missing_slots,
-    plain_functions,
     warn_of_functions,
     warn_of_undefined,
 )
@@ -172,10 +173,11 @@ def prepare(request: Request, work: Path, *, with_table: bool = True) -> Inputs:
     wrapped = request.wrapped()
     everything = [*gathered.known, *gathered.extra, *gathered.carried.files]
     table_rows = request.table_rows()
-    plain = plain_functions(wrapped, everything, table_rows)
-    adapted = adapters.needed(request.dialect, wrapped, plain, everything, table_rows)
+    told = tell_apart(wrapped, request.named(), everything, table_rows)
+    warn_of_unknown(told, gathered.known, everything)
+    adapted = adapters.needed(request.dialect, wrapped, told.not_packed, everything, table_rows)
     kept = adapters.kept_rows(request.dialect, table_rows, everything)
-    rows = [*rows_of(wrapped), *plain, *kept, *(a.row for a in adapted)]
+    rows = request.table_of(told, [*rows_of(wrapped), *kept, *(a.row for a in adapted)])
     known_early = with_table and rows == rows_of(wrapped)
     again = with_table and bool(wrapped) and not known_early
     helpers = _helpers(
@@ -313,7 +315,7 @@ def link_command(
     # What joins another library finds its names there, and leaves start-up to it.
     bound = ["-nostartfiles", "-Wl,--build-id=none"] if inputs.joins else ["-Wl,-Bsymbolic"]
     if any(not c.complete for _, c in inputs.known):
-        more = [*more, *options_of_folder(work, "link")]
+        more = [*more, *link_time_options(work)]
     line += [*more, *bound, *stack.link_options(inputs.known, options), *options]
     if cuda:
         home = (
@@ -389,7 +391,9 @@ def _embed(
         return embed.append(stub, output, symbol, write, request.plan.alignment)
     if request.embed == "c":
         _, size = request.write_c(work)
-        compile_blob(inputs.tools, request.options, work, "devc.o")
+        machine = machine_options(request.options)
+        command = (*inputs.tools.cc, *machine, "-fPIC", "-c", "devc.c", "-o", "devc.o")
+        run_all([Job("devc.c", command)], work)
         inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options, work), work)
         return size
     if request.embed == "object":

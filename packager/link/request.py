@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mblob.format.functions_table import Row
     from mblob.module import Module
     from mblob.packager.compile.toolchain import Toolchain
+    from mblob.packager.functions.packed_or_plain import Told
     from mblob.packager.functions.wrappers import Wrapped
     from mblob.packager.modules.nodes import HostNode
     from mblob.packager.objects.object_files import ElfTarget
@@ -173,6 +174,19 @@ class Request(NamedTuple):
     def table_rows(self) -> list[Row]:
         """Rows of tables of functions that came with the host modules."""
         return list(dict.fromkeys(row for node in self.host for row in node.rows))
+
+    def table_of(self, told: Told, others: Sequence[Row]) -> list[Row]:
+        """The rows of the table of functions.
+
+        Args:
+            told: of the functions without a prototype.
+            others: all other rows.
+        """
+        if self.dialect.is_ffi:  # whose functions have names of their own
+            return [*others, *told.plain]
+        is_announced = self.plan.index and self.embed != "c" and self.fpack_imports is None
+        unannounced = self.plan.is_needed and not is_announced
+        return [*others, *told.rows(others, unannounced_blob=unannounced)]
 
     def packed_forms(self, *, with_table: bool = False) -> str:
         """C text of the packed functions, "" if there are none.

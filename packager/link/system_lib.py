@@ -18,13 +18,15 @@ from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
     compile_all,
-    compile_blob,
     compile_generated,
+    machine_options,
 )
+from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
+from mblob.packager.functions.packed_or_plain import tell_apart, warn_of_unknown
 from mblob.packager.functions.registration import Registration, functions_of
-from mblob.packager.link.host_checks import hide_plain_functions, plain_functions, warn_of_functions
+from mblob.packager.link.host_checks import hide_plain_functions, warn_of_functions
 from mblob.packager.link.linked_export import Gathered, gather, write_tar
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SourceNode
@@ -94,7 +96,9 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     blob = _blob(request, gathered, work)
     wrapped = request.wrapped()
     table_rows = request.table_rows()
-    plain = plain_functions(wrapped, known, table_rows)
+    told = tell_apart(wrapped, request.named(), known, table_rows)
+    warn_of_unknown(told, gathered.known, known)
+    plain = told.not_packed
     mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
     if adapted := adapters.needed(request.dialect, wrapped, plain, known, table_rows):
         made = compile_generated(
@@ -231,7 +235,9 @@ def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
     path = work / "devc.o"
     if request.embed == "c":
         _, size = request.write_c(work)
-        compile_blob(gathered.tools, request.options, work, path.name, "-fvisibility=hidden")
+        command = (*gathered.tools.cc, *machine_options(request.options), "-fPIC", "-fvisibility=hidden",
+                   "-c", "devc.c", "-o", path.name)  # fmt: skip
+        run_all([Job("devc.c", command)], work)
     else:
         path, size = request.write_object(work, gathered.machine)
     _verify(path, request.symbol, request, size)

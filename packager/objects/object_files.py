@@ -33,6 +33,7 @@ from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.format import prefixes
+from mblob.format.exported import is_tvm_code
 from mblob.packager.errors import BuildError
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class ObjectSymbols:
         comdat: COMDAT groups and what is defined in them, of which every object of a program may
             have its own.
         functions: definitions that are code and that a library exports.
+        of_tvm: those of objects that TVM compiled, or that are written for TVM's runtime.
         variables: definitions that are data, which no one can call.
         unique: definitions that the dynamic linker joins in all libraries of a process
             (STB_GNU_UNIQUE).
@@ -99,6 +101,7 @@ class ObjectSymbols:
         self.hidden: set[str] = set()
         self.comdat: set[str] = set()
         self.functions: set[str] = set()
+        self.of_tvm: set[str] = set()
         self.variables: set[str] = set()
         self.unique: set[str] = set()
         self.own_calls: set[str] = set()
@@ -158,6 +161,7 @@ def machine_of(elf: ElfFile) -> ElfTarget:
 
 def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
     merged, groups = _comdat_groups(elf)
+    functions: set[str] = set()
     for i, s in enumerate(elf.symtab, 1):
         if i in groups and s.name:
             contents.comdat.add(s.name)
@@ -170,7 +174,7 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
         if s.is_defined and not s.is_exported:
             contents.hidden.add(s.name)
         elif is_code(elf, s):
-            contents.functions.add(s.name)
+            functions.add(s.name)
             if s.st_other & _VARIANT and elf.e_machine in (EM_AARCH64, EM_RISCV):
                 contents.own_calls.add(s.name)
         if is_data(elf, s):
@@ -187,8 +191,17 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
             contents.weak.add(s.name)
         elif s.binding == STB_GLOBAL:
             contents.defined.add(s.name)
+    contents.functions |= functions
+    names = [(s.name, s.is_defined) for s in elf.symtab if s.binding != STB_LOCAL]
     if any(s.name.startswith(".gnu.lto_") for s in elf.sections):
         contents.complete = False
+        late = list(_lto_symbols(elf))
+        names += [(s.name, s.kind in _DEFINED) for s in late]
+        functions.update(s.name for s in late if s.is_exported_function)
+    if is_tvm_code(
+        [n for n, defined in names if defined], [n for n, defined in names if not defined]
+    ):
+        contents.of_tvm |= functions
 
 
 # STO_AARCH64_VARIANT_PCS, STO_RISCV_VARIANT_CC
@@ -219,15 +232,30 @@ def _section_flags(elf: ElfFile, symbol: Symbol) -> int:
 _DEFINED, _EXPORTED, _LTO_FUNCTION = (0, 1), (0, 1), 1  # gcc's plugin-api.h: ld_plugin_symbol
 
 
+class _LtoSymbol(NamedTuple):
+    name: str
+    kind: int
+    visibility: int
+    type: int
+
+    @property
+    def is_exported_function(self) -> bool:
+        return self.kind in _DEFINED and self.visibility in _EXPORTED and self.type == _LTO_FUNCTION
+
+
 def lto_functions(elf: ElfFile) -> list[str]:
-    """The functions that an object for link-time optimization exports, as gcc 10 and later list
-    them for linkers.
+    """The functions that an object for link-time optimization exports."""
+    return [s.name for s in _lto_symbols(elf) if s.is_exported_function]
+
+
+def _lto_symbols(elf: ElfFile) -> Iterator[_LtoSymbol]:
+    """The symbols of an object for link-time optimization, as gcc 10 and later list them for
+    linkers.
 
     Two sections have the symbols in one order: name, name of the group, kind, visibility, size,
     number; and behind the version, type and kind of section.
     """
     named = {s.name: s for s in elf.sections if s.name.startswith(_LTO)}
-    found = []
     for title, section in named.items():
         told = named.get(title.replace(_LTO + "symtab", _LTO + "ext_symtab"))
         if title.startswith(_LTO + "symtab") and told is not None:
@@ -238,11 +266,9 @@ def lto_functions(elf: ElfFile) -> list[str]:
                 group_end = data.find(b"\0", end + 1)
                 if end < 0 or group_end < 0 or len(data) - group_end < 15:
                     break
-                exported = data[group_end + 1] in _DEFINED and data[group_end + 2] in _EXPORTED
-                if kind == _LTO_FUNCTION and exported:
-                    found.append(data[at:end].decode(errors="replace"))
+                name = data[at:end].decode(errors="replace")
+                yield _LtoSymbol(name, data[group_end + 1], data[group_end + 2], kind)
                 at = group_end + 15
-    return found
 
 
 def late_functions(path: Path, label: str) -> list[str]:

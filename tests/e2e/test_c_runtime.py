@@ -132,7 +132,7 @@ def test_a_miss_above_many_modules_costs_little(
     module, last, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     many, with_it = (
         cc(source, tmp_path / "many.so"),
-        cc("void it(void) {}", tmp_path / "it.so", "-w"),
+        cc("void *__tvm_module_ctx; void it(void) {}", tmp_path / "it.so", "-w"),
     )
     assert library.mblob_open(str(many).encode(), None, ctypes.byref(module)) == 0
     assert library.mblob_open(str(with_it).encode(), None, ctypes.byref(last)) == 0
@@ -254,6 +254,7 @@ def test_packed_functions_work_without_a_runtime(built: Path) -> None:
 
 
 THROWS = """#include <stdexcept>
+extern "C" void *__tvm_module_ctx = nullptr;
 extern "C" int throws(void *, int *, int, void *, int *, void *) { throw std::runtime_error("on purpose"); }
 """
 CALLS = """#include <mblob.h>

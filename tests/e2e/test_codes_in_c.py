@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import re
+import subprocess
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_int, c_int64, c_void_p
 from pathlib import Path
@@ -55,6 +56,15 @@ class Runtime:
         module = c_void_p()
         self.c.mblob_open(str(path).encode(), None, byref(module))
         return module
+
+    def call_unknown(self) -> None:
+        """A function of a library that nothing but a compiler made."""
+        path = self.folder / "unknown.so"
+        (self.folder / "unknown.c").write_text("int one(int n) { return n; }")
+        command = ["cc", "-shared", "-fPIC", self.folder / "unknown.c", "-o", path]
+        subprocess.run(command, check=True)
+        module = self.open(path)
+        self.c.mblob_call(module, b"one", b"int", 1)
 
     def call(self, name: bytes, types: bytes, *arguments: Any) -> None:
         self.c.mblob_call(self.module, name, types, *arguments)
@@ -121,6 +131,7 @@ CODES: dict[str, list[Case]] = {
     ],
     "elf_machine": [("MBLOB_E_INCOMPATIBLE", Runtime.of_other_machine)],
     "plain_function": [("MBLOB_E_NOT_FOUND", lambda r: r.call(b"other", b"int", 1))],
+    "unknown_convention": [("MBLOB_E_NOT_FOUND", Runtime.call_unknown)],
 }  # fmt: skip
 STATUSES: dict[str, Callable[[Runtime], object]] = {
     "MBLOB_E_ARGUMENT": CODES["argument_count"][0][1],

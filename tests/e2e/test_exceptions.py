@@ -168,7 +168,8 @@ static void *call(void *module) {
 int main(int argc, char **argv) {
   (void)argc;
   mblob_module *module = NULL;
-  if (mblob_open(argv[1], NULL, &module)) return puts(mblob_last_error()), 1;
+  const mblob_open_options options = {.struct_size = sizeof(options), .assume = MBLOB_ASSUME_PACKED};
+  if (mblob_open(argv[1], &options, &module)) return puts(mblob_last_error()), 1;
   pthread_t thread;
   void *end = NULL;
   pthread_create(&thread, NULL, call, module);

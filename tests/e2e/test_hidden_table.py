@@ -148,7 +148,7 @@ def test_damaged_hash_tables_of_foreign_libraries_hide_nothing(
     tmp_path: Path, cc: Callable[..., Path], require: Callable[[str], str], linker: str, style: str
 ) -> None:
     require("mold" if linker == "mold" else f"ld.{linker}")
-    source = "".join(
+    source = "void *__tvm_module_ctx;" + "".join(
         f"int function_{i}(void *a, int *b, int c) {{ return 0; }}\n" for i in range(7)
     )
     library = cc(

@@ -483,5 +483,6 @@ def test_how_a_library_was_opened_is_kept(kernels: Path, worker: Worker) -> None
         "missing": "stub",
         "keep": False,
         "unload": False,
+        "assume": None,
     }
     assert printed(worker(lib, "print(it['give_int']())")) == "-7"

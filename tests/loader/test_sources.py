@@ -351,6 +351,7 @@ def test_a_library_cut_at_any_length_is_an_error_and_never_a_crash(
 def variant(build: Callable[..., Path], path: Path, number: int) -> Path:
     text = f"""
     #include <tvm/runtime/c_runtime_api.h>
+    void *__tvm_module_ctx;
     int which(TVMValue *a, int *c, int n, TVMValue *ret, int *code, void *s) {{
       (void)a, (void)c, (void)n, (void)s; ret->v_int64 = {number}; *code = 0; return 0;
     }}"""

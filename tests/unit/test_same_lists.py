@@ -153,6 +153,7 @@ def test_c_reads_the_types_of_safetensors_that_python_does() -> None:
 CHOICES = {
     ("build", "--dialect"): DIALECTS, ("build", "--embed"): EMBEDDINGS, ("build", "--digest"): ALGORITHMS,
     ("convert", "--dialect"): DIALECTS, ("extract", "--format"): extract.FORMATS,
+    ("run", "--assume"): get_args(typed.Assume),
     ("verify", "--level"): set(classic.LEVELS) - {"off"}, ("completion", "shell"): completion.SHELLS,
 }  # fmt: skip
 

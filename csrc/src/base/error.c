@@ -249,12 +249,17 @@ int mb_fail_loader(const char *type_key, int64_t entry, const char *available, c
   return MBLOB_E_LOADER;
 }
 
-int mb_fail_plain_function(const char *name) {
-  return mb_fail_coded(
-      MBLOB_E_NOT_FOUND, MB_CODE_PLAIN_FUNCTION,
-      "'%s' is a plain C function, without a packed function: pack it again with its prototype, or "
-      "get its address with mblob_module_symbol",
-      name);
+int mb_fail_plain_function(const char *name, bool is_plain) {
+  static const char remedy[] =
+      "pack it again with its prototype, or get its address with mblob_module_symbol";
+  return is_plain ? mb_fail_coded(MBLOB_E_NOT_FOUND, MB_CODE_PLAIN_FUNCTION,
+                                  "'%s' is a plain C function, without a packed function: %s", name,
+                                  remedy)
+                  : mb_fail_coded(
+                        MBLOB_E_NOT_FOUND, MB_CODE_UNKNOWN_CONVENTION,
+                        "nothing says how '%s' is called: %s; if it is a packed function, open "
+                        "the library with assume = MBLOB_ASSUME_PACKED",
+                        name, remedy);
 }
 
 void mb_set_kernel_error(const char *text) {
@@ -387,8 +392,7 @@ const mblob_error_info *mblob_last_error_info(void) {
 
 const char *mblob_last_error(void) {
   const mblob_error_info *info = mblob_last_error_info();
-  if (!*info->code || info->status != MBLOB_E_FORMAT || strcmp(info->code, "not_elf") == 0)
-    return info->message; /* of no file's rule */
+  if (!*info->code || info->status != MBLOB_E_FORMAT) return info->message; /* of no file's rule */
   if (!state.full) {
     int n = info->offset >= 0 ? asprintf(&state.full, "%s (at byte %lld) [%s]", info->message,
                                          (long long)info->offset, info->code)

@@ -10,8 +10,9 @@
 
 /* Codes of errors that are no broken rule of a file; mblob.h tells callers of them. The first is a
  * guess by the text, which is all that a kernel hands over (error.c). */
-#define MB_CODE_ARGUMENTS "kernel_arguments"    /* with MBLOB_E_KERNEL */
-#define MB_CODE_PLAIN_FUNCTION "plain_function" /* with MBLOB_E_NOT_FOUND */
+#define MB_CODE_ARGUMENTS "kernel_arguments"            /* with MBLOB_E_KERNEL */
+#define MB_CODE_PLAIN_FUNCTION "plain_function"         /* with MBLOB_E_NOT_FOUND */
+#define MB_CODE_UNKNOWN_CONVENTION "unknown_convention" /* with MBLOB_E_NOT_FOUND */
 /* What is wrong with an argument, with MBLOB_E_ARGUMENT and MBLOB_E_KERNEL. The first is the code
  * of each MBLOB_E_ARGUMENT that has no other. */
 #define MB_ARGUMENT_VALUE "argument_value"
@@ -37,8 +38,8 @@ int mb_check_struct_size(const char *who, uint32_t struct_size, size_t expected)
 int mb_fail_errno(int number, const char *format, ...) MB_PRINTF(2, 3);
 int mb_fail_loader(const char *type_key, int64_t entry, const char *available, const char *hint,
                    const char *format, ...) MB_PRINTF(5, 6);
-/* The function is there, and not one that can be called through the packed ABI. */
-int mb_fail_plain_function(const char *name);
+/* The function is there, and it is a plain one, or nothing says that it is a packed one. */
+int mb_fail_plain_function(const char *name, bool is_plain);
 /* The text exactly as a kernel set it. */
 void mb_set_kernel_error(const char *text);
 /* mblob_set_error with one of the codes MB_ARGUMENT_*; others, and NULL, are none. */

@@ -25,26 +25,51 @@ static bool needs_tvm_ffi(const struct mb_elf *elf) {
   return false;
 }
 
-/* 0.22 and later put a prefix before each function; 0.21 is told by its data and by the names of
- * its runtime. */
-static enum mb_dialect dialect_of(const struct mb_library *library) {
+/* The context of a module, and the name of its entry function: every object that TVM compiled has one
+ * of them, but for TVM's C sources, and none that mblob wrote. */
+static bool is_of_module(const char *name) {
+  return strcmp(name, "__tvm_module_ctx") == 0 || strcmp(name, "__tvm_main__") == 0;
+}
+
+/* A slot, which mblob's packed functions have, too. */
+static bool is_slot(const char *name) { return starts_with(name, "__TVM"); }
+
+/* What only code for TVM's runtime asks for: its C functions, and its classes of C++. */
+static bool is_of_runtime(const char *name) {
+  static const char starts[][10] = {"TVM", "_ZN3tvm", "_ZNK3tvm", "_ZTIN3tvm", "_ZTVN3tvm"};
+  for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++)
+    if (starts_with(name, starts[i])) return true;
+  return false;
+}
+
+/* The dialect. 0.22 and later put a prefix before each function; 0.21 is told by its data and by the
+ * names of its runtime.
+ *
+ * And whether the functions are packed ones of which no table says anything, as
+ * mblob/format/exported.py decides it: TVM compiled them, or wrote the blob. mblob lists its own in a
+ * table, and announces its blob in a note. */
+void mb_ffi_recognize(struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;
-  bool old = false;
+  const bool listed = library->table.text != NULL;
+  bool old = false, compiled = library->has_blob && !listed && !library->index_expected;
+  library->external = needs_tvm_ffi(elf);
+  library->dialect = MB_CLASSIC;
   for (uint64_t i = 1; i < elf->symbol_count; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     const char *name = mb_elf_symbol_name(elf, &symbol), *own = mb_ffi_function_name(name);
     if (own && mb_elf_is_exported(&symbol)) {
-      if (strcmp(own, "library_bin") != 0 && strcmp(own, "library_ctx") != 0) return MB_FFI;
+      if (strcmp(own, "library_bin") != 0 && strcmp(own, "library_ctx") != 0) {
+        library->dialect = MB_FFI;
+        return;
+      }
       old = true;
     }
     old |= !library->external && (starts_with(name, "__TVMFFI") || starts_with(name, "TVMFFI"));
+    compiled |= is_of_module(name) || (!listed && is_slot(name)) ||
+                (symbol.st_shndx == SHN_UNDEF && is_of_runtime(name));
   }
-  return old ? MB_FFI_OF_0_21 : MB_CLASSIC;
-}
-
-void mb_ffi_recognize(struct mb_library *library) {
-  library->external = needs_tvm_ffi(&library->elf);
-  library->dialect = dialect_of(library);
+  if (old) library->dialect = MB_FFI_OF_0_21;
+  library->is_compiled_by_tvm = compiled || old;
 }
 
 /* The classes raise errors as objects, functions that TVM compiled raise texts. */

@@ -11,7 +11,7 @@
 /* What is behind the prefix, NULL if the symbol has none. */
 const char *mb_ffi_function_name(const char *symbol);
 
-/* Find out which dialect the functions of the library have. */
+/* Find out which dialect the functions of the library have, and whether TVM compiled them. */
 void mb_ffi_recognize(struct mb_library *library);
 /* Open the plug-in if that is not the classic one. */
 int mb_ffi_prepare(struct mb_library *library);

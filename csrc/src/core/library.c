@@ -53,6 +53,7 @@ int mb_library_new_system(const char *prefix, enum mb_system_names names, struct
   *out = new_library_without_file();
   if (!*out) return MBLOB_E_MEMORY;
   (*out)->system_prefix = prefix;
+  (*out)->is_compiled_by_tvm = true; /* what is announced is packed, or in the table */
   (*out)->system_names = names;
   return MBLOB_OK;
 }
@@ -272,6 +273,9 @@ int mb_take_options(const mblob_open_options *given, mblob_open_options *options
   if (options->unload < MBLOB_UNLOAD_IF_SAFE || options->unload > MBLOB_UNLOAD_ALWAYS)
     return mb_fail(MBLOB_E_ARGUMENT, "options: unload is %d, expected a mblob_unload",
                    options->unload);
+  if (options->assume < MBLOB_ASSUME_NOTHING || options->assume > MBLOB_ASSUME_PACKED)
+    return mb_fail(MBLOB_E_ARGUMENT, "options: assume is %d, expected a mblob_assume",
+                   options->assume);
   if (options->loader_count && !options->loaders)
     return mb_fail(MBLOB_E_ARGUMENT, "options: %u loaders, but the list is NULL",
                    options->loader_count);

@@ -22,10 +22,28 @@ static bool is_code(const struct mb_library *library, const ElfW(Sym) * symbol) 
          mb_elf_is_loaded(&library->elf, symbol->st_value, 1, PF_X);
 }
 
-/* Whether there is the function that a row of the table is about. */
-static bool is_there(const struct mb_library *library, const struct mb_function_row *row) {
+/* Whether the library exports a function under that symbol. */
+static bool is_there(const struct mb_library *library, const char *symbol_name) {
   ElfW(Sym) symbol;
-  return mb_library_symbol(library, row->symbol, &symbol) && is_code(library, &symbol);
+  return mb_library_symbol(library, symbol_name, &symbol) && is_code(library, &symbol);
+}
+
+/* A name of C++, whose functions take arguments in no way that we could know. */
+static bool is_mangled(const char *name) { return name[0] == '_' && name[1] == 'Z'; }
+
+/* Whether something says that a function is a packed one of the classic dialect: the row of its
+ * symbol, or its library where there is no row. */
+static bool is_told(const struct mb_library *library, const char *symbol,
+                    const struct mb_function_row *row) {
+  return row ? row->packed : library->is_compiled_by_tvm && !is_mangled(symbol);
+}
+
+/* Whether it is one because the opening says so of what nothing else tells anything about. A row
+ * without types may be of any function. */
+static bool is_assumed(const mblob_module *module, const char *symbol,
+                       const struct mb_function_row *row) {
+  return module->tree->assume == MBLOB_ASSUME_PACKED && module->library->dialect != MB_FFI &&
+         !is_mangled(symbol) && (!row || strcmp(row->types, "?") == 0);
 }
 
 /* The name in the string `__tvm_main__`; NULL if there is none, or it is no string. */
@@ -79,28 +97,40 @@ static int find_prefixed(struct mb_library *library, const char *name, mblob_fun
   return status;
 }
 
-/* A name of C++, whose functions take arguments in no way that we could know. */
-static bool is_mangled(const char *name) { return name[0] == '_' && name[1] == 'Z'; }
+/* The row of a table that is about `name`, or about its symbol; NULL if there is none. */
+static const struct mb_function_row *row_of(const struct mb_function_table *table,
+                                            const char *name) {
+  const struct mb_function_row *row = mb_function_table_find(table, name, true);
+  if (!row) row = mb_function_table_find(table, name, false);
+  return row ? row : mb_function_table_symbol(table, name);
+}
+
+static int assume_kernel(const mblob_module *module, const char *name, const char *symbol,
+                         mblob_function **out) {
+  int status = make_kernel(module->library, name, symbol, NULL, out);
+  if (*out) (*out)->is_assumed = true;
+  return status;
+}
 
 /* With the library's lock. The table decides where it says something: a symbol that it calls
  * plain has not the packed convention. */
-static int find_kernel(struct mb_library *library, const char *name, mblob_function **out) {
+static int find_kernel(const mblob_module *module, const char *name, mblob_function **out) {
+  struct mb_library *library = module->library;
   *out = mb_map_get(&library->functions, name);
+  if (*out && (*out)->is_assumed && module->tree->assume != MBLOB_ASSUME_PACKED) *out = NULL;
   if (*out) return MBLOB_OK;
-  const struct mb_function_row *row = mb_function_table_find(&library->table, name, true);
-  if (row) return make_kernel(library, name, row->symbol, row, out);
-  if (strcmp(name, ENTRY_NAME) == 0) {
+  const struct mb_function_row *row = row_of(&library->table, name);
+  const char *symbol = row ? row->symbol : name;
+  if (strcmp(name, ENTRY_NAME) == 0 && !(row && row->packed)) {
     const char *entry = entry_string(library);
-    if (entry && strcmp(entry, ENTRY_NAME) != 0) return find_kernel(library, entry, out);
+    if (entry && strcmp(entry, ENTRY_NAME) != 0) return find_kernel(module, entry, out);
     if (library->dialect == MB_FFI || library->system_prefix)
-      return find_kernel(library, "main", out);
+      return find_kernel(module, "main", out);
   }
-  if (mb_function_table_find(&library->table, name, false)) return MBLOB_OK;
-  if (library->dialect == MB_FFI)
+  if (library->dialect == MB_FFI && !(row && strcmp(row->name, name) == 0))
     return find_prefixed(library, name, out); /* others are no functions of the module */
-  row = mb_function_table_symbol(&library->table, name);
-  return (row ? !row->packed : is_mangled(name)) ? MBLOB_OK
-                                                 : make_kernel(library, name, name, row, out);
+  if (is_told(library, symbol, row)) return make_kernel(library, name, symbol, row, out);
+  return is_assumed(module, symbol, row) ? assume_kernel(module, name, symbol, out) : MBLOB_OK;
 }
 
 /* `*closed`: as of mb_loader_find. */
@@ -112,7 +142,7 @@ static int find_own(mblob_module *module, const char *name, mblob_function **out
                    "'%s': mblob_look loads no code; open the library with mblob_open", name);
   if (!module->is_library) return mb_loader_find(module, name, out, closed);
   mb_lock(&module->library->lock);
-  int status = find_kernel(module->library, name, out);
+  int status = find_kernel(module, name, out);
   mb_unlock(&module->library->lock);
   return status;
 }
@@ -230,11 +260,14 @@ static void list_name(struct listing *l, const char *name) {
 }
 
 /* The functions of a library, at most `most`. */
-static void library_names(const struct mb_library *library, size_t most,
+static void library_names(const mblob_module *module, size_t most,
                           void (*visit)(void *context, const char *name), void *context) {
-  for (size_t i = 0; i < library->table.count && most; i++)
-    if (library->table.rows[i].packed && is_there(library, &library->table.rows[i]))
-      visit(context, library->table.rows[i].name), most--;
+  const struct mb_library *library = module->library;
+  for (size_t i = 0; i < library->table.count && most; i++) {
+    const struct mb_function_row *row = &library->table.rows[i];
+    if ((row->packed || is_assumed(module, row->symbol, row)) && is_there(library, row->symbol))
+      visit(context, row->name), most--;
+  }
   for (uint64_t i = 1; i < library->elf.symbol_count && most; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(&library->elf, i);
     const char *name = mb_elf_symbol_name(&library->elf, &symbol),
@@ -242,7 +275,9 @@ static void library_names(const struct mb_library *library, size_t most,
     if (!mb_elf_is_exported(&symbol) || !is_code(library, &symbol) ||
         mb_function_table_symbol(&library->table, name))
       continue;
-    if (own ? *own != '_' : library->dialect != MB_FFI && !is_helper(name))
+    if (own ? *own != '_'
+            : library->dialect != MB_FFI && !is_helper(name) &&
+                  (is_told(library, name, NULL) || is_assumed(module, name, NULL)))
       visit(context, own ? own : name), most--;
   }
 }
@@ -257,11 +292,11 @@ static int list_module(mblob_module *module, void *argument) {
     return 0;
   }
   if (mb_set_add(&l->seen, module->library) == 1)
-    library_names(module->library, SHOWN + 1 - l->shown, visit_name, l);
+    library_names(module, SHOWN + 1 - l->shown, visit_name, l);
   return 0;
 }
 
-/* What a table of functions says of a name. */
+/* A function that is not called: what the table says of it, and whether there is one. */
 struct recorded {
   const char *name;
   const struct mb_function_row *row;
@@ -271,15 +306,13 @@ struct recorded {
 static int find_recorded(mblob_module *module, void *argument) {
   struct recorded *found = argument;
   if (!module->is_library) return 0;
-  const struct mb_function_table *table = &module->library->table;
-  found->row = mb_function_table_find(table, found->name, true);
-  if (!found->row) found->row = mb_function_table_find(table, found->name, false);
-  if (!found->row) {
-    found->row = mb_function_table_symbol(table, found->name);
-    if (found->row && found->row->packed) found->row = NULL;
-  }
-  found->is_there = found->row && is_there(module->library, found->row);
-  return found->row != NULL;
+  found->row = row_of(&module->library->table, found->name);
+  if (found->row && found->row->packed && strcmp(found->row->name, found->name) != 0)
+    found->row = NULL;
+  const char *symbol = found->row ? found->row->symbol : found->name;
+  const bool may_be = found->row || !(module->library->dialect == MB_FFI || is_mangled(symbol));
+  found->is_there = may_be && is_there(module->library, symbol);
+  return found->row || found->is_there;
 }
 
 /* For a hint no loader may run, and a miss must not cost a walk over all that is below. */
@@ -302,7 +335,7 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   if (recorded.is_there) { /* one with a packed function was found before */
     (void)fclose(l.text);
     free(text);
-    return mb_fail_plain_function(name);
+    return mb_fail_plain_function(name, recorded.row != NULL);
   }
   if (imports)
     (void)mb_module_walk(module, only, list_module, &l);
@@ -348,7 +381,7 @@ int mblob_module_names(mblob_module *module, void (*visit)(void *context, const 
                        void *context) {
   if (MB_NO_MODULE(module) || MB_IS_NULL(visit)) return MBLOB_E_ARGUMENT;
   if (module->is_library)
-    library_names(module->library, SIZE_MAX, visit, context);
+    library_names(module, SIZE_MAX, visit, context);
   else
     mb_known_names(module, visit, context);
   return MBLOB_OK;

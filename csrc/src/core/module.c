@@ -164,6 +164,7 @@ int mb_tree_new(struct mb_library *library, const struct mb_blob *blob, const ui
   if (!tree) return mb_fail_memory(sizeof(*tree));
   atomic_init(&tree->users, 1);
   tree->missing = options->missing;
+  tree->assume = options->assume;
   int status = fill_tree(library, tree, blob, bytes, options);
   if (status)
     mb_tree_free(tree);
@@ -178,7 +179,8 @@ void mb_tree_move(struct mb_tree *tree, const uint8_t *from, const uint8_t *to) 
 }
 
 static bool has_options(const struct mb_tree *tree, const mblob_open_options *options) {
-  if (tree->missing != options->missing || tree->loader_count != options->loader_count)
+  if (tree->missing != options->missing || tree->assume != options->assume ||
+      tree->loader_count != options->loader_count)
     return false;
   for (size_t i = 0; i < tree->loader_count; i++) {
     const mblob_loader *a = &tree->loaders[i], *b = options->loaders[i];

@@ -54,10 +54,11 @@ struct mblob_function {
   char *name;
   struct mb_ending ending;
   uint32_t alignment;
-  uint8_t first_output;              /* mblob_function_first_output() */
-  bool is_ffi;                       /* mblob_function_is_ffi() */
-  bool keeps;                        /* the same: it keeps tensors that it is given */
-  bool is_cxx;                       /* the same: a parameter may be an object that is a tensor */
+  uint8_t first_output; /* mblob_function_first_output() */
+  bool is_ffi;          /* mblob_function_is_ffi() */
+  bool keeps;           /* the same: it keeps tensors that it is given */
+  bool is_cxx;          /* the same: a parameter may be an object that is a tensor */
+  bool is_assumed;      /* nothing says that it is packed, but an opening (mblob_assume) */
   const char *signature, *prototype; /* "" when unknown */
   union {
     void *address; /* MB_KERNEL: a TVMBackendPackedCFunc; MB_SAFE_CALL: one of that convention */
@@ -131,6 +132,7 @@ struct mb_tree {
   mblob_loader *loaders;     /* for this opening only, asked first */
   size_t loader_count;
   int32_t missing; /* mblob_missing */
+  int32_t assume;  /* mblob_assume */
 };
 
 /* Build the tree that `blob` tells (NULL: a library without one); payloads are at `bytes`. */
@@ -233,6 +235,7 @@ struct mb_library {
   char *link_name;         /* what the dynamic linker calls it */
   void **context_slot;     /* where the library keeps its context; NULL: nowhere */
   enum mb_dialect dialect; /* of its functions */
+  bool is_compiled_by_tvm; /* functions that no table lists are packed (ffi_library.c) */
   bool external; /* it brings along a tvm_ffi of its own (DT_NEEDED), to which its names are left */
   enum mb_cxx cxx; /* guarded by `lock` */
   const mblob_convention

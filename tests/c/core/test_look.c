@@ -214,7 +214,7 @@ static void a_look_asks_no_loader(const char *dir) {
 
 static void a_look_and_an_open_library_are_two(const char *dir) {
   mblob_module *looked = look(dir, "keyed.so"), *again = look(dir, "keyed.so"), *opened;
-  const mblob_open_options stub = {sizeof(stub), 0, MBLOB_MISSING_STUB, 0, NULL, 0};
+  const mblob_open_options stub = {sizeof(stub), 0, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   CHECK(mblob_open(in(dir, "keyed.so"), &stub, &opened) == MBLOB_OK);
   mblob_module_release(looked);
   CHECK(any_status(opened, "which") == MBLOB_OK && any_status(again, "which") == MBLOB_E_ARGUMENT);

@@ -6,7 +6,7 @@
 #include "../common/check.h"
 
 static void a_module_tells_the_form_of_its_blob(const char *dir) {
-  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0};
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   mblob_module *module = open_ok(dir, "plain.so");
   CHECK(strcmp(mblob_module_dialect(module), "") == 0);
   mblob_module_release(module);
@@ -55,7 +55,7 @@ static void a_missing_loader_is_named(const char *dir) {
   const mblob_error_info *info = mblob_last_error_info();
   CHECK(strcmp(info->type_key, "my_key") == 0 && info->entry == 1 &&
         strstr(info->hint, "mblob_register_loader"));
-  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_FULL, MBLOB_MISSING_STUB, 0, NULL, 0};
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_FULL, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   CHECK(mblob_open(in(dir, "keyed.so"), &stub, &module) == MBLOB_OK);
   CHECK(mblob_module_import_count(module) == 1);
   mblob_module *child = mblob_module_import_at(module, 0);
@@ -72,7 +72,7 @@ static void a_loader_opens_a_module_once(const char *dir) {
   mblob_module *module;
   const mblob_loader *loaders[] = {&my_loader};
   mblob_open_options options = {
-      sizeof(options), MBLOB_VERIFY_HEADER, MBLOB_MISSING_ERROR, 1, loaders, 0};
+      sizeof(options), MBLOB_VERIFY_HEADER, MBLOB_MISSING_ERROR, 1, loaders, 0, 0};
   opened = closed = 0;
   CHECK(mblob_open(in(dir, "keyed.so"), &options, &module) == MBLOB_OK);
   CHECK(opened == 0);
@@ -115,7 +115,7 @@ static void the_same_file_is_one_library(const char *dir) {
 
 /* A program that opens a file again and again while it holds it once must not grow. */
 static void a_tree_that_nobody_holds_is_taken_over(const char *dir) {
-  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0};
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   mblob_module *held = open_ok(dir, "plain.so"), *first = open_ok(dir, "plain.so"), *again, *other,
                *imported;
   mblob_module_release(first);
@@ -140,7 +140,7 @@ static void a_tree_that_nobody_holds_is_taken_over(const char *dir) {
 
 static int64_t which_by_fd(int fd) {
   mblob_module *module;
-  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0};
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   CHECK(mblob_open_fd(fd, &stub, &module) == MBLOB_OK);
   int64_t which = call_int(module, "which", 0);
   mblob_module_release(module);
@@ -182,7 +182,7 @@ static void bad_files_have_errors(const char *dir) {
   CHECK(mblob_open_memory("", 0, NULL, &module) == MBLOB_E_FORMAT);
   CHECK(mblob_open_fd(-1, NULL, &module) == MBLOB_E_IO);
   CHECK(mblob_open(NULL, NULL, &module) == MBLOB_E_ARGUMENT);
-  mblob_open_options wrong = {sizeof(wrong), 9, 0, 0, NULL, 0};
+  mblob_open_options wrong = {sizeof(wrong), 9, 0, 0, NULL, 0, 0};
   CHECK(mblob_open(in(dir, "plain.so"), &wrong, &module) == MBLOB_E_ARGUMENT);
   CHECK(mblob_open(in(dir, "undefined.so"), NULL, &module) == MBLOB_E_INCOMPATIBLE);
   CHECK(strstr(mblob_last_error(), "nobody_has_this"));

@@ -110,7 +110,8 @@ static void watch(void) {
 static void open_it(size_t size) {
   mblob_module *module;
   mblob_function *function;
-  mblob_open_options options = {sizeof(options), MBLOB_VERIFY_FULL, MBLOB_MISSING_STUB, 0, NULL, 0};
+  mblob_open_options options = {
+      sizeof(options), MBLOB_VERIFY_FULL, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   (void)alarm(20);
   watch();
   if (mblob_open_memory(bytes, size, &options, &module) != MBLOB_OK) {

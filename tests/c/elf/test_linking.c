@@ -28,7 +28,7 @@ static void a_library_that_stays_in_memory_is_opened_again(const char *dir) {
 static void another_holder_of_the_file_does_no_harm(const char *dir) {
   void *other = dlopen(in(dir, "keyed.so"), RTLD_NOW | RTLD_LOCAL);
   CHECK(other);
-  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0};
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   for (int round = 0; round < 3; round++) {
     mblob_module *keyed, *next;
     CHECK(mblob_open(in(dir, "keyed.so"), &stub, &keyed) == MBLOB_OK);
@@ -47,7 +47,7 @@ static void global_symbols_of_others_are_not_taken(const char *dir) {
   int value = 5;
   CHECK(global);
   register_answer(&value);
-  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0};
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   mblob_module *keyed;
   CHECK(mblob_open(in(dir, "keyed.so"), &stub, &keyed) == MBLOB_OK);
   mblob_function *function;
@@ -83,7 +83,7 @@ static void a_replaced_file_is_the_new_library(const char *dir) {
   char path[4096], part[4200];
   snprintf(path, sizeof(path), "%s/replaced.%d.so", dir, (int)getpid());
   snprintf(part, sizeof(part), "%s.part", path);
-  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0};
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   mblob_module *old, *new;
   copy(in(dir, "keyed.so"), path);
   CHECK(mblob_open(path, &stub, &old) == MBLOB_OK);
@@ -100,7 +100,7 @@ static void a_replaced_file_is_the_new_library(const char *dir) {
 static void a_file_written_in_place_is_not_taken_for_what_is_loaded(const char *dir) {
   char path[4096];
   snprintf(path, sizeof(path), "%s/overwritten.%d.so", dir, (int)getpid());
-  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0};
+  mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_HEADER, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
   mblob_module *module, *again = NULL;
   copy(in(dir, "keyed.so"), path);
   CHECK(mblob_open(path, &stub, &module) == MBLOB_OK);

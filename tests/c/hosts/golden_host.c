@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
   }
   for (int i = 2; i < argc; i++) {
     mblob_module *module;
-    mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_FULL, MBLOB_MISSING_STUB, 0, NULL, 0};
+    mblob_open_options stub = {sizeof(stub), MBLOB_VERIFY_FULL, MBLOB_MISSING_STUB, 0, NULL, 0, 0};
     CHECK(mblob_open(in(argv[1], argv[i]), &stub, &module) == MBLOB_OK);
     print_tree(module);
     printf("\n");

@@ -304,6 +304,7 @@ double add_one(double x) {
 ASKS = "double add_one(double); double add_two(double x) { return add_one(add_one(x)); }\n"
 KERNEL = """
 double NAME(double);
+void *__tvm_module_ctx;
 int kernel(double *args, int *codes, int count, double *ret, int *code, void *self) {
   (void)codes; (void)count; (void)self;
   *ret = NAME(args[0]);

@@ -107,6 +107,5 @@ def test_an_object_whose_debug_information_leaves_types_out_is_not_taken_at_its_
     )
     module.export_library(tmp_path / "k.so")  # without a word of a contradiction
     with mblob.open(tmp_path / "k.so") as library:
-        assert {f.name: f.types for f in library.host_functions if f.abi == "plain"} == {
-            "twice": "const float *, float *"
-        }
+        rows = [row for row in library.function_table if row.abi == "plain"]
+        assert {row.name: row.types for row in rows} == {"twice": "const float *, float *"}

@@ -1,0 +1,173 @@
+"""How each function that objects export is called, as far as something tells: the rows of the table
+that a loader needs to tell packed functions from others.
+
+A loader takes a function without a row for a packed one if the library is code that TVM compiled
+(`mblob.format.exported.is_tvm_code`), and else for one of which nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mblob.format import classic, functions_table
+from mblob.format.exported import ENTRY, FFI_PREFIX, is_helper
+from mblob.format.functions_table import Row
+from mblob.module import listed
+from mblob.packager.errors import warn
+from mblob.packager.functions import adapters, signatures
+from mblob.packager.functions.registration import ALIGNMENT
+from mblob.packager.objects import object_files
+
+if TYPE_CHECKING:
+    from mblob.packager.compile.host_objects import HostFile
+    from mblob.packager.functions.wrappers import Wrapped
+    from mblob.packager.objects.object_files import ObjectSymbols
+
+    Known = Sequence[tuple[HostFile, ObjectSymbols]]
+
+
+class Told(NamedTuple):
+    """Functions without a prototype, each list sorted by name.
+
+    Attributes:
+        plain: rows of those that are plain C.
+        packed: of packed ones that a loader would not take for packed without a row.
+        unknown: of those of which nothing says how they are called.
+        is_tvm_code: a loader takes functions without a row for packed ones.
+        has_table: an object has the table already: who made it listed the functions.
+    """
+
+    plain: list[Row]
+    packed: list[Row]
+    unknown: list[Row]
+    is_tvm_code: bool
+    has_table: bool = False
+
+    @property
+    def not_packed(self) -> list[Row]:
+        return [*self.plain, *self.unknown]
+
+    def rows(self, others: Sequence[Row], *, unannounced_blob: bool) -> list[Row]:
+        """What the table needs of them.
+
+        Args:
+            others: rows that it has anyway.
+            unannounced_blob: there is a blob, and no note tells that mblob wrote it.
+        """
+        if self.has_table:
+            return []
+        if self.is_tvm_code:
+            return self.not_packed
+        found = [*self.plain, *self.packed]
+        is_needed = found or others or not unannounced_blob
+        return found if is_needed else self.unknown
+
+
+def tell_apart(
+    wrapped: Sequence[Wrapped],
+    named: Collection[str],
+    files: Known,
+    table_rows: Sequence[Row] = (),
+) -> Told:
+    """What is known of the functions without a prototype.
+
+    Args:
+        named: functions that the caller calls packed.
+        table_rows: rows of a table that came with the files.
+    """
+    plain = _plain_functions(wrapped, files, table_rows)
+    prototypes = {name for w in wrapped for name in (w.prototype.name, w.packed_symbol)}
+    rows = {row.symbol for row in (*plain, *table_rows)}
+    rows |= {form for row in table_rows for form in adapters.forms_of(row.name)}
+    packed: set[str] = set()
+    unknown: set[str] = set()
+    for f, contents in files:
+        if f.generated or f.carried:
+            continue
+        without_row = _exported(f, contents) - prototypes - rows
+        told = {fn.name for fn in f.functions if signatures.is_packed(fn, of_tvm=False)}
+        here = without_row & (contents.of_tvm | told | set(named))
+        packed |= here
+        unknown |= without_row - here
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    if any(functions_table.SYMBOL in c.defined for f, c in files if not f.generated):
+        return Told(plain, [], [], is_tvm_code=True, has_table=True)
+    # A source that somebody else compiles has names that nobody sees here.
+    packed |= {n for n in named if n not in prototypes | rows and FFI_PREFIX + n not in defined}
+    return Told(
+        plain,
+        [Row(name, name, "packed", ALIGNMENT, "?") for name in sorted(packed)],
+        [Row(name, name, "plain", 0, "?") for name in sorted(unknown)],
+        not defined.isdisjoint((classic.CONTEXT, ENTRY)),
+    )
+
+
+def _exported(f: HostFile, contents: ObjectSymbols) -> set[str]:
+    """The functions of an object that may be the user's."""
+    found = contents.functions - contents.comdat - contents.hidden
+    if not contents.complete:
+        found |= set(object_files.late_functions(f.path, f.label))
+    return {name for name in found if not _is_reserved(name)}
+
+
+def warn_of_unknown(told: Told, host: Known, files: Known) -> None:
+    """Warn of a host module with only functions of which nothing says how they are called, none of
+    them used by others.
+
+    Args:
+        host: objects of the host modules.
+        files: all objects.
+    """
+    unknown = {row.symbol for row in told.unknown}
+    if not unknown:
+        return
+    used = {name for _, c in files for name in c.undefined}
+    for f, contents in host:
+        names = set() if f.generated else _exported(f, contents)
+        if names and names <= unknown and used.isdisjoint(names):
+            warn(
+                f"{f.label}: nothing says how {listed(sorted(names), 6)} {'is' if len(names) == 1 else 'are'} called,"
+                " so a call is an error: give its prototype, or, if it is a packed function, its name (functions=)"
+            )
+
+
+def _is_reserved(name: str) -> bool:
+    return is_helper(name) or name.startswith((*object_files.MANGLED, FFI_PREFIX))
+
+
+def _plain_functions(
+    wrapped: Sequence[Wrapped],
+    files: Known,
+    table_rows: Sequence[Row],
+) -> list[Row]:
+    """Rows of the function table for exported C functions without a prototype, sorted by name.
+
+    Without them a loader would have to take such a function for a packed one.
+
+    Args:
+        table_rows: rows of a table that came with the files.
+    """
+    prototypes = {w.prototype.name for w in wrapped}
+    hidden = {name for _, c in files for name in c.hidden}
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    rows = {
+        r.name: r
+        for r in table_rows
+        if r.abi == "plain" and r.symbol in defined and r.name not in prototypes
+    }
+    packed = {r.symbol for r in table_rows if r.abi == "packed"}
+    for f, contents in files:
+        for function in f.functions:
+            if function.is_guess and function.name in packed:
+                continue
+            # Of what is compiled with -flto only those are listed that the compiler exports.
+            defined_here = (
+                not contents.complete or function.name in contents.defined | contents.weak
+            )
+            if not defined_here or function.name in hidden or function.name in prototypes:
+                continue
+            row = signatures.plain_row(function, of_tvm=function.name in contents.of_tvm)
+            if row is not None:
+                rows.setdefault(function.name, row)
+    return [rows[name] for name in sorted(rows)]
