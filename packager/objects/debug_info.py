@@ -537,6 +537,8 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
     size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
     if die.tag == "DW_TAG_base_type":
         kind = _ENCODINGS.get(die.attributes["DW_AT_encoding"].value, "other")
+        if kind == "bool" and size > 1:  # Fortran's logical, which C has no type for
+            kind = "int"
         return ("char" if name == "char" else kind), size, name or "?", None
     if die.tag in _POINTERS and depth < _DEPTH:
         target = _type(_referred(die), pointer_size, depth + 1)

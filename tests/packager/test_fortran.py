@@ -63,6 +63,15 @@ subroutine moved(n, x, m)
   call scale2(1, x(1))
   n = n + m
 end subroutine
+logical function all_of(l, v)
+  logical, intent(in) :: l
+  logical, value :: v
+  all_of = l .and. v
+end function
+character(len=3) function word(k)
+  integer, intent(in) :: k
+  word = merge("one", "two", k == 1)
+end function
 """
 RIGHT = [
     "void scale2_(int *n, double *x)",
@@ -73,6 +82,8 @@ RIGHT = [
     "void total_(void *x, float *s)",
     "void moved_(int *n, double *x, int m)",
     "void inside(int *n)",
+    "int all_of_(int *l, int v)",
+    "void word_(char *r, long size, int *k)",
 ]
 WRONG = {
     "void addone_(int n)": r"parameter 0 \(n\) is 'int', the source has 'integer\(kind=4\) \*'",
@@ -81,6 +92,9 @@ WRONG = {
     "void saxpy(long *n, float a, const float *x, float *y)": r"the source has 'integer\(kind=8\)'",
     "void length_(const char *s, int *k)": r"has 2 parameters, the source has 3",
     "void total_(float *x, float *s)": r"the source has 'array descriptor \*'",
+    "int all_of_(int l, int v)": r"parameter 0 \(l\) .*the source has 'logical\(kind=4\) \*'",
+    "bool all_of_(int *l, int v)": r"the source's returns 'logical\(kind=4\)'",
+    "void word_(int *k)": r"the source has 3",
     "void inside(int n)": r"the source has 'integer\(kind=4\) \*'",
     "void moved_(int n, double *x, int m)": r"the source has 'integer\(kind=4\) \*'",
     "void moved_(int *n, double *x, int *m)": r"parameter 2 \(m\) .*the source has 'integer\(kind=4\)'",
@@ -130,6 +144,10 @@ def test_right_prototypes_of_fortran_pack_and_run(
     assert y.tolist() == [1, 3, 5, 7]
     lib.length_("four", k, 4)
     assert k[0] == 4
+    true, word = np.ones(1, "int32"), np.zeros(3, "int8")
+    assert lib.all_of_(true, 1) == 1 and lib.all_of_(true, 0) == 0
+    lib.word_(word, 3, np.array([2], "int32"))
+    assert word.tobytes() == b"two"
     n, x = np.array([2], "int32"), np.ones(2)
     lib.moved_(n, x, 5)
     assert n[0] == 12 and x.tolist() == [4, 2]
