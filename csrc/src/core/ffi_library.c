@@ -56,7 +56,9 @@ void mb_ffi_recognize(struct mb_library *library) {
   library->dialect = MB_CLASSIC;
   for (uint64_t i = 1; i < elf->symbol_count; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
-    const char *name = mb_elf_symbol_name(elf, &symbol), *own = mb_ffi_function_name(name);
+    const char *name = mb_elf_symbol_name(elf, &symbol);
+    if (name[0] != '_' && name[0] != 'T') continue; /* most, and none of the names below */
+    const char *own = mb_ffi_function_name(name);
     if (own && mb_elf_is_exported(&symbol)) {
       if (strcmp(own, "library_bin") != 0 && strcmp(own, "library_ctx") != 0) {
         library->dialect = MB_FFI;
