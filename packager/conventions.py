@@ -22,7 +22,7 @@ _WORD = re.compile(rf"\b_*({'|'.join(sorted(_ALL))})_*\b")
 # Other attributes that a call depends on: they change the type that they stand at.
 _OF_TYPES = re.compile(r"\b_*(mode|vector_size|ext_vector_type|address_space)_*\b")
 # Options of compilers that choose one for all functions, also for packed ones.
-_OPTIONS = ("-mabi=ms", "-mrtd", "-mregparm=", "-msseregparm")
+_OPTIONS = ("-mabi=ms", "-mrtd", "-mregparm=", "-msseregparm", "-fcall-used-", "-fcall-saved-")
 REFUSED = (
     "has a calling convention of its own{}, expected that of C; remove it there, or give a function without it that"
     " calls this one"

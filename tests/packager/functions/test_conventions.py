@@ -106,7 +106,9 @@ def test_a_symbol_of_aarch64_tells(tmp_path: Path, require: Callable[[str], str]
         own.export_library(tmp_path / "k.so", cc=cc)
 
 
-@pytest.mark.parametrize("option", ["-mabi=ms", "-mrtd", "-mregparm=3", "-msseregparm"])
+@pytest.mark.parametrize(
+    "option", ["-mabi=ms", "-mrtd", "-mregparm=3", "-msseregparm", "-fcall-used-rbx"]
+)
 def test_an_option_that_changes_all_calls_is_refused(tmp_path: Path, option: str) -> None:
     source = "void f(float *x) { *x = 1; }"
     with pytest.raises(mblob.BuildError, match=f"options: {option} changes how functions"):
