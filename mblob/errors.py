@@ -129,7 +129,8 @@ class FormatError(MblobError, ValueError):
 
     Attributes:
         code: stable name of the rule ("truncated", "unknown_key", ...), the same in C and Python;
-            "" if no rule is broken.
+            "" if no rule is broken. It is at the end of the message, except for "not_elf" and
+            "no_blob": the file is something else.
         offset: offset of the byte that breaks the rule, in the blob (ELF rules: in the file), or
             None.
         entry: index of the module, or None.
@@ -141,7 +142,9 @@ class FormatError(MblobError, ValueError):
         self, message: str, *, code: str, offset: int | None = None, entry: int | None = None
     ) -> None:
         where = f" (at byte {offset})" if offset is not None else ""
-        super().__init__(f"{message}{where}{code and f' [{code}]'}")
+        # What is another kind of file breaks no rule, and no byte of it is wrong.
+        told = "" if code in NOT_A_LIBRARY else f"{where}{code and f' [{code}]'}"
+        super().__init__(f"{message}{told}")
         self.code = code
         self.offset = offset
         self.entry = entry

@@ -43,7 +43,10 @@ RETURNED = "%s: returned %d and gave no reason"
 
 # Files.
 SYMBOL = ", or get a function of ctypes with symbol(%s)"
-PACKED_FIRST = "; sources and weights are packed into a shared library first (mblob-pack build)"
+PACKED_FIRST = (
+    "; sources, objects and weights are packed into a shared library first (mblob-pack build)"
+)
+CUT_OFF = "; is it an incomplete copy?"
 
 # Tensors that others describe.
 READ_ONLY = (

@@ -18,7 +18,6 @@ from mblob.binary.file_kind import (
     ELF_MAGIC,
     SNIFF_SIZE,
     THIN_MAGIC,
-    is_compressed,
     linkable_kind,
 )
 from mblob.binary.image import Image, open_image
@@ -72,6 +71,8 @@ def open_file(data: memoryview, label: str, machine: str | None = None) -> Opene
         FormatError: "no_machine"; "not_elf": nothing of it is machine code; "archive": it is
             damaged, or has an archive in it; what the readers say.
     """
+    if not data:
+        raise FormatError.about(label, "an empty file", code="not_elf")
     wanted = _machine(label, machine) if machine is not None else None
     if found := mach_o.slices(data, label):
         return _of_universal(data, label, found, wanted)
@@ -107,11 +108,6 @@ def _open_one(data: memoryview, label: str) -> Opened:
         return _of_members("archive", data, label, archive.places(data, label))
     if linkable_kind(start) == "tar":
         content = tar.content(data, label)
-        begins = bytes(content[:SNIFF_SIZE])
-        if linkable_kind(begins) != "tar" or is_compressed(begins):
-            raise FormatError.about(
-                label, "a compressed file, but no tar archive is in it", code="archive", offset=0
-            )
         opened = _of_members("tar", content, label, tar.files(content, label))
         return opened._replace(compressed=content is not data)
     image = open_image(data, label)
@@ -173,7 +169,8 @@ def _of_members(
     images = [m.image for m in members if m.image is not None]
     images.sort(key=lambda image: image.format == "c")  # the machine is that of code
     if not images:
-        what = "no members" if not members else f"{len(members)} members, none of them machine code"
+        count = {0: "no members", 1: "one member, which is no machine code"}.get(len(members))
+        what = count or f"{len(members)} members, none of them machine code"
         raise FormatError.about(label, what, code="no_blob")
     image = images[0] if len(images) == 1 else ObjectSet(images, label)
     return Opened(kind, image, tuple(members))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from mblob import texts
 from mblob.binary.elf_records import (
     ELF_KINDS,
     IDENT,
@@ -79,7 +80,7 @@ class ElfTables:
             raise self._fail("not an ELF file", "not_elf", 0)
         if len(data) < IDENT.size:
             raise self._fail(
-                f"{len(data)} bytes, an ELF identification has {IDENT.size}",
+                f"an ELF identification needs {IDENT.size} bytes, the file ends at {len(data)}{texts.CUT_OFF}",
                 "elf_truncated",
                 len(data),
             )
@@ -104,7 +105,9 @@ class ElfTables:
         length = len(self.data)
         if size > length or offset > length - size:
             raise self._fail(
-                f"{what} needs {size} bytes, the file ends at {length}", "elf_truncated", offset
+                f"{what} needs {size} bytes, the file ends at {length}{texts.CUT_OFF}",
+                "elf_truncated",
+                offset,
             )
 
     def unpack(self, record: Record, offset: int, what: str) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from mblob import texts
 from mblob.binary.elf_records import (
     SHN_UNDEF,
     STB_GLOBAL,
@@ -123,7 +124,10 @@ class ForeignFile:
     def check(self, offset: int, size: int, what: str) -> None:
         """Raise unless `size` bytes at `offset` are in the file."""
         if offset < 0 or size > len(self.data) or offset > len(self.data) - size:
-            raise self.fail(f"{what} needs {size} bytes, the file ends at {len(self.data)}", offset)
+            raise self.fail(
+                f"{what} needs {size} bytes, the file ends at {len(self.data)}{texts.CUT_OFF}",
+                offset,
+            )
 
     def spend(self, size: int) -> None:
         """Count a name of `size` bytes: records may share one long name.

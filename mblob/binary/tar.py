@@ -10,7 +10,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from mblob.binary.file_kind import BZIP2_MAGIC, GZIP_MAGIC, XZ_MAGIC
+from mblob.binary.file_kind import (
+    BZIP2_MAGIC,
+    GZIP_MAGIC,
+    SNIFF_SIZE,
+    XZ_MAGIC,
+    is_compressed,
+    linkable_kind,
+)
 from mblob.errors import FormatError
 
 # Bytes that a compressed file may unpack to: as many, and so many times the file. Libraries pack to
@@ -128,7 +135,15 @@ def content(data: memoryview, label: str) -> memoryview:
     """
     start = bytes(data[:8])
     kind = next((kind for kind in _KINDS if start.startswith(kind.magic)), None)
-    return data if kind is None else _unpacked(data, label, kind)
+    if kind is None:
+        return data
+    found = _unpacked(data, label, kind)
+    begins = bytes(found[:SNIFF_SIZE])
+    if linkable_kind(begins) != "tar" or is_compressed(begins):
+        raise FormatError.about(
+            label, "a compressed file, but no tar archive is in it", code="archive"
+        )
+    return found
 
 
 class _Kind(NamedTuple):

@@ -113,8 +113,6 @@ class Library:
         self._data: memoryview | None = map_file(self.path)
         self._blob_data: memoryview | None = None
         try:
-            if not self._data:
-                raise FormatError.about(self.path, "an empty file", code="not_elf", offset=0)
             if verify != "full":
                 advise_random(self._data, begin=True)
             opened = container.open_file(self._data, str(self.path), machine)

@@ -117,7 +117,7 @@ def test_sources_and_other_files_beside_objects_are_only_named(
 
 def test_a_container_without_machine_code_is_no_library(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("no code")
-    with pytest.raises(FormatError, match="1 members, none of them machine code") as caught:
+    with pytest.raises(FormatError, match="one member, which is no machine code") as caught:
         mblob.open(tar(tmp_path / "m.tar", [tmp_path / "a.txt"]))
     assert caught.value.exit_code == 3
 

@@ -106,8 +106,8 @@ def test_each_error_of_opening_names_its_file_once(kind: str, golden: Path, tmp_
 
 
 def test_the_culprit_is_what_was_put_in_front_last() -> None:
-    error = FormatError.about("a.so", "no blob", code="no_blob", offset=3)
-    assert (str(error), error.culprit) == ("a.so: no blob (at byte 3) [no_blob]", "a.so")
+    error = FormatError.about("a.so", "cut off", code="truncated", offset=3)
+    assert (str(error), error.culprit) == ("a.so: cut off (at byte 3) [truncated]", "a.so")
     error.prefix("a.tar")
-    assert (str(error), error.culprit) == ("a.tar: a.so: no blob (at byte 3) [no_blob]", "a.tar")
+    assert (str(error), error.culprit) == ("a.tar: a.so: cut off (at byte 3) [truncated]", "a.tar")
     assert copy.copy(DigestError("x")).culprit == DigestError("x").culprit == ""

@@ -392,7 +392,8 @@ const mblob_error_info *mblob_last_error_info(void) {
 
 const char *mblob_last_error(void) {
   const mblob_error_info *info = mblob_last_error_info();
-  if (!*info->code || info->status != MBLOB_E_FORMAT) return info->message; /* of no file's rule */
+  if (!*info->code || info->status != MBLOB_E_FORMAT || strcmp(info->code, "not_elf") == 0)
+    return info->message; /* of no file's rule */
   if (!state.full) {
     int n = info->offset >= 0 ? asprintf(&state.full, "%s (at byte %lld) [%s]", info->message,
                                          (long long)info->offset, info->code)

@@ -58,8 +58,8 @@ static const char *machine_name(unsigned number, char buffer[32]) {
 
 static int truncated(const struct mb_elf *elf, uint64_t at, const char *what, uint64_t size) {
   return mb_fail_format("elf_truncated", (int64_t)(at > INT64_MAX ? INT64_MAX : at), MB_UNKNOWN,
-                        "%s needs %llu bytes, the file ends at %llu", what, (ull)size,
-                        (ull)elf->size);
+                        "%s needs %llu bytes, the file ends at %llu" MB_TEXT_CUT_OFF, what,
+                        (ull)size, (ull)elf->size);
 }
 
 static bool in_file(const struct mb_elf *elf, uint64_t offset, uint64_t size) {
