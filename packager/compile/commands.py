@@ -169,11 +169,15 @@ def _seed(name: str) -> str:
     return f"-frandom-seed={name}"
 
 
-def link_time_options(work: Path) -> Command:
-    """Options for gcc's compilation at the link: it has those of each source, and a folder of its
-    own."""
+def options_of_folder(work: Path, name: str) -> Command:
+    """Options that keep a temporary folder out of what is compiled in it: of a source that we wrote, and of
+    what gcc compiles at the link, which has those of each source, and a folder of its own.
+
+    Args:
+        name: unlike that of any other compilation of the link.
+    """
     # ccache makes paths relative to the folder, which begin so.
-    return (f"-ffile-prefix-map={work}=.", f"-ffile-prefix-map=../{work.name}=.", _seed("link"))
+    return (f"-ffile-prefix-map={work}=.", f"-ffile-prefix-map=../{work.name}=.", _seed(name))
 
 
 # -- debug information -----------------------------------------------------------------------------

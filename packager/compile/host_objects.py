@@ -18,6 +18,7 @@ from mblob.packager.compile.commands import (
     describing,
     keeps_debug,
     language,
+    options_of_folder,
     preprocess_command,
 )
 from mblob.packager.compile.processes import Job, run_all
@@ -293,6 +294,18 @@ def _generated(
     return Job(label, command, compiler=tools.cc, before=before), HostFile(
         work / output, label, generated=True
     )
+
+
+def compile_blob(
+    tools: Toolchain, options: Sequence[str], work: Path, output: str, *more: str
+) -> None:
+    """Compile `devc.c` in `work`, the packed modules as C, into `output`.
+
+    Raises:
+        ToolchainError: the compiler refuses it.
+    """
+    own = (*machine_options(options), "-fPIC", *more, *options_of_folder(work, "devc.c"))
+    run_all([Job("devc.c", (*tools.cc, *own, "-c", "devc.c", "-o", output))], work)
 
 
 def machine_options(options: Sequence[str]) -> list[str]:

@@ -21,18 +21,17 @@ from mblob.format import prefixes
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
-from mblob.packager.compile.commands import link_time_options
+from mblob.packager.compile.commands import options_of_folder
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
     compile_all,
+    compile_blob,
     compile_generated,
-    machine_options,
     packed_functions,
     probe,
     unshared,
 )
-from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
@@ -315,7 +314,7 @@ def link_command(
     # What joins another library finds its names there, and leaves start-up to it.
     bound = ["-nostartfiles", "-Wl,--build-id=none"] if inputs.joins else ["-Wl,-Bsymbolic"]
     if any(not c.complete for _, c in inputs.known):
-        more = [*more, *link_time_options(work)]
+        more = [*more, *options_of_folder(work, "link")]
     line += [*more, *bound, *stack.link_options(inputs.known, options), *options]
     if cuda:
         home = (
@@ -391,9 +390,7 @@ def _embed(
         return embed.append(stub, output, symbol, write, request.plan.alignment)
     if request.embed == "c":
         _, size = request.write_c(work)
-        machine = machine_options(request.options)
-        command = (*inputs.tools.cc, *machine, "-fPIC", "-c", "devc.c", "-o", "devc.o")
-        run_all([Job("devc.c", command)], work)
+        compile_blob(inputs.tools, request.options, work, "devc.o")
         inputs.tools.link(link_command(inputs, output, ["devc.o"], request.options, work), work)
         return size
     if request.embed == "object":

@@ -18,10 +18,9 @@ from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
     compile_all,
+    compile_blob,
     compile_generated,
-    machine_options,
 )
-from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.packed_or_plain import tell_apart, warn_of_unknown
@@ -235,9 +234,7 @@ def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
     path = work / "devc.o"
     if request.embed == "c":
         _, size = request.write_c(work)
-        command = (*gathered.tools.cc, *machine_options(request.options), "-fPIC", "-fvisibility=hidden",
-                   "-c", "devc.c", "-o", path.name)  # fmt: skip
-        run_all([Job("devc.c", command)], work)
+        compile_blob(gathered.tools, request.options, work, path.name, "-fvisibility=hidden")
     else:
         path, size = request.write_object(work, gathered.machine)
     _verify(path, request.symbol, request, size)

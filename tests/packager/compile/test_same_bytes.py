@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +27,14 @@ def packed(path: Path, source: Path, *options: str, cc: str = "gcc") -> bytes:
 
 @pytest.mark.parametrize(
     "options",
-    [["-flto", "-g"], ["-flto", "-ffat-lto-objects"], ["-g3"], ["-g", "-gsplit-dwarf"]],
+    [
+        ["-flto", "-g"],
+        ["-flto", "-ffat-lto-objects"],
+        ["-g3"],
+        ["-g", "-gsplit-dwarf"],
+        ["-flto", "-g", "-fuse-ld=mold"],
+        ["-flto", "-g", "-fuse-ld=gold"],
+    ],
     ids=" ".join,
 )
 def test_two_builds_have_the_same_bytes(
@@ -36,6 +46,63 @@ def test_two_builds_have_the_same_bytes(
     first = packed(tmp_path / "a.so", tmp_path / "k.c", *options)
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert packed(tmp_path / "elsewhere" / "b.so", tmp_path / "k.c", *options) == first
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize(
+    ("name", "system_lib", "embed"),
+    [("k.so", None, "c"), ("k.so", None, "append"), ("k.a", True, "c"), ("k.a", True, None), ("k.tar", None, None)],
+)  # fmt: skip
+def test_two_builds_of_each_output_have_the_same_bytes(
+    tmp_path: Path, require: Callable[[str], str], monkeypatch: pytest.MonkeyPatch,
+    compiler: str, name: str, system_lib: bool | None, embed: Any,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("CCACHE_DISABLE", "1")
+    (tmp_path / "v.c").write_text("void g(float *x) { float4 v = {1, 2, 3, 4}; *x = v.x; }\n")
+    made = []
+    for folder in (tmp_path / "here", tmp_path / "elsewhere"):
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        module = mblob.csource_module(KERNEL, functions=["int f(int x)"])
+        module.import_module(mblob.csource_module(tmp_path / "v.c", functions=["void g(float *x)"]))
+        module.import_module(mblob.blob_module("config", b"{}"))
+        options = {} if system_lib is None else {"system_lib": system_lib}
+        module.export_library(
+            name, cc=require(compiler), options=["-g"], embed=embed or "auto", **options
+        )
+        made.append((folder / name).read_bytes())
+        if len(made) == 1 and name != "k.so":
+            time.sleep(1.1)  # archives have times in seconds
+    assert made[0] == made[1]
+
+
+CLOCK = """
+#include <string.h>
+int f(int x) { return strcmp(__DATE__, "Jan  1 1970") == 0 && strcmp(__TIME__, "00:00:00") == 0 ? x : 0; }
+"""
+
+
+@pytest.mark.slow
+def test_a_source_that_asks_for_the_time_gets_that_of_source_date_epoch(
+    tmp_path: Path, require: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "k.c").write_text(CLOCK)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    first = packed(tmp_path / "a.so", tmp_path / "k.c", cc=require("gcc"))
+    time.sleep(1.1)
+    assert packed(tmp_path / "b.so", tmp_path / "k.c", cc=require("gcc")) == first
+    assert mblob.load_module(tmp_path / "a.so").f(5) == 5
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    assert packed(tmp_path / "c.so", tmp_path / "k.c", cc=require("gcc")) != first
+
+
+def test_bitcode_of_clang_is_refused_with_what_to_do(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    (tmp_path / "k.c").write_text(KERNEL)
+    with pytest.raises(BuildError, match="LLVM bitcode: compile without -flto"):
+        packed(tmp_path / "a.so", tmp_path / "k.c", "-flto", cc=require("clang"))
 
 
 @pytest.mark.parametrize(
