@@ -9,6 +9,7 @@
 #include "builtins.h"
 #include "calls.h"
 #include "common.h"
+#include "containers.h"
 #include "dtypes.h"
 #include "environment.h"
 #include "errors.h"
@@ -295,23 +296,22 @@ static int any_list_argument(struct mb_any *list, int index, struct mb_any *args
 
 /* The result is moved: what called left it to us. Its fields were just written, so they are read
  * one by one: the two as one number would have to wait for the memory. */
-static void move_result(enum mb_releases releases, struct mb_any *item, struct mb_any *result) {
+static int move_result(enum mb_releases releases, struct mb_any *item, struct mb_any *result) {
   const struct mb_any before = *item;
   item->type = *(volatile int32_t *)&result->type;
   item->size = *(volatile uint32_t *)&result->size;
   item->u = result->u;
   *result = (struct mb_any){.type = MB_ANY_NONE};
   if (before.type >= MB_ANY_OBJECT) mb_object_release(releases, before.u.pointer);
+  return item->type >= MB_ANY_OBJECT && mb_any_align(releases, item) ? mb_error_raise_last() : 0;
 }
 
 static int any_list_result(struct mb_any *list, int index, struct mb_any *args, int at) {
-  move_result(RELEASES, &list[index], &args[at]);
-  return 0;
+  return move_result(RELEASES, &list[index], &args[at]);
 }
 
 static int any_list_result_old(struct mb_any *list, int index, struct mb_any *args, int at) {
-  move_result(MB_RELEASES_0_21, &list[index], &args[at]);
-  return 0;
+  return move_result(MB_RELEASES_0_21, &list[index], &args[at]);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -155,3 +155,50 @@ int mb_any_of_container(enum mb_releases releases, TVMValue container, struct mb
   if (type == MAP && releases == MB_RELEASES_0_22) return mb_any_of_map(container, out);
   return mb_any_set_wrapped(releases, out, container, kTVMObjectHandle);
 }
+
+/* ---- alignment ------------------------------------------------------------------------------- */
+
+#define ALIGNMENT 64        /* that compiled code assumes: MB_DEFAULT_ALIGNMENT of the runtime */
+#define LOOKED_AT (1 << 16) /* items of a value; arrays may have one in many places */
+
+/* Whether there may be a tensor in the value that compiled code cannot take. */
+static bool is_unaligned(enum mb_releases releases, const struct mb_any *any, int depth,
+                         int *left) {
+  const int32_t type = mb_type_of_releases(releases, any->type);
+  const void *cell = mb_object_cell(releases, any->u.pointer);
+  if (type == MB_ANY_TENSOR) {
+    const DLTensor *tensor = cell;
+    return (((uintptr_t)tensor->data | (uintptr_t)tensor->byte_offset) & (ALIGNMENT - 1)) != 0;
+  }
+  if (releases != MB_RELEASES_0_22 || !depth) return false;
+  if (type == MB_ANY_MAP || type == MB_ANY_DICT) return true; /* the runtime knows */
+  if (type != MB_ANY_ARRAY && type != MB_ANY_LIST) return false;
+  const struct array_cell *array = cell;
+  for (int64_t i = 0; i < array->size && --*left > 0; i++)
+    if (array->items[i].type >= MB_ANY_OBJECT &&
+        is_unaligned(releases, &array->items[i], depth - 1, left))
+      return true;
+  return false;
+}
+
+int mb_any_align(enum mb_releases releases, struct mb_any *any) {
+  int left = LOOKED_AT, code, aligned_code = kTVMNullptr;
+  if (any->type < MB_ANY_OBJECT || !any->u.pointer || !is_unaligned(releases, any, DEPTH, &left))
+    return MBLOB_OK;
+  struct mb_place place;
+  struct mb_any made;
+  TVMValue value, aligned = {.v_handle = NULL};
+  int status = mb_value_of_any(releases, any, &value, &code, &place);
+  if (!status && (code == kTVMNDArrayHandle || code == kTVMObjectHandle))
+    status = mb_call_global("mblob.Aligned", &value, &code, 1, &aligned, &aligned_code);
+  if (!status && aligned.v_handle && aligned.v_handle != value.v_handle) {
+    status = mb_any_of_value(releases, aligned, aligned_code, false, &made);
+    if (!status) {
+      mb_any_release(releases, any);
+      *any = made;
+    }
+  }
+  if (aligned.v_handle) mb_plugin_host()->value_release(aligned, aligned_code);
+  mb_place_release(&place);
+  return status;
+}

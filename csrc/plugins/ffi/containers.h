@@ -12,6 +12,9 @@ int mb_any_of_container(enum mb_releases releases, TVMValue container, struct mb
 /* A new Array of the items of an array of others (0.22 and later), which is the caller's to give
  * back. */
 int mb_array_of_object(void *object, TVMValue *value, int *code);
+/* What a function gave to compiled code, whose tensors that are less aligned than the code assumes are
+ * replaced by copies, those in containers, too. */
+int mb_any_align(enum mb_releases releases, struct mb_any *any);
 /* Call the global function `name`; the result is the caller's to give back. */
 int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count,
                    TVMValue *ret, int *ret_code);

@@ -77,15 +77,30 @@ static int return_item(struct mb_call *call, const struct mb_return *item) {
   return mb_return_set(call->result, value_of(item), item->code);
 }
 
+bool mb_value_text(TVMValue value, int code, TVMByteArray *out) {
+  const struct mb_object *string = code == kTVMObjectHandle ? value.v_handle : NULL;
+  if (string && mb_handle_is_object(string) && string->type == MB_STRING_TYPE)
+    *out = string->items[0].bytes;
+  else if (code == kTVMStr && value.v_str)
+    *out = (TVMByteArray){value.v_str, strlen(value.v_str)};
+  else
+    return false;
+  return true;
+}
+
 /* Keys are equal by their text or number, other things if they are the same thing. */
 static bool is_equal(const struct mb_return *item, TVMValue value, int code) {
   const bool whole = item->code == kTVMArgInt || item->code == kTVMArgBool;
-  if (item->code != code && !(whole && (code == kTVMArgInt || code == kTVMArgBool))) return false;
-  if (code == kTVMStr) return value.v_str && strcmp(item->text, value.v_str) == 0;
-  if (code != kTVMBytes) return item->value.v_int64 == value.v_int64;
-  const TVMByteArray *bytes = value.v_handle;
-  return bytes && bytes->size == item->bytes.size &&
-         memcmp(bytes->data, item->bytes.data, bytes->size) == 0;
+  TVMByteArray key, bytes;
+  if (mb_value_text(value_of(item), item->code, &key)) {
+    if (!mb_value_text(value, code, &bytes)) return false;
+  } else {
+    if (item->code != code && !(whole && (code == kTVMArgInt || code == kTVMArgBool))) return false;
+    if (code != kTVMBytes || !value.v_handle) return item->value.v_int64 == value.v_int64;
+    key = item->bytes;
+    bytes = *(const TVMByteArray *)value.v_handle;
+  }
+  return bytes.size == key.size && (!key.size || !memcmp(bytes.data, key.data, key.size));
 }
 
 /* Where the key of a map is, counted in items; `count` if it is not there. */
@@ -368,7 +383,18 @@ static int string_bytes(void *unused, struct mb_call *call) {
                                 kTVMOpaqueHandle);
 }
 
+/* (value) -> it, or a copy with tensors that are aligned as compiled code assumes */
+static int aligned(void *unused, struct mb_call *call) {
+  (void)unused;
+  int status = mb_call_expect(call, 1, 1);
+  if (!status) status = mb_return_set(call->result, call->args[0], call->codes[0]);
+  if (!status) status = mb_value_keep_aligned(&call->result->value, call->codes[0]);
+  if (status) *call->result = (struct mb_return)MB_RETURN_NOTHING;
+  return status;
+}
+
 const struct mb_method mb_object_functions[] = {
+    {"mblob.Aligned", aligned},
     {"mblob.StringBytes", string_bytes},
     {"runtime.Array", mb_object_make_array},
     {"runtime.ArrayGetItem", array_item},

@@ -13,6 +13,8 @@ enum mb_object_type { MB_STRING_TYPE = 3, MB_ARRAY_TYPE = 4, MB_MAP_TYPE = 5, MB
 
 /* Whether the handle is such an object; it is not NULL. */
 bool mb_handle_is_object(const void *handle);
+/* The bytes of a text or a String; false if the value is neither. */
+bool mb_value_text(TVMValue value, int code, TVMByteArray *out);
 enum mb_object_type mb_object_type(const struct mb_object *object);
 void mb_object_retain(struct mb_object *object);
 void mb_object_release(struct mb_object *object);

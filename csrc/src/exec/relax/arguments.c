@@ -31,7 +31,7 @@ int relax_dtype(const struct mb_call *call, int i, DLDataType *out) {
     *out = call->args[i].v_type;
     return MBLOB_OK;
   }
-  if (i < call->count && relax_text(call->args[i], call->codes[i], &text) &&
+  if (i < call->count && mb_value_text(call->args[i], call->codes[i], &text) &&
       mb_dtype_parse_stored(text.data, text.size, out))
     return MBLOB_OK;
   return relax_mismatch(call, i, "DataType");
@@ -39,7 +39,7 @@ int relax_dtype(const struct mb_call *call, int i, DLDataType *out) {
 
 int relax_name(const struct mb_call *call, int i, const char **out) {
   TVMByteArray text;
-  if (i >= call->count || !relax_text(call->args[i], call->codes[i], &text))
+  if (i >= call->count || !mb_value_text(call->args[i], call->codes[i], &text))
     return relax_mismatch(call, i, "ffi.String");
   *out = text.data;
   return strlen(text.data) == text.size

@@ -3,7 +3,7 @@
 
 static const char *text_at(const struct mb_call *call, int i) {
   TVMByteArray text;
-  return i < call->count && relax_text(call->args[i], call->codes[i], &text) ? text.data : "";
+  return i < call->count && mb_value_text(call->args[i], call->codes[i], &text) ? text.data : "";
 }
 
 static const char *key_of(const struct mb_call *call) {
@@ -136,7 +136,7 @@ static int check_string_info(void *unused, struct mb_call *call) {
   (void)unused;
   TVMByteArray text;
   int status = relax_expect(call, 2);
-  if (status || relax_text(call->args[0], call->codes[0], &text)) return status;
+  if (status || mb_value_text(call->args[0], call->codes[0], &text)) return status;
   return mb_fail(MBLOB_E_KERNEL, "TypeError: %s expect a string but get %s", text_at(call, 1),
                  key_of(call));
 }

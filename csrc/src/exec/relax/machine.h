@@ -165,8 +165,6 @@ int relax_give(struct relax_value value, struct mb_return *out);
 struct mb_object *relax_object(TVMValue value, int code, enum mb_object_type type);
 /* "ffi.Tensor", as TVM calls the type of a value. */
 const char *relax_key(TVMValue value, int code);
-/* The bytes of a text in any form; false if it is none. */
-bool relax_text(TVMValue value, int code, TVMByteArray *out);
 
 /* ---- arguments of builtins (arguments.c): errors are those of TVM, with its kinds ----------------- */
 

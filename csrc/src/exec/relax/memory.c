@@ -64,7 +64,7 @@ static DLDevice device_at(const struct relax_machine *m, int64_t i) {
 static int check_scope(const struct mb_call *call, int i) {
   TVMByteArray scope = {"", 0};
   if (i >= call->count || call->codes[i] == kTVMNullptr) return MBLOB_OK;
-  if (!relax_text(call->args[i], call->codes[i], &scope))
+  if (!mb_value_text(call->args[i], call->codes[i], &scope))
     return relax_mismatch(call, i, "ffi.String");
   if (!scope.size || (scope.size == 6 && memcmp(scope.data, "global", 6) == 0)) return MBLOB_OK;
   return mb_fail(

@@ -440,7 +440,7 @@ static int set_instrument(void *object, struct mb_call *call) {
   struct relax_value made = {.code = kTVMNullptr};
   int status = call->count >= 1 ? MBLOB_OK : relax_expect(call, 1);
   if (status) return status;
-  if (relax_text(call->args[0], call->codes[0], &text)) {
+  if (mb_value_text(call->args[0], call->codes[0], &text)) {
     mblob_function *factory = NULL;
     status = relax_name(call, 0, &name);
     if (!status) status = mb_global_get(name, &factory);

@@ -11,7 +11,7 @@ enum { EQUAL_TO_NUMBER = 0, STORE = 1, ANYTHING = 2, EQUAL_TO_STORED = 3 };
 static const char *context_text(const struct mb_call *call) {
   TVMByteArray text;
   const int last = call->count - 1;
-  return last >= 0 && relax_text(call->args[last], call->codes[last], &text) ? text.data : "";
+  return last >= 0 && mb_value_text(call->args[last], call->codes[last], &text) ? text.data : "";
 }
 
 /* ---- the heap -------------------------------------------------------------------------------- */

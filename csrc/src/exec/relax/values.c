@@ -8,17 +8,6 @@ struct mb_object *relax_object(TVMValue value, int code, enum mb_object_type typ
   return object && mb_handle_is_object(object) && mb_object_type(object) == type ? object : NULL;
 }
 
-bool relax_text(TVMValue value, int code, TVMByteArray *out) {
-  const struct mb_object *string = relax_object(value, code, MB_STRING_TYPE);
-  if (string)
-    *out = mb_object_item(string, 0)->bytes;
-  else if (code == kTVMStr && value.v_str)
-    *out = (TVMByteArray){value.v_str, strlen(value.v_str)};
-  else
-    return false;
-  return true;
-}
-
 static const char *object_key(const struct mb_object *object) {
   if (!object || !mb_handle_is_object(object)) return "ffi.Object";
   switch (mb_object_type(object)) {
@@ -118,7 +107,7 @@ int relax_take_result(TVMValue value, int code, struct relax_value *out) {
 int relax_give(struct relax_value value, struct mb_return *out) {
   TVMByteArray bytes;
   mb_return_drop(out);
-  const bool is_text = relax_text(value.value, value.code, &bytes) &&
+  const bool is_text = mb_value_text(value.value, value.code, &bytes) &&
                        !memchr(bytes.data ? bytes.data : "", 0, bytes.size);
   if (!is_text) {
     out->value = value.value;
