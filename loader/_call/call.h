@@ -225,6 +225,8 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
 bool call_frame_on_host(const DLTensor *tensor);
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
+/* Check the tensor of a slot against the signature. */
+bool call_frame_parameter(call_frame *frame, int i);
 /* Whether no tensor from argument `first` on, which the function writes, is read-only; the error
  * names `of`, argument 0, which says what they would get. */
 bool call_frame_writable(const call_frame *frame, int first, PyObject *of);

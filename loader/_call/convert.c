@@ -309,14 +309,31 @@ static bool convert_small_floats(call_frame *frame, int i, PyObject *arg) {
   return convert_view(frame, i, arg);
 }
 
-/* A buffer whose format is no dtype: a pointer of ctypes, a long double, or an error. */
+/* Structs of ctypes and numpy; ctypes has the format of a byte for a union or a packed struct. */
+static bool is_record(const Py_buffer *view) {
+  return view->format[0] == 'T' || (strcmp(view->format, "B") == 0 && view->itemsize > 1);
+}
+
+/* A struct of ctypes or an array of structs, for a function that takes a pointer of any type. */
+static bool convert_record(call_frame *frame, int i, PyObject *arg) {
+  call_slot *slot = &frame->slots[i];
+  if (!is_contiguous(&slot->u.view)) return convert_strided(frame, i, arg);
+  slot->readonly = slot->u.view.readonly != 0;
+  slot->tensor.dtype = (DLDataType){kDLUInt, 8, 1};
+  return call_frame_parameter(frame, i) && set_handle(frame, i, slot->u.view.buf, kTVMOpaqueHandle);
+}
+
+/* A buffer whose format is no dtype: a pointer of ctypes, a struct, a long double, or an error. */
 static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
   const Py_buffer *view = &frame->slots[i].u.view;
-  if (is_ctypes_pointer(view)) {
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  const bool any_pointer = p != NULL && p->kind == PARAM_POINTER && p->dtype.bits == 0;
+  if (is_ctypes_pointer(view) || (any_pointer && strcmp(view->format, "X{}") == 0)) {
     void *pointer;
     memcpy(&pointer, view->buf, sizeof pointer);
     return set_handle(frame, i, pointer, kTVMOpaqueHandle);
   }
+  if (any_pointer && is_record(view)) return convert_record(frame, i, arg);
   if (is_scalar_value(arg, view) && !PyFloat_Check(arg) && strcmp(view->format, "g") == 0)
     return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
   return bad_elements(frame, i, arg, view->format);
@@ -450,6 +467,8 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     snprintf(advice, sizeof advice,
              "; make it an array with numpy.asarray(" CALL_ARGUMENT_NAME "%s%s%s%s)",
              *dtype ? ", " : "", quote, dtype, quote);
+  else if (strcmp(type->tp_name, "CArgObject") == 0) /* ctypes.byref() does not tell where */
+    snprintf(advice, sizeof advice, "; pass ctypes.pointer(x) for byref(x)");
   return call_frame_error(
       frame, i, PyExc_TypeError,
       "expected an array, a number, str, bytes, None, %sa Tensor, a Module, a Device or a function, "

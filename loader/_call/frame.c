@@ -161,7 +161,7 @@ static bool dtype_fits(DLDataType found, DLDataType expected) {
   return found_byte && expected_byte;
 }
 
-static bool check_parameter(call_frame *frame, int i) {
+bool call_frame_parameter(call_frame *frame, int i) {
   const call_parameter *p = &frame->parameters[i];
   const call_slot *slot = &frame->slots[i];
   if (p->kind == PARAM_INT || p->kind == PARAM_FLOAT) {
@@ -234,5 +234,5 @@ bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
   if (frame->dlpack) t->dtype = call_dtype_for_dlpack(t->dtype);
   frame->values[i].v_handle = t;
   frame->codes[i] = kTVMDLTensorHandle;
-  return frame->parameters == NULL || check_parameter(frame, i);
+  return frame->parameters == NULL || call_frame_parameter(frame, i);
 }

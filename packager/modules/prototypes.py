@@ -290,7 +290,7 @@ def _parameter(node: Any, index: int, function: str, integers: Mapping[str, str]
 
 
 _FUNCTION_POINTER = (
-    "{}: function pointers are not supported; write void *, and pass the address (ctypes.c_void_p)"
+    "{}: function pointers are not supported; write void *, and pass the address (ctypes.CFUNCTYPE)"
 )
 
 

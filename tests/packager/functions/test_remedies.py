@@ -10,6 +10,8 @@ import pytest
 
 import mblob
 
+pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
+
 SOURCE = """
 #include <complex.h>
 #define DLLEXPORT __attribute__((visibility("default")))
@@ -42,26 +44,58 @@ INSTEAD = {
 }
 
 
-@pytest.fixture(scope="module")
-def lib(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
+@pytest.fixture(scope="module", params=["classic", "ffi"])
+def lib(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> mblob.Module:
     folder = tmp_path_factory.mktemp("remedies")
     for refused in INSTEAD:
         with pytest.raises(mblob.BuildError):
             mblob.csource_module(SOURCE, functions=[refused])
     module = mblob.csource_module(SOURCE, functions=[*INSTEAD.values()], options=["-Dstatic="])
-    module.export_library(folder / "k.so")
+    module.export_library(folder / "k.so", dialect=request.param)
     return mblob.load_module(folder / "k.so")
+
+
+class Packed(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("a", ctypes.c_float), ("b", ctypes.c_int), ("c", ctypes.c_byte))
+
+
+class Either(ctypes.Union):
+    _fields_ = (("pair", ctypes.c_float * 2), ("number", ctypes.c_int))
 
 
 class Pair(ctypes.Structure):
     _fields_ = (("a", ctypes.c_float), ("b", ctypes.c_int))
 
 
-def test_a_struct_is_passed_by_its_pointer(lib: mblob.Module) -> None:
+def test_a_struct_is_passed_itself_or_by_its_pointer(lib: mblob.Module) -> None:
     pair = Pair(2, 1)
     lib.pointed(ctypes.pointer(pair))
-    lib.named(ctypes.pointer(pair))
+    lib.named(pair)
     assert (pair.a, pair.b) == (8, 3)
+    packed, either = Packed(2, 1, 3), Either((2, 0))
+    lib.pointed(packed)
+    lib.pointed(either)
+    assert (packed.a, packed.b, packed.c, either.pair[0]) == (4, 2, 3, 4)
+    several = (Pair * 2)(Pair(1, 1), Pair(3, 3))
+    lib.pointed(several)
+    assert (several[0].a, several[1].a) == (2, 3)
+    with pytest.raises(mblob.ArgumentError, match=r"ctypes\.pointer\(x\) for byref\(x\)"):
+        lib.pointed(ctypes.byref(pair))
+
+
+def test_an_array_of_structs_is_passed_if_the_function_may_write_to_it(lib: mblob.Module) -> None:
+    pairs = np.array([(2, 1), (3, 1)], [("a", "f4"), ("b", "i4")])
+    lib.pointed(pairs)
+    lib.pointed(pairs[1:])
+    assert pairs.tolist() == [(4, 2), (6, 2)]
+    with pytest.raises(mblob.ArgumentError, match="not contiguous"):
+        lib.pointed(np.repeat(pairs, 2)[::2])
+    pairs.flags.writeable = False
+    with pytest.raises(mblob.ArgumentError, match="the array is read-only"):
+        lib.pointed(pairs)
+    with pytest.raises(mblob.ArgumentError, match="expected an array of bool"):
+        lib.sized(pairs)
 
 
 def test_enums_dimensions_of_macros_and_static_functions(lib: mblob.Module) -> None:
@@ -87,6 +121,9 @@ def test_the_address_of_a_function(lib: mblob.Module) -> None:
     double = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda x: 2 * x)
     result = np.zeros(1, "int32")
     lib.applied(ctypes.cast(double, ctypes.c_void_p), result)
+    assert result[0] == 6
+    result[0] = 0
+    lib.applied(double, result)
     assert result[0] == 6
 
 
