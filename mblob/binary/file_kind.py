@@ -3,9 +3,7 @@ one first."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # importing `typing` takes longer than a load
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 SNIFF_SIZE = 512  # bytes to read: a tar header, more than an ELF header
 _ET_REL = 1

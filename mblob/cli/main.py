@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import gc
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType
-    from typing import NoReturn
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 INTERRUPTED = 130
 _LINE = "mblob-pack: interrupted\n"

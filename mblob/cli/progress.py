@@ -10,11 +10,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from mblob.cli.report import print_warning
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
