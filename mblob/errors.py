@@ -326,8 +326,8 @@ def class_of_kind(kind: str) -> type[Exception]:
 def also(base: type[E], *others: type[Exception]) -> type[E]:
     """`base` that is `others`, too: `also(ArgumentError, TypeError)` is `ArgumentTypeError`.
 
-    There is one class for each combination. Its objects can be pickled and copied, as those of all
-    classes here.
+    There is one class for each combination, and one without a name of its own is called `base`,
+    which programs can catch. Its objects can be pickled and copied, as those of all classes here.
     """
     found = _classes.get((base, *others))
     if found is None:
@@ -341,10 +341,13 @@ def also(base: type[E], *others: type[Exception]) -> type[E]:
 
 
 def _make(key: tuple[type[Any], ...]) -> type[Any]:
-    words = [c.__name__.removesuffix("Error") for c in key]
-    name = f"{''.join(words)}Error"
-    own = {"__module__": __name__, "__doc__": key[0].__doc__, "__qualname__": name}
-    made = type(name, key, own)
+    base = key[0]
+    own = {
+        "__module__": base.__module__,
+        "__doc__": base.__doc__,
+        "__qualname__": base.__qualname__,
+    }
+    made = type(base.__name__, key, own)
     _bases[made] = key
     return made
 

@@ -10,6 +10,7 @@ import json
 import operator
 import pickle
 import re
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,7 @@ def test_no_error_is_of_the_base_class_alone() -> None:
 
 
 def test_each_class_of_an_error_is_that_of_one_name() -> None:
-    """A name in a traceback stands for one combination of classes, which can be asked for."""
+    """Those that have a name of their own."""
     for row in (errors.ArgumentTypeError, errors.ArgumentValueError, errors.BuildTypeError):
         assert getattr(errors, row.__name__) is row
     assert errors.also(errors.ArgumentError, TypeError) is errors.ArgumentTypeError
@@ -170,6 +171,27 @@ def test_each_class_of_an_error_is_that_of_one_name() -> None:
         errors.ArgumentError, TypeError, ValueError
     )
     assert errors.also(errors.KernelError) is errors.KernelError
+
+
+@pytest.mark.parametrize(
+    ("base", "others"),
+    [
+        (errors.ArgumentError, (TypeError, ValueError)), (errors.KernelError, (RuntimeError, ValueError)),
+        (errors.KernelError, (IndexError,)), (errors.NotFoundError, (ValueError, RuntimeError)),
+        (errors.BuildError, (errors.NotFoundError,)), (errors.IncompatibleError, (ImportError,)),
+        (errors.ArgumentTypeError, (OverflowError,)),
+    ],
+)  # fmt: skip
+def test_a_traceback_shows_a_class_that_programs_can_import(
+    base: type[errors.MblobError], others: tuple[type[Exception], ...]
+) -> None:
+    error = errors.also(base, *others)("what")
+    assert all(isinstance(error, c) for c in (base, *others)) and type(error) is not base
+    (shown,) = traceback.format_exception_only(type(error), error)
+    assert shown == f"mblob.errors.{base.__name__}: what\n"
+    assert getattr(errors, type(error).__qualname__) is base
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is type(error) and str(again) == "what"
 
 
 TWO = np.ones(2, "float32")

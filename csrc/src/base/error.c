@@ -277,12 +277,12 @@ static size_t size_of_kind(const char *text) {
   return isupper((unsigned char)text[start]) && strncmp(text + size, ": ", 2) == 0 ? size + 2 : 0;
 }
 
-/* `context` behind the first `kept` bytes of the message. */
-static void insert(const char *context, size_t kept) {
+/* `context` behind the first `kept` bytes of the message, in place of the next `dropped` ones. */
+static void insert(const char *context, size_t kept, size_t dropped) {
   char *text = NULL, *line = *context ? copy_line(context) : NULL;
   if (!line) return;
-  int n =
-      asprintf(&text, "%.*s%s: %s", (int)kept, state.info.message, line, state.info.message + kept);
+  int n = asprintf(&text, "%.*s%s: %s", (int)kept, state.info.message, line,
+                   state.info.message + kept + dropped);
   free(line);
   if (n < 0) return;
   free(state.message);
@@ -292,7 +292,7 @@ static void insert(const char *context, size_t kept) {
 }
 
 void mb_error_prefix(const char *context) {
-  if (state.info.message) insert(context, 0);
+  if (state.info.message) insert(context, 0, 0);
 }
 
 /* Whether `text` has "CONTEXT: " among the places in front. */
@@ -308,7 +308,14 @@ static bool is_placed(const char *text, const char *context) {
 void mb_error_place(const char *context) {
   if (!state.info.message) return;
   const size_t kept = size_of_kind(state.info.message);
-  if (!is_placed(state.info.message + kept, context)) insert(context, kept);
+  if (!is_placed(state.info.message + kept, context)) insert(context, kept, 0);
+}
+
+void mb_error_rename(const char *from, const char *to) {
+  if (!state.info.message) return;
+  const size_t kept = size_of_kind(state.info.message), size = strlen(from);
+  const char *at = state.info.message + kept;
+  if (strncmp(at, from, size) == 0 && at[size] == ':') insert(to, kept, size + 2);
 }
 
 void mb_error_of_arguments(void) {

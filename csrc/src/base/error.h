@@ -50,6 +50,8 @@ void mb_error_prefix(const char *context);
 /* The same behind the kind that the message starts with ("ValueError: "), if it has one: callers read
  * kinds there. A place that the message already names, as in a recursion, is not named again. */
 void mb_error_place(const char *context);
+/* The place `from` that the message begins with, behind its kind, is called `to`. */
+void mb_error_rename(const char *from, const char *to);
 /* Give an error of a kernel that has no code the one of arguments, if its text says so. */
 void mb_error_of_arguments(void);
 /* Put "; " and a hint behind the current message. */

@@ -228,6 +228,22 @@ static mblob_module *machine(const char *load, const uint8_t *code, size_t size,
   return vm;
 }
 
+static bool starts_with(const char *text) {
+  return strncmp(mblob_last_error(), text, strlen(text)) == 0;
+}
+
+/* Errors name the function that the program called, not the one behind it. */
+static void errors_begin_with_the_function(mblob_module *vm) {
+  float x[6] = {0};
+  CHECK(mblob_executor_set_input(vm, "nope", "float32[2,3]", x) == MBLOB_E_ARGUMENT);
+  CHECK(starts_with("mblob_executor_set_input: no input 'nope'; there are "));
+  CHECK(mblob_executor_get_output(vm, 1 << 20, "float32[1]", x) != MBLOB_OK);
+  CHECK(strstr(mblob_last_error(), "mblob_executor_get_output: "));
+  CHECK(mblob_executor_run(vm) != MBLOB_OK);
+  CHECK(strstr(mblob_last_error(), "mblob_executor_run: "));
+  CHECK(!strstr(mblob_last_error(), "invoke_stateful"));
+}
+
 /* Names are known at once, types and shapes of inputs when they are set, of outputs after a run. */
 static bool expect_machine(mblob_module *vm) {
   const size_t inputs = count_of(vm, MBLOB_INPUTS);
@@ -272,6 +288,7 @@ static void a_machine_tells_what_it_knows(const char *dir) {
   CHECK(ran > 0);
   size = read_file(in(dir, "relax_programs.bin"));
   vm = machine("mblob.RelaxExecutable", file_bytes, size, NULL);
+  errors_begin_with_the_function(vm);
   CHECK(expect_machine(vm));
   mblob_module_release(vm);
   mblob_module_release(kernels);

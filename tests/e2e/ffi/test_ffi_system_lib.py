@@ -143,7 +143,7 @@ def test_python_finds_what_an_extension_holds(
     ).stdout.splitlines()
     told = "['library', 'my.kind'] 2.5 1 float"
     assert lines[0:4:2] == [f"own_ {told}", f"classic_ {told}"]
-    assert lines[1:4:2] == ["KernelTypeError TypeError True", "KernelRuntimeTypeError  True"]
+    assert lines[1:4:2] == ["KernelError TypeError True", "KernelError  True"]
     assert lines[4:] == (["3.5"] if opened == "beside tvm_ffi" else [])
 
 

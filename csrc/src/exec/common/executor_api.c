@@ -83,6 +83,12 @@ static int make_machine(mblob_module *executable, int device_type, int device_id
   return status;
 }
 
+/* Errors begin with the name of the function that the program called. */
+static int of_method(int status, const char *method, const char *function) {
+  if (status) mb_error_rename(method, function);
+  return status;
+}
+
 /* ---- the public functions -------------------------------------------------------------------- */
 
 int mblob_executor_create(mblob_module *factory, const char *name, int device_type, int device_id,
@@ -100,31 +106,35 @@ int mblob_executor_set_input(mblob_module *executor, const char *name, const cha
   char *types = NULL;
   if (MB_IS_NULL(executor) || MB_IS_NULL(name) || MB_IS_NULL(type) || MB_IS_NULL(data))
     return MBLOB_E_ARGUMENT;
-  bool machine = is_machine(executor);
-  int status = join_types("mblob_executor_set_input", machine ? "str,str" : "str", type, &types);
+  const bool machine = is_machine(executor);
+  const char *method = machine ? "set_one_input" : "set_input";
+  int status = join_types(__func__, machine ? "str,str" : "str", type, &types);
   if (!status)
-    status = machine ? mblob_call(executor, "set_one_input", types, "main", name, data)
-                     : mblob_call(executor, "set_input", types, name, data);
+    status = machine ? mblob_call(executor, method, types, "main", name, data)
+                     : mblob_call(executor, method, types, name, data);
   free(types);
-  return status;
+  return of_method(status, method, __func__);
 }
 
 int mblob_executor_run(mblob_module *executor) {
   if (MB_IS_NULL(executor)) return MBLOB_E_ARGUMENT;
-  return is_machine(executor) ? mblob_call(executor, "invoke_stateful", "str", "main")
-                              : mblob_call(executor, "run", "");
+  const bool machine = is_machine(executor);
+  const char *method = machine ? "invoke_stateful" : "run";
+  const int status = mblob_call(executor, method, machine ? "str" : "", "main");
+  return of_method(status, method, __func__);
 }
 
 int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type, void *data) {
   char *types = NULL;
   if (MB_IS_NULL(executor) || MB_IS_NULL(type) || MB_IS_NULL(data)) return MBLOB_E_ARGUMENT;
   const bool relax = is_relax(executor);
-  int status = join_types("mblob_executor_get_output", relax ? "str,int64" : "int64", type, &types);
+  const char *method = relax ? "copy_output" : "get_output";
+  int status = join_types(__func__, relax ? "str,int64" : "int64", type, &types);
   if (!status)
-    status = relax ? mblob_call(executor, "copy_output", types, "main", index, data)
-                   : mblob_call(executor, "get_output", types, index, data);
+    status = relax ? mblob_call(executor, method, types, "main", index, data)
+                   : mblob_call(executor, method, types, index, data);
   free(types);
-  return status;
+  return of_method(status, method, __func__);
 }
 
 int mblob_executor_count(mblob_module *executor, int end, size_t *out) {
