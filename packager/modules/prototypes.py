@@ -168,6 +168,9 @@ def _declarations(text: str) -> list[c_ast.Node]:
         where = re.sub(r"^[^:]*:(\d+:)?", "", str(exc)).strip()
     with suppress(ParseError):  # the name that <complex.h> has for a keyword
         return tree((), re.sub(r"\bcomplex\b", "_Complex", code))
+    if ";" in code and "{" not in code:  # the error is about one of them
+        parts = filter(str.strip, code.split(";"))
+        return [node for part in parts for node in _declarations(part)]
     raise BuildError(f"functions: {prototype_text.reason(code, where, tree)}")
 
 

@@ -155,6 +155,14 @@ def test_what_has_no_packed_form_is_refused_by_name(text: str, message: str) -> 
     assert "\n" not in str(error.value)
 
 
+def test_an_error_is_about_one_of_several_prototypes() -> None:
+    many = "; ".join(f"void f{i}(DIR int *x, foo_t *y, int n{i})" for i in range(300))
+    with pytest.raises(
+        BuildError, match=r"^functions: 'void f0\([^;]*\)': 'DIR': leave macros out"
+    ):
+        parse(f"int g(int); {many}; int h(int);")
+
+
 def test_two_different_declarations_of_one_function_are_refused() -> None:
     with pytest.raises(BuildError, match="f is declared twice"):
         parse(["void f(int)", "void f(float)"])
