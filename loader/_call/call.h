@@ -440,7 +440,9 @@ PyObject *call_bound_new(PyObject *function, PyObject *const *args, Py_ssize_t c
 /* What makes an object of a pickle: a function of mblob.loader.pickled. */
 PyObject *call_pickled(const char *name);
 
-mblob_function *call_function_handle(PyObject *function); /* borrowed */
+/* Borrowed, for code that may keep it. */
+mblob_function *call_function_handle(PyObject *function);
+PyObject *call_function_python(PyObject *function); /* that it calls, borrowed; NULL: none */
 /* A PackedFunction that takes over the reference in `handle` (also on failure). */
 PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *owner);
 

@@ -16,12 +16,18 @@ typedef struct function_object {
   int first_output; /* mblob_function_first_output() */
   bool ffi;         /* mblob_function_is_ffi() */
   bool of_python;   /* it calls a Python function, which takes all values */
-  bool keeps;       /* the same is 2 */
-  bool lends;       /* the same is 3, or it calls a Python function */
+  bool lone;  /* the same, and no other code ever got the handle: the only reference is here */
+  bool keeps; /* the same is 2 */
+  bool lends; /* the same is 3, or it calls a Python function */
 } function_object;
 
 mblob_function *call_function_handle(PyObject *function) {
+  ((function_object *)function)->lone = false;
   return ((function_object *)function)->handle;
+}
+
+PyObject *call_function_python(PyObject *function) {
+  return call_callback_callable(((function_object *)function)->handle);
 }
 
 /* ---- the call ------------------------------------------------------------------------------ */
@@ -275,6 +281,7 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->ffi = mblob_function_is_ffi(handle) != 0;
   self->keeps = mblob_function_is_ffi(handle) == 2;
   self->lends = mblob_function_is_ffi(handle) == 3 || call_callback_is(handle);
+  self->of_python = self->lone = false;
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
   PyObject_GC_Track(self);
   if (self->parameter_count == -2) {
@@ -298,12 +305,16 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return NULL;
   }
   PyObject *made = call_function_wrap(handle, name, owner);
-  if (made != NULL) ((function_object *)made)->of_python = of_python;
+  if (made != NULL)
+    ((function_object *)made)->of_python = ((function_object *)made)->lone = of_python;
   return made;
 }
 
+/* Nothing but this object keeps a lone function, and with it the Python function. A cycle through
+ * that is broken in what has an attribute or an item. */
 static int function_traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(((function_object *)object)->owner);
+  if (((function_object *)object)->lone) Py_VISIT(call_function_python(object));
   return 0;
 }
 
@@ -352,7 +363,7 @@ static PyObject *get_signature(PyObject *object, void *closure) {
 
 static PyObject *get_address(PyObject *object, void *closure) {
   (void)closure;
-  return PyLong_FromVoidPtr(((function_object *)object)->handle);
+  return PyLong_FromVoidPtr(call_function_handle(object));
 }
 
 static PyObject *as_ffi_object(PyObject *object, PyObject *unused) {

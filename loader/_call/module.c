@@ -101,8 +101,7 @@ static PyObject *keep_exception(PyObject *module, PyObject *exception) {
 static PyObject *python_function(PyObject *module, PyObject *function) {
   (void)module;
   PyObject *callable = NULL;
-  if (PyObject_TypeCheck(function, &call_function_type))
-    callable = call_callback_callable(call_function_handle(function));
+  if (PyObject_TypeCheck(function, &call_function_type)) callable = call_function_python(function);
   return Py_NewRef(callable ? callable : Py_None);
 }
 

@@ -215,6 +215,59 @@ def test_a_callback_that_was_an_argument_is_let_go(lib: mblob.Module) -> None:
     assert gone() is None
 
 
+class Counts:
+    packed: Any = None
+
+    def __call__(self, *args: Any) -> int:
+        return len(args)
+
+
+def made_function() -> Any:
+    def function(*args: Any) -> int:
+        return len(args)
+
+    return function
+
+
+@pytest.mark.parametrize("make", [made_function, Counts])
+@pytest.mark.parametrize("way", ["attribute", "attribute of an argument", "bound"])
+def test_a_packed_function_that_its_python_function_keeps_is_collected(
+    make: Callable[[], Any], way: str
+) -> None:
+    noted = []
+    for _ in range(20):
+        function, packed = make(), None
+        packed = mblob.packed_function(function)
+        assert packed(1, 2) == 2
+        function.packed = {
+            "attribute": packed,
+            "attribute of an argument": [{"f": packed}],
+            "bound": packed.bind(1),
+        }[way]
+        noted.append(weakref.ref(function))
+        del function, packed
+    gc.collect()
+    assert sum(one() is not None for one in noted) == 0
+
+
+def test_a_packed_function_that_others_have_outlives_its_object(lib: mblob.Module) -> None:
+    """The runtime alone has it then: nothing that it needs is collected."""
+    function = made_function()
+    function.packed = mblob.packed_function(function)
+    gone = weakref.ref(function)
+    mblob.register_func("test.callbacks.kept", function.packed)
+    del function
+    gc.collect()
+    assert gone() is not None
+    assert mblob.get_global_func("test.callbacks.kept")(1, 2, 3) == 3
+    mblob.remove_global_func("test.callbacks.kept")
+    passed = made_function()
+    passed.packed = mblob.packed_function(passed)
+    assert lib["call_it"](passed.packed, 7) == 1
+    gc.collect()
+    assert passed.packed(1) == 1
+
+
 def test_a_tensor_that_a_function_returns_is_not_copied() -> None:
     kept = mblob.array(np.arange(4, dtype="float32"), mblob.cpu(0))
     mblob.register_func("callback.kept", lambda: kept, override=True)
