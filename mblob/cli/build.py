@@ -139,7 +139,9 @@ def configure(verbs: Any) -> None:
 
 # What a file is given with, by its suffix.
 OPTION_OF = {
-    **dict.fromkeys((".c", ".cc", ".cpp", ".cu"), "--kernel"),
+    **dict.fromkeys(
+        (".c", ".cc", ".cxx", ".c++", ".C", ".cpp", ".cu", ".f", ".F", ".f90", ".F90"), "--kernel"
+    ),
     **dict.fromkeys((".o", ".a"), "--object"),
     **dict.fromkeys((".safetensors", ".npz", ".npy"), "--weights"),
     ".json": "--graph",

@@ -72,6 +72,8 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     (("run", "v.so", "vadd", "x.npy", "--device", "opncl"), "device 'opncl' is not known; .*; did you mean 'opencl'?"),
     (("build", "dialect.toml"), "dialect.toml: dialect: expected one of classic, ffi, .*; did you mean 'ffi'?"),
     (("build", "vadd.c", "-o", "o.so"), r"vadd.c: expected a manifest \(.toml\)\nhint: --kernel vadd.c"),
+    (("build", "k.cxx", "-o", "o.so"), r"k.cxx: expected a manifest \(.toml\)\nhint: --kernel k.cxx"),
+    (("build", "k.f90", "-o", "o.so"), r"k.f90: expected a manifest \(.toml\)\nhint: --kernel k.f90"),
     (("build", "x.npy", "-o", "o.so"), r"x.npy: expected a manifest \(.toml\)\nhint: --weights x.npy"),
     (("swap", "v.so", "-o", "o.so"), "error: nothing to change\nhint: --weights NAME=x.npy, or --entry KEY=FILE"),
     (("completion", "bsh"), "error: shell: found 'bsh', expected one of .*; did you mean 'bash'?"),
