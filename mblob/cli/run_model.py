@@ -31,8 +31,11 @@ MISSING = 4  # inputs that a hint names
 class Model(Protocol):
     """What executors of all kinds have in common."""
 
+    def names(self) -> list[str]:
+        """The inputs that they must be given."""
+
     def inputs(self) -> dict[str, str]:
-        """What they must be given, by name, each as text: `data float32[1,8,8]`."""
+        """The same, each as text, for errors: `data float32[1,8,8]`."""
 
     def has_input(self, name: str) -> bool:
         """Whether an input of that name can be set; parameters can, too."""
@@ -74,6 +77,9 @@ class Executor:
 
     def __init__(self, executor: Any) -> None:
         self.executor = executor
+
+    def names(self) -> list[str]:
+        return list(self.executor.get_input_info()[0])
 
     def inputs(self) -> dict[str, str]:
         shapes, dtypes = self.executor.get_input_info()
@@ -137,13 +143,18 @@ class Program:
 
     machine: Any
     function: str
-    names: list[str]
+    parameters: list[str]
+
+    def names(self) -> list[str]:
+        return self.parameters
 
     def inputs(self) -> dict[str, str]:
-        return {name: name for name in self.names}  # programs do not tell types and shapes
+        return {
+            name: name for name in self.parameters
+        }  # those of Relay do not tell types and shapes
 
     def has_input(self, name: str) -> bool:
-        return name in self.names
+        return name in self.parameters
 
     def run(self, parallel: int | None) -> None:
         self.machine.invoke_stateful(self.function)
@@ -185,7 +196,7 @@ class RelayProgram(Program):
         import mblob
 
         self.function = function
-        self.names = mblob.vm.Executable(module).get_function_params(function)
+        self.parameters = mblob.vm.Executable(module).get_function_params(function)
         self.machine = mblob.vm.VirtualMachine(module, devices)
 
     def set(self, name: str, value: Any) -> None:
@@ -196,17 +207,25 @@ class RelayProgram(Program):
 
 
 class RelaxProgram(Program):
-    """Of Relax's."""
+    """Of Relax's, whose code tells types and shapes."""
 
-    def __init__(self, module: Module, function: str, devices: list[Device]) -> None:
+    def __init__(self, module: Module, function: str, devices: list[Device], file: str) -> None:
         import mblob
 
-        self.function = function
+        self.function, self.file = function, file
         self.machine = mblob.relax.VirtualMachine(module, devices)
         if function not in self.machine.functions:
             there = ", ".join(self.machine.functions)
             raise ValueError(f"no function {function!r}; there are: {there}")
-        self.names = self.machine.get_function_params(function)
+        self.parameters = self.machine.get_function_params(function)
+
+    def inputs(self) -> dict[str, str]:
+        from mblob.inspect.library import open_library
+
+        with open_library(self.file) as library:
+            told = next((m.inputs for m in library.models if m.name == self.function), None)
+        types = {value.name: value.type_text for value in told or ()}
+        return {name: f"{name} {types.get(name, '')}".rstrip() for name in self.parameters}
 
     def set(self, name: str, value: Any) -> None:
         self.machine.module["set_one_input"](self.function, name, value)
@@ -237,9 +256,11 @@ def open_model(
     import mblob
 
     if module.type_key in (RELAY_EXECUTABLE, *RELAX_EXECUTABLES):
-        program = RelayProgram if module.type_key == RELAY_EXECUTABLE else RelaxProgram
+        function = "main" if name == DEFAULT else name
         try:
-            return program(module, "main" if name == DEFAULT else name, devices)
+            if module.type_key == RELAY_EXECUTABLE:
+                return RelayProgram(module, function, devices)
+            return RelaxProgram(module, function, devices, file)
         except ValueError as error:
             raise UsageError(
                 f"{file}: {error}", hint="--name FUNCTION names another one than main"
@@ -351,28 +372,32 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
     Raises:
         UsageError: one is unknown, missing, or of another dtype or shape.
     """
-    wanted = model.inputs()
-    takes = f"the model takes {', '.join(wanted.values()) or 'no inputs'}"
+    names = model.names()
+
+    def takes() -> str:
+        return f"the model takes {', '.join(model.inputs().values()) or 'no inputs'}"
+
     for name in inputs:
         if not model.has_input(name):
             from difflib import get_close_matches
 
-            near = get_close_matches(name, wanted, n=1)
+            near = get_close_matches(name, names, n=1)
             raise UsageError(
-                f"{file}: no input {name!r}; {takes}",
+                f"{file}: no input {name!r}; {takes()}",
                 hint=f"did you mean {near[0]!r}?" if near else "",
             )
-    missing = {name: text for name, text in wanted.items() if name not in inputs}
+    missing = [name for name in names if name not in inputs]
     if missing:
         files = [f"{name}={name}.npy" for name in missing][:MISSING]
         more = " ..." if len(missing) > MISSING else ""
-        raise UsageError(f"{file}: {takes}; not given: {', '.join(missing.values())}",
+        texts = model.inputs()
+        raise UsageError(f"{file}: {takes()}; not given: {', '.join(texts[name] for name in missing)}",
                          hint=f"name the file of each: {' '.join(files)}{more}")  # fmt: skip
     for name, value in inputs.items():
         try:
             model.set(name, value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise UsageError(f"{file}: {error}; {takes}") from error
+            raise UsageError(f"{file}: {error}; {takes()}") from error
 
 
 def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:

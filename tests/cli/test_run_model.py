@@ -167,8 +167,18 @@ def test_missing_inputs_are_shown_as_they_are_given(pack, tmp_path: Path) -> Non
         "hint: name the file of each: fc.0=fc.0.npy fc.1=fc.1.npy fc.2=fc.2.npy fc.3=fc.3.npy ...\n"
     )
     assert done.stderr.endswith(hint)
+    assert "the model takes x, fc.0, fc.1" in done.stderr
     done = pack("run", "m.so", "main", "x.npy")
     assert "m.so holds a model: to run it, pass its inputs by name" in done.stderr
+
+
+def test_inputs_of_a_relax_program_are_told_with_type_and_shape(pack, golden: Path) -> None:
+    library = golden / "relax" / "mlp_static.so"
+    if not library.exists():
+        pytest.skip("no golden libraries of Relax")
+    done = pack("run", library, "--name", "forward")
+    assert done.returncode == 2
+    assert "the model takes x float32[2, 32], fc1.weight, fc1.bias" in done.stderr
 
 
 def test_a_library_without_a_model_says_so(pack, error_line, deploy: Path, tmp_path: Path) -> None:
