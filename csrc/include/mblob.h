@@ -299,7 +299,8 @@ MBLOB_API mblob_module *mblob_module_import_at(const mblob_module *module, size_
  * Threads: this call changes `module`. No other thread may use `module` at the same time. */
 MBLOB_API int mblob_module_import(mblob_module *module, mblob_module *child);
 /* The module's bytes: `*data` points to `*size` bytes. A "library" module has none. The address is
- * a multiple of the alignment that the payload was packed with (build --align), by default 1.
+ * a multiple of the alignment that the payload was packed with (build --align). Without one, mblob
+ * aligns the largest payload of a key of your own to 64 where it can, and no other (docs/format.md).
  * Ownership: borrowed from the module. They are in the file's mapping: do not write.
  * Errors: MBLOB_E_ARGUMENT.
  * Threads: any. */

@@ -34,7 +34,7 @@ class Payload(Protocol):
 class PlacedPayload(Payload, Protocol):
     """A payload some of whose bytes depend on where it stands, so that what it holds is aligned.
 
-    `at` gives the bytes for an offset in the blob. `size` is what they are at least.
+    `at` gives the bytes for a place in the file, of which its alignment counts. `size` is what they are at least.
     """
 
     def at(self, position: int) -> Payload: ...

@@ -282,7 +282,8 @@ def entry_lines(library: Library, entry: EntryView) -> Iterator[str]:
     yield f"  imports    {_indices(library, entry.imports)}"
     yield f"  imported   {_indices(library, library.importers[entry.index])}"
     if entry.offset is not None:
-        yield f"  payload    {entry.size} bytes at {entry.offset:#x}, aligned to {entry.alignment}"
+        aligned = f", aligned to {entry.alignment}" if entry.alignment > 1 else ""
+        yield f"  payload    {entry.size} bytes at {entry.offset:#x}{aligned}"
         digest = f"{entry.digest_algorithm} {entry.digest.hex()}" if entry.digest else "none"
         yield f"  digest     {digest}" + (", plain data" if entry.data else "")
     if content.problem is not None:

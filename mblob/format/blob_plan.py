@@ -4,7 +4,8 @@ and 11."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple, Union
 
 from mblob.binary.elf_records import MAX_PAGE
@@ -18,7 +19,7 @@ from mblob.format import index as ix
 from mblob.format.ffi_dialect import PLACE_SIZE
 from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Entry, flat_tree
-from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
+from mblob.format.type_keys import LIB_KEY, LIBRARY, SAFETENSORS, TREE_KEY
 
 Target = Union[str, Callable[[], str]]
 # To how many bytes a blob is aligned, in the file and in memory. These are all numbers that decide it.
@@ -35,6 +36,18 @@ def start_alignment(size: int | None) -> int:
     return BLOB_ALIGN if size is None or size >= LARGE_PAYLOAD else TENSOR_ALIGN
 
 
+def largest_own(entries: Iterable[tuple[str, int]]) -> int | None:
+    """The entry whose payload decides where a blob starts: the largest one of a program's own key,
+    the first of several; None if there is none.
+
+    Args:
+        entries: type key of each, and bytes that it has in the stream.
+    """
+    own = [(n, -i) for i, (key, n) in enumerate(entries) if key not in (*GRAMMARS, SAFETENSORS)]
+    size, i = max(own, default=(0, 0))
+    return -i if size else None
+
+
 class OutEntry(NamedTuple):
     """A module to write.
 
@@ -43,8 +56,8 @@ class OutEntry(NamedTuple):
         payload: its bytes; None for the library.
         imports: indices of the modules that it imports, in load order.
         data: opens without a loader.
-        alignment: bytes to which byte `align_at` of the payload shall be aligned, counted in the
-            blob (whose own alignment the embedding provides). Above 1 the payload goes to the bulk
+        alignment: bytes to which byte `align_at` of the payload shall be aligned, in the file and
+            in memory (the embedding provides the alignment of the blob). Above 1 the payload goes to the bulk
             region.
         bulk: the payload goes to the bulk region, whatever its alignment.
         digest: of the payload, by the plan's algorithm, where it is known and shall stay; b"": it
@@ -138,6 +151,38 @@ class BlobPlan:
             size = None
         return max(start_alignment(size), *(e.alignment for e in self.entries))
 
+    @cached_property
+    def lead(self) -> int | None:
+        """Bytes by which the blob starts behind a multiple of `alignment`, so that the largest
+        payload of a program's own key is at a multiple of TENSOR_ALIGN. None if the blob has no such
+        payload, or if nobody knows the size of a payload in the stream.
+
+        A graph with parameters in front of the payload decides by itself where it ends: then the
+        lead is 0.
+        """
+        sizes: list[tuple[str, int]] = []
+        for e in self.entries:
+            try:
+                size = 0 if e.payload is None or self.is_bulk(e) else e.payload.size
+            except OSError:  # as above
+                size = None
+            if size is None:
+                return None
+            sizes.append((e.type_key, size))
+        i = largest_own(sizes)
+        if i is None:
+            return None
+        lead = -self._place_of(i, 0) % TENSOR_ALIGN
+        return 0 if (lead + self._place_of(i, lead)) % TENSOR_ALIGN else lead
+
+    def _place_of(self, i: int, lead: int) -> int:
+        """Where the payload of entry i is in the stream."""
+        return _Writer(_NoSink(), self, lead=lead, measures=True).stream()[i].offset or 0
+
+    def is_bulk(self, e: OutEntry) -> bool:
+        """Whether a payload is in the bulk region."""
+        return self.index and (e.bulk or e.alignment > 1)
+
     @property
     def unbounded_keys(self) -> list[str]:
         """Type keys of which only an index could tell where their payloads end, and that have
@@ -146,13 +191,14 @@ class BlobPlan:
             return []
         return sorted({e.type_key for e in self.entries} - {LIBRARY} - GRAMMARS.keys())
 
-    def write(self, sink: Sink, promised: Measured | None = None) -> int:
+    def write(self, sink: Sink, promised: Measured | None = None, *, lead: int = 0) -> int:
         """Write the blob and return its size in bytes (what `st_size` must be). Each payload is
         consumed once, in order, and never held.
 
         Args:
             promised: what `measure` said, if the blob has to be that. Its bytes are then written in
                 order.
+            lead: bytes by which the blob starts behind a multiple of its alignment.
 
         Raises:
             ValueError: in the ffi dialect, a payload that turns out to be empty, which TVM does not
@@ -160,16 +206,15 @@ class BlobPlan:
             ChangedError: a payload has not the size that was promised.
             OSError, MblobError: a payload cannot be read, or changed while it was read.
         """
-        return _Writer(sink, self, promised).run()
+        return _Writer(sink, self, promised, lead=lead).run()
 
-    def measure(self) -> Measured:
-        """What the blob will be, before it is written.
+    def measure(self, *, lead: int = 0) -> Measured:
+        """What the blob will be, before it is written; `lead` as of `write`.
 
         Raises:
             ValueError: a payload does not know its size.
         """
-        writer = _Writer(_NoSink(), self)
-        writer.measures = True
+        writer = _Writer(_NoSink(), self, lead=lead, measures=True)
         return Measured(writer.run(), writer.records)
 
 
@@ -238,14 +283,17 @@ class _Writer:
     Attributes:
         pos: bytes written so far.
         records: of the entries, as they stand in the index.
+        lead: bytes by which the blob starts behind a multiple of its alignment.
         measures: nothing is read; payloads have the size that they say.
     """
 
-    measures = False
-
-    def __init__(self, sink: Sink, plan: BlobPlan, promised: Measured | None = None) -> None:
+    def __init__(
+        self, sink: Sink, plan: BlobPlan, promised: Measured | None = None, *, lead: int = 0, measures: bool = False
+    ) -> None:  # fmt: skip
         self.pos = 0
         self.records: list[Entry] = []
+        self.lead = lead
+        self.measures = measures
         self._sink = sink
         self._plan = plan
         self._promised = promised
@@ -260,11 +308,7 @@ class _Writer:
             Copier(self._sink, self._algorithm) as self._hashing,
             Copier(self._sink, 0) as self._copying,
         ):
-            self._reserve(self._promised and encode_u64(self._promised.size - 8), 8)
-            if self._plan.dialect == "ffi":
-                self._ffi_stream()
-            else:
-                self._classic_stream()
+            self.stream()
             if self._plan.index:
                 self._append_index()
             else:
@@ -273,6 +317,16 @@ class _Writer:
         return self.pos
 
     # -- the streams, which TVM's readers consume --------------------------------------------------
+
+    def stream(self) -> list[Entry]:
+        """Write the length prefix and the stream; the records, where bulk payloads have no place
+        yet."""
+        self._reserve(self._promised and encode_u64(self._promised.size - 8), 8)
+        if self._plan.dialect == "ffi":
+            self._ffi_stream()
+        else:
+            self._classic_stream()
+        return self.records
 
     def _classic_stream(self) -> None:
         """Items, then the tree. Without a tree the library imports all others, and is not among the
@@ -335,7 +389,7 @@ class _Writer:
         """Write the payload of entry i here, unless it is a bulk one or the library's, and its
         record."""
         e, size, value = self._plan.entries[i], 0, b""
-        bulk = self._plan.index and (e.bulk or e.alignment > 1)
+        bulk = self._plan.is_bulk(e)
         offset = None if e.payload is None else self.pos
         if e.payload is not None and not bulk:
             size, value = self._copy(i)
@@ -348,7 +402,9 @@ class _Writer:
         e = self._plan.entries[i]
         assert e.payload is not None
         payload: Payload = (
-            e.payload.at(self.pos) if isinstance(e.payload, PlacedPayload) else e.payload
+            e.payload.at(self.lead + self.pos)
+            if isinstance(e.payload, PlacedPayload)
+            else e.payload
         )
         if self.measures:
             if payload.size is None:
@@ -373,9 +429,10 @@ class _Writer:
         """Bytes in front of a bulk payload. A large one starts at a multiple of BLOB_ALIGN where
         that aligns its data too: there its file can be copied by reference."""
         assert e.payload is not None
+        at = self.lead + self.pos
         if (e.payload.size or 0) >= LARGE_PAYLOAD and not e.align_at % e.alignment:
-            return -self.pos % max(BLOB_ALIGN, e.alignment)
-        return -(self.pos + e.align_at) % e.alignment
+            return -at % max(BLOB_ALIGN, e.alignment)
+        return -(at + e.align_at) % e.alignment
 
     def _append_index(self) -> None:
         stream_size = self.pos

@@ -30,7 +30,7 @@ from mblob.packager.edit.program_header_room import TABLES, Piece, in_the_way
 from mblob.packager.errors import BuildError
 from mblob.packager.write.elf_patch import Patch, fitting, segment_row
 
-PAGE = 4096  # bytes; contents start at a multiple, since copies to one are fast
+PAGE = 4096  # bytes; contents start at a multiple at least, since copies to one are fast
 _PIECE_ALIGN = 64  # bytes; no note or table wants more
 # rows that other tools may add: patchelf does, and looks only at the first sections
 _SPARE = (8, 4, 2, 1, 0)
@@ -172,7 +172,8 @@ def _make_room(elf: ElfFile, table_size: int) -> list[Piece] | None:
 
 
 def new_segment(elf: ElfFile, size: int) -> NewSegment:
-    """Find the places for a segment, read-only, of `size` bytes.
+    """Find the places for a segment, read-only, of `size` bytes, which are aligned as a blob of
+    this size.
 
     Raises:
         BuildError, IncompatibleError: there is no room.
@@ -195,7 +196,7 @@ def new_segment(elf: ElfFile, size: int) -> NewSegment:
         moved.append((p, end))
         end += p.end - p.start
         end += -end % _PIECE_ALIGN
-    lead = PAGE if pieces is None else end - offset + -end % PAGE
+    lead = alignment if pieces is None else end - offset + -end % alignment
     last = max(offset, vaddr) + lead + size
     if elf.bits == 32 and last > 0xFFFFFFFF - SEGMENT_ALIGN:
         raise IncompatibleError(

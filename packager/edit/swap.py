@@ -14,6 +14,7 @@ from mblob.bytes.payload_source import Payload
 from mblob.bytes.whole_file import replacing
 from mblob.errors import ArgumentTypeError, MblobError, NotFoundError, also, did_you_mean
 from mblob.format import note
+from mblob.format.blob_plan import TENSOR_ALIGN, largest_own
 from mblob.format.ffi_dialect import SYMBOL_OF_0_21
 from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Blob, Entry
@@ -28,7 +29,7 @@ from mblob.packager.edit.new_payloads import (
     source_files,
     with_tensors,
 )
-from mblob.packager.edit.reembed import reembed
+from mblob.packager.edit.reembed import place_for, reembed
 from mblob.packager.edit.rewrite import fingerprint, rewritten
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.output import check_output
@@ -255,12 +256,19 @@ def _write(
     edit = None if index or blob.index_offset is None else _unannounce
     with replacing(target) as temporary, old_library(path, reuse) as old:
         plan = rewritten(old_blob, blob, new, index=index, target=f"{library.elf.machine}-linux")
-        measured = plan.measure()
+        place = place_for(stub, path, plan, is_placed=_is_placed(blob, symbol.st_value))
+        measured = place.measured
         same_form = index == (blob.index_offset is not None)
         mark = fingerprint(old_blob, blob) if same_form and measured.size == blob.size else None
-        write = partial(write_blob, plan, old=old, promised=measured)
-        reembed(stub, path, temporary, write, measured.size, edit, mark)
+        write = partial(write_blob, plan, old=old, promised=measured, lead=place.lead)
+        reembed(stub, path, temporary, write, place, edit, mark)
         _read_back(temporary, library, measured.entries, index)
+
+
+def _is_placed(blob: Blob, address: int) -> bool:
+    """Whether a blob is where its largest payload of a program's own key is aligned."""
+    i = largest_own((e.type_key, 0 if e.bulk else e.size) for e in blob.entries)
+    return i is not None and not (address + (blob.entries[i].offset or 0)) % TENSOR_ALIGN
 
 
 def _unannounce(patch: Patch) -> None:

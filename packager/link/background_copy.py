@@ -18,7 +18,7 @@ from mblob.packager.options import linkers_named
 from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.reuse import OldLibrary
 
-# of the blob in the file: also the size of a large page; code is rarely more, and the gap is a hole
+# where the blob is aligned in the file: also the size of a large page; code is rarely more, and the gap is a hole
 OFFSET = max(2 << 20, BLOB_ALIGN)  # both are powers of two
 WORTH = 64 << 20  # bytes of payloads from which it pays
 
@@ -30,6 +30,9 @@ class BackgroundCopy:
         path: the file, which is made.
         plan: the blob, which asks for its target when it comes to the index.
         triple: that target.
+
+    Attributes:
+        offset: of the blob in the file.
     """
 
     offset = OFFSET
@@ -37,6 +40,8 @@ class BackgroundCopy:
     def __init__(
         self, path: Path, plan: BlobPlan, triple: Triple, old: OldLibrary | None = None
     ) -> None:
+        self._lead = plan.lead or 0
+        self.offset += self._lead
         self._path = path
         self._plan = plan
         self._triple = triple
@@ -65,7 +70,9 @@ class BackgroundCopy:
         try:
             os.lseek(self._fd, self.offset, os.SEEK_SET)
             with listening(self._count):
-                self._result = write_blob(self._plan, self._fd, None, "", old=self._old)
+                self._result = write_blob(
+                    self._plan, self._fd, None, "", old=self._old, lead=self._lead
+                )
         except BaseException as error:  # belongs to whoever asks for the result
             self._result = error
         finally:

@@ -36,7 +36,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.bytes.mapping import map_file
 from mblob.errors import IncompatibleError, ToolchainError
-from mblob.format.blob_plan import BLOB_ALIGN, SEGMENT_ALIGN
+from mblob.format.blob_plan import BLOB_ALIGN, SEGMENT_ALIGN, TENSOR_ALIGN
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 GROW_SECTION = ".tvm_mblob"
 
 
-def grow_section(alignment: int) -> BlobSection:
+def grow_section(alignment: int, lead: int) -> BlobSection:
     """Where the placeholder is for linkers that know INSERT."""
-    return BlobSection(GROW_SECTION, alignment=alignment)
+    return BlobSection(GROW_SECTION, alignment=alignment, lead=lead)
 
 
-def gold_section(alignment: int) -> BlobSection:
+def gold_section(alignment: int, lead: int) -> BlobSection:
     """gold knows no INSERT, but puts large read-only data behind everything else (x86-64)."""
-    return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE, alignment)
+    return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE, alignment, lead=lead)
 
 
 def linker_script(alignment: int) -> str:
@@ -124,7 +124,7 @@ def grow(
 
 def grow_stub(
     stub: Stub, stub_path: Path, output: Path, write: WriteBlob, copy: BackgroundCopy | None = None,
-    edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None,
+    edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None, move: int = 0,
 ) -> int:  # fmt: skip
     """The same for a stub that was read, or for a finished library whose blob ends its last
     segment.
@@ -132,6 +132,8 @@ def grow_stub(
     Args:
         edit: further changes of bytes that lie before the blob.
         old_fingerprint: of the blob that is replaced; with the same one the build-id stays.
+        move: bytes by which the blob starts behind the old one. If it is negative, so many bytes in
+            front of the old one are zero and nobody's.
     """
     elf = stub.elf
     segment = segment_to_grow(stub)
@@ -145,12 +147,13 @@ def grow_stub(
     if elf.bits == 32:
         limit = 0xFFFFFFFF - max(stub.symbol.st_value, len(stub.data)) - SEGMENT_ALIGN
     with new_library(output, stub_path, has_blob=copy is not None) as fd:
-        write_all(fd, memoryview(stub.data)[:start])
+        write_all(fd, memoryview(stub.data)[: min(start, start + move)])
         if copy is not None:
             place = copy.offset
             size, fingerprint = copy.result()
         else:
-            place = start
+            place = start + move
+            os.lseek(fd, place, os.SEEK_SET)
             size, fingerprint = write(fd, limit, elf.machine)
         # What is behind the placeholder is not loaded (.comment, .symtab, names, section headers):
         # it moves by whole cache lines, so that its alignment stays.
@@ -158,7 +161,7 @@ def grow_stub(
         shift += -shift % 64
         os.lseek(fd, old_end + shift, os.SEEK_SET)
         write_all(fd, memoryview(stub.data)[old_end:])
-        patch = _patch_headers(fd, stub, segment, (start, place), shift, size)
+        patch = _patch_headers(fd, stub, segment, (start, place), shift, size, move)
         if edit is not None:
             edit(patch)
         if fingerprint != old_fingerprint:
@@ -169,22 +172,28 @@ def grow_stub(
 def _fits(stub: Stub, segment: int, start: int, place: int) -> bool:
     """Whether the blob may lie at the offset `place` of the file, where the linker put `start`."""
     s = stub.elf.segments[segment]
-    alone = s.p_vaddr == stub.symbol.st_value
     return (
         stub.elf.bits == 64
-        and alone
+        and _is_alone(stub, segment, start)
         and start <= place
-        and (place - s.p_vaddr) % max(s.p_align, 1) == 0
+        and (place - stub.symbol.st_value) % max(s.p_align, 1) == 0
     )
 
 
+def _is_alone(stub: Stub, segment: int, start: int) -> bool:
+    """Whether there is nothing in front of the blob in its segment, but zeros for its place."""
+    lead = stub.symbol.st_value - stub.elf.segments[segment].p_vaddr
+    return lead < TENSOR_ALIGN and not any(stub.data[start - lead : start])
+
+
 def _patch_headers(
-    fd: int, stub: Stub, segment: int, places: tuple[int, int], shift: int, size: int
+    fd: int, stub: Stub, segment: int, places: tuple[int, int], shift: int, size: int, move: int
 ) -> Patch:
     """Make the headers say what the file is.
 
     Args:
         places: offsets of the placeholder in the stub, and of the blob in the file.
+        move: bytes by which the address of the blob is behind that of the placeholder.
     """
     elf = stub.elf
     start, place = places
@@ -194,12 +203,15 @@ def _patch_headers(
         return at + shift if at >= old_end else at
 
     patch = Patch(fd, elf, moved)
-    lead = stub.symbol.st_value - elf.segments[segment].p_vaddr
+    value = stub.symbol.st_value + move
+    lead = value - elf.segments[segment].p_vaddr
     patch.segment(segment, p_offset=place - lead, p_filesz=lead + size, p_memsz=lead + size)
-    if not lead:  # lld without a read-only segment of its own would leave the blob executable
+    if _is_alone(
+        stub, segment, start
+    ):  # lld without a read-only segment of its own would leave the blob executable
         patch.segment(segment, p_flags=PF_R)
 
-    patch.placeholder_symbols(stub, st_size=size)
+    patch.placeholder_symbols(stub, st_value=value, st_size=size)
     table = moved(elf.e_shoff)
     patch.section_table(table)
     for i, section in enumerate(elf.sections):
@@ -209,8 +221,8 @@ def _patch_headers(
         # The section may start before the blob, in a script of the caller's; it moves with it.
         section = elf.sections[stub.section]
         patch.section(
-            stub.section, sh_offset=section.sh_offset + place - start,
-            sh_size=section.sh_size + size - stub.symbol.st_size, table=table,
+            stub.section, sh_offset=section.sh_offset + place - move - start,
+            sh_size=section.sh_size + move + size - stub.symbol.st_size, table=table,
         )  # fmt: skip
     return patch
 
@@ -219,7 +231,7 @@ def _patch_headers(
 
 # An alignment that no other note has: bfd, gold and lld give notes of one alignment one common
 # program header.
-APPEND_SECTION = BlobSection(".note.tvm_mblob", alignment=32, kind=SHT_NOTE)
+APPEND_SECTION: BlobSection = BlobSection(".note.tvm_mblob", alignment=32, kind=SHT_NOTE)
 # mold gives all notes of one kind of memory a common one; no other note is writable. It becomes
 # read-only here.
 MOLD_SECTION = BlobSection(".note.tvm_mblob", SHF_ALLOC | SHF_WRITE, 32, SHT_NOTE)
@@ -244,10 +256,10 @@ def _header_to_load(stub: Stub) -> int:
 
 
 def append(
-    stub_path: Path, output: Path, symbol: str, write: WriteBlob, alignment: int = BLOB_ALIGN
-) -> int:
-    """Write `output`: the stub with the blob behind it, aligned to `alignment` bytes. Returns the
-    blob's size. Other arguments as of `grow`.
+    stub_path: Path, output: Path, symbol: str, write: WriteBlob, alignment: int = BLOB_ALIGN, lead: int = 0
+) -> int:  # fmt: skip
+    """Write `output`: the stub with the blob behind it, `lead` bytes behind a multiple of
+    `alignment`. Returns the blob's size. Other arguments as of `grow`.
 
     Raises:
         ToolchainError: the stub does not have the shape this needs.
@@ -260,19 +272,20 @@ def append(
     top = max(s.p_vaddr + s.p_memsz for s in elf.segments if s.p_type == PT_LOAD)
     # On pages of its own; congruent to the offset modulo every page size, as the gABI asks.
     vaddr = top + -top % SEGMENT_ALIGN + offset % SEGMENT_ALIGN
-    limit = 0xFFFFFFFF - max(vaddr, offset) if elf.bits == 32 else None
+    limit = 0xFFFFFFFF - max(vaddr, offset) - lead if elf.bits == 32 else None
     if limit is not None and limit < 0:
         raise IncompatibleError(f"a 32-bit library ({elf.machine}) has no room behind its segments")
     with new_library(output, stub_path) as fd:
         write_all(fd, stub.data)
-        os.lseek(fd, offset, os.SEEK_SET)
+        os.lseek(fd, offset + lead, os.SEEK_SET)
         size, fingerprint = write(fd, limit, elf.machine)
         patch = Patch(fd, elf)
-        patch.load_segment(header, offset, vaddr, size, SEGMENT_ALIGN)
-        patch.placeholder_symbols(stub, st_size=size, st_value=vaddr)
+        patch.load_segment(header, offset, vaddr, lead + size, SEGMENT_ALIGN)
+        patch.placeholder_symbols(stub, st_size=size, st_value=vaddr + lead)
         if stub.section is not None:
             patch.section(
-                stub.section, sh_type=SHT_PROGBITS, sh_flags=SHF_ALLOC, sh_offset=offset, sh_size=size, sh_addr=vaddr,
+                stub.section, sh_type=SHT_PROGBITS, sh_flags=SHF_ALLOC, sh_offset=offset, sh_size=lead + size,
+                sh_addr=vaddr,
             )  # fmt: skip
         patch.build_id(fingerprint)
     return size

@@ -376,7 +376,7 @@ def _embed(
 ) -> int:
     """Link with the blob, and return its size."""
     symbol = request.dialect.symbol
-    write = partial(write_blob, request.plan, old=request.old)
+    write = partial(write_blob, request.plan, old=request.old, lead=request.lead)
     if request.embed == "append":
         if inputs.refers_to_blob:
             raise BuildError(
@@ -387,7 +387,7 @@ def _embed(
         stub = _link_stub(
             request, inputs, embed.MOLD_SECTION if mold else embed.APPEND_SECTION, [], work
         )
-        return embed.append(stub, output, symbol, write, request.plan.alignment)
+        return embed.append(stub, output, symbol, write, request.plan.alignment, request.lead)
     if request.embed == "c":
         _, size = request.write_c(work)
         compile_blob(inputs.tools, request.options, work, "devc.o")
@@ -434,12 +434,12 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
 
     Which linker a compiler uses is asked only when it fails: the question costs as much as a link.
     """
-    alignment = request.plan.alignment
+    alignment, lead = request.plan.alignment, request.lead
     named = linkers_named(request.options)
     linker = next((n for n in ("gold", "mold") if named and n in named[-1]), "")
     if not linker:
         (work / "insert.ld").write_text(embed.linker_script(alignment))
-        section = embed.grow_section(alignment)
+        section = embed.grow_section(alignment, lead)
         try:
             # bfd gives code pages of its own, in the file too; others do not, and gold knows no word for it.
             flags = ["-Wl,-T,insert.ld", "-Wl,-z,noseparate-code"]
@@ -456,7 +456,7 @@ def _growable_stub(request: Request, inputs: Inputs, work: Path) -> Path:
         raise _CannotGrow(
             "gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'"
         )
-    return _link_stub(request, inputs, embed.gold_section(alignment), [], work)
+    return _link_stub(request, inputs, embed.gold_section(alignment, lead), [], work)
 
 
 def _link_object(request: Request, inputs: Inputs, output: Path, work: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -98,9 +99,14 @@ class Request(NamedTuple):
 
         return find(self.cc, self.target)
 
-    def write(self, sink: Sink) -> int:
+    def _write(self, sink: Sink, lead: int = 0) -> int:
         """Write the blob, and return its size in bytes."""
-        return self.plan.write(watched(sink))
+        return self.plan.write(watched(sink), lead=lead)
+
+    @property
+    def lead(self) -> int:
+        """Bytes by which the blob starts behind a multiple of its alignment."""
+        return self.plan.lead or 0
 
     @property
     def symbol(self) -> str:
@@ -117,14 +123,15 @@ class Request(NamedTuple):
         from mblob.packager.write.elf_writer import section_for, write_object
 
         path, index, hidden = folder / "devc.o", self.plan.index, self.system_lib
-        section = section_for(machine, self.plan.alignment)
+        section = section_for(machine, self.plan.alignment, self.lead)
+        write = partial(self._write, lead=self.lead)
         size = write_object(
-            path, machine, self.symbol, section, self.write, has_index=index, hidden=hidden
+            path, machine, self.symbol, section, write, has_index=index, hidden=hidden
         )
         return path, size
 
     def write_c(self, folder: Path) -> tuple[Path, int]:
-        """The same as C text."""
+        """The same as C text, whose compiler aligns the blob."""
         from mblob.packager.write.devc_c import write_c
 
         if aligned := self.aligned_keys:
@@ -132,7 +139,7 @@ class Request(NamedTuple):
                 f"embed='c': the compiler places the packed modules, so the payload of {aligned[0]!r} cannot be"
                 " aligned; leave out alignment= (--align), or choose another embed="
             )
-        return folder / "devc.c", write_c(folder / "devc.c", self.symbol, self.write)
+        return folder / "devc.c", write_c(folder / "devc.c", self.symbol, self._write)
 
     @property
     def aligned_keys(self) -> list[str]:

@@ -285,7 +285,9 @@ def blob_module(key: str, payload: Any, *, data: bool = True, alignment: int = 1
             without a loader or plug-in for the key.
         alignment: a power of two up to 4096. The address of the loaded payload, and its offset in
             the file, are multiples of it. Above 1, the payload is behind the part of the library
-            that TVM reads, so TVM finds an empty one. With 1, the payload has any address.
+            that TVM reads, so TVM finds an empty one. With 1, the payload stays where TVM reads it.
+            mblob then aligns only the largest such payload of a library, to 64
+            (docs/format.md, "Alignment").
 
     Warns:
         PortabilityWarning: when a library with such a payload is written.

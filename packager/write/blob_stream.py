@@ -84,7 +84,7 @@ def plan_blob(
 
 def write_blob(
     plan: BlobPlan, fd: int, limit: int | None, machine: str, *,
-    old: OldLibrary | None = None, promised: Measured | None = None,
+    old: OldLibrary | None = None, promised: Measured | None = None, lead: int = 0,
 ) -> tuple[int, bytes]:  # fmt: skip
     """Stream a blob to the descriptor's position; its size, and bytes that depend on all of it.
 
@@ -92,7 +92,7 @@ def write_blob(
         limit: bytes that it may have at most.
         machine: that the library is for, for the error.
         old: a library whose blocks may be shared.
-        promised: as of `mblob.format.blob_plan.BlobPlan.write`.
+        promised, lead: as of `mblob.format.blob_plan.BlobPlan.write`.
 
     Raises:
         IncompatibleError: it has more than `limit` bytes.
@@ -105,7 +105,7 @@ def write_blob(
         sink = FileSink(fd, limit, what, checksum=whole)
     else:
         sink = SharingSink(old, fd, limit, what, checksum=whole)
-    size = plan.write(watched(sink), promised)
+    size = plan.write(watched(sink), promised, lead=lead)
     sink.finish()
     if plan.has_digests:  # the footer holds a checksum of the digests
         return size, os.pread(fd, FOOTER.size, start + size - FOOTER.size)

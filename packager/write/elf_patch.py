@@ -24,6 +24,7 @@ from mblob.binary.elf_records import (
 from mblob.bytes.mapping import map_file
 from mblob.bytes.record import Record
 from mblob.errors import FormatError, ToolchainError
+from mblob.format.blob_plan import TENSOR_ALIGN
 from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE
 
 
@@ -53,7 +54,7 @@ def read_stub(path: Path, symbol: str) -> Stub:
     data = path.read_bytes()
     elf = ElfFile(memoryview(data), str(path))
     found = _exported(elf, symbol)
-    if len(found) != 1 or found[0].st_size != PLACEHOLDER_SIZE:
+    if len(found) != 1 or not 0 <= PLACEHOLDER_SIZE - found[0].st_size < TENSOR_ALIGN:
         raise _not_exported(symbol, len(found))
     return Stub(data, elf, found[0], section_of(elf, found[0]))
 

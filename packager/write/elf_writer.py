@@ -50,23 +50,26 @@ class BlobSection(NamedTuple):
         flags: SHF_*.
         alignment: of the section, in bytes.
         kind: SHT_PROGBITS, or SHT_NOTE for the placeholder that becomes a segment.
+        lead: zero bytes in front of the blob.
     """
 
     name: str
     flags: int = SHF_ALLOC
     alignment: int = BLOB_ALIGN
     kind: int = SHT_PROGBITS
+    lead: int = 0
 
 
-def section_for(machine: ElfTarget, alignment: int) -> BlobSection:
-    """The section for a blob that a linker places itself, aligned to `alignment` bytes.
+def section_for(machine: ElfTarget, alignment: int, lead: int = 0) -> BlobSection:
+    """The section for a blob that a linker places itself, `lead` bytes behind a multiple of
+    `alignment`.
 
     On x86-64 `.lrodata` with the large flag: bfd, gold and lld put it where code does not have to
     reach across, so that more than 2 GiB link.
     """
     if machine.e_machine == EM_X86_64:
-        return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE, alignment)
-    return BlobSection(".rodata.mblob", alignment=alignment)
+        return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE, alignment, lead=lead)
+    return BlobSection(".rodata.mblob", alignment=alignment, lead=lead)
 
 
 def write_object(
@@ -86,10 +89,11 @@ def write_object(
         OSError: the file cannot be written.
     """
     layout = _Layout(machine, symbol, section, has_index, hidden)
-    limit = None if machine.bits == 64 else 0xFFFFFFFF - layout.payload_offset
+    start = layout.payload_offset + section.lead
+    limit = None if machine.bits == 64 else 0xFFFFFFFF - start
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
-        os.lseek(fd, layout.payload_offset, os.SEEK_SET)
+        os.lseek(fd, start, os.SEEK_SET)
         size = write_blob(FileSink(fd, limit, f"{path.name}: a 32-bit ELF file ({machine.name})"))
         os.pwrite(fd, layout.head(size), 0)
         return size
@@ -100,12 +104,13 @@ def write_object(
 def placeholder(
     path: Path, machine: ElfTarget, symbol: str, section: BlobSection, *, has_index: bool
 ) -> None:
-    """Write an object with a blob of PLACEHOLDER_SIZE zero bytes, for `grow` and `append` to
-    replace."""
+    """Write an object with a section of PLACEHOLDER_SIZE zero bytes, a blob that ends it, for
+    `grow` and `append` to replace."""
+    size = PLACEHOLDER_SIZE - section.lead
 
     def zeros(sink: FileSink) -> int:
-        sink.write(bytes(PLACEHOLDER_SIZE))
-        return PLACEHOLDER_SIZE
+        sink.write(bytes(size))
+        return size
 
     write_object(path, machine, symbol, section, zeros, has_index=has_index)
 
@@ -153,7 +158,7 @@ class _Layout:
         self.payload_offset = at + -at % section.alignment
 
     def head(self, size: int) -> bytes:
-        """All bytes in front of a payload of `size` bytes."""
+        """All bytes in front of the section of a blob of `size` bytes."""
         out = bytearray(self.payload_offset)
         head = self._ehdr()
         out[: len(head)] = head
@@ -180,8 +185,8 @@ class _Layout:
         layout, symtab = self.layout, self.shnum - 3
         rows = [
             ("", 0, 0, 0, 0, 0, 0, 0, 0),
-            (self.section.name, self.section.kind, self.section.flags, self.payload_offset, size, 0, 0,
-             self.section.alignment, 0),
+            (self.section.name, self.section.kind, self.section.flags, self.payload_offset,
+             self.section.lead + size, 0, 0, self.section.alignment, 0),
         ]  # fmt: skip
         rows += [
             (name, SHT_NOTE, SHF_ALLOC, at, len(data), 0, 0, align, 0)
@@ -205,15 +210,20 @@ class _Layout:
         return out
 
     def _symbols(self, size: int) -> bytes:
-        def symbol(name: int, info: int, length: int) -> bytes:
+        def symbol(name: int, info: int, length: int, value: int = 0) -> bytes:
             shndx = 1 if info else 0
             other = self.visibility if name else 0
             return self.layout.sym.make(
-                st_name=name, st_info=info, st_other=other, st_shndx=shndx, st_size=length
+                st_name=name,
+                st_info=info,
+                st_other=other,
+                st_shndx=shndx,
+                st_size=length,
+                st_value=value,
             )
 
         return (
             symbol(0, 0, 0)
             + symbol(0, STB_LOCAL << 4 | STT_SECTION, 0)
-            + symbol(1, STB_GLOBAL << 4 | STT_OBJECT, size)
+            + symbol(1, STB_GLOBAL << 4 | STT_OBJECT, size, self.section.lead)
         )

@@ -63,6 +63,14 @@ def payloads(folder: Path, count: int = 3, size: int = SIZE) -> list[Path]:
     return made
 
 
+def payloads_and_a_largest(folder: Path) -> list[Path]:
+    """The last one, which is written first, decides where the blob starts."""
+    files = payloads(folder)
+    with files[-1].open("ab") as file:
+        file.write(bytes(16 * BLOCK))
+    return files
+
+
 def pack(output: Path, files: list[Any], **how: Any) -> bytes:
     root = mblob.csource_module("int f(int x) { return x + 1; }\n")
     for i, file in enumerate(files):
@@ -104,7 +112,7 @@ def test_an_unchanged_library_is_shared_whole(tmp_path: Path, sharing: FileSyste
 
 
 def test_a_payload_of_another_size_moves_the_rest(tmp_path: Path, sharing: FileSystem) -> None:
-    files = payloads(tmp_path)
+    files = payloads_and_a_largest(tmp_path)
     pack(tmp_path / "o.so", files)
     for more, least in ((100, SIZE - 4 * BLOCK), (BLOCK - 100, SIZE - 4 * BLOCK)):
         with files[1].open("ab") as file:
@@ -115,7 +123,7 @@ def test_a_payload_of_another_size_moves_the_rest(tmp_path: Path, sharing: FileS
 
 
 def test_whole_blocks_more_share_what_moved(tmp_path: Path, sharing: FileSystem) -> None:
-    files = payloads(tmp_path)
+    files = payloads_and_a_largest(tmp_path)
     pack(tmp_path / "o.so", files)
     with files[0].open("ab") as file:
         file.write(os.urandom(2 * BLOCK))
