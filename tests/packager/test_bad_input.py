@@ -235,7 +235,10 @@ def test_a_file_that_is_no_object(old: Path, tmp_path: Path, content: bytes, mes
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"!<arch>\nxx" + b"x" * 70, "no header of an archive member"), (b"\x7fELF", "has 16")],
+    [
+        (b"!<arch>\nxx" + b"x" * 70, "no header of an archive member"),
+        (b"\x7fELF", "needs 16 bytes"),
+    ],
 )
 def test_a_damaged_object(old: Path, tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "f.o").write_bytes(content)

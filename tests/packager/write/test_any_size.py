@@ -38,7 +38,9 @@ RESULT = 5 + 2 + 1 + 2  # of f(1)
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("kernel") / "f.o"
     subprocess.run(
-        ["cc", "-O2", "-fPIC", "-c", "-x", "c", "-", "-o", path], input=KERNEL.encode(), check=True
+        ["cc", "-O2", "-g", "-fPIC", "-c", "-x", "c", "-", "-o", path],
+        input=KERNEL.encode(),
+        check=True,
     )
     return path
 
