@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -157,3 +158,53 @@ def test_what_lies_beside_a_library_has_its_own_path(tmp_path: Path) -> None:
         f"the dynamic linker refused it: {tmp_path}/libhalf.so: undefined symbol: nobody; "
         "link the library with what defines it"
     )
+
+
+MANY = """
+import os, resource, shutil, sys
+import mblob
+path, folder = sys.argv[1:]
+def load(n):
+    return mblob.load_module(shutil.copyfile(path, f"{folder}/{n}.so"))
+def count():
+    return len(os.listdir("/proc/self/fd"))
+libs, before = [load(0)], count()
+libs += [load(n) for n in range(1, 11)]
+each = (count() - before) / 10
+resource.setrlimit(resource.RLIMIT_NOFILE, (count() + 20, 4096))
+try:
+    while True:
+        libs.append(load(len(libs)))
+except (OSError, mblob.MblobError) as error:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    print(each, error)
+libs.clear()
+print(count() - before)
+"""
+
+
+def test_descriptors_of_open_libraries_are_as_many_as_the_documentation_says(
+    tmp_path: Path,
+) -> None:
+    """And what is told when there are no more."""
+    shared(tmp_path / "libhalf.so", "float half(float x) { return x / 2; }")
+    halves = "float half(float);\nvoid run(float *x) { x[0] = half(x[0]); }"
+    origin = (f"-L{tmp_path}", "-lhalf", "-Wl,-rpath,$ORIGIN")
+    undefined = (
+        "const char *TVMGetLastError(void);\nvoid run(float *x) { x[0] += !TVMGetLastError(); }"
+    )
+    for name, path, each in (
+        ("plain", packed(tmp_path / "p.so", TWICE), 1),
+        ("origin", packed(tmp_path / "o.so", halves, *origin), 2),
+        ("undefined", shared(tmp_path / "u.so", f"int __tvm_main__;\n{undefined}"), 2),
+    ):
+        (folder := tmp_path / name).mkdir()
+        shutil.copy(tmp_path / "libhalf.so", folder)
+        done = run(sys.executable, "-c", MANY, path, folder)
+        told, left = done.stdout.splitlines()
+        assert told.startswith(f"{each}.0 ") and "Too many open files" in told
+        if told.endswith("has a file"):
+            assert told.endswith("; raise ulimit -n: each open library has a file")
+        else:
+            assert "[Errno 24]" in told
+        assert int(left) < 0

@@ -116,6 +116,7 @@ static const char words[] =
     "3tvm3ffi\0load tvm_ffi first (Python: import tvm_ffi)\0" /* a name of C++ */
     "static TLS\0compile it without -ftls-model=initial-exec, or set GLIBC_TUNABLES=glibc.rtld.optional_static_tls=1000000\0"
     ": version `\0it was built with a later release of that library: build it with this one\0"
+    "Too many open\0raise ulimit -n: each open library has a file\0"
 #ifdef __GLIBC__
     "libc.musl\0it was built for musl, and this process runs glibc\0"
     "/libc.so:\0it was built for musl, and this process runs glibc\0"
@@ -124,6 +125,7 @@ static const char words[] =
     "libc.so.6\0it was built for glibc, and this process runs musl\0"
     "ld-linux\0it was built for glibc, and this process runs musl\0"
     "not supported\0a static program opens no libraries: pack it with --system-lib, and link it in\0"
+    "No file descriptors\0raise ulimit -n: each open library has a file\0"
     "symbol not found\0link the library with what defines it\0"
     "No such file\0install it, or name its folder in LD_LIBRARY_PATH\0";
 #endif

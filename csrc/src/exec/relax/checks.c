@@ -1,4 +1,4 @@
-/* Builtins that check values, and those about tuples. */
+/* Builtins that check values, and those that make and read tuples. */
 #include "exec/relax/machine.h"
 
 static const char *text_at(const struct mb_call *call, int i) {
@@ -143,7 +143,7 @@ static int check_string_info(void *unused, struct mb_call *call) {
 
 /* ---- tuples ---------------------------------------------------------------------------------- */
 
-static int item_argument(const struct mb_call *call, struct mb_object **array, int64_t *i) {
+int relax_item_argument(const struct mb_call *call, struct mb_object **array, int64_t *i) {
   int status = relax_expect(call, 2);
   if (!status) status = relax_array(call, 0, array);
   if (!status) status = relax_int(call, 1, i);
@@ -157,19 +157,10 @@ static int tuple_getitem(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *array = NULL;
   int64_t i = 0;
-  int status = item_argument(call, &array, &i);
+  int status = relax_item_argument(call, &array, &i);
   return status ? status
                 : mb_return_set(call->result, mb_object_value(array, (size_t)i),
                                 mb_object_item(array, (size_t)i)->code);
-}
-
-static int tuple_reset_item(void *unused, struct mb_call *call) {
-  (void)unused;
-  struct mb_object *array = NULL;
-  int64_t i = 0;
-  int status = item_argument(call, &array, &i);
-  if (!status) mb_object_reset_item(array, (size_t)i);
-  return status;
 }
 
 const struct mb_method relax_check_functions[] = {
@@ -181,5 +172,4 @@ const struct mb_method relax_check_functions[] = {
     {"vm.builtin.check_string_info", check_string_info},
     {"vm.builtin.make_tuple", mb_object_make_array},
     {"vm.builtin.tuple_getitem", tuple_getitem},
-    {"vm.builtin.tuple_reset_item", tuple_reset_item},
     {"", NULL}};

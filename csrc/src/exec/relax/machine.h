@@ -179,6 +179,8 @@ int relax_tensor(const struct mb_call *call, int i, DLTensor **out);
 struct mb_object *relax_extents(TVMValue value, int code);
 int relax_shape(const struct mb_call *call, int i, struct mb_object **out);
 int relax_array(const struct mb_call *call, int i, struct mb_object **out);
+/* (tuple, index), where the tuple has an item. */
+int relax_item_argument(const struct mb_call *call, struct mb_object **array, int64_t *i);
 /* MBLOB_E_KERNEL "TypeError: Mismatched type on argument #i when calling: ..". */
 int relax_mismatch(const struct mb_call *call, int i, const char *expected);
 /* The machine that runs on this thread, which argument 0 has to be. */

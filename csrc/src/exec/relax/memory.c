@@ -345,7 +345,18 @@ static int clear(void *unused, struct mb_call *call) {
   return status;
 }
 
+/* (tuple, index): a machine lets go of an item that it needs no more. */
+static int tuple_reset_item(void *unused, struct mb_call *call) {
+  (void)unused;
+  struct mb_object *array = NULL;
+  int64_t i = 0;
+  int status = relax_item_argument(call, &array, &i);
+  if (!status) mb_object_reset_item(array, (size_t)i);
+  return status;
+}
+
 const struct mb_method relax_memory_functions[] = {
+    {"vm.builtin.tuple_reset_item", tuple_reset_item},
     {"vm.builtin.alloc_storage", alloc_storage},
     {"vm.builtin.alloc_tensor", relax_alloc_tensor},
     {"vm.builtin.alloc_shape_heap", alloc_shape_heap},
