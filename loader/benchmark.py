@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.errors import ArgumentTypeError, ArgumentValueError, NotFoundError
 from mblob.module import checked_module, listed
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
     from mblob.devices import Device
     from mblob.module import Function, Module
 

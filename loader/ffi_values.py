@@ -7,12 +7,16 @@ What a program passes brings numpy or tvm_ffi along: neither is imported for it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from mblob.errors import ArgumentTypeError
 from mblob.loader import _call
 from mblob.native.runtime import address_of, check, ffi, lib
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 
 _NUMPY_CODES = {"i": 0, "u": 1, "f": 2, "c": 5}  # of DLDataType
 

@@ -3,16 +3,17 @@ registered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
-
 from mblob import arguments
 from mblob.errors import ArgumentValueError, NotFoundError, also, one_line
 from mblob.loader import _call, bridge
 from mblob.loader.loaders import loader_key, register_loader
 from mblob.native.runtime import address_of, ffi, last_error, lib
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal, TypeVar, overload
+
     F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -7,17 +7,19 @@ Names of folders and files, and keys of tensors, are TVM's.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.whole_file import write_whole
 from mblob.errors import ArgumentValueError
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
     from mblob.devices import Device
 
 GRAPH_FILE = "_tvmdbg_graph_dump.json"

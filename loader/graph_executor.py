@@ -11,12 +11,10 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
 
 from mblob.arguments import wrong_type
 from mblob.benchmark import BenchmarkResult
@@ -32,7 +30,12 @@ from mblob.loader.functions import get_global_func
 from mblob.loader.opened import remember
 from mblob.loader.tensor import CPU, Tensor, array, as_tensor, devices_of, in_place, lent
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+    from typing import Any, overload
+
     from mblob.loader.graph_dump import GraphDump
     from mblob.module import Module
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
-from mblob import errors
+from mblob.late import errors
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.module import Module
 from mblob.native.runtime import ffi, last_error, lib, text
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
     from mblob.loader.loaders import Loader
     from mblob.typed import Assume, How, Level, Missing, Source
 

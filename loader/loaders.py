@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
-
 from mblob import arguments
 from mblob.errors import ArgumentTypeError, StateError
 from mblob.loader import callbacks
 from mblob.module import Module
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar, overload
+
     Loader = Callable[..., Any]
     F = TypeVar("F", bound=Loader)
 

@@ -8,14 +8,11 @@ view holds the C module only. No cycles: the library goes with the last of them.
 
 from __future__ import annotations
 
-import os
 from _thread import RLock, get_ident
 from _weakref import ref
-from collections.abc import Callable, Mapping, Sequence
 from os import register_at_fork
-from typing import TYPE_CHECKING, Any, ClassVar
 
-from mblob import errors
+from mblob.late import errors
 from mblob.loader import _call, bridge
 from mblob.module import LIBRARY, Module, Node
 from mblob.native.runtime import (
@@ -28,7 +25,12 @@ from mblob.native.runtime import (
     text,
 )
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, ClassVar
+
     from mblob.format.grammar import Grammars
     from mblob.loader.loaders import Loader
     from mblob.typed import How

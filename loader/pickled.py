@@ -15,8 +15,6 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 from mblob.errors import (
     ArgumentTypeError,
@@ -31,7 +29,11 @@ from mblob.loader.opened import OpenedNode
 from mblob.module import Module
 from mblob.native.runtime import check, ffi, lib
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
     from mblob.loader.opened import Origin
     from mblob.typed import How
 

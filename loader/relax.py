@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.devices import Device
@@ -25,7 +24,10 @@ from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, devices_of, empty
 from mblob.loader.vm import InstructionTime
 from mblob.module import Module, listed
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn, Protocol
 
     class Linked(Protocol):
         """What links its module when it is asked for it."""

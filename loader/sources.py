@@ -4,9 +4,7 @@ which are linked first; and the functions that a file exports. Most programs nee
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 from mblob import errors
 from mblob.arguments import whole, wrong_type
@@ -14,7 +12,11 @@ from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.loader.load import SOURCES, Options, open_by
 from mblob.native.runtime import ffi, lib
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
     from mblob.format.exported import HostFunction
     from mblob.module import Module
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from mblob.arguments import wrong_type
 from mblob.loader import _call
 
+TYPE_CHECKING = False  # importing `typing` takes long
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from mblob.format.grammar import Grammars
     from mblob.loader.tensor import Tensor
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
 from math import prod
 from operator import index
-from typing import TYPE_CHECKING, Any
 
 from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
@@ -22,7 +20,11 @@ from mblob.errors import (
 )
 from mblob.loader import _call
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
     import numpy as np
 
     from mblob.typed import ElementType

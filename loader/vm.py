@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from mblob import texts
 from mblob.devices import Device
@@ -20,7 +19,11 @@ from mblob.loader.stored_tensors import load_param_dict
 from mblob.loader.tensor import CPU, Tensor, as_tensor, devices_of, empty
 from mblob.module import Module, checked_module, listed
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from mblob.typed import Allocator
 
 ADT_KEY = "runtime.ADT"

@@ -31,7 +31,11 @@ from __future__ import annotations
 import os
 import sys
 from _thread import RLock
-from typing import Any
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
 
 __version__ = "0.1.0"
 

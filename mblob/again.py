@@ -3,14 +3,16 @@ and opened libraries that are written once more."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import mblob
 from mblob.module import LIBRARY
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    import os
+    from typing import Any
+
     from mblob.module import Module
 
 # By the module that was made: what its tree was, and the loaded copy of it.

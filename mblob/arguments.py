@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 from _operator import index  # what `operator` hands on
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from mblob import texts
 from mblob.errors import (
@@ -18,7 +16,11 @@ from mblob.errors import (
     one_line,
 )
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
     from mblob.errors import MblobError
 
     F = TypeVar("F", bound=Callable[..., Any])

@@ -7,10 +7,13 @@ csrc/src/base/device_types.h`. The runtime, `loader/_call` and generated C read 
 
 from __future__ import annotations
 
-from typing import Any
-
 from mblob.arguments import whole, wrong_type
 from mblob.errors import ArgumentValueError, MblobError, also, did_you_mean
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any
+
 
 # TVM 0.11 and later; spec of the values: DLDeviceType, and TVM's own from 32 on.
 NAMES = {

@@ -8,10 +8,12 @@ classes. docs/errors.md has the table.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, TypeVar
+
     E = TypeVar("E", bound="MblobError")
 
 

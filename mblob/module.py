@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from _weakref import ref  # `weakref` itself imports three modules more
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from mblob import errors
+from mblob.late import errors
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
 from mblob.node import Node as Node
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, NoReturn, Protocol
+
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
     from mblob.loader.tensor import Tensor

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
-
 from mblob.errors import ArgumentTypeError, NotFoundError, did_you_mean, one_line
 from mblob.module import listed
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
     from mblob.module import Module
 
 

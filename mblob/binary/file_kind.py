@@ -3,7 +3,9 @@ one first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+TYPE_CHECKING = False  # importing `typing` takes longer than a load
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SNIFF_SIZE = 512  # bytes to read: a tar header, more than an ELF header
 _ET_REL = 1

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+    from typing import NoReturn
 
 INTERRUPTED = 130
 _LINE = "mblob-pack: interrupted\n"

@@ -10,10 +10,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from mblob.cli.report import print_warning
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 

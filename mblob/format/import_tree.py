@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from mblob.errors import ArgumentValueError
 
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
     from mblob.module import Module
 

@@ -3,11 +3,13 @@ exceptions of mblob.errors."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
-from mblob import errors
+from mblob.late import errors
 from mblob.native import ffi as ffi
 from mblob.native import lib as lib
+
+TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 
 def address_of(pointer: Any) -> int:
