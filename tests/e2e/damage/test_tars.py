@@ -15,7 +15,7 @@ import pytest
 import mblob
 from tests.built_once import built_once
 
-SOURCE = "int answer(void *args, void *codes, int n) { return 0; }"
+SOURCE = "int answer(void *args, int *codes, int n, void *result, int *code, void *resource) { return 0; }"
 
 
 @pytest.fixture(scope="module")
