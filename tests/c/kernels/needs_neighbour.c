@@ -1,7 +1,7 @@
 /* A library that finds another one through $ORIGIN. */
 #include <tvm/runtime/c_runtime_api.h>
 
-TVM_DLL void *__tvm_module_ctx; /* which code of TVM has */
+TVM_DLL void *__tvm_module_ctx __attribute__((weak)); /* which code of TVM has */
 int neighbour(void);
 
 TVM_DLL int asks_neighbour(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
