@@ -160,6 +160,7 @@ def test_a_helper_that_others_call_is_packed_without_a_warning(tmp_path: Path) -
 # -- what something tells --------------------------------------------------------------------------
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("text", "flags", "functions"),
     [

@@ -52,6 +52,7 @@ def check(path: Path, alignment: int, changed: dict[str, bytes] | None = None) -
                 assert e.offset is not None and e.offset % alignment == 0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("alignment", [64, 4096])
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize("embed", ["grow", "object", "append"])
@@ -136,6 +137,7 @@ def check_default(path: Path, key: str = "largest") -> None:
                 assert (e.offset + e.tensors[0].offset) % 64 == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize("embed", ["grow", "object", "append"])
 def test_the_largest_payload_of_an_own_key_is_aligned(
@@ -159,6 +161,7 @@ def test_other_linkers_place_it(tmp_path: Path, linker: str, require: Any) -> No
     check_default(by_default(tmp_path / "m.so", options=[f"-fuse-ld={linker}"]))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize("embed", ["grow", "object", "append", "c"])
 def test_swap_places_the_largest_payload_again(tmp_path: Path, embed: str, dialect: str) -> None:

@@ -93,6 +93,7 @@ def stacks(path: Path) -> set[str]:
 ASKED = (["-Wl,-z,execstack"], ["-z", "execstack"], ["-Xlinker", "-z", "-Xlinker", "execstack"])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("options", ASKED, ids=" ".join)
 @pytest.mark.parametrize("embed", ["grow", "append", "object"])
 @pytest.mark.own_process

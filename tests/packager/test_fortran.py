@@ -153,6 +153,7 @@ def test_right_prototypes_of_fortran_pack_and_run(
     assert n[0] == 12 and x.tolist() == [4, 2]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("prototype", WRONG)
 def test_wrong_prototypes_of_fortran_are_refused(
     folder: Path, require: Callable[[str], str], tmp_path: Path, prototype: str

@@ -25,6 +25,7 @@ def devc(folder: Path, symbol: str, flags: tuple[str, ...] = ()) -> Path:
     return source
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("symbol", SYMBOLS)
 @pytest.mark.parametrize("how", ["object", "bytes", "archive", "source", "text"])
 def test_an_input_that_holds_packed_modules_is_refused(

@@ -106,6 +106,7 @@ def test_a_folder_is_called_one(tmp_path: Path) -> None:
         assert "Is a directory" in command(name, tmp_path)[1]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [4, 40, 100, 6000, -1000])
 def test_the_beginning_of_a_library_is_asked_about(tmp_path: Path, size: int) -> None:
     whole = tmp_path / "k.so"

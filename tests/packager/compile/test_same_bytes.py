@@ -48,6 +48,7 @@ def test_two_builds_have_the_same_bytes(
     assert packed(tmp_path / "elsewhere" / "b.so", tmp_path / "k.c", *options) == first
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize(
     ("name", "system_lib", "embed"),
