@@ -189,7 +189,8 @@ char *relax_list_missing(const struct relax_executable *exec, const char *before
                          const char *after) {
   char *text = NULL;
   size_t size = 0;
-  struct missing m = {exec, before, after, {NULL}, open_memstream(&text, &size)};
+  struct missing m = {.exec = exec, .before = before, .after = after};
+  m.out = open_memstream(&text, &size);
   if (!m.out) return NULL;
   for (size_t i = 0; i < exec->function_count; i++)
     if (exec->functions[i].kind == RELAX_PACKED) list_if_missing(exec->functions[i].name, &m);
