@@ -15,7 +15,7 @@ _TENSOR = re.compile(
     r'\bR\.Tensor\((?:\(((?:[^()]|\([^()]*\))*)\))?(?:, )?(?:dtype="(\w+)")?(?:, )?(?:ndim=([0-9]+))?\)'
 )
 _COMMA = re.compile(r",(?![^(]*\))")  # outside of parentheses
-_DIMENSIONS = 64  # of one tensor; more are damage
+DIMENSIONS = 64  # of one tensor; more are damage
 _LETTERS = 100  # of a type that is no tensor
 
 # -- annotations -----------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def _tensor(found: re.Match[str]) -> Parameter:
         dims = [dim.strip() for dim in _COMMA.split(found[1]) if dim.strip()]
         shape = tuple(int(dim) if re.fullmatch("[0-9]{1,18}", dim) else dim for dim in dims)
     elif found[3] is not None:
-        shape = ("?",) * min(int(found[3][:3]), _DIMENSIONS)
+        shape = ("?",) * min(int(found[3][:3]), DIMENSIONS)
     return Parameter(found[2], shape)
 
 

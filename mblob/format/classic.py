@@ -13,6 +13,7 @@ from mblob.format.model import SYMBOL as SYMBOL
 from mblob.format.model import Blob, Entry, check_tree, flat_tree
 from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
 
+ENTRY = "__tvm_main__"  # names the entry function: a text, or the function itself
 CONTEXT = "__tvm_module_ctx"  # the variable in which a loader leaves the handle of the library
 LEVELS = ("off", "header", "full")
 

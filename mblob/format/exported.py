@@ -19,9 +19,8 @@ SYSTEM_LIB = "__mblob_system_lib"
 # What only host code of the classic dialect has, and what only TVM 0.21 wrote, which gave functions
 # their plain names.
 _CLASSIC_MARKS = {classic.SYMBOL, classic.CONTEXT, "__TVMFuncCall", "__TVMAPISetLastError"}
-ENTRY = "__tvm_main__"
 # Every module that TVM compiled has its context, or names its entry function, but for C sources.
-_OF_MODULE = (classic.CONTEXT, ENTRY)
+_OF_MODULE = (classic.CONTEXT, classic.ENTRY)
 _SLOT = "__TVM"  # begins the names of slots, which mblob's packed functions have, too
 # What only code for TVM's runtime asks for: its C functions, and its classes of C++.
 _OF_RUNTIME = ("TVM", "_ZN3tvm", "_ZNK3tvm", "_ZTIN3tvm", "_ZTVN3tvm")
@@ -162,11 +161,13 @@ def host_functions(
     others = tuple(p for p in prefixes if p and p != prefix)
     if _is_registered(elf, prefix):  # the table names all there are
         return sorted({_of_row(r) for r in table}, key=_order)
+    names = {s.name.removeprefix(prefix) for s in elf.exports}
+    # In the ffi dialect, names say what is a function.
+    assumed = assumed and not any(map(_is_of_ffi, names))
     found = [_of_row(r, assumed=assumed) for r in table if r.symbol in exported]
     listed = {r.symbol for r in table}
     listed_packed = {r.name for r in table if r.abi == "packed"}
     ffi = _ffi_functions(exported, prefix, others)
-    names = {s.name.removeprefix(prefix) for s in elf.exports}
     # From 0.22 on a function of a module is one whose symbol says so; what else is exported is C or
     # C++ beside it.
     if not ffi or not names.isdisjoint(_CLASSIC_MARKS):
@@ -186,6 +187,10 @@ def host_functions(
     known = ((f, told.get(f.symbol)) for f in ffi)
     ffi = [f._replace(types=t.types, prototype=t.prototype) if t else f for f, t in known]
     return sorted({*found, *ffi}, key=_order)
+
+
+def _is_of_ffi(name: str) -> bool:
+    return name.startswith(FFI_PREFIX) and name not in _MARKS_OF_0_21
 
 
 def _is_compiled_by_tvm(elf: Image, abi: str, prefix: str) -> bool:

@@ -34,6 +34,7 @@ from mblob.format import (
 )
 from mblob.format.exported import NO_MODEL
 from mblob.format.type_keys import EXECUTORS, GRAPHS, RELAX_EXECUTABLES, ROWS
+from mblob.inspect.code_names import code_names
 from mblob.inspect.elf_judge import NOT_JUDGED, check_loading
 from mblob.module import LIBRARY
 
@@ -389,7 +390,6 @@ def missing_functions(library: Library) -> Iterator[Remark]:
         named = [
             f["name"] for f in e.content.facts["executable"]["functions"] if f["kind"] == "packed"
         ]
-        from mblob.inspect.code_names import code_names
         from mblob.inspect.relax_code import PROVIDED
 
         asked = (n for n in code_names(library) if not n.startswith("__tvm_"))  # of the runtime

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from mblob.dtype import DataType
 from mblob.format.grammar import text
 from mblob.inspect import relax_code
-from mblob.relax_texts import CONTEXT, CONTEXT_START, Extents, Parameter, annotated
+from mblob.relax_texts import CONTEXT, CONTEXT_START, DIMENSIONS, Extents, Parameter, annotated
 
 _CHECK, _MATCH, _TUPLE = (
     f"vm.builtin.{name}" for name in ("check_tensor_info", "match_shape", "check_tuple_info")
 )
-_DIMENSIONS = 64  # of one tensor; more are damage
 _CONTEXT_START = CONTEXT_START.encode()
 
 
@@ -87,7 +86,7 @@ def _checked(
         if len(words) < 4 or words[0] != relax_code.CALL:
             continue
         _, to, target, size = words
-        size = min(max(size, 0), 2 * _DIMENSIONS + 4)
+        size = min(max(size, 0), 2 * DIMENSIONS + 4)
         operands = [*map(relax_code.operand, program.words[at + 4 : at + 4 + size])]
         name = program.functions[target].name if 0 <= target < len(program.functions) else ""
         kind, argument = operands[0] if operands else (relax_code.IMMEDIATE, 0)
@@ -114,7 +113,7 @@ def _demanded(
         is_constant = kind == relax_code.CONSTANT and 0 <= value < len(constants)
         kind_of, stored = constants[value] if is_constant else ("", None)
         dtype = str(meant(DataType.from_bytes(stored))) if kind_of == "dtype" else before.dtype
-        rank = values[0] if before.shape is None and 0 <= values[0] <= _DIMENSIONS else -1
+        rank = values[0] if before.shape is None and 0 <= values[0] <= DIMENSIONS else -1
         return before._replace(dtype=dtype, shape=("?",) * rank if rank >= 0 else before.shape)
     if name == _MATCH and len(values) > 1 and 2 * values[1] == len(values) - 3:
         pairs = zip(values[2:-1:2], values[3:-1:2])

@@ -11,13 +11,13 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.format import classic, functions_table
-from mblob.format.exported import ENTRY, FFI_PREFIX, is_helper
+from mblob.format.exported import FFI_PREFIX, is_helper
 from mblob.format.functions_table import Row
 from mblob.module import listed
 from mblob.packager.errors import warn
 from mblob.packager.functions import adapters, signatures
 from mblob.packager.functions.registration import ALIGNMENT
-from mblob.packager.objects import object_files
+from mblob.packager.objects.object_files import MANGLED
 
 if TYPE_CHECKING:
     from mblob.packager.compile.host_objects import HostFile
@@ -85,7 +85,7 @@ def tell_apart(
     for f, contents in files:
         if f.generated or f.carried:
             continue
-        without_row = _exported(f, contents) - prototypes - rows
+        without_row = _exported(contents) - prototypes - rows
         told = {fn.name for fn in f.functions if signatures.is_packed(fn, of_tvm=False)}
         here = without_row & (contents.of_tvm | told | set(named))
         packed |= here
@@ -99,15 +99,13 @@ def tell_apart(
         plain,
         [Row(name, name, "packed", ALIGNMENT, "?") for name in sorted(packed)],
         [Row(name, name, "plain", 0, "?") for name in sorted(unknown)],
-        not defined.isdisjoint((classic.CONTEXT, ENTRY)),
+        not defined.isdisjoint((classic.CONTEXT, classic.ENTRY)),
     )
 
 
-def _exported(f: HostFile, contents: ObjectSymbols) -> set[str]:
+def _exported(contents: ObjectSymbols) -> set[str]:
     """The functions of an object that may be the user's."""
-    found = contents.functions - contents.comdat - contents.hidden
-    if not contents.complete:
-        found |= set(object_files.late_functions(f.path, f.label))
+    found = (contents.functions - contents.comdat - contents.hidden) | contents.late
     return {name for name in found if not _is_reserved(name)}
 
 
@@ -124,7 +122,7 @@ def warn_of_unknown(told: Told, host: Known, files: Known) -> None:
         return
     used = {name for _, c in files for name in c.undefined}
     for f, contents in host:
-        names = set() if f.generated else _exported(f, contents)
+        names = set() if f.generated else _exported(contents)
         if names and names <= unknown and used.isdisjoint(names):
             warn(
                 f"{f.label}: nothing says how {listed(sorted(names), 6)} {'is' if len(names) == 1 else 'are'} called,"
@@ -133,7 +131,7 @@ def warn_of_unknown(told: Told, host: Known, files: Known) -> None:
 
 
 def _is_reserved(name: str) -> bool:
-    return is_helper(name) or name.startswith((*object_files.MANGLED, FFI_PREFIX))
+    return is_helper(name) or name.startswith((*MANGLED, FFI_PREFIX))
 
 
 def _plain_functions(

@@ -33,7 +33,6 @@ from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, PayloadNode, node_of
 from mblob.packager.modules.prototype_text import STATIC
-from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.options import may_define
@@ -352,7 +351,7 @@ def check_exports(
     Raises:
         BuildError: naming the function.
     """
-    late = [f for f, contents in known if not contents.complete]
+    late = [(f, c.late) for f, c in known if not c.complete]
     if not wrapped and not late:
         return
     from mblob.inspect.library import Library
@@ -360,8 +359,7 @@ def check_exports(
     with Library(library, verify="off", partial=True) as found:
         exported = {s.name for s in found.elf.dynsym if s.is_exported}
         defined = exported | {s.name for s in found.elf.symtab}
-    for f in late:
-        names = set(object_files.late_functions(f.path, f.label))
+    for f, names in late:
         if names and not names & defined:
             raise BuildError(
                 f"{f.label}: the linker left out what was compiled with -flto ({listed(sorted(names), 6)}): it cannot"

@@ -81,6 +81,7 @@ class ObjectSymbols:
         comdat: COMDAT groups and what is defined in them, of which every object of a program may
             have its own.
         functions: definitions that are code and that a library exports.
+        late: functions that the compiler will export, which makes them at the link.
         of_tvm: those of objects that TVM compiled, or that are written for TVM's runtime.
         variables: definitions that are data, which no one can call.
         unique: definitions that the dynamic linker joins in all libraries of a process
@@ -101,6 +102,7 @@ class ObjectSymbols:
         self.hidden: set[str] = set()
         self.comdat: set[str] = set()
         self.functions: set[str] = set()
+        self.late: set[str] = set()
         self.of_tvm: set[str] = set()
         self.variables: set[str] = set()
         self.unique: set[str] = set()
@@ -162,11 +164,13 @@ def machine_of(elf: ElfFile) -> ElfTarget:
 def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
     merged, groups = _comdat_groups(elf)
     functions: set[str] = set()
+    names: tuple[list[str], list[str]] = ([], [])  # undefined, defined
     for i, s in enumerate(elf.symtab, 1):
         if i in groups and s.name:
             contents.comdat.add(s.name)
         if s.binding == STB_LOCAL:
             continue
+        names[s.is_defined].append(s.name)
         if s.binding == STB_GNU_UNIQUE:
             contents.unique.add(s.name)
         if s.name.startswith("__gnu_lto_") and not s.name.endswith("_v1"):
@@ -192,15 +196,15 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
         elif s.binding == STB_GLOBAL:
             contents.defined.add(s.name)
     contents.functions |= functions
-    names = [(s.name, s.is_defined) for s in elf.symtab if s.binding != STB_LOCAL]
     if any(s.name.startswith(".gnu.lto_") for s in elf.sections):
         contents.complete = False
-        late = list(_lto_symbols(elf))
-        names += [(s.name, s.kind in _DEFINED) for s in late]
-        functions.update(s.name for s in late if s.is_exported_function)
-    if is_tvm_code(
-        [n for n, defined in names if defined], [n for n, defined in names if not defined]
-    ):
+        for late in _lto_symbols(elf):
+            names[late.kind in _DEFINED].append(late.name)
+            if late.is_exported_function:
+                contents.late.add(late.name)
+                functions.add(late.name)
+    undefined, defined = names
+    if is_tvm_code(defined, undefined):
         contents.of_tvm |= functions
 
 
@@ -269,15 +273,6 @@ def _lto_symbols(elf: ElfFile) -> Iterator[_LtoSymbol]:
                 name = data[at:end].decode(errors="replace")
                 yield _LtoSymbol(name, data[group_end + 1], data[group_end + 2], kind)
                 at = group_end + 15
-
-
-def late_functions(path: Path, label: str) -> list[str]:
-    """As `lto_functions`, of an object file or of all members of an archive."""
-    return [
-        function
-        for name, data in objects_in(path, label)
-        for function in lto_functions(ElfFile(data, name))
-    ]
 
 
 def _comdat_groups(elf: ElfFile) -> tuple[set[int], set[int]]:

@@ -43,7 +43,7 @@ class Dialect(NamedTuple):
 
 
 CLASSIC = Dialect(
-    "classic", classic, classic.CONTEXT, "TVMBackendRegisterSystemLibSymbol", "", "__tvm_main__"
+    "classic", classic, classic.CONTEXT, "TVMBackendRegisterSystemLibSymbol", "", classic.ENTRY
 )  # fmt: skip
 FFI = Dialect(
     "ffi", ffi_dialect, ffi_dialect.CONTEXT, "TVMFFIEnvModRegisterSystemLibSymbol", FFI_PREFIX, FFI_PREFIX + "main"
