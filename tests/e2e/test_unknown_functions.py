@@ -230,6 +230,18 @@ def test_the_word_of_the_user_does_not_count_against_the_table(tmp_path: Path) -
         mblob.load_module(path, assume="packed").scale2(1)
 
 
+def test_in_the_ffi_dialect_names_say_what_a_function_is_whatever_the_user_says(
+    tmp_path: Path,
+) -> None:
+    root = mblob.csource_module("void one(int *x) { *x = 1; }", functions=["void one(int *x)"])
+    root.import_module(mblob.static_library(compiled(tmp_path, "k", PLAIN)))
+    with pytest.warns(UserWarning, match="nothing says how scale2 is called"):
+        root.export_library(tmp_path / "k.so", dialect="ffi")
+    lib = mblob.load_module(tmp_path / "k.so", assume="packed")
+    assert list(lib.functions) == ["one"]
+    assert not lib.implements_function("scale2")
+
+
 def test_another_word_is_refused(tmp_path: Path) -> None:
     for word in ("plain", "Packed", 1, True):
         with pytest.raises(mblob.MblobError, match="assume: expected 'packed', found"):
