@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import ToolchainError
+from mblob.packager.compile.call_attributes import attributes, may_tell
 from mblob.packager.compile.commands import (
     LTO,
     compile_command,
@@ -24,7 +25,6 @@ from mblob.packager.compile.commands import (
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import Answers, Toolchain
 from mblob.packager.compile.vector_sources import in_words_of_the_source, without_vectors
-from mblob.packager.conventions import attributes, may_tell
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.packager.conventions import attributes
+from mblob.packager.compile.call_attributes import attributes
 
 OWN = {"x86_64": "ms_abi", "aarch64": "aarch64_vector_pcs"}
 ATTRIBUTE = OWN.get(platform.machine(), "preserve_most")
@@ -166,6 +166,8 @@ def test_other_attributes_in_a_prototype_are_left_out(tmp_path: Path, text: str)
         ("struct s *__attribute__((ms_abi)) own(struct s *x) {}", {"own": "ms_abi"}),
         ("__attribute__((ms_abi", {}),
         ("}}{ ((ms_abi))", {}),
+        ("int __attribute__((ms_abi)) ((m))(int *x);", {"m": "ms_abi"}),
+        (f"int {'(' * 20_000}f{')' * 20_000}(int) __attribute__((ms_abi));", {"f": "ms_abi"}),
     ],
 )  # fmt: skip
 def test_the_declaration_that_has_an_attribute(code: str, found: dict[str, str]) -> None:
