@@ -82,7 +82,8 @@ def _told(tokens: list[Token]) -> tuple[str, str]:
             continue
         if text == "(":
             end = ends.get(at, len(tokens) - 1) + 1
-            if tokens[end : end + 1] and tokens[end].text == "(" or (inside and not before):
+            is_called = end < len(tokens) and tokens[end].text == "("
+            if is_called or (inside and not before):
                 inside += 1
                 before = ""
             else:
