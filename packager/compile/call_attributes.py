@@ -3,8 +3,7 @@ gcc leaves them out."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from mblob.packager.compile.vector_c.tokens import (
     ATTRIBUTES,
@@ -14,17 +13,6 @@ from mblob.packager.compile.vector_c.tokens import (
     tokenize,
 )
 from mblob.packager.conventions import WORD
-
-
-def may_tell(text: str, options: Sequence[str]) -> bool:
-    """Whether a source may have such an attribute once it is preprocessed; headers of the system have
-    none."""
-    return bool(
-        re.search(r"^\s*#\s*include\s*[^<\s]", text, re.MULTILINE)
-        or WORD.search(text)
-        or "-include" in options
-        or any(map(WORD.search, options))
-    )
 
 
 def attributes(code: str) -> dict[str, str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import ToolchainError
-from mblob.packager.compile.call_attributes import attributes, may_tell
 from mblob.packager.compile.commands import (
     LTO,
     compile_command,
@@ -25,6 +24,7 @@ from mblob.packager.compile.commands import (
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import Answers, Toolchain
 from mblob.packager.compile.vector_sources import in_words_of_the_source, without_vectors
+from mblob.packager.conventions import may_tell
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files
@@ -152,14 +152,18 @@ def compile_all(
             meanwhile()
 
     run_all([*jobs, *looks], work, beside)
-    files = [
-        f._replace(own_calls=attributes(preprocessed[f.path].read_text("utf-8", "surrogateescape")))
-        if f.path in preprocessed
-        else f
-        for f in files
-    ]
+    files = [_with_attributes(f, preprocessed.get(f.path)) for f in files]
     files = [_described(f, ours=f.path in described) for f in files]
     return _described_apart(tools, files, kept, work)
+
+
+def _with_attributes(file: HostFile, preprocessed: Path | None) -> HostFile:
+    """A file with what its source says of how functions are called."""
+    if preprocessed is None:
+        return file
+    from mblob.packager.compile.call_attributes import attributes  # few sources have some
+
+    return file._replace(own_calls=attributes(preprocessed.read_text("utf-8", "surrogateescape")))
 
 
 def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
