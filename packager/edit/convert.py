@@ -28,7 +28,7 @@ from mblob.module import Module
 from mblob.packager import output
 from mblob.packager.compile.host_objects import probe
 from mblob.packager.compile.toolchain import find
-from mblob.packager.edit import finished
+from mblob.packager.edit import convert_shared
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.functions import adapters
 from mblob.packager.link.export import export_library
@@ -99,8 +99,10 @@ def convert(
             _check_machine(found.machine, str(path), work, how)
         if found.functions and not given:
             found.rows += found.listed
-            found.host.append(finished.names_of(path, work, how))
-            finished.convert_finished(path, found.tree(), file_name, DIALECTS[dialect], work, how)
+            found.host.append(convert_shared.names_of(path, work, how))
+            convert_shared.convert_finished(
+                path, found.tree(), file_name, DIALECTS[dialect], work, how
+            )
             return
         found.expose_forms(work)
         export_library(found.tree(), file_name, dialect=dialect, **how)

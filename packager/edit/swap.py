@@ -29,9 +29,9 @@ from mblob.packager.edit.new_payloads import (
     source_files,
     with_tensors,
 )
-from mblob.packager.edit.reembed import place_for, reembed
 from mblob.packager.edit.rewrite import fingerprint, rewritten
 from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.join.reembed import place_for, reembed
 from mblob.packager.output import check_output
 from mblob.packager.path_arguments import checked_path
 from mblob.packager.write.blob_stream import write_blob

@@ -203,7 +203,7 @@ class ObjectNode(HostNode):
 
     Attributes:
         elsewhere: it has names alone; what is linked here joins the library that has the code
-        (`mblob.packager.edit.graft`).
+        (`mblob.packager.join.merge`).
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from mblob.binary.elf_records import MACHINES, ElfLayout, layout_of
 from mblob.bytes.record import Record
 from mblob.compilers import include_flags
 from mblob.format import index
-from mblob.packager.edit import relocations as edited
+from mblob.packager.join import relocations as edited
 from tests.unit.test_layering import ROOT, SOURCES
 
 DECLARING = ("mblob.binary.elf_records", "mblob.format.index", "mblob.bytes.record")

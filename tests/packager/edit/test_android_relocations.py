@@ -13,8 +13,8 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_ANDROID_RELA
 from mblob.bytes.mapping import map_file
-from mblob.packager.edit import relocations
 from mblob.packager.errors import BuildError
+from mblob.packager.join import relocations
 from tests.e2e.ffi.ffi_sources import PACKED
 
 pytestmark = pytest.mark.own_process

@@ -14,7 +14,7 @@ import pytest
 import mblob
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
-from mblob.packager.edit.blob_references import find_reference
+from mblob.packager.join.blob_references import find_reference
 from tests.packager.edit.test_swap import code_of, contents
 
 

@@ -18,8 +18,8 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import PF_X, PT_LOAD, PT_NOTE, SHT_NOBITS
 from mblob.bytes.mapping import map_file
 from mblob.cli.main import main
-from mblob.packager.edit import new_segment, program_header_room
 from mblob.packager.errors import BuildError
+from mblob.packager.join import new_segment, program_header_room
 
 SOURCE = """#include <stdio.h>
 static int table[4] = {1, 2, 3, 4}; int *where = table; __thread int own = 5; static int made;

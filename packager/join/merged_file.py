@@ -1,4 +1,4 @@
-"""The file of a library that another one joined: `mblob.packager.edit.graft` says what is in it,
+"""The file of a library that another one joined: `mblob.packager.join.merge` says what is in it,
 here are the places."""
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from mblob.binary.elf_records import (
 )
 from mblob.errors import IncompatibleError
 from mblob.format import note
-from mblob.packager.edit import android_relocations, dynamic_symbols, relocations, unwind_table
-from mblob.packager.edit.dynamic_symbols import Entry
-from mblob.packager.edit.graft import Bound, Joined
-from mblob.packager.edit.graft_sections import in_order_of_headers, put_sections
-from mblob.packager.edit.program_header_room import in_the_way
-from mblob.packager.edit.relocations import Relocation
 from mblob.packager.errors import BuildError
+from mblob.packager.join import android_relocations, dynamic_symbols, relocations, unwind_table
+from mblob.packager.join.dynamic_symbols import Entry
+from mblob.packager.join.merge import Bound, Joined
+from mblob.packager.join.program_header_room import in_the_way
+from mblob.packager.join.relocations import Relocation
+from mblob.packager.join.section_headers import in_order_of_headers, put_sections
 from mblob.packager.write.elf_patch import Patch, fitting, new_library, segment_row
 
 Name = Union[str, int]
@@ -107,7 +107,7 @@ def write(joined: Joined, host_path: Path, output: Path, hole: tuple[int, int] =
         hole: offset and bytes of what the host has no use for any more: they become zero.
 
     Raises:
-        As of `mblob.packager.edit.graft.graft`.
+        As of `mblob.packager.join.merge.graft`.
     """
     host, part = joined.host, joined.part
     tables, dynamic, places = _layout(joined)

@@ -35,11 +35,11 @@ from mblob.binary.elf_records import (
     Section,
     SectionHeader,
 )
-from mblob.packager.edit import unwind_table
+from mblob.packager.join import unwind_table
 from mblob.packager.write.elf_patch import Patch, fitting
 
 if TYPE_CHECKING:
-    from mblob.packager.edit.graft_writer import Name, Places
+    from mblob.packager.join.merged_file import Name, Places
 
 PREFIX = ".mblob"  # of the names of the part's sections, so that the host's keep theirs alone
 # without those that lead elsewhere

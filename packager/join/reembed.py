@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from mblob.errors import ToolchainError
 from mblob.format.blob_plan import BLOB_ALIGN, TENSOR_ALIGN, BlobPlan, Measured
-from mblob.packager.edit.blob_references import find_reference
-from mblob.packager.edit.new_segment import new_segment
 from mblob.packager.errors import BuildError
+from mblob.packager.join.blob_references import find_reference
+from mblob.packager.join.new_segment import new_segment
 from mblob.packager.link import embed
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library

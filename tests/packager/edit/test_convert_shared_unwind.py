@@ -14,7 +14,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import PT_GNU_EH_FRAME
 from mblob.bytes.mapping import map_file
-from mblob.packager.edit import unwind_table
+from mblob.packager.join import unwind_table
 
 LIBRARY = r"""#include <cstdint>
 #include <stdexcept>

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_JMPREL
 from mblob.binary.relocation_types import number
-from mblob.packager.edit import android_relocations
-from mblob.packager.edit.blob_references import word_of
 from mblob.packager.errors import BuildError
+from mblob.packager.join import android_relocations
+from mblob.packager.join.blob_references import word_of
 from mblob.packager.write.elf_patch import fitting
 
 

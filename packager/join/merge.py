@@ -33,11 +33,11 @@ from mblob.binary.elf_records import (
 )
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, ToolchainError
-from mblob.packager.edit import relocations
-from mblob.packager.edit.dynamic_symbols import Entry, entry_of
-from mblob.packager.edit.graft_sections import mapped
-from mblob.packager.edit.relocations import Relocation
 from mblob.packager.errors import BuildError
+from mblob.packager.join import relocations
+from mblob.packager.join.dynamic_symbols import Entry, entry_of
+from mblob.packager.join.relocations import Relocation
+from mblob.packager.join.section_headers import mapped
 
 Names = Callable[[str], bool]
 
@@ -98,7 +98,7 @@ def graft(
         IncompatibleError: there are no addresses for the part.
         FormatError, OSError: a file is damaged, or cannot be read or written.
     """
-    from mblob.packager.edit.graft_writer import write
+    from mblob.packager.join.merged_file import write
 
     joined = join(_read(host_path), _read(part_path), hidden, shared, replaced)
     write(joined, host_path, output, unused)

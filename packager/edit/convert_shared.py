@@ -25,10 +25,10 @@ from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.compile.host_objects import Generated, compile_generated
 from mblob.packager.compile.toolchain import find
-from mblob.packager.edit.blob_references import find_reference
-from mblob.packager.edit.graft import graft
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.slot_shims import SLOTS
+from mblob.packager.join.blob_references import find_reference
+from mblob.packager.join.merge import graft
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.nodes import Declared, ObjectNode
 from mblob.packager.options import as_options

@@ -22,7 +22,7 @@ from mblob.binary.elf_records import (
     Symbol,
 )
 from mblob.errors import FormatError
-from mblob.packager.edit import android_relocations
+from mblob.packager.join import android_relocations
 
 # Places in the blob that code would refer to: its start, what follows the length prefix, and the
 # count.

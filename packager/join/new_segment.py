@@ -26,8 +26,8 @@ from mblob.binary.elf_records import (
 )
 from mblob.errors import IncompatibleError
 from mblob.format.blob_plan import SEGMENT_ALIGN, start_alignment
-from mblob.packager.edit.program_header_room import TABLES, Piece, in_the_way
 from mblob.packager.errors import BuildError
+from mblob.packager.join.program_header_room import TABLES, Piece, in_the_way
 from mblob.packager.write.elf_patch import Patch, fitting, segment_row
 
 PAGE = 4096  # bytes; contents start at a multiple at least, since copies to one are fast
