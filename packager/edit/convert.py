@@ -27,6 +27,7 @@ from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager import output
 from mblob.packager.compile.host_objects import probe
+from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
 from mblob.packager.edit import convert_shared
 from mblob.packager.errors import BuildError, BuildTypeError
@@ -37,6 +38,7 @@ from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, Payload
 from mblob.packager.modules.weights import safetensors_module
 from mblob.packager.objects import object_files
 from mblob.packager.objects.rename import expose_symbols
+from mblob.packager.options import as_options
 from mblob.packager.path_arguments import checked_path, existing_file
 from mblob.packager.write.dialects import DIALECTS
 
@@ -364,8 +366,6 @@ def _contents(elf: ElfFile, name: str, label: str) -> memoryview:
 
 
 def _compile(source: Path, made: Path, work: Path) -> None:
-    from mblob.packager.compile.processes import Job, run_all
-
     tools = find(None, None)
     run_all(
         [Job(source.name, (*tools.cc, "-fPIC", "-x", "c", "-c", str(source), "-o", str(made)))],
@@ -376,8 +376,6 @@ def _compile(source: Path, made: Path, work: Path) -> None:
 def _check_machine(
     machine: object_files.ElfTarget, label: str, work: Path, how: Mapping[str, Any]
 ) -> None:
-    from mblob.packager.options import as_options
-
     tools = find(how.get("cc"), how.get("target"))
     ours = probe(tools, as_options(how.get("options")), work)
     if ours.identity != machine.identity:

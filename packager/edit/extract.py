@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 from mblob import json_text
 from mblob.arguments import wrong_type
 from mblob.bytes.progress import advance
+from mblob.bytes.whole_file import replacing
 from mblob.errors import FormatError, NotFoundError, also, did_you_mean, one_of
 from mblob.format import npy, safetensors
 from mblob.format.type_keys import ROWS, SAFETENSORS, WEBGPU
@@ -433,8 +434,6 @@ class _Names:
 
 def _write_named(file: Output, library: Path, force: bool) -> None:
     """Write a file that the caller named under another name and rename it; a link is followed."""
-    from mblob.bytes.whole_file import replacing
-
     path = Path(file.name)
     if path.exists() and path.samefile(library):
         raise BuildError(

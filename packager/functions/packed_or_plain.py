@@ -14,16 +14,14 @@ from mblob.format import classic, functions_table
 from mblob.format.exported import FFI_PREFIX, is_helper
 from mblob.format.functions_table import Row
 from mblob.module import listed
+from mblob.packager.compile.host_objects import HostFile
 from mblob.packager.errors import warn
 from mblob.packager.functions import adapters, signatures
 from mblob.packager.functions.registration import ALIGNMENT
-from mblob.packager.objects.object_files import MANGLED
+from mblob.packager.functions.wrappers import Wrapped
+from mblob.packager.objects.object_files import MANGLED, ObjectSymbols
 
 if TYPE_CHECKING:
-    from mblob.packager.compile.host_objects import HostFile
-    from mblob.packager.functions.wrappers import Wrapped
-    from mblob.packager.objects.object_files import ObjectSymbols
-
     Known = Sequence[tuple[HostFile, ObjectSymbols]]
 
 

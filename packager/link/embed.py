@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -37,14 +36,12 @@ from mblob.binary.elf_records import (
 from mblob.bytes.mapping import map_file
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.format.blob_plan import BLOB_ALIGN, SEGMENT_ALIGN, TENSOR_ALIGN
+from mblob.packager.compile.toolchain import Linker
 from mblob.packager.link.background_copy import BackgroundCopy
+from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
 from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE, BlobSection
-
-if TYPE_CHECKING:
-    from mblob.packager.compile.toolchain import Linker
-    from mblob.packager.objects.object_files import ElfTarget
 
 GROW_SECTION = ".tvm_mblob"
 

@@ -34,6 +34,7 @@ Only `output` (or `-o`) and something to pack are needed.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -43,6 +44,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.errors import did_you_mean
+from mblob.packager.compile.toolchain import command_words
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan
 from mblob.packager.link.export import CHOICES, check_choices
@@ -116,8 +118,6 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
             values[key] = _text(path, key, table[key])
     check_choices(f"{path}: ", **{name: values[name] for name in CHOICES if name in values})
     if "cc" in values:
-        from mblob.packager.compile.toolchain import command_words
-
         values["cc"] = shlex.join(command_words(values["cc"], folder))
     for key in _PATHS:
         if key in table:
@@ -192,8 +192,6 @@ def _check_depth(text: str, expected: str) -> None:
 
 def _shown(value: Any) -> str:
     """A value about as TOML writes it."""
-    import json
-
     text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
     return f"{text:.80}"
 

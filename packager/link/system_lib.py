@@ -8,8 +8,8 @@ an object with the packed modules, and one that announces everything when the pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
@@ -37,8 +37,7 @@ from mblob.packager.objects.rename import rename_symbols, require_symbols
 Known = tuple[HostFile, ObjectSymbols]
 
 
-@dataclass(frozen=True)
-class _Blob:
+class _Blob(NamedTuple):
     """The packed modules of a library.
 
     Attributes:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import (
@@ -19,17 +19,14 @@ from mblob.bytes.payload_source import (
 from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
+from mblob.format.functions_table import Row
+from mblob.format.grammar import FunctionInfo
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE
 from mblob.packager.errors import BuildError, BuildTypeError, refused
+from mblob.packager.modules.prototypes import Prototype, parse
 from mblob.packager.path_arguments import existing_file
-
-if TYPE_CHECKING:
-    from mblob.format.functions_table import Row
-    from mblob.format.grammar import FunctionInfo
-    from mblob.packager.modules.prototypes import Prototype
-
 
 # of sources
 SUFFIXES = {
@@ -87,9 +84,6 @@ class Declared:
         if not self._given:
             found: tuple[Prototype, ...] = ()
         else:
-            # the C parser is loaded for those who need it
-            from mblob.packager.modules.prototypes import parse
-
             names = self.names
             found = parse([t for t in self._given if t not in names] if names else self._given)
         self._packed_names([p.name for p in found])

@@ -6,8 +6,8 @@ from __future__ import annotations
 import shutil
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mblob.binary.archive import HEADER_SIZE
 from mblob.binary.file_kind import AR_MAGIC
@@ -16,8 +16,7 @@ from mblob.packager.errors import BuildError
 SIZE_LIMIT = 10**10 - 1  # bytes of a member: its header has ten digits for them
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """An object file that goes into an archive.
 
     Attributes:

@@ -16,6 +16,7 @@ from mblob.format.graph_json import parse
 from mblob.format.type_keys import GRAPH_FACTORY
 from mblob.module import Module
 from mblob.packager.modules.nodes import HostNode, PayloadNode, node_of
+from mblob.packager.modules.payload_modules import FactoryPayload
 from mblob.packager.write.dialects import Dialect
 
 
@@ -43,7 +44,6 @@ def with_packed_names(entry: OutEntry, names: Mapping[str, str]) -> OutEntry:
     """A module as it is written; if it is the factory of a graph, with other names of functions."""
     if entry.type_key != GRAPH_FACTORY or not names:
         return entry
-    from mblob.packager.modules.payload_modules import FactoryPayload
 
     if not isinstance(entry.payload, FactoryPayload):
         return entry  # bytes of the caller, which stay as they are
