@@ -32,7 +32,6 @@ from mblob.packager.objects.object_files import (
     MANGLED,
     ElfTarget,
     ObjectSymbols,
-    functions_of,
     machine_of,
 )
 from mblob.packager.objects.rename import exclude_debug_sections, unshare
@@ -71,6 +70,13 @@ class HostFile(NamedTuple):
     functions: tuple[Function, ...] = ()
 
 
+class LinkInput(NamedTuple):
+    """An input of the link, and what is in it, which was read once."""
+
+    file: HostFile
+    contents: ObjectSymbols
+
+
 def compile_all(
     tools: Toolchain,
     nodes: Sequence[HostNode],
@@ -78,7 +84,7 @@ def compile_all(
     options: Sequence[str],
     work: Path,
     meanwhile: Callable[[], object] | None = None,
-) -> list[HostFile]:
+) -> list[LinkInput]:
     """Objects of all host modules, in their order, the packed functions last.
 
     Args:
@@ -153,8 +159,8 @@ def compile_all(
 
     run_all([*jobs, *looks], work, beside)
     files = [_with_attributes(f, preprocessed.get(f.path)) for f in files]
-    files = [_described(f, ours=f.path in described) for f in files]
-    return _described_apart(tools, files, kept, work)
+    read = [read_input(f, ours=f.path in described) for f in files]
+    return _described_apart(tools, read, kept, work)
 
 
 def _with_attributes(file: HostFile, preprocessed: Path | None) -> HostFile:
@@ -184,19 +190,31 @@ def _of_rewritten(words: Callable[[str], str], output: str) -> str:
     return in_words_of_the_source(words(output))
 
 
-def _described(file: HostFile, ours: bool) -> HostFile:
-    """The file with what its debug information tells; if that is `ours`, it is not linked."""
-    if file.generated or (ours and not _is_elf(file.path)):
-        return file
-    found = functions_of(file.path, file.label, whole=ours)
-    if ours:
-        exclude_debug_sections(file.path, file.label)
-    return file._replace(functions=found)
+def read_input(file: HostFile, ours: bool = False) -> LinkInput:
+    """A file with what is in it, and what its debug information tells.
+
+    Args:
+        ours: the debug information is there for that alone: it is not linked.
+
+    Raises:
+        OSError, BuildError, FormatError, IncompatibleError: as of `object_files.read`.
+    """
+    if file.generated:
+        return LinkInput(file, object_files.read(file.path, file.label))
+    found: list[Function] = []
+
+    def describe(elf: ElfFile) -> None:
+        found.extend(object_files.functions_of(elf, whole=ours))
+        if ours:
+            exclude_debug_sections(file.path, elf)
+
+    contents = object_files.read(file.path, file.label, describe)
+    return LinkInput(file._replace(functions=tuple(found)), contents)
 
 
 def _described_apart(
-    tools: Toolchain, files: Sequence[HostFile], jobs: Mapping[Path, Job], work: Path
-) -> list[HostFile]:
+    tools: Toolchain, files: Sequence[LinkInput], jobs: Mapping[Path, Job], work: Path
+) -> list[LinkInput]:
     """The files; those whose objects do not tell all functions are compiled once more, with debug
     information of ours.
 
@@ -204,7 +222,7 @@ def _described_apart(
         jobs: what compiled objects with debug information of the caller's, or for link-time
             optimization.
     """
-    silent = {f.path: jobs[f.path] for f in files if f.path in jobs and _is_silent(f)}
+    silent = {f.path: jobs[f.path] for f, c in files if f.path in jobs and _is_silent(f, c)}
     apart = {path: describing(job, f"{path.stem}.types.o") for path, job in silent.items()}
     try:
         run_all(list(apart.values()), work)
@@ -212,14 +230,15 @@ def _described_apart(
         apart = {path: job for path, job in apart.items() if _succeeds(job, tools, work)}
     described = {path: work / job.output for path, job in apart.items()}
     return [
-        f._replace(functions=_exported(described[f.path], f.label)) if f.path in described else f
-        for f in files
+        LinkInput(f._replace(functions=_exported(described[f.path], f.label)), contents)
+        if f.path in described
+        else LinkInput(f, contents)
+        for f, contents in files
     ]
 
 
-def _is_silent(file: HostFile) -> bool:
+def _is_silent(file: HostFile, contents: ObjectSymbols) -> bool:
     """Whether debug information does not tell all functions that C code can call."""
-    contents = object_files.read(file.path, file.label)
     known = {function.name for function in file.functions}
     return not contents.complete or any(
         not name.startswith(MANGLED) for name in contents.functions - known
@@ -235,15 +254,8 @@ def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
 
 
 def _exported(path: Path, label: str) -> tuple[Function, ...]:
-    exported = object_files.read(path, label).functions
-    return tuple(
-        function for function in functions_of(path, label, whole=True) if function.name in exported
-    )
-
-
-def _is_elf(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
+    file, contents = read_input(HostFile(path, label), ours=True)
+    return tuple(function for function in file.functions if function.name in contents.functions)
 
 
 class Generated(NamedTuple):
@@ -271,7 +283,7 @@ def packed_functions(text: str | Callable[[], str]) -> Generated:
 
 def compile_generated(
     tools: Toolchain, sources: Sequence[Generated], options: Sequence[str], work: Path
-) -> list[HostFile]:
+) -> list[LinkInput]:
     """Objects of sources that we wrote, in their order. Of the caller's options they get what
     decides the ABI.
 
@@ -280,7 +292,7 @@ def compile_generated(
     """
     made = [_generated(tools, source, options, work) for source in sources]
     run_all([job for job, _ in made], work)
-    return [file for _, file in made]
+    return [read_input(file) for _, file in made]
 
 
 def _generated(
@@ -344,16 +356,15 @@ def object_file(node: ObjectNode, path: Path) -> HostFile:
     return HostFile(path, node.label)
 
 
-def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, ObjectSymbols]]:
-    """What is in each file; none has statics that other libraries of the process would share
+def unshared(files: Sequence[LinkInput], folder: Path) -> list[LinkInput]:
+    """The files, of which none has statics that other libraries of the process would share
     (`rename.unshare`).
 
     Args:
         folder: for copies of the caller's files that have some.
     """
     made = []
-    for i, f in enumerate(files):
-        contents = object_files.read(f.path, f.label)
+    for i, (f, contents) in enumerate(files):
         if contents.unique:
             path = f.path
             if not f.own:
@@ -361,7 +372,7 @@ def unshared(files: Sequence[HostFile], folder: Path) -> list[tuple[HostFile, Ob
                 path.parent.mkdir(parents=True, exist_ok=True)
             unshare(f.path, path, f.label)
             f = f._replace(path=path, own=True)
-        made.append((f, contents))
+        made.append(LinkInput(f, contents))
     return made
 
 

@@ -60,7 +60,7 @@ def names_of(path: Path, work: Path, how: Mapping[str, Any]) -> ObjectNode:
     with Library(path) as library:
         text = "\n".join(f"__asm__({_c_string(line)});" for line in _lines(library, label))
         packed = [f.symbol for f in library.host_functions if f.abi == "packed"]
-    (made,) = compile_generated(
+    ((made, _),) = compile_generated(
         tools, [Generated("finished", f"names of {label}", text)], options, work
     )
     return ObjectNode(made.path, Declared(packed, may_name=True), label=label, elsewhere=True)

@@ -18,19 +18,18 @@ from mblob.bytes.mapping import map_file
 from mblob.format.exported import ffi_name, is_helper
 from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.functions_table import Row
-from mblob.packager.compile.host_objects import Generated, HostFile
+from mblob.packager.compile.host_objects import Generated, HostFile, LinkInput
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.registration import ALIGNMENT
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects import object_files
-from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
 
 OF_0_21 = "compiled by TVM 0.21, whose calling convention no other release has; compile it with another one"
 MARK = "__mblob_adapters"  # begins a hidden symbol of the object that has them
 
-Known = Sequence[tuple[HostFile, ObjectSymbols]]
+Known = Sequence[LinkInput]
 
 
 class Adapter(NamedTuple):
@@ -120,21 +119,21 @@ def forms_of(name: str) -> tuple[str, str]:
 
 
 def hide_adapted(
-    found: Sequence[Adapter], table_rows: Sequence[Row], files: Sequence[HostFile], work: Path
-) -> list[HostFile]:
+    found: Sequence[Adapter], table_rows: Sequence[Row], files: Known, work: Path
+) -> list[LinkInput]:
     """The files with the packed functions hidden that mblob made for the other dialect: nobody else
     looks for them."""
     forms = {a.symbol: a.symbol for a in found if a.symbol in forms_of(a.name)}
     if not table_rows or not forms:
         return list(files)
     made = []
-    for i, f in enumerate(files):
+    for i, (f, contents) in enumerate(files):
         if not f.own and not f.generated:
             copy = work / f"adapted{i}.o"
             shutil.copyfile(f.path, copy)
             f = f._replace(path=copy, own=True)
         rename_symbols(f.path, forms, f.label)
-        made.append(f)
+        made.append(LinkInput(f, contents))
     return made
 
 

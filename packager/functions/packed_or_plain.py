@@ -8,21 +8,20 @@ A loader takes a function without a row for a packed one if the library is code 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from mblob.format import classic, functions_table
 from mblob.format.exported import FFI_PREFIX, is_helper
 from mblob.format.functions_table import Row
 from mblob.module import listed
-from mblob.packager.compile.host_objects import HostFile
+from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import warn
 from mblob.packager.functions import adapters, signatures
 from mblob.packager.functions.registration import ALIGNMENT
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects.object_files import MANGLED, ObjectSymbols
 
-if TYPE_CHECKING:
-    Known = Sequence[tuple[HostFile, ObjectSymbols]]
+Known = Sequence[LinkInput]
 
 
 class Told(NamedTuple):

@@ -18,7 +18,7 @@ from mblob.format.exported import OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
 from mblob.installed import include_dir
 from mblob.module import Module
-from mblob.packager.compile.host_objects import HostFile, compile_all
+from mblob.packager.compile.host_objects import HostFile, LinkInput, compile_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.host_modules import csource_module, static_library
@@ -31,8 +31,6 @@ from mblob.packager.path_arguments import existing_file
 _OBJECTS = (".o", ".a")
 _RUNTIME = "mblob_"  # functions of libmblob begin so, and a library must not need them
 
-Known = tuple[HostFile, ObjectSymbols]
-
 
 class Carried(NamedTuple):
     """Plug-ins, ready to be linked.
@@ -42,7 +40,7 @@ class Carried(NamedTuple):
         plugins: what the tables say.
     """
 
-    files: list[Known]
+    files: list[LinkInput]
     plugins: list[Plugin]
 
 
@@ -175,7 +173,7 @@ def shipped_sources(name: str) -> list[SourceNode]:
 
 def compile_plugins(
     tools: Toolchain, plugins: Sequence[Sequence[HostNode]], options: Sequence[str], work: Path
-) -> list[list[Known]]:
+) -> list[list[LinkInput]]:
     """The objects and archives of each plug-in, as they were given or as the compiler makes them.
 
     Raises:
@@ -187,10 +185,7 @@ def compile_plugins(
     folder = work / "carried"
     folder.mkdir(exist_ok=True)
     made = iter(compile_all(tools, nodes, None, options, folder))
-    return [
-        [(f, object_files.read(f.path, f.label)) for f in (next(made) for _ in plugin)]
-        for plugin in plugins
-    ]
+    return [[next(made) for _ in plugin] for plugin in plugins]
 
 
 def _without_lto(node: HostNode) -> HostNode:
@@ -205,10 +200,10 @@ def _without_lto(node: HostNode) -> HostNode:
 
 
 def close_plugins(
-    given: Sequence[Sequence[Known]],
+    given: Sequence[Sequence[LinkInput]],
     work: Path,
     keys: Collection[str] | None,
-    others: Sequence[Known],
+    others: Sequence[LinkInput],
 ) -> Carried:
     """The objects of plug-ins as they are linked: copies of ours, of archives the members that are
     needed.
@@ -244,7 +239,7 @@ def close_plugins(
     _check_plugins(plugins)
     if keys is not None:
         _warn_of_unused(plugins, keys)
-    hidden: list[Known] = []
+    hidden: list[LinkInput] = []
     for unit in units:
         names = _own_names(
             unit, [other for other in units if other is not unit], [c for _, c in others]
@@ -254,7 +249,7 @@ def close_plugins(
             path = f.path.rename(work / f"carried{len(hidden)}.o")
             rename_symbols(path, names, f.label)
             f = f._replace(path=path)
-            hidden.append((f, object_files.read(path, f.label)))
+            hidden.append(LinkInput(f, object_files.read(path, f.label)))
     return Carried(hidden, [plugin for plugin, _ in plugins])
 
 
@@ -267,7 +262,7 @@ class _Unit:
         defined, undefined: symbols.
     """
 
-    def __init__(self, name: str, files: list[Known]) -> None:
+    def __init__(self, name: str, files: list[LinkInput]) -> None:
         self.name = name
         self.files = files
         self.merged = {symbol for _, c in files for symbol in c.weak | c.comdat}
@@ -305,7 +300,9 @@ def _own_names(
     return names
 
 
-def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, ObjectSymbols, bool]]:
+def _copies(
+    parts: Sequence[LinkInput], folder: Path
+) -> Iterator[tuple[HostFile, ObjectSymbols, bool]]:
     """Each object, and each member of each archive, as a file of ours; whether it is linked in any
     case."""
     folder.mkdir(exist_ok=True)
@@ -323,7 +320,7 @@ def _copies(parts: Sequence[Known], folder: Path) -> Iterator[tuple[HostFile, Ob
             yield made, object_files.read(path, label), not contents.is_archive
 
 
-def _needed(copies: Sequence[tuple[HostFile, ObjectSymbols, bool]]) -> list[Known]:
+def _needed(copies: Sequence[tuple[HostFile, ObjectSymbols, bool]]) -> list[LinkInput]:
     """Objects, members of archives that define a table, and members that those need, as linkers
     take them."""
     providers: dict[str, int] = {}
@@ -342,7 +339,7 @@ def _needed(copies: Sequence[tuple[HostFile, ObjectSymbols, bool]]) -> list[Know
             if provider is not None and provider not in taken:
                 taken.add(provider)
                 waiting.append(provider)
-    return [copies[i][:2] for i in sorted(taken)]
+    return [LinkInput(*copies[i][:2]) for i in sorted(taken)]
 
 
 def _is_table(name: str) -> bool:
@@ -420,7 +417,7 @@ def _listed(keys: Iterable[str]) -> str:
     return ", ".join(map(repr, keys)) or "no key"
 
 
-def check_needs(carried: Carried, others: Sequence[Known]) -> None:
+def check_needs(carried: Carried, others: Sequence[LinkInput]) -> None:
     """Refuse plug-ins that call libmblob by name: the library would have undefined symbols that no
     host provides.
 
@@ -439,22 +436,3 @@ def check_needs(carried: Carried, others: Sequence[Known]) -> None:
                 f"carry: {f.label} calls {missing[0]}, which a library cannot link; a plug-in reaches the runtime"
                 " through the mblob_host table that it is given"
             )
-
-
-def check_exported(plugins: Sequence[Plugin], library: Path) -> None:
-    """Refuse a library that does not export the tables of its plug-ins.
-
-    Raises:
-        BuildError: naming the plug-in.
-    """
-    if not plugins:
-        return
-    from mblob.inspect.library import Library
-
-    with Library(library, verify="off", partial=True) as found:
-        exported = {plugin.symbol for plugin in found.plugins}
-    if missing := next((p.symbol for p in plugins if p.symbol not in exported), None):
-        raise BuildError(
-            f"carry: {missing} is linked, but the library does not export it: a version script or an option of the"
-            " link hides it; add it to the global symbols there"
-        )

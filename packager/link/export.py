@@ -1,4 +1,17 @@
-"""`export_library`: a module tree becomes a file. Plan, compile, link, embed, verify, rename."""
+"""`export_library`: a module tree becomes a file. This file has the steps of an export in their order;
+each is a function of another file.
+
+| step | where |
+|---|---|
+| check the arguments and the tree, order the modules of the blob | `request.py`, `packager/write/blob_stream.py` |
+| start to copy a large blob | `background_copy.py` |
+| compile and read the inputs, refuse what cannot be linked | `inputs.py`, `packager/compile/host_objects.py` |
+| tell how functions are called | `inputs.py`, `packager/functions/packed_or_plain.py` |
+| compile adapters and the table of functions | `inputs.py`, `packager/functions/adapters.py` |
+| link, write the blob into the library | `linking.py`, `embed.py` |
+| read the library back, check it | `read_back.py` |
+| rename the library | `mblob/bytes/whole_file.py` |
+"""
 
 from __future__ import annotations
 
@@ -7,31 +20,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mblob.arguments import items
-from mblob.binary.file_kind import ELF_MAGIC
-from mblob.bytes.digest import ALGORITHMS
 from mblob.bytes.whole_file import replacing
-from mblob.errors import (
-    ArgumentTypeError,
-    HiddenNameWarning,
-    PortabilityWarning,
-    UnreadableWarning,
-    did_you_mean,
-    one_of,
-)
-from mblob.format.type_keys import GRAPHS
+from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.interrupts import DeferredSignals
-from mblob.module import Module, listed
+from mblob.module import Module
 from mblob.packager import output
-from mblob.packager.errors import BuildError, BuildTypeError, warn
+from mblob.packager.errors import BuildTypeError
 from mblob.packager.link.background_copy import started
-from mblob.packager.link.request import EMBEDDINGS, STATIC_SUFFIXES, Request, Triple, check_prefix
-from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
-from mblob.packager.options import as_options, check_options
-from mblob.packager.path_arguments import checked_path
-from mblob.packager.write.blob_stream import plan_blob
-from mblob.packager.write.dialects import DIALECTS
-from mblob.packager.write.graph_names import packed_names
+from mblob.packager.link.request import (
+    Request,
+    check_format,
+    check_request,
+    output_path,
+    request_of,
+)
 from mblob.packager.write.reuse import old_library
 
 if TYPE_CHECKING:
@@ -167,89 +169,50 @@ def export_library(
     """
     if fcompile is False:  # as some of TVM's programs say None
         fcompile = None
-    path = _checked_path(mod, file_name, fcompile, system_lib, kwargs)
-    check_choices(dialect=dialect, embed=embed, digest=digest)
-    check_prefix(prefix, system_lib)
-    triple = Triple()
-    # A system library announces packed functions under the names of the C functions.
-    names = {} if system_lib else packed_names(mod, DIALECTS[dialect])
-    plan, host = plan_blob(
-        mod, DIALECTS[dialect], index=index, digest=digest, target=triple, names=names
+    _check_call(mod, fcompile, kwargs)
+    path = output_path(file_name, fcompile is not None, system_lib)
+    request = request_of(
+        mod,
+        dialect=dialect,
+        embed=embed,
+        index=index,
+        digest=digest,
+        cc=cc,
+        target=target,
+        options=options,
+        system_lib=system_lib,
+        prefix=prefix,
+        fpack_imports=fpack_imports,
+        addons=addons,
+        carry=carry,
     )
-    request = Request(
-        mod, plan, host, DIALECTS[dialect], triple, fpack_imports, _addons(addons), embed, cc, target,
-        as_options(options), system_lib, prefix, _plugins(carry), names=names,
-    )  # fmt: skip
-    _check_files(request, path)
-    _tell_of_aligned(request)
-    _warn_of_unreadable(request)
-    _warn_of_graphs(request)
-    _warn_of_repeated(mod)
+    check_request(request, path)
     with (
         DeferredSignals(),
-        replacing(path) as temporary,
+        replacing(path) as temporary,  # which gets the name of `path` when all is done
         output.workspace(workspace_dir) as work,
         old_library(path, reuse) as old,
     ):
-        done = _write(request._replace(old=old), temporary, path.suffix, work, fcompile, kwargs)
-        _check_format(path, temporary)
-        return done
+        request = request._replace(old=old)
+        made = None
+        # Each way imports what it needs.
+        if fcompile is not None:
+            from mblob.packager.link import fcompile_export
+
+            made = fcompile_export.export(request, fcompile, temporary, work, kwargs)
+        elif system_lib:
+            from mblob.packager.link import system_lib as system_library
+
+            system_library.export(request, temporary, work)
+        elif path.suffix == ".tar":
+            _export_objects(request, temporary, work)
+        else:
+            _export_shared(request, temporary, work)
+        check_format(path, temporary)
+        return made
 
 
-def _write(
-    request: Request, path: Path, suffix: str, work: Path, fcompile: Any, kwargs: dict[str, Any]
-) -> Any:
-    """Write what a checked request asks for: compile, link, embed, read back.
-
-    Args:
-        path: to write, under a name of its own.
-        suffix: of the file that it will be.
-
-    Returns:
-        What `fcompile` returns, else None.
-    """
-    # What most exports do not need is imported by those that do.
-    if fcompile is not None:
-        from mblob.packager.link import fcompile_export
-
-        return fcompile_export.export(request, fcompile, path, work, kwargs)
-    if request.system_lib:
-        from mblob.packager.link import system_lib as system_library
-
-        system_library.export(request, path, work)
-    elif suffix == ".tar":
-        from mblob.packager.link import linked_export
-
-        linked_export.export_tar(request, path, work)
-    else:
-        with started(path, request) as copy:
-            from mblob.packager.link import linked_export
-
-            linked_export.export_shared(request, path, work, copy)
-    return None
-
-
-# -- what is asked for -----------------------------------------------------------------------------
-
-
-def _check_format(path: Path, written: Path) -> None:
-    """Refuse an ELF file under a name that says Mach-O or PE.
-
-    Raises:
-        BuildError: what the output would be.
-    """
-    if path.suffix in _NOT_ELF and written.is_file():
-        with written.open("rb") as file:
-            if file.read(4) == ELF_MAGIC:
-                raise BuildError(
-                    f"{path}: the compiler makes ELF files; name the output {path.with_suffix('.so').name}, or"
-                    f" choose a compiler that makes {path.suffix} files"
-                )
-
-
-def _checked_path(
-    mod: Any, file_name: Any, fcompile: Any, system_lib: bool, kwargs: dict[str, Any]
-) -> Path:
+def _check_call(mod: Any, fcompile: Any, kwargs: dict[str, Any]) -> None:
     if not isinstance(mod, Module):
         raise BuildTypeError(f"export_library: expected a Module, found {type(mod).__name__}")
     if kwargs and fcompile is None:
@@ -260,127 +223,49 @@ def _checked_path(
             f"export_library: unknown argument {unknown!r} (only an fcompile takes more)"
             f"{did_you_mean(unknown, known)}"
         )
-    path = Path(checked_path(file_name, "export_library: file_name"))
-    if fcompile is None:
-        _check_suffix(path, system_lib)
-    elif not callable(fcompile):
+    if fcompile is not None and not callable(fcompile):
         raise BuildTypeError(
             f"fcompile: expected a function called as fcompile(file_name, files, **kwargs), found {fcompile!r};"
             " a compiler to use is named by cc="
         )
-    return path
 
 
-def _check_files(request: Request, path: Path) -> None:
-    check_options(request.options)
-    carried = (node for nodes in request.carry for node in nodes)
-    addons = (("an addon", addon) for addon in request.addons)
-    output.check_output(path, [*files_of(request.module), *addons, *files_in(carried)])
+# -- the steps -------------------------------------------------------------------------------------
 
 
-def _warn_of_unreadable(request: Request) -> None:
-    keys = [] if request.fpack_imports else request.plan.unbounded_keys
-    if keys:
-        warn(
-            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index, because only the"
-            " index says where such a payload ends; use index=False only for a library that TVM alone opens",
-            UnreadableWarning,
-        )
+def _export_shared(request: Request, library: Path, work: Path) -> None:
+    """Write a shared library that mblob links itself."""
+    # A large blob is on its way before what compiles and links is imported.
+    with started(library, request) as copy:
+        from mblob.packager.link import inputs, linking
+
+        # Compile the host modules, read all objects, and refuse what cannot be linked.
+        gathered = inputs.gather(request, work, with_table=True)
+        # Tell how each function is called: a packed, a plain C, or another dialect's function.
+        functions = inputs.tell_functions(request, gathered.objects, gathered.host)
+        # Compile adapters, the table of functions, slots; rename what makes room for packed functions.
+        line = inputs.complete(request, gathered, functions, work)
+        request.triple.tell(line.tools.triple)
+        # Link with a placeholder, and write the blob in its place; or as `embed` says.
+        blob_size = linking.link(request, line, library, work, copy)
+
+        from mblob.packager.link import read_back  # while compilers ran, it was imported
+
+        # Read the library back, and check it.
+        read_back.check(request, line, library, blob_size)
 
 
-def _tell_of_aligned(request: Request) -> None:
-    aligned = [] if request.fpack_imports else request.aligned_keys
-    if not aligned:
-        return
-    names = listed(aligned, 6)
-    if not request.plan.index:
-        raise BuildError(
-            f"index=False (--no-index): the index says where the aligned payload of {names} is; leave out one of both"
-        )
-    warn(
-        f"TVM finds empty payloads of {names}: aligned ones are where only mblob reads them"
-        " (docs/format.md, Alignment)",
-        PortabilityWarning,
-    )
+def _export_objects(request: Request, tar: Path, work: Path) -> None:
+    """Write a tar of objects that make the library when they are linked with `-shared`.
 
-
-def _warn_of_graphs(request: Request) -> None:
-    if any(module.type_key in GRAPHS for module in request.module.walk()):
-        from mblob.packager.link.host_checks import warn_of_graphs
-
-        warn_of_graphs(request.module, request.dialect)
-
-
-def _warn_of_repeated(mod: Module) -> None:
-    """Warn of payloads and tensors that nobody finds by their names, because another module has the
-    same."""
-    seen: set[tuple[str, str]] = set()
-    repeated: dict[tuple[str, str], None] = {}
-    for module in mod.walk():
-        node = node_of(module)
-        if isinstance(node, PayloadNode):
-            names = [("tensor", name) for name in node.tensor_names]
-            names += [("payload", node.type_key)] if node.is_found_by_key else []
-            repeated.update((name, None) for name in names if name in seen)
-            seen.update(names)
-    for what, name in repeated:
-        warn(
-            f"two modules of the tree have a {what} {name!r}, and lib.{what}s[{name!r}] gives only one of them;"
-            " give each its own name",
-            HiddenNameWarning,
-        )
-
-
-CHOICES = {"dialect": tuple(DIALECTS), "embed": EMBEDDINGS, "digest": tuple(ALGORITHMS)}
-
-
-def check_choices(where: str = "", **given: str) -> None:
-    """Refuse a value that an option of `CHOICES` does not have.
-
-    Args:
-        where: what the error begins with.
+    Sources are compiled: whoever links the objects later needs neither our headers nor the options.
+    The table of functions is an object of its own, for who links the tar again leaves it out.
     """
-    for name, value in given.items():
-        if value not in CHOICES[name]:
-            raise BuildError(f"{where}{name}: {one_of(CHOICES[name], value)}")
+    from mblob.packager.link import inputs, linking
 
-
-def _plugins(
-    carry: Sequence[str | os.PathLike[str] | Module] | None,
-) -> tuple[tuple[HostNode, ...], ...]:
-    if carry is None or (isinstance(carry, (list, tuple)) and not carry):
-        return ()
-    from mblob.packager.link.carry import given_plugins
-
-    return given_plugins(carry)
-
-
-def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
-    if given is None:
-        return []
-    paths = items("export_library", "addons", given, "a list of paths", BuildTypeError)
-    return [Path(checked_path(a, "addons")) for a in paths]
-
-
-# What people ask for that is neither a library nor a tar of objects; a linker would write a library
-# of that name.
-_OBJECTS_AND_SOURCES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h")
-_PACKED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
-_DATA = (".npy", ".npz", ".safetensors", ".params", ".json", ".toml", ".txt", ".py", ".html")
-_NOT_ELF = (".dll", ".dylib", ".exe", ".pyd", ".lib")
-_OTHER_FILES = (*_OBJECTS_AND_SOURCES, *_PACKED, *_DATA)
-
-
-def _check_suffix(path: Path, system_lib: bool) -> None:
-    if system_lib:
-        if path.suffix not in STATIC_SUFFIXES:
-            raise BuildError(
-                f"{path}: expected .o (one object), .a (an archive) or .tar (objects) for a system library, which is"
-                " linked into a program"
-            )
-    elif path.suffix in _OTHER_FILES:
-        name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
-        raise BuildError(
-            f"{path}: expected a name that ends in .so (a shared library) or .tar (its objects), found {name}"
-            + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
-        )
+    gathered = inputs.gather(request, work)
+    functions = inputs.tell_functions(request, gathered.objects, gathered.host)
+    line = inputs.complete(request, gathered, functions, work)
+    inputs.warn_of_functions(request, line.rows, line.objects)
+    request.triple.tell(line.tools.triple)
+    linking.write_objects(request, line, tar, work)

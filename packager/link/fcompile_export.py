@@ -18,6 +18,7 @@ from mblob.packager.compile.host_objects import (
     compile_all,
     object_file,
     probe,
+    read_input,
     write_source,
 )
 from mblob.packager.compile.toolchain import find
@@ -25,19 +26,21 @@ from mblob.packager.compile.vector_sources import standalone_text
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Known
-from mblob.packager.functions.packed_or_plain import tell_apart, warn_of_unknown
-from mblob.packager.functions.wrappers import announcement, rows_of, table
-from mblob.packager.link import carry, stack, system_lib
-from mblob.packager.link.host_checks import (
+from mblob.packager.functions.wrappers import announcement, table
+from mblob.packager.link import carry, system_lib
+from mblob.packager.link.inputs import (
     check_functions,
     check_prototypes,
+    check_stack,
     hide_plain_functions,
+    tell_functions,
     warn_of_functions,
 )
+from mblob.packager.link.read_back import opened
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files
-from mblob.packager.objects.object_files import ElfTarget, functions_of
+from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.objects.rename import unshare
 
 FCompile = Callable[..., Any]
@@ -90,7 +93,7 @@ def export(
             f" argument, {output.name}"
         )
     if not request.system_lib:
-        warn_of_functions(request, rows, None, output)
+        warn_of_functions(request, rows, None, opened(output))
     return made
 
 
@@ -116,15 +119,11 @@ def _files(
     Also the rows of its table of functions."""
     host, known = _host_files(request, object_format, work)
     files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
-    wrapped, table_rows = request.wrapped(), request.table_rows()
-    told = tell_apart(wrapped, request.named(), known, table_rows)
-    warn_of_unknown(told, known, known)
-    adapted = adapters.needed(request.dialect, wrapped, told.not_packed, known, table_rows)
-    if adapted:
-        made = adapters.generate(request.dialect, adapted)
+    functions = tell_functions(request, known, known)
+    if functions.adapters:
+        made = adapters.generate(request.dialect, functions.adapters)
         files.append(write_source(made.source(), work / f"{made.stem}.c"))
-    kept = adapters.kept_rows(request.dialect, table_rows, known)
-    if rows := request.table_of(told, [*rows_of(wrapped), *kept, *(a.row for a in adapted)]):
+    if rows := functions.rows:
         source = request.packed_forms() + table(rows) + announcement(rows)
         files.append(write_source(source, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
@@ -165,12 +164,7 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
     files = []
     for i, node in enumerate(request.host):
         files.append(_host_file(node, i, object_format, work))
-    looked = [
-        HostFile(f, f.name, functions=functions_of(f, f.name))
-        for f in files
-        if f.suffix in (".o", ".a")
-    ]
-    contents = [(f, object_files.read(f.path, f.label)) for f in looked]
+    contents = [read_input(HostFile(f, f.name)) for f in files if f.suffix in (".o", ".a")]
     definitions = [(f.label, c) for f, c in contents]
     if request.plan.is_needed:
         object_files.check_blobs(definitions, request.dialect.symbol)
@@ -178,7 +172,7 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
     if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
         check_functions(wrapped, request.named(), contents)
     check_prototypes(wrapped, contents)
-    stack.check_objects(contents, ())
+    check_stack(contents, ())
     return files, contents
 
 
@@ -199,12 +193,11 @@ def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
     object."""
     wrapped = request.wrapped()
     tools = request.tools()
-    made = compile_all(tools, request.host, None, request.options, work)
-    known = [(f, object_files.read(f.path, f.label)) for f in made]
+    known = compile_all(tools, request.host, None, request.options, work)
     check_functions(wrapped, request.named(), known)
     check_prototypes(wrapped, known)
-    stack.check_objects(known, ())
-    return [f.path for f in hide_plain_functions(wrapped, known, work)], known
+    check_stack(known, ())
+    return [f.path for f, _ in hide_plain_functions(wrapped, known, work)], known
 
 
 # -- the blob --------------------------------------------------------------------------------------

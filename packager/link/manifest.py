@@ -47,7 +47,7 @@ from mblob.errors import did_you_mean
 from mblob.packager.compile.toolchain import command_words
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan
-from mblob.packager.link.export import CHOICES, check_choices
+from mblob.packager.link.request import CHOICES, check_choices
 from mblob.packager.modules.payload_modules import check_alignment
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import existing_file

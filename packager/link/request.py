@@ -1,7 +1,9 @@
-"""What one export was asked for, after its arguments were checked."""
+"""What one export was asked for: the arguments of `export_library`, checked, and the plan of the
+blob."""
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -10,28 +12,35 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mblob.arguments import items
+from mblob.binary.file_kind import ELF_MAGIC
+from mblob.bytes.digest import ALGORITHMS
 from mblob.bytes.progress import watched
+from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, one_of
 from mblob.format.blob_plan import BlobPlan
-from mblob.format.type_keys import SAFETENSORS
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.format.type_keys import GRAPHS, SAFETENSORS
+from mblob.module import Module, listed
+from mblob.packager import output
+from mblob.packager.errors import BuildError, BuildTypeError, warn
+from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
+from mblob.packager.options import as_options, check_options
+from mblob.packager.path_arguments import checked_path
+from mblob.packager.write.blob_stream import plan_blob
+from mblob.packager.write.dialects import DIALECTS, Dialect
+from mblob.packager.write.graph_names import packed_names
 
 # What compiles and links is imported by those who ask for it: a large blob is on its way by then.
 if TYPE_CHECKING:
     from mblob.bytes.sink import Sink
     from mblob.format.functions_table import Row
-    from mblob.module import Module
     from mblob.packager.compile.toolchain import Toolchain
     from mblob.packager.functions.packed_or_plain import Told
     from mblob.packager.functions.wrappers import Wrapped
-    from mblob.packager.modules.nodes import HostNode
     from mblob.packager.objects.object_files import ElfTarget
-    from mblob.packager.write.dialects import Dialect
     from mblob.packager.write.reuse import OldLibrary
 
 _RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
 PREFIX_LIMIT = 128  # characters
-STATIC_SUFFIXES = (".o", ".a", ".tar")  # of system libraries
-EMBEDDINGS = ("auto", "grow", "object", "c", "append")
 
 
 class Cancelled(Exception):
@@ -223,7 +232,88 @@ class Request(NamedTuple):
         return Path(made)
 
 
-def check_prefix(prefix: str, system_lib: bool) -> None:
+# -- the arguments ---------------------------------------------------------------------------------
+
+
+def request_of(
+    module: Module,
+    *,
+    dialect: str,
+    embed: str,
+    index: bool,
+    digest: str,
+    cc: str | Sequence[str] | None,
+    target: str | None,
+    options: str | Sequence[str] | None,
+    system_lib: bool,
+    prefix: str,
+    fpack_imports: Callable[..., Any] | None,
+    addons: Sequence[str | os.PathLike[str]] | None,
+    carry: Sequence[str | os.PathLike[str] | Module] | None,
+) -> Request:
+    """The request that arguments of `export_library` make, with the plan of the blob.
+
+    Raises:
+        BuildError, TypeError, FormatError, OSError: as of `export_library`.
+    """
+    check_choices(dialect=dialect, embed=embed, digest=digest)
+    _check_prefix(prefix, system_lib)
+    triple, spoken = Triple(), DIALECTS[dialect]
+    # A system library announces packed functions under the names of the C functions.
+    names = {} if system_lib else packed_names(module, spoken)
+    plan, host = plan_blob(module, spoken, index=index, digest=digest, target=triple, names=names)
+    return Request(
+        module=module,
+        plan=plan,
+        host=host,
+        dialect=spoken,
+        triple=triple,
+        fpack_imports=fpack_imports,
+        addons=_addons(addons),
+        embed=embed,
+        cc=cc,
+        target=target,
+        options=as_options(options),
+        system_lib=system_lib,
+        prefix=prefix,
+        carry=_plugins(carry),
+        names=names,
+    )
+
+
+EMBEDDINGS = ("auto", "grow", "object", "c", "append")
+CHOICES = {"dialect": tuple(DIALECTS), "embed": EMBEDDINGS, "digest": tuple(ALGORITHMS)}
+
+
+def check_choices(where: str = "", **given: str) -> None:
+    """Refuse a value that an option of `CHOICES` does not have.
+
+    Args:
+        where: what the error begins with.
+    """
+    for name, value in given.items():
+        if value not in CHOICES[name]:
+            raise BuildError(f"{where}{name}: {one_of(CHOICES[name], value)}")
+
+
+def _plugins(
+    carry: Sequence[str | os.PathLike[str] | Module] | None,
+) -> tuple[tuple[HostNode, ...], ...]:
+    if carry is None or (isinstance(carry, (list, tuple)) and not carry):
+        return ()
+    from mblob.packager.link.carry import given_plugins
+
+    return given_plugins(carry)
+
+
+def _addons(given: Sequence[str | os.PathLike[str]] | None) -> list[Path]:
+    if given is None:
+        return []
+    paths = items("export_library", "addons", given, "a list of paths", BuildTypeError)
+    return [Path(checked_path(a, "addons")) for a in paths]
+
+
+def _check_prefix(prefix: str, system_lib: bool) -> None:
     """Refuse a prefix that symbols cannot have, or one without a system library.
 
     Raises:
@@ -246,4 +336,137 @@ def check_prefix(prefix: str, system_lib: bool) -> None:
     if prefix.startswith(_RUNTIME):
         raise BuildError(
             f"prefix={prefix!r}: names that start so are the runtime's; choose another"
+        )
+
+
+# -- the output ------------------------------------------------------------------------------------
+
+
+def output_path(file_name: Any, by_caller: bool, system_lib: bool) -> Path:
+    """The path of an output, whose suffix says what it is.
+
+    Args:
+        by_caller: the caller's `fcompile` writes it.
+
+    Raises:
+        BuildError: a suffix that such an output does not have.
+    """
+    path = Path(checked_path(file_name, "export_library: file_name"))
+    if not by_caller:
+        _check_suffix(path, system_lib)
+    return path
+
+
+# What people ask for that is neither a library nor a tar of objects; a linker would write a library
+# of that name.
+_OBJECTS_AND_SOURCES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h")
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
+_DATA = (".npy", ".npz", ".safetensors", ".params", ".json", ".toml", ".txt", ".py", ".html")
+_NOT_ELF = (".dll", ".dylib", ".exe", ".pyd", ".lib")
+_OTHER_FILES = (*_OBJECTS_AND_SOURCES, *_PACKED, *_DATA)
+
+
+STATIC_SUFFIXES = (".o", ".a", ".tar")  # of system libraries
+
+
+def _check_suffix(path: Path, system_lib: bool) -> None:
+    if system_lib:
+        if path.suffix not in STATIC_SUFFIXES:
+            raise BuildError(
+                f"{path}: expected .o (one object), .a (an archive) or .tar (objects) for a system library, which is"
+                " linked into a program"
+            )
+    elif path.suffix in _OTHER_FILES:
+        name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
+        raise BuildError(
+            f"{path}: expected a name that ends in .so (a shared library) or .tar (its objects), found {name}"
+            + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
+        )
+
+
+def check_format(path: Path, written: Path) -> None:
+    """Refuse an ELF file under a name that says Mach-O or PE.
+
+    Raises:
+        BuildError: what the output would be.
+    """
+    if path.suffix in _NOT_ELF and written.is_file():
+        with written.open("rb") as file:
+            if file.read(4) == ELF_MAGIC:
+                raise BuildError(
+                    f"{path}: the compiler makes ELF files; name the output {path.with_suffix('.so').name}, or"
+                    f" choose a compiler that makes {path.suffix} files"
+                )
+
+
+# -- the tree --------------------------------------------------------------------------------------
+
+
+def check_request(request: Request, path: Path) -> None:
+    """Refuse options that no library comes out of, and an output that is an input; warn of what will
+    not be found in the library.
+
+    Raises:
+        BuildError: naming it.
+    """
+    check_options(request.options)
+    carried = (node for nodes in request.carry for node in nodes)
+    addons = (("an addon", addon) for addon in request.addons)
+    output.check_output(path, [*files_of(request.module), *addons, *files_in(carried)])
+    _warn_of_aligned(request)
+    _warn_of_unreadable(request)
+    _warn_of_graphs(request)
+    _warn_of_repeated(request.module)
+
+
+def _warn_of_aligned(request: Request) -> None:
+    aligned = [] if request.fpack_imports else request.aligned_keys
+    if not aligned:
+        return
+    names = listed(aligned, 6)
+    if not request.plan.index:
+        raise BuildError(
+            f"index=False (--no-index): the index says where the aligned payload of {names} is; leave out one of both"
+        )
+    warn(
+        f"TVM finds empty payloads of {names}: aligned ones are where only mblob reads them"
+        " (docs/format.md, Alignment)",
+        PortabilityWarning,
+    )
+
+
+def _warn_of_unreadable(request: Request) -> None:
+    keys = [] if request.fpack_imports else request.plan.unbounded_keys
+    if keys:
+        warn(
+            f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index, because only the"
+            " index says where such a payload ends; use index=False only for a library that TVM alone opens",
+            UnreadableWarning,
+        )
+
+
+def _warn_of_graphs(request: Request) -> None:
+    if any(module.type_key in GRAPHS for module in request.module.walk()):
+        from mblob.packager.link.executor_checks import warn_of_graphs
+
+        warn_of_graphs(request.module, request.dialect)
+
+
+def _warn_of_repeated(mod: Module) -> None:
+    """Warn of payloads and tensors that nobody finds by their names, because another module has the
+    same."""
+    seen: set[tuple[str, str]] = set()
+    repeated: dict[tuple[str, str], None] = {}
+    for module in mod.walk():
+        node = node_of(module)
+        if isinstance(node, PayloadNode):
+            names = [("tensor", name) for name in node.tensor_names]
+            names += [("payload", node.type_key)] if node.is_found_by_key else []
+            repeated.update((name, None) for name in names if name in seen)
+            seen.update(names)
+    for what, name in repeated:
+        warn(
+            f"two modules of the tree have a {what} {name!r}, and lib.{what}s[{name!r}] gives only one of them;"
+            " give each its own name",
+            HiddenNameWarning,
         )

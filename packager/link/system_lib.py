@@ -17,6 +17,7 @@ from mblob.format.exported import ffi_name
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,
+    LinkInput,
     compile_all,
     compile_blob,
     compile_generated,
@@ -25,16 +26,14 @@ from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.packed_or_plain import tell_apart, warn_of_unknown
 from mblob.packager.functions.registration import Registration, functions_of
-from mblob.packager.link.host_checks import hide_plain_functions, warn_of_functions
-from mblob.packager.link.linked_export import Gathered, gather, write_tar
+from mblob.packager.link.inputs import Gathered, gather, hide_plain_functions, warn_of_functions
+from mblob.packager.link.linking import write_tar
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.objects import archive_writer, object_files
 from mblob.packager.objects.archive_writer import Member
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols, require_symbols
-
-Known = tuple[HostFile, ObjectSymbols]
 
 
 class _Blob(NamedTuple):
@@ -86,8 +85,8 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
         )
     known = _own_objects(request, gathered, work)
     register = request.dialect.register
-    taken = [(f, c) for f, c in known if register in c.undefined]
-    known = [(f, c) for f, c in known if register not in c.undefined]
+    taken = [item for item in known if register in item.contents.undefined]
+    known = [item for item in known if register not in item.contents.undefined]
     _check_taken(taken, request)
     if request.plan.is_needed:
         object_files.check_blobs([(f.label, c) for f, c in known], request.dialect.symbol)
@@ -95,28 +94,27 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     wrapped = request.wrapped()
     table_rows = request.table_rows()
     told = tell_apart(wrapped, request.named(), known, table_rows)
-    warn_of_unknown(told, gathered.known, known)
+    warn_of_unknown(told, gathered.host, known)
     plain = told.not_packed
     mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
     if adapted := adapters.needed(request.dialect, wrapped, plain, known, table_rows):
         made = compile_generated(
             gathered.tools, [adapters.generate(request.dialect, adapted)], request.options, work
         )
-        known += [(f, object_files.read(f.path, f.label)) for f in made]
-        ours = {name for _, c in known[-len(made) :] for name in c.defined}
+        known += made
+        ours = {name for _, c in made for name in c.defined}
         mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined} - ours
     functions, rows = functions_of(wrapped, plain, [c for _, c in known], request.dialect)
     warn_of_functions(request, rows, [*known, *taken])
     registration = Registration(
         functions, rows, frozenset(mentioned),
         [min(c.defined) for _, c in taken if c.defined], blob.exists, blob.size, blob.has_index,
-        [plugin.symbol for plugin in gathered.carried.plugins], request.dialect,
+        [plugin.symbol for plugin in gathered.plugins], request.dialect,
     )  # fmt: skip
     source = Generated(
         "mblob_system_lib", "what announces the library", registration.source(request.prefix)
     )
-    known += [(f, object_files.read(f.path, f.label)) for f in compile_generated(
-        gathered.tools, [source], request.options, work)]  # fmt: skip
+    known += compile_generated(gathered.tools, [source], request.options, work)
     object_files.check_duplicates([(f.label, c) for f, c in (*known, *taken)])
     defined = {
         name for f, c in known for name in (c.defined | c.weak) - (set() if f.carried else c.comdat)
@@ -133,16 +131,16 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
 # -- the objects -----------------------------------------------------------------------------------
 
 
-def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[Known]:
+def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[LinkInput]:
     """Every object of the library as a file of our own, archives as their members."""
-    for addon in gathered.addons:
+    for addon in gathered.addon_words:
         if addon.suffix not in (".o", ".a"):
             raise BuildError(
                 f"addons: {addon} is no object and no archive, which is all that goes into a system library; link it"
                 " with the program"
             )
     files: list[HostFile] = []
-    for i, (f, contents) in enumerate((*gathered.known, *gathered.extra)):
+    for i, (f, contents) in enumerate((*gathered.host, *gathered.addons)):
         if not contents.complete:
             raise BuildError(
                 f"system_lib: {f.label} is compiled with -flto, so its symbols cannot be renamed"
@@ -150,9 +148,12 @@ def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[Known
         files += (
             [f] if f.own and not contents.is_archive else _copies(f, contents, work / f"given{i}")
         )
-    known = [*((f, object_files.read(f.path, f.label)) for f in files), *gathered.carried.files]
-    files = hide_plain_functions(request.wrapped(), known, work)
-    return [(f, object_files.read(f.path, f.label)) for f in files]
+    known = [*map(_read, files), *gathered.carried]
+    return [_read(f) for f, _ in hide_plain_functions(request.wrapped(), known, work)]
+
+
+def _read(file: HostFile) -> LinkInput:
+    return LinkInput(file, object_files.read(file.path, file.label))
 
 
 def _copies(file: HostFile, contents: ObjectSymbols, folder: Path) -> list[HostFile]:
@@ -168,7 +169,7 @@ def _copies(file: HostFile, contents: ObjectSymbols, folder: Path) -> list[HostF
     return made
 
 
-def _check_taken(taken: Sequence[Known], request: Request) -> None:
+def _check_taken(taken: Sequence[LinkInput], request: Request) -> None:
     """Refuse objects that announce themselves under another prefix: TVM compiled them for a system
     library."""
     prefix, context = request.prefix, request.dialect.context
@@ -182,7 +183,7 @@ def _check_taken(taken: Sequence[Known], request: Request) -> None:
                 )
 
 
-def _names(request: Request, files: Sequence[Known], defined: set[str]) -> dict[str, str]:
+def _names(request: Request, files: Sequence[LinkInput], defined: set[str]) -> dict[str, str]:
     """The new name of each symbol that the library defines, and of the blob's.
 
     Raises:
@@ -249,7 +250,7 @@ def _compiled(request: Request, gathered: Gathered, packed: Path, work: Path) ->
     cxx = packed.suffix != ".c" or request.dialect.register in packed.read_text(errors="replace")
     folder = work / "packed"
     folder.mkdir(exist_ok=True)
-    (file,) = compile_all(
+    ((file, _),) = compile_all(
         gathered.tools, [SourceNode(packed, "cc" if cxx else "c")], None, request.options, folder
     )
     return file.path.rename(work / "devc.o")

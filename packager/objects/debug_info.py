@@ -103,7 +103,7 @@ class Function(NamedTuple):
 _UNKNOWN = Function("", CType("other", 0, "?"), (), False, 0, is_guess=True)
 
 
-def functions(data: memoryview, whole: bool = False) -> list[Function]:
+def functions(elf: ElfFile, whole: bool = False) -> list[Function]:
     """The functions that an object file defines; [] where its debug information is missing or not
     understood.
 
@@ -113,11 +113,10 @@ def functions(data: memoryview, whole: bool = False) -> list[Function]:
     of their functions.
 
     Args:
-        data: the whole object.
+        elf: the object.
         whole: all units tell them, also those that have no function.
     """
     try:
-        elf = ElfFile(data)
         described = _Described()  # compilers write nothing where there is no function
         if has_debug_info(elf):
             read = ELFFile(io.BytesIO(relocated(elf)))

@@ -3,7 +3,7 @@ functions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -113,11 +113,12 @@ class ObjectSymbols:
         self.is_archive = False
 
 
-def read(path: Path, label: str) -> ObjectSymbols:
+def read(path: Path, label: str, also: Callable[[ElfFile], object] | None = None) -> ObjectSymbols:
     """Look into an object file or archive.
 
     Args:
         label: what messages call it.
+        also: called with each object, when its symbols are read.
 
     Raises:
         OSError: it cannot be read.
@@ -126,7 +127,9 @@ def read(path: Path, label: str) -> ObjectSymbols:
         IncompatibleError: members of an archive are for different machines.
     """
     contents = ObjectSymbols()
-    for name, data in objects_in(path, label):
+    file = map_file(path)
+    contents.is_archive = file[:8] == AR_MAGIC
+    for name, data in objects_of(file, label):
         elf = ElfFile(data, name)
         if elf.e_type != ET_REL:
             raise FormatError(
@@ -147,7 +150,8 @@ def read(path: Path, label: str) -> ObjectSymbols:
                 f"{name} is for {machine}, other members of the archive for {contents.machine}"
             )
         _add_symbols(elf, contents)
-        contents.is_archive = name != label
+        if also is not None:
+            also(elf)
     contents.undefined -= contents.defined | contents.weak
     return contents
 
@@ -413,25 +417,18 @@ MANGLED = ("_Z", "_R")  # C++, Rust
 LTO_DEBUG = ".gnu.debuglto_"  # stands before names of sections that gcc -flto writes
 
 
-def functions_of(path: Path, label: str, whole: bool = False) -> tuple[Function, ...]:
-    """The functions that an object file, or all members of an archive, define, as far as debug
-    information tells.
+def functions_of(elf: ElfFile, whole: bool = False) -> list[Function]:
+    """The functions that an object defines, as far as debug information tells.
 
     Args:
-        label: what messages call it.
         whole: as of `mblob.packager.objects.debug_info.functions`.
-
-    Raises:
-        OSError, BuildError, FormatError: as of `mblob.packager.objects.object_files.read`.
     """
-    found: list[Function] = []
-    for name, data in objects_in(path, label):
-        if whole or has_debug_info(ElfFile(data, name)):
-            # pyelftools is loaded where there is something to read
-            from mblob.packager.objects.debug_info import functions
+    if not whole and not has_debug_info(elf):
+        return []
+    # pyelftools is loaded where there is something to read
+    from mblob.packager.objects.debug_info import functions
 
-            found += functions(data, whole)
-    return tuple(found)
+    return functions(elf, whole)
 
 
 def has_debug_info(elf: ElfFile) -> bool:

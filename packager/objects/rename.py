@@ -106,10 +106,9 @@ def unshare(source: Path, target: Path, label: str) -> None:
     target.write_bytes(data)
 
 
-def exclude_debug_sections(path: Path, label: str) -> None:
+def exclude_debug_sections(path: Path, elf: ElfFile) -> None:
     """Mark the debug information of an object file, in place, as what a link leaves out (gABI:
     SHF_EXCLUDE)."""
-    elf = ElfFile(memoryview(path.read_bytes()), label)
     record = elf.layout.shdr
     with path.open("r+b") as file:
         for i, section in enumerate(elf.sections):

@@ -21,7 +21,6 @@ from mblob.binary.elf_records import (
     Section,
     Symbol,
 )
-from mblob.bytes.mapping import map_file
 from mblob.bytes.record import Record
 from mblob.errors import FormatError, ToolchainError
 from mblob.format.blob_plan import TENSOR_ALIGN
@@ -59,15 +58,16 @@ def read_stub(path: Path, symbol: str) -> Stub:
     return Stub(data, elf, found[0], section_of(elf, found[0]))
 
 
-def check_exported(path: Path, symbol: str) -> None:
-    """Whether a linked library exports its blob, which an object of the link defines.
+def exported_symbol(elf: ElfFile, symbol: str) -> Symbol:
+    """The blob of a linked library, which an object of the link defines.
 
     Raises:
         ToolchainError: the linker did not export it.
     """
-    found = _exported(ElfFile(map_file(path), str(path)), symbol)
+    found = _exported(elf, symbol)
     if len(found) != 1:
         raise _not_exported(symbol, len(found))
+    return found[0]
 
 
 def _exported(elf: ElfFile, symbol: str) -> list[Symbol]:

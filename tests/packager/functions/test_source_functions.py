@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mblob
+from mblob.binary.elf import ElfFile
 from mblob.format.functions_table import Row
 from mblob.packager.errors import BuildError
 from mblob.packager.objects.debug_info import functions
@@ -165,9 +166,18 @@ def test_the_folder_of_the_build_leaves_no_trace(tmp_path: Path) -> None:
     assert (tmp_path / "one.so").read_bytes() == (tmp_path / "another.so").read_bytes()
 
 
-@pytest.mark.parametrize("content", [b"", b"not ELF", b"\x7fELF\x02\x01\x01" + bytes(57)])
-def test_an_object_that_tells_nothing_has_no_functions(content: bytes) -> None:
-    assert functions(memoryview(content)) == []
+def test_an_object_that_tells_nothing_has_no_functions() -> None:
+    assert functions(ElfFile(memoryview(b"\x7fELF\x02\x01\x01" + bytes(57)))) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"not ELF"])
+def test_what_is_no_object_is_refused_before_its_functions_are_read(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "x.o").write_bytes(content)
+    root = mblob.static_library(tmp_path / "x.o")
+    with pytest.raises(BuildError, match=r"expected an (ELF )?object file or an archive"):
+        root.export_library(tmp_path / "x.so")
 
 
 @pytest.mark.parametrize("options", ["-flto", "-g0"])

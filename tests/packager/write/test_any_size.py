@@ -16,8 +16,8 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import Segment
 from mblob.errors import ToolchainError
-from mblob.packager.compile.toolchain import Linker, find
-from mblob.packager.link import embed, linked_export
+from mblob.packager.compile.toolchain import Linker, Toolchain, find
+from mblob.packager.link import embed
 from mblob.packager.objects.object_files import ElfTarget
 
 SIZES = [(2 << 30) - 1, 2 << 30, (2 << 30) + 1, (4 << 30) + 1, 5 << 30]
@@ -187,7 +187,7 @@ def test_an_iterable_is_measured_when_it_is_written(
 ) -> None:
     require("ld.mold")
     monkeypatch.setattr(embed, "OBJECT_LIMIT", 1000)
-    monkeypatch.setattr(linked_export.Toolchain, "linker", lambda *_: Linker("mold", "1.11.0"))
+    monkeypatch.setattr(Toolchain, "linker", lambda *_: Linker("mold", "1.11.0"))
     root = mblob.static_library(kernel)
     root.import_module(mblob.blob_module("raw", iter([bytes(1000), bytes(1000)])))
     with pytest.raises(ToolchainError, match=r"mold 1\.11\.0 cannot link"):

@@ -38,7 +38,7 @@ SCRIPT = textwrap.dedent(
             os.kill(os.getpid(), number)
     root = mblob.csource_module("int f;")
     root.import_module(mblob.blob_module("raw", bytes(3000000)))
-    import mblob.packager.link.export, mblob.packager.link.linked_export
+    import mblob.packager.link.export, mblob.packager.link.linking
     sys.addaudithook(hook)
     try:
         root.export_library(out + "/x.so")

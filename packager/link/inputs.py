@@ -1,0 +1,512 @@
+"""The inputs of a link, in the order of the steps: compiled, read and judged; how each function is
+called; what mblob compiles for them; what goes on the link line."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from mblob.binary.elf import ElfFile
+from mblob.errors import HiddenNameWarning, did_you_mean
+from mblob.format.exported import FFI_PREFIX
+from mblob.format.functions_table import Row
+from mblob.format.plugin_table import Plugin
+from mblob.format.type_keys import EXECUTORS
+from mblob.module import Module
+from mblob.packager.compile.host_objects import (
+    Generated,
+    HostFile,
+    LinkInput,
+    compile_all,
+    compile_generated,
+    packed_functions,
+    probe,
+    read_input,
+    unshared,
+)
+from mblob.packager.compile.toolchain import Toolchain
+from mblob.packager.conventions import ATTRIBUTES, REFUSED
+from mblob.packager.errors import BuildError, warn
+from mblob.packager.functions import adapters, signatures
+from mblob.packager.functions.adapters import Adapter
+from mblob.packager.functions.packed_or_plain import Told, tell_apart, warn_of_unknown
+from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
+from mblob.packager.functions.slot_shims import generate as generate_shims
+from mblob.packager.functions.wrappers import Wrapped, announcement, rows_of, table
+from mblob.packager.link.request import Request
+from mblob.packager.modules.nodes import SUFFIXES, SourceNode
+from mblob.packager.modules.prototype_text import STATIC
+from mblob.packager.objects import object_files
+from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols
+from mblob.packager.objects.rename import rename_symbols
+from mblob.packager.options import NEEDS_STACK, asks_for_stack
+
+# -- compiled, read and judged ---------------------------------------------------------------------
+
+
+class Gathered(NamedTuple):
+    """All objects of an export, compiled and checked, as they were given.
+
+    Attributes:
+        tools: the compiler.
+        machine: what all of them are for.
+        host: host modules, and the packed functions.
+        has_table: the object of the packed functions has the table of these functions.
+        addon_words: the addons as the link line has them, sources compiled.
+        addons: objects and archives among them.
+        carried: objects of plug-ins.
+        plugins: what their tables say.
+    """
+
+    tools: Toolchain
+    machine: ElfTarget
+    host: list[LinkInput]
+    has_table: bool
+    addon_words: list[Path]
+    addons: list[LinkInput]
+    carried: list[LinkInput]
+    plugins: list[Plugin]
+
+    @property
+    def objects(self) -> list[LinkInput]:
+        return [*self.host, *self.addons, *self.carried]
+
+
+def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathered:
+    """Compile, look at every object, and refuse what a linker would refuse less clearly.
+
+    Args:
+        with_table: the object of the packed functions has the table of functions, as it is if the
+            objects add no row. That saves a start of the compiler.
+
+    Raises:
+        ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
+    """
+    tools = request.tools()
+
+    def packed_forms() -> str:
+        return request.packed_forms(with_table=with_table)
+
+    has_functions = any(node.declared.is_given for node in request.host)
+    compiled = compile_all(
+        tools,
+        request.host,
+        packed_forms if has_functions else None,
+        request.options,
+        work,
+        _import_read_back,
+    )
+    wrapped = request.wrapped()
+    words, given = _addons(request, tools, work)
+    host = unshared(compiled, work / "unshared")
+    addons = unshared(given, work / "unshared_addons")
+    moved = {before.file.path: item.file.path for before, item in zip(given, addons)}
+    words = [moved.get(word, word) for word in words]
+    plugins: list[list[LinkInput]] = []
+    if request.carry:
+        from mblob.packager.link import carry  # few libraries have plug-ins
+
+        plugins = carry.compile_plugins(tools, request.carry, request.options, work)
+    objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
+    own = next((c.machine for f, c in objects if f.own and c.machine), None)
+    machine = own or probe(tools, request.options, work)
+    for f, contents in objects:
+        object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
+    check_stack(objects, request.options)
+    check_functions(wrapped, request.named(), [*host, *addons])
+    check_prototypes(wrapped, [*host, *addons])
+    gathered = Gathered(tools, machine, host, with_table, words, addons, [], [])
+    if not request.carry:
+        return gathered
+    carried = carry.close_plugins(plugins, work, request.type_keys(), [*host, *addons])
+    carry.check_needs(carried, [*host, *addons])
+    return gathered._replace(carried=carried.files, plugins=carried.plugins)
+
+
+def _import_read_back() -> None:
+    """Import what looks at the finished library, while compilers run."""
+    import_module("mblob.packager.link.read_back")
+
+
+def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path], list[LinkInput]]:
+    """The caller's additional inputs: sources become objects; objects and archives are also looked
+    at."""
+    line: list[Path] = []
+    look: list[LinkInput] = []
+    sources = [a for a in request.addons if a.suffix in SUFFIXES]
+    folder = work / "addons"
+    compiled: list[LinkInput] = []
+    if sources:
+        folder.mkdir(exist_ok=True)
+        nodes = [SourceNode(source, SUFFIXES[source.suffix]) for source in sources]
+        compiled = compile_all(tools, nodes, None, request.options, folder)
+    for addon in request.addons:
+        if addon.suffix in SUFFIXES:
+            made = compiled[sources.index(addon)]
+            line.append(made.file.path)
+            look.append(made)
+        else:
+            addon.stat()  # a missing file is an OSError that names it
+            line.append(addon.absolute())
+            if addon.suffix in (".o", ".a"):
+                look.append(read_input(HostFile(addon.absolute(), str(addon), own=False)))
+    return line, look
+
+
+def check_stack(files: Sequence[LinkInput], options: Sequence[str]) -> None:
+    """Refuse objects that need an executable stack, unless an option asks for one. Libraries are linked
+    without one.
+
+    Raises:
+        BuildError: naming the object.
+    """
+    found = next((c.executable_stack for _, c in files if c.executable_stack), None)
+    if found is not None and not asks_for_stack(options):
+        raise BuildError(f"{found}: {NEEDS_STACK}")
+
+
+def check_functions(
+    wrapped: Sequence[Wrapped],
+    named: Sequence[str],
+    files: Sequence[LinkInput],
+) -> None:
+    """Refuse a function that nobody defines, or that is a variable.
+
+    Args:
+        wrapped: plain functions, by their prototypes.
+        named: packed functions, by their names.
+
+    Raises:
+        BuildError: naming the function, and what may be wrong.
+    """
+    if not all(c.complete for _, c in files):
+        return  # link-time optimization: only the compiler knows the symbols
+    defined = {name for f, c in files if not f.generated for name in c.defined | c.weak}
+    for name in named:
+        symbols = {name, f"{FFI_PREFIX}{name}"} & defined
+        _refuse_variables(symbols, files)
+        if not symbols:
+            raise BuildError(
+                f"functions: no object defines the packed function {name}{did_you_mean(name, defined)}"
+            )
+    for w in wrapped:
+        name = w.prototype.name
+        if name in defined:
+            _refuse_variables({name}, files)
+            continue
+        scopes = [scope for d in defined if (scope := _cxx_scope(d, name)) is not None]
+        if scopes:
+            declaration = f'extern "C" {w.prototype.result_type} {name}(...);'
+            why = "it is a C++ function; declare"
+            if scope := scopes[0]:
+                why = f"it is a C++ function of {scope}; if it is a method, call it in another function, else declare"
+                declaration = f"namespace {scope} {{ {declaration} }}"
+            why += (
+                f" {declaration} before it, in the source or in a header that options=['-include','decl.h']"
+                " (-- -include decl.h) reads"
+            )
+        else:
+            why = f"check the spelling; if it is static, {STATIC}{did_you_mean(name, defined)}"
+        raise BuildError(
+            f"functions: {name} is declared, but no kernel or object defines it: {why}"
+        )
+
+
+def _cxx_scope(symbol: str, name: str) -> str | None:
+    """The namespaces or classes around a C++ function of a name, "" if there are none; None if a
+    symbol is another function (Itanium C++ ABI, 5.1.2: <unscoped-name>, <nested-name>)."""
+    found = re.match(r"_Z(N?)", symbol)
+    names: list[str] = []
+    at = found.end() if found else len(symbol)
+    while length := re.match(r"\d{1,4}", symbol[at:]):
+        end = at + length.end() + int(length[0])
+        names.append(symbol[at + length.end() : end])
+        at = end
+        if not (found and found[1]):
+            break
+    return "::".join(names[:-1]) if names and names[-1] == name else None
+
+
+def _refuse_variables(names: Collection[str], files: Sequence[LinkInput]) -> None:
+    for f, contents in files:
+        for name in contents.variables.intersection(names):
+            raise BuildError(
+                f"functions: {name} is a variable in {f.label}, expected a function; give functions alone, or"
+                f" write one that uses {name}"
+            )
+
+
+def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> None:
+    """Refuse a prototype that says something else than the source does, and a function that is not
+    called as C does, as far as the source, debug information or the symbol tells.
+
+    Raises:
+        BuildError: naming the function and the difference.
+    """
+    if not wrapped:
+        return
+    known = {function.name: function for f, _ in files for function in f.functions}
+    for w in wrapped:
+        name = w.prototype.name
+        function = known.get(name)
+        own = _own_call(name, files)
+        if own is not None or (function is not None and not function.is_ordinary):
+            raise BuildError(f"functions: {name} {REFUSED.format(own or _OWN_CALL)}")
+        if function is not None and (difference := signatures.contradiction(w.prototype, function)):
+            raise BuildError(
+                f"functions: {w.prototype.name}: the prototype {difference}; write it as the source has it"
+            )
+
+
+_OWN_CALL = " in the source (an attribute such as ms_abi or vectorcall)"
+
+
+def _own_call(name: str, files: Sequence[LinkInput]) -> str | None:
+    """What tells that a function is not called as C does, None if nothing does."""
+    for f, contents in files:
+        machine = "" if contents.machine is None else contents.machine.name
+        attribute = f.own_calls.get(name)
+        if attribute in ATTRIBUTES.get(machine, ()):
+            return f" in {f.label} ({attribute})"
+        if name in contents.own_calls:
+            return f" in {f.label} (its symbol says so)"
+    return None
+
+
+# -- how functions are called ----------------------------------------------------------------------
+
+
+class Functions(NamedTuple):
+    """How the functions of a library are called.
+
+    Attributes:
+        wrapped: plain functions with a prototype, which get a packed function.
+        told: those without a prototype.
+        adapters: to functions of the other dialect.
+        rows: the table of functions.
+    """
+
+    wrapped: list[Wrapped]
+    told: Told
+    adapters: list[Adapter]
+    rows: list[Row]
+
+
+def tell_functions(
+    request: Request, objects: Sequence[LinkInput], host: Sequence[LinkInput]
+) -> Functions:
+    """What is known of the functions of all objects.
+
+    Args:
+        host: the objects of the host modules.
+
+    Warns:
+        UserWarning: as of `mblob.packager.functions`.
+
+    Raises:
+        BuildError: objects of a dialect that no adapter is for.
+    """
+    wrapped, table_rows = request.wrapped(), request.table_rows()
+    told = tell_apart(wrapped, request.named(), objects, table_rows)
+    warn_of_unknown(told, host, objects)
+    adapted = adapters.needed(request.dialect, wrapped, told.not_packed, objects, table_rows)
+    kept = adapters.kept_rows(request.dialect, table_rows, objects)
+    others = [*rows_of(wrapped), *kept, *(a.row for a in adapted)]
+    return Functions(wrapped, told, adapted, request.table_of(told, others))
+
+
+def warn_of_functions(
+    request: Request, rows: Sequence[Row], files: Sequence[LinkInput] | None,
+    library: ElfFile | None = None,
+) -> None:  # fmt: skip
+    """Warn of functions that an attribute of modules hides; and of executors of a tree that call
+    plain C functions, which crashes TVM's, or functions that no module has.
+
+    Args:
+        rows: of the library's table of functions, which executors look up by their symbols.
+        files: all that is linked; None if the caller compiles.
+        library: what was linked of them; None if that is done elsewhere.
+    """
+    for row in rows:
+        if row.abi == "packed" and hasattr(Module, row.name):
+            warn(
+                f"the function {row.name!r} has the name of an attribute of modules: call it as lib[{row.name!r}](...)",
+                HiddenNameWarning,
+            )
+    if any(module.type_key in EXECUTORS for module in request.module.walk()):
+        from mblob.packager.link.executor_checks import warn_of_calls  # for those who need it
+
+        warn_of_calls(request, rows, files, library)
+
+
+# -- what mblob compiles for them, and the link line -----------------------------------------------
+
+
+class LinkLine(NamedTuple):
+    """What goes on the link line, checked.
+
+    Attributes:
+        tools: the compiler.
+        machine: what all of it is for.
+        addons: as the caller gave them, sources compiled.
+        files: objects and archives of the host modules and of generated code.
+        objects: all objects and archives, with what is in them.
+        rows: of the table of functions.
+        plugins: those that are among the files.
+        needs_cxx: the link takes the C++ library.
+        refers_to_blob: an object uses the blob's symbol.
+        looks_up: an object calls dlsym().
+        joins: the library becomes a part of another one, which has code that this one calls.
+    """
+
+    tools: Toolchain
+    machine: ElfTarget
+    addons: list[Path]
+    files: list[LinkInput]
+    objects: list[LinkInput]
+    rows: list[Row]
+    plugins: list[Plugin]
+    needs_cxx: bool
+    refers_to_blob: bool
+    looks_up: bool
+    joins: bool
+
+
+def complete(request: Request, gathered: Gathered, functions: Functions, work: Path) -> LinkLine:
+    """Compile what the objects turn out to need, and give functions their final names.
+
+    Raises:
+        ToolchainError, BuildError: as of `export_library`.
+    """
+    wrapped, symbol = functions.wrapped, request.dialect.symbol
+    has_table = gathered.has_table and functions.rows == rows_of(wrapped)
+    is_stale = gathered.has_table and bool(wrapped) and not has_table
+    objects = gathered.objects
+    host = gathered.host
+    helpers = _helpers(
+        request, gathered.tools, [] if has_table else functions.rows, functions.adapters, objects, work,
+        packed_again=is_stale,
+    )  # fmt: skip
+    if is_stale:
+        packed, *helpers = helpers
+        host = [packed if item.file.generated else item for item in host]
+    objects = [*host, *gathered.addons, *gathered.carried, *helpers]
+    _check_definitions(request, wrapped, objects)
+    files = hide_plain_functions(wrapped, [*host, *gathered.carried], work)
+    files = adapters.hide_adapted(functions.adapters, request.table_rows(), files, work)
+    linked = [item for item in files if not item.file.elsewhere]
+    contents = [c for _, c in objects]
+    return LinkLine(
+        tools=gathered.tools,
+        machine=gathered.machine,
+        addons=gathered.addon_words,
+        files=[*linked, *helpers],
+        objects=objects,
+        rows=functions.rows,
+        plugins=gathered.plugins,
+        needs_cxx=any(f.cxx for f, _ in objects)
+        or object_files.needs_cxx(contents, request.options),
+        refers_to_blob=any(symbol in c.undefined for c in contents),
+        looks_up=any("dlsym" in c.undefined for c in contents),
+        joins=len(linked) < len(files),
+    )
+
+
+def _helpers(
+    request: Request, tools: Toolchain, rows: Sequence[Row], adapted: Sequence[Adapter],
+    objects: Sequence[LinkInput], work: Path, *, packed_again: bool,
+) -> list[LinkInput]:  # fmt: skip
+    """What the objects turn out to need: the function table, functions of the other dialect in the
+    convention of this one, and the runtime functions that foreign ones call.
+
+    Args:
+        rows: of a table of functions that is in no object yet.
+        packed_again: compile the packed functions once more, without a table; they are the first.
+    """
+    sources = [packed_functions(request.packed_forms())] if packed_again else []
+    joins = any(f.elsewhere for f, _ in objects)
+    if rows:
+        sources.append(
+            Generated("mblob_table", "the table of functions", table(rows) + announcement(rows))
+        )
+    if adapted:
+        sources.append(adapters.generate(request.dialect, adapted, joins))
+    if missing := missing_slots(objects):
+        sources.append(
+            Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing, joins))
+        )
+    weak = {name for f, c in objects if not f.generated for name in c.weak}
+    if request.dialect.is_ffi and (empty := slots_to_fill(weak)):
+        sources.append(
+            Generated(
+                "mblob_defaults", "what slots lead to without a loader", generate_defaults(empty)
+            )
+        )
+    # Atomics out of line come with a constructor.
+    inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
+    return compile_generated(tools, sources, (*request.options, *inline), work)
+
+
+def _check_definitions(
+    request: Request, wrapped: Sequence[Wrapped], objects: Sequence[LinkInput]
+) -> None:
+    """Refuse packed modules of another library, and two definitions of one name: as it will be when
+    plain functions have made room for packed functions of their names.
+
+    Raises:
+        BuildError, ToolchainError: naming both places.
+    """
+    hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
+    definitions = [
+        (f.label, c if f.generated else ObjectSymbols(hidden.get(n, n) for n in c.defined))
+        for f, c in objects
+    ]
+    if request.plan.is_needed:
+        symbol = request.dialect.symbol
+        object_files.check_blobs(definitions, symbol)
+        definitions.append(("the packed modules", ObjectSymbols([symbol])))
+    object_files.check_duplicates(definitions)
+
+
+def hide_plain_functions(
+    wrapped: Sequence[Wrapped], files: Sequence[LinkInput], work: Path
+) -> list[LinkInput]:
+    """Give functions whose packed function takes the bare name another, hidden one; in every object
+    that uses them.
+
+    Raises:
+        BuildError: such a function is in an archive, or known to the compiler only.
+    """
+    names = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
+    if not names:
+        return list(files)
+    renamed: list[LinkInput] = []
+    for i, (f, contents) in enumerate(files):
+        used = names.keys() & (contents.defined | contents.weak | contents.undefined)
+        if f.generated or (not used and contents.complete):
+            renamed.append(LinkInput(f, contents))
+            continue
+        if contents.is_archive or not contents.complete:
+            what = "an archive" if contents.is_archive else "compiled with -flto"
+            raise BuildError(
+                f"packed=: {f.label} is {what}, where {sorted(used or names)[0]} cannot be renamed;"
+                " pass the object files themselves, compiled without -flto"
+            )
+        if not f.own:  # the caller's file stays as it is
+            copy = work / f"hidden{i}.o"
+            shutil.copyfile(f.path, copy)
+            f = f._replace(path=copy, own=True)
+        rename_symbols(f.path, names, f.label)
+        renamed.append(LinkInput(f, contents))
+    return renamed
+
+
+def missing_slots(files: Sequence[LinkInput]) -> list[str]:
+    """Runtime functions that objects call directly and nobody defines."""
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    undefined = {name for _, c in files for name in c.undefined}
+    return [name for name in SLOTS if name in undefined - defined]
