@@ -13,6 +13,11 @@ from mblob.untold import warn as warn
 T = TypeVar("T")
 
 
+class CannotJoin(BuildError):
+    """Code that cannot join a finished library. The command that joins it adds what users can do
+    instead."""
+
+
 def refused(error: Exception, what: str = "") -> BuildError:
     """What packing says of an argument that was refused below it; `what` begins the text."""
     made = BuildTypeError if isinstance(error, TypeError) else BuildError

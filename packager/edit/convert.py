@@ -29,7 +29,7 @@ from mblob.packager import output
 from mblob.packager.compile.host_objects import probe
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
-from mblob.packager.edit import convert_shared
+from mblob.packager.edit.convert_shared import convert_shared
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.functions import adapters
 from mblob.packager.link.export import export_library
@@ -100,11 +100,7 @@ def convert(
         if found.machine is not None:
             _check_machine(found.machine, str(path), work, how)
         if found.functions and not given:
-            found.rows += found.listed
-            found.host.append(convert_shared.names_of(path, work, how))
-            convert_shared.convert_finished(
-                path, found.tree(), file_name, DIALECTS[dialect], work, how
-            )
+            convert_shared(path, found.tree_with, file_name, DIALECTS[dialect], work, how)
             return
         found.expose_forms(work)
         export_library(found.tree(), file_name, dialect=dialect, **how)
@@ -149,8 +145,7 @@ class _Found:
         host: objects and sources of the host code, without what mblob generated for one dialect
             alone.
         rows: of the table of functions.
-        functions, listed: of a finished library, which cannot be linked again, and the rows of its
-        own table.
+        functions: of a finished library, which cannot be linked again.
         calls: the dialect that all of these are called in; None if there are none, or some of each.
         blob, data, label: the packed modules, their bytes, and the file that they are in.
         machine: what a finished library is for.
@@ -159,7 +154,6 @@ class _Found:
     host: list[HostNode] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
-    listed: list[Row] = field(default_factory=list)
     calls: str | None = None
     blob: Blob | None = None
     data: memoryview = field(default_factory=lambda: memoryview(b""))
@@ -176,7 +170,6 @@ class _Found:
                     f"{path}: no model library: it has no blob and no name of TVM's", code="no_blob"
                 )
             self.functions = library.functions
-            self.listed = library.function_table
             abis = {f.abi for f in library.host_functions} - {"plain"}
             self.calls = {"ffi": "ffi", "packed": "classic"}[abis.pop()] if len(abis) == 1 else None
             self.machine = object_files.machine_of(library.elf)
@@ -330,6 +323,12 @@ class _Found:
         if all(module is not host for module in root.walk()):
             root.import_module(host)  # a tree without a library, which the ffi dialect has to have
         return root
+
+    def tree_with(self, finished: HostNode) -> Module:
+        """The module tree of a finished library, whose code `finished` stands for."""
+        self.rows += finished.rows
+        self.host.append(finished)
+        return self.tree()
 
     def _host(self) -> Module:
         """The host modules, the first of which imports the others; an empty one if there is no host

@@ -1,18 +1,15 @@
-"""A small library that joins a finished one: the result has the code and data of both, and one
-table of each kind.
+"""Symbols and relocations of two libraries as one: the finished library (`host`), and the small one
+that joins it (`part`).
 
-    finished library | tables, read-only | dynamic section | small library
-
-The finished one keeps its bytes, offsets and addresses. The small one is moved behind it as a
-dynamic linker would move it, so that nothing in its code changes. Names are looked up when they are
-joined: what one of them needs and the other has is bound by address.
+Names are looked up here: what one of the two needs and the other has is bound by address. Addresses
+of the part are those that it was linked for; `mblob.packager.join.merged_file` moves them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Union
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -23,6 +20,7 @@ from mblob.binary.elf_records import (
     PF_W,
     PT_LOAD,
     PT_TLS,
+    SHF_ALLOC,
     STB_WEAK,
     STT_FUNC,
     STT_GNU_IFUNC,
@@ -31,13 +29,12 @@ from mblob.binary.elf_records import (
     STT_SECTION,
     Symbol,
 )
-from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, ToolchainError
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import CannotJoin
 from mblob.packager.join import relocations
 from mblob.packager.join.dynamic_symbols import Entry, entry_of
 from mblob.packager.join.relocations import Relocation
-from mblob.packager.join.section_headers import mapped
+from mblob.packager.write.dialects import DIALECTS
 
 Names = Callable[[str], bool]
 
@@ -46,8 +43,12 @@ _CONTENTS = (STT_FUNC, STT_GNU_IFUNC, STT_OBJECT)
 _OURS = "__mblob_"  # begins names of which the part's stand for the result
 
 
+# A new table by its name, or a note that made room by its old offset.
+Name = Union[str, int]
+
+
 @dataclass(frozen=True)
-class Bound:
+class MergedRelocation:
     """A relocation of the result.
 
     Attributes:
@@ -62,7 +63,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Joined:
+class MergeInput:
     """What the result has, before the part has its addresses.
 
     Attributes:
@@ -75,52 +76,72 @@ class Joined:
     host: ElfFile
     part: ElfFile
     entries: list[Entry]
-    early: list[Bound]
-    late: list[Bound]
+    early: list[MergedRelocation]
+    late: list[MergedRelocation]
     thread: int
 
 
-def graft(
-    host_path: Path, part_path: Path, output: Path, hidden: Names, shared: Names, replaced: Collection[str] = (),
-    unused: tuple[int, int] = (0, 0),
-) -> None:  # fmt: skip
-    """Write `output`: the library `host_path` with the library `part_path` joined to it.
+@dataclass(frozen=True)
+class MergedLayout:
+    """Where things are in the result.
 
-    Args:
-        hidden: names that nobody outside finds in the result.
-        shared: variables that are one where both have one: that of the finished library, with the
-            value that the other gives it.
-        replaced: functions of the finished library that others find by other means in the result.
-        unused: offset and bytes of what it has no use for any more: a hole in the result.
-
-    Raises:
-        BuildError: the two cannot be joined; the text says why.
-        IncompatibleError: there are no addresses for the part.
-        FormatError, OSError: a file is damaged, or cannot be read or written.
+    Attributes:
+        offset: of the new tables in the file; their address is `offset + shift`, and so it is with
+            all that follows.
+        shift: addresses less offsets.
+        headers: offset of the program headers, in front or at `offset`.
+        tables: offsets of the new tables from `offset`, by name, and their sizes. Notes that had to
+            make room have their old offsets for names.
+        tables_size: bytes of all of them.
+        dynamic, part: offsets in the file of the dynamic section, and of the part.
+        first_global: number of the first symbol that is not local.
     """
-    from mblob.packager.join.merged_file import write
 
-    joined = join(_read(host_path), _read(part_path), hidden, shared, replaced)
-    write(joined, host_path, output, unused)
+    offset: int
+    shift: int
+    headers: int
+    tables: dict[Name, tuple[int, int]]
+    tables_size: int
+    dynamic: int
+    dynamic_size: int
+    part: int
+    first_global: int
+
+    def of_note(self, offset: int) -> int:
+        """Where a byte of the host's notes is now."""
+        for old, (start, size) in self.tables.items():
+            if isinstance(old, int) and old <= offset < old + size:
+                return self.offset + start + offset - old
+        return offset
+
+    def address(self, name: str) -> int:
+        return self.offset + self.shift + self.tables[name][0]
+
+    @property
+    def moved(self) -> int:
+        """What is added to addresses of the part."""
+        return self.part + self.shift
 
 
-def _read(path: Path) -> ElfFile:
-    elf = ElfFile(map_file(path), str(path))
-    elf.check_tables()
-    return elf
+def mapped(host: ElfFile, part: ElfFile) -> dict[int, int]:
+    """Numbers of the part's sections in the result."""
+    wanted = [i for i, s in enumerate(part.sections) if s.sh_flags & SHF_ALLOC and s.sh_size]
+    return {old: len(host.sections) + new for new, old in enumerate(wanted)}
 
 
-def join(
-    host: ElfFile, part: ElfFile, hidden: Names, shared: Names, replaced: Collection[str] = ()
-) -> Joined:
+def merge(host: ElfFile, part: ElfFile, hidden: Names, replaced: Collection[str]) -> MergeInput:
     """Join symbols and relocations.
 
+    Args:
+        hidden, replaced: as of `mblob.packager.join.join.join`.
+
     Raises:
-        As of `graft`.
+        CannotJoin: the two cannot be joined; the text says why.
+        FormatError: a table is damaged.
     """
     types = relocations.types_of(host)
     _check_part(part)
-    symbols = _Symbols(host, part, hidden, shared, replaced)
+    symbols = _MergedSymbols(host, part, hidden, replaced)
     early, late = relocations.read(host)
     ours, calls = relocations.read(part)
     ours += relocations.packed(part, types)
@@ -133,15 +154,15 @@ def join(
     calls_of_host = [symbols.of_host(r) for r in late]
     needed = {b.entry for b in calls_of_host}
     entries = [e for e in symbols.entries if e not in symbols.left_out or e in needed]
-    return Joined(host, part, entries, kept + made, calls_of_host, _thread(host, part))
+    return MergeInput(host, part, entries, kept + made, calls_of_host, _thread(host, part))
 
 
 def _check_part(part: ElfFile) -> None:
     for tag, what in ((DT_INIT_ARRAY, "constructors"), (DT_FINI_ARRAY, "destructors"), (DT_INIT, "a start-up function"),
                       (DT_FINI, "a function for its end")):  # fmt: skip
         if tag in part.dynamic:
-            raise BuildError(
-                f"the adapters have {what}, which an option of the link brings; convert without it, or from objects"
+            raise CannotJoin(
+                f"the new code has {what}, which an option of the link may have brought"
             )
 
 
@@ -152,19 +173,17 @@ def _thread(host: ElfFile, part: ElfFile) -> int:
     if ours is None or theirs is None:
         return 0
     if ours.p_filesz:
-        raise BuildError(
-            "the adapters have variables of threads with initial values; convert from objects"
-        )
+        raise CannotJoin("the new code has variables of threads with initial values")
     # the block of a thread has its address, modulo the alignment
     end = theirs.p_vaddr + theirs.p_memsz
     return theirs.p_memsz + -end % max(ours.p_align, 1)
 
 
-class _Symbols:
+class _MergedSymbols:
     """Both symbol tables as one."""
 
     def __init__(
-        self, host: ElfFile, part: ElfFile, hidden: Names, shared: Names, replaced: Collection[str]
+        self, host: ElfFile, part: ElfFile, hidden: Names, replaced: Collection[str]
     ) -> None:
         self._host, self._part, self._hidden = host, part, hidden
         self._of_host = [entry_of(host, s) for s in host.dynsym]
@@ -185,7 +204,7 @@ class _Symbols:
         # variables of the part by address, and those of the host in their place
         self._shared: dict[int, Symbol] = {}
         for i, s in enumerate(part.dynsym):
-            self._of_part[i] = self._join(s, self._of_part[i], theirs, wanted, shared)
+            self._of_part[i] = self._join(s, self._of_part[i], theirs, wanted)
         # Optional functions of a runtime that is not that of the result: their places stay zero.
         self.left_out = {
             e for s, e in zip(host.dynsym, self._of_host)
@@ -202,7 +221,6 @@ class _Symbols:
         own: Entry,
         theirs: dict[str, tuple[Symbol, Entry]],
         wanted: dict[str, Entry],
-        shared: Names,
     ) -> Entry:
         """The entry that a symbol of the part has in the result."""
         if not s.binding:
@@ -214,7 +232,7 @@ class _Symbols:
             if found is not None:
                 return self._by_address(found[1])
             return wanted[s.name] if s.name in wanted else self._added(own)
-        if found is not None and shared(s.name) and s.type in (STT_OBJECT, STT_NOTYPE):
+        if found is not None and _is_shared(s.name) and s.type in (STT_OBJECT, STT_NOTYPE):
             self._shared[s.st_value] = found[0]
             return self._by_address(found[1]) if found[1].is_local else found[1]
         if (
@@ -223,10 +241,7 @@ class _Symbols:
             and s.type in _CONTENTS
             and not self._hidden(s.name)
         ):
-            raise BuildError(
-                f"{self._host.name}: exports {s.name}, a name that the adapters need; convert the objects that it was"
-                " linked from"
-            )
+            raise CannotJoin(f"{self._host.name}: exports {s.name}, a name that the new code needs")
         if s.name in wanted:  # which the host calls, and nobody else has
             self._bind(wanted[s.name], own)
             if self._hidden(s.name):
@@ -252,17 +267,17 @@ class _Symbols:
         copy.hide()
         return self._added(copy)
 
-    def of_host(self, r: Relocation) -> Bound:
+    def of_host(self, r: Relocation) -> MergedRelocation:
         """A relocation of the host."""
-        return Bound(r, _numbered(self._of_host, r.symbol, self._host))
+        return MergedRelocation(r, _numbered(self._of_host, r.symbol, self._host))
 
-    def of_part(self, r: Relocation, types: relocations.Types) -> Bound:
+    def of_part(self, r: Relocation, types: relocations.Types) -> MergedRelocation:
         """A relocation of the part. What it stores into its own copy of a shared variable goes into
         the host's."""
         entry = _numbered(self._of_part, r.symbol, self._part)
         variable = self._shared.get(r.place)
         if variable is None:
-            return Bound(r, entry, of_part=True)
+            return MergedRelocation(r, entry, of_part=True)
         if entry is None and r.type == types.relative:
             value = relocations.value_of(self._part, r)
             section = self._section_of(value, variable.st_shndx)
@@ -274,7 +289,7 @@ class _Symbols:
             )
         self._check_writable(variable)
         place = Relocation(variable.st_value, types.word, 0, None if r.addend is None else 0)
-        return Bound(place, entry)
+        return MergedRelocation(place, entry)
 
     def _section_of(self, value: int, otherwise: int) -> int:
         """Number of the section, in the result, of an address of the part."""
@@ -293,9 +308,15 @@ class _Symbols:
                 and s.p_flags & PF_W
             ):
                 return
-        raise BuildError(
+        raise CannotJoin(
             f"{self._host.name}: {variable.name} lies in memory that cannot be written"
         )
+
+
+def _is_shared(name: str) -> bool:
+    """Whether there is one variable of this name, which runtimes fill: that of the host, with the value
+    that the part gives it."""
+    return name.startswith("__TVM") or name in {d.context for d in DIALECTS.values()}
 
 
 def _numbered(table: list[Entry], number: int, elf: ElfFile) -> Entry | None:

@@ -1,14 +1,18 @@
-"""The file of a library that another one joined: `mblob.packager.join.merge` says what is in it,
-here are the places."""
+"""The file of two libraries that `mblob.packager.join.merge` made one.
+
+    finished library | tables, read-only | dynamic section | part
+
+The finished library keeps its bytes, offsets and addresses. The part is moved behind it as a dynamic
+linker would move it, so that nothing in its code changes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Union
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -44,73 +48,34 @@ from mblob.binary.elf_records import (
 )
 from mblob.errors import IncompatibleError
 from mblob.format import note
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import CannotJoin
 from mblob.packager.join import android_relocations, dynamic_symbols, relocations, unwind_table
 from mblob.packager.join.dynamic_symbols import Entry
-from mblob.packager.join.merge import Bound, Joined
+from mblob.packager.join.merge import MergedLayout, MergedRelocation, MergeInput, Name
 from mblob.packager.join.program_header_room import in_the_way
 from mblob.packager.join.relocations import Relocation
 from mblob.packager.join.section_headers import in_order_of_headers, put_sections
 from mblob.packager.write.elf_patch import Patch, fitting, new_library, segment_row
 
-Name = Union[str, int]
 STEP = 256 << 10  # bytes of a copy; what is zero stays a hole
 _ZEROS = bytes(STEP)
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where things are in the result.
-
-    Attributes:
-        offset: of the new tables in the file; their address is `offset + shift`, and so it is with
-            all that follows.
-        shift: addresses less offsets.
-        headers: offset of the program headers, in front or at `offset`.
-        tables: offsets of the new tables from `offset`, by name, and their sizes. Notes that had to
-            make room have their old offsets for names.
-        tables_size: bytes of all of them.
-        dynamic, part: offsets in the file of the dynamic section, and of the part.
-        first_global: number of the first symbol that is not local.
-    """
-
-    offset: int
-    shift: int
-    headers: int
-    tables: dict[Name, tuple[int, int]]
-    tables_size: int
-    dynamic: int
-    dynamic_size: int
-    part: int
-    first_global: int
-
-    def of_note(self, offset: int) -> int:
-        """Where a byte of the host's notes is now."""
-        for old, (start, size) in self.tables.items():
-            if isinstance(old, int) and old <= offset < old + size:
-                return self.offset + start + offset - old
-        return offset
-
-    def address(self, name: str) -> int:
-        return self.offset + self.shift + self.tables[name][0]
-
-    @property
-    def moved(self) -> int:
-        """What is added to addresses of the part."""
-        return self.part + self.shift
-
-
-def write(joined: Joined, host_path: Path, output: Path, hole: tuple[int, int] = (0, 0)) -> None:
+def write(
+    merged: MergeInput, host_path: Path, output: Path, hole: tuple[int, int] = (0, 0)
+) -> None:
     """Write the file.
 
     Args:
         hole: offset and bytes of what the host has no use for any more: they become zero.
 
     Raises:
-        As of `mblob.packager.join.merge.graft`.
+        CannotJoin: there is no room for more program headers, or code of the part cannot be moved.
+        IncompatibleError: there are no addresses for the part.
+        FormatError, OSError: a file is damaged, or cannot be read or written.
     """
-    host, part = joined.host, joined.part
-    tables, dynamic, places = _layout(joined)
+    host, part = merged.host, merged.part
+    tables, dynamic, places = _layout(merged)
     with new_library(output, host_path) as fd:
         start, size = hole
         _copy(fd, host.data[:start], 0)
@@ -122,9 +87,9 @@ def write(joined: Joined, host_path: Path, output: Path, hole: tuple[int, int] =
         _copy(fd, part.data[:end], places.part)
         os.ftruncate(fd, places.part + end)
         patch = Patch(fd, host)
-        _move_words(patch, joined, places)
-        patch.program_headers(_program_headers(joined, places), places.headers)
-        put_sections(patch, host, part, places, places.part + end, joined.thread)
+        _move_words(patch, merged, places)
+        patch.program_headers(_program_headers(merged, places), places.headers)
+        put_sections(patch, host, part, places, places.part + end, merged.thread)
         _edit_notes(
             patch, host, places, bytes(part.data[-4096:]) + dynamic + b"".join(tables.values())
         )
@@ -138,38 +103,38 @@ def _copy(fd: int, data: memoryview, offset: int) -> None:
             os.pwrite(fd, piece, offset + at)
 
 
-def _layout(joined: Joined) -> tuple[dict[Name, bytes], bytes, Places]:
+def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]:
     """All tables twice: how large they are, then with the addresses that follow from that."""
-    host, part = joined.host, joined.part
+    host, part = merged.host, merged.part
     align = max(MAX_PAGE, *(s.p_align for s in part.segments if s.p_type == PT_LOAD))
     top = max(s.p_vaddr + s.p_memsz for s in host.segments if s.p_type == PT_LOAD)
     offset = len(host.data) + -len(host.data) % align
     vaddr = top + -top % align
-    front = in_the_way(host, _headers_size(joined))
+    front = in_the_way(host, _headers_size(merged))
     # Tables are written anew.
     notes: dict[Name, bytes] = {
         p.start: bytes(host.data[p.start : p.end]) for p in front or () if p.is_note
     }
     headers = offset if front is None else host.e_phoff
-    order, first_global, first_found = dynamic_symbols.in_order(joined.entries)
-    strings = _Strings(joined, order)
+    order, first_global, first_found = dynamic_symbols.in_order(merged.entries)
+    strings = _Strings(merged, order)
     # Addresses of the part are not yet the right ones, but addresses.
-    places = Places(offset, vaddr - offset, headers, {}, 0, 0, 0, offset, first_global)
+    places = MergedLayout(offset, vaddr - offset, headers, {}, 0, 0, 0, offset, first_global)
     tables: dict[Name, bytes] = {}
     dynamic = b""
     for _ in range(2):
         tables = dict(notes)
-        tables.update(_tables(joined, order, first_found, strings, places))
+        tables.update(_tables(merged, order, first_found, strings, places))
         tables = in_order_of_headers(host, tables)
         starts: dict[Name, tuple[int, int]] = {}
-        at = 0 if front is not None else _headers_size(joined)
+        at = 0 if front is not None else _headers_size(merged)
         for name, data in tables.items():
             at += -at % 8
             starts[name] = (at, len(data))
             at += len(data)
         behind = offset + at
         places = replace(places, tables=starts, tables_size=at, dynamic=behind + -behind % align)
-        dynamic = _dynamic(joined, places, strings)
+        dynamic = _dynamic(merged, places, strings)
         behind = places.dynamic + len(dynamic)
         places = replace(places, dynamic_size=len(dynamic), part=behind + -behind % align)
     last = places.moved + max(s.p_vaddr + s.p_memsz for s in part.segments if s.p_type == PT_LOAD)
@@ -192,15 +157,15 @@ class _Strings:
         needed: libraries that the part needs and the host does not, and where their names stand.
     """
 
-    def __init__(self, joined: Joined, order: Sequence[Entry]) -> None:
-        host = joined.host
+    def __init__(self, merged: MergeInput, order: Sequence[Entry]) -> None:
+        host = merged.host
         size = host.dynamic[DT_STRSZ][0]
         start = host.offset_of(host.dynamic[DT_STRTAB][0], size, "dynamic strings")
         self.data = bytearray(host.data[start : start + size])
         self._new: dict[bytes, int] = {}
         self.names = [self._place(e.name) if e.name_at is None else e.name_at for e in order]
         self.needed = [
-            self._place(name.encode()) for name in joined.part.needed if name not in host.needed
+            self._place(name.encode()) for name in merged.part.needed if name not in host.needed
         ]
 
     def _place(self, name: bytes) -> int:
@@ -211,11 +176,15 @@ class _Strings:
 
 
 def _tables(
-    joined: Joined, order: list[Entry], first_found: int, strings: _Strings, places: Places
+    merged: MergeInput,
+    order: list[Entry],
+    first_found: int,
+    strings: _Strings,
+    places: MergedLayout,
 ) -> dict[str, bytes]:
     """The new tables by name."""
-    host, moved = joined.host, places.moved
-    tables = {"dynsym": dynamic_symbols.encode(host, order, strings.names, moved, joined.thread)}
+    host, moved = merged.host, places.moved
+    tables = {"dynsym": dynamic_symbols.encode(host, order, strings.names, moved, merged.thread)}
     if DT_GNU_HASH in host.dynamic or DT_HASH not in host.dynamic:
         tables["gnu_hash"] = dynamic_symbols.gnu_hash(host, order, first_found)
     if DT_HASH in host.dynamic:
@@ -223,21 +192,21 @@ def _tables(
     if DT_VERSYM in host.dynamic:
         tables["versym"] = host.layout.numbers("H", [0, *(e.version for e in order)])
     types = relocations.types_of(host)
-    early = [_final(b, types, moved, joined.thread) for b in joined.early]
+    early = [_final(b, types, moved, merged.thread) for b in merged.early]
     tables["rel"] = relocations.encode(host, early)
-    if joined.late:
+    if merged.late:
         tables["jmprel"] = relocations.encode(
-            host, [_final(b, types, moved, 0) for b in joined.late]
+            host, [_final(b, types, moved, 0) for b in merged.late]
         )
     tables["dynstr"] = bytes(strings.data)
     address = (
         places.address("unwind") if "unwind" in places.tables else places.offset + places.shift
     )
-    unwind = unwind_table.joined(host, joined.part, address, moved)
+    unwind = unwind_table.joined(host, merged.part, address, moved)
     return {**tables, "unwind": unwind} if unwind else tables
 
 
-def _final(b: Bound, types: relocations.Types, moved: int, thread: int) -> Relocation:
+def _final(b: MergedRelocation, types: relocations.Types, moved: int, thread: int) -> Relocation:
     """A relocation as it stands in the table."""
     r = replace(b.record, symbol=b.entry.index if b.entry is not None else 0)
     if not b.of_part:
@@ -249,16 +218,14 @@ def _final(b: Bound, types: relocations.Types, moved: int, thread: int) -> Reloc
         if r.type in (types.descriptor, types.fixed, types.offset):
             return replace(r, addend=r.addend + thread)
     if b.entry is None and r.type not in (types.relative, types.module):
-        raise BuildError(
-            f"the adapters have relocations of type {r.type}, which cannot be moved; convert from objects"
-        )
+        raise CannotJoin(f"the new code has relocations of type {r.type}, which cannot be moved")
     return r
 
 
-def _move_words(patch: Patch, joined: Joined, places: Places) -> None:
+def _move_words(patch: Patch, merged: MergeInput, places: MergedLayout) -> None:
     """Addresses in the part's own words, where the machine has them there; places in the memory of
     a thread behind the number of the library."""
-    part = joined.part
+    part = merged.part
     types = relocations.types_of(part)
     record = part.layout.word
     mask = (1 << part.bits) - 1
@@ -267,13 +234,13 @@ def _move_words(patch: Patch, joined: Joined, places: Places) -> None:
         at = part.offset_of(vaddr, record.size, "a relocated word")
         patch.put(record, places.part + at, word=(part.word_at(vaddr) + amount) & mask)
 
-    for b in joined.early:
+    for b in merged.early:
         if not b.of_part or b.entry is not None:
             continue
         if b.record.type == types.relative and b.record.addend is None:
             add(b.record.place, places.moved)
-        elif b.record.type == types.module and joined.thread:
-            add(b.record.place + record.size, joined.thread)
+        elif b.record.type == types.module and merged.thread:
+            add(b.record.place + record.size, merged.thread)
 
 
 # -- dynamic section -------------------------------------------------------------------------------
@@ -283,10 +250,10 @@ def _move_words(patch: Patch, joined: Joined, places: Places) -> None:
 _LEFT_OUT = (DT_RELACOUNT, DT_RELCOUNT, *android_relocations.TAGS)
 
 
-def _dynamic(joined: Joined, places: Places, strings: _Strings) -> bytes:
+def _dynamic(merged: MergeInput, places: MergedLayout, strings: _Strings) -> bytes:
     """The host's entries with the new tables, and what the part needs behind what the host
     needs."""
-    host, layout = joined.host, joined.host.layout
+    host, layout = merged.host, merged.host.layout
     table, entry, record = (
         (DT_RELA, DT_RELAENT, layout.rela) if host.bits == 64 else (DT_REL, DT_RELENT, layout.rel)
     )
@@ -321,18 +288,18 @@ def _dynamic(joined: Joined, places: Places, strings: _Strings) -> bytes:
 # -- headers ---------------------------------------------------------------------------------------
 
 
-def _headers_size(joined: Joined) -> int:
-    more = sum(s.p_type in (PT_LOAD, PT_NOTE, PT_TLS) for s in joined.part.segments) + 2
-    count = len(joined.host.segments) + more
+def _headers_size(merged: MergeInput) -> int:
+    more = sum(s.p_type in (PT_LOAD, PT_NOTE, PT_TLS) for s in merged.part.segments) + 2
+    count = len(merged.host.segments) + more
     if count >= PN_XNUM:
-        raise BuildError(
-            f"{joined.host.name}: {len(joined.host.segments)} program headers, there is no room for more"
+        raise CannotJoin(
+            f"{merged.host.name}: {len(merged.host.segments)} program headers, there is no room for more"
         )
-    return count * joined.host.e_phentsize
+    return count * merged.host.e_phentsize
 
 
-def _program_headers(joined: Joined, places: Places) -> list[bytes]:
-    host, part = joined.host, joined.part
+def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
+    host, part = merged.host, merged.part
     start, shift = places.offset, places.shift
     same = _properties(host) == _properties(part)
     before: list[bytes] = []
@@ -342,7 +309,7 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
     for i, s in enumerate(host.segments):
         raw = bytes(host.data[host.e_phoff + i * host.e_phentsize :][: host.e_phentsize])
         if s.p_type == PT_PHDR:
-            size = _headers_size(joined)
+            size = _headers_size(merged)
             vaddr = s.p_vaddr if places.headers == s.p_offset else start + shift
             before.append(
                 segment_row(host, PT_PHDR, s.p_flags, places.headers, vaddr, size, s.p_align)
@@ -357,7 +324,7 @@ def _program_headers(joined: Joined, places: Places) -> list[bytes]:
             size, at = places.dynamic_size, places.dynamic
             rest.append(segment_row(host, PT_DYNAMIC, s.p_flags, at, at + shift, size, s.p_align))
         elif s.p_type == PT_TLS and own_thread is not None:
-            align, size = max(s.p_align, own_thread.p_align), joined.thread + own_thread.p_memsz
+            align, size = max(s.p_align, own_thread.p_align), merged.thread + own_thread.p_memsz
             at, vaddr = s.p_offset, s.p_vaddr
             rest.append(
                 segment_row(host, PT_TLS, s.p_flags, at, vaddr, s.p_filesz, align, memory=size)
@@ -398,7 +365,7 @@ def _properties(elf: ElfFile) -> list[bytes]:
     ]
 
 
-def _edit_notes(patch: Patch, host: ElfFile, places: Places, new: bytes) -> None:
+def _edit_notes(patch: Patch, host: ElfFile, places: MergedLayout, new: bytes) -> None:
     """What the host announces of its blob and its table says nothing of those that came with the
     part; its build-id is that of another library."""
     record = host.layout.nhdr

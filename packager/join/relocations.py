@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_JMPREL
 from mblob.binary.relocation_types import number
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import CannotJoin
 from mblob.packager.join import android_relocations
 from mblob.packager.join.blob_references import word_of
 from mblob.packager.write.elf_patch import fitting
@@ -89,14 +89,13 @@ def types_of(elf: ElfFile) -> Types:
     """The numbers of a file's machine.
 
     Raises:
-        BuildError: they are not known here.
+        CannotJoin: they are not known here.
     """
     found = _TYPES.get((elf.machine, elf.bits))
     if found is None:
         known = ", ".join(f"{name} ({bits}-bit)" for name, bits in _TYPES)
-        raise BuildError(
-            f"{elf.name}: for {elf.machine} ({elf.bits}-bit), whose relocations are not known here; known are {known};"
-            " convert the objects that it was linked from"
+        raise CannotJoin(
+            f"{elf.name}: for {elf.machine} ({elf.bits}-bit), whose relocations are not known here; known are {known}"
         )
     return found
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -36,10 +36,8 @@ from mblob.binary.elf_records import (
     SectionHeader,
 )
 from mblob.packager.join import unwind_table
+from mblob.packager.join.merge import MergedLayout, Name, mapped
 from mblob.packager.write.elf_patch import Patch, fitting
-
-if TYPE_CHECKING:
-    from mblob.packager.join.merged_file import Name, Places
 
 PREFIX = ".mblob"  # of the names of the part's sections, so that the host's keep theirs alone
 # without those that lead elsewhere
@@ -47,14 +45,8 @@ _KEPT_FLAGS = SHF_WRITE | SHF_ALLOC | SHF_EXECINSTR | SHF_TLS | SHF_X86_64_LARGE
 _KEPT_NAMES = (".tvm_mblob", ".lrodata", ".note.mblob")
 
 
-def mapped(host: ElfFile, part: ElfFile) -> dict[int, int]:
-    """Numbers of the part's sections in the result."""
-    wanted = [i for i, s in enumerate(part.sections) if s.sh_flags & SHF_ALLOC and s.sh_size]
-    return {old: len(host.sections) + new for new, old in enumerate(wanted)}
-
-
 def put_sections(
-    patch: Patch, host: ElfFile, part: ElfFile, places: Places, end: int, thread: int
+    patch: Patch, host: ElfFile, part: ElfFile, places: MergedLayout, end: int, thread: int
 ) -> None:
     """Write the table behind everything: the host's sections under their numbers, then the part's.
 
@@ -85,7 +77,7 @@ def put_sections(
 
 
 def _relocations_row(
-    names: bytearray, host: ElfFile, rows: Sequence[SectionHeader], places: Places
+    names: bytearray, host: ElfFile, rows: Sequence[SectionHeader], places: MergedLayout
 ) -> SectionHeader:
     """The header of the relocations, where the host has none."""
     symbols = (i for i, row in enumerate(rows) if row.sh_addr == places.address("dynsym"))
@@ -144,7 +136,7 @@ def in_order_of_headers(host: ElfFile, tables: dict[Name, bytes]) -> dict[Name, 
     }
 
 
-def _host_rows(host: ElfFile, places: Places) -> list[SectionHeader]:
+def _host_rows(host: ElfFile, places: MergedLayout) -> list[SectionHeader]:
     """The host's headers; those of tables that were written anew lead to the new ones."""
     renewed = _renewed(host, places.tables)
     rows = []
@@ -217,7 +209,7 @@ def _join_thread(host: ElfFile, part: ElfFile, rows: list[SectionHeader], thread
             rows[i] = rows[i]._replace(sh_addr=end, sh_size=0)
 
 
-def _part_row(names: bytearray, part: ElfFile, number: int, places: Places) -> SectionHeader:
+def _part_row(names: bytearray, part: ElfFile, number: int, places: MergedLayout) -> SectionHeader:
     s: Section = part.sections[number]
     # its own tables are bytes here, which nobody reads
     kind = s.sh_type if s.sh_type in (SHT_NOTE, SHT_NOBITS) else SHT_PROGBITS

@@ -197,7 +197,7 @@ class ObjectNode(HostNode):
 
     Attributes:
         elsewhere: it has names alone; what is linked here joins the library that has the code
-        (`mblob.packager.join.merge`).
+        (`mblob.packager.join.join`).
     """
 
     def __init__(

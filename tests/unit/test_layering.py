@@ -187,6 +187,19 @@ def test_the_two_halves_never_import_each_other() -> None:
         assert guilty == []
 
 
+# A room whose other files are its own affair.
+ENTRIES = {"mblob.packager.join": {"mblob.packager.join.join", "mblob.packager.join.reembed"}}
+
+
+def test_a_room_with_entries_is_entered_by_them() -> None:
+    found: dict[str, set[str]] = {room: set() for room in ENTRIES}
+    for module, path in SOURCES.items():
+        for _, name in imports(path):
+            if name in SOURCES and room_of(name) in ENTRIES and room_of(module) != room_of(name):
+                found[room_of(name)].add(name)
+    assert found == ENTRIES
+
+
 def test_what_is_no_half_imports_the_standard_library_and_others_when_it_reads() -> None:
     found = {
         (module, name, (line, name) in imports(path, deferred=False))

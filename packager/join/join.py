@@ -1,0 +1,201 @@
+"""New code and a new blob for a finished library, whose own code and data keep their bytes and
+addresses.
+
+A caller describes the new library as a module tree, as for `export_library`. In this tree, the node
+that `finished_code` makes stands for the code of the finished library. `join` takes these steps:
+
+1. `export_library` links all other host modules, and the blob of the tree, to a small library.
+2. `mblob.packager.join.merge` merges symbols and relocations of both libraries.
+3. `mblob.packager.join.merged_file` writes both, and one table of each kind.
+4. libmblob checks that a dynamic linker can load the result, which then gets its name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
+from mblob.bytes.mapping import map_file
+from mblob.bytes.whole_file import replacing
+from mblob.errors import FormatError, IncompatibleError
+from mblob.format.prefixes import BLOBS
+from mblob.inspect.elf_judge import check_loading
+from mblob.inspect.library import Library
+from mblob.module import Module
+from mblob.packager.compile.host_objects import Generated, compile_generated
+from mblob.packager.compile.toolchain import find
+from mblob.packager.errors import CannotJoin
+from mblob.packager.functions.slot_shims import SLOTS
+from mblob.packager.join.blob_references import find_reference
+from mblob.packager.join.merge import Names, merge
+from mblob.packager.join.merged_file import write
+from mblob.packager.link.export import export_library
+from mblob.packager.modules.nodes import Declared, ObjectNode
+from mblob.packager.options import as_options
+from mblob.packager.write.dialects import CLASSIC, Dialect
+
+_NAME = re.compile(r"[A-Za-z0-9_.$]+")
+_TEXT = 4096  # bytes of the name that __tvm_main__ may hold
+
+
+def join(
+    path: Path,
+    tree: Module,
+    output: str | os.PathLike[str],
+    dialect: Dialect,
+    work: Path,
+    how: Mapping[str, Any],
+    *,
+    hidden: Names = lambda name: False,
+    replaced: Collection[str] = (),
+) -> None:
+    """Write a library that has the code of `path`, and the other code and the blob of `tree`.
+
+    Args:
+        path: the finished library. It is only read, and may have any size: symbols, relocations and
+            other tables of both libraries are in memory, the rest is mapped and copied.
+        tree: all modules of the new library. It has the node of `finished_code(path, ...)`, and a
+            payload module for each payload that the new library keeps. The old blob is not read. It
+            becomes a hole, if it has at least 64 KiB and no code or data has its address.
+        output: the new library, which may be `path`. The file is made beside `output` and renamed
+            when it is complete; after an error, `output` is as it was, and nothing is left.
+        dialect: of the new library.
+        work: a folder of the caller's, for the objects and the small library with the new blob. So
+            the disk has room for the new blob twice.
+        how: options of `export_library` for the small library: cc, target, options, index, ...
+        hidden: names, of either library, that nobody finds in the new one by name.
+        replaced: names of the finished library that lead elsewhere in the new library, or nowhere.
+            The blob, and tables whose names begin with `__mblob_`, are always replaced.
+
+    Raises:
+        CannotJoin: the two cannot be one library; the text says why, but not what to do instead.
+            The new code has constructors, destructors or thread-local variables with initial
+            values, or exports a name of the finished library; the relocations of the machine are
+            not known; there is no room for more program headers; or a dynamic linker would not
+            load the result.
+        IncompatibleError: there are no addresses behind the last segment.
+        FormatError: the finished library is damaged.
+        BuildError, ToolchainError, OSError: as of `export_library`.
+    """
+    part = work / "joined.so"
+    export_library(tree, part, **{**how, "dialect": dialect.name, "reuse": False})
+    with replacing(output) as temporary:
+        merged = merge(_read(path), _read(part), hidden, {*replaced, *BLOBS})
+        write(merged, path, temporary, _unused_blob(path))
+        _check_loading(temporary, path)
+
+
+def _read(path: Path) -> ElfFile:
+    elf = ElfFile(map_file(path), str(path))
+    elf.check_tables()
+    return elf
+
+
+def _check_loading(written: Path, path: Path) -> None:
+    """Have libmblob judge what was written, if it is for this machine.
+
+    Raises:
+        CannotJoin: the dynamic linker would not open it.
+    """
+    try:
+        check_loading(ElfFile(map_file(written), str(path)))
+    except (FormatError, IncompatibleError) as error:
+        raise CannotJoin(str(error)) from None
+
+
+def _unused_blob(path: Path) -> tuple[int, int]:
+    """Offset and size of the old blob, if it is worth a hole and no code has its address; else
+    zeros."""
+    with Library(path) as library:
+        elf, blob = library.elf, library.blob
+        symbol = elf.find(blob.symbol) if blob is not None else None
+        if symbol is None or symbol.st_size < MAX_PAGE or find_reference(elf, symbol) is not None:
+            return 0, 0
+        return elf.offset_of(symbol.st_value, symbol.st_size, symbol.name), symbol.st_size
+
+
+# -- the finished library as a module --------------------------------------------------------------
+
+
+def finished_code(path: Path, work: Path, how: Mapping[str, Any]) -> ObjectNode:
+    """The code of a finished library as a host module of another tree: an object with its names alone.
+
+    Args:
+        path, work, how: as of `join`.
+
+    Raises:
+        CannotJoin: a name that no assembler takes.
+        ToolchainError: the compiler does not work.
+        FormatError, OSError: the library is damaged, or cannot be read.
+    """
+    tools = find(how.get("cc"), how.get("target"))
+    options = [o for o in as_options(how.get("options")) if not o.startswith("-flto")]
+    label = str(path)
+    with Library(path) as library:
+        text = "\n".join(f"__asm__({_c_string(line)});" for line in _lines(library, label))
+        packed = [f.symbol for f in library.host_functions if f.abi == "packed"]
+        rows = library.function_table
+    ((made, _),) = compile_generated(
+        tools, [Generated("finished", f"names of {label}", text)], options, work
+    )
+    node = ObjectNode(made.path, Declared(packed, may_name=True), label=label, elsewhere=True)
+    node.rows = tuple(rows)
+    return node
+
+
+def _c_string(line: str) -> str:
+    return '"' + line.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _lines(library: Library, label: str) -> Iterator[str]:
+    elf = library.elf
+    rows = {row.symbol for row in library.function_table}
+    functions = {f.symbol for f in library.host_functions if f.abi != "plain" or f.symbol in rows}
+    yield ".text"
+    for s in elf.dynsym:
+        if s.is_exported and _is_function(s) and (s.name in functions or s.name == CLASSIC.entry):
+            _check_name(s.name, label)
+            yield f".globl {s.name}"
+            yield f".type {s.name}, %function"
+            yield f"{s.name}: .byte 0"
+    yield ".data"
+    for s in elf.dynsym:
+        if s.is_exported and s.name == CLASSIC.entry and not _is_function(s):
+            name = _text_of(library, s)
+            _check_name(name, label)
+            yield f".globl {s.name}"
+            yield f".type {s.name}, %object"
+            yield f'{s.name}: .asciz "{name}"'
+        elif (
+            s.is_exported
+            and not _is_function(s)
+            and s.name.startswith(("__TVM", "__tvm_"))
+            and s.name not in BLOBS
+        ):
+            _check_name(s.name, label)
+            yield f".weak {s.name}"
+            yield f".type {s.name}, %object"
+            yield f"{s.name}: .byte 0"
+        elif not s.is_defined and s.name in SLOTS:
+            yield f".dc.a {s.name}"
+
+
+def _is_function(s: Symbol) -> bool:
+    return s.type in (STT_FUNC, STT_GNU_IFUNC)
+
+
+def _check_name(name: str, label: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise CannotJoin(f"{label}: has a function {name!r}, a name that no assembler takes")
+
+
+def _text_of(library: Library, symbol: Symbol) -> str:
+    """The text at a symbol, which may have no size."""
+    elf = library.elf
+    start = elf.offset_of(symbol.st_value, max(symbol.st_size, 1), symbol.name)
+    return bytes(elf.data[start : start + _TEXT]).partition(b"\0")[0].decode(errors="replace")

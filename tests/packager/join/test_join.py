@@ -1,0 +1,120 @@
+"""`join`: new code and a new blob for a finished library, in its own dialect."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
+from mblob.packager.errors import CannotJoin
+from mblob.packager.join.join import finished_code, join
+from mblob.packager.write.dialects import DIALECTS
+from tests.e2e.ffi.ffi_sources import plain_module
+
+pytestmark = pytest.mark.own_process
+
+NEW = """#include <stdint.h>
+#include <string.h>
+void vadd(float *a, float *b, float *c, int n);
+static int calls;
+int twice(const float *a, float *c, int n) {
+  float copy[64];
+  memcpy(copy, a, (size_t)n * sizeof *a);
+  vadd(copy, copy, c, n);
+  return ++calls;
+}
+"""
+PROTOTYPE = "int twice(const float a[n], float c[n], int n)"
+
+
+def finished(path: Path, dialect: str) -> Path:
+    root = plain_module()
+    root.import_module(mblob.blob_module("my.kind", b"hello"))
+    root.export_library(path, dialect=dialect)
+    return path
+
+
+def add(
+    path: Path, output: Path, dialect: str, work: Path, source: str = NEW, **how: object
+) -> None:
+    """Join a source and another payload to a library that has one, and keep both."""
+    work.mkdir()
+    root = mblob.Module(node=finished_code(path, work, how))
+    root.import_module(mblob.csource_module(source, functions=[PROTOTYPE]))
+    root.import_module(mblob.blob_module("my.other", b"world" * 100_000))
+    with mblob.open(path) as library:
+        for e in library.entries:
+            if e.offset is not None:
+                root.import_module(mblob.blob_module(e.type_key, bytes(e.view())))
+    join(path, root, output, DIALECTS[dialect], work, how)
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_a_kernel_and_a_payload_are_added(tmp_path: Path, dialect: str) -> None:
+    first, made = finished(tmp_path / "a.so", dialect), tmp_path / "b.so"
+    before = first.read_bytes()
+    add(first, made, dialect, tmp_path / "work")
+    assert first.read_bytes() == before
+    subprocess.run(["strip", "-o", tmp_path / "stripped.so", made], check=True)
+    for path in (made, tmp_path / "stripped.so"):
+        with mblob.open(path, verify="full") as lib:
+            assert lib.dialect == dialect
+            payloads = {e.type_key: bytes(e.view()) for e in lib.entries if e.offset is not None}
+            assert payloads == {"my.kind": b"hello", "my.other": b"world" * 100_000}
+            assert {"vadd", "greet", "twice"} <= set(lib.functions)
+        mblob.verify(path)
+        lib = mblob.load_module(path, missing="stub")
+        x, y = np.ones(4, "float32"), np.zeros(4, "float32")
+        assert lib["twice"](x, y, 4) == 1 and y.tolist() == [2, 2, 2, 2]
+        lib["vadd"](x, y, y, 4)
+        assert y.tolist() == [3, 3, 3, 3]
+        with pytest.raises(mblob.KernelError, match=r"expected shape \(5,\)"):
+            lib["twice"](x, y, 5)
+    old, new = (ElfFile(map_file(path)) for path in (first, made))
+    text = old.section(".text")
+    assert text is not None
+    assert new.data[text.sh_offset :][: text.sh_size] == old.contents(text)
+
+
+def test_the_output_may_be_the_library_itself(tmp_path: Path) -> None:
+    first = finished(tmp_path / "a.so", "classic")
+    add(first, first, "classic", tmp_path / "work")
+    x, y = np.ones(4, "float32"), np.zeros(4, "float32")
+    assert mblob.load_module(first, missing="stub")["twice"](x, y, 4) == 1
+
+
+@pytest.mark.parametrize(
+    "more, culprit",
+    [
+        ("__attribute__((constructor)) static void start(void) { calls = 1; }", "the new code has constructors"),
+        ("__thread int own = 5;", "variables of threads with initial values"),
+        ("void scale(double x, int64_t k) {}", "scale is defined twice: in .*a.so and in"),
+    ],
+)  # fmt: skip
+def test_what_cannot_join_is_refused_and_leaves_nothing(
+    tmp_path: Path, more: str, culprit: str
+) -> None:
+    first = packed_with_thread(tmp_path / "a.so")
+    before = sorted(tmp_path.iterdir()), first.read_bytes()
+    work = tmp_path / "work"
+    with pytest.raises((CannotJoin, mblob.ToolchainError), match=culprit):
+        add(first, first, "classic", work, NEW + more)
+    assert (
+        sorted(path for path in tmp_path.iterdir() if path != work),
+        first.read_bytes(),
+    ) == before
+
+
+def packed_with_thread(path: Path) -> Path:
+    """A library that has a variable of threads, too."""
+    root = plain_module()
+    root.import_module(
+        mblob.csource_module("__thread int here; int *where(void) { return &here; }")
+    )
+    root.export_library(path)
+    return path
