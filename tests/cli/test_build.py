@@ -55,6 +55,7 @@ def test_kernels_merge_into_the_root_and_each_blob_is_an_import_of_it(
     assert names(tmp_path) == ["a.bin", "b.bin", "deploy.so", "two.c", "vadd.c"]
 
 
+@pytest.mark.slow
 def test_a_build_of_plain_functions_alone_says_how_they_become_callable(pack, kernel: Path) -> None:
     words = ("build", "--kernel", "vadd.c", "-o", "deploy.so")
     done = pack(*words)
@@ -133,6 +134,7 @@ def test_without_an_index_and_imports_there_is_no_blob(pack, kernel: Path) -> No
     assert json.loads(pack("inspect", "deploy.so", "--json").stdout)["blob"] is None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("digest", ["none", "crc32", "sha256"])
 def test_the_digest_is_chosen(pack, kernel: Path, tmp_path: Path, digest: str) -> None:
     (tmp_path / "a.bin").write_bytes(b"a")

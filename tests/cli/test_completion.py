@@ -99,7 +99,7 @@ def test_every_option_of_a_verb_is_offered(offered: Offered, verb: str) -> None:
     assert set(offered(f"{verb} -")) == options
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -241,6 +241,7 @@ def test_hunks_have_the_line_numbers_of_the_whole_texts(tmp_path: Path) -> None:
     assert entry.text == tuple(difflib.unified_diff(old, new, "a", "b", lineterm="", n=2))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")
 @pytest.mark.parametrize("depth", [2000])
 def test_deep_trees_cost_no_more_than_wide_ones(tmp_path: Path, depth: int, count_calls) -> None:

@@ -41,6 +41,7 @@ def test_each_section_is_one_block_in_the_order_of_the_work(pack) -> None:
     assert list(dict.fromkeys(reported)) == sections
 
 
+@pytest.mark.slow
 def test_a_linker_that_cannot_grow_a_library_says_which_forms_it_can(pack, require) -> None:
     require("mold")
     found = {f["name"]: f for f in json.loads(pack("doctor", "--json").stdout)["findings"]}
@@ -73,12 +74,14 @@ def test_packages_that_the_command_line_uses_are_named_with_the_extra_that_has_t
     assert Path(tab.place).exists()
 
 
+@pytest.mark.slow
 def test_it_leaves_nothing_behind(pack, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     assert pack("doctor", env={"TMPDIR": str(tmp_path / "scratch")}).returncode == 0
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_entry_points_are_loaded_and_told(pack, tmp_path: Path) -> None:
     info = tmp_path / "site" / "announced-1.dist-info"
     info.mkdir(parents=True)
@@ -101,6 +104,7 @@ def test_entry_points_are_loaded_and_told(pack, tmp_path: Path) -> None:
     assert "announced:number is int, expected a function" in told["number"][1]
 
 
+@pytest.mark.slow
 def test_two_plug_ins_for_one_key_are_told(pack, root: Path, cc, tmp_path: Path) -> None:
     flags = (
         *include_flags(),

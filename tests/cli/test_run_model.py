@@ -118,6 +118,7 @@ def test_models_of_tvm_agree_with_what_it_computed(
         np.testing.assert_allclose(out["out0"], wanted["out"], rtol=1e-5)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -356,6 +357,7 @@ def test_profile_writes_a_page_with_a_bar_for_each_operator(pack, model: Path) -
     assert len(data["graph"]["boxes"]) == 3  # b is written on the operator that takes it
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("page", "code", "text"),
     [

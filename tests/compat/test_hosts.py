@@ -133,6 +133,7 @@ def moved(text: str) -> str:
     return re.sub(r"(?m)^(import|from) (tvm(?:_ffi)?[. ])", r"\1 mblob.compat.\2", text)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.stem)
 def test_a_host_of_each_era_runs_with_other_import_lines(
     host: Path, golden: Path, tmp_path: Path

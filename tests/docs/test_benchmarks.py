@@ -189,6 +189,7 @@ def test_the_report_has_rows_targets_reasons_and_notes() -> None:
     assert text.endswith("* something was not measured.\n")
 
 
+@pytest.mark.slow
 def test_pictures_have_a_line_for_each_series(tmp_path: Path) -> None:
     found = section()
     # of packing, CPU time and memory are drawn, which these rows have not
@@ -231,6 +232,7 @@ def start(root: Path, output: Path, folder: Path, *words: str) -> subprocess.Pop
     )  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_a_run_that_is_stopped_leaves_nothing(root: Path, tmp_path: Path, number: int) -> None:
     folder = tmp_path / "folder"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("page", "printed"), [("byoc.md", "[0.  0.  0.5 1. ]\n"), ("runtime.md", "64.0\n")]
 )
@@ -38,6 +39,7 @@ def test_its_links_lead_somewhere(root: Path) -> None:
     assert [t for t in targets if not (root / "docs" / t).exists()] == []
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_example(
     root: Path, installed: Path, tmp_path: Path, require: Callable[[str], str]
 ) -> None:

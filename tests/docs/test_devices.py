@@ -14,6 +14,7 @@ import pytest
 import mblob
 
 
+@pytest.mark.slow
 def test_the_program_prints_what_the_device_made(blocks, root: Path, tmp_path: Path) -> None:
     cached = {"POCL_CACHE_DIR": str(tmp_path / "pocl"), "MBLOB_CACHE_DIR": str(tmp_path / "cache")}
     environment = {

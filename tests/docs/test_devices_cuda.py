@@ -26,6 +26,7 @@ __attribute__((constructor(65535))) static void define_vadd(void) { fake_cuda_de
 """
 
 
+@pytest.mark.slow
 def test_the_program_packs_and_runs(
     blocks: Callable, cc: Callable[..., Path], root: Path, tmp_path: Path
 ) -> None:

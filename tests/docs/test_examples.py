@@ -128,6 +128,7 @@ for i in range(0, len(images), batch):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "batch"), [("digits_relax", 360), ("digits_relax_20", 20)])
 def test_relax_programs_read_the_same_digits_from_c_python_and_the_command_line(
     root: Path, build: Build, tmp_path: Path, name: str, batch: int
@@ -200,6 +201,7 @@ def test_warm_calls_of_a_relax_program_allocate_nothing(
         assert run(program, golden / "relax" / f"{library}.so", *words) == "0\n", call
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_examples_page_run(
     blocks, root: Path, installed: Path, require, tmp_path: Path
 ) -> None:
@@ -220,6 +222,7 @@ def test_the_commands_of_the_examples_page_run(
     assert done.stdout == "11 22 33\nlibrary\n11\n22\n33\n11 22 33\n10\n11 22 33\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way",
     ["one", *(pytest.param(way, marks=pytest.mark.slow) for way in ("numpy", "dask", "ray"))],
@@ -349,6 +352,7 @@ def test_valgrind_reports_nothing_on_the_cxx_host(
     )
 
 
+@pytest.mark.slow
 def test_address_and_undefined_sanitizers_report_nothing(
     root: Path, sanitized: Path, digits: Path, images: Path, tmp_path: Path
 ) -> None:

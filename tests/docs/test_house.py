@@ -176,6 +176,7 @@ def test_a_file_that_a_test_leaves_behind_fails_the_run_and_is_named(
     assert "1 passed" in done.stdout and done.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_leaves_nothing_passes_and_tells_its_seed(root: Path, tmp_path: Path) -> None:
     done = run_tests(
         root, tmp_path / "it", "def test_it(): pass", "-p", "randomly", "-p", "no:xdist"

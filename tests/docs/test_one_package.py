@@ -89,6 +89,7 @@ print(sorted(m for m in sys.modules if m.partition(".")[0] in ("packager", "load
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_uses_everything_has_neither_name(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", EVERYTHING], cwd=tmp_path, capture_output=True, text=True
@@ -101,6 +102,7 @@ def test_a_process_that_uses_everything_has_neither_name(tmp_path: Path) -> None
 OWN = "raise SystemExit('the module of the user')\n"
 
 
+@pytest.mark.slow
 def test_modules_of_the_users_with_these_names_change_nothing(tmp_path: Path) -> None:
     for name in ("packager", "loader"):
         (tmp_path / f"{name}.py").write_text(OWN)

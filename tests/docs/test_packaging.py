@@ -162,6 +162,7 @@ def test_every_requirement_is_imported_by_the_product(root: Path) -> None:
     assert unused == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["as files", "whole"])
 def test_links_that_an_archive_lost_are_made_again(
     checkout: Path, tmp_path: Path, lost: str

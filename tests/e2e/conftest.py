@@ -21,7 +21,19 @@ def built(installed: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def programs() -> Path:
+def programs(installed: Path) -> Path:
     """The folder with all C test programs, without sanitizers (plain/), and their libraries
     (lib/)."""
-    return built_once("c-programs", lambda folder: make_c_tests("programs", f"BUILD={folder}"))
+    archive = installed / "lib" / "libmblob.a"
+    return built_once(
+        "c-programs",
+        lambda folder: make_c_tests("programs", f"BUILD={folder}", f"ARCHIVE={archive}"),
+    )
+
+
+@pytest.fixture(params=["plain", pytest.param("address", marks=pytest.mark.slow)])
+def variant(request: pytest.FixtureRequest) -> Path:
+    """The folder of the C test programs: without sanitizers, and with them (slow, as all of libmblob
+    is compiled for it). Their libraries lie in `variant.parent / "lib"`."""
+    built: Path = request.getfixturevalue("programs" if request.param == "plain" else "sanitized")
+    return built / str(request.param)

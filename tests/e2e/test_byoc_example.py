@@ -55,6 +55,7 @@ def test_the_library_alone_in_python(models: Path) -> None:
     assert float(done.stdout) == pytest.approx(expected(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_it(models: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", VALUES)
     run(sys.executable, "-m", "mblob.cli.main", "run", models / "model" / "model.so", f"x={tmp_path / 'x.npy'}",
@@ -80,7 +81,7 @@ PAYLOADS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("payload", PAYLOADS, ids=[repr(p[:30]) for p in PAYLOADS])
 def test_a_payload_that_lies_is_an_error(payload: str, tmp_path: Path) -> None:
     module = mblob.blob_module("fuse", payload.encode(), data=False)

@@ -154,6 +154,7 @@ def objects(installed: Path, tmp_path: Path) -> Path:
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("libdir", ["lib", "lib/x86_64-linux-gnu", "../elsewhere"])
 def test_an_installation_may_be_moved(
     objects: Path, built: Path, tmp_path: Path, require: Callable[[str], str], libdir: str
@@ -172,7 +173,7 @@ def test_an_installation_may_be_moved(
     assert run(tmp_path / "host", built / "lib" / "plain.so").stdout == "21\n"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["plain", "a b", "ümläut"])
 def test_an_installation_in_folders_of_any_name_serves_programs_and_goes_without_a_trace(
     objects: Path, built: Path, tmp_path: Path, require: Callable[[str], str], names: str

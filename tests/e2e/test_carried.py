@@ -58,7 +58,7 @@ def export(path: Path, *, data: bool = True, **options: object) -> Path:
     return path
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("embed", ["grow", "object", "append", "c"])
 @pytest.mark.parametrize("data", [True, False], ids=["data", "no data"])
 def test_in_python(tmp_path: Path, embed: str, data: bool) -> None:
@@ -86,7 +86,9 @@ def test_the_library_alone_from_an_empty_folder(tmp_path: Path) -> None:
     assert done.stdout == "27\n"
 
 
-@pytest.mark.parametrize("flags", [(), SANITIZE], ids=["plain", "sanitized"])
+@pytest.mark.parametrize(
+    "flags", [(), pytest.param(SANITIZE, marks=pytest.mark.slow)], ids=["plain", "sanitized"]
+)
 def test_in_c(installed: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
     source = tmp_path / "host.c"
     source.write_text(HOST % {"open": 'mblob_open("x.so", NULL, &root)'})

@@ -125,6 +125,7 @@ def test_a_moved_installation_serves_programs_and_packs_what_changed(
     assert packed() == "10 10 10 10 "
 
 
+@pytest.mark.slow
 def test_objects_are_built_before_they_are_packed(
     moved: Path, project: Path, require: Callable[[str], str]
 ) -> None:

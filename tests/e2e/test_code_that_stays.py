@@ -121,6 +121,7 @@ def ends(path: Path, how: str = "del", **options: object) -> bool:
     return done.stdout.split()[-1] == "True"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", CASES)
 def test_code_is_unmapped_if_it_calls_only_what_keeps_no_address(folder: Path, name: str) -> None:
     case = CASES[name]

@@ -50,7 +50,7 @@ def test_the_face_is_complete() -> None:
     } <= names
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("header", FACE)
 def test_each_header_stands_alone(require: Require, header: str) -> None:
     source = f"#include <{header}>\nint nothing;\n"
@@ -67,6 +67,7 @@ def test_each_header_stands_alone(require: Require, header: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ["memory.h", "object.h", "container/shape_tuple.h"])
 def test_a_header_alone_defines_what_it_declares(
     require: Callable[[str], str], tmp_path: Path, header: str
@@ -95,6 +96,7 @@ def test_all_headers_together_compile_without_warnings(
     run(*command, "-O2", "-S", "-o", "/dev/null", "-", input=source)
 
 
+@pytest.mark.slow
 def test_an_older_standard_is_refused_in_words(require: Require) -> None:
     command = [require("c++"), "-xc++", "-std=c++14", "-I", INCLUDE, "-fsyntax-only", "-"]
     done = subprocess.run(
@@ -132,6 +134,7 @@ def test_the_face_works_with_other_compilers(
     run(program, built / "lib", env=in_prefix(compat))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["-fPIE", "-fPIC"])
 @pytest.mark.parametrize("program", ["test_tvm_api", "test_tvm_objects"])
 def test_a_c_host_of_tvms_c_api_links_with_tvms_name(
@@ -491,7 +494,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_be_offered_says_so_to_the_compiler(
     require: Require, compat: Path, tmp_path: Path, what: str

@@ -41,7 +41,7 @@ TVM_REGISTER_GLOBAL("plugin.adder").set_body_typed([](int a) {
 """
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "linked"), [("g++", True), ("clang++", True), ("g++", False)])
 def test_python_and_a_cxx_plugin_call_each_other(
     require: Require, installed: Path, tmp_path: Path, compiler: str, linked: bool

@@ -121,6 +121,7 @@ def test_a_library_without_the_flag_opens(plain: Path) -> None:
     assert not mblob.load_module(plain).implements_function("vadd")
 
 
+@pytest.mark.sample(1)
 def test_no_bit_makes_a_plain_function_a_packed_one(plain: Path) -> None:
     elf = elf_of(plain)
     symbol = elf.find(functions_table.SYMBOL)
@@ -142,6 +143,7 @@ def test_no_bit_makes_a_plain_function_a_packed_one(plain: Path) -> None:
 # -- libraries of others ---------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("style", ["gnu", "sysv", "both"])
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
 def test_damaged_hash_tables_of_foreign_libraries_hide_nothing(

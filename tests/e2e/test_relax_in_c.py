@@ -93,9 +93,9 @@ def said(text: str) -> bytes:
 
 @pytest.mark.parametrize("name", [*LIBRARIES, *(f"classic/relax_{r}" for r in CLASSIC)])
 def test_every_case_gives_from_c_what_tvm_gives(
-    sanitized: Path, golden: Path, tmp_path: Path, name: str
+    variant: Path, golden: Path, tmp_path: Path, name: str
 ) -> None:
-    """Under AddressSanitizer, which tells what is not given back."""
+    """AddressSanitizer tells what is not given back."""
     library = golden / "relax" / f"{name}.so"
     if not library.exists():
         pytest.skip(f"no golden library {name}")
@@ -106,7 +106,6 @@ def test_every_case_gives_from_c_what_tvm_gives(
     words = Words({} if is_classic else dict(np.load(library.with_suffix(".npz"))))
     text = [" ".join(map(str, words.case(i, case))) for i, case in enumerate(cases)]
     (tmp_path / "cases").write_text(" ".join(text) + "\n")
-    folder = sanitized / "address"
-    env = {**os.environ, "MBLOB_PLUGIN_PATH": str(folder / "ffi")}
-    done = run(folder / "golden_relax", library, tmp_path / "cases", env=env)
+    env = {**os.environ, "MBLOB_PLUGIN_PATH": str(variant / "ffi")}
+    done = run(variant / "golden_relax", library, tmp_path / "cases", env=env)
     assert int(done.stdout) == words.count >= len(cases) > 0

@@ -86,6 +86,7 @@ def runtime(installed: Path) -> Path:
     return installed / "lib" / "libmblob.a"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("suffix", [".o", ".tar"])
 def test_two_libraries_of_the_same_kernels_in_one_program(
     runtime: Path, tmp_path: Path, suffix: str
@@ -112,6 +113,7 @@ def test_an_archive_that_nothing_refers_to_is_an_error_that_says_so(
     assert "MBLOB_SYSTEM_LIB" in done.stderr
 
 
+@pytest.mark.slow
 def test_removing_unused_sections_leaves_what_is_announced(runtime: Path, tmp_path: Path) -> None:
     inputs = libraries(tmp_path, ".a", ("-ffunction-sections", "-fdata-sections"))
     prints_fine(program(tmp_path, inputs, runtime, "-DARCHIVES", "-Wl,--gc-sections"))
@@ -131,12 +133,14 @@ def test_other_linkers(
     prints_fine(program(tmp_path, inputs, runtime, flag, "-Wl,--gc-sections"))
 
 
+@pytest.mark.slow
 def test_clang(require: Callable[[str], str], runtime: Path, tmp_path: Path) -> None:
     require("clang")
     inputs = libraries(tmp_path, ".o", cc="clang")
     prints_fine(program(tmp_path, inputs, runtime, cc=("clang", "-std=c11")))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("embed", ["object", "c"])
 def test_a_cxx_program(
     require: Callable[[str], str], runtime: Path, tmp_path: Path, embed: str
@@ -361,6 +365,7 @@ for prefix in 1, "a\\0b":
     assert lines[3] == "system_lib: prefix: 'a\\x00b' has a NUL in it"
 
 
+@pytest.mark.slow
 def test_an_extension_that_is_loaded_again_is_found_again(extension: Path) -> None:
     script = """
 import ctypes, sys, _ctypes

@@ -160,7 +160,7 @@ def test_a_helper_that_others_call_is_packed_without_a_warning(tmp_path: Path) -
 # -- what something tells --------------------------------------------------------------------------
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "flags", "functions"),
     [
@@ -310,6 +310,7 @@ def test_all_libraries_that_tvm_exported_have_a_mark(golden: Path) -> None:
             assert [f.name for f in library.host_functions if f.abi == "plain"] == [], path
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("change", ["an index", "the other dialect", "and back"])
 def test_a_library_of_tvm_whose_blob_is_its_only_mark_keeps_its_functions(
     golden: Path, tmp_path: Path, change: str

@@ -50,6 +50,7 @@ def test_threads_outlive_a_library_that_contains_the_runtime(
     assert done.stdout == "fine\n"
 
 
+@pytest.mark.slow
 def test_threads_outlive_it_under_asan(sanitized: Path, tmp_path: Path) -> None:
     """What threads had when it was closed is lost, so leaks are not looked for."""
     archive = sanitized / "address" / "libmblob.a"

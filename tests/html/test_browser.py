@@ -98,6 +98,7 @@ def test_the_areas_of_the_map_are_as_large_as_the_bytes(
         assert pixels == pytest.approx(total * part / size, rel=0.01, abs=1)
 
 
+@pytest.mark.slow
 def test_ten_thousand_entries_are_found_by_sorting_and_filtering(
     browser: Page, write: Write, many: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_ten_thousand_entries_are_found_by_sorting_and_filtering(
     assert sizes == sorted((e.size for e in expected), reverse=True)[:100]
 
 
+@pytest.mark.slow
 def test_the_tree_of_ten_thousand_imports_opens_by_steps(
     browser: Page, write: Write, many: Path
 ) -> None:
@@ -183,6 +185,7 @@ def test_it_prints_on_white_without_controls(browser: Page, write: Write, model:
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 8
 
 
+@pytest.mark.slow
 def test_a_screenshot_has_the_colours_of_the_map(
     browser: Page, write: Write, model: Path, tmp_path: Path
 ) -> None:
@@ -303,6 +306,7 @@ def test_the_map_of_a_model_shows_layers_at_first_sight(
     assert browser.problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [600, 1280, 1920])
 def test_names_of_any_length_and_script_stay_inside_their_places(
     browser: Page, write: Write, folder: Path, width: int
@@ -338,6 +342,7 @@ def test_names_of_any_length_and_script_stay_inside_their_places(
     assert "a\u0301\u0301\u0301\\u{301}\\u{301}" in tensors
 
 
+@pytest.mark.slow
 def test_large_payloads_cost_nothing(browser: Page, write: Write, folder: Path) -> None:
     """5 GiB of weights, sparse: the page has their headers alone."""
     each = 5 << 28  # bytes of one of four tensors

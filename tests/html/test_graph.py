@@ -171,6 +171,7 @@ def test_the_page_lists_the_parameters_of_a_model_and_of_functions(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [10, 1000])
 def test_the_page_draws_a_graph_that_keys_walk_and_words_find(
     browser: Page, write: Write, tmp_path: Path, length: int

@@ -50,6 +50,7 @@ def test_equal_tensors_show_the_number_that_differs(
     assert all(any(str(i) in re.findall(r"\d+", t) for t in opened) for i in range(250, 320))
 
 
+@pytest.mark.sample(1)
 def test_numbers_in_one_name_of_many_are_not_taken_apart(
     browser: Page, write: Write, folder: Path
 ) -> None:

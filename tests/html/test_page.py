@@ -203,6 +203,7 @@ def test_overlapping_claims_are_counted_once() -> None:
         assert bytes_seen == [0 if k in left_out else 1 for k in range(end)]
 
 
+@pytest.mark.slow
 def test_lists_end_and_say_what_they_leave_out(
     monkeypatch: pytest.MonkeyPatch, model: Path, many: Path
 ) -> None:

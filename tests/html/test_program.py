@@ -115,6 +115,7 @@ def test_programs_that_lie_or_are_too_long_are_not_drawn(
     assert graphs_of(tmp_path / "p.so") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [10, 1000])
 def test_the_page_draws_a_program_that_keys_walk(
     browser: Page, write: Write, tmp_path: Path, calls: int

@@ -53,6 +53,7 @@ KEEPERS: dict[str, tuple[Callable[[mblob.Module], Any], Callable[[Any], Any]]] =
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KEEPERS)
 def test_everything_handed_out_keeps_the_library_and_lets_it_go(
     path: Path, mapped: Callable[[Path], bool], kind: str

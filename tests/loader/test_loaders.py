@@ -366,6 +366,7 @@ int ask(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, voi
 """
 
 
+@pytest.mark.slow
 def test_installed_distributions_come_last(
     tmp_path: Path, cc: Callable[..., Path], root: Path, monkeypatch: Any
 ) -> None:

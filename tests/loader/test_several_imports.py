@@ -68,6 +68,7 @@ def factory_of(imports: Imports, name: str = "default", text: Any = None) -> mbl
     return made
 
 
+@pytest.mark.sample(2)
 @pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")
 @pytest.mark.parametrize("tree", TREES)
 def test_kernels_are_found_wherever_they_are_imported(

@@ -298,7 +298,7 @@ FAMILIES = [("elf", 15), ("mach-o", 1), ("pe", 1), ("archives", 5)]
 FAMILIES += [pytest.param(family, 1, marks=pytest.mark.slow) for family in ("elf", "archives")]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "step"), FAMILIES)
 def test_every_verb_says_one_line(
     request: pytest.FixtureRequest, golden: Path, tmp_path: Path, family: str, step: int

@@ -170,6 +170,7 @@ def test_a_hash_chain_has_a_limited_number_of_symbols(
             look(path)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tag", [0x60000100, DT_NEEDED], ids=["unknown", "needed"])
 @pytest.mark.parametrize(("count", "refused"), [(4096, False), (4097, True), (200_000, True)])
 def test_a_library_has_a_limited_number_of_tags(

@@ -62,6 +62,7 @@ def test_a_payload_is_aligned_in_file_and_memory(
     check(packed(tmp_path / "m.so", alignment, dialect=dialect, embed=embed), alignment)
 
 
+@pytest.mark.slow
 def test_what_changes_a_library_keeps_the_alignment(tmp_path: Path) -> None:
     path = packed(tmp_path / "m.so", 256)
     new = {"odd": b"changed" * 1001}
@@ -137,7 +138,7 @@ def check_default(path: Path, key: str = "largest") -> None:
                 assert (e.offset + e.tensors[0].offset) % 64 == 0
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize("embed", ["grow", "object", "append"])
 def test_the_largest_payload_of_an_own_key_is_aligned(
@@ -201,6 +202,7 @@ def place_of(path: Path, data: bytes) -> tuple[int, int]:
     return at, at - segment.p_offset + segment.p_vaddr
 
 
+@pytest.mark.slow
 def test_add_index_strip_index_and_convert_place_it(tmp_path: Path) -> None:
     bare = by_default(tmp_path / "m.so", weights=False, index=False, embed="c", dialect="ffi")
     assert place_of(bare, OWN["largest"])[0] % 64
@@ -301,6 +303,7 @@ def test_large_weights_beside_it_are_where_they_copy_fast(tmp_path: Path) -> Non
             assert next(e.offset for e in found.entries if e.type_key == "page") % BLOB_ALIGN == 0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", [".tar", ".o", ".a"])
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 def test_objects_for_other_linkers_place_it(tmp_path: Path, suffix: str, dialect: str) -> None:

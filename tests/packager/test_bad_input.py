@@ -419,6 +419,7 @@ def test_what_is_no_module(tmp_path: Path) -> None:
         mblob.export_library("x", tmp_path / "x.so")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("where", ["compile", "link", "payload"])
 def test_an_interrupt_ends_compilers_and_leaves_nothing(
     tmp_path: Path, root: Path, processes_with: Callable[[str], list[str]], where: str

@@ -225,6 +225,7 @@ def test_a_tar_has_its_objects(tree: mblob.Module, toy: Path, tmp_path: Path) ->
         assert [p.name for p in lib.plugins] == ["toy"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("suffix", [".o", ".a", ".tar"])
 def test_a_system_library_announces_it(
     tree: mblob.Module, toy: Path, tmp_path: Path, suffix: str

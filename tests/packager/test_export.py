@@ -23,6 +23,7 @@ LINKER_TOOLS = {"bfd": "ld.bfd", "gold": "ld.gold", "lld": "ld.lld", "mold": "mo
 Require = Callable[[str], str]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("linker", LINKERS)
 @pytest.mark.parametrize("embed", ["auto", "object", "append", "c"])
 def test_every_linker_takes_every_embedding(
@@ -114,6 +115,7 @@ def test_a_large_payload_starts_where_it_copies_fast(tmp_path: Path, vadd: mblob
         assert lib.entries[1].offset is not None and lib.entries[1].offset % TENSOR_ALIGN == 0
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("embed", ["grow", "append", "object"])
 def test_a_machine_with_pages_of_64_kib_can_map_every_segment(
     tmp_path: Path, tree: mblob.Module, require: Require, embed: str
@@ -157,7 +159,7 @@ ODD_LINKS = [
 ]
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("options", ODD_LINKS)
 def test_grow_works_whatever_the_link_looks_like(
     tmp_path: Path, tree: mblob.Module, require: Require, options: str
@@ -225,7 +227,7 @@ def test_a_library_that_glibc_refuses_is_not_written(tmp_path: Path, require: Re
 TOOLS = ["strip", "strip -g", "objcopy", "objcopy --strip-debug", "patchelf --set-rpath /nowhere"]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("embed", ["grow", "append", "object"])
 @pytest.mark.parametrize("command", TOOLS)
 def test_the_library_survives_the_usual_tools(

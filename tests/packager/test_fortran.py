@@ -196,6 +196,7 @@ def twins(folder: Path, require: Callable[[str], str], source: str, name: str, *
     return folder / f"{name}.o"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", ["-O0", "-O2", pytest.param("-O3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("bind", ["", " bind(c)"], ids=["f", "bind"])
 @pytest.mark.parametrize("how", ["intent(in)", "value"])

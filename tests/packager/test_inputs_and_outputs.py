@@ -294,8 +294,8 @@ def chain(count: int, built: str) -> list[mblob.Module]:
     return modules
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("built", ["from the top", "from the bottom"])
 def test_a_long_chain_takes_linear_time(
     tmp_path: Path, built: str, count_calls: Callable[[Callable[[], object]], int]
@@ -383,6 +383,7 @@ def test_a_linker_that_crashes_on_a_full_disk(
         vadd.export_library(tmp_path / "x.so", cc=cc)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_any_signal_that_raises_ends_compilers_and_leaves_nothing(
     tmp_path: Path, root: Path, processes_with: Callable[[str], list[str]], number: signal.Signals

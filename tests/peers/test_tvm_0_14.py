@@ -588,6 +588,7 @@ CASES = [
 pytestmark = pytest.mark.own_process
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("case", holding(CASES), ids=names(holding(CASES)))
 def test_a_case_of_tvm_0_14_holds(case: Case) -> None:
     assert case.check is not None

@@ -75,7 +75,7 @@ def test_symbols_are_counted_by_any_hash_table(tmp_path: Path, style: str) -> No
     assert {(s.name, s.st_value) for s in elf.dynsym if s.is_exported} == nm(path)
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("path", SYSTEM, ids=lambda p: p.name)
 def test_system_libraries_are_read_as_readelf_reads_them(path: Path) -> None:
     """Machine, needed libraries, undefined and defined symbols; and none of them is a model
@@ -136,6 +136,7 @@ def test_a_library_cut_anywhere_is_one_error(library: Path, tmp_path: Path) -> N
         attempt(whole[:cut], path)
 
 
+@pytest.mark.slow
 def test_damaged_headers_and_tables_are_one_error_or_harmless(
     library: Path, tmp_path: Path
 ) -> None:

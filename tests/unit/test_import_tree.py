@@ -83,6 +83,7 @@ def test_a_true_cycle_cannot_be_built() -> None:
         m["a"].import_module(m["a"])
 
 
+@pytest.mark.slow
 def test_a_chain_of_100000_modules_needs_no_stack() -> None:
     top = root = Module("root")
     for _ in range(100_000):

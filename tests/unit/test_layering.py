@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,13 +57,18 @@ def sources() -> dict[str, Path]:
 SOURCES = sources()
 
 
-def imports(path: Path, *, deferred: bool = True, types: bool = False) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: Path, *, deferred: bool = True, types: bool = False) -> list[tuple[int, str]]:
     """(line, module) of each import in a file.
 
     `deferred` counts those inside functions too, `types` those that only type checkers see. A name
     that is given to `import_module` or `__import__` as a text counts as an import.
     """
-    pending: list[ast.AST] = [ast.parse(path.read_text(), str(path))]
+    return [*_imports(ast.parse(path.read_text(), str(path)), str(path), deferred, types)]
+
+
+def _imports(tree: ast.AST, path: str, deferred: bool, types: bool) -> Iterator[tuple[int, str]]:
+    pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):

@@ -61,6 +61,7 @@ CODE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++", marks=pytest.mark.slow)])
 def test_what_cxx_has_beside_c(tmp_path: Path, require: Require, compiler: str) -> None:
     require(compiler)

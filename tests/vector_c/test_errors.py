@@ -111,6 +111,7 @@ def test_no_declarator_is_too_deep(opening: str, closing: str) -> None:
     assert "float4_add" in made.source
 
 
+@pytest.mark.slow
 def test_no_nesting_is_too_deep() -> None:
     depth = 20000
     made = rewrite(f"float2 f(float2 v) {{ return {'(' * depth}v{' + v)' * depth}; }}", "x.c")

@@ -125,7 +125,7 @@ def test_every_operation_on_some_vectors_is_numpys_when_optimized(
             check(library, scalar, n)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "fmt"), BUILDS)
 def test_what_was_converted_is_compared_and_chosen(
     tmp_path: Path, require: Require, compiler: str, fmt: str

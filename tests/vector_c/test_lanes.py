@@ -92,6 +92,7 @@ EVERY = [
 SOME = [("float", 4), ("int8_t", 3), ("uint32_t", 2), ("double", 8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cases", [pytest.param(EVERY, marks=pytest.mark.slow), SOME], ids=["every", "some"]
 )

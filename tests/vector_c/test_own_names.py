@@ -66,6 +66,7 @@ def test_names_have_letters_of_any_script(
     assert list(p) == [24, 32, 40, 48]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("encoding", ["C", "POSIX", "en_US.ISO-8859-1"])
 def test_letters_are_utf_8_in_any_locale(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "k.c").write_text(

@@ -50,6 +50,7 @@ def compiled(path: Path, made: Sequence[Program], compiler: str, level: str) -> 
     return ctypes.CDLL(str(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "level", "seed", "widths"), BUILDS)
 def test_random_programs_leave_what_numpy_says(
     tmp_path: Path, require: Require, compiler: str, level: str, seed: int, widths: int

@@ -90,6 +90,7 @@ def test_every_form_means_what_tvm_means(
         assert not out[expected.nbytes :].any(), form
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_tvm_of_0_7_calls_the_device_ctx(tmp_path: Path, require: Require, compiler: str) -> None:
     require(compiler)

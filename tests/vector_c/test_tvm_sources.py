@@ -16,6 +16,7 @@ from tests.vector_c.building import COMPILERS, built, floats
 Require = Callable[[str], str]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_tvms_vectorized_convolution_is_numpys(
     tmp_path: Path, golden: Path, require: Require, compiler: str
@@ -170,7 +171,7 @@ CONTEXTS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("release", CONTEXTS)
 def test_tvms_host_code_has_the_context_whether_it_defines_one_or_forgets_it(

@@ -65,6 +65,7 @@ def run(program: str, library: Path, driver: Path | None) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_on_the_double(program: str, library: Path, double: Path) -> None:
     run(PROGRAMS[program], library, double)

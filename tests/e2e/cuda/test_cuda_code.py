@@ -111,7 +111,7 @@ CASES = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES)
 def test_lies_are_told_without_a_gpu(case: str, tmp_path: Path) -> None:
     true, lying = modules(nvcc(tmp_path, *CASES[case]), tmp_path)

@@ -249,7 +249,7 @@ def is_the_codes_own(name: str, said: str, code: list[Segment]) -> bool:
     return any(s.p_vaddr <= at < s.p_vaddr + s.p_memsz for at in starts for s in code)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("library", KINDS, indirect=True)
 def test_no_lie_ends_the_process_in_the_dynamic_linker(built: Path, library: Path) -> None:
     cases = chosen(library)

@@ -91,6 +91,7 @@ def test_looking_loading_and_converting_refuse_the_same_tars(
 STREAMS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", STREAMS)
 def test_all_streams_of_a_compressed_tar_are_read(
     content: bytes, tmp_path: Path, kind: str

@@ -95,6 +95,7 @@ def test_extended_numbers_round_once(module: mblob.Module) -> None:
     assert is_nan(out[-1:]).all()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "name", ["float_to_half", "float_to_half_in_registers", "float_to_half_as_integer"]
 )
@@ -109,6 +110,7 @@ def test_floats_round_to_the_nearest_half_ties_to_even(module: mblob.Module, nam
     assert (nans == ((bits >> 16) & 0x8000 | 0x7E00 | (bits >> 13) & 0x1FF)).all()
 
 
+@pytest.mark.slow
 def test_doubles_round_once(module: mblob.Module) -> None:
     single = floats_to_try()
     with np.errstate(invalid="ignore"):

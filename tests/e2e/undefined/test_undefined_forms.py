@@ -33,7 +33,7 @@ FORMS = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("flags", FORMS.values(), ids=FORMS)
 def test_forms_of_a_link(tmp_path: Path, flags: list[str]) -> None:
     host(compile_library(tmp_path / "k.so", *flags))
@@ -52,6 +52,7 @@ def test_packed_relocations_of_other_linkers(tmp_path: Path, require: Require, l
     host(compile_library(tmp_path / "k.so", linker_flag(require, linker), packed))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "edit",
     [

@@ -169,6 +169,7 @@ def test_calls_from_threads(tmp_path: Path) -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 def test_a_network_of_our_own(tmp_path: Path) -> None:
     """Its layers on oneDNN, as our partitioner gives them to it, against the same layers in plain
     C."""

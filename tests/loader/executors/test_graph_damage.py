@@ -95,6 +95,7 @@ def changed(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
     return found
 
 
+@pytest.mark.slow
 def test_every_value_of_a_graph_replaced_is_a_named_error_or_gives_right_results(mlp: Any) -> None:
     factory, graph, params, data, out = mlp
     kernels = factory.imported_modules[0]

@@ -244,6 +244,7 @@ int __tvm_ffi___vmtir__main(void *self, const TVMFFIAny *given, int32_t count, T
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "giver", ["__tvm_ffi_give(0, a, 1, &a[1])", 'call("test.alignment.giver", a, 1, &a[1])'],
     ids=["C", "Python"],

@@ -103,6 +103,7 @@ def test_tuples_and_numbers_go_in(load: Any) -> None:
     assert again.numpy() == 1
 
 
+@pytest.mark.slow
 def test_a_long_list_is_walked_without_recursion(load: Any) -> None:
     machine = mblob.vm.VirtualMachine(load(vm_programs.calls()), CPU)
     rest, count = machine.run(np.array(20_000)), 0

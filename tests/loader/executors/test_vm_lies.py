@@ -90,6 +90,7 @@ def test_values_that_lie_are_errors_when_they_run(machine: Any) -> None:
     run(*storage, ("AllocTensor", 0, 1, *F32, 0, 2), ("Ret", 2))
 
 
+@pytest.mark.slow
 def test_every_cut_and_many_changes_of_a_program_are_errors_or_programs(load: Any) -> None:
     rng = np.random.default_rng(3)
     values = [0, 1, 2, 7, 2**31, 2**32 - 1, 2**63, 2**64 - 1]

@@ -146,6 +146,7 @@ def test_scalars_of_every_type_arrive(pack_opencl: Pack, opencl_device: mblob.De
         module["put"](out, 0, 0, 2**31, *values[3:])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("count", [15, 16, 17, 40])
 def test_any_number_of_pointers(pack_opencl: Pack, opencl_device: mblob.Device, count: int) -> None:
     parameters = ", ".join(f"__global int *x{i}, int n{i}" for i in range(count))
@@ -162,6 +163,7 @@ def test_any_number_of_pointers(pack_opencl: Pack, opencl_device: mblob.Device, 
         module["many"](*(v for out in (*outs[:-1], None) for v in (out, 0)))
 
 
+@pytest.mark.slow
 def test_a_launch_in_three_dimensions(pack_opencl: Pack, opencl_device: mblob.Device) -> None:
     source = """
     __kernel void where(__global int *out) {

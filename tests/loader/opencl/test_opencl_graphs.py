@@ -175,7 +175,7 @@ def run(
     return model.get_output(0).numpy()
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_split_graph_gives_the_answer_of_the_host(
     seed: int, library: mblob.Module, opencl_device: mblob.Device

@@ -29,6 +29,7 @@ def python(script: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_programs_are_kept_between_processes(scale_path: str, tmp_path: Path) -> None:
     script = f"""
     x = mblob.array(np.ones(4, "float32"), mblob.opencl(0))
@@ -122,6 +123,7 @@ def test_a_process_that_forks_is_told(opencl_device: mblob.Device) -> None:
     assert result == "[1.0, 1.0, 1.0, 1.0]"
 
 
+@pytest.mark.slow
 def test_what_is_alive_at_the_end_does_not_disturb_it(scale_path: str, tmp_path: Path) -> None:
     script = f"""
     import builtins

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning
 # -- any graph -------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_graphs_give_the_same_numbers(
     seed: int, host: Callable[[], mblob.Module], tmp_path: Path

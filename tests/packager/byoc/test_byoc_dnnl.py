@@ -333,6 +333,7 @@ def convnet(root: Path) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_a_network_gives_the_same_answers(convnet: ModuleType, tmp_path: Path) -> None:
     """Its C kernels against the partitioned one in numpy."""
     answers = []

@@ -538,7 +538,7 @@ ALL = {
 }
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @needs_nvcc
 @pytest.mark.parametrize(
     ("fmt", "arch", "start"),

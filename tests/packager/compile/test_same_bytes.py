@@ -25,6 +25,7 @@ def packed(path: Path, source: Path, *options: str, cc: str = "gcc") -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "options",
     [

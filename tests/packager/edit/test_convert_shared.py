@@ -90,7 +90,7 @@ def calls(path: Path) -> None:
     assert lib[entry](5) == 10
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [[], ["-Wl,-z,now"], ["-fuse-ld=gold"], ["-fuse-ld=lld"], ["-Wl,--hash-style=sysv"]]
 )
@@ -125,6 +125,7 @@ def test_everything_that_is_loaded_keeps_its_place(tmp_path: Path) -> None:
             assert section(made, name) == section(first, name)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("embed", ["grow", "object", "c", "append"])
 def test_plain_functions_modules_and_the_table_come_along(tmp_path: Path, embed: str) -> None:
     root = plain_module()
@@ -147,6 +148,7 @@ def test_plain_functions_modules_and_the_table_come_along(tmp_path: Path, embed:
         lib["vadd"](x, x, y, 5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name", ["host_llvm", "host_c", "host_parallel", "opencl_llvm", "dag", "dnnl_c_lib"]
 )
@@ -215,6 +217,7 @@ def test_tools_take_the_result(tmp_path: Path, command: list[str]) -> None:
     calls_of_kernels(edited)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", [["strip", "-o"], ["objcopy", "--strip-debug"]])
 def test_tools_take_what_was_converted_twice(tmp_path: Path, command: list[str]) -> None:
     """Nothing is left in the tables of the first time, which have a segment of their own."""
@@ -238,7 +241,7 @@ int count(value *args, int *codes, int n, value *ret, int *code, void *resource)
 """
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "initial",
     ["int counter = 40", "char lead = 1; static __thread int counter = 40", "int counter"],
@@ -274,6 +277,7 @@ def calls_of_kernels(path: Path) -> None:
         lib["twice"]("x")
 
 
+@pytest.mark.slow
 def test_large_modules_are_not_there_twice(tmp_path: Path) -> None:
     root = mblob.csource_module(PACKED)
     root.import_module(mblob.blob_module("my.kind", b"payload " * (1 << 17)))
@@ -284,6 +288,7 @@ def test_large_modules_are_not_there_twice(tmp_path: Path) -> None:
     calls_of_kernels(tmp_path / "b.so")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld"])
 def test_a_blob_that_was_copied_before_the_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], str], linker: str

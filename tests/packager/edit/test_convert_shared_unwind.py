@@ -68,6 +68,7 @@ def program(require: Callable[[str], str], tmp_path: Path) -> Path:
     return tmp_path / "p"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
 def test_exceptions_pass_through(
     require: Callable[[str], str], program: Path, tmp_path: Path, linker: str
@@ -110,6 +111,7 @@ def test_the_table_is_sorted_and_has_both(tmp_path: Path) -> None:
     assert adapter.st_value in [start for start, _ in new[1]]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "form", [b"\x02\x1b\x03\x3b", b"\x01\x1b\x03\x3b" + b"\0" * 4 + b"\xff" * 4]
 )

@@ -159,6 +159,7 @@ def played(library: Path, recorded: Path, name: str = "") -> int:
     return len(player.results)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", BYTECODE)
 def test_programs_of_the_ffi_dialect_run_in_the_classic_one(
     relax: Path, tmp_path: Path, name: str
@@ -174,6 +175,7 @@ def test_programs_of_the_ffi_dialect_run_in_the_classic_one(
     assert text == (relax / f"{name}.txt").read_text()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("release", ["016", "019", "020"])
 def test_programs_of_the_classic_dialect_run_in_the_ffi_one(
     relax: Path, tmp_path: Path, release: str

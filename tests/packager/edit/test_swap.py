@@ -78,7 +78,7 @@ def run_twice(path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, str(path)], check=True)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("embed", ["grow", "append", "object"])
 @pytest.mark.parametrize("size", [0, 5, 2000, 300_000])
 def test_any_size_for_any_embedding(tmp_path: Path, embed: str, size: int) -> None:

@@ -141,7 +141,7 @@ def installed(require: Callable[[str], str], prefix: str = "") -> dict[str, list
     return tools
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "name",
     ["aot_mlp", "dag", "dnnl_c_lib", "dnnl_llvm_factory", "mlp_c", "mlp_llvm", "opencl_llvm", "vm_mlp", "ffi/relax_c",

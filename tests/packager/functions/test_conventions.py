@@ -45,7 +45,7 @@ SOURCES = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="ms_abi is for x86-64")
 @pytest.mark.parametrize("how", SOURCES)
 def test_a_convention_that_a_source_gives_is_refused(

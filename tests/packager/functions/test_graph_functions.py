@@ -59,6 +59,7 @@ def test_a_plain_operator_without_a_prototype_runs_nowhere_and_the_warning_says_
         run(tmp_path / "m.so")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("suffix", [".a", ".o", ".tar"])
 def test_a_system_library_warns_of_plain_operators_that_nobody_can_call(
     tmp_path: Path, suffix: str
@@ -91,7 +92,7 @@ def test_an_operator_that_no_module_has_is_told_when_packing(
 OTHER = "int other(void *a, int *t, int n, void *r, int *c, void *h) { return 0; }"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "brings", ["a runtime", "a named module", "a library", "another source", "an addon", "a link"]
 )
@@ -125,6 +126,7 @@ def test_options_of_the_compiler_hide_no_plain_operator(tmp_path: Path, options:
         run(tmp_path / "m.so")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("other", ['alias("twice")', 'weak, alias("twice")', 'ifunc("choose")'])
 def test_an_operator_that_is_another_name_of_a_plain_function_is_told_too(
     tmp_path: Path, other: str
@@ -159,6 +161,7 @@ HIDING = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("options", HIDING)
 def test_an_operator_that_the_library_does_not_export_is_told(
@@ -175,6 +178,7 @@ def test_an_operator_that_the_library_does_not_export_is_told(
         run(tmp_path / "m.so")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["a system library", "a tar", "an fcompile"])
 def test_a_hidden_operator_is_told_however_it_is_packed(tmp_path: Path, how: str) -> None:
     def link(output: str, files: list[str], options: list[str]) -> None:
@@ -226,6 +230,7 @@ def test_an_operator_of_a_library_that_is_linked_by_other_means_is_not_told(tmp_
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_does_what_its_warning_says(tmp_path: Path) -> None:
     (tmp_path / "g.json").write_text(json.dumps(graph()))
     (tmp_path / "k.c").write_text(KERNEL)

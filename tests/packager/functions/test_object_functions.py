@@ -99,6 +99,7 @@ def test_an_object_without_debug_information_takes_prototypes(tmp_path: Path) ->
     assert [abi for _, abi, _ in table(tmp_path / "x.so")] == ["plain", "packed"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "text",
     [
@@ -118,6 +119,7 @@ def test_a_prototype_that_names_a_variable_is_refused(tmp_path: Path, text: str)
         module.export_library(tmp_path / "x.so")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "text",
     [

@@ -55,7 +55,7 @@ def test_the_table_lists_both_forms(vadd_lib: PackedLibrary) -> None:
     ]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("b", "message"),
     [
@@ -102,6 +102,7 @@ def test_a_wrong_count_is_named(vadd_lib: PackedLibrary, count: int) -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "tensor",
     [

@@ -135,6 +135,7 @@ void K::method(float *x) { *x = 3; }
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -193,7 +193,7 @@ def test_without_debug_information_a_library_is_packed_all_the_same(
 # -- prototypes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("source", "prototype", "message"),
     [
@@ -282,7 +282,7 @@ def test_a_prototype_that_contradicts_the_source(
     assert (tmp_path / "x.so").read_bytes() == b"old"
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("source", "prototype"),
     [

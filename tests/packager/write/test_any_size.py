@@ -111,6 +111,7 @@ def test_any_size_with_each_linker(
     compare(tmp_path / "x.so", size, marks)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("digest", ["sha256", "none"])
 def test_other_digests_past_4_gib(tmp_path: Path, kernel: Path, digest: str) -> None:
     size = (4 << 30) + 1 if digest == "none" else (1 << 30) + 1

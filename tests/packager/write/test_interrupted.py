@@ -48,7 +48,7 @@ SCRIPT = textwrap.dedent(
 )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "stride", "more"),
     [

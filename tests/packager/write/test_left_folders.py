@@ -67,6 +67,7 @@ def python(
     return subprocess.run(command, capture_output=True, text=True, env=env)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("local")
 def test_what_builds_killed_at_any_step_left_the_next_build_removes(
     tmp_path: Path, root: Path
