@@ -128,6 +128,7 @@ int mb_environment_get(struct mb_library *library, const char *name, mblob_funct
   if (*out) return mb_environment_target(*out, &target);
   mblob_function *function = mb_function_new(MB_ENVIRONMENT, library, name);
   if (!function) return MBLOB_E_MEMORY;
+  function->u.environment.resolve = mb_environment_target;
   int status = mb_environment_target(function, &target);
   mb_lock(lock);
   *out = status ? NULL : mb_map_get(map, name);

@@ -3,8 +3,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "core/argument.h"
-#include "core/plugins.h"
 
 static bool starts_with(const char *text, const char *start) {
   return strncmp(text, start, strlen(start)) == 0;
@@ -95,10 +93,6 @@ enum mb_cxx mb_ffi_cxx(struct mb_library *library) {
   if (library->dialect != MB_FFI || library->system_prefix) return MB_CXX_NONE;
   if (library->cxx == MB_CXX_UNKNOWN) library->cxx = cxx_of(library);
   return library->cxx;
-}
-
-int mb_ffi_prepare(struct mb_library *library) {
-  return library->dialect == MB_CLASSIC ? MBLOB_OK : mb_plugin_convention(&library->convention);
 }
 
 void *mb_library_host_symbol(const struct mb_library *library, const char *name) {

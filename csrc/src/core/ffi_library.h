@@ -13,8 +13,6 @@ const char *mb_ffi_function_name(const char *symbol);
 
 /* Find out which dialect the functions of the library have, and whether TVM compiled them. */
 void mb_ffi_recognize(struct mb_library *library);
-/* Open the plug-in if that is not the classic one. */
-int mb_ffi_prepare(struct mb_library *library);
 
 /* Whether its code, or some of it, uses the classes of tvm_ffi, whose parameters may be objects.
  * With its lock. */

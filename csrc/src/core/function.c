@@ -192,7 +192,7 @@ int mblob_function_call(mblob_function *function, const TVMValue *args, const in
     if (function->kind == MB_FORWARD)
       function = function->u.target;
     else
-      status = mb_environment_target(function, &function);
+      status = function->u.environment.resolve(function, &function);
   }
   if (!status)
     status = function->kind == MB_KERNEL ? call_kernel(function, args, codes, count, &result)

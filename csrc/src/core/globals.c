@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "core/argument.h"
-#include "core/native.h"
+#include "core/method.h"
 #include "core/runtime.h"
 
 struct global {

@@ -8,60 +8,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "core/argument.h"
 #include "core/plugins.h"
-
-/* Held while the list changes and around the dynamic linker: what is in the list is what is loaded.
- * Constructors of a library may open others. Loaders are never called with it. */
-static struct mb_lock list_lock = MB_LOCK_INIT;
-static struct mb_condition list_changed = MB_CONDITION_INIT;
-static struct mb_library *libraries;
 
 static const char *name_of(const struct mb_source *source) {
   return *source->path ? source->path : "memory";
-}
-
-/* ---- libraries ------------------------------------------------------------------------------- */
-
-struct mb_library *mb_library_new(const struct mb_source *source) {
-  struct mb_library *library = calloc(1, sizeof(*library));
-  if (!library) {
-    (void)mb_fail_memory(sizeof(*library));
-    return NULL;
-  }
-  mb_lock_init(&library->lock);
-  mb_condition_init(&library->opened);
-  library->source = *source;
-  library->copy_fd = -1;
-  return library;
-}
-
-/* A library that has no file. */
-static struct mb_library *new_library_without_file(void) {
-  const struct mb_source nowhere = {.fd = -1, .dir_fd = -1, .path = strdup("")};
-  struct mb_library *library = nowhere.path ? mb_library_new(&nowhere) : NULL;
-  if (!library) {
-    free(nowhere.path);
-    return NULL;
-  }
-  library->context = (struct mb_context){MB_TAG_CONTEXT, library};
-  atomic_store(&library->users, 1);
-  return library;
-}
-
-int mb_library_new_system(const char *prefix, enum mb_system_names names, struct mb_library **out) {
-  *out = new_library_without_file();
-  if (!*out) return MBLOB_E_MEMORY;
-  (*out)->system_prefix = prefix;
-  (*out)->is_compiled_by_tvm = true; /* what is announced is packed, or in the table */
-  (*out)->system_names = names;
-  return MBLOB_OK;
-}
-
-void mb_library_join(struct mb_library *library, struct mb_library *other) {
-  mb_lock(&library->lock);
-  library->joined = other;
-  mb_unlock(&library->lock);
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */
@@ -80,8 +30,7 @@ static void free_trees(struct mb_library *library) {
   }
 }
 
-/* What only the code in memory can still refer to. */
-static void free_remains(struct mb_library *library) {
+void mb_library_free(struct mb_library *library) {
   free_functions(&library->environment);
   free(library->link_name);
   free(library->changes);
@@ -93,7 +42,7 @@ static void free_remains(struct mb_library *library) {
 }
 
 static void unlist(struct mb_library *library) {
-  struct mb_library **link = &libraries;
+  struct mb_library **link = &mb_loaded.first;
   while (*link && *link != library) link = &(*link)->next;
   if (*link) *link = library->next;
 }
@@ -124,7 +73,7 @@ static void unload(struct mb_library *library) {
     stay(library);
   } else {
     unlist(library);
-    free_remains(library);
+    mb_library_free(library);
   }
 }
 
@@ -135,37 +84,39 @@ static void close_library(struct mb_library *library) {
   mb_end_waiting();
   struct mb_needed *needed = library->needed;
   library->needed = NULL;
-  mb_lock(&list_lock);
+  mb_lock(&mb_loaded.lock);
   unload(library);
-  mb_wake(&list_changed);
-  mb_unlock(&list_lock);
+  mb_wake(&mb_loaded.changed);
+  mb_unlock(&mb_loaded.lock);
   mb_library_release_needed(needed);
-}
-
-void mb_library_retain(struct mb_library *library) {
-  atomic_fetch_add_explicit(&library->users, 1, memory_order_relaxed);
 }
 
 static void end_library(struct mb_ending *ending) {
   struct mb_library *library = (void *)((char *)ending - offsetof(struct mb_library, ending));
-  mb_lock(&list_lock);
+  mb_lock(&mb_loaded.lock);
   bool last = atomic_fetch_sub_explicit(&library->users, 1, memory_order_acq_rel) == 1;
   if (last) {
     library->closing = true;
     library->worker = mb_thread_id();
   }
-  mb_unlock(&list_lock);
+  mb_unlock(&mb_loaded.lock);
   if (last) close_library(library);
 }
 
-/* Nobody but who has the only reference gets to the end, so one end at most waits. */
-void mb_library_release(struct mb_library *library) {
-  size_t users = atomic_load_explicit(&library->users, memory_order_relaxed);
-  while (users > 1)
-    if (atomic_compare_exchange_weak_explicit(&library->users, &users, users - 1,
-                                              memory_order_release, memory_order_relaxed))
-      return;
-  mb_end_library(&library->ending, end_library);
+/* ---- libraries ------------------------------------------------------------------------------- */
+
+struct mb_library *mb_library_new(const struct mb_source *source) {
+  struct mb_library *library = calloc(1, sizeof(*library));
+  if (!library) {
+    (void)mb_fail_memory(sizeof(*library));
+    return NULL;
+  }
+  mb_lock_init(&library->lock);
+  mb_condition_init(&library->opened);
+  library->source = *source;
+  library->copy_fd = -1;
+  library->end = end_library;
+  return library;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -193,7 +144,7 @@ static void abandon(struct mb_library *library) {
  * lock. */
 static int find_library(const struct mb_source *source, struct mb_library **out) {
   for (;;) {
-    struct mb_library *l = libraries;
+    struct mb_library *l = mb_loaded.first;
     while (l && (l->source.inode != source->inode || l->source.device != source->device))
       l = l->next;
     *out = l;
@@ -201,7 +152,7 @@ static int find_library(const struct mb_source *source, struct mb_library **out)
     if (mb_thread_is_gone(l->worker)) {
       abandon(l);
     } else if (l->worker != mb_thread_id()) {
-      mb_wait(&list_changed, &list_lock);
+      mb_wait(&mb_loaded.changed, &mb_loaded.lock);
     } else {
       return mb_fail(MBLOB_E_ARGUMENT,
                      l->loading
@@ -227,15 +178,15 @@ static int open_first(struct mb_library *resident, struct mb_source *source,
   library->source = *source;
   atomic_store(&library->users, 1);
   if (!resident) {
-    library->next = libraries;
-    libraries = library;
+    library->next = mb_loaded.first;
+    mb_loaded.first = library;
   }
   library->loading = true;
   library->worker = mb_thread_id();
   set_unload(library, options->unload);
-  int status = mb_library_load(library, options, out);
+  int status = mb_library_load(library, options, mb_open, out);
   library->loading = false;
-  mb_wake(&list_changed);
+  mb_wake(&mb_loaded.changed);
   if (status) {
     atomic_store(&library->users, 0);
     free_trees(library);
@@ -295,7 +246,7 @@ int mb_open_source(struct mb_source *source, const mblob_open_options *given, mb
   }
   char *name = strdup(name_of(source));
   struct mb_library *library = NULL, *unwanted = NULL;
-  mb_lock(&list_lock);
+  mb_lock(&mb_loaded.lock);
   status = find_library(source, &library);
   if (status) {
     mb_source_close(source);
@@ -313,7 +264,7 @@ int mb_open_source(struct mb_source *source, const mblob_open_options *given, mb
   } else {
     status = open_first(library, source, options, out);
   }
-  mb_unlock(&list_lock);
+  mb_unlock(&mb_loaded.lock);
   if (status) mb_error_prefix(name ? name : "library");
   free(name);
   if (unwanted) mb_library_release(unwanted); /* may close it: not with the lock */
@@ -326,41 +277,4 @@ int mb_open(const char *path, mblob_module **out) {
   if (!status) status = mb_open_source(&source, NULL, out);
   if (status) *out = NULL;
   return status;
-}
-
-/* ---- modules without a file ------------------------------------------------------------------ */
-
-int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **out) {
-  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  *out = NULL;
-  if (mb_no_loader(__func__, loader)) return MBLOB_E_ARGUMENT;
-  if (!loader->function)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_module_create: loader->function is NULL");
-  struct mb_library *library = new_library_without_file();
-  if (!library) return MBLOB_E_MEMORY;
-  int status = mb_tree_new_single(library, loader, self, &library->trees);
-  if (status)
-    free_remains(library);
-  else
-    *out = &library->trees->modules[0];
-  return status;
-}
-
-int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
-  int result = 0;
-  mb_lock(&list_lock);
-  for (const struct mb_library *l = libraries; !result && l; l = l->next)
-    result = mb_carried_visit(l, visit, context);
-  mb_unlock(&list_lock);
-  return result;
-}
-
-struct mb_library *mb_plugin_carrier(const char *name, int device_type) {
-  mb_lock(&list_lock);
-  struct mb_library *found = libraries;
-  while (found && !(atomic_load(&found->users) && mb_carried_has(found, name, device_type)))
-    found = found->next;
-  if (found) mb_library_retain(found);
-  mb_unlock(&list_lock);
-  return found;
 }

@@ -47,6 +47,19 @@ static int read_function_table(struct mb_library *library) {
 
 /* ---- one opening ----------------------------------------------------------------------------- */
 
+/* One whose modules have the loaders that its opening asks for. */
+static int make_tree(struct mb_library *library, const struct mb_blob *blob, const uint8_t *bytes,
+                     const mblob_open_options *options, struct mb_tree **out) {
+  struct mb_tree *tree = NULL;
+  int status = mb_tree_new(library, blob, bytes, options, &tree);
+  if (!status) status = mb_tree_check_loaders(tree);
+  if (!status)
+    *out = tree;
+  else if (tree)
+    mb_tree_free(tree);
+  return status;
+}
+
 /* A tree that nobody holds and that serves an opening with these options; NULL if there is none. */
 static struct mb_tree *idle_tree(struct mb_library *library, const mblob_open_options *options) {
   mb_lock(&library->lock);
@@ -76,7 +89,7 @@ static int add_tree(struct mb_library *library, const struct mb_blob *blob,
       *out = &tree->modules[0];
     return status;
   }
-  status = mb_tree_new(library, blob, library->blob, options, &tree);
+  status = make_tree(library, blob, library->blob, options, &tree);
   if (!status) install_tree(library, tree, out);
   return status;
 }
@@ -101,7 +114,7 @@ static int read_library(struct mb_library *library, const mblob_open_options *op
   /* The tree is built on the file's mapping first: that tells of loaders that are missing before
    * any code runs. */
   if (!status)
-    status = mb_tree_new(library, library->has_blob ? &blob : NULL, bytes->data, options, out);
+    status = make_tree(library, library->has_blob ? &blob : NULL, bytes->data, options, out);
   mb_blob_free(&blob);
   if (!status) mb_ffi_recognize(library);
   return status;
@@ -115,13 +128,14 @@ int mb_library_read(struct mb_library *library, const mblob_open_options *option
 }
 
 int mb_library_load(struct mb_library *library, const mblob_open_options *options,
-                    mblob_module **out) {
+                    mb_opener *open, mblob_module **out) {
   struct mb_slice bytes;
   ElfW(Sym) symbol;
   struct mb_tree *tree = NULL;
   int status = read_library(library, options, &bytes, &symbol, &tree);
-  if (!status) status = mb_ffi_prepare(library);
-  if (!status) status = mb_library_link(library);
+  if (!status && library->dialect != MB_CLASSIC)
+    status = mb_plugin_convention(&library->convention);
+  if (!status) status = mb_library_link(library, open);
   if (status) {
     if (tree) mb_tree_free(tree);
     return status;

@@ -20,10 +20,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "core/announced.h"
 #include "core/ffi_library.h"
 #include "core/link_copy.h"
 #include "core/runtime.h"
-#include "core/system_library.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -233,9 +233,9 @@ void mb_library_release_needed(struct mb_needed *needed) {
 /* The linker loads what a library needs, and finds no runtime for it. Opened here it has one,
  * and the linker takes it by its SONAME when it is asked again. Whether `path` was opened just
  * now. */
-static bool open_needed(struct mb_library *library, const char *path) {
+static bool open_needed(struct mb_library *library, const char *path, mb_opener *open) {
   struct mb_needed *needed = calloc(1, sizeof(*needed));
-  bool is_new = needed && mb_open(path, &needed->module) == MBLOB_OK;
+  bool is_new = needed && open(path, &needed->module) == MBLOB_OK;
   for (struct mb_needed *n = library->needed; is_new && n; n = n->next)
     is_new = n->module->library != needed->module->library;
   if (is_new) {
@@ -249,7 +249,7 @@ static bool open_needed(struct mb_library *library, const char *path) {
 }
 
 /* Do something about the linker's error; whether it may be asked again. */
-static bool helped(struct mb_library *library, const char *reason) {
+static bool helped(struct mb_library *library, const char *reason, mb_opener *open) {
   static const char undefined[] = ": undefined symbol: ",
                     absent[] = ": cannot open shared object file";
   const char *at = strstr(reason, undefined);
@@ -257,7 +257,7 @@ static bool helped(struct mb_library *library, const char *reason) {
     const char *symbol = at + sizeof(undefined) - 1;
     char *path = strndup(reason, (size_t)(at - reason)),
          *name = strndup(symbol, strcspn(symbol, ",\n "));
-    bool opened = path && name && mb_profile_symbol(name) && open_needed(library, path);
+    bool opened = path && name && mb_profile_symbol(name) && open_needed(library, path, open);
     free(path);
     free(name);
     return opened;
@@ -274,7 +274,7 @@ static bool helped(struct mb_library *library, const char *reason) {
   return prepare(library) == MBLOB_OK;
 }
 
-static int run_linker(struct mb_library *library) {
+static int run_linker(struct mb_library *library, mb_opener *open) {
   /* What calls nothing but functions of the table installs no handler either. */
   library->is_forgetful = mb_library_is_forgetful(library);
   const bool watched = !library->is_forgetful;
@@ -293,7 +293,7 @@ static int run_linker(struct mb_library *library) {
     }
     char *reason = linker_error();
     if (!reason) return MBLOB_E_MEMORY;
-    int status = helped(library, reason) ? MBLOB_OK : refused(library, reason);
+    int status = helped(library, reason, open) ? MBLOB_OK : refused(library, reason);
     free(reason);
     if (status) return status;
   }
@@ -337,9 +337,9 @@ static void fill_slots(struct mb_library *library) {
   if (library->context_slot) memcpy(library->context_slot, &context, sizeof(context));
 }
 
-int mb_library_link(struct mb_library *library) {
+int mb_library_link(struct mb_library *library, mb_opener *open) {
   int status = prepare(library);
-  if (!status) status = run_linker(library);
+  if (!status) status = run_linker(library, open);
   if (!status) status = check_mapping(library);
   if (!status) status = mb_link_copy_give_back(library);
   if (status) return status;

@@ -1,86 +1,17 @@
-/* How modules of other type keys come to life: the registry of loaders, and what they opened. */
+/* How modules of other type keys come to life: whose loader opens them, and what it opened. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "core/argument.h"
-#include "core/native.h"
+#include "core/builtin_class.h"
 #include "core/plugins.h"
 #include "core/runtime.h"
-
-static struct mb_lock registry_lock = MB_LOCK_INIT;
-
-/* Loaders of the process, in order of registration. */
-static struct registry {
-  mblob_loader *items;
-  size_t count;
-} first, last;
 
 /* What a loader needs for a key that has none here: keys, and a word for it, in turn
  * (base/type_keys.h). */
 static const char hints[] = MB_KEY_NEEDS;
-
-/* ---- registry -------------------------------------------------------------------------------- */
-
-static size_t place_in(const struct registry *r, const char *key) {
-  size_t i = 0;
-  while (i < r->count && strcmp(r->items[i].type_key, key) != 0) i++;
-  return i;
-}
-
-static int add_to(struct registry *r, size_t at, const mblob_loader *loader) {
-  char *key = strdup(loader->type_key);
-  if (!key) return mb_fail_memory(0);
-  if (at == r->count) {
-    mblob_loader *grown = realloc(r->items, (r->count + 1) * sizeof(*grown));
-    if (!grown) {
-      free(key);
-      return mb_fail_memory((r->count + 1) * sizeof(*grown));
-    }
-    r->items = grown;
-    r->count++;
-  } else {
-    free((char *)(uintptr_t)r->items[at].type_key);
-  }
-  r->items[at] = *loader;
-  r->items[at].type_key = key;
-  return MBLOB_OK;
-}
-
-bool mb_no_loader(const char *function, const mblob_loader *loader) {
-  if (mb_is_null(function, "loader", loader)) return true;
-  if (mb_check_struct_size(function, loader->struct_size, sizeof(*loader))) return true;
-  if (mb_is_null(function, "loader->type_key", loader->type_key)) return true;
-  if (!*loader->type_key)
-    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->type_key is empty", function);
-  return !*loader->type_key;
-}
-
-static int set_in(struct registry *r, const char *function, const mblob_loader *loader) {
-  if (mb_no_loader(function, loader)) return MBLOB_E_ARGUMENT;
-  if (!loader->function && loader->open)
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: the loader of '%s' has no function callback", function,
-                   loader->type_key);
-  int status = MBLOB_OK;
-  mb_lock(&registry_lock);
-  size_t at = place_in(r, loader->type_key);
-  if (loader->function) {
-    status = add_to(r, at, loader);
-  } else if (at < r->count) {
-    free((char *)(uintptr_t)r->items[at].type_key);
-    r->count--;
-    memmove(r->items + at, r->items + at + 1, (r->count - at) * sizeof(*r->items));
-  }
-  mb_unlock(&registry_lock);
-  return status;
-}
-
-int mblob_register_loader(const mblob_loader *loader) { return set_in(&first, __func__, loader); }
-
-int mblob_register_last_loader(const mblob_loader *loader) {
-  return set_in(&last, __func__, loader);
-}
 
 /* ---- whose loader ---------------------------------------------------------------------------- */
 
@@ -96,19 +27,8 @@ static enum mb_found given(const mblob_module *module, mblob_loader *out) {
   return MB_ABSENT;
 }
 
-static enum mb_found in_registry(const struct registry *r, const mblob_module *module,
-                                 mblob_loader *out) {
-  mb_lock(&registry_lock);
-  size_t at = place_in(r, module->type_key);
-  bool found = at < r->count;
-  if (found && out) *out = r->items[at];
-  mb_unlock(&registry_lock);
-  if (found && out) out->type_key = module->type_key; /* the registry's copy may go */
-  return found ? MB_PRESENT : MB_ABSENT;
-}
-
 static enum mb_found registered(const mblob_module *module, mblob_loader *out) {
-  return in_registry(&first, module, out);
+  return mb_registered_loader(MB_FIRST_LOADERS, module->type_key, out) ? MB_PRESENT : MB_ABSENT;
 }
 
 static enum mb_found carried(const mblob_module *module, mblob_loader *out) {
@@ -124,7 +44,7 @@ static const struct mb_class *const *classes(void) { return mb_profile_of_progra
 static enum mb_found builtin(const mblob_module *module, mblob_loader *out) {
   const struct mb_class *const *c = classes();
   while (*c && strcmp((*c)->type_key, module->type_key) != 0) c++;
-  if (*c && out) *out = mb_native_loader(*c);
+  if (*c && out) *out = mb_builtin_loader(*c);
   return *c ? MB_PRESENT : MB_ABSENT;
 }
 
@@ -142,7 +62,8 @@ static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) 
   enum mb_found found = MB_ABSENT;
   for (size_t i = 0; found == MB_ABSENT && i < sizeof(sources) / sizeof(*sources); i++)
     found = sources[i](module, out);
-  return found == MB_ABSENT ? in_registry(&last, module, out) : found;
+  if (found != MB_ABSENT) return found;
+  return mb_registered_loader(MB_LAST_LOADERS, module->type_key, out) ? MB_PRESENT : MB_ABSENT;
 }
 
 static char *available(const mblob_module *module) {
@@ -152,17 +73,14 @@ static char *available(const mblob_module *module) {
   if (!out) return NULL;
   for (size_t i = 0; i < module->tree->loader_count; i++)
     (void)fprintf(out, "%s%s", count++ ? "," : "", module->tree->loaders[i].type_key);
-  mb_lock(&registry_lock);
-  for (size_t i = 0; i < first.count; i++)
-    (void)fprintf(out, "%s%s", count++ ? "," : "", first.items[i].type_key);
-  mb_unlock(&registry_lock);
+  mb_list_registered_loaders(out, &count);
   for (const struct mb_class *const *c = classes(); *c; c++)
     (void)fprintf(out, "%s%s", count++ ? "," : "", (*c)->type_key);
   (void)fclose(out);
   return text;
 }
 
-bool mb_module_needs_loader(const mblob_module *module) {
+static bool needs_loader(const mblob_module *module) {
   /* metadata_module only stands above the library of an AOT executor; it holds nothing. */
   return !module->is_library && !module->is_data &&
          strcmp(module->type_key, MB_KEY_METADATA_MODULE) != 0;
@@ -189,11 +107,18 @@ static int missing(const mblob_module *module) {
   return status;
 }
 
-int mb_loader_check(const mblob_module *module) {
+static int check(const mblob_module *module) {
   enum mb_found found = find_loader(module, NULL);
   return found == MB_PRESENT  ? MBLOB_OK
          : found == MB_BROKEN ? mblob_last_error_info()->status
                               : missing(module);
+}
+
+int mb_tree_check_loaders(const struct mb_tree *tree) {
+  int status = MBLOB_OK;
+  for (size_t i = 0; !status && i < tree->count && tree->missing == MBLOB_MISSING_ERROR; i++)
+    if (needs_loader(&tree->modules[i])) status = check(&tree->modules[i]);
+  return status;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -284,7 +209,7 @@ static int keep(mblob_module *module, const char *name, mblob_function *target,
 /* Plain data may have a loader, or none. Files are searched once on its account: who passes by
  * it to what is behind must not look into folders each time. */
 static bool may_have_functions(mblob_module *module) {
-  if (module->is_created || mb_module_needs_loader(module)) return true;
+  if (module->is_created || needs_loader(module)) return true;
   if (given(module, NULL) || registered(module, NULL) || carried(module, NULL) ||
       builtin(module, NULL))
     return true;

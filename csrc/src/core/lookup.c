@@ -5,7 +5,7 @@
 
 #include "core/argument.h"
 #include "core/ffi_library.h"
-#include "core/native.h"
+#include "core/builtin_class.h"
 #include "core/plugins.h"
 #include "core/runtime.h"
 

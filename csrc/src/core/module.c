@@ -148,13 +148,6 @@ static int fill_tree(struct mb_library *library, struct mb_tree *tree, const str
   char *keys = tree->keys;
   for (size_t i = 0; !status && i < count; i++)
     status = fill_module(tree, i, blob, bytes, &before, &keys);
-  return status ? status : mb_tree_check_loaders(tree);
-}
-
-int mb_tree_check_loaders(const struct mb_tree *tree) {
-  int status = MBLOB_OK;
-  for (size_t i = 0; !status && i < tree->count && tree->missing == MBLOB_MISSING_ERROR; i++)
-    if (mb_module_needs_loader(&tree->modules[i])) status = mb_loader_check(&tree->modules[i]);
   return status;
 }
 
@@ -310,21 +303,6 @@ int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void
 }
 
 /* ---- the public functions -------------------------------------------------------------------- */
-
-mblob_module *mblob_module_retain(mblob_module *module) {
-  if (module) {
-    atomic_fetch_add_explicit(&module->tree->users, 1, memory_order_relaxed);
-    mb_library_retain(module->library);
-  }
-  return module;
-}
-
-void mblob_module_release(mblob_module *module) {
-  if (!module) return;
-  struct mb_library *library = module->library;
-  atomic_fetch_sub_explicit(&module->tree->users, 1, memory_order_release);
-  mb_library_release(library);
-}
 
 const char *mblob_module_type_key(const mblob_module *module) {
   return module ? module->type_key : "";

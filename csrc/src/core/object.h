@@ -4,7 +4,7 @@
 #ifndef MB_OBJECT_H
 #define MB_OBJECT_H
 
-#include "core/native.h"
+#include "core/method.h"
 
 struct mb_object;
 

@@ -115,6 +115,43 @@ int mb_plugin_carried_devices(struct mb_library *library, int device_type) {
   return status;
 }
 
+int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out) {
+  struct mb_carried *one = find(library, name, -1);
+  mb_lock(&carried_lock);
+  int status = start(library, one);
+  mb_unlock(&carried_lock);
+  *out = one->started;
+  return status;
+}
+
+/* ---- of all open libraries ------------------------------------------------------------------- */
+
+static int visit_carried(const struct mb_library *library, mb_plugin_visitor visit, void *context) {
+  int result = 0;
+  for (const struct mb_carried *one = library->carried; !result && one; one = one->next)
+    result = visit(context, &one->head, *library->source.path ? library->source.path : "memory");
+  return result;
+}
+
+int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
+  int result = 0;
+  mb_lock(&mb_loaded.lock);
+  for (const struct mb_library *l = mb_loaded.first; !result && l; l = l->next)
+    result = visit_carried(l, visit, context);
+  mb_unlock(&mb_loaded.lock);
+  return result;
+}
+
+struct mb_library *mb_plugin_carrier(const char *name, int device_type) {
+  mb_lock(&mb_loaded.lock);
+  struct mb_library *found = mb_loaded.first;
+  while (found && !(atomic_load(&found->users) && find(found, name, device_type)))
+    found = found->next;
+  if (found) mb_library_retain(found);
+  mb_unlock(&mb_loaded.lock);
+  return found;
+}
+
 /* Start those of the device that open libraries carry. MBLOB_OK also if none carries one. */
 static int start_device(int device_type) {
   struct mb_library *library = mb_plugin_carrier(NULL, device_type);
@@ -129,24 +166,4 @@ int mb_plugin_find_device(int device_type) {
   /* Those that libraries carry were started as these were opened: where one is not there, it
    * failed. */
   return status || mb_device_registered(device_type) ? status : start_device(device_type);
-}
-
-int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context) {
-  int result = 0;
-  for (const struct mb_carried *one = library->carried; !result && one; one = one->next)
-    result = visit(context, &one->head, *library->source.path ? library->source.path : "memory");
-  return result;
-}
-
-bool mb_carried_has(const struct mb_library *library, const char *name, int device_type) {
-  return find(library, name, device_type) != NULL;
-}
-
-int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out) {
-  struct mb_carried *one = find(library, name, -1);
-  mb_lock(&carried_lock);
-  int status = start(library, one);
-  mb_unlock(&carried_lock);
-  *out = one->started;
-  return status;
 }

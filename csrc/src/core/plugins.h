@@ -23,12 +23,10 @@ int mb_carried_read(struct mb_library *library);
 int mb_carried_add(struct mb_library *library, const char *symbol, const void *table,
                    uint64_t room);
 void mb_carried_free(struct mb_library *library);
-/* Whether it carries a plug-in of that name, NULL for any, that brings the device, -1 for any or
- * none. */
-bool mb_carried_has(const struct mb_library *library, const char *name, int device_type);
 /* The table of a carried plug-in, started; the library must be held as long as it is used. */
 int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out);
-/* An open library that has it (mb_carried_has), held for the caller; NULL if there is none. */
+/* An open library that carries a plug-in of that name, NULL for any, that brings the device, -1 for
+ * any or none; held for the caller. NULL if there is none. */
 struct mb_library *mb_plugin_carrier(const char *name, int device_type);
 
 /* `out` NULL: only whether there is one, and no code runs. */
@@ -38,13 +36,24 @@ enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key
  * its memory may outlive the library, which stays for good. The last failure. */
 int mb_plugin_carried_devices(struct mb_library *library, int device_type);
 
-/* The tables of one library; mb_plugin_carried_visit: of all that are open. */
-int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context);
+/* The tables of all libraries that are open. */
 int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context);
 
 /* The calling convention of TVM 0.21 and later, from the plug-in "ffi"; MBLOB_E_INCOMPATIBLE if
  * it is not there. */
 int mb_plugin_convention(const mblob_convention **out);
+
+/* ---- loaders that a program registered (loader_registry.c) ----------------------------------- */
+
+/* Whether what a host gave as `loader` is none: NULL, too small, or without a type key;
+ * recorded. */
+bool mb_no_loader(const char *function, const mblob_loader *loader);
+/* Those that count before the loaders that come with libraries, and those that count after all. */
+enum mb_loader_order { MB_FIRST_LOADERS, MB_LAST_LOADERS };
+/* Whether there is one for the key, which `out`, if it is not NULL, keeps. */
+bool mb_registered_loader(enum mb_loader_order order, const char *type_key, mblob_loader *out);
+/* The keys of the first ones, with commas, behind `*count` others. */
+void mb_list_registered_loaders(FILE *out, size_t *count);
 
 /* ---- using them ------------------------------------------------------------------------------ */
 

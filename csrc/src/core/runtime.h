@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
-#include "core/system_library.h"
+#include "core/announced.h"
 #include "elf/elf.h"
 #include "format/format.h"
 
@@ -44,6 +44,9 @@ enum mb_function_kind {
   MB_ENVIRONMENT, /* what TVMBackendGetFuncFromEnv gave, see environment.c */
 };
 
+/* The function that one stands for. */
+typedef int mb_resolver(mblob_function *function, mblob_function **out);
+
 struct mblob_function {
   uint32_t tag; /* MB_TAG_FUNCTION */
   enum mb_function_kind kind;
@@ -72,6 +75,7 @@ struct mblob_function {
       _Atomic(mblob_function *) target; /* NULL until it is (again) resolved */
       _Atomic uint64_t generation; /* of the registry that the target is from; 0: it is an import */
       struct mb_replaced *replaced; /* targets of before */
+      mb_resolver *resolve;         /* finds the target */
     } environment;                  /* MB_ENVIRONMENT */
   } u;
 };
@@ -143,8 +147,6 @@ void mb_tree_move(struct mb_tree *tree, const uint8_t *from, const uint8_t *to);
 /* Take over a tree that nobody holds, for an opening with these options; false if it does not
  * suit. With the library's lock. */
 bool mb_tree_take_over(struct mb_tree *tree, const mblob_open_options *options);
-/* MBLOB_OK if the tree's modules have the loaders that its opening asked for. */
-int mb_tree_check_loaders(const struct mb_tree *tree);
 /* A tree of one module that is open already, with `self` of that loader (mblob_module_create). */
 int mb_tree_new_single(struct mb_library *library, const mblob_loader *loader, void *self,
                        struct mb_tree **out);
@@ -187,13 +189,9 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
 
 /* ---- loaders (loaders.c) --------------------------------------------------------------------- */
 
-/* Whether what a host gave as `loader` is none: NULL, too small, or without a type key;
- * recorded. */
-bool mb_no_loader(const char *function, const mblob_loader *loader);
-/* Whether the module works without one. */
-bool mb_module_needs_loader(const mblob_module *module);
-/* MBLOB_OK if there is a loader for the module's key, else MBLOB_E_LOADER. */
-int mb_loader_check(const mblob_module *module);
+/* MBLOB_OK if the tree's modules have the loaders that its opening asked for, else
+ * MBLOB_E_LOADER. */
+int mb_tree_check_loaders(const struct mb_tree *tree);
 /* The function that the module's loader has under `name`; opens the module first. `*closed`:
  * that was not possible (recorded), which says nothing about the name: a search passes by such a
  * module. */
@@ -204,6 +202,7 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
 struct mb_library {
   struct mb_library *next;
   struct mb_ending ending; /* of who has the last reference */
+  void (*end)(struct mb_ending *ending); /* closes it */
   atomic_size_t users;
   struct mb_lock lock; /* trees, functions, environment, openings of modules */
   struct mb_condition opened;
@@ -257,10 +256,21 @@ struct mb_library {
 
 /* The options that a host gave, NULL for none, with all members; MBLOB_OK if they can be followed. */
 int mb_take_options(const mblob_open_options *given, mblob_open_options *options);
+/* As mb_open. */
+typedef int mb_opener(const char *path, mblob_module **out);
 /* Open what the file has. Takes `source` over; its *out is counted. */
 int mb_open_source(struct mb_source *source, const mblob_open_options *options, mblob_module **out);
 /* The same of a file, without options; *out is NULL after an error. */
 int mb_open(const char *path, mblob_module **out);
+
+/* The libraries of this process, in memory or being opened or closed. The lock is held while the list
+ * changes and around the dynamic linker: what is in the list is what is loaded. Constructors of a
+ * library may open others. Loaders are never called with it. */
+extern __attribute__((visibility("hidden"))) struct mb_loaded {
+  struct mb_lock lock;
+  struct mb_condition changed;
+  struct mb_library *first;
+} mb_loaded;
 
 void mb_library_retain(struct mb_library *library);
 void mb_library_release(struct mb_library *library);
@@ -270,10 +280,8 @@ void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW
 /* A library that nobody holds, with the file `source`, which it takes over; NULL when memory is out
  * (recorded). */
 struct mb_library *mb_library_new(const struct mb_source *source);
-/* A library without a file: what constructors announced under `prefix`. Never closed. */
-int mb_library_new_system(const char *prefix, enum mb_system_names names, struct mb_library **out);
-/* Let kernels of `library` find the imports of `other`'s modules too. */
-void mb_library_join(struct mb_library *library, struct mb_library *other);
+/* Free one that is closed, or has nothing yet: what only its code in memory can still refer to. */
+void mb_library_free(struct mb_library *library);
 
 /* library_load.c: check everything that the file of a new library tells; the tree that its blob
  * tells, in the file's mapping. No code of the file runs. */
@@ -281,13 +289,14 @@ int mb_library_read(struct mb_library *library, const mblob_open_options *option
                     struct mb_tree **out);
 /* The same, then let the linker run; the root of its tree. */
 int mb_library_load(struct mb_library *library, const mblob_open_options *options,
-                    mblob_module **out);
+                    mb_opener *open, mblob_module **out);
 /* Another tree of a library that is in memory; its root. */
 int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options,
                         mblob_module **out);
 
-/* link.c: hand the file to the dynamic linker and fill the slots. */
-int mb_library_link(struct mb_library *library);
+/* link.c: hand the file to the dynamic linker and fill the slots. `open` opens libraries that it
+ * needs. */
+int mb_library_link(struct mb_library *library, mb_opener *open);
 /* Let go of the libraries that one needed which is closed. */
 void mb_library_release_needed(struct mb_needed *needed);
 /* unload.c: whether nothing can run the code of a library whose last reference goes. */

@@ -8,47 +8,11 @@
 #include <string.h>
 #include <tvm/runtime/c_backend_api.h>
 
-#include "core/argument.h"
-#include "core/ffi_library.h"
+#include "core/announced.h"
+#include "core/created.h"
 #include "core/plugins.h"
 #include "core/return_value.h"
 #include "core/runtime.h"
-
-struct symbol {
-  void *address;
-  char name[];
-};
-
-static struct mb_map symbols; /* name -> struct symbol, for the life of the process */
-static struct mb_lock symbols_lock = MB_LOCK_INIT;
-
-/* With the lock. A name that is announced again gets the new address, as in TVM. */
-static int announce(const char *name, void *address) {
-  struct symbol *symbol = mb_map_get(&symbols, name);
-  if (symbol) {
-    symbol->address = address;
-    return 0;
-  }
-  size_t size = strlen(name) + 1;
-  symbol = malloc(sizeof(*symbol) + size);
-  if (!symbol) {
-    (void)mb_fail_memory(sizeof(*symbol) + size);
-    return -1;
-  }
-  symbol->address = address;
-  memcpy(symbol->name, name, size);
-  if (mb_map_put(&symbols, symbol->name, symbol)) return 0;
-  free(symbol);
-  return -1;
-}
-
-int TVMBackendRegisterSystemLibSymbol(const char *name, void *ptr) {
-  if (MB_IS_NULL(name) || MB_IS_NULL(ptr)) return -1;
-  mb_lock(&symbols_lock);
-  int rc = announce(name, ptr);
-  mb_unlock(&symbols_lock);
-  return rc;
-}
 
 /* The files of libmblob-ffi in this process: several programs and libraries may be linked with
  * their own. */
@@ -86,115 +50,6 @@ static int take_announced(void) {
     free(path);
   }
   return rc ? mblob_last_error_info()->status : MBLOB_OK;
-}
-
-/* What a library announces of itself, behind its prefix; in the ffi dialect under names of its
- * own. */
-enum { BLOB, CONTEXT, TABLE, RECORD, FFI_BLOB, FFI_CONTEXT, PARTS };
-enum { PART_NAME_SIZE = 24 /* of the longest, with its end */ };
-static const char part_names[PARTS][PART_NAME_SIZE] = {[BLOB] = "__tvm_dev_mblob",
-                                                       [CONTEXT] = "__tvm_module_ctx",
-                                                       [TABLE] = MB_FUNCTION_TABLE_SYMBOL,
-                                                       [RECORD] = "__mblob_system_lib",
-                                                       [FFI_BLOB] = "__tvm_ffi__library_bin",
-                                                       [FFI_CONTEXT] = "__tvm_ffi__library_ctx"};
-
-/* A name without what the ffi dialect puts before the prefix of a function. */
-static const char *without_ffi(const char *name) {
-  const char *rest = mb_ffi_function_name(name);
-  return rest ? rest : name;
-}
-
-static bool has_part(char *prefix, size_t length) {
-  for (size_t i = 0; i < PARTS; i++) {
-    memcpy(prefix + length, part_names[i], strlen(part_names[i]) + 1);
-    if (mb_map_get(&symbols, prefix)) return true;
-  }
-  return false;
-}
-
-/* Whether `name` is of a library whose prefix is longer than the first `own` characters of the
- * name. With the lock. */
-static bool is_of_longer_prefix(const char *name, size_t own) {
-  name = without_ffi(name);
-  size_t length = strlen(name);
-  char *prefix = malloc(length + PART_NAME_SIZE);
-  bool found = false;
-  for (size_t end = length; prefix && !found && end > own; end--) {
-    memcpy(prefix, name, end);
-    found = has_part(prefix, end);
-  }
-  free(prefix);
-  return found;
-}
-
-static void *address_of(const char *name, size_t own, enum mb_system_names names) {
-  mb_lock(&symbols_lock);
-  const struct symbol *symbol = mb_map_get(&symbols, name);
-  if (symbol && names == MB_NAMES_OF_PREFIX && is_of_longer_prefix(name, own)) symbol = NULL;
-  void *address = symbol ? symbol->address : NULL;
-  mb_unlock(&symbols_lock);
-  return address;
-}
-
-/* `before`: what stands in front of the prefix. */
-static void *prefixed(const char *before, const char *prefix, const char *name, size_t own,
-                      enum mb_system_names names) {
-  char *text = NULL;
-  if (asprintf(&text, "%s%s%s", before, prefix, name) < 0) return NULL;
-  void *address = address_of(text, own, names);
-  free(text);
-  return address;
-}
-
-void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_names names,
-                       unsigned char *dialect) {
-  const size_t own = strlen(prefix);
-  const bool has_prefix = strncmp(name, prefix, own) == 0;
-  void *address = NULL;
-  for (int ffi = 0; !address && ffi < 2; ffi++) {
-    const char *before = ffi ? MB_FFI_PREFIX : "";
-    *dialect = ffi ? MB_FFI : MB_CLASSIC;
-    address = prefixed(before, prefix, name, own, names);
-    /* TVM's libraries of the ffi dialect have functions without the prefix, too. */
-    if (!address && own && (ffi || has_prefix || names == MB_NAMES_AS_TVM))
-      address = prefixed(before, "", name, has_prefix ? own : 0, names);
-  }
-  return address;
-}
-
-/* Whether any name is the prefix's own. Where no library is of just this prefix, a name that
- * starts with it may be of one with a shorter prefix: `a__f` is `_f` of the library `a_`. */
-static bool is_announced(const char *prefix) {
-  const struct mb_map_item *item = NULL;
-  size_t length = strlen(prefix);
-  mb_lock(&symbols_lock);
-  bool found = length && is_of_longer_prefix(prefix, length - 1);
-  for (size_t i = 0; !found && (item = mb_map_next(&symbols, &i));)
-    found =
-        strncmp(without_ffi(item->key), prefix, length) == 0 && !is_of_longer_prefix(item->key, 0);
-  mb_unlock(&symbols_lock);
-  return found;
-}
-
-/* Names that start with `prefix`, with their addresses, to an array that the caller frees:
- * borrowed, for good. */
-struct announced {
-  const char *name;
-  const void *address;
-};
-
-static int all_announced(const char *prefix, struct announced **out, size_t *count) {
-  const struct mb_map_item *item = NULL;
-  size_t length = strlen(prefix), at = 0;
-  *count = 0;
-  mb_lock(&symbols_lock);
-  *out = calloc(symbols.count + 1, sizeof(**out));
-  while (*out && (item = mb_map_next(&symbols, &at)))
-    if (strncmp(item->key, prefix, length) == 0)
-      (*out)[(*count)++] = (struct announced){item->key, ((struct symbol *)item->value)->address};
-  mb_unlock(&symbols_lock);
-  return *out ? MBLOB_OK : mb_fail_memory(sizeof(**out));
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -262,16 +117,16 @@ static struct mb_lock libraries_lock = MB_LOCK_INIT;
 
 /* These carry the prefix and are not shared with other libraries. */
 static struct parts parts_of(const char *prefix) {
-  void *found[PARTS];
-  for (size_t i = 0; i < PARTS; i++)
-    found[i] = prefixed("", prefix, part_names[i], 0, MB_NAMES_AS_TVM);
+  void *found[MB_PARTS];
+  for (size_t i = 0; i < MB_PARTS; i++)
+    found[i] = mb_announced_part(prefix, i);
   return (struct parts){
-      .blob = found[found[BLOB] ? BLOB : FFI_BLOB],
-      .table = found[TABLE],
-      .record = found[RECORD],
-      .context = found[CONTEXT],
-      .ffi_context = found[FFI_CONTEXT],
-      .dialect = found[BLOB] || !found[FFI_BLOB] ? MB_CLASSIC : MB_FFI,
+      .blob = found[found[MB_PART_BLOB] ? MB_PART_BLOB : MB_PART_FFI_BLOB],
+      .table = found[MB_PART_TABLE],
+      .record = found[MB_PART_RECORD],
+      .context = found[MB_PART_CONTEXT],
+      .ffi_context = found[MB_PART_FFI_CONTEXT],
+      .dialect = found[MB_PART_BLOB] || !found[MB_PART_FFI_BLOB] ? MB_CLASSIC : MB_FFI,
   };
 }
 
@@ -333,10 +188,10 @@ static int read_parts(struct system_library *system, struct mb_library *library)
 /* The plug-ins that the library carries. */
 static int add_plugins(const char *prefix, struct mb_library *library) {
   char *start = NULL;
-  struct announced *found = NULL;
+  struct mb_announced_symbol *found = NULL;
   size_t count = 0;
   if (asprintf(&start, "%s" MBLOB_PLUGIN_SYMBOL, prefix) < 0) return mb_fail_memory(strlen(prefix));
-  int status = all_announced(start, &found, &count);
+  int status = mb_all_announced(start, &found, &count);
   for (size_t i = 0; !status && i < count; i++)
     status = mb_carried_add(library, found[i].name + strlen(prefix), found[i].address,
                             room_at(found[i].address));
@@ -367,11 +222,18 @@ static bool is_same(const struct parts *a, const struct parts *b) {
          a->context == b->context && a->ffi_context == b->ffi_context;
 }
 
+/* Let kernels of `library` find the imports of `other`'s modules too. */
+static void join(struct mb_library *library, struct mb_library *other) {
+  mb_lock(&library->lock);
+  library->joined = other;
+  mb_unlock(&library->lock);
+}
+
 /* Kernels ask the context that was made first; it leads to the imports of the other one's
  * modules too. */
 static void set_context(struct system_library *system, const struct system_library *other) {
   if (other && is_same(&other->parts, &system->parts)) {
-    mb_library_join(other->library, system->library);
+    join(other->library, system->library);
   } else {
     if (system->parts.context) *system->parts.context = &system->library->context;
     if (system->parts.ffi_context) *system->parts.ffi_context = &system->library->context;
@@ -419,7 +281,7 @@ static int get(const char *prefix, enum mb_system_names names, mblob_module **ou
 int mb_system_library_open(const char *prefix, mblob_module **out) {
   int status = take_announced();
   if (status) return status;
-  if (!is_announced(prefix))
+  if (!mb_is_announced(prefix))
     return mb_fail(
         MBLOB_E_NOT_FOUND,
         "no system library %s%s%s is linked into this process; link it with -lmblob (ffi dialect: -lmblob-ffi "

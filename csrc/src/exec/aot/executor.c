@@ -334,7 +334,7 @@ int mb_aot_executor_create(mblob_module *factory, const struct mb_stored_arrays 
   int status = mb_aot_metadata_get(factory, &e->metadata, &e->entry);
   if (!status) status = fill(e);
   if (!status) status = set_params(e, params);
-  if (!status) status = mb_native_create(&executor_class, e, out);
+  if (!status) status = mb_builtin_create(&executor_class, e, out);
   if (status) close_executor(e);
   return status;
 }

@@ -89,7 +89,7 @@ static int remove_params(void *object, struct mb_call *call) {
   struct factory *bare = calloc(1, sizeof(*bare));
   if (!bare) return mb_fail_memory(sizeof(*bare));
   bare->name = strdup(factory->name);
-  status = bare->name ? mb_native_create(&mb_aot_factory_class, bare, &made) : mb_fail_memory(0);
+  status = bare->name ? mb_builtin_create(&mb_aot_factory_class, bare, &made) : mb_fail_memory(0);
   if (status) {
     close_factory(bare);
     return status;

@@ -141,7 +141,7 @@ int mblob_executor_count(mblob_module *executor, int end, size_t *out) {
   struct mb_end ignored;
   if (out) *out = 0;
   if (MB_IS_NULL(executor) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  return mb_native_describe(executor, end, SIZE_MAX, out, &ignored);
+  return mb_builtin_describe(executor, end, SIZE_MAX, out, &ignored);
 }
 
 int mblob_executor_info(mblob_module *executor, int end, size_t i, mblob_tensor_info *out) {
@@ -149,7 +149,7 @@ int mblob_executor_info(mblob_module *executor, int end, size_t i, mblob_tensor_
   size_t count = 0;
   if (MB_IS_NULL(executor) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   mb_tensor_describe("", NULL, out);
-  int status = mb_native_describe(executor, end, i, &count, &found);
+  int status = mb_builtin_describe(executor, end, i, &count, &found);
   if (!status && i >= count)
     status = mb_fail_argument(MB_ARGUMENT_INDEX, "no %s %zu; there are %zu",
                               end == MBLOB_OUTPUTS ? "output" : "input", i, count);

@@ -190,7 +190,7 @@ static int remove_params(void *object, struct mb_call *call) {
   else if (!read_payload(&c, bare))
     status = mblob_last_error_info()->status;
   else
-    status = mb_native_create(&mb_graph_factory_class, bare, &module);
+    status = mb_builtin_create(&mb_graph_factory_class, bare, &module);
   if (status) {
     close_factory(bare);
     return status;

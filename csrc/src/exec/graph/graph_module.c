@@ -28,14 +28,14 @@ static int new_module(const struct mb_graph_source *source, bool debug, mblob_mo
   *out = NULL;
   int status = mb_graph_executor_new(source, &executor);
   if (status) return status;
-  status = mb_native_create(debug ? &debug_class : &executor_class, executor, out);
+  status = mb_builtin_create(debug ? &debug_class : &executor_class, executor, out);
   if (status) mb_graph_executor_free(executor);
   return status;
 }
 
 struct mb_graph_executor *mb_graph_module_object(mblob_module *module) {
-  void *object = mb_native_object(module, &executor_class);
-  return object ? object : mb_native_object(module, &debug_class);
+  void *object = mb_builtin_object(module, &executor_class);
+  return object ? object : mb_builtin_object(module, &debug_class);
 }
 
 int mb_graph_create_for(struct mb_call *call, int i, struct mb_graph_source *source, bool debug) {

@@ -71,7 +71,7 @@ static int open_code(char *code, size_t size, mblob_module **out) {
   }
   exec->owned = code;
   int status = read_any(exec, code + (framed ? 8 : 0), size - (framed ? 8 : 0));
-  if (!status) status = mb_native_create(&mb_relax_executable_class, exec, out);
+  if (!status) status = mb_builtin_create(&mb_relax_executable_class, exec, out);
   if (status)
     close_executable(exec);
   else

@@ -458,7 +458,7 @@ int relax_machine_create(const struct relax_executable *exec, mblob_module **out
   m->module = mblob_module_retain(exec->module);
   m->call_limit = RELAX_CALL_LIMIT;
   int status = fill(m);
-  if (!status) status = mb_native_create(&machine_class, m, out);
+  if (!status) status = mb_builtin_create(&machine_class, m, out);
   if (status)
     close_machine(m);
   else

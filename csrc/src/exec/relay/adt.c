@@ -55,7 +55,7 @@ static int return_adt(struct vm_value value, const struct vm_executable *exec,
   if (!adt) return mb_fail_memory(sizeof(*adt));
   *adt = (struct adt){value, exec, exec ? mblob_module_retain(exec->module) : NULL};
   vm_value_retain(value);
-  int status = mb_native_create(&adt_class, adt, &module);
+  int status = mb_builtin_create(&adt_class, adt, &module);
   if (status)
     adt_class.close(adt);
   else
@@ -100,7 +100,7 @@ int vm_value_argument(const struct mb_call *call, int i, struct vm_value *out) {
   if (i >= call->count || call->codes[i] != kTVMModuleHandle) return tensor_argument(call, i, out);
   int status = mb_call_module(call, i, &module);
   if (status) return status;
-  const struct adt *adt = mb_native_object(module, &adt_class);
+  const struct adt *adt = mb_builtin_object(module, &adt_class);
   if (!adt)
     return mb_fail_argument(
         MB_ARGUMENT_TYPE,

@@ -79,7 +79,7 @@ static int load_executable(const struct mb_call *call, mblob_module **out) {
     return status;
   }
   exec->owned = copy;
-  status = mb_native_create(&mb_vm_executable_class, exec, out);
+  status = mb_builtin_create(&mb_vm_executable_class, exec, out);
   if (status) {
     close_executable(exec);
     return status;

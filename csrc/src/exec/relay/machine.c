@@ -123,7 +123,7 @@ int vm_machine_create(struct vm_executable *exec, mblob_module **out) {
   m->module = mblob_module_retain(exec->module);
   atomic_flag_clear(&m->busy);
   int status = fill(m);
-  if (!status) status = mb_native_create(&machine_class, m, out);
+  if (!status) status = mb_builtin_create(&machine_class, m, out);
   if (status) close_machine(m);
   return status;
 }
