@@ -5,8 +5,8 @@ loading brings, is in this table: then nothing is left that could run its code. 
 may start a thread, install a handler, or store a callback, so a library that uses one stays mapped
 for the life of the process. What is not in the table costs memory; what is wrongly in it is a crash.
 
-The runtime has the table as `csrc/src/core/forgetful.h`, and judges when a library closes
-(csrc/src/core/unload.c). `inspect` judges a file.
+The runtime has the table as `csrc/src/core/link/forgetful.h`, and judges when a library closes
+(csrc/src/core/link/unload.c). `inspect` judges a file.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _folded() -> list[tuple[int, str]]:
 
 
 def header() -> str:
-    """The text of `csrc/src/core/forgetful.h`."""
+    """The text of `csrc/src/core/link/forgetful.h`."""
     from mblob.texts import header_of
 
     title = "forgetful.h - functions that keep no address after they return, in the order of strcmp"

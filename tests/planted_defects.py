@@ -126,7 +126,7 @@ DEFECTS = (
            "the executor keeps an array without a reference", ("tests/e2e/test_c_runtime.py", "tests/loader/executors/test_graph_executor.py")),
     Defect("csrc/src/base/error.c", "static void thread_exit(void *s) { free_texts(s); }", "static void thread_exit(void *s) { (void)s; }",
            "the error of a thread that ends is lost memory", ("tests/e2e/test_c_runtime.py",)),
-    Defect("csrc/src/core/loaders.c", "mb_wake(&library->opened);", "(void)library->opened;",
+    Defect("csrc/src/core/library/loaders.c", "mb_wake(&library->opened);", "(void)library->opened;",
            "of several threads that wait for a loader one goes on", ("tests/loader/test_threads.py", "tests/e2e/test_c_runtime.py")),
     Defect("csrc/src/exec/relay/reader.c", "return host < count ||", "return host <= count ||",
            "the index of the host device may be one too large", ("tests/loader/executors/test_vm_lies.py", "tests/loader/executors/test_vm_executable.py", "tests/e2e/test_c_runtime.py")),

@@ -29,7 +29,7 @@ OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
 NO_MODEL = "not a model library: it has no blob, and exports no name of TVM's or mblob's"
 
 # Exported by compilers and linkers into every library; no function of the user's.
-# csrc/src/core/lookup.c has them too.
+# csrc/src/core/library/lookup.c has them too.
 HELPERS = (
     "_init", "_fini", "__extendhfsf2", "__truncsfhf2", "__extendhfdf2", "__truncdfhf2", "__extendhfxf2", "__truncxfhf2",
     "__gnu_h2f_ieee", "__gnu_f2h_ieee",
@@ -194,7 +194,7 @@ def _is_of_ffi(name: str) -> bool:
 
 
 def _is_compiled_by_tvm(elf: Image, abi: str, prefix: str) -> bool:
-    """Whether exported functions that no table lists are packed ones, as csrc/src/core/ffi_library.c
+    """Whether exported functions that no table lists are packed ones, as csrc/src/core/link/ffi_library.c
     decides it: TVM compiled them, or wrote the blob. mblob lists its own, and announces its blob in
     a note."""
     with_table = elf.find(prefix + functions_table.SYMBOL) is not None

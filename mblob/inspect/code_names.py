@@ -1,5 +1,5 @@
 """Names of functions that compiled code asks its runtime for while it runs, as
-`csrc/src/core/code_names.c` finds them."""
+`csrc/src/core/link/code_names.c` finds them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether a library stays mapped after its last reference is gone, as far as its file tells. The
 table of functions that keep no library is `mblob.forgetful`; the runtime judges by the same table,
-and by the libraries that came along, which a file only names (csrc/src/core/unload.c)."""
+and by the libraries that came along, which a file only names (csrc/src/core/link/unload.c)."""
 
 from __future__ import annotations
 

@@ -358,7 +358,7 @@ def test_the_runtime_knows_each_name_of_the_table(folder: Path) -> None:
 def test_the_table_is_what_its_header_has() -> None:
     from mblob import forgetful
 
-    assert (ROOT / "csrc/src/core/forgetful.h").read_text() == forgetful.header()
+    assert (ROOT / "csrc/src/core/link/forgetful.h").read_text() == forgetful.header()
     for name in (
         "expf",
         "__memcpy_chk",

@@ -68,7 +68,11 @@ def test_the_header_of_cpp_names_devices_as_python_does() -> None:
 
 
 def test_c_leaves_out_the_helpers_that_python_does() -> None:
-    body = text("csrc/src/core/lookup.c").partition("static bool is_helper(")[2].partition("\n}")[0]
+    body = (
+        text("csrc/src/core/library/lookup.c")
+        .partition("static bool is_helper(")[2]
+        .partition("\n}")[0]
+    )
     starts, names = (
         re.findall(r'"(\w+)"', part)
         for part in (body.partition("names[]")[0], body.partition("names[]")[2])

@@ -207,7 +207,7 @@ C_WORDS = {
         "cuda", "hexagon", "metal", "opencl", "opengl", "vulkan", "webgpu",
     },
     "csrc/src/core/device/device.c": {"c"},
-    "csrc/src/core/library.c": {"library"},
+    "csrc/src/core/library/library.c": {"library"},
     "csrc/src/elf/elf.c": {"hexagon"},
     "csrc/src/exec/graph/graph_text.c": {"metadata"},
     **{f"csrc/plugins/cuda/{name}.c": {"cuda"} for name in ("code", "context", "memory", "plugin")},

@@ -269,7 +269,7 @@ FORWARD(int, TVMFFITypeRegisterMethod, (int32_t type, const struct mb_method_inf
 
 /* What was announced where no runtime is, or none that can be seen from here: a linker with
  * --as-needed drops libmblob, to which nothing refers, and Python opens it for itself. A runtime
- * that is asked for a system library comes and takes it (csrc/src/core/system_library.c). */
+ * that is asked for a system library comes and takes it (csrc/src/core/library/system_library.c). */
 struct announced {
   struct announced *next;
   void *address;

@@ -7,7 +7,9 @@
 #include <tvm/runtime/c_backend_api.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 #include "core/device/device.h"
 #include "entry/entry.h"
 

@@ -3,7 +3,7 @@
 #ifndef MB_ENTRY_H
 #define MB_ENTRY_H
 
-#include "core/core.h"
+#include "base/base.h"
 
 /* The program's table: profile_full.c or profile_core.c, whichever is linked. */
 extern __attribute__((visibility("hidden"))) const struct mb_profile mb_profile;

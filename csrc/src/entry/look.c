@@ -1,6 +1,8 @@
 /* mblob_look: a library as its file tells it. */
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 
 static int look(struct mb_source *source, const mblob_open_options *options, mblob_module **out) {
   struct mb_library *library = mb_library_new(source);

@@ -2,7 +2,10 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
+#include "core/plugin/plugin.h"
 #include "core/device/device.h"
 #include "entry/entry.h"
 

@@ -1,5 +1,8 @@
 /* The table of libmblob-core.a: no executors. Kernels, system libraries, loaders and plug-ins
  * work as with libmblob.a. */
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/plugin/plugin.h"
 #include "entry/entry.h"
 #include "host_abi/host_abi.h"
 

@@ -1,4 +1,7 @@
 /* The table of libmblob.so and libmblob.a: with all executors. */
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/plugin/plugin.h"
 #include "entry/entry.h"
 #include "exec/aot/aot.h"
 #include "exec/common/common.h"

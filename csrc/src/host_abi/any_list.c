@@ -7,7 +7,7 @@
 #include <tvm/runtime/c_backend_api.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
 
 struct cell {
   _Alignas(8) TVMValue value; /* 16 bytes in a row, on i686, too */

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include <tvm/runtime/c_backend_api.h>
 
-#include "core/core.h"
+#include "core/call/call.h"
 #include "core/device/device.h"
 #include "core/threads/threads.h"
 

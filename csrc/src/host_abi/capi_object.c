@@ -7,7 +7,8 @@
 #include <string.h>
 #include <tvm/runtime/c_runtime_api.h>
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/loaded/loaded.h"
 
 enum {
   ROOT_TYPE = 0, /* what every type is derived from */

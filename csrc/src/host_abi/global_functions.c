@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 #include "core/device/device.h"
 #include "core/threads/threads.h"
 

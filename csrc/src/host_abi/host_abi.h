@@ -5,7 +5,7 @@
 
 #include <mblob.h>
 
-#include "core/core.h"
+#include "core/call/call.h"
 
 /* Global functions by which hosts ask for modules, devices and threads; ends with one without a
  * call, and needs no object. */

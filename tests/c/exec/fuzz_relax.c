@@ -110,7 +110,7 @@ static void use(mblob_module *module) {
   static const char *const lists[] = {"as_text", "as_python", "stats", "get_missing_functions"};
   mblob_module *vm = NULL;
   for (size_t i = 0; i < 4; i++) CHECK(!mblob_call(module, lists[i], ""));
-  struct relax_executable *exec = mb_native_object(module, &mb_relax_executable_class);
+  struct relax_executable *exec = mb_builtin_object(module, &mb_relax_executable_class);
   CHECK(exec && !relax_machine_create(exec, &vm));
   if (!mblob_call(vm, "vm_initialization", "int,int,int", 1, 0, 2) &&
       !mblob_call(vm, "set_limits", "int,int,int", 500, 1 << 20, 50))

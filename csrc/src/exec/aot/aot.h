@@ -2,7 +2,7 @@
 #ifndef MB_AOT_H
 #define MB_AOT_H
 
-#include "core/core.h"
+#include "core/library/library.h"
 
 extern const struct mb_class mb_aot_factory_class;
 

@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 #include "exec/aot/executor.h"
 
 struct factory {

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 #include "exec/common/common.h"
 
 #define GETTER "get_c_metadata"

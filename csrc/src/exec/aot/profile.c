@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
 
 struct row {
   char *function;

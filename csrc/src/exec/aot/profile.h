@@ -3,7 +3,7 @@
 #ifndef MB_AOT_PROFILE_H
 #define MB_AOT_PROFILE_H
 
-#include "core/core.h"
+#include "core/call/call.h"
 
 /* Call `entry` `repeat` times. The result of `call` is JSON text: [{"function", "count" (calls
  * in all runs), "seconds" (of one run, mean)}]: first the entry function as a whole, then the

@@ -16,7 +16,10 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
+#include "core/plugin/plugin.h"
 #include "core/device/device.h"
 #include "exec/common/parameter_bytes.h"
 #include "exec/common/stored_arrays.h"

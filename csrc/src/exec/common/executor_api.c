@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 
 /* A type that describes exactly one argument and takes nothing else from the arguments of
  * mblob_call. */

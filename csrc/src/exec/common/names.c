@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
 #include "exec/common/tensors.h"
 
 #define SHOWN 12 /* names that an error lists */

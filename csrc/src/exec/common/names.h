@@ -3,7 +3,8 @@
 #ifndef MB_EXECUTOR_NAMES_H
 #define MB_EXECUTOR_NAMES_H
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
 
 struct mb_names {
   const char *kind; /* "input" */

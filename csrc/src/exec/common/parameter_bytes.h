@@ -3,7 +3,7 @@
 #ifndef MB_PARAMETER_BYTES_H
 #define MB_PARAMETER_BYTES_H
 
-#include "core/core.h"
+#include "core/call/call.h"
 #include "exec/common/stored_arrays.h"
 
 /* The lowest `bytes` bytes of a number, little endian, as all of these formats have them. */

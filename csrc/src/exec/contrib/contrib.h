@@ -3,7 +3,7 @@
 #ifndef MB_CONTRIB_H
 #define MB_CONTRIB_H
 
-#include "core/core.h"
+#include "core/call/call.h"
 
 extern const struct mb_method mb_sort_functions[], /* tvm.contrib.sort.* */
     mb_random_functions[],                         /* tvm.contrib.random.* */

@@ -2,7 +2,7 @@
 #ifndef MB_CONTRIB_ELEMENTS_H
 #define MB_CONTRIB_ELEMENTS_H
 
-#include "core/core.h"
+#include "core/call/call.h"
 #include "exec/common/common.h"
 
 /* A number as it is compared: whole numbers stay exact. */

@@ -2,7 +2,8 @@
 #ifndef MB_GRAPH_ENDS_H
 #define MB_GRAPH_ENDS_H
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
 #include "exec/graph/executor.h"
 
 enum mb_graph_end { MB_INPUTS, MB_OUTPUTS };

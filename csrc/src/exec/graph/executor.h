@@ -8,7 +8,9 @@
 #ifndef MB_GRAPH_EXECUTOR_H
 #define MB_GRAPH_EXECUTOR_H
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 #include "exec/common/common.h"
 #include "exec/graph/checked_graph.h"
 

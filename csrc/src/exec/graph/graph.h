@@ -2,7 +2,7 @@
 #ifndef MB_GRAPH_H
 #define MB_GRAPH_H
 
-#include "core/core.h"
+#include "core/library/library.h"
 
 extern const struct mb_class mb_graph_factory_class;         /* key GraphExecutorFactory */
 extern const struct mb_class mb_graph_runtime_factory_class; /* key GraphRuntimeFactory, TVM 0.7 */

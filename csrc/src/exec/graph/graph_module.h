@@ -3,7 +3,8 @@
 #ifndef MB_GRAPH_MODULE_H
 #define MB_GRAPH_MODULE_H
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/loaded/loaded.h"
 #include "exec/graph/executor.h"
 #include "exec/graph/graph.h"
 

@@ -6,7 +6,8 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
 #include "core/device/device.h"
 #include "exec/common/common.h"
 #include "exec/graph/executor.h"

@@ -8,7 +8,7 @@
 #include <mblob.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/loaded/loaded.h"
 #include "exec/common/common.h"
 
 #define RELAX_REGISTER_LIMIT (1 << 20)   /* of one function */

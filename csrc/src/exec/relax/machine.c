@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/plugin/plugin.h"
+
 /* ---- what the table names -------------------------------------------------------------------- */
 
 static int find_in_imports(const struct relax_executable *exec, const char *name,

@@ -7,7 +7,9 @@
 #ifndef MB_RELAX_MACHINE_H
 #define MB_RELAX_MACHINE_H
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 #include "core/device/device.h"
 #include "exec/relax/executable.h"
 #include "exec/relax/relax.h"

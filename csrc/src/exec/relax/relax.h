@@ -2,7 +2,8 @@
 #ifndef MB_RELAX_H
 #define MB_RELAX_H
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
 
 /* Keys relax.VMExecutable, and relax.Executable of TVM 0.16 to 0.19. */
 extern const struct mb_class mb_relax_executable_class, mb_relax_executable_of_0_16_class;

@@ -4,7 +4,7 @@
 #ifndef MB_VM_ADT_H
 #define MB_VM_ADT_H
 
-#include "core/core.h"
+#include "core/call/call.h"
 #include "exec/relay/values.h"
 
 struct vm_executable;

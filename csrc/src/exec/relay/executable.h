@@ -8,7 +8,8 @@
 #include <mblob.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/loaded/loaded.h"
 #include "exec/common/common.h"
 #include "exec/relay/opcodes.h"
 

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 #include "core/device/device.h"
 
 /* ---- devices --------------------------------------------------------------------------------- */

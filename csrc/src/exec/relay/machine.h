@@ -4,7 +4,9 @@
 #ifndef MB_VM_MACHINE_H
 #define MB_VM_MACHINE_H
 
-#include "core/core.h"
+#include "core/call/call.h"
+#include "core/library/library.h"
+#include "core/loaded/loaded.h"
 #include "exec/relay/executable.h"
 #include "exec/relay/values.h"
 

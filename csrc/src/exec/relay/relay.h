@@ -2,7 +2,7 @@
 #ifndef MB_RELAY_H
 #define MB_RELAY_H
 
-#include "core/core.h"
+#include "core/library/library.h"
 
 extern const struct mb_class mb_vm_executable_class; /* key VMExecutable */
 

@@ -1,0 +1,209 @@
+/* Functions: making, counting, calling. */
+#define _GNU_SOURCE
+#include <string.h>
+#include <tvm/runtime/c_backend_api.h>
+
+#include "core/call/aligned.h"
+#include "core/call/argument.h"
+#include "core/call/function.h"
+#include "core/call/return_value.h"
+#include "core/loaded/loaded.h"
+
+mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *library,
+                                const char *name) {
+  const size_t size = strlen(name) + 1;
+  mblob_function *function = mb_block_take(sizeof(*function));
+  char *copy = mb_block_take_unset(size);
+  if (!function || !copy) {
+    if (function) mb_block_give(function, sizeof(*function));
+    if (copy) mb_block_give(copy, size);
+    (void)mb_fail_memory(sizeof(*function));
+    return NULL;
+  }
+  function->name = memcpy(copy, name, size);
+  function->tag = MB_TAG_FUNCTION;
+  function->kind = kind;
+  function->is_ffi = kind == MB_SAFE_CALL;
+  function->library = library;
+  function->signature = function->prototype = "";
+  function->alignment = MB_DEFAULT_ALIGNMENT;
+  atomic_init(&function->references, 1);
+  return function;
+}
+
+void mb_function_free(mblob_function *function) {
+  if (function->kind == MB_CALLBACK && function->u.callback.finalize)
+    function->u.callback.finalize(function->u.callback.resource);
+  /* A reference to the own library would keep it open for ever. */
+  if (function->kind == MB_FORWARD && function->u.target->library != function->library)
+    mblob_function_release(function->u.target);
+  mb_block_give(function->name, strlen(function->name) + 1);
+  mb_block_give(function, sizeof(*function));
+}
+
+int mblob_function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
+                          mblob_function **out) {
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
+  *out = NULL;
+  if (mb_is_null(__func__, "call", (const void *)(uintptr_t)call)) return MBLOB_E_ARGUMENT;
+  *out = mb_function_new(MB_CALLBACK, NULL, "callback");
+  if (!*out) return MBLOB_E_MEMORY;
+  (*out)->alignment = 0; /* the callback sees tensors as they are */
+  (*out)->u.callback.call = call;
+  (*out)->u.callback.resource = resource;
+  (*out)->u.callback.finalize = finalize;
+  return MBLOB_OK;
+}
+
+mblob_function *mblob_function_retain(mblob_function *function) {
+  if (!function) return NULL;
+  if (function->library)
+    mb_library_retain(function->library);
+  else
+    atomic_fetch_add_explicit(&function->references, 1, memory_order_relaxed);
+  return function;
+}
+
+static void end_function(struct mb_ending *ending) {
+  mb_function_free((mblob_function *)(void *)((char *)ending - offsetof(mblob_function, ending)));
+}
+
+void mblob_function_release(mblob_function *function) {
+  if (!function) return;
+  if (function->library)
+    mb_library_release(function->library);
+  else if (atomic_fetch_sub_explicit(&function->references, 1, memory_order_acq_rel) == 1)
+    mb_end(&function->ending, end_function);
+}
+
+/* What a function stands for: alignment and signature are that function's. */
+static const mblob_function *behind(const mblob_function *function) {
+  while (function->kind == MB_FORWARD) function = function->u.target;
+  return function;
+}
+
+uint32_t mblob_function_alignment(const mblob_function *function) {
+  return function ? behind(function)->alignment : 0;
+}
+
+const char *mblob_function_signature(const mblob_function *function) {
+  return function ? behind(function)->signature : "";
+}
+
+const char *mblob_function_prototype(const mblob_function *function) {
+  return function ? behind(function)->prototype : "";
+}
+
+int mblob_function_first_output(const mblob_function *function) {
+  return function ? behind(function)->first_output : 0;
+}
+
+int mblob_function_is_ffi(const mblob_function *function) {
+  const mblob_function *one = function ? behind(function) : NULL;
+  return !one ? 0 : one->is_cxx ? 3 : one->is_ffi + one->keeps;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* `rc` is what the callee returned, `before` the count of errors when it was called. */
+static int failed(const mblob_function *function, int rc, uint64_t before) {
+  if (mb_fail_thrown(rc, function->name)) return MBLOB_E_KERNEL;
+  if (mb_error_serial() == before)
+    return mb_fail(MBLOB_E_KERNEL, MB_TEXT_RETURNED, function->name, rc);
+  return mblob_last_error_info()->status;
+}
+
+static int call_kernel(mblob_function *function, const TVMValue *args, const int *codes, int count,
+                       struct mb_return *result) {
+  union {
+    void *address;
+    TVMBackendPackedCFunc call;
+  } code = {function->u.address};
+  uint64_t before = mb_error_serial();
+  /* Kernels of TVM 0.5 and 0.6 have three parameters: they ignore the rest and set no result. */
+  /* The convention has no const; kernels may write one slot behind the last argument only in
+   * their own arrays. */
+  MB_CATCHES;
+  int rc = code.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count, &result->value,
+                     &result->code, NULL);
+  if (rc) {
+    result->code = kTVMNullptr;
+    return failed(function, rc, before);
+  }
+  return mb_return_check(function->name, result);
+}
+
+static int call_as_they_are(const mblob_function *function, const TVMValue *args, const int *codes,
+                            int count, struct mb_return *result) {
+  const struct mb_library *library = function->library;
+  return library->convention->call(library->dialect != MB_FFI_OF_0_21, library->external,
+                                   function->u.address, function->name, args, codes, count, result);
+}
+
+/* With containers whose tensors are copied. */
+static int call_aligned(const mblob_function *function, const TVMValue *args, const int *codes,
+                        int count, struct mb_return *result) {
+  struct mb_aligned copies = {.count = 0};
+  const size_t size = (size_t)count * sizeof(*args);
+  TVMValue *aligned = mb_block_take_unset(size);
+  if (!aligned) return mb_fail_memory(size);
+  int status = MBLOB_OK, i = 0;
+  memcpy(aligned, args, size);
+  for (; !status && i < count; i++)
+    if (codes[i] == kTVMObjectHandle && !mb_value_is_aligned(args[i], codes[i]))
+      status = mb_value_align(&copies, &aligned[i], codes[i]);
+  if (!status) status = call_as_they_are(function, aligned, codes, count, result);
+  while (i-- > 0)
+    if (aligned[i].v_handle != args[i].v_handle) mb_value_release(aligned[i], codes[i]);
+  mb_block_give(aligned, size);
+  mb_aligned_end(&copies, !status);
+  return status;
+}
+
+/* Tensors alone are what the caller aligns (mblob_function_alignment). */
+static int call_safe(const mblob_function *function, const TVMValue *args, const int *codes,
+                     int count, struct mb_return *result) {
+  if (function->alignment >= MB_DEFAULT_ALIGNMENT)
+    for (int i = 0; i < count; i++)
+      if (codes[i] == kTVMObjectHandle && !mb_value_is_aligned(args[i], codes[i]))
+        return call_aligned(function, args, codes, count, result);
+  return call_as_they_are(function, args, codes, count, result);
+}
+
+static int call_callback(mblob_function *function, const TVMValue *args, const int *codes,
+                         int count, struct mb_return *result) {
+  uint64_t before = mb_error_serial();
+  MB_CATCHES;
+  int rc = function->u.callback.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count,
+                                     result, function->u.callback.resource);
+  return rc ? failed(function, rc, before) : MBLOB_OK;
+}
+
+int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes, int count,
+                        TVMValue *ret, int *ret_code) {
+  struct mb_return result = MB_RETURN_NOTHING;
+  if (ret_code) *ret_code = kTVMNullptr;
+  if (ret) *ret = result.value;
+  if (MB_NO_FUNCTION(function) || (count && (MB_IS_NULL(args) || MB_IS_NULL(codes))))
+    return MBLOB_E_ARGUMENT;
+  if (count < 0)
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_function_call: count is %d, expected 0 or more", count);
+  int status = MBLOB_OK;
+  while (!status && (function->kind == MB_FORWARD || function->kind == MB_ENVIRONMENT)) {
+    if (function->kind == MB_FORWARD)
+      function = function->u.target;
+    else
+      status = function->u.environment.resolve(function, &function);
+  }
+  if (!status)
+    status = function->kind == MB_KERNEL ? call_kernel(function, args, codes, count, &result)
+             : function->kind == MB_SAFE_CALL
+                 ? call_safe(function, args, codes, count, &result)
+                 : call_callback(function, args, codes, count, &result);
+  if (status || !ret || !ret_code) {
+    mb_return_drop(&result);
+    return status;
+  }
+  mb_return_hand_over(&result, ret, ret_code);
+  return MBLOB_OK;
+}
