@@ -102,7 +102,8 @@ def _gnu_hash(name: bytes) -> int:
     return h
 
 
-def _sysv_hash(name: bytes) -> int:
+def elf_hash(name: bytes) -> int:
+    """The hash of a name in `DT_HASH` and in tables of versions."""
     h = 0
     for c in name:
         h = (h << 4) + c
@@ -157,7 +158,7 @@ def sysv_hash(elf: ElfFile, order: Sequence[Entry]) -> bytes:
     buckets, chain = [0] * count, [0] * (len(order) + 1)
     for e in reversed(order):
         if e.is_found:
-            slot = _sysv_hash(e.name) % count
+            slot = elf_hash(e.name) % count
             chain[e.index] = buckets[slot]
             buckets[slot] = e.index
     record = elf.sysv_hash

@@ -29,11 +29,13 @@ from mblob.binary.elf_records import (
     STT_SECTION,
     Symbol,
 )
+from mblob.binary.elf_versions import NeededVersion
 from mblob.errors import FormatError, ToolchainError
 from mblob.packager.errors import CannotJoin
 from mblob.packager.join import relocations
-from mblob.packager.join.dynamic_symbols import Entry, entry_of
+from mblob.packager.join.dynamic_symbols import VER_GLOBAL, Entry, entry_of
 from mblob.packager.join.relocations import Relocation
+from mblob.packager.join.symbol_versions import merge_versions
 from mblob.packager.write.dialects import DIALECTS
 
 Names = Callable[[str], bool]
@@ -69,6 +71,7 @@ class MergeInput:
     Attributes:
         host, part: the two libraries.
         entries: of the new symbol table.
+        versions: that these need, by their index.
         early, late: relocations; the late ones are those of the host's calls.
         thread: where the part's memory of a thread starts in that of the result.
     """
@@ -76,6 +79,7 @@ class MergeInput:
     host: ElfFile
     part: ElfFile
     entries: list[Entry]
+    versions: dict[int, NeededVersion]
     early: list[MergedRelocation]
     late: list[MergedRelocation]
     thread: int
@@ -154,7 +158,9 @@ def merge(host: ElfFile, part: ElfFile, hidden: Names, replaced: Collection[str]
     calls_of_host = [symbols.of_host(r) for r in late]
     needed = {b.entry for b in calls_of_host}
     entries = [e for e in symbols.entries if e not in symbols.left_out or e in needed]
-    return MergeInput(host, part, entries, kept + made, calls_of_host, _thread(host, part))
+    return MergeInput(
+        host, part, entries, symbols.versions, kept + made, calls_of_host, _thread(host, part)
+    )
 
 
 def _check_part(part: ElfFile) -> None:
@@ -212,7 +218,10 @@ class _MergedSymbols:
         }  # fmt: skip
 
     def _versions(self) -> None:
+        self.versions, of_part = merge_versions(self._host, self._part)
         for e, version in zip(self._of_host, self._host.versym[1:]):
+            e.version = version
+        for e, version in zip(self._of_part, of_part):
             e.version = version
 
     def _join(
@@ -231,7 +240,10 @@ class _MergedSymbols:
         if not s.is_defined:
             if found is not None:
                 return self._by_address(found[1])
-            return wanted[s.name] if s.name in wanted else self._added(own)
+            same = wanted.get(s.name)
+            if same is not None and own.version in (same.version, VER_GLOBAL):
+                return same
+            return self._added(own)
         if found is not None and _is_shared(s.name) and s.type in (STT_OBJECT, STT_NOTYPE):
             self._shared[s.st_value] = found[0]
             return self._by_address(found[1]) if found[1].is_local else found[1]

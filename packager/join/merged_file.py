@@ -30,6 +30,8 @@ from mblob.binary.elf_records import (
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
+    DT_VERNEED,
+    DT_VERNEEDNUM,
     DT_VERSYM,
     MAX_PAGE,
     NT_GNU_BUILD_ID,
@@ -49,7 +51,13 @@ from mblob.binary.elf_records import (
 from mblob.errors import IncompatibleError
 from mblob.format import note
 from mblob.packager.errors import CannotJoin
-from mblob.packager.join import android_relocations, dynamic_symbols, relocations, unwind_table
+from mblob.packager.join import (
+    android_relocations,
+    dynamic_symbols,
+    relocations,
+    symbol_versions,
+    unwind_table,
+)
 from mblob.packager.join.dynamic_symbols import Entry
 from mblob.packager.join.merge import MergedLayout, MergedRelocation, MergeInput, Name
 from mblob.packager.join.program_header_room import in_the_way
@@ -89,7 +97,7 @@ def write(
         patch = Patch(fd, host)
         _move_words(patch, merged, places)
         patch.program_headers(_program_headers(merged, places), places.headers)
-        put_sections(patch, host, part, places, places.part + end, merged.thread)
+        put_sections(patch, merged, places, places.part + end)
         _edit_notes(
             patch, host, places, bytes(part.data[-4096:]) + dynamic + b"".join(tables.values())
         )
@@ -155,6 +163,7 @@ class _Strings:
         data: all of them.
         names: where the name of each symbol stands.
         needed: libraries that the part needs and the host does not, and where their names stand.
+        versions: the table of needed versions.
     """
 
     def __init__(self, merged: MergeInput, order: Sequence[Entry]) -> None:
@@ -167,6 +176,7 @@ class _Strings:
         self.needed = [
             self._place(name.encode()) for name in merged.part.needed if name not in host.needed
         ]
+        self.versions = symbol_versions.encode(host, merged.versions, self._place)
 
     def _place(self, name: bytes) -> int:
         if name not in self._new:
@@ -189,8 +199,11 @@ def _tables(
         tables["gnu_hash"] = dynamic_symbols.gnu_hash(host, order, first_found)
     if DT_HASH in host.dynamic:
         tables["hash"] = dynamic_symbols.sysv_hash(host, order)
-    if DT_VERSYM in host.dynamic:
-        tables["versym"] = host.layout.numbers("H", [0, *(e.version for e in order)])
+    if strings.versions:
+        tables["verneed"] = strings.versions
+    if strings.versions or DT_VERSYM in host.dynamic:
+        with fitting(host):
+            tables["versym"] = host.layout.numbers("H", [0, *(e.version for e in order)])
     types = relocations.types_of(host)
     early = [_final(b, types, moved, merged.thread) for b in merged.early]
     tables["rel"] = relocations.encode(host, early)
@@ -265,10 +278,13 @@ def _dynamic(merged: MergeInput, places: MergedLayout, strings: _Strings) -> byt
         (DT_GNU_HASH, "gnu_hash"),
         (DT_HASH, "hash"),
         (DT_VERSYM, "versym"),
+        (DT_VERNEED, "verneed"),
         (DT_JMPREL, "jmprel"),
     ):
         if name in places.tables:
             new[tag] = places.address(name)
+    if strings.versions:
+        new[DT_VERNEEDNUM] = len(symbol_versions.files_of(merged.versions))
     rows = [
         (tag, value)
         for tag, values in host.dynamic.items()

@@ -15,6 +15,7 @@ from mblob.binary.elf_records import (
     DT_RELA,
     DT_STRTAB,
     DT_SYMTAB,
+    DT_VERNEED,
     DT_VERSYM,
     PF_W,
     PF_X,
@@ -27,6 +28,8 @@ from mblob.binary.elf_records import (
     SHF_X86_64_LARGE,
     SHN_LORESERVE,
     SHT_DYNAMIC,
+    SHT_GNU_VERNEED,
+    SHT_GNU_VERSYM,
     SHT_NOBITS,
     SHT_NOTE,
     SHT_PROGBITS,
@@ -35,8 +38,8 @@ from mblob.binary.elf_records import (
     Section,
     SectionHeader,
 )
-from mblob.packager.join import unwind_table
-from mblob.packager.join.merge import MergedLayout, Name, mapped
+from mblob.packager.join import symbol_versions, unwind_table
+from mblob.packager.join.merge import MergedLayout, MergeInput, Name, mapped
 from mblob.packager.write.elf_patch import Patch, fitting
 
 PREFIX = ".mblob"  # of the names of the part's sections, so that the host's keep theirs alone
@@ -45,26 +48,20 @@ _KEPT_FLAGS = SHF_WRITE | SHF_ALLOC | SHF_EXECINSTR | SHF_TLS | SHF_X86_64_LARGE
 _KEPT_NAMES = (".tvm_mblob", ".lrodata", ".note.mblob")
 
 
-def put_sections(
-    patch: Patch, host: ElfFile, part: ElfFile, places: MergedLayout, end: int, thread: int
-) -> None:
-    """Write the table behind everything: the host's sections under their numbers, then the part's.
-
-    Args:
-        thread: where the part's variables of a thread go in PT_TLS, if the host has one.
-    """
+def put_sections(patch: Patch, merged: MergeInput, places: MergedLayout, end: int) -> None:
+    """Write the table behind everything: the host's sections under their numbers, then the part's."""
+    host, part = merged.host, merged.part
     if not host.e_shoff or not host.sections or host.e_shstrndx >= len(host.sections):
         return
     numbers = mapped(host, part)
     if len(host.sections) + len(numbers) + 1 >= SHN_LORESERVE:
         return
     names = bytearray(host.contents(host.sections[host.e_shstrndx]))
-    rows = _host_rows(host, places)
+    rows = _host_rows(merged, places)
     for number in numbers:
         rows.append(_part_row(names, part, number, places))
-    _join_thread(host, part, rows, thread)
-    if not any(row.sh_addr == places.address("rel") for row in rows):
-        rows.append(_relocations_row(names, host, rows, places))
+    _join_thread(host, part, rows, merged.thread)
+    rows += _added_rows(names, merged, rows, places)
     rows += _left_rows(names, host, rows)
     at = end + -end % 16
     rows[host.e_shstrndx] = rows[host.e_shstrndx]._replace(sh_offset=at, sh_size=len(names))
@@ -76,21 +73,34 @@ def put_sections(
     patch.section_table(table, len(rows))
 
 
-def _relocations_row(
-    names: bytearray, host: ElfFile, rows: Sequence[SectionHeader], places: MergedLayout
-) -> SectionHeader:
-    """The header of the relocations, where the host has none."""
-    symbols = (i for i, row in enumerate(rows) if row.sh_addr == places.address("dynsym"))
-    name, kind, record = (
-        (".rela.dyn", SHT_RELA, host.layout.rela)
-        if host.bits == 64
-        else (".rel.dyn", SHT_REL, host.layout.rel)
-    )
-    start, size = places.tables["rel"]
-    return SectionHeader(
-        _name(names, name), kind, SHF_ALLOC, places.address("rel"), places.offset + start, size,
-        sh_link=next(symbols, 0), sh_addralign=host.layout.word.size, sh_entsize=record.size,
-    )  # fmt: skip
+def _added_rows(
+    names: bytearray, merged: MergeInput, rows: Sequence[SectionHeader], places: MergedLayout
+) -> list[SectionHeader]:
+    """The headers of tables that the host has none of."""
+    layout, numbers = merged.host.layout, {row.sh_addr: i for i, row in enumerate(rows)}
+    added = []
+    for table, name, kind, entry, link in (
+        ("rel", ".rela.dyn", SHT_RELA, layout.rela.size, "dynsym")
+        if merged.host.bits == 64
+        else ("rel", ".rel.dyn", SHT_REL, layout.rel.size, "dynsym"),
+        ("versym", ".gnu.version", SHT_GNU_VERSYM, layout.versym.size, "dynsym"),
+        ("verneed", ".gnu.version_r", SHT_GNU_VERNEED, 0, "dynstr"),
+    ):
+        if table not in places.tables or places.address(table) in numbers:
+            continue
+        start, size = places.tables[table]
+        added.append(SectionHeader(
+            _name(names, name), kind, SHF_ALLOC, places.address(table), places.offset + start, size,
+            sh_link=numbers.get(places.address(link), 0), sh_info=_infos(merged, places).get(table, 0),
+            sh_addralign=layout.word.size, sh_entsize=entry,
+        ))  # fmt: skip
+    return added
+
+
+def _infos(merged: MergeInput, places: MergedLayout) -> dict[Name, int]:
+    """sh_info by table, where it says something."""
+    files = symbol_versions.files_of(merged.versions)
+    return {"dynsym": places.first_global, **({"verneed": len(files)} if files else {})}
 
 
 def _name(names: bytearray, name: str) -> int:
@@ -100,7 +110,8 @@ def _name(names: bytearray, name: str) -> int:
 
 
 _TABLES = ((DT_SYMTAB, "dynsym"), (DT_STRTAB, "dynstr"), (DT_HASH, "hash"), (DT_GNU_HASH, "gnu_hash"),
-           (DT_VERSYM, "versym"), (DT_RELA, "rel"), (DT_REL, "rel"), (DT_JMPREL, "jmprel"))  # fmt: skip
+           (DT_VERSYM, "versym"), (DT_VERNEED, "verneed"), (DT_RELA, "rel"), (DT_REL, "rel"),
+           (DT_JMPREL, "jmprel"))  # fmt: skip
 
 
 def _renewed(host: ElfFile, tables: Mapping[Name, Any]) -> dict[int, Name]:
@@ -136,8 +147,9 @@ def in_order_of_headers(host: ElfFile, tables: dict[Name, bytes]) -> dict[Name, 
     }
 
 
-def _host_rows(host: ElfFile, places: MergedLayout) -> list[SectionHeader]:
+def _host_rows(merged: MergeInput, places: MergedLayout) -> list[SectionHeader]:
     """The host's headers; those of tables that were written anew lead to the new ones."""
+    host, infos = merged.host, _infos(merged, places)
     renewed = _renewed(host, places.tables)
     rows = []
     for i, row in enumerate(host.section_headers(len(host.sections), "section headers")):
@@ -146,7 +158,7 @@ def _host_rows(host: ElfFile, places: MergedLayout) -> list[SectionHeader]:
             start, size = places.tables[name]
             row = row._replace(
                 sh_addr=places.address(name), sh_offset=places.offset + start, sh_size=size,
-                sh_info=places.first_global if name == "dynsym" else row.sh_info,
+                sh_info=infos.get(name, row.sh_info),
             )  # fmt: skip
         elif row.sh_type == SHT_NOTE and (at := places.of_note(row.sh_offset)) != row.sh_offset:
             row = row._replace(sh_addr=at + places.shift, sh_offset=at)

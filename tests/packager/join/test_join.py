@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
+from mblob.binary.elf_versions import NeededVersion, Versions
 from mblob.bytes.mapping import map_file
 from mblob.packager.errors import CannotJoin
 from mblob.packager.join.join import finished_code, join
@@ -79,6 +82,48 @@ def test_a_kernel_and_a_payload_are_added(tmp_path: Path, dialect: str) -> None:
     text = old.section(".text")
     assert text is not None
     assert new.data[text.sh_offset :][: text.sh_size] == old.contents(text)
+
+
+def versions_of(path: Path) -> dict[str, NeededVersion | None]:
+    elf = ElfFile(map_file(path), str(path))
+    found = Versions(elf)
+    return {s.name: found.wanted_by(i) for i, s in enumerate(elf.dynsym) if not s.is_defined}
+
+
+@pytest.mark.parametrize("options", [[], ["-fuse-ld=lld", "-nostdlib", "-Wl,--hash-style=sysv"]])
+def test_symbols_keep_the_versions_that_they_need(
+    tmp_path: Path, require: Callable[[str], str], options: list[str]
+) -> None:
+    """Without its version, pthread_cond_wait is that of LinuxThreads on x86-64. A library without
+    libc has no table of versions."""
+    if "-fuse-ld=lld" in options:
+        require("ld.lld")
+    first, made = tmp_path / "a.so", tmp_path / "b.so"
+    source = """
+void vadd(float *a, float *b, float *c, int n) { for (int i = 0; i < n; i++) c[i] = a[i] + b[i]; }
+""" + "".join(f"int room_for_headers_{i}(void) {{ return {i}; }}\n" for i in range(20))
+    mblob.csource_module(source).export_library(first, options=[*options, "-fno-stack-protector"])
+    more = """
+#include <pthread.h>
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+int wake(void) { return pthread_cond_signal(&cond) + pthread_cond_broadcast(&cond); }
+"""
+    add(first, made, "classic", tmp_path / "work", NEW + more)
+    wanted, found = versions_of(tmp_path / "work" / "joined.so"), versions_of(made)
+    assert wanted["pthread_cond_signal"] is not None
+    assert {name: found[name] for name in wanted if name in found} == {
+        name: version for name, version in wanted.items() if name in found
+    }
+    noted = subprocess.run(["readelf", "-aW", made], capture_output=True, text=True, check=True)
+    assert not noted.stderr
+    subprocess.run(["strip", "-o", tmp_path / "stripped.so", made], check=True)
+    for path in (made, tmp_path / "stripped.so"):
+        mblob.verify(path)
+        assert versions_of(path) == found
+        x, y = np.ones(4, "float32"), np.zeros(4, "float32")
+        assert mblob.load_module(path, missing="stub")["twice"](x, y, 4) == 1
+        assert y.tolist() == [2, 2, 2, 2]
+        assert ctypes.CDLL(str(path)).wake() == 0
 
 
 def test_the_output_may_be_the_library_itself(tmp_path: Path) -> None:
