@@ -50,6 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
     sampled: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
+        # Without parameters, or with none in this environment: then it is skipped.
+        if not hasattr(item, "callspec"):
+            continue
         if item.get_closest_marker("sample") and not item.get_closest_marker("slow"):
             sampled[item.nodeid.partition("[")[0]].append(item)
     for variants in sampled.values():
