@@ -531,11 +531,13 @@ class Module:
             a loaded library is written, too: its code as it is, and the payloads of these modules.
             """
             import mblob
-            from mblob import again
 
             options = (fcompile, fpack_imports, addons, workspace_dir, *kwargs.values())
-            if not any(options) and again.write_opened(self, file_name):
-                return None
+            if not any(options) and any(module._node.path for module in self.walk()):
+                from mblob import again  # for a loaded library
+
+                if again.write_opened(self, file_name):
+                    return None
             return mblob.export_library(
                 self,
                 file_name,

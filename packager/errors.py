@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-from mblob.errors import ArgumentError
 from mblob.errors import BuildError as BuildError
 from mblob.errors import BuildTypeError as BuildTypeError
 from mblob.untold import warn as warn
-
-T = TypeVar("T")
 
 
 class CannotJoin(BuildError):
@@ -22,15 +16,3 @@ def refused(error: Exception, what: str = "") -> BuildError:
     """What packing says of an argument that was refused below it; `what` begins the text."""
     made = BuildTypeError if isinstance(error, TypeError) else BuildError
     return made(f"{what}{what and ': '}{error}")
-
-
-def checked(check: Callable[..., T], *args: Any) -> T:
-    """What a check of `mblob.arguments` gives.
-
-    Raises:
-        BuildError: it refuses the argument.
-    """
-    try:
-        return check(*args)
-    except ArgumentError as error:
-        raise refused(error) from None

@@ -1,4 +1,5 @@
-"""What callers hand over as "a path or the thing itself", told apart in one place; and as JSON."""
+"""What callers hand over as "a path or the thing itself", told apart in one place; and as JSON. Outputs,
+which are none of the inputs, and folders for intermediate files."""
 
 from __future__ import annotations
 
@@ -7,15 +8,31 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mblob import arguments
 from mblob.bytes.wire import KEY_LIMIT
+from mblob.errors import ArgumentError
 from mblob.format.type_keys import RESERVED
-from mblob.packager.errors import BuildError, BuildTypeError, checked
+from mblob.packager.errors import BuildError, BuildTypeError, refused
+from mblob.temporary import LEAST_SPACE, temporary_folder
+
+T = TypeVar("T")
+
+
+def checked(check: Callable[..., T], *args: Any) -> T:
+    """What a check of `mblob.arguments` gives.
+
+    Raises:
+        BuildError: it refuses the argument.
+    """
+    try:
+        return check(*args)
+    except ArgumentError as error:
+        raise refused(error) from None
 
 
 def checked_path(value: Any, who: str) -> str:
@@ -139,3 +156,45 @@ def check_key(key: str, who: str) -> str:
     if not 1 <= size <= KEY_LIMIT:
         raise BuildError(f"{who}: a type key has 1 to {KEY_LIMIT} bytes, found {size}")
     return key
+
+
+# -- outputs, and folders for intermediate files ---------------------------------------------------
+
+
+def check_output(output: Path, inputs: Iterable[tuple[str, Path]]) -> None:
+    """Refuse an output that is one of the inputs: by the name it has in the end, or by another link
+    to the file.
+
+    Raises:
+        BuildError: naming the input.
+    """
+    if not output.exists():
+        return
+    for what, path in inputs:
+        # a missing input is for those to report who read it
+        if path.exists() and path.samefile(output):
+            raise BuildError(
+                f"{output}: the output is also {what} ({path}), which would be lost; name another output"
+            )
+
+
+@contextmanager
+def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """A folder for intermediate files: the caller's, which is kept, or a temporary one, which is
+    removed."""
+    if folder is not None:
+        path = Path(checked_path(folder, "workspace_dir")).absolute()
+        path.mkdir(parents=True, exist_ok=True)
+        yield path
+        return
+    with temporary_folder() as made:
+        try:
+            yield made
+        except OSError as exc:
+            from shutil import disk_usage  # slow to import
+
+            full = exc.errno in (errno.ENOSPC, errno.EDQUOT) and disk_usage(made).free < LEAST_SPACE
+            if full and exc.filename is None:
+                what = f"temporary files cannot be written: {exc.strerror}; set TMPDIR to a folder with more room"
+                raise OSError(exc.errno, what, str(made.parent)) from exc
+            raise

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from mblob.binary.elf_records import (
+    DF_1_PIE,
     DT_ANDROID_RELR,
     DT_ANDROID_RELRSZ,
+    DT_FLAGS_1,
     DT_GNU_HASH,
     DT_HASH,
     DT_JMPREL,
@@ -77,6 +79,12 @@ class ElfFile(ElfTables):
         """The text at an offset of the dynamic strings."""
         table = self._dynamic_table
         return self._string(table.strings, table.strings_size, at, what)
+
+    @property
+    def is_program(self) -> bool:
+        """Whether a file of the type of shared libraries is an executable (`-pie`), which glibc does
+        not load as one."""
+        return any(flags & DF_1_PIE for flags in self.dynamic.get(DT_FLAGS_1, ()))
 
     @property
     def needed(self) -> list[str]:

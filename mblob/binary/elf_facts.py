@@ -7,7 +7,6 @@ import re
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
     DF_1_NODELETE,
-    DF_1_PIE,
     DF_SYMBOLIC,
     DF_TEXTREL,
     DT_FLAGS,
@@ -54,12 +53,6 @@ def build_id(elf: ElfFile) -> str | None:
 def is_symbolic(elf: ElfFile) -> bool:
     """Whether the library's own references find its own symbols first (-Bsymbolic)."""
     return DT_SYMBOLIC in elf.dynamic or bool(_flags(elf) & DF_SYMBOLIC)
-
-
-def is_program(elf: ElfFile) -> bool:
-    """Whether a file of the type of shared libraries is an executable (`-pie`), which glibc does
-    not load as one."""
-    return any(flags & DF_1_PIE for flags in elf.dynamic.get(DT_FLAGS_1, ()))
 
 
 def stays_by(elf: ElfFile) -> tuple[str, ...]:

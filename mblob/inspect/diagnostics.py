@@ -94,7 +94,7 @@ def _severity(library: Library, code: str) -> str:
 def _judged(library: Library) -> tuple[FormatError | None, Remark | None]:
     """What a dynamic linker finds wrong with a library, and a remark on loading it."""
     image = library.image
-    if library.kind != "shared" or not isinstance(image, ElfFile) or elf_facts.is_program(image):
+    if library.kind != "shared" or not isinstance(image, ElfFile) or image.is_program:
         return None, None
     try:
         return None, check_loading(image)
@@ -117,7 +117,7 @@ def _of_linking(library: Library) -> Iterator[Remark]:
             else library.kind
         )
         yield "not_shared", f"{what}: nothing loads it as a library"
-    elif isinstance(image, ElfFile) and elf_facts.is_program(image):
+    elif isinstance(image, ElfFile) and image.is_program:
         yield "not_shared", "a position-independent executable: glibc does not load it as a library"
     yield from executable_stack(image)
     yield from damaged_sections(library.image)
@@ -231,7 +231,7 @@ def _of_placing(library: Library) -> Iterator[Remark]:
         writable = section is not None and bool(section.sh_flags & SHF_WRITE)
     elif isinstance(image, ElfFile):
         writable = elf_facts.is_writable(image, symbol)
-        is_library = image.kind == "shared" and not elf_facts.is_program(image)
+        is_library = image.kind == "shared" and not image.is_program
         if (
             is_library
             and symbol.st_other & 3 == STV_DEFAULT

@@ -4,7 +4,6 @@ runs on; of files for another machine only the structure is read."""
 from __future__ import annotations
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_facts import is_program
 from mblob.binary.elf_records import (
     DT_ANDROID_REL,
     DT_ANDROID_RELA,
@@ -17,7 +16,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.image import Image
 from mblob.errors import FormatError, IncompatibleError
-from mblob.native.judge import check_elf
+from mblob.native.runtime import ffi, last_error, lib, text
 
 NOT_JUDGED = "not_judged"  # code of the remark about what was not judged
 _ANDROID = (DT_ANDROID_REL, DT_ANDROID_RELA, DT_ANDROID_RELR)
@@ -60,13 +59,13 @@ def _is_loaded(elf: ElfFile) -> bool:
     DT_DEBUG, or no dynamic section."""
     if elf.e_type == ET_REL and not elf.e_phnum:
         return False
-    program = elf.e_type == ET_EXEC or is_program(elf)
+    program = elf.e_type == ET_EXEC or elf.is_program
     return not (program and elf.e_entry != 0 and (not elf.dynamic or DT_DEBUG in elf.dynamic))
 
 
 def _check_structure(elf: ElfFile) -> None:
     """Check that all tables lie in the file, and that what names others leads into them."""
-    if elf.e_type == ET_EXEC or is_program(elf):
+    if elf.e_type == ET_EXEC or elf.is_program:
         raise _wrong("an executable; link it with -shared")
     if elf.e_type != ET_DYN:
         raise _wrong(f"ELF type {elf.e_type}, a shared library has {ET_DYN}: link it with -shared")
@@ -82,3 +81,23 @@ def _check_structure(elf: ElfFile) -> None:
 
 def _wrong(text: str) -> FormatError:
     return FormatError(text, code="elf_header")
+
+
+def check_elf(data: memoryview) -> bool:
+    """Check the headers and tables of an ELF file that dynamic linkers follow. No code of it runs.
+
+    Args:
+        data: the whole file.
+
+    Returns:
+        False if it was not judged, because it is for another class, byte order or machine.
+
+    Raises:
+        FormatError: "not_elf", "elf_header", "elf_dynamic", "elf_truncated".
+        IncompatibleError: it is sound, and the dynamic linker of this machine refuses it.
+    """
+    if not lib.mblob_elf_check(ffi.from_buffer(data), len(data)):
+        return True
+    if text(lib.mblob_last_error_info().code) == "elf_machine":
+        return False
+    raise last_error()

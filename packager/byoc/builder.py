@@ -12,8 +12,8 @@ from mblob.format.graph_json import BYTES_LIMIT, COPY, NOP
 from mblob.format.ndarray import as_record
 from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
 from mblob.packager.byoc.storage import plan_storage
-from mblob.packager.errors import BuildError, BuildTypeError, checked, refused
-from mblob.packager.path_arguments import as_json
+from mblob.packager.errors import BuildError, BuildTypeError, refused
+from mblob.packager.path_arguments import as_json, checked
 
 if TYPE_CHECKING:
     from mblob.typed import ElementType, Shape

@@ -20,21 +20,23 @@ from mblob.packager.compile.commands import (
     language,
     options_of_folder,
     preprocess_command,
+    source_macros,
 )
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import Answers, Toolchain
-from mblob.packager.compile.vector_sources import in_words_of_the_source, without_vectors
+from mblob.packager.compile.vector_c.words import may_name_vectors
 from mblob.packager.conventions import may_tell
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files
+from mblob.packager.objects.debug_sections import exclude_debug_sections
 from mblob.packager.objects.object_files import (
     MANGLED,
     ElfTarget,
     ObjectSymbols,
     machine_of,
 )
-from mblob.packager.objects.rename import exclude_debug_sections, unshare
+from mblob.packager.objects.rename import unshare
 
 if TYPE_CHECKING:
     from mblob.packager.objects.debug_info import Function
@@ -106,7 +108,7 @@ def compile_all(
     sources = {
         i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)
     }
-    rewritten = without_vectors(tools, sources, options, work)
+    rewritten = _without_vectors(tools, sources, options, work)
     is_declared = any(node.declared.functions for node in nodes)
     for i, node in enumerate(nodes):
         if isinstance(node, SourceNode):
@@ -187,7 +189,7 @@ def _without_folder(work: Path, output: str) -> str:
 
 
 def _of_rewritten(words: Callable[[str], str], output: str) -> str:
-    return in_words_of_the_source(words(output))
+    return _in_words_of_the_source(words(output))
 
 
 def read_input(file: HostFile, ours: bool = False) -> LinkInput:
@@ -256,6 +258,107 @@ def _succeeds(job: Job, tools: Toolchain, work: Path) -> bool:
 def _exported(path: Path, label: str) -> tuple[Function, ...]:
     file, contents = read_input(HostFile(path, label), ours=True)
     return tuple(function for function in file.functions if function.name in contents.functions)
+
+
+# -- sources with vector types ---------------------------------------------------------------------
+# They are preprocessed and rewritten, and the preprocessed text is compiled.
+
+
+def _without_vectors(
+    tools: Toolchain,
+    sources: Mapping[int, tuple[SourceNode, Path, str]],
+    options: Sequence[str],
+    work: Path,
+) -> dict[int, Path]:
+    """Rewrite the sources that use vector types.
+
+    The compiler preprocesses them first: vectors may come from macros and headers, and a name that
+    a header declares is the user's. Sources without a word that may be such a type cost a search in
+    their text.
+
+    Args:
+        sources: by number, with their files and what messages call them.
+
+    Returns:
+        for those that were rewritten, the preprocessed text to compile.
+
+    Raises:
+        ToolchainError: a source cannot be preprocessed. BuildError: vectors that cannot be
+            combined.
+    """
+    texts = {i: node.text() for i, (node, _, _) in sources.items() if language(node) != "cuda"}
+    texts = {i: text for i, text in texts.items() if may_name_vectors(text)}
+    if texts:
+        from mblob.packager.compile.vector_c.own_names import mentions  # for those who need it
+
+        texts = {i: text for i, text in texts.items() if mentions(text)}
+    if not texts:
+        return {}
+    from mblob.packager.compile.vector_c import rewrite  # for those who need it
+
+    jobs = []
+    for i, text in texts.items():
+        node, path, label = sources[i]
+        first = rewrite.preprocessor_options(text)
+        jobs.append(
+            Job(label, preprocess_command(tools, node, path, f"lib{i}.i", options, work, first))
+        )
+    run_all(jobs, work)
+    made: dict[int, Path] = {}
+    for i in texts:
+        output = work / f"lib{i}.i"
+        head, user = rewrite.user_part(output.read_text("utf-8", "surrogateescape"))
+        node, path, label = sources[i]
+        # A text of the caller's lies in a folder that is gone when the error is read.
+        rewritten = rewrite.rewrite(
+            user, label, {} if isinstance(node.code, Path) else {str(path): path.name}
+        )
+        if rewritten is not None:
+            text = rewrite.in_preprocessed(head, rewritten)
+            output.write_bytes(text.encode(errors="surrogateescape"))
+            made[i] = output
+    return made
+
+
+def _in_words_of_the_source(output: str) -> str:
+    """What a compiler said about the text of `_without_vectors`, as it would about the source."""
+    from mblob.packager.compile.vector_c.rewrite import in_words_of_the_source as translated
+
+    return translated(output)
+
+
+def standalone_text(node: SourceNode, name: str) -> str:
+    """The text of a source for a compiler that a caller runs: rewritten if it uses vector types,
+    else as it is.
+
+    We do not know that compiler, nor can we ask it to preprocess: it may be for another machine, or
+    none at all.
+
+    Raises:
+        BuildError: vectors that cannot be combined, or that stand in macros or in a header beside
+            the source.
+    """
+    from mblob.packager.compile.vector_c.own_names import hidden_vectors, mentions
+
+    text = node.text()
+    macros = "".join(f"#define {macro}\n" for macro in source_macros(node))
+    if language(node) != "cuda" and mentions(text):
+        from mblob.packager.compile.vector_c.rewrite import rewrite, standalone
+
+        folder = node.code.parent if isinstance(node.code, Path) else None
+        file = str(node.code) if isinstance(node.code, Path) else name
+        if (hidden := hidden_vectors(text, file, folder)) is not None:
+            raise BuildError(
+                f"{hidden}; for an fcompile only what stands in the source itself can be rewritten:"
+                " move it there, or export without fcompile"
+            )
+        made = rewrite(text, file)
+        if made is not None:
+            return macros + standalone(made, file)
+    return f'{macros}#line 1 "{name}"\n{text}' if macros else text
+
+
+# -- sources that we wrote -------------------------------------------------------------------------
 
 
 class Generated(NamedTuple):

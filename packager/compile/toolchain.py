@@ -17,7 +17,7 @@ from mblob.packager.compile.processes import Command, Processes, check_space, ch
 from mblob.packager.conventions import check_options
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.options import NEEDS_STACK, asks_for_stack, split
-from mblob.packager.output import workspace
+from mblob.packager.path_arguments import workspace
 
 C_COMPILERS = ("cc", "gcc", "clang")
 CXX_COMPILERS = ("c++", "g++", "clang++")

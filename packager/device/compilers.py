@@ -22,7 +22,7 @@ from mblob.packager.compile.processes import Command, Job, run_all
 from mblob.packager.compile.toolchain import command_words
 from mblob.packager.errors import BuildError
 from mblob.packager.options import as_options
-from mblob.packager.output import workspace
+from mblob.packager.path_arguments import workspace
 
 Compile = Any  # True, the name or command of a compiler, or its words
 Arch = Any  # "sm_90", 90, or a sequence of these

@@ -25,13 +25,13 @@ from mblob.format.prefixes import BLOBS
 from mblob.format.type_keys import SAFETENSORS
 from mblob.inspect.library import Library
 from mblob.module import Module
-from mblob.packager import output
 from mblob.packager.compile.host_objects import probe
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
 from mblob.packager.edit.convert_shared import convert_shared
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.functions import adapters
+from mblob.packager.functions.packed_or_plain import OF_0_21, forms_of
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, PayloadNode, SourceNode
@@ -39,7 +39,7 @@ from mblob.packager.modules.weights import safetensors_module
 from mblob.packager.objects import object_files
 from mblob.packager.objects.rename import expose_symbols
 from mblob.packager.options import as_options
-from mblob.packager.path_arguments import checked_path, existing_file
+from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.dialects import DIALECTS
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def convert(
         raise BuildError(
             f"{file_name}: convert writes a shared library (.so), or .tar for the objects of one"
         )
-    output.check_output(output_path, [("the input", path), *(("an object", p) for p in given)])
-    with output.workspace(None) as work:
+    check_output(output_path, [("the input", path), *(("an object", p) for p in given)])
+    with workspace(None) as work:
         found = _read(path, work)
         for extra in given:
             found.add_file(extra, str(extra), work)
@@ -271,13 +271,13 @@ class _Found:
             BuildError: saying why, and what to do.
         """
         if self.dialect == "ffi 0.21" and self.calls == "ffi":
-            raise BuildError(f"{label}: {adapters.OF_0_21}")
+            raise BuildError(f"{label}: {OF_0_21}")
         if target in (self.dialect, self.calls):
             raise BuildError(f"{label}: of the {target} dialect already")
 
     def expose_forms(self, work: Path) -> None:
         """Show the packed functions again that an earlier conversion hid behind adapters."""
-        forms = {form for row in self.rows for form in adapters.forms_of(row.name)}
+        forms = {form for row in self.rows for form in forms_of(row.name)}
         for i, node in enumerate(self.host):
             if (
                 not isinstance(node, ObjectNode)

@@ -32,11 +32,10 @@ from mblob.packager.edit.new_payloads import (
 from mblob.packager.edit.rewrite import fingerprint, rewritten
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.join.reembed import place_for, reembed
-from mblob.packager.output import check_output
-from mblob.packager.path_arguments import checked_path
+from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
-from mblob.packager.write.reuse import old_library
+from mblob.packager.write.file_sink import old_library
 
 PathLike = Union[str, "os.PathLike[str]"]
 

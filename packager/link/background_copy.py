@@ -14,13 +14,11 @@ from mblob.bytes.progress import current_listener, listening
 from mblob.format.blob_plan import BLOB_ALIGN, BlobPlan
 from mblob.interrupts import held
 from mblob.packager.link.request import Cancelled, Request, Triple
-from mblob.packager.options import linkers_named
 from mblob.packager.write.blob_stream import write_blob
-from mblob.packager.write.reuse import OldLibrary
+from mblob.packager.write.file_sink import OldLibrary
 
 # where the blob is aligned in the file: also the size of a large page; code is rarely more, and the gap is a hole
 OFFSET = max(2 << 20, BLOB_ALIGN)  # both are powers of two
-WORTH = 64 << 20  # bytes of payloads from which it pays
 
 
 class BackgroundCopy:
@@ -110,33 +108,13 @@ class BackgroundCopy:
 
 
 @contextmanager
-def started(path: Path, request: Request) -> Iterator[BackgroundCopy | None]:
-    """The blob on its way to `path`, None if it is better written later. When the block fails,
-    nothing is left."""
+def started(path: Path, request: Request) -> Iterator[BackgroundCopy]:
+    """The blob on its way to `path`. When the block fails, nothing is left."""
     copy = None
     try:
-        if _may_start(request) and _is_worth(request.plan):
-            copy = BackgroundCopy(path, request.plan, request.triple, request.old)
+        copy = BackgroundCopy(path, request.plan, request.triple, request.old)
         yield copy
     except BaseException:
         if copy is not None:
             copy.cancel()
         raise
-
-
-def _may_start(request: Request) -> bool:
-    """Whether the linker has no part in it."""
-    named = linkers_named(request.options)
-    return (
-        request.embed in ("auto", "grow")
-        and request.fpack_imports is None
-        and "mold" not in named[-1:]
-    )
-
-
-def _is_worth(plan: BlobPlan) -> bool:
-    """Only what can be read twice: the linker may turn out to need another place."""
-    try:
-        return (plan.known_size or 0) >= WORTH
-    except OSError:
-        return False  # which will be told when the payload's turn comes

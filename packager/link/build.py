@@ -16,8 +16,7 @@ from mblob.packager.modules.payload_modules import (
     check_alignment,
     graph_executor_factory,
 )
-from mblob.packager.output import check_output
-from mblob.packager.path_arguments import existing_file
+from mblob.packager.path_arguments import check_output, existing_file
 
 if TYPE_CHECKING:
     from mblob.typed import Dialect, Digest, Embed

@@ -14,7 +14,7 @@ from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
 from mblob.packager.options import as_options
-from mblob.packager.output import workspace
+from mblob.packager.path_arguments import workspace
 
 if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -24,7 +25,6 @@ from mblob.bytes.whole_file import replacing
 from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
-from mblob.packager import output
 from mblob.packager.errors import BuildTypeError
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import (
@@ -34,7 +34,8 @@ from mblob.packager.link.request import (
     output_path,
     request_of,
 )
-from mblob.packager.write.reuse import old_library
+from mblob.packager.path_arguments import workspace
+from mblob.packager.write.file_sink import old_library
 
 if TYPE_CHECKING:
     from typing import TypeVar
@@ -190,7 +191,7 @@ def export_library(
     with (
         DeferredSignals(),
         replacing(path) as temporary,  # which gets the name of `path` when all is done
-        output.workspace(workspace_dir) as work,
+        workspace(workspace_dir) as work,
         old_library(path, reuse) as old,
     ):
         request = request._replace(old=old)
@@ -236,7 +237,8 @@ def _check_call(mod: Any, fcompile: Any, kwargs: dict[str, Any]) -> None:
 def _export_shared(request: Request, library: Path, work: Path) -> None:
     """Write a shared library that mblob links itself."""
     # A large blob is on its way before what compiles and links is imported.
-    with started(library, request) as copy:
+    early = started(library, request) if request.is_copied_early else nullcontext()
+    with early as copy:
         from mblob.packager.link import inputs, linking
 
         # Compile the host modules, read all objects, and refuse what cannot be linked.

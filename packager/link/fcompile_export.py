@@ -19,13 +19,13 @@ from mblob.packager.compile.host_objects import (
     object_file,
     probe,
     read_input,
+    standalone_text,
     write_source,
 )
 from mblob.packager.compile.toolchain import find
-from mblob.packager.compile.vector_sources import standalone_text
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
-from mblob.packager.functions.adapters import Known
+from mblob.packager.functions.packed_or_plain import Known
 from mblob.packager.functions.wrappers import announcement, table
 from mblob.packager.link import carry, system_lib
 from mblob.packager.link.inputs import (

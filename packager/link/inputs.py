@@ -31,15 +31,22 @@ from mblob.packager.compile.host_objects import (
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.conventions import ATTRIBUTES, REFUSED
 from mblob.packager.errors import BuildError, warn
-from mblob.packager.functions import adapters, signatures
-from mblob.packager.functions.adapters import Adapter
-from mblob.packager.functions.packed_or_plain import Told, tell_apart, warn_of_unknown
+from mblob.packager.functions import adapters
+from mblob.packager.functions.packed_or_plain import (
+    Adapter,
+    Told,
+    contradiction,
+    kept_rows,
+    needed_adapters,
+    tell_apart,
+    warn_of_unknown,
+)
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
 from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.wrappers import Wrapped, announcement, rows_of, table
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
-from mblob.packager.modules.prototype_text import STATIC
+from mblob.packager.modules.prototypes import STATIC
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
@@ -256,7 +263,7 @@ def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> 
         own = _own_call(name, files)
         if own is not None or (function is not None and not function.is_ordinary):
             raise BuildError(f"functions: {name} {REFUSED.format(own or _OWN_CALL)}")
-        if function is not None and (difference := signatures.contradiction(w.prototype, function)):
+        if function is not None and (difference := contradiction(w.prototype, function)):
             raise BuildError(
                 f"functions: {w.prototype.name}: the prototype {difference}; write it as the source has it"
             )
@@ -313,8 +320,8 @@ def tell_functions(
     wrapped, table_rows = request.wrapped(), request.table_rows()
     told = tell_apart(wrapped, request.named(), objects, table_rows)
     warn_of_unknown(told, host, objects)
-    adapted = adapters.needed(request.dialect, wrapped, told.not_packed, objects, table_rows)
-    kept = adapters.kept_rows(request.dialect, table_rows, objects)
+    adapted = needed_adapters(request.dialect, wrapped, told.not_packed, objects, table_rows)
+    kept = kept_rows(request.dialect, table_rows, objects)
     others = [*rows_of(wrapped), *kept, *(a.row for a in adapted)]
     return Functions(wrapped, told, adapted, request.table_of(told, others))
 
@@ -397,7 +404,8 @@ def complete(request: Request, gathered: Gathered, functions: Functions, work: P
     objects = [*host, *gathered.addons, *gathered.carried, *helpers]
     _check_definitions(request, wrapped, objects)
     files = hide_plain_functions(wrapped, [*host, *gathered.carried], work)
-    files = adapters.hide_adapted(functions.adapters, request.table_rows(), files, work)
+    if functions.adapters:
+        files = adapters.hide_adapted(functions.adapters, request.table_rows(), files, work)
     linked = [item for item in files if not item.file.elsewhere]
     contents = [c for _, c in objects]
     return LinkLine(

@@ -18,13 +18,12 @@ from mblob.bytes.digest import ALGORITHMS
 from mblob.bytes.progress import watched
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, one_of
 from mblob.format.blob_plan import BlobPlan
-from mblob.format.type_keys import GRAPHS, SAFETENSORS
+from mblob.format.type_keys import GRAPH_FACTORY, GRAPHS, SAFETENSORS
 from mblob.module import Module, listed
-from mblob.packager import output
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
-from mblob.packager.options import as_options, check_options
-from mblob.packager.path_arguments import checked_path
+from mblob.packager.options import as_options, check_options, linkers_named
+from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.dialects import DIALECTS, Dialect
 from mblob.packager.write.graph_names import packed_names
@@ -37,9 +36,10 @@ if TYPE_CHECKING:
     from mblob.packager.functions.packed_or_plain import Told
     from mblob.packager.functions.wrappers import Wrapped
     from mblob.packager.objects.object_files import ElfTarget
-    from mblob.packager.write.reuse import OldLibrary
+    from mblob.packager.write.file_sink import OldLibrary
 
 _RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
+WORTH = 64 << 20  # bytes of payloads from which a copy beside compilers pays
 PREFIX_LIMIT = 128  # characters
 
 
@@ -111,6 +111,18 @@ class Request(NamedTuple):
     def _write(self, sink: Sink, lead: int = 0) -> int:
         """Write the blob, and return its size in bytes."""
         return self.plan.write(watched(sink), lead=lead)
+
+    @property
+    def is_copied_early(self) -> bool:
+        """Whether the blob is copied while compilers run: if the linker has no part in it, and it can be
+        read twice, for the linker may turn out to need another place."""
+        mold = "mold" in linkers_named(self.options)[-1:]
+        if mold or self.embed not in ("auto", "grow") or self.fpack_imports is not None:
+            return False
+        try:
+            return (self.plan.known_size or 0) >= WORTH
+        except OSError:
+            return False  # which will be told when the payload's turn comes
 
     @property
     def lead(self) -> int:
@@ -260,7 +272,8 @@ def request_of(
     _check_prefix(prefix, system_lib)
     triple, spoken = Triple(), DIALECTS[dialect]
     # A system library announces packed functions under the names of the C functions.
-    names = {} if system_lib else packed_names(module, spoken)
+    has_graph = any(m.type_key == GRAPH_FACTORY for m in module.walk())
+    names = packed_names(module, spoken) if has_graph and not system_lib else {}
     plan, host = plan_blob(module, spoken, index=index, digest=digest, target=triple, names=names)
     return Request(
         module=module,
@@ -412,7 +425,7 @@ def check_request(request: Request, path: Path) -> None:
     check_options(request.options)
     carried = (node for nodes in request.carry for node in nodes)
     addons = (("an addon", addon) for addon in request.addons)
-    output.check_output(path, [*files_of(request.module), *addons, *files_in(carried)])
+    check_output(path, [*files_of(request.module), *addons, *files_in(carried)])
     _warn_of_aligned(request)
     _warn_of_unreadable(request)
     _warn_of_graphs(request)

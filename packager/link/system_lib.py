@@ -24,7 +24,11 @@ from mblob.packager.compile.host_objects import (
 )
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
-from mblob.packager.functions.packed_or_plain import tell_apart, warn_of_unknown
+from mblob.packager.functions.packed_or_plain import (
+    needed_adapters,
+    tell_apart,
+    warn_of_unknown,
+)
 from mblob.packager.functions.registration import Registration, functions_of
 from mblob.packager.link.inputs import Gathered, gather, hide_plain_functions, warn_of_functions
 from mblob.packager.link.linking import write_tar
@@ -97,7 +101,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     warn_of_unknown(told, gathered.host, known)
     plain = told.not_packed
     mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
-    if adapted := adapters.needed(request.dialect, wrapped, plain, known, table_rows):
+    if adapted := needed_adapters(request.dialect, wrapped, plain, known, table_rows):
         made = compile_generated(
             gathered.tools, [adapters.generate(request.dialect, adapted)], request.options, work
         )

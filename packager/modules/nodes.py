@@ -21,6 +21,7 @@ from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
 from mblob.format.functions_table import Row
 from mblob.format.grammar import FunctionInfo
+from mblob.format.ndarray import ArrayRecord, as_record
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE
@@ -434,3 +435,15 @@ def _piece(item: Any, index: int, who: str) -> memoryview:
         return as_bytes_view(item)
     except TypeError as exc:
         raise refused(exc, f"{who}: payload[{index}]") from None
+
+
+def record_of(value: Any, what: str) -> ArrayRecord:
+    """What is written of an array.
+
+    Raises:
+        BuildError: it is none; the text starts with `what`.
+    """
+    try:
+        return as_record(value)
+    except (TypeError, ValueError) as exc:
+        raise refused(exc, what) from None

@@ -19,11 +19,11 @@ from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import PortabilityWarning
 from mblob.format import graph_json
 from mblob.format.blob_plan import PAYLOAD_ALIGN_LIMIT
-from mblob.format.ndarray import ArrayRecord, as_record, encode_header, read_param_dict
+from mblob.format.ndarray import ArrayRecord, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, ROWS, SAFETENSORS
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
-from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of
+from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of, record_of
 from mblob.packager.path_arguments import as_json, check_key, payload_or_path
 
 if TYPE_CHECKING:
@@ -247,18 +247,6 @@ def const_loader_module(
         pieces += _array(value, f"{who}: constants[{key!r}]")
     pieces.append(lists)
     return Module(node=PayloadNode(CONST_LOADER, PiecesPayload(pieces), dialect="classic"))
-
-
-def record_of(value: Any, what: str) -> ArrayRecord:
-    """What is written of an array.
-
-    Raises:
-        BuildError: it is none; the text starts with `what`.
-    """
-    try:
-        return as_record(value)
-    except (TypeError, ValueError) as exc:
-        raise refused(exc, what) from None
 
 
 def _array(value: Any, what: str) -> list[Any]:

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import struct
 import zlib
+from pathlib import Path
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import SHF_COMPRESSED, SHT_REL, SHT_RELA, Section, SectionHeader
+from mblob.binary.elf_records import (
+    SHF_COMPRESSED,
+    SHF_EXCLUDE,
+    SHT_REL,
+    SHT_RELA,
+    Section,
+    SectionHeader,
+)
 from mblob.packager.objects.object_files import LTO_DEBUG
 
 _RELOCATED = (".debug_info", ".debug_str_offsets")
@@ -100,3 +108,14 @@ def _relocate(
                 addend[0] if addend else struct.unpack_from(width, out, at)[0]
             )
             struct.pack_into(width, out, at, value & ((1 << 8 * size) - 1))
+
+
+def exclude_debug_sections(path: Path, elf: ElfFile) -> None:
+    """Mark the debug information of an object file, in place, as what a link leaves out (gABI:
+    SHF_EXCLUDE)."""
+    record = elf.layout.shdr
+    with path.open("r+b") as file:
+        for i, section in enumerate(elf.sections):
+            if section.name.startswith((".debug_", ".zdebug_", ".rela.debug_", ".rel.debug_")):
+                file.seek(elf.e_shoff + i * elf.e_shentsize + record.offset_of("sh_flags"))
+                file.write(record.encode("sh_flags", section.sh_flags | SHF_EXCLUDE))

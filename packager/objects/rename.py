@@ -1,4 +1,4 @@
-"""Edits of object files in place: symbols renamed and hidden, debug information marked."""
+"""Edits of object files in place: symbols renamed and hidden."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
-    SHF_EXCLUDE,
     SHT_GROUP,
     SHT_SYMTAB,
     STB_GLOBAL,
@@ -104,14 +103,3 @@ def unshare(source: Path, target: Path, label: str) -> None:
             if s.binding == STB_GNU_UNIQUE:
                 elf.layout.sym.put(view, s.offset, st_info=STB_WEAK << 4 | s.type)
     target.write_bytes(data)
-
-
-def exclude_debug_sections(path: Path, elf: ElfFile) -> None:
-    """Mark the debug information of an object file, in place, as what a link leaves out (gABI:
-    SHF_EXCLUDE)."""
-    record = elf.layout.shdr
-    with path.open("r+b") as file:
-        for i, section in enumerate(elf.sections):
-            if section.name.startswith((".debug_", ".zdebug_", ".rela.debug_", ".rel.debug_")):
-                file.seek(elf.e_shoff + i * elf.e_shentsize + record.offset_of("sh_flags"))
-                file.write(record.encode("sh_flags", section.sh_flags | SHF_EXCLUDE))

@@ -18,9 +18,8 @@ from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry
 from mblob.packager.write.dialects import CLASSIC, Dialect
-from mblob.packager.write.file_sink import FileSink
+from mblob.packager.write.file_sink import FileSink, OldLibrary, SharingSink
 from mblob.packager.write.graph_names import with_packed_names
-from mblob.packager.write.reuse import OldLibrary, SharingSink
 
 # `write_blob` of some plan: (descriptor, limit, machine) -> (size, bytes that depend on all of it).
 WriteBlob = Callable[[int, Optional[int], str], tuple[int, bytes]]
@@ -62,9 +61,7 @@ def plan_blob(
         entries = [
             OutEntry(LIBRARY, None, row)
             if is_host(group[0])
-            else with_packed_names(out_entry(group[0], dialect.name), names or {})._replace(
-                imports=row
-            )
+            else _entry(group[0], dialect, names)._replace(imports=row)
             for group, row in zip(groups, imports)
         ]
         if dialect.is_ffi:
@@ -80,6 +77,11 @@ def plan_blob(
     # TVM writes count 0 alone in the classic one
     plan.has_tree = dialect.is_ffi or not plan.is_library_alone
     return plan, [node for node in host if isinstance(node, HostNode)]
+
+
+def _entry(module: Module, dialect: Dialect, names: Mapping[str, str] | None) -> OutEntry:
+    entry = out_entry(module, dialect.name)
+    return with_packed_names(entry, names) if names else entry
 
 
 def write_blob(

@@ -28,7 +28,7 @@ def packed_names(root: Module, dialect: Dialect) -> dict[str, str]:
         BuildError: a prototype that is none.
     """
     nodes = [node_of(module) for module in root.walk()]
-    if dialect.is_ffi or all(node.type_key != GRAPH_FACTORY for node in nodes):
+    if dialect.is_ffi:
         return {}
     others = {node.only_function for node in nodes if isinstance(node, PayloadNode)}
     return {
@@ -42,7 +42,7 @@ def packed_names(root: Module, dialect: Dialect) -> dict[str, str]:
 
 def with_packed_names(entry: OutEntry, names: Mapping[str, str]) -> OutEntry:
     """A module as it is written; if it is the factory of a graph, with other names of functions."""
-    if entry.type_key != GRAPH_FACTORY or not names:
+    if entry.type_key != GRAPH_FACTORY:
         return entry
 
     if not isinstance(entry.payload, FactoryPayload):

@@ -29,7 +29,7 @@ from mblob.binary.elf_records import (
     PT_LOAD,
 )
 from mblob.errors import FormatError
-from mblob.native.judge import check_elf
+from mblob.inspect.elf_judge import check_elf
 from tests.e2e.programs import ROOT, run
 
 SOURCE = """

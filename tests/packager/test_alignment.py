@@ -18,7 +18,7 @@ from mblob.binary.elf_records import PF_R, PT_LOAD
 from mblob.errors import PortabilityWarning, UnreadableWarning
 from mblob.format.blob_plan import BLOB_ALIGN, LARGE_PAYLOAD
 from mblob.packager.errors import BuildError
-from mblob.packager.link import background_copy
+from mblob.packager.link import background_copy, request
 
 pytestmark = pytest.mark.own_process  # libraries of the ffi dialect start its runtime
 
@@ -275,7 +275,7 @@ def test_parameters_of_a_graph_stay_aligned(tmp_path: Path) -> None:
 def test_a_blob_that_is_copied_early_is_placed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background_copy, "WORTH", 1)
+    monkeypatch.setattr(request, "WORTH", 1)
     own = {**OWN, "largest": bytes(LARGE_PAYLOAD)}
     path = by_default(tmp_path / "m.so", own)
     check_default(path)

@@ -322,7 +322,7 @@ def test_a_payload_that_changes_while_it_is_read(
             file.write(b"more")
         return write(fd, data)
 
-    monkeypatch.setattr("mblob.packager.output.os.write", meanwhile)
+    monkeypatch.setattr("mblob.packager.path_arguments.os.write", meanwhile)
     fails(mblob.MblobError, "payload: changed while it was read", root, old)
 
 

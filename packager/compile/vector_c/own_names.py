@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from mblob.packager.compile.vector_c.mentions import mentions
 from mblob.packager.compile.vector_c.tokens import (
     BEFORE_EXPRESSIONS,
     DEDUCED,
@@ -16,7 +15,7 @@ from mblob.packager.compile.vector_c.tokens import (
     place,
     tokenize,
 )
-from mblob.packager.compile.vector_c.words import WORD
+from mblob.packager.compile.vector_c.words import WORD, may_name_vectors, names_vectors
 
 # Before a type these may stand; any other word or bracket in front makes the name that of a thing.
 _BEFORE_TYPES = QUALIFIERS | DEDUCED | BEFORE_EXPRESSIONS | {"typedef", "_Atomic"}
@@ -64,6 +63,30 @@ def _is_thing(before: Token | None, after: Token | None) -> bool:
     if following in (")", ",", "["):
         return names_it
     return True
+
+
+_DIRECTIVE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+
+
+def mentions(source: str) -> bool:
+    """Whether a source has a word that may name a vector type, or `half`, in its code.
+
+    Most sources have no such word at all; words in comments and texts, and names that the source
+    itself declares, do not count. Macros do.
+    """
+    if not may_name_vectors(source):
+        return False
+    tokens, tail = tokenize(source)
+    own = own_names(source, tokens)
+    if any(t.kind == "name" and t.text not in own and names_vectors(t.text) for t in tokens):
+        return True
+    spaces = (*(t.space for t in tokens), tail)
+    return any(
+        names_vectors(line)
+        for space in spaces
+        if "#" in space
+        for line in _DIRECTIVE.findall(space)
+    )
 
 
 # -- what hides them from a rewriter without a preprocessor ----------------------------------------

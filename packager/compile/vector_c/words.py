@@ -1,4 +1,5 @@
-"""The names of vector types. Importing this is quick: most sources have none."""
+"""The names of vector types, and whether a source has one. Importing this is quick: most sources have
+none."""
 
 from __future__ import annotations
 
@@ -18,3 +19,17 @@ ALIASES = {
 
 NAME = re.compile(rf"({'|'.join([*SCALARS, *ALIASES])})([2-9]|1[0-6])")
 WORD = re.compile(rf"\b{NAME.pattern}\b")
+
+_MAYBE = re.compile(r"[a-z](?:[2-9]|1[0-6])\b|\bhalf\b")  # each name of a vector ends like this
+_HALF = re.compile(r"\bhalf\b")
+
+
+def may_name_vectors(source: str) -> bool:
+    """Whether a source has a word that may name a vector type, or `half`: in its code, a comment or a
+    text."""
+    return _MAYBE.search(source) is not None and names_vectors(source)
+
+
+def names_vectors(text: str) -> bool:
+    """The same of a short text."""
+    return WORD.search(text) is not None or _HALF.search(text) is not None

@@ -26,7 +26,7 @@ from mblob.binary.elf_records import (
     Segment,
 )
 from mblob.errors import FormatError, IncompatibleError
-from mblob.native.judge import check_elf
+from mblob.inspect.elf_judge import check_elf
 from tests.e2e.damage.elf_damage import Change, several, single, text
 from tests.e2e.programs import ROOT, run
 

@@ -15,7 +15,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import PT_LOAD, PT_TLS
 from mblob.bytes.mapping import map_file
 from mblob.packager.errors import BuildError
-from mblob.packager.link import background_copy
+from mblob.packager.link import request
 from mblob.packager.options import linkers_named
 from tests.e2e.ffi.ffi_sources import PACKED, plain_module
 
@@ -295,7 +295,7 @@ def test_a_blob_that_was_copied_before_the_link(
 ) -> None:
     """It lies at an offset that is larger than its address."""
     require(f"ld.{linker}")
-    monkeypatch.setattr(background_copy, "WORTH", 1)
+    monkeypatch.setattr(request, "WORTH", 1)
     (tmp_path / "p").write_bytes(b"hello" * 100_000 + bytes(1 << 20) + b"end")
     root = plain_module()
     root.import_module(mblob.blob_module("my.kind", tmp_path / "p"))

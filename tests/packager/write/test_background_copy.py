@@ -15,7 +15,7 @@ import pytest
 
 import mblob
 from mblob.bytes.progress import listening
-from mblob.packager.link import background_copy
+from mblob.packager.link import request
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.write.file_sink import PAGE
 from tests.packager.write.test_copying import DATA, library, payload_of
@@ -24,7 +24,7 @@ from tests.packager.write.test_copying import DATA, library, payload_of
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every payload is copied early; what happened to it."""
-    monkeypatch.setattr(background_copy, "WORTH", 1)
+    monkeypatch.setattr(request, "WORTH", 1)
     events: list[str] = []
     for name in ("result", "cancel"):
         real = getattr(BackgroundCopy, name)
@@ -107,8 +107,8 @@ def test_a_copy_starts_before_what_compiles_and_links_is_there(tmp_path: Path) -
     program = """if True:
         import sys
         from mblob.cli.main import main
-        from mblob.packager.link import background_copy
-        background_copy.WORTH, started = 0, background_copy.BackgroundCopy.__init__
+        from mblob.packager.link import background_copy, request
+        request.WORTH, started = 0, background_copy.BackgroundCopy.__init__
         def starting(*args):
             print(*sys.modules)
             started(*args)

@@ -21,8 +21,8 @@ from mblob.packager.compile import processes
 SCRIPT = textwrap.dedent(
     """
     import os, signal, sys, mblob
-    from mblob.packager.link import background_copy
-    background_copy.WORTH = 1
+    from mblob.packager.link import request
+    request.WORTH = 1
     number, at, out, storm = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4] == "storm"
     signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
     seen = 0
@@ -235,7 +235,7 @@ def test_an_interrupted_build_waits_for_threads_that_have_not_begun(tmp_path: Pa
 def test_a_file_that_an_ended_compiler_still_writes_goes_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mblob.packager import output
+    from mblob.packager.path_arguments import workspace
 
     calls = []
     real = temporary._empty
@@ -247,7 +247,7 @@ def test_a_file_that_an_ended_compiler_still_writes_goes_too(
             (work / "late.o").touch()
 
     monkeypatch.setattr(temporary, "_empty", late)
-    with output.workspace(None) as work:
+    with workspace(None) as work:
         pass
     assert not work.exists()
     assert len(calls) == 2

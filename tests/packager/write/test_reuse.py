@@ -16,8 +16,8 @@ import pytest
 
 import mblob
 from mblob.errors import ChangedError
-from mblob.packager.link import background_copy
-from mblob.packager.write import reuse
+from mblob.packager.link import request
+from mblob.packager.write import file_sink
 
 BLOCK = 4096
 SIZE = 3 << 20
@@ -31,8 +31,8 @@ class FileSystem:
         self.fails: int | None = None
 
     def ioctl(self, fd: int, number: int, raw: bytes) -> int:
-        old, start, count, place = reuse._RANGE.unpack(raw)
-        assert number == reuse.FICLONERANGE
+        old, start, count, place = file_sink._RANGE.unpack(raw)
+        assert number == file_sink.FICLONERANGE
         if self.fails is not None:
             raise OSError(self.fails, os.strerror(self.fails))
         if start % BLOCK or count % BLOCK or place % BLOCK or start + count > os.fstat(old).st_size:
@@ -51,7 +51,7 @@ class FileSystem:
 @pytest.fixture
 def sharing(monkeypatch: pytest.MonkeyPatch) -> FileSystem:
     system = FileSystem()
-    monkeypatch.setattr(reuse.fcntl, "ioctl", system.ioctl)
+    monkeypatch.setattr(file_sink.fcntl, "ioctl", system.ioctl)
     return system
 
 
@@ -166,7 +166,7 @@ def test_holes_and_buffers_and_iterables(tmp_path: Path, sharing: FileSystem) ->
 def test_large_blobs_that_are_copied_while_compilers_run(
     tmp_path: Path, sharing: FileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background_copy, "WORTH", 1)
+    monkeypatch.setattr(request, "WORTH", 1)
     files = payloads(tmp_path)
     first = pack(tmp_path / "o.so", files)
     assert pack(tmp_path / "o.so", files) == first
@@ -190,7 +190,7 @@ def fail_after_the_trial(sharing: FileSystem, monkeypatch: pytest.MonkeyPatch, n
             raise OSError(number, os.strerror(number))
         return real(fd, request, raw)
 
-    monkeypatch.setattr(reuse.fcntl, "ioctl", once)
+    monkeypatch.setattr(file_sink.fcntl, "ioctl", once)
 
 
 def test_sharing_that_ends_midway_is_copied(
@@ -228,7 +228,7 @@ def test_an_old_file_that_changes_meanwhile_is_an_error(
         overwrite(tmp_path / "o.so", (2 << 20) + 70_000, b"other")
         return real(fd, number, raw)
 
-    monkeypatch.setattr(reuse.fcntl, "ioctl", changes)
+    monkeypatch.setattr(file_sink.fcntl, "ioctl", changes)
     with pytest.raises(
         ChangedError, match=r"o\.so: somebody wrote to it while it was packed again"
     ):
@@ -293,13 +293,13 @@ def test_a_library_that_changes_while_it_is_swapped_is_an_error(
     tmp_path: Path, sharing: FileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pack(tmp_path / "a.so", payloads(tmp_path))
-    before = reuse.SharingSink.finish
+    before = file_sink.SharingSink.finish
 
-    def finish(sink: reuse.SharingSink) -> None:
+    def finish(sink: file_sink.SharingSink) -> None:
         os.utime(tmp_path / "a.so", (1, 1))
         before(sink)
 
-    monkeypatch.setattr(reuse.SharingSink, "finish", finish)
+    monkeypatch.setattr(file_sink.SharingSink, "finish", finish)
     with pytest.raises(ChangedError, match=r"a\.so: somebody wrote to it"):
         mblob.swap(tmp_path / "a.so", {"k1": b"new"}, tmp_path / "b.so")
     assert not (tmp_path / "b.so").exists()
