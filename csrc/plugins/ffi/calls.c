@@ -289,8 +289,17 @@ static int safe_call_old(void *self, const struct mb_any *args, int32_t count,
   return called(MB_RELEASES_0_21, self, args, count, result);
 }
 
-mb_safe_call mb_own_safe_call(enum mb_releases releases) {
-  return releases == MB_RELEASES_0_22 ? safe_call : safe_call_old;
+void *mb_object_function(enum mb_releases releases, mblob_function *function, bool counted) {
+  void *object = mb_object_new(releases, MB_ANY_FUNCTION, sizeof(struct mb_function_cell));
+  if (!object) return NULL;
+  struct mb_record *record = mb_object_record(object);
+  record->value.v_handle = function;
+  record->code = kTVMPackedFuncHandle;
+  record->counted = counted;
+  if (counted) mb_plugin_host()->value_retain(record->value, record->code);
+  ((struct mb_function_cell *)mb_object_cell(releases, object))->call =
+      releases == MB_RELEASES_0_22 ? safe_call : safe_call_old;
+  return object;
 }
 
 static int call_callback(void *object, const struct mb_any *args, int32_t count,

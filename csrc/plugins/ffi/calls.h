@@ -15,8 +15,8 @@ int mb_ffi_call_row(int releases, void *address, const char *name, const mblob_a
 /* Call an object from the ffi's side: 0, or -1 with the error left for the caller. */
 int mb_object_call(enum mb_releases releases, void *object, const struct mb_any *args,
                    int32_t count, struct mb_any *result);
-/* What stands in the cell of function objects that are made here. */
-mb_safe_call mb_own_safe_call(enum mb_releases releases);
+/* A function over one of the runtime; a reference is taken if `counted`. */
+void *mb_object_function(enum mb_releases releases, mblob_function *function, bool counted);
 /* The object of a function that C code of others brings along: `call` gets `self`. */
 void *mb_object_of_callback(void *self, mb_safe_call call, void (*release)(void *self));
 

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "builtins.h"
 #include "c_api.h"
+#include "calls.h"
 #include "common.h"
 #include "errors.h"
 

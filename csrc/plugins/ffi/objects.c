@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calls.h"
 #include "common.h"
 
 #define ONE_WEAK (UINT64_C(1) << 32)
@@ -155,18 +154,6 @@ void *mb_object_text(enum mb_releases releases, int32_t type, const char *data, 
   char *copy = (char *)(cell + 1);
   if (size) memcpy(copy, data, size);
   *cell = (struct mb_text){copy, size};
-  return object;
-}
-
-void *mb_object_function(enum mb_releases releases, mblob_function *function, bool counted) {
-  void *object = mb_object_new(releases, MB_ANY_FUNCTION, sizeof(struct mb_function_cell));
-  if (!object) return NULL;
-  struct mb_record *record = mb_object_record(object);
-  record->value.v_handle = function;
-  record->code = kTVMPackedFuncHandle;
-  record->counted = counted;
-  if (counted) mb_plugin_host()->value_retain(record->value, record->code);
-  ((struct mb_function_cell *)mb_object_cell(releases, object))->call = mb_own_safe_call(releases);
   return object;
 }
 

@@ -115,8 +115,6 @@ void mb_object_release(enum mb_releases releases, void *object);
 
 /* An object that owns a copy of a text. */
 void *mb_object_text(enum mb_releases releases, int32_t type, const char *data, size_t size);
-/* A function over one of the runtime; a reference is taken if `counted`. */
-void *mb_object_function(enum mb_releases releases, mblob_function *function, bool counted);
 /* Strides of compact rows, or the tensor's own. `out` has room for ndim. */
 static inline void mb_fill_strides(const DLTensor *tensor, int64_t *out) {
   uint64_t rows = 1; /* unsigned: the extents of a tensor of others may be anything */

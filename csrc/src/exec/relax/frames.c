@@ -1,4 +1,5 @@
-/* Frames of calls: on the heap, where those of each function wait for the next call. */
+/* Frames of calls: on the heap, where those of each function wait for the next call. Calls from
+ * outside, of each thread. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,4 +134,30 @@ void relax_frames_free(struct relax_machine *m) {
       free(frame);
     }
   free(m->idle);
+}
+
+/* ---- calls from outside ---------------------------------------------------------------------- */
+
+static __thread struct relax_activation *innermost;
+
+struct relax_activation *relax_running(void) { return innermost; }
+
+int relax_enter(struct relax_machine *m, struct relax_activation *activation) {
+  const size_t me = mb_thread_id();
+  size_t nobody = 0;
+  if (atomic_load_explicit(&m->owner, memory_order_relaxed) != me &&
+      !atomic_compare_exchange_strong_explicit(&m->owner, &nobody, me, memory_order_acquire,
+                                               memory_order_relaxed))
+    return mb_fail(MBLOB_E_ARGUMENT,
+                   "the machine is in another call; use one VirtualMachine per thread");
+  if (!m->nesting++) m->executed = 0;
+  *activation = (struct relax_activation){m, innermost};
+  innermost = activation;
+  return MBLOB_OK;
+}
+
+void relax_leave(struct relax_activation *activation) {
+  struct relax_machine *m = activation->machine;
+  innermost = activation->outer;
+  if (!--m->nesting) atomic_store_explicit(&m->owner, 0, memory_order_release);
 }

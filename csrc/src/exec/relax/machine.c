@@ -200,30 +200,9 @@ static const char *program_function(void *object, size_t i) {
 
 /* ---- calls from outside ---------------------------------------------------------------------- */
 
-static __thread struct relax_activation *innermost;
-
-struct relax_activation *relax_running(void) { return innermost; }
-
-static struct vm_pool *running_pool(void) { return innermost ? innermost->machine->pool : NULL; }
-
-int relax_enter(struct relax_machine *m, struct relax_activation *activation) {
-  const size_t me = mb_thread_id();
-  size_t nobody = 0;
-  if (atomic_load_explicit(&m->owner, memory_order_relaxed) != me &&
-      !atomic_compare_exchange_strong_explicit(&m->owner, &nobody, me, memory_order_acquire,
-                                               memory_order_relaxed))
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "the machine is in another call; use one VirtualMachine per thread");
-  if (!m->nesting++) m->executed = 0;
-  *activation = (struct relax_activation){m, innermost};
-  innermost = activation;
-  return MBLOB_OK;
-}
-
-void relax_leave(struct relax_activation *activation) {
-  struct relax_machine *m = activation->machine;
-  innermost = activation->outer;
-  if (!--m->nesting) atomic_store_explicit(&m->owner, 0, memory_order_release);
+static struct vm_pool *running_pool(void) {
+  const struct relax_activation *innermost = relax_running();
+  return innermost ? innermost->machine->pool : NULL;
 }
 
 #define INLINE_ARGUMENTS 12
@@ -346,8 +325,9 @@ void relax_tell_failure(const struct relax_machine *m) {
   free(all);
 }
 
-int relax_call_outside(struct relax_machine *m, const struct relax_closure *closure,
-                       const TVMValue *args, const int *codes, int count, struct mb_return *out) {
+/* Call a function of the program on values of a caller, then on those that are bound. */
+static int call_outside(struct relax_machine *m, const struct relax_closure *closure,
+                        const TVMValue *args, const int *codes, int count, struct mb_return *out) {
   const struct relax_function *f = closure->function;
   struct relax_activation activation;
   struct relax_value result = {.code = kTVMNullptr};
@@ -440,6 +420,7 @@ static int fill(struct relax_machine *m) {
   if (m->link) {
     atomic_init(&m->link->references, 1);
     m->link->machine = m;
+    m->link->call = call_outside;
   }
   return status;
 }
