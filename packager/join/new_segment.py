@@ -22,13 +22,14 @@ from mblob.binary.elf_records import (
     SHN_LORESERVE,
     SHT_PROGBITS,
     Section,
+    SectionHeader,
     Segment,
 )
 from mblob.errors import IncompatibleError
 from mblob.format.blob_plan import SEGMENT_ALIGN, start_alignment
 from mblob.packager.errors import BuildError
 from mblob.packager.join.program_header_room import TABLES, Piece, in_the_way
-from mblob.packager.write.elf_patch import Patch, fitting, segment_row
+from mblob.packager.write.elf_patch import Patch, segment_row
 
 PAGE = 4096  # bytes; contents start at a multiple at least, since copies to one are fast
 _PIECE_ALIGN = 64  # bytes; no note or table wants more
@@ -124,32 +125,25 @@ class NewSegment:
             return None
         # headers are covered by none
         lead = table_size if self.headers == self.offset else self.lead
-        old_names = elf.contents(elf.sections[elf.e_shstrndx])
-        names = bytes(old_names) + name + b"\0"
-        names_at = self.offset + self.lead + self.size
-        names_at += -names_at % 8
-        table = names_at + len(names)
-        table += -table % 8
-        rows = bytes(elf.data[elf.e_shoff : elf.e_shoff + count * elf.e_shentsize])
-        size = self.lead - lead + self.size
-        with fitting(elf):
-            row = elf.layout.shdr.make(
-                sh_name=len(old_names), sh_type=SHT_PROGBITS, sh_flags=SHF_ALLOC, sh_addr=self.vaddr + lead,
-                sh_offset=self.offset + lead, sh_size=size, sh_addralign=8,
-            )  # fmt: skip
-        patch.raw(names_at, names)
-        patch.raw(table, rows + row)
-        patch.section_table(table, count + 1)
-        patch.section(elf.e_shstrndx, sh_offset=names_at, sh_size=len(names), table=table)
-        for i, s in enumerate(elf.sections):
-            if self._has_moved(s):
-                new = self.place_of(s.sh_offset)
-                vaddr = new - self.offset + self.vaddr
-                patch.section(i, sh_offset=new, sh_addr=vaddr, table=table)
+        rows = [self._moved_row(row) for row in elf.section_headers(count, "section headers")]
+        names = bytes(elf.contents(elf.sections[elf.e_shstrndx]))
+        rows.append(
+            SectionHeader(
+                len(names), SHT_PROGBITS, SHF_ALLOC, self.vaddr + lead, self.offset + lead,
+                self.lead - lead + self.size, sh_addralign=8,
+            )
+        )  # fmt: skip
+        patch.section_headers(rows, names + name + b"\0", self.offset + self.lead + self.size)
         self._move_symbols(patch)
         return count
 
-    def _has_moved(self, s: Section) -> bool:
+    def _moved_row(self, row: SectionHeader) -> SectionHeader:
+        if not self._has_moved(row):
+            return row
+        new = self.place_of(row.sh_offset)
+        return row._replace(sh_offset=new, sh_addr=new - self.offset + self.vaddr)
+
+    def _has_moved(self, s: Section | SectionHeader) -> bool:
         return (
             bool(s.sh_flags & SHF_ALLOC and s.sh_size) and self.place_of(s.sh_offset) != s.sh_offset
         )

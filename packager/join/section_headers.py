@@ -40,7 +40,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.packager.join import symbol_versions, unwind_table
 from mblob.packager.join.merge import MergedLayout, MergeInput, Name, mapped
-from mblob.packager.write.elf_patch import Patch, fitting
+from mblob.packager.write.elf_patch import Patch
 
 PREFIX = ".mblob"  # of the names of the part's sections, so that the host's keep theirs alone
 # without those that lead elsewhere
@@ -63,14 +63,7 @@ def put_sections(patch: Patch, merged: MergeInput, places: MergedLayout, end: in
     _join_thread(host, part, rows, merged.thread)
     rows += _added_rows(names, merged, rows, places)
     rows += _left_rows(names, host, rows)
-    at = end + -end % 16
-    rows[host.e_shstrndx] = rows[host.e_shstrndx]._replace(sh_offset=at, sh_size=len(names))
-    patch.raw(at, bytes(names))
-    table = at + len(names)
-    table += -table % 16
-    with fitting(host):
-        patch.raw(table, b"".join(host.layout.shdr.pack(*row) for row in rows))
-    patch.section_table(table, len(rows))
+    patch.section_headers(rows, bytes(names), end)
 
 
 def _added_rows(

@@ -19,6 +19,7 @@ from mblob.binary.elf_records import (
     SHF_ALLOC,
     SHT_NOBITS,
     Section,
+    SectionHeader,
     Symbol,
 )
 from mblob.bytes.record import Record
@@ -121,11 +122,21 @@ class Patch:
         """Bytes at a file offset, whatever stands there."""
         os.pwrite(self._fd, data, at)
 
-    def section_table(self, offset: int, count: int | None = None) -> None:
-        """e_shoff, and e_shnum if that changes."""
+    def section_table(self, offset: int) -> None:
+        """e_shoff."""
         self.put(self._layout.ehdr, 0, e_shoff=offset)
-        if count is not None:
-            self.put(self._layout.ehdr, 0, e_shnum=count)
+
+    def section_headers(self, rows: Sequence[SectionHeader], names: bytes, end: int) -> None:
+        """The whole table and the names of sections, behind the offset `end`: e_shoff, e_shnum."""
+        elf, at = self._elf, end + -end % 16
+        self.raw(at, names)
+        table = at + len(names)
+        table += -table % 16
+        made = list(rows)
+        made[elf.e_shstrndx] = made[elf.e_shstrndx]._replace(sh_offset=at, sh_size=len(names))
+        with fitting(elf):
+            self.raw(table, b"".join(self._layout.shdr.pack(*row) for row in made))
+        self.put(self._layout.ehdr, 0, e_shoff=table, e_shnum=len(made))
 
     def program_headers(self, rows: Sequence[bytes], offset: int) -> None:
         """The whole table, at another place: e_phoff, e_phnum."""
