@@ -144,6 +144,6 @@ uninstall: ## remove what make install put there: the same PREFIX, DESTDIR
 	@$(MAKE) --no-print-directory -C csrc uninstall $(FOLDERS)
 
 clean: ## remove everything that the other targets make
-	@rm -rf $(VENV) build dist csrc/build loader/_lib mblob/native/_native.c *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf $(VENV) build dist csrc/build loader/_lib mblob/native/_native.c mblob/native/_programs.c *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	@rm -f loader/*.so mblob/bytes/*.so
 	@rm -rf $(call files_in,mblob packager loader tests examples benchmarks docs,%/__pycache__)

@@ -131,6 +131,11 @@ def write_for_c(folder: Path) -> None:
 LIBRARY_OF = {"mblob.loader._call": "_lib", "mblob.native._native": "../loader/_lib"}
 
 
+# The one that has a part of it inside. Its functions are not those of a libmblob that the process has.
+PROGRAMS = "mblob.native._programs"
+PROGRAMS_LINK = ["-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"]
+
+
 def say(what: str) -> None:
     """Tell people what takes the time. pip keeps to itself what is printed here, so `make env` names
     the file that its own output goes to."""
@@ -163,6 +168,9 @@ class BuildExt(build_ext):
         write_for_c(folder)
         for extension in self.extensions:
             extension.extra_compile_args += self._debug_flags()
+            if extension.name == PROGRAMS:
+                extension.extra_link_args += [str(folder / "libmblob.a"), *PROGRAMS_LINK]
+                extension.depends.append(str(folder / "libmblob.a"))
             place = LIBRARY_OF.get(extension.name)
             if place is None:
                 continue
@@ -308,6 +316,9 @@ setup(
             extra_link_args=["-pthread"],
         ),
     ],
-    cffi_modules=["mblob/native/_native_build.py:ffibuilder"],
+    cffi_modules=[
+        "mblob/native/_native_build.py:ffibuilder",
+        "mblob/native/_native_build.py:programs",
+    ],
     cmdclass={"build_ext": BuildExt, "build_py": BuildPy},
 )

@@ -15,7 +15,7 @@ from tests.built_once import ROOT, built_once
 
 # What make and tools leave in a checkout, as .gitignore has it.
 MADE = (
-    ".git", ".venv", "build", "dist", "*.egg-info", "_lib", "*.so", "_native.c", "*.o", "__pycache__",
+    ".git", ".venv", "build", "dist", "*.egg-info", "_lib", "*.so", "_native.c", "_programs.c", "*.o", "__pycache__",
     ".pytest_cache", ".mypy_cache", ".ruff_cache", ".benchmarks",
 )  # fmt: skip
 
@@ -45,7 +45,7 @@ def _digest() -> str:
     skipped = {"build", "_lib", "__pycache__"}
     files = [p for p in files if skipped.isdisjoint(p.parts) and p.suffix not in (".so", ".o")]
     for path in sorted([*files, ROOT / "setup.py", ROOT / "pyproject.toml", ROOT / "MANIFEST.in"]):
-        if path.name != "_native.c":
+        if path.name not in ("_native.c", "_programs.c"):
             found.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return found.hexdigest()
 

@@ -385,11 +385,10 @@ def _executable_lines(machine: dict[str, Any]) -> Iterator[str]:
 def _bytecode_lines(library: Library, entry: EntryView) -> Iterator[str]:
     """TVM's own listing of a program of Relax."""
     from mblob.format.grammar import decode_payload
-    from mblob.inspect import vm_summary
-    from mblob.inspect.tensors import constant_tags
+    from mblob.inspect.tensors import relax_program
 
     code = decode_payload(entry.type_key, entry.view(), library.grammars)["code"]
     yield "  bytecode"
-    for line in vm_summary.relax_listing(code, constant_tags(library.grammars)):
+    for line in relax_program(code, library.grammars).listing():
         indent = 4 + len(line) - len(line.lstrip())
         yield f"{'':{indent}}{one_line(line.strip())}".rstrip()

@@ -23,8 +23,10 @@ from mblob.format.type_keys import (
 from mblob.inspect import graph_summary
 from mblob.inspect.tensors import (
     StoredTensor,
-    constant_tags,
     is_param_dict,
+    meant_by,
+    program_tensors,
+    relax_program,
     stored_tensors,
     tensors_of,
 )
@@ -107,9 +109,10 @@ def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
         FormatError: the `problem` of its content.
     """
     problem = read_content(key, payload, grammars).problem
-    if problem is None and key in EXECUTABLES and key in grammars:
-        code = decode_payload(key, payload, grammars)["code"]
-        _program(key, code, len(payload) - len(code), grammars, check=True)
+    if problem is None and key == RELAY_EXECUTABLE and key in grammars:
+        from mblob.inspect import vm_summary
+
+        vm_summary.relay(decode_payload(key, payload, grammars)["code"], 0, check=True)
     if problem is not None:
         raise problem
     return key == SAFETENSORS or key in grammars or is_param_dict(payload)
@@ -167,22 +170,21 @@ def _kind_of_code(code: memoryview) -> dict[str, str]:
     return {"kind": "text" if b"\0" not in head.rstrip(b"\0") else "binary"}
 
 
-def _program(
-    key: str, code: memoryview, base: int, grammars: Grammars, *, check: bool = False
-) -> Any:
-    """What the program of a virtual machine says: `vm_summary`, which other libraries do not
-    need."""
-    from mblob.inspect import vm_summary
-
-    if key == RELAY_EXECUTABLE:
-        return vm_summary.relay(code, base, check=check)
-    return vm_summary.relax(code, base, constant_tags(grammars), check=check)
-
-
 def _executable(
     key: str, payload: memoryview, code: memoryview, grammars: Grammars
 ) -> DecodedPayload:
-    facts, arrays = _program(key, code, len(payload) - len(code), grammars)
+    """The program of a virtual machine; other libraries do not need what reads them."""
+    base = len(payload) - len(code)
+    if key == RELAY_EXECUTABLE:
+        from mblob.inspect import vm_summary
+
+        facts, arrays = vm_summary.relay(code, base)
+    else:
+        from mblob.inspect.relax_summary import summarize
+
+        program = relax_program(code, grammars)
+        facts = summarize(program, meant_by(grammars))
+        arrays = program_tensors(program, base)
     return DecodedPayload(
         {"executable": facts}, tensors=_described(stored_tensors(arrays, grammars))
     )

@@ -390,7 +390,7 @@ def missing_functions(library: Library) -> Iterator[Remark]:
         named = [
             f["name"] for f in e.content.facts["executable"]["functions"] if f["kind"] == "packed"
         ]
-        from mblob.inspect.relax_code import PROVIDED
+        from mblob.inspect.relax_program import PROVIDED
 
         asked = (n for n in code_names(library) if not n.startswith("__tvm_"))  # of the runtime
         named = list(dict.fromkeys((*named, *asked)))

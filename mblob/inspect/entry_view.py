@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.digest import ALGORITHM_NAMES
-from mblob.errors import FormatError, one_line
+from mblob.errors import one_line
 from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
 from mblob.inspect.contents import GRAPH_FIELDS, DecodedPayload
 from mblob.inspect.graph_summary import nodes_of
 from mblob.inspect.source_text import source_of, text_beginning
-from mblob.inspect.tensors import StoredTensor, constant_tags, meant_by, tensors_of
+from mblob.inspect.tensors import StoredTensor, meant_by, relax_program, tensors_of
 
 if TYPE_CHECKING:
     from mblob.format.model import Entry
@@ -85,23 +85,18 @@ class EntryView:
         return None if raw is None else nodes_of(raw)
 
     def program_graphs(self) -> tuple[list[FunctionGraph], dict[str, str]]:
-        """The calls of each function of a Relax program (`vm_summary.relax_graphs`); ([], {}) for
-        other modules, for a damaged program, and for one that is too long to be drawn."""
+        """The calls of each function of a Relax program (`relax_graph.graphs_of`); ([], {}) for other
+        modules, for a damaged program, and for one that is too long to be drawn."""
         facts = self.content.facts.get("executable", {})
         if facts.get("machine") != "relax":
             return [], {}
-        from mblob.inspect import vm_summary  # other libraries do not need it
-        from mblob.inspect.relax_graph import INSTRUCTIONS
+        from mblob.inspect import relax_graph  # other libraries do not need it
 
-        if facts["instructions"] > INSTRUCTIONS:
+        if facts["instructions"] > relax_graph.INSTRUCTIONS:
             return [], {}
         grammars = self._library.grammars
-        try:
-            return vm_summary.relax_graphs(
-                self.fields()["code"], constant_tags(grammars), meant_by(grammars)
-            )
-        except FormatError:  # `verify` says what is wrong
-            return [], {}
+        program = relax_program(self.fields()["code"], grammars)
+        return relax_graph.graphs_of(program, facts["functions"], meant_by(grammars))
 
     @property
     def kernels(self) -> list[FunctionInfo]:

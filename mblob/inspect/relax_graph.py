@@ -6,14 +6,26 @@ storage is made of. A kernel writes the tensors that were allocated for it.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mblob.dtype import DataType
 from mblob.format.grammar import text
-from mblob.inspect import relax_code
 from mblob.inspect.graph_summary import GraphNode
+from mblob.inspect.relax_program import (
+    CALL,
+    CODE,
+    CONSTANT,
+    GOTO,
+    IMMEDIATE,
+    REGISTER,
+    RET,
+    VOID,
+    Constant,
+    Function,
+    Instruction,
+    Program,
+)
 from mblob.relax_texts import annotated
 
 NODES = 8000  # of one function
@@ -55,42 +67,38 @@ class FunctionGraph(NamedTuple):
 
 
 def graphs_of(
-    program: relax_code.Program,
-    code: Sequence[Sequence[int]],
-    constants: Sequence[str],
+    program: Program,
     functions: Sequence[Mapping[str, Any]],
-) -> Iterator[FunctionGraph]:
-    """The calls of each function that has some.
+    meant: Callable[[DataType], DataType],
+) -> tuple[list[FunctionGraph], dict[str, str]]:
+    """The calls of each function that has some; and what the constants are, by name.
 
     Args:
-        program, code: as `relax_code.check` takes and gives them.
-        constants: what each constant is, as text.
         functions: facts of the functions, for names and types of parameters.
-    """
-    for f, facts in zip(program.functions, functions):
-        if f.kind == relax_code.CODE and f.num_args >= 0:
-            yield _Function(program, code, constants, f).graph(facts)
-
-
-def constant_text(kind: str, value: Any, meant: Callable[[DataType], DataType]) -> str:
-    """A constant in short.
-
-    Args:
-        kind: "tensor", "dtype", "shape", "string", "int" or "float".
-        value: an array, else the bytes that the file has.
         meant: the element type that a stored one is.
     """
+    constants = [_constant_text(c, meant) for c in program.constants]
+    graphs = [
+        _Graph(program, constants, f).graph(facts)
+        for f, facts in zip(program.functions, functions)
+        if f.kind == CODE and f.num_args >= 0
+    ]
+    return graphs, {f"constant {i}": text for i, text in enumerate(constants)}
+
+
+def _constant_text(constant: Constant, meant: Callable[[DataType], DataType]) -> str:
+    """A constant in short."""
+    kind, value = constant
     if kind == "tensor":
         return f"{meant(value.dtype)}{_extents(value.shape)}"
     if kind == "dtype":
-        return str(meant(DataType.from_bytes(value)))
+        return str(meant(value))
     if kind == "shape":
-        extents = struct.unpack(f"<{min(len(value) // 8, _LETTERS)}q", value[: 8 * _LETTERS])
-        shown = _extents(extents)
+        shown = _extents(value[:_LETTERS])
     elif kind == "string":
         shown = repr(text(value[: 4 * _LETTERS]))
     else:
-        shown = str(struct.unpack("<q" if kind == "int" else "<d", value)[0])
+        shown = str(value)
     return shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 4]} ..."
 
 
@@ -106,18 +114,12 @@ class _Flow(NamedTuple):
     branch: int
 
 
-class _Function:
+class _Graph:
     """A function on its way to a graph. Registers are written once, but for branches."""
 
-    def __init__(
-        self,
-        program: relax_code.Program,
-        code: Sequence[Sequence[int]],
-        constants: Sequence[str],
-        function: relax_code.Function,
-    ) -> None:
+    def __init__(self, program: Program, constants: Sequence[str], function: Function) -> None:
         self._program, self._constants, self._function = program, constants, function
-        self._code = code[function.start : function.end]
+        self._code = list(program.instructions(function))
         self._nodes: list[GraphNode] = []
         self._heads: list[tuple[int, int]] = []
         self._flow = _Flow({}, -1)
@@ -137,27 +139,27 @@ class _Function:
             value = annotated(annotation).text if annotation is not None else ""
             self._flow.given[i] = ((self._add("input", name, "", (), (value,)), 0),)
         runs, left_out = True, 0
-        for k, words in enumerate(self._code):
+        for k, found in enumerate(self._code):
             runs = self._arrive(k, runs)
             if len(self._nodes) >= NODES:
                 left_out = len(self._code) - k
                 break
-            runs = self._take(k, words) and runs
+            runs = self._take(k, found) and runs
         heads = list(dict.fromkeys(self._heads))
         return FunctionGraph(self._function.name, self._nodes, heads, left_out)
 
     def _used_shapes(self) -> set[int]:
         """Registers that something else than storage takes."""
-        found = set()
-        for words in self._code:
-            if words[0] == relax_code.RET:
-                found.add(words[1])
-            elif words[0] == relax_code.CALL and self._name(words) not in _OF_STORAGE:
-                found.update(self._registers(words))
-        return found
+        used = set()
+        for found in self._code:
+            if found.opcode == RET:
+                used.add(found.target)
+            elif found.opcode == CALL and self._name(found) not in _OF_STORAGE:
+                used.update(self._registers(found))
+        return used
 
-    def _name(self, words: Sequence[int]) -> str:
-        return self._program.functions[words[2]].name
+    def _name(self, call: Instruction) -> str:
+        return self._program.functions[call.target].name
 
     def _add(
         self, kind: str, name: str, operator: str, inputs: Sources, values: tuple[str, ...]
@@ -187,80 +189,80 @@ class _Function:
         if to > 0 and len(self._arriving) < BRANCHES:
             self._arriving.setdefault(to, []).append(_Flow(dict(self._flow.given), branch))
 
-    def _take(self, k: int, words: Sequence[int]) -> bool:
+    def _take(self, k: int, found: Instruction) -> bool:
         """One instruction; whether the next one follows it."""
-        if words[0] == relax_code.CALL:
-            self._call(k, words)
+        if found.opcode == CALL:
+            self._call(k, found)
             return True
-        if words[0] == relax_code.RET:
-            self._heads += self._flow.given.get(words[1], ())
+        if found.opcode == RET:
+            self._heads += self._flow.given.get(found.target, ())
             return False
-        if words[0] == relax_code.GOTO:
-            self._go(k + words[1] if words[1] > 0 else 0, self._flow.branch)
+        if found.opcode == GOTO:
+            self._go(k + found.target if found.target > 0 else 0, self._flow.branch)
             return False
-        branch = self._add(
-            "operator", self._text(k, words), "If", self._flow.given.get(words[1], ()), ()
-        )
+        condition = self._flow.given.get(found.target, ())
+        branch = self._add("operator", self._text(k, found), "If", condition, ())
         self._around[branch] = self._flow.branch
-        self._go(k + words[2], branch)
+        self._go(k + found.other, branch)
         self._flow = _Flow(self._flow.given, branch)
         return True
 
-    def _text(self, k: int, words: Sequence[int]) -> str:
-        return f"{k}: " + " ".join(relax_code.line(self._program, words).split())
+    def _text(self, k: int, found: Instruction) -> str:
+        return f"{k}: " + " ".join(self._program.line(found).split())
 
     # -- calls -------------------------------------------------------------------------------------
 
     @staticmethod
-    def _registers(words: Sequence[int]) -> list[int]:
-        found = (relax_code.operand(word) for word in words[4:])
-        return [v for kind, v in found if kind == relax_code.REGISTER and v < relax_code.VOID]
+    def _registers(call: Instruction) -> list[int]:
+        return [v for kind, v in call.operands if kind == REGISTER and v < VOID]
 
-    def _call(self, k: int, words: Sequence[int]) -> None:
-        name, to = self._name(words), words[1]
+    def _call(self, k: int, call: Instruction) -> None:
+        name, to = self._name(call), call.other
         if name == _ALLOC_TENSOR:
             self._fresh.add(to)
-            self._types[to] = self._allocated(words)
+            self._types[to] = self._allocated(call)
         elif name == _MAKE_SHAPE and to not in self._used:
-            self._types[to] = self._made_shape(words)
-        elif name in _SAME and len(words) > 4:
-            self._flow.given[to] = self._sources(words[4])
-        elif name not in _LEFT_OUT and not self._is_of_shapes(words):
-            self._draw(k, words, name)
+            self._types[to] = self._made_shape(call)
+        elif name in _SAME and call.operands:
+            self._flow.given[to] = self._sources(*call.operands[0])
+        elif name not in _LEFT_OUT and not self._is_of_shapes(call):
+            self._draw(k, call, name)
         elif name == _HEAP:
             self._types[to] = _HEAP
 
-    def _is_of_shapes(self, words: Sequence[int]) -> bool:
+    def _is_of_shapes(self, call: Instruction) -> bool:
         """Whether it is a kernel that computes extents: it takes the heap alone."""
-        registers = self._registers(words)
-        return len(words) == 5 and registers[:1] != [] and self._types.get(registers[0]) == _HEAP
+        registers = self._registers(call)
+        return (
+            len(call.operands) == 1
+            and registers[:1] != []
+            and self._types.get(registers[0]) == _HEAP
+        )
 
-    def _draw(self, k: int, words: Sequence[int], name: str) -> None:
-        registers, to = self._registers(words), words[1]
+    def _draw(self, k: int, call: Instruction, name: str) -> None:
+        registers, to = self._registers(call), call.other
         results = [r for r in registers if r in self._fresh]
         inputs: list[tuple[int, int]] = []
-        for word in words[4:]:
-            if relax_code.operand(word)[0] in (relax_code.REGISTER, relax_code.CONSTANT):
-                inputs += self._sources(word)
+        for kind, value in call.operands:
+            inputs += self._sources(kind, value)
         if all(source <= self._flow.branch for source, _ in inputs) and self._flow.branch >= 0:
             inputs.append((self._flow.branch, 0))
         values = [self._types.get(r, "") for r in results]
         if name == _MAKE_SHAPE:
-            values = [self._made_shape(words)]
+            values = [self._made_shape(call)]
         sources = tuple(dict.fromkeys(inputs))
-        node = self._add("operator", self._text(k, words), name, sources, tuple(values))
-        if to < relax_code.VOID:
+        node = self._add("operator", self._text(k, call), name, sources, tuple(values))
+        if to < VOID:
             self._flow.given[to] = ((node, 0),)
             return
         for i, register in enumerate(results or registers):  # without results: in place
             self._flow.given[register] = ((node, i),)
         self._fresh.difference_update(results)
 
-    def _sources(self, word: int) -> Sources:
-        kind, value = relax_code.operand(word)
-        if kind == relax_code.REGISTER:
+    def _sources(self, kind: int, value: int) -> Sources:
+        if kind == REGISTER:
             return self._flow.given.get(value, ())
-        if kind != relax_code.CONSTANT:
+        if kind != CONSTANT:
             return ()
         if value not in self._of_constant:
             text = self._constants[value]
@@ -269,23 +271,23 @@ class _Function:
 
     # -- types -------------------------------------------------------------------------------------
 
-    def _allocated(self, words: Sequence[int]) -> str:
+    def _allocated(self, call: Instruction) -> str:
         """Type and shape of a new tensor: `float32[?, 16]`."""
-        if len(words) < 8:
+        if len(call.operands) < 4:
             return ""
-        (shape_kind, shape), (kind, dtype) = map(relax_code.operand, words[6:8])
+        (shape_kind, shape), (kind, dtype) = call.operands[2:4]
         extents = "?"
-        if shape_kind == relax_code.CONSTANT:
+        if shape_kind == CONSTANT:
             extents = self._constants[shape]
-        elif shape_kind == relax_code.REGISTER:
+        elif shape_kind == REGISTER:
             extents = self._types.get(shape, "[?]")
-        return (self._constants[dtype] if kind == relax_code.CONSTANT else "?") + extents
+        return (self._constants[dtype] if kind == CONSTANT else "?") + extents
 
-    def _made_shape(self, words: Sequence[int]) -> str:
+    def _made_shape(self, call: Instruction) -> str:
         """Extents that stand in the code, and ? for those of the heap."""
-        pairs = [relax_code.operand(word) for word in words[6:]]
+        pairs = call.operands[2:]
         extents = (
-            str(value) if how == (relax_code.IMMEDIATE, 0) else "?"
+            str(value) if how == (IMMEDIATE, 0) else "?"
             for how, (_, value) in zip(pairs[::2], pairs[1::2])
         )  # fmt: skip
         return f"[{', '.join(extents)}]"

@@ -4,7 +4,8 @@ is copied."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.bytes.wire import Cursor
 from mblob.dtype import DataType
@@ -18,6 +19,9 @@ from mblob.format.grammar import (
 )
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_pairs
 from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
+
+if TYPE_CHECKING:
+    from mblob.inspect.relax_program import Program
 
 # Fields that hold arrays, and how they are read so that a name which is there twice stays twice.
 _ARRAYS = {
@@ -69,13 +73,45 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars = GRAMMARS) -> 
     return stored_tensors(_pairs(key, payload, grammars), grammars)
 
 
-def constant_tags(grammars: Grammars) -> dict[int, str]:
-    """Tags of constants in Relax executables, as `vm_summary.relax` takes them."""
-    from mblob.inspect import vm_summary  # only programs need it
+def relax_program(code: memoryview, grammars: Grammars) -> Program:
+    """A program of Relax.
+
+    Raises:
+        FormatError: "payload", "truncated".
+    """
+    from mblob.inspect.relax_program import Program  # only programs need it
+    from mblob.native import programs
 
     if grammars is FFI_GRAMMARS:
-        return vm_summary.CONSTANTS_OF_FFI
-    return vm_summary.CONSTANTS_OF_0_21 if grammars is FFI_GRAMMARS_OF_0_21 else {}
+        return Program(code, programs.FFI)
+    of_0_21 = grammars is FFI_GRAMMARS_OF_0_21
+    return Program(code, programs.FFI_OF_0_21 if of_0_21 else programs.CLASSIC)
+
+
+def stored_array(code: memoryview, view: Any, end: int) -> ArrayRecord:
+    """A constant of a program.
+
+    Args:
+        view: its `DLTensor`.
+        end: where it ends in the code.
+    """
+    dtype = DataType(view.dtype.code, view.dtype.bits, view.dtype.lanes)
+    shape = tuple(int(view.shape[i]) for i in range(view.ndim))
+    offset = end - (dtype.bits + 7) // 8 * prod(shape)
+    return ArrayRecord(dtype, shape, code[offset:end], offset)
+
+
+def program_tensors(program: Program, base: int) -> list[tuple[str, ArrayRecord]]:
+    """The tensors among the constants of a program.
+
+    Args:
+        base: offset of the code in the payload, which offsets of tensors count from.
+    """
+    return [
+        (f"constant {i}", value._replace(offset=value.offset + base))
+        for i, (kind, value) in enumerate(program.constants)
+        if kind == "tensor"
+    ]
 
 
 def is_param_dict(payload: memoryview) -> bool:
@@ -108,13 +144,13 @@ def _pairs(key: str, payload: memoryview, grammars: Grammars) -> list[tuple[str,
     if fields is None and is_param_dict(payload):
         return read_param_pairs(payload)
     if key in EXECUTABLES:
-        from mblob.inspect import vm_summary
-
         code = decode_payload(key, payload, grammars)["code"]
         base = len(payload) - len(code)
         if key == RELAY_EXECUTABLE:
+            from mblob.inspect import vm_summary
+
             return vm_summary.relay(code, base)[1]
-        return vm_summary.relax(code, base, constant_tags(grammars))[1]
+        return program_tensors(relax_program(code, grammars), base)
     if fields is None or callable(fields) or not any(read in _ARRAYS for _, read in fields):
         return []
     found: list[tuple[str, ArrayRecord]] = []

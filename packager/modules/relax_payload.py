@@ -6,23 +6,25 @@ other numbers, and the ffi dialect has memory scopes, which TVM 0.23 brought.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
+from struct import pack
 from typing import Any
 
-from mblob.bytes.wire import Cursor, encode_string, encode_u64
+from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.dtype import DataType
 from mblob.errors import PortabilityWarning
-from mblob.format.grammar import strings, text
-from mblob.format.ndarray import encode_header, read_ndarray
-from mblob.inspect import relax_code, vm_summary
+from mblob.format.grammar import FFI_GRAMMARS, FFI_GRAMMARS_OF_0_21, GRAMMARS
+from mblob.format.ndarray import encode_header
+from mblob.inspect.relax_program import COMPILED, PACKED, VERSION, Constant, Program, Row
+from mblob.inspect.tensors import relax_program
 from mblob.packager.errors import BuildError, warn
 
 # Tags of constants.
-_TAGS = {
-    "classic": vm_summary.CONSTANTS_OF_CLASSIC,
-    "ffi 0.21": vm_summary.CONSTANTS_OF_0_21,
-    "ffi": vm_summary.CONSTANTS_OF_FFI,
-}
+_KINDS = ("tensor", "dtype", "shape", "string", "int", "float")
+_TAGS = {"classic": (0, 1, 2, 3, 4, 5), "ffi": (70, 5, 69, 65, 1, 3)}
+_GRAMMARS = {"classic": GRAMMARS, "ffi 0.21": FFI_GRAMMARS_OF_0_21, "ffi": FFI_GRAMMARS}
+_NUMBERS = {"int": "<q", "float": "<d"}
+_MAGIC, _MAGIC_WITH_SCOPES = 0xD225DE2F4214151D, 0xD225DE2F4214151E
 # Functions that are called otherwise up to TVM 0.21.
 _CACHES = {"classic": b"vm.builtin.ndarray_cache.", "ffi": b"vm.builtin.tensor_cache."}
 # Functions whose arguments have another order up to TVM 0.19.
@@ -56,38 +58,28 @@ def reexpressed(
         BuildError: the other dialect cannot run it.
         FormatError: it is damaged.
     """
-    vm_summary.relax(code, 0, _TAGS[source], check=True)
-    c = Cursor(code)
-    scoped = c.u64("magic") == vm_summary.MAGIC_V2
-    magic = vm_summary.MAGIC_V2 if target == "ffi" else vm_summary.MAGIC
-    pieces: list[Any] = [encode_u64(magic), encode_string(bytes(c.string("version")))]
-    rows = list(_functions(c))
-    _check(key, [row[:2] for row in rows], target, of_0_16)
-    pieces.append(encode_u64(len(rows)))
-    for kind, name, rest in rows:
-        pieces += [kind.to_bytes(4, "little"), encode_string(_name_in(name, target)), rest]
-    start = c.pos
-    scopes = c.count("scopes", 16) if scoped else 0
-    for _ in range(scopes):
-        c.i64("scopes")
-        c.skip_string("scopes")
-    if scopes and target != "ffi":
-        raise BuildError(
-            f"{key}: constants have memory scopes, which the {target} dialect cannot say"
-        )
+    program = relax_program(code, _GRAMMARS[source])
+    _check(key, program, target, of_0_16)
+    magic = _MAGIC_WITH_SCOPES if target == "ffi" else _MAGIC
+    pieces: list[Any] = [encode_u64(magic), encode_string(VERSION)]
+    pieces.append(encode_u64(len(program.functions)))
+    pieces += [_function(row, target) for row in program.rows()]
     if target == "ffi":
-        pieces.append(code[start : c.pos] if scoped else encode_u64(0))
-    pieces += _constants(key, c, source, target, mapped)
-    return [*pieces, code[c.pos :]]
+        scopes = program.scopes or ()
+        pieces.append(encode_u64(len(scopes)))
+        pieces += [pack("<q", i) + encode_string(scope) for i, scope in scopes]
+    pieces.append(encode_u64(len(program.constants)))
+    for i, constant in enumerate(program.constants):
+        pieces += _constant(f"{key}: constant {i}", constant, target, mapped)
+    return [*pieces, code[len(code) - program.instruction_bytes :]]
 
 
-def _functions(c: Cursor) -> Iterator[tuple[int, bytes, memoryview]]:
-    """Kind, name and the rest of each row of the table."""
-    for _ in range(c.count("functions", 52)):
-        kind, name, start = c.i32("function"), bytes(c.string("function")), c.pos
-        c.skip(32, "function")
-        strings(c, "function")
-        yield kind, name, c.data[start : c.pos]
+def _function(row: Row, target: str) -> bytes:
+    """A row of the table. Names may be no text."""
+    kind, name, numbers, params = row
+    return b"".join((
+        pack("<i", kind), encode_string(_name_in(name, target)), pack("<4q", *numbers), encode_strings(params),
+    ))  # fmt: skip
 
 
 def _name_in(name: bytes, target: str) -> bytes:
@@ -97,15 +89,15 @@ def _name_in(name: bytes, target: str) -> bytes:
     return name
 
 
-def _check(key: str, functions: Sequence[tuple[int, bytes]], target: str, of_0_16: bool) -> None:
+def _check(key: str, program: Program, target: str, of_0_16: bool) -> None:
     """Refuse a program that the other dialect could read, but not run."""
-    compiled = next((name for kind, name in functions if kind == relax_code.COMPILED), None)
+    compiled = next((f.name for f in program.functions if f.kind == COMPILED), None)
     if compiled is not None:
         raise BuildError(
-            f"{key}: function {text(compiled)!r} is machine code (exec_mode='compiled') that reads the values of its"
+            f"{key}: function {compiled!r} is machine code (exec_mode='compiled') that reads the values of its"
             " own dialect; compile the model for the other one, or as bytecode"
         )
-    named = {text(name) for kind, name in functions if kind == relax_code.PACKED}
+    named = {f.name for f in program.functions if f.kind == PACKED}
     if of_0_16 and any(name.startswith(_PAGED) for name in named):
         raise BuildError(
             f"{key}: it calls {_PAGED}, whose arguments have another order since TVM 0.20; compile the model again"
@@ -113,6 +105,10 @@ def _check(key: str, functions: Sequence[tuple[int, bytes]], target: str, of_0_1
     late = named.intersection(_OF_FFI) if target != "ffi" else ()
     if late:
         _warn_of(key, late)
+    if program.scopes and target != "ffi":
+        raise BuildError(
+            f"{key}: constants have memory scopes, which the {target} dialect cannot say"
+        )
 
 
 def _warn_of(key: str, late: Iterable[str]) -> None:
@@ -122,29 +118,16 @@ def _warn_of(key: str, late: Iterable[str]) -> None:
     )
 
 
-def _constants(
-    key: str, c: Cursor, source: str, target: str, mapped: Callable[[DataType, str], DataType]
+def _constant(
+    what: str, constant: Constant, target: str, mapped: Callable[[DataType, str], DataType]
 ) -> list[Any]:
-    tags = {name: tag for tag, name in _TAGS[target].items()}
-    count = c.count("constants", 4)
-    pieces: list[Any] = [encode_u64(count)]
-    for i in range(count):
-        what = f"{key}: constant {i}"
-        kind = _TAGS[source][c.i32(what)]
-        pieces.append(tags[kind].to_bytes(4, "little"))
-        start = c.pos
-        if kind == "tensor":
-            record = read_ndarray(c, what)
-            dtype = mapped(record.dtype, what)
-            pieces += [encode_header(dtype, record.shape, record.data.nbytes), record.data]
-        elif kind == "dtype":
-            pieces.append(mapped(DataType.from_bytes(c.take(4, what)), what).to_bytes())
-        else:
-            if kind == "shape":
-                c.skip(8 * c.count(what, 8), what)
-            elif kind == "string":
-                c.skip_string(what)
-            else:
-                c.skip(8, what)
-            pieces.append(c.data[start : c.pos])
-    return pieces
+    kind, value = constant
+    tag = pack("<i", _TAGS[target][_KINDS.index(kind)])
+    if kind == "tensor":
+        dtype = mapped(value.dtype, what)
+        return [tag + encode_header(dtype, value.shape, value.data.nbytes), value.data]
+    if kind == "dtype":
+        return [tag + mapped(value, what).to_bytes()]
+    if kind == "shape":
+        return [tag + encode_u64(len(value)) + pack(f"<{len(value)}q", *value)]
+    return [tag + (encode_string(value) if kind == "string" else pack(_NUMBERS[kind], value))]

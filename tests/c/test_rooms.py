@@ -76,6 +76,7 @@ NEEDS = {
     },
     "exec/relax": {
         "base",
+        "format",
         "core/device",
         "core/loaded",
         "core/call",

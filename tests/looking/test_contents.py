@@ -17,8 +17,8 @@ from mblob.errors import FormatError
 from mblob.format import grammar
 from mblob.inspect import graph_summary
 from mblob.inspect.contents import DecodedPayload, read_content
-from mblob.inspect.vm_summary import CONSTANTS_OF_0_21, CONSTANTS_OF_FFI
 from tests.loader.executors import vm_programs
+from tests.loader.executors.relax_programs import TAGS
 from tests.loader.payloads import unread_module
 from tests.looking.conftest import CUDA, string, u64
 
@@ -231,32 +231,31 @@ def relax(tags: dict[str, int], magic: int) -> bytes:
         + functions
         + scopes
         + constants
-        + u64(2, 0, 3)
-        + u64(3, 1, 2, 3)
+        + u64(2, 0, 4)
+        + u64(6, 1, 1 << 54, 1, 0, 2, 0)
     )
 
 
-CLASSIC = {"tensor": 0, "dtype": 1, "shape": 2, "string": 3, "int": 4, "float": 5}
-FFI = {name: tag for tag, name in CONSTANTS_OF_FFI.items()}
-OF_0_21 = {name: tag for tag, name in CONSTANTS_OF_0_21.items()}
+KINDS = ("tensor", "dtype", "shape", "string", "int", "float")
+CLASSIC, OF_0_21, FFI = (dict(zip(KINDS, TAGS[dialect])) for dialect in ("classic", "0.21", "ffi"))
 
 
 @pytest.mark.parametrize(
-    ("key", "tags", "numbers", "magic", "ffi"),
+    ("key", "tags", "magic", "ffi"),
     [
-        ("relax.Executable", CLASSIC, {}, 0xD225DE2F4214151D, False),
-        ("relax.VMExecutable", CLASSIC, {}, 0xD225DE2F4214151D, False),
-        ("relax.VMExecutable", OF_0_21, CONSTANTS_OF_0_21, 0xD225DE2F4214151D, False),
-        ("relax.VMExecutable", FFI, CONSTANTS_OF_FFI, 0xD225DE2F4214151D, True),
-        ("relax.VMExecutable", FFI, CONSTANTS_OF_FFI, 0xD225DE2F4214151E, True),
+        ("relax.Executable", CLASSIC, 0xD225DE2F4214151D, False),
+        ("relax.VMExecutable", CLASSIC, 0xD225DE2F4214151D, False),
+        ("relax.VMExecutable", OF_0_21, 0xD225DE2F4214151D, False),
+        ("relax.VMExecutable", FFI, 0xD225DE2F4214151D, True),
+        ("relax.VMExecutable", FFI, 0xD225DE2F4214151E, True),
     ],
 )
 def test_relax_executables_of_each_dialect_are_read(
-    key: str, tags: dict[str, int], numbers: dict[int, str], magic: int, ffi: bool
+    key: str, tags: dict[str, int], magic: int, ffi: bool
 ) -> None:
     code = relax(tags, magic)
     payload = code if ffi else string(code)
-    found = content(key, payload, ffi, numbers is CONSTANTS_OF_0_21)
+    found = content(key, payload, ffi, tags is OF_0_21)
     assert found.problem is None
     machine = found.facts["executable"]
     assert [(f["name"], f["kind"], f["num_args"], f["instructions"]) for f in machine["functions"]] == [
@@ -267,7 +266,7 @@ def test_relax_executables_of_each_dialect_are_read(
     assert machine["scopes"] == ([{"constant": 0, "scope": "global"}] if magic & 1 == 0 else [])
     check_tensor(found, payload, "constant 0", W)
     for size in range(len(payload)):  # each cut is a problem, and no error
-        assert content(key, payload[:size], ffi, numbers is CONSTANTS_OF_0_21).problem is not None
+        assert content(key, payload[:size], ffi, tags is OF_0_21).problem is not None
 
 
 def test_device_code_is_told_by_its_bytes_not_its_label() -> None:

@@ -11,7 +11,14 @@ import mblob
 # What only programs of virtual machines and models of TVM need.
 OF_MODELS = {
     f"mblob.inspect.{name}"
-    for name in ("vm_summary", "vm_code", "relax_code", "relax_graph", "tvm_executor")
+    for name in (
+        "vm_summary",
+        "vm_code",
+        "relax_program",
+        "relax_summary",
+        "relax_graph",
+        "tvm_executor",
+    )
 }
 
 

@@ -1,5 +1,7 @@
 #include "base/bytes.h"
 
+#include <stdlib.h>
+
 #include "base/error.h"
 
 bool mb_skip(struct mb_cursor *c, uint64_t size, const char *what) {
@@ -36,6 +38,12 @@ bool mb_read_count(struct mb_cursor *c, uint64_t *out, uint64_t item_size, const
     return false;
   }
   return true;
+}
+
+void *mb_new_items(uint64_t count, size_t size) {
+  void *items = calloc(mb_size(count ? count : 1), size);
+  if (!items) (void)mb_fail_memory(mb_size(count * size));
+  return items;
 }
 
 bool mb_read_string(struct mb_cursor *c, struct mb_slice *out, const char *what) {

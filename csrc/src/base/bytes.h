@@ -55,6 +55,9 @@ bool mb_read_u32(struct mb_cursor *c, uint32_t *out, const char *what);
 /* A u64 count of items of at least `item_size` bytes each; refused if they cannot fit what is
  * left. */
 bool mb_read_count(struct mb_cursor *c, uint64_t *out, uint64_t item_size, const char *what);
+/* Zeroed memory for `count` items of `size` bytes, for a count that was checked; NULL after recording
+ * the error. */
+void *mb_new_items(uint64_t count, size_t size);
 /* A u64 length and that many bytes, not copied. */
 bool mb_read_string(struct mb_cursor *c, struct mb_slice *out, const char *what);
 /* A type key: 1 to MB_KEY_LIMIT bytes of UTF-8. */

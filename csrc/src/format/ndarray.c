@@ -98,11 +98,8 @@ static int by_name(const void *a, const void *b) {
 static bool read_names(struct mb_cursor *c, struct mb_tensors *out) {
   uint64_t names = 0;
   if (!mb_read_count(c, &names, 8 + SMALLEST_ARRAY, "params.names")) return false;
-  out->items = calloc(names ? (size_t)names : 1, sizeof(*out->items));
-  if (!out->items) {
-    (void)mb_fail_memory(mb_size(names * sizeof(*out->items)));
-    return false;
-  }
+  out->items = mb_new_items(names, sizeof(*out->items));
+  if (!out->items) return false;
   for (out->capacity = mb_size(names); out->count < names;) {
     struct mb_slice name;
     if (!mb_read_string(c, &name, "params.name")) return false;

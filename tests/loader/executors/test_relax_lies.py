@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.inspect import vm_summary
+from mblob.format.grammar import FFI_GRAMMARS
+from mblob.inspect.tensors import relax_program
 from tests.loader.executors import relax_programs
 from tests.loader.executors.relax_programs import (
     CODE,
@@ -42,15 +44,17 @@ COPIED = "vm.builtin.copy"
 
 
 def open_program(program: Program | bytes) -> mblob.Module:
-    """Its executable. What `verify` says is held against it: both read it, or both refuse it."""
+    """Its executable. `verify` says the same of it: both read it, or both refuse it in the same words."""
     code = program if isinstance(program, bytes) else program.payload()
     try:
         executable = mblob.get_global_func("mblob.RelaxExecutable")(code)
-    except mblob.FormatError:
-        with pytest.raises(mblob.FormatError):
-            vm_summary.relax(memoryview(code), 0, vm_summary.CONSTANTS_OF_FFI, check=True)
+    except mblob.FormatError as error:
+        with pytest.raises(mblob.FormatError) as told:
+            relax_program(memoryview(code), FFI_GRAMMARS)
+        assert (told.value.code, told.value.offset) == (error.code, error.offset)
+        assert str(told.value) in str(error)
         raise
-    vm_summary.relax(memoryview(code), 0, vm_summary.CONSTANTS_OF_FFI, check=True)
+    relax_program(memoryview(code), FFI_GRAMMARS)
     assert isinstance(executable, mblob.Module)
     return executable
 
@@ -136,6 +140,18 @@ def test_each_cut_of_a_program_is_refused() -> None:
     for size in range(0, len(code), 7):
         with pytest.raises(mblob.FormatError):
             open_program(code[:size])
+
+
+def test_the_garbage_collector_frees_programs_and_errors_in_circles() -> None:
+    code = bytearray(relax_programs.sample().payload())
+    for size in (*range(0, len(code), 16), len(code)):
+        circle: list[Any] = []
+        circle.append(circle)
+        try:
+            circle.append(relax_program(memoryview(code[:size]), FFI_GRAMMARS))
+        except mblob.FormatError as error:
+            circle.append(error)
+    gc.collect()
 
 
 @pytest.mark.parametrize(
@@ -512,9 +528,9 @@ def test_a_void_result_is_none() -> None:
 
 
 def test_the_names_that_inspect_knows_are_those_that_the_runtime_has() -> None:
-    from mblob.inspect import relax_code
+    from mblob.inspect.relax_program import PROVIDED
 
-    for name in relax_code.PROVIDED:
+    for name in PROVIDED:
         assert mblob.get_global_func(name, allow_missing=True) is not None, name
     registered = (TABLES / "entry" / "profile_full.c").read_text()
     tables = [path.read_text() for path in sorted((TABLES / "exec").rglob("*.c"))]
@@ -524,7 +540,7 @@ def test_the_names_that_inspect_knows_are_those_that_the_runtime_has() -> None:
         for text in tables
         for name in re.findall(r'\{"((?:vm\.builtin|tvm\.contrib|relax\.run)\.[\w.]+)"', text)
     }
-    assert found == relax_code.PROVIDED
+    assert found == PROVIDED
 
 
 def test_the_program_of_the_c_tests_is_the_sample() -> None:
@@ -532,9 +548,9 @@ def test_the_program_of_the_c_tests_is_the_sample() -> None:
     assert committed == relax_programs.sample().payload()
 
 
-def test_listings_of_both_readers_are_one() -> None:
+def test_inspect_lists_what_the_machine_lists() -> None:
     code = relax_programs.sample().payload()
-    lines = vm_summary.relax_listing(memoryview(code), vm_summary.CONSTANTS_OF_FFI)
+    lines = relax_program(memoryview(code), FFI_GRAMMARS).listing()
     assert open_program(code)["as_text"]() == "\n".join(lines) + "\n"
 
 

@@ -19,12 +19,11 @@ static int copy_data(struct mb_stored_array *array, const void *data, size_t siz
   return MBLOB_OK;
 }
 
-bool mb_stored_array_read(struct mb_cursor *c, struct mb_stored_array *out) {
+int mb_stored_array_align(struct mb_stored_array *array) {
   size_t size = 0;
-  if (!mb_array_read(c, &out->view)) return false;
-  if (mb_tensor_size(&out->view, &size)) return false;
-  return (uintptr_t)out->view.data % MB_DEFAULT_ALIGNMENT == 0 ||
-         !copy_data(out, out->view.data, size);
+  int status = mb_tensor_size(&array->view, &size);
+  if (status || (uintptr_t)array->view.data % MB_DEFAULT_ALIGNMENT == 0) return status;
+  return copy_data(array, array->view.data, size);
 }
 
 int mb_stored_array_copy(const DLTensor *from, struct mb_stored_array *out) {
@@ -59,11 +58,8 @@ int mb_stored_array_share(const struct mb_stored_array *array, mblob_module *mod
 bool mb_stored_arrays_names(struct mb_cursor *c, struct mb_stored_arrays *out) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8 + SMALLEST_RECORD, "arrays.names")) return false;
-  out->items = calloc(mb_size(count ? count : 1), sizeof(*out->items));
-  if (!out->items) {
-    (void)mb_fail_memory(mb_size(count * sizeof(*out->items)));
-    return false;
-  }
+  out->items = mb_new_items(count, sizeof(*out->items));
+  if (!out->items) return false;
   while (out->count < count) {
     struct mb_stored_array *item = &out->items[out->count];
     uint64_t start = c->pos;
@@ -87,7 +83,8 @@ bool mb_stored_arrays_names(struct mb_cursor *c, struct mb_stored_arrays *out) {
 
 bool mb_stored_arrays_data(struct mb_cursor *c, struct mb_stored_arrays *out) {
   for (size_t i = 0; i < out->count; i++)
-    if (!mb_stored_array_read(c, &out->items[i])) return false;
+    if (!mb_array_read(c, &out->items[i].view) || mb_stored_array_align(&out->items[i]))
+      return false;
   return true;
 }
 

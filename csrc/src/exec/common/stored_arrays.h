@@ -23,8 +23,8 @@ struct mb_stored_arrays {
   struct mb_map by_name; /* to items */
 };
 
-/* One NDArray record. false after recording the error; `out` is to be cleared in any case. */
-bool mb_stored_array_read(struct mb_cursor *c, struct mb_stored_array *out);
+/* Copy the data of a view in a payload if it is less aligned than kernels assume. A mblob_status. */
+int mb_stored_array_align(struct mb_stored_array *array);
 /* The same from a tensor in memory. A mblob_status. */
 int mb_stored_array_copy(const DLTensor *from, struct mb_stored_array *out);
 void mb_stored_array_clear(struct mb_stored_array *array);

@@ -11,9 +11,50 @@
 
 #define MAGIC_PREFIX UINT64_C(0xD225DE2F42141500) /* of both forms, but for the lowest byte */
 
+/* Constants as kernels take them: aligned, with the runtime's numbers of element types. */
+static int prepare_constants(struct relax_executable *exec) {
+  int status = MBLOB_OK;
+  for (size_t i = 0; !status && i < exec->constant_count; i++) {
+    struct relax_constant *constant = &exec->constants[i];
+    DLTensor *view = &constant->array.view;
+    if (constant->kind == RELAX_TENSOR) status = mb_stored_array_align(&constant->array);
+    if (exec->dialect == MB_CLASSIC) continue;
+    if (constant->kind == RELAX_TENSOR) view->dtype = mb_dtype_stored_in_ffi(view->dtype);
+    if (constant->kind == RELAX_DTYPE)
+      constant->value.v_type = mb_dtype_stored_in_ffi(constant->value.v_type);
+  }
+  return status;
+}
+
+int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue *value,
+                         int *code) {
+  static const uint8_t codes[] = {
+      [RELAX_TENSOR] = kTVMNDArrayHandle, [RELAX_DTYPE] = kTVMDataType,
+      [RELAX_SHAPE] = kTVMObjectHandle,   [RELAX_STRING] = kTVMObjectHandle,
+      [RELAX_INT] = kTVMArgInt,           [RELAX_FLOAT] = kTVMArgFloat};
+  const struct relax_constant *constant = &exec->constants[i];
+  const struct mb_slice text = constant->text;
+  DLTensor *array = NULL;
+  struct mb_object *object = NULL;
+  int status = MBLOB_OK;
+  if (constant->kind == RELAX_TENSOR)
+    status = mb_stored_array_share(&constant->array, exec->module, &array);
+  else if (constant->kind == RELAX_SHAPE)
+    status = mb_object_new_shape(constant->extents, constant->extent_count, &object);
+  else if (constant->kind == RELAX_STRING)
+    status = mb_object_new_string((const char *)text.data, (size_t)text.size, &object);
+  *value = constant->value;
+  if (array) value->v_handle = array;
+  if (object) value->v_handle = object;
+  *code = status ? kTVMNullptr : codes[constant->kind];
+  return status;
+}
+
 static void close_executable(void *object) {
   struct relax_executable *exec = object;
-  relax_executable_reset(exec);
+  for (size_t i = 0; i < exec->constant_count; i++)
+    mb_stored_array_clear(&exec->constants[i].array);
+  relax_executable_free(exec);
   free(exec->owned);
   free(exec);
 }
@@ -32,6 +73,7 @@ static int open_executable(const mblob_module_info *info, void **object) {
   int status =
       bare || mb_read_string(&c, &code, "code") ? MBLOB_OK : mblob_last_error_info()->status;
   if (!status) status = relax_executable_read(exec, code.data, code.size, (int64_t)info->index);
+  if (!status) status = prepare_constants(exec);
   if (!status) {
     *object = exec;
     return MBLOB_OK;
@@ -53,7 +95,8 @@ static int read_any(struct relax_executable *exec, const void *code, uint64_t si
     status = relax_executable_read(exec, code, size, MB_UNKNOWN);
     if (!status) break;
     if (!i) mb_error_save(&first);
-    relax_executable_reset(exec);
+    relax_executable_free(exec);
+    *exec = (struct relax_executable){.owned = exec->owned};
   }
   if (status) status = mb_error_restore(&first);
   mb_saved_error_free(&first);
@@ -71,6 +114,7 @@ static int open_code(char *code, size_t size, mblob_module **out) {
   }
   exec->owned = code;
   int status = read_any(exec, code + (framed ? 8 : 0), size - (framed ? 8 : 0));
+  if (!status) status = prepare_constants(exec);
   if (!status) status = mb_builtin_create(&mb_relax_executable_class, exec, out);
   if (status)
     close_executable(exec);

@@ -11,6 +11,7 @@
 #include "core/loaded/loaded.h"
 #include "exec/common/common.h"
 
+#define RELAX_VERSION "0.14"             /* of programs of all releases since 0.16 */
 #define RELAX_REGISTER_LIMIT (1 << 20)   /* of one function */
 #define RELAX_VOID ((int64_t)1 << 54)    /* the register that is always None */
 #define RELAX_CONTEXT (RELAX_VOID + 1)   /* the register that holds the machine */
@@ -57,13 +58,25 @@ enum relax_constant_kind {
 struct relax_constant {
   enum relax_constant_kind kind;
   struct mb_stored_array array; /* RELAX_TENSOR */
-  TVMValue value;               /* RELAX_SHAPE, RELAX_STRING: an object; numbers and types */
+  uint64_t end;                 /* of that: where it ends in the code */
+  int64_t *extents;             /* RELAX_SHAPE */
+  size_t extent_count;
+  struct mb_slice text; /* RELAX_STRING: in the code */
+  TVMValue value;       /* numbers and types */
+};
+
+struct relax_scope { /* of the memory that a constant is for */
+  int64_t constant;
+  struct mb_slice name; /* in the code */
 };
 
 struct relax_executable {
   mblob_module *module; /* its own, not counted; its imports have the kernels */
   void *owned;          /* the code, if it is no payload */
   enum mb_dialect dialect;
+  bool has_scopes; /* of the two forms the one that has a list of them, which may be empty */
+  struct relax_scope *scopes;
+  size_t scope_count;
   struct relax_function *functions;
   size_t function_count;
   struct mb_map by_name; /* to functions; of a name that comes twice, the last */
@@ -75,11 +88,14 @@ struct relax_executable {
   size_t word_count;
 };
 
-/* Read and check `size` bytes of that dialect; a mblob_status. `out` is to be freed anyway. */
+/* Read and check `size` bytes of that dialect, which stay; a mblob_status. `out` is to be freed
+ * anyway. Arrays are views of the code, however it is aligned, and element types have the
+ * dialect's numbers. */
 int relax_executable_read(struct relax_executable *out, const void *code, uint64_t size,
                           int64_t entry);
-void relax_executable_reset(struct relax_executable *exec);
-/* The constant as a value, with a reference; tensors keep `exec->module`. */
+/* Free what was read; nothing of it is to be used again. */
+void relax_executable_free(struct relax_executable *exec);
+/* (executable.c) The constant as a value, with a reference; tensors keep `exec->module`. */
 int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue *value, int *code);
 
 /* Texts for people, TVM's own (listing.c); on the heap, NULL after an error. */

@@ -163,24 +163,18 @@ static void put_shape(FILE *out, const int64_t *extents, size_t count) {
 }
 
 static void put_constant(FILE *out, const struct relax_constant *constant) {
-  const struct mb_object *object = constant->value.v_handle;
   char dtype[MB_DTYPE_TEXT];
   switch (constant->kind) {
     case RELAX_TENSOR:
       put_shape(out, constant->array.view.shape, (size_t)constant->array.view.ndim);
       break;
     case RELAX_SHAPE:
-      (void)fputs("shapetuple[", out);
-      for (size_t i = 0; i < mb_object_count(object); i++)
-        (void)fprintf(out, "%s%lld", i ? ", " : "",
-                      (long long)mb_object_item(object, i)->value.v_int64);
-      (void)fputc(']', out);
+      (void)fputs("shapetuple", out);
+      put_shape(out, constant->extents, constant->extent_count);
       break;
-    case RELAX_STRING: {
-      const struct mb_return *item = mb_object_item(object, 0);
-      (void)fprintf(out, "\"%.*s\"", (int)item->bytes.size, item->bytes.data);
+    case RELAX_STRING:
+      (void)fprintf(out, "\"%.*s\"", (int)constant->text.size, (const char *)constant->text.data);
       break;
-    }
     case RELAX_DTYPE: (void)fputs(mb_dtype_text(constant->value.v_type, dtype), out); break;
     case RELAX_INT: (void)fprintf(out, "%lld", (long long)constant->value.v_int64); break;
     case RELAX_FLOAT: (void)fprintf(out, "%g", constant->value.v_float64);

@@ -1,25 +1,19 @@
 /* Sections of a program: functions, memory scopes, constants, instructions (TVM 0.16 to 0.27).
  *
- * All releases since 0.16 write the version "0.14". Two magics tell whether memory scopes are
- * there. Numbers of kinds of constants are those of the dialect. */
+ * Two magics tell whether memory scopes are there. Numbers of kinds of constants are those of the
+ * dialect. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "core/device/device.h"
 #include "exec/relax/executable.h"
+#include "format/format.h"
 
 #define MAGIC_1 UINT64_C(0xD225DE2F4214151D)
 #define MAGIC_2 UINT64_C(0xD225DE2F4214151E)
-#define VERSION "0.14"
 #define SMALLEST_FUNCTION 52
 
 static bool bad(const struct mb_cursor *c, uint64_t at, const char *text) {
   (void)mb_fail_format("payload", (int64_t)at, c->entry, "bytecode: %s", text);
-  return false;
-}
-
-static bool no_memory(uint64_t size) {
-  (void)mb_fail_memory((size_t)size);
   return false;
 }
 
@@ -36,7 +30,17 @@ static bool read_name(struct mb_cursor *c, char **out, const char *what) {
   if (memchr(name.data, 0, mb_size(name.size)))
     return bad(c, c->pos - name.size, "a name has a NUL byte");
   *out = strndup((const char *)name.data, mb_size(name.size));
-  return *out || no_memory(name.size);
+  return *out || (mb_fail_memory(mb_size(name.size)), false);
+}
+
+static bool read_words(struct mb_cursor *c, int64_t **out, size_t *count, const char *what) {
+  uint64_t found = 0;
+  if (!mb_read_count(c, &found, 8, what)) return false;
+  *out = mb_new_items(found, sizeof(**out));
+  if (!*out) return false;
+  for (*count = 0; *count < found; (*count)++)
+    if (!read_i64(c, &(*out)[*count], what)) return false;
+  return true;
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -44,8 +48,8 @@ static bool read_name(struct mb_cursor *c, char **out, const char *what) {
 static bool read_params(struct mb_cursor *c, struct relax_function *f) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "function.params")) return false;
-  f->params = calloc(mb_size(count ? count : 1), sizeof(*f->params));
-  if (!f->params) return no_memory(count * sizeof(*f->params));
+  f->params = mb_new_items(count, sizeof(*f->params));
+  if (!f->params) return false;
   while (f->param_count < count)
     if (!read_name(c, &f->params[f->param_count++], "function.params")) return false;
   return true;
@@ -94,8 +98,8 @@ static bool read_function(struct mb_cursor *c, struct relax_executable *exec) {
 static bool read_functions(struct mb_cursor *c, struct relax_executable *exec) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, SMALLEST_FUNCTION, "functions")) return false;
-  exec->functions = calloc(mb_size(count ? count : 1), sizeof(*exec->functions));
-  if (!exec->functions) return no_memory(count * sizeof(*exec->functions));
+  exec->functions = mb_new_items(count, sizeof(*exec->functions));
+  if (!exec->functions) return false;
   while (exec->function_count < count)
     if (!read_function(c, exec)) return false;
   return true;
@@ -120,36 +124,10 @@ static bool kind_of(const struct relax_executable *exec, uint32_t tag,
   return false;
 }
 
-static bool read_shape(struct mb_cursor *c, struct relax_constant *out) {
-  uint64_t count = 0;
-  if (!mb_read_count(c, &count, 8, "constant.shape")) return false;
-  int64_t *extents = malloc(mb_size(count ? count * sizeof(*extents) : 1));
-  if (!extents) return no_memory(count * sizeof(*extents));
-  bool ok = true;
-  for (uint64_t i = 0; ok && i < count; i++) ok = read_i64(c, &extents[i], "constant.shape");
-  struct mb_object *shape = NULL;
-  ok = ok && !mb_object_new_shape(extents, (size_t)count, &shape);
-  free(extents);
-  out->value.v_handle = shape;
-  return ok;
-}
-
-static bool read_text(struct mb_cursor *c, struct relax_constant *out) {
-  struct mb_slice text;
-  struct mb_object *string = NULL;
-  if (!mb_read_string(c, &text, "constant.string")) return false;
-  bool ok = !mb_object_new_string((const char *)text.data, (size_t)text.size, &string);
-  out->value.v_handle = string;
-  return ok;
-}
-
-static bool read_type(struct mb_cursor *c, const struct relax_executable *exec,
-                      struct relax_constant *out) {
+static bool read_type(struct mb_cursor *c, struct relax_constant *out) {
   uint32_t word = 0;
   if (!mb_read_u32(c, &word, "constant.dtype")) return false;
-  DLDataType type = {(uint8_t)word, (uint8_t)(word >> 8), (uint16_t)(word >> 16)};
-  out->value.v_int64 = 0;
-  out->value.v_type = exec->dialect == MB_CLASSIC ? type : mb_dtype_stored_in_ffi(type);
+  out->value.v_type = (DLDataType){(uint8_t)word, (uint8_t)(word >> 8), (uint16_t)(word >> 16)};
   return true;
 }
 
@@ -162,13 +140,12 @@ static bool read_constant(struct mb_cursor *c, struct relax_executable *exec) {
     return bad(c, at, "a constant is of a kind that this dialect does not have");
   switch (out->kind) {
     case RELAX_TENSOR:
-      if (!mb_stored_array_read(c, &out->array)) return false;
-      if (exec->dialect != MB_CLASSIC)
-        out->array.view.dtype = mb_dtype_stored_in_ffi(out->array.view.dtype);
+      if (!mb_array_read(c, &out->array.view)) return false;
+      out->end = c->pos;
       return true;
-    case RELAX_DTYPE: return read_type(c, exec, out);
-    case RELAX_SHAPE: return read_shape(c, out);
-    case RELAX_STRING: return read_text(c, out);
+    case RELAX_DTYPE: return read_type(c, out);
+    case RELAX_SHAPE: return read_words(c, &out->extents, &out->extent_count, "constant.shape");
+    case RELAX_STRING: return mb_read_string(c, &out->text, "constant.string");
     default: return read_i64(c, &out->value.v_int64, "constant.number");
   }
 }
@@ -176,41 +153,37 @@ static bool read_constant(struct mb_cursor *c, struct relax_executable *exec) {
 static bool read_constants(struct mb_cursor *c, struct relax_executable *exec) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "constants")) return false;
-  exec->constants = calloc(mb_size(count ? count : 1), sizeof(*exec->constants));
-  if (!exec->constants) return no_memory(count * sizeof(*exec->constants));
+  exec->constants = mb_new_items(count, sizeof(*exec->constants));
+  if (!exec->constants) return false;
   while (exec->constant_count < count)
     if (!read_constant(c, exec)) return false;
   return true;
 }
 
 /* Scopes of memory that devices have: the host has one, whatever they say. */
-static bool skip_scopes(struct mb_cursor *c, uint64_t *at, int64_t *largest) {
+static bool read_scopes(struct mb_cursor *c, struct relax_executable *exec) {
   uint64_t count = 0;
-  struct mb_slice ignored;
-  *at = c->pos;
-  *largest = -1;
   if (!mb_read_count(c, &count, 16, "scopes")) return false;
-  for (uint64_t i = 0; i < count; i++) {
-    int64_t constant = 0;
-    if (!read_i64(c, &constant, "scopes.constant") || !mb_read_string(c, &ignored, "scopes.scope"))
+  exec->scopes = mb_new_items(count, sizeof(*exec->scopes));
+  if (!exec->scopes) return false;
+  for (; exec->scope_count < count; exec->scope_count++) {
+    struct relax_scope *scope = &exec->scopes[exec->scope_count];
+    if (!read_i64(c, &scope->constant, "scopes.constant") ||
+        !mb_read_string(c, &scope->name, "scopes.scope"))
       return false;
-    if (constant < 0) return bad(c, *at, "a memory scope is of a constant that is not there");
-    if (constant > *largest) *largest = constant;
   }
   return true;
 }
 
-/* ---- instructions ---------------------------------------------------------------------------- */
-
-static bool read_words(struct mb_cursor *c, int64_t **out, size_t *count, const char *what) {
-  uint64_t found = 0;
-  if (!mb_read_count(c, &found, 8, what)) return false;
-  *out = malloc(mb_size(found ? found * sizeof(**out) : 1));
-  if (!*out) return no_memory(found * sizeof(**out));
-  for (*count = 0; *count < found; (*count)++)
-    if (!read_i64(c, &(*out)[*count], what)) return false;
+static bool check_scopes(const struct mb_cursor *c, uint64_t at,
+                         const struct relax_executable *exec) {
+  for (size_t i = 0; i < exec->scope_count; i++)
+    if ((uint64_t)exec->scopes[i].constant >= exec->constant_count)
+      return bad(c, at, "a memory scope is of a constant that is not there");
   return true;
 }
+
+/* ---- instructions ---------------------------------------------------------------------------- */
 
 /* The instruction whose words are from `at` to `end`. */
 static const char *decode(const struct relax_executable *exec, size_t at, size_t end,
@@ -241,8 +214,8 @@ static bool read_instructions(struct mb_cursor *c, struct relax_executable *exec
   const char *problem = NULL;
   bool ok = read_words(c, &offsets, &exec->code_count, "instructions.offsets") &&
             read_words(c, &exec->words, &exec->word_count, "instructions");
-  if (ok) exec->code = calloc(exec->code_count + 1, sizeof(*exec->code));
-  if (ok && !exec->code) ok = no_memory(exec->code_count * sizeof(*exec->code));
+  if (ok) exec->code = mb_new_items(exec->code_count, sizeof(*exec->code));
+  ok = ok && exec->code;
   for (size_t i = 0; ok && !problem && i < exec->code_count; i++) {
     const bool last = i + 1 == exec->code_count;
     int64_t end = last ? (int64_t)exec->word_count : offsets[i + 1];
@@ -356,21 +329,17 @@ static bool read_header(struct mb_cursor *c, bool *has_scopes) {
     return bad(c, c->pos - 8, "it does not start as a program of the virtual machine");
   *has_scopes = magic == MAGIC_2;
   if (!mb_read_string(c, &version, "bytecode.version")) return false;
-  return mb_slice_is(version, VERSION) ||
+  return mb_slice_is(version, RELAX_VERSION) ||
          bad(c, c->pos - version.size,
-             "its version is not " VERSION ", which TVM 0.16 to 0.27 write");
+             "its version is not " RELAX_VERSION ", which TVM 0.16 to 0.27 write");
 }
 
 static bool read_all(struct mb_cursor *c, struct relax_executable *exec) {
-  bool has_scopes = false;
-  uint64_t at = 0;
-  int64_t largest = -1;
-  if (!read_header(c, &has_scopes) || !read_functions(c, exec) ||
-      (has_scopes && !skip_scopes(c, &at, &largest)) || !read_constants(c, exec))
+  if (!read_header(c, &exec->has_scopes) || !read_functions(c, exec)) return false;
+  const uint64_t scopes = c->pos;
+  if ((exec->has_scopes && !read_scopes(c, exec)) || !read_constants(c, exec) ||
+      !check_scopes(c, scopes, exec) || !read_instructions(c, exec) || !check_functions(c, exec))
     return false;
-  if (largest >= 0 && (uint64_t)largest >= exec->constant_count)
-    return bad(c, at, "a memory scope is of a constant that is not there");
-  if (!read_instructions(c, exec) || !check_functions(c, exec)) return false;
   return !mb_left(c) || bad(c, c->pos, "bytes follow the last instruction");
 }
 
@@ -380,7 +349,7 @@ int relax_executable_read(struct relax_executable *out, const void *code, uint64
   return read_all(&c, out) ? MBLOB_OK : mblob_last_error_info()->status;
 }
 
-void relax_executable_reset(struct relax_executable *exec) {
+void relax_executable_free(struct relax_executable *exec) {
   mb_map_free(&exec->by_name);
   for (size_t i = 0; i < exec->function_count; i++) {
     struct relax_function *f = &exec->functions[i];
@@ -389,38 +358,12 @@ void relax_executable_reset(struct relax_executable *exec) {
     free(f->name);
   }
   for (size_t i = 0; i < exec->constant_count; i++) {
-    struct relax_constant *constant = &exec->constants[i];
-    mb_stored_array_clear(&constant->array);
-    if (constant->kind == RELAX_SHAPE || constant->kind == RELAX_STRING)
-      mb_value_release(constant->value, kTVMObjectHandle);
+    free(exec->constants[i].array.view.shape);
+    free(exec->constants[i].extents);
   }
   free(exec->functions);
+  free(exec->scopes);
   free(exec->constants);
   free(exec->code);
   free(exec->words);
-  exec->functions = NULL;
-  exec->constants = NULL;
-  exec->code = NULL;
-  exec->words = NULL;
-  exec->function_count = exec->constant_count = exec->code_count = exec->word_count = 0;
-}
-
-int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue *value,
-                         int *code) {
-  static const uint8_t codes[] = {
-      [RELAX_TENSOR] = kTVMNDArrayHandle, [RELAX_DTYPE] = kTVMDataType,
-      [RELAX_SHAPE] = kTVMObjectHandle,   [RELAX_STRING] = kTVMObjectHandle,
-      [RELAX_INT] = kTVMArgInt,           [RELAX_FLOAT] = kTVMArgFloat};
-  const struct relax_constant *constant = &exec->constants[i];
-  DLTensor *array = NULL;
-  *value = constant->value;
-  *code = kTVMNullptr;
-  int status = constant->kind == RELAX_TENSOR
-                   ? mb_stored_array_share(&constant->array, exec->module, &array)
-                   : MBLOB_OK;
-  if (status) return status;
-  if (array) value->v_handle = array;
-  *code = codes[constant->kind];
-  if (!array) mb_value_retain(*value, *code);
-  return MBLOB_OK;
 }

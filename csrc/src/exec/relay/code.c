@@ -159,8 +159,8 @@ static bool read_function(struct place *p, bool param_devices) {
   struct vm_function *f = p->function;
   size_t capacity = 0;
   if (!read_header(p, param_devices)) return false;
-  f->code = calloc(f->code_count, sizeof(*f->code));
-  if (!f->code) return no_memory(f->code_count * sizeof(*f->code));
+  f->code = mb_new_items(f->code_count, sizeof(*f->code));
+  if (!f->code) return false;
   for (p->pc = 0; p->pc < f->code_count; p->pc++)
     if (!read_instruction(p, &capacity)) return false;
   return true;
@@ -254,8 +254,8 @@ static bool check_function(struct place *p) {
 
 /* Functions stand where their names stand among the globals. */
 static bool place_functions(struct mb_cursor *c, struct vm_executable *exec) {
-  struct vm_function *placed = calloc(exec->function_count + 1, sizeof(*placed));
-  if (!placed) return no_memory(exec->function_count * sizeof(*placed));
+  struct vm_function *placed = mb_new_items(exec->function_count + 1, sizeof(*placed));
+  if (!placed) return false;
   bool ok = exec->globals.count == exec->function_count;
   for (size_t i = 0; ok && i < exec->function_count; i++)
     ok = !mb_map_get(&exec->by_name, exec->globals.names[i]) &&
@@ -281,8 +281,8 @@ static bool place_functions(struct mb_cursor *c, struct vm_executable *exec) {
 bool vm_code_read(struct mb_cursor *c, struct vm_executable *exec, bool param_devices) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 16 + INSTRUCTION_BYTES, "functions")) return false;
-  exec->functions = calloc(mb_size(count + 1), sizeof(*exec->functions));
-  if (!exec->functions) return no_memory(mb_size(count * sizeof(*exec->functions)));
+  exec->functions = mb_new_items(count + 1, sizeof(*exec->functions));
+  if (!exec->functions) return false;
   while (exec->function_count < count) {
     struct place p = {c, exec, &exec->functions[exec->function_count++], 0};
     if (!read_function(&p, param_devices)) return false;

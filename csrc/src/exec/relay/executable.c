@@ -23,6 +23,7 @@ const struct vm_function *vm_function_find(const struct vm_executable *exec, con
 
 static void close_executable(void *object) {
   struct vm_executable *exec = object;
+  for (size_t i = 0; i < exec->constant_count; i++) mb_stored_array_clear(&exec->constants[i]);
   vm_executable_reset(exec);
   free(exec->version);
   free(exec->owned);
@@ -37,6 +38,8 @@ static int read_executable(const void *code, uint64_t size, int64_t entry,
   if (!*out) return mb_fail_memory(sizeof(**out));
   mb_lock_init(&(*out)->lock);
   int status = vm_executable_read(*out, code, size, entry);
+  for (size_t i = 0; !status && i < (*out)->constant_count; i++)
+    if (!(*out)->constants[i].name) status = mb_stored_array_align(&(*out)->constants[i]);
   if (!status) return MBLOB_OK;
   close_executable(*out);
   *out = NULL;

@@ -50,6 +50,7 @@ struct vm_executable {
   char *rewritten;
   bool has_devices; /* false: fields name DLDeviceTypes */
   DLDevice *devices;
+  struct mb_slice *scopes; /* of their memory, in the code */
   size_t device_count;
   DLDeviceType foreign_device; /* one that is no host memory and would be needed; 0 if none is */
   struct vm_names globals;     /* names of functions, in order of their indices */
@@ -62,8 +63,8 @@ struct vm_executable {
   struct mb_lock lock;   /* constants that are bound late, and the code without them */
 };
 
-/* Read and check `size` bytes (exec/relay/reader.c). `entry`: for errors. A mblob_status; `out`
- * is to be freed anyway. */
+/* Read and check `size` bytes (exec/relay/reader.c), which stay. `entry`: for errors. A
+ * mblob_status; `out` is to be freed anyway. Arrays are views of the code, however it is aligned. */
 int vm_executable_read(struct vm_executable *out, const void *code, uint64_t size, int64_t entry);
 /* The functions, at the cursor (exec/relay/code.c). */
 bool vm_code_read(struct mb_cursor *c, struct vm_executable *exec, bool param_devices);

@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "core/device/device.h"
 #include "exec/relay/executable.h"
+#include "format/format.h"
 
 #define MAGIC UINT64_C(0xD225DE2F4214151D)
 
@@ -45,8 +46,8 @@ static bool no_memory(size_t size) {
 bool vm_names_read(struct mb_cursor *c, struct vm_names *out, const char *what) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, what)) return false;
-  out->names = calloc(mb_size(count ? count : 1), sizeof(*out->names));
-  if (!out->names) return no_memory(mb_size(count * sizeof(*out->names)));
+  out->names = mb_new_items(count, sizeof(*out->names));
+  if (!out->names) return false;
   while (out->count < count) {
     struct mb_slice name;
     if (!mb_read_string(c, &name, what)) return false;
@@ -71,13 +72,15 @@ static bool is_host(int64_t type) { return mb_device_is_host((int)type); }
 static bool read_devices(struct mb_cursor *c, struct vm_executable *exec, bool scopes) {
   uint64_t count = 0, start = c->pos;
   uint32_t type = 0, id = 0, host = 0;
-  struct mb_slice ignored;
   if (!mb_read_count(c, &count, scopes ? 16 : 8, "devices")) return false;
-  exec->devices = calloc(mb_size(count ? count : 1), sizeof(*exec->devices));
-  if (!exec->devices) return no_memory(mb_size(count * sizeof(*exec->devices)));
+  exec->devices = mb_new_items(count, sizeof(*exec->devices));
+  if (!exec->devices) return false;
+  exec->scopes = mb_new_items(count, sizeof(*exec->scopes));
+  if (!exec->scopes) return false;
   for (; exec->device_count < count; exec->device_count++) {
     if (!mb_read_u32(c, &type, "device") || !mb_read_u32(c, &id, "device")) return false;
-    if (scopes && !mb_read_string(c, &ignored, "device.scope")) return false;
+    if (scopes && !mb_read_string(c, &exec->scopes[exec->device_count], "device.scope"))
+      return false;
     if (type < 1 || type > INT16_MAX) return bad(c, start, "a device has an impossible type");
     exec->devices[exec->device_count] = (DLDevice){(DLDeviceType)type, (int32_t)id};
     if (!is_host(type) && !exec->foreign_device) exec->foreign_device = (DLDeviceType)type;
@@ -102,7 +105,7 @@ static bool read_constant(struct mb_cursor *c, struct mb_stored_array *out, bool
   struct mb_slice name;
   uint64_t start = c->pos;
   if (tags && !mb_read_u32(c, &tag, "constant.tag")) return false;
-  if (tag == 0) return mb_stored_array_read(c, out);
+  if (tag == 0) return mb_array_read(c, &out->view);
   if (tag != VM_LATE_BOUND) return bad(c, start, "a constant has an unknown tag");
   if (!mb_read_string(c, &name, "constant.name")) return false;
   out->name = strndup((const char *)name.data, mb_size(name.size));
@@ -113,10 +116,10 @@ static bool read_constants(struct mb_cursor *c, struct vm_executable *exec,
                            const struct layout *layout) {
   uint64_t count = 0, devices = 0, device = 0;
   if (!mb_read_count(c, &count, layout->tags ? 12 : 40, "constants")) return false;
-  exec->constants = calloc(mb_size(count ? count : 1), sizeof(*exec->constants));
-  if (!exec->constants) return no_memory(mb_size(count * sizeof(*exec->constants)));
-  exec->constant_places = calloc(mb_size(count + 1), sizeof(*exec->constant_places));
-  if (!exec->constant_places) return no_memory(mb_size(count * sizeof(*exec->constant_places)));
+  exec->constants = mb_new_items(count, sizeof(*exec->constants));
+  if (!exec->constants) return false;
+  exec->constant_places = mb_new_items(count + 1, sizeof(*exec->constant_places));
+  if (!exec->constant_places) return false;
   exec->constant_places[0] = c->pos;
   while (exec->constant_count < count) {
     if (!read_constant(c, &exec->constants[exec->constant_count++], layout->tags)) return false;
@@ -211,16 +214,21 @@ void vm_executable_reset(struct vm_executable *exec) {
     free(f->fields);
   }
   free(exec->functions);
-  for (size_t i = 0; i < exec->constant_count; i++) mb_stored_array_clear(&exec->constants[i]);
+  for (size_t i = 0; i < exec->constant_count; i++) {
+    free(exec->constants[i].name);
+    free(exec->constants[i].view.shape);
+  }
   free(exec->constants);
   free(exec->constant_places);
   free(exec->devices);
+  free(exec->scopes);
   vm_names_free(&exec->globals);
   vm_names_free(&exec->primitives);
   exec->functions = NULL;
   exec->constants = NULL;
   exec->constant_places = NULL;
   exec->devices = NULL;
+  exec->scopes = NULL;
   exec->function_count = exec->constant_count = exec->device_count = 0;
   exec->has_devices = false;
   exec->foreign_device = 0;
