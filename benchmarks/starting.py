@@ -60,7 +60,7 @@ def run(bench: Bench) -> Section:
     bare = 1e3 * (medians(row.theirs).wall or 0)
     why = f"what is added grows with `{BARE}`, which took {bare:.1f} ms itself, {SET_AT} ms where the target was set."
     for clock in ("cpu", "wall"):
-        section.targets.append(Target(f"{row.series}: {clock if clock == 'wall' else 'CPU'} over `{BARE}`", 5,
+        section.targets.append(Target(f"{row.series}: {clock if clock == 'wall' else 'CPU'} over `{BARE}`", 12,
                                       thousand(row.over(clock)), "ms", why))  # fmt: skip
     _pack(bench, section)
     return section

@@ -14,7 +14,8 @@ from __future__ import annotations
 import atexit
 import sys
 
-from mblob.late import errors
+from mblob import errors
+from mblob.annotations import TYPE_CHECKING, Any
 from mblob.native.runtime import address_of, check, ffi, lib, raise_status
 
 try:
@@ -27,10 +28,7 @@ from mblob.loader import bridge
 from mblob.loader.opened import OpenedNode, adopt, remember
 from mblob.module import Module
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from typing import Any
-
     from mblob.devices import Device
     from mblob.loader.tensor import Shape, Tensor
 

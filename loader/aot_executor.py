@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from mblob.errors import ArgumentValueError
 from mblob.loader.benchmark import TimedModel, functions_of, given_inputs, unnamed_inputs
 from mblob.loader.tensor import Tensor, as_tensor, in_place, lent
 from mblob.module import Module
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, NoReturn, TypeVar, overload
-
-    A = TypeVar("A")
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)

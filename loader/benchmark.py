@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mblob.benchmark import BenchmarkResult, measure
-from mblob.errors import ArgumentTypeError, ArgumentValueError, NotFoundError
-from mblob.module import checked_module, listed
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any
-
-    from mblob.devices import Device
-    from mblob.module import Function, Module
+from mblob.devices import Device
+from mblob.errors import ArgumentTypeError, ArgumentValueError, NotFoundError, listed
+from mblob.loader.tensor import empty
+from mblob.module import Module, checked_module
+from mblob.typed import Function
 
 
 @dataclass(frozen=True)
@@ -194,8 +191,6 @@ class TimedModel(Timed):
         raise NotImplementedError
 
     def _timed_run(self, asked: Asked) -> Callable[[], object]:
-        from mblob.loader.tensor import empty
-
         given = [*asked.args, *([asked.func_name] if asked.func_name is not None else [])]
         if given not in ([], ["run"]):
             raise ArgumentValueError(

@@ -8,15 +8,13 @@ addresses and weak references; the Python modules hold the library.
 from __future__ import annotations
 
 from _weakref import ref  # `weakref` itself imports three modules more
+from collections.abc import Callable
 
+from mblob.annotations import TYPE_CHECKING, Any
 from mblob.loader import _call
 from mblob.native.runtime import ffi, lib
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from mblob.loader.callbacks import Made
     from mblob.loader.opened import OpenedNode
     from mblob.module import Module

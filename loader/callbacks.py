@@ -3,19 +3,15 @@ is what all of them need."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from mblob.errors import LoaderMissingError, StateError
 from mblob.loader import _call
 from mblob.loader.bridge import made, nodes
-from mblob.loader.opened import borrowed
+from mblob.loader.opened import OpenedNode, borrowed
+from mblob.module import Module
 from mblob.native.runtime import address_of, check, ffi, lib, text
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from mblob.loader.opened import OpenedNode
-    from mblob.module import Module
 
 # One C record per type key ever announced, kept for the life of the process: libraries point at
 # them.

@@ -3,14 +3,12 @@ refuses."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from mblob import texts
 from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob.loader.tensor import Tensor, as_tensor, empty, numpy_for
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from typing import Any
 
 _WHOLE = (0, 1)  # codes of a DLDataType: int, and uint with bool
 

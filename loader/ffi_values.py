@@ -7,16 +7,15 @@ What a program passes brings numpy or tvm_ffi along: neither is imported for it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
 
+from mblob.devices import Device
+from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError
 from mblob.loader import _call
 from mblob.native.runtime import address_of, check, ffi, lib
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
 
 _NUMPY_CODES = {"i": 0, "u": 1, "f": 2, "c": 5}  # of DLDataType
 
@@ -73,8 +72,6 @@ _PROTOCOLS: dict[str, Callable[[Any], Any]] = {
 
 
 def _runtime_dtype(code: int, bits: int, lanes: int) -> tuple[int, int, int]:
-    from mblob.dtype import DataType
-
     # as the runtime numbers them; libmblob-ffi.so renames them
     known = DataType(code, bits, lanes).of_ffi()
     return (known.code, known.bits, known.lanes)
@@ -86,8 +83,6 @@ def _is_numpy_dtype(value: Any) -> bool:
 
 
 def _numpy_dtype(dtype: Any) -> tuple[int, int, int]:
-    from mblob.dtype import DataType
-
     if dtype.kind == "b":
         return (1, 1, 1)
     # ml_dtypes has one of the kind of numpy's own floats
@@ -105,8 +100,6 @@ def _numpy_dtype(dtype: Any) -> tuple[int, int, int]:
 
 def _device(value: Any) -> Any:
     """The device that `value` is, of tvm_ffi or by its `__dlpack_device__`; None if it is none."""
-    from mblob.devices import Device
-
     tvm_ffi = sys.modules.get("tvm_ffi")
     if tvm_ffi is not None and isinstance(value, tvm_ffi.Device):
         return Device(value.dlpack_device_type(), value.index)
@@ -117,8 +110,6 @@ def _device(value: Any) -> Any:
 
 
 def _is_real(value: Any) -> bool:
-    from numbers import Real
-
     return isinstance(value, Real)
 
 

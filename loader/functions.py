@@ -3,28 +3,24 @@ registered."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, overload
+
 from mblob import arguments
 from mblob.errors import ArgumentValueError, NotFoundError, also, one_line
 from mblob.loader import _call, bridge
 from mblob.loader.loaders import loader_key, register_loader
 from mblob.native.runtime import address_of, ffi, last_error, lib
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Literal, TypeVar, overload
-
-    F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-if TYPE_CHECKING:
-
-    @overload
-    def register_func(name: str, f: F, override: bool = False) -> F: ...
-    @overload
-    def register_func(name: F) -> F: ...
-    @overload
-    def register_func(name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
+@overload
+def register_func(name: str, f: F, override: bool = False) -> F: ...
+@overload
+def register_func(name: F) -> F: ...
+@overload
+def register_func(name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
 
 
 def register_func(
@@ -71,14 +67,10 @@ def register_func(
     return register if f is None else register(f)
 
 
-if TYPE_CHECKING:
-
-    @overload
-    def get_global_func(
-        name: str, allow_missing: Literal[False] = False
-    ) -> _call.PackedFunction: ...
-    @overload
-    def get_global_func(name: str, allow_missing: bool) -> _call.PackedFunction | None: ...
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = False) -> _call.PackedFunction: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> _call.PackedFunction | None: ...
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Any:

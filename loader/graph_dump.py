@@ -7,20 +7,17 @@ Names of folders and files, and keys of tensors, are TVM's.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from mblob.bytes.whole_file import write_whole
+from mblob.devices import Device
 from mblob.errors import ArgumentValueError
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any
-
-    from mblob.devices import Device
+from mblob.format.ndarray import save_param_dict
 
 GRAPH_FILE = "_tvmdbg_graph_dump.json"
 TENSORS_FILE = "output_tensors.params"
@@ -103,8 +100,6 @@ class GraphDump:
         """
         self._times = times
         if self.path is not None:
-            from mblob.format.ndarray import save_param_dict
-
             data = save_param_dict(self.get_output_tensors(output))
             write_whole(self.path / TENSORS_FILE, data)
             write_whole(self.path / TRACE_FILE, json.dumps(self._trace()).encode())

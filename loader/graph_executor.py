@@ -11,15 +11,18 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any, overload
 
 from mblob.arguments import wrong_type
 from mblob.benchmark import BenchmarkResult
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError
+from mblob.format.ndarray import save_param_dict
 from mblob.loader.benchmark import (
     TimedModel,
     functions_of,
@@ -27,20 +30,13 @@ from mblob.loader.benchmark import (
     unnamed_inputs,
 )
 from mblob.loader.functions import get_global_func
+from mblob.loader.graph_dump import GraphDump
 from mblob.loader.opened import remember
 from mblob.loader.tensor import CPU, Tensor, array, as_tensor, devices_of, in_place, lent
+from mblob.module import Module
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
-    from typing import Any, overload
-
-    from mblob.loader.graph_dump import GraphDump
-    from mblob.module import Module
-
-    Shapes = dict[str, tuple[int, ...]]
-    Types = dict[str, str]
+Shapes = dict[str, tuple[int, ...]]
+Types = dict[str, str]
 
 __all__ = [
     "BenchmarkResult",
@@ -318,8 +314,6 @@ class GraphModuleDebug(GraphModule):
                 "GraphModuleDebug: dump_root needs graph_json_str, the graph that is written there"
             )
         if graph_json_str is not None:
-            from mblob.loader.graph_dump import GraphDump
-
             devices = devices_of("GraphModuleDebug", device)
             self.debug_datum = GraphDump(graph_json_str, devices[0], dump_root)
 
@@ -493,8 +487,6 @@ def _create(
 
 def _param_bytes(function: str, params: Any) -> bytes:
     if hasattr(params, "items"):
-        from mblob.format.ndarray import save_param_dict
-
         return save_param_dict(params)
     try:
         return bytes(memoryview(params))

@@ -8,15 +8,12 @@ is collected.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 from mblob.errors import StateError
 from mblob.loader import _call
 from mblob.module import Module
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 
 class Held:

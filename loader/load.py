@@ -3,19 +3,18 @@ no path of a library."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Callable, Mapping
 
-from mblob.late import errors
+from mblob import arguments, errors
+from mblob.annotations import TYPE_CHECKING, Any
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.module import Module
 from mblob.native.runtime import ffi, last_error, lib, text
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
     from mblob.loader.loaders import Loader
     from mblob.typed import Assume, How, Level, Missing, Source
 
@@ -118,18 +117,14 @@ def _check_options(fmt: Any, verify: Any, missing: Any, loaders: Any) -> None:
         return
     if not hasattr(loaders, "items"):
         raise _wrong_type("loaders", "a mapping of type keys to loaders", loaders)
-    from mblob.arguments import name
-
     for key, loader in loaders.items():
-        name("load_module", "a key of loaders", key)
+        arguments.name("load_module", "a key of loaders", key)
         if not callable(loader):
             raise _wrong_type(f"loaders[{key!r}]", "a callable", loader)
 
 
 def _wrong_type(argument: str, expected: str, found: Any) -> errors.MblobError:
-    from mblob.arguments import wrong_type
-
-    return wrong_type("load_module", argument, expected, found)
+    return arguments.wrong_type("load_module", argument, expected, found)
 
 
 class Options:
@@ -227,15 +222,11 @@ def _load_path(path: str, options: Options) -> Module:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except ValueError:
-        from mblob.arguments import path as checked_path
-
-        checked_path(path, "load_module: source")
+        arguments.path(path, "load_module: source")
         raise
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
-            import errno
-
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(status.st_mode):
             raise errors.FormatError(

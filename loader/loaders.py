@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
 from mblob import arguments
 from mblob.errors import ArgumentTypeError, StateError
 from mblob.loader import callbacks
 from mblob.module import Module
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, TypeVar, overload
-
-    Loader = Callable[..., Any]
-    F = TypeVar("F", bound=Loader)
+Loader = Callable[..., Any]
+F = TypeVar("F", bound=Loader)
 
 
 ENTRY_POINT_GROUP = "mblob.loaders"
@@ -47,12 +45,10 @@ _registered: dict[str, Loader] = {}
 _fallback: dict[str, Loader] = {}  # by installed distributions, as far as one was needed
 
 
-if TYPE_CHECKING:
-
-    @overload
-    def register_loader(key: str, fn: F) -> F: ...
-    @overload
-    def register_loader(key: str, fn: None = None) -> Callable[[F], F]: ...
+@overload
+def register_loader(key: str, fn: F) -> F: ...
+@overload
+def register_loader(key: str, fn: None = None) -> Callable[[F], F]: ...
 
 
 def register_loader(key: str, fn: Loader | None = None) -> Any:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from mblob import texts
 from mblob.arguments import wrong_type
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError, argument_class, one_of
 from mblob.loader import _call
 from mblob.loader.tensor import numpy_for
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from mblob.typed import Allocator
+from mblob.typed import Allocator
 
 ALLOCATORS = {"naive": 1, "pooled": 2}  # TVM's numbers
 

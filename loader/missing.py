@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from mblob.errors import MblobError, one_line
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.module import LIBRARY, Module
@@ -35,7 +37,6 @@ def warn(program: Module, names: list[str], stacklevel: int) -> None:
     told.update(names)
     if not names:
         return
-    import warnings
 
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     warnings.warn(

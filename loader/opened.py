@@ -8,11 +8,14 @@ view holds the C module only. No cycles: the library goes with the last of them.
 
 from __future__ import annotations
 
+import os
 from _thread import RLock, get_ident
 from _weakref import ref
+from collections.abc import Callable, Mapping, Sequence
 from os import register_at_fork
 
-from mblob.late import errors
+from mblob import errors, texts
+from mblob.annotations import TYPE_CHECKING, Any
 from mblob.loader import _call, bridge
 from mblob.module import LIBRARY, Module, Node
 from mblob.native.runtime import (
@@ -25,12 +28,7 @@ from mblob.native.runtime import (
     text,
 )
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, ClassVar
-
     from mblob.format.grammar import Grammars
     from mblob.loader.loaders import Loader
     from mblob.typed import How
@@ -245,8 +243,6 @@ class OpenedNode(Node):
             code = text(info.code)
             if code not in ("plain_function", "unknown_convention"):
                 return text(info.hint) or None
-            from mblob import texts
-
             remedy = (
                 f"pack it again with its prototype, functions=['void {name}(...)']"
                 f"{texts.say(texts.SYMBOL, repr(name))}"
@@ -372,29 +368,30 @@ def _no_symbol(module: Module, name: str) -> errors.NotFoundError:
     )
 
 
+_asking: set[tuple[int, int]] = set()  # threads, and nodes of which they ask C for a function
+
+
 class _Asking:
     """While the thread asks C for a function of a node."""
-
-    _now: ClassVar[set[tuple[int, int]]] = set()  # threads and nodes
 
     def __init__(self, node: OpenedNode) -> None:
         self._key = (get_ident(), id(node))
 
     def __enter__(self) -> None:
-        self._now.add(self._key)
+        _asking.add(self._key)
 
     def __exit__(self, *_: object) -> None:
-        self._now.discard(self._key)
+        _asking.discard(self._key)
 
-    @classmethod
-    def now(cls, node: OpenedNode) -> bool:
-        return (get_ident(), id(node)) in cls._now
+    @staticmethod
+    def now(node: OpenedNode) -> bool:
+        return (get_ident(), id(node)) in _asking
 
 
 def _in_child() -> None:
     """After a fork: what other threads of the parent were amid, nobody ends here."""
     me = get_ident()
-    _Asking._now = {asking for asking in _Asking._now if asking[0] == me}
+    _asking.difference_update([asking for asking in _asking if asking[0] != me])
     for node in bridge.nodes.all():
         if isinstance(node, OpenedNode) and not node._lock._is_owned():  # type: ignore[attr-defined]
             node._lock = RLock()

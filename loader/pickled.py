@@ -15,6 +15,8 @@ import os
 import stat
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any
 
 from mblob.errors import (
     ArgumentTypeError,
@@ -25,17 +27,10 @@ from mblob.errors import (
 )
 from mblob.loader.functions import get_global_func
 from mblob.loader.load import load_module
-from mblob.loader.opened import OpenedNode
+from mblob.loader.opened import OpenedNode, Origin
 from mblob.module import Module
 from mblob.native.runtime import check, ffi, lib
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from mblob.loader.opened import Origin
-    from mblob.typed import How
+from mblob.typed import How
 
 KEPT = 16  # libraries of pickles that stay open when nothing uses them
 _DIGESTS = 1024  # digests that are remembered

@@ -5,17 +5,13 @@ The name of `tensor` stands in pickles, so it stays.
 
 from __future__ import annotations
 
-from mblob.devices import HOST
+from typing import Any
+
+from mblob.devices import HOST, Device
 from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError, IncompatibleError
 from mblob.loader import _call
 from mblob.loader.tensor import CPU, Tensor, empty
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mblob.devices import Device
 
 _BYTE = (1, 8, 1)  # uint8
 _HANDLE = 3  # code of a DLDataType

@@ -3,15 +3,11 @@ bring."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from mblob.devices import Device
 from mblob.loader.functions import get_global_func
 from mblob.native.runtime import bytes_of_name, ffi, last_error, lib, text
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mblob.devices import Device
-
 
 DESCRIPTION_SIZE = 512  # bytes
 

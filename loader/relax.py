@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.devices import Device
@@ -13,6 +14,7 @@ from mblob.errors import (
     ArgumentValueError,
     NotFoundError,
     did_you_mean,
+    listed,
     one_line,
 )
 from mblob.format.type_keys import RELAX_EXECUTABLES
@@ -22,19 +24,8 @@ from mblob.loader.lent import Held, lend
 from mblob.loader.machines import ALLOCATORS, check_nesting, placements, scalar
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, devices_of, empty
 from mblob.loader.vm import InstructionTime
-from mblob.module import Module, listed
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, NoReturn, Protocol
-
-    class Linked(Protocol):
-        """What links its module when it is asked for it."""
-
-        def jit(self) -> Module: ...
-
-    from mblob.typed import Allocator
+from mblob.module import Module
+from mblob.typed import Allocator, Linked
 
 NUMBERS = {bool: "int32", int: "int32", float: "float32"}  # what numbers become, as in TVM
 

@@ -4,21 +4,20 @@ which are linked first; and the functions that a file exports. Most programs nee
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from mblob import errors
 from mblob.arguments import whole, wrong_type
+from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
+from mblob.bytes.mapping import advise_random, map_file
+from mblob.format.exported import HostFunction, host_functions, read_table
 from mblob.loader.load import SOURCES, Options, open_by
+from mblob.module import Module
 from mblob.native.runtime import ffi, lib
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
-
-    from mblob.format.exported import HostFunction
-    from mblob.module import Module
 
 PATH_LIMIT = 4096  # bytes of a path, PATH_MAX of Linux
 
@@ -147,10 +146,6 @@ def functions_of_file(path: str, opened: os.stat_result, assumed: bool) -> Mappi
 
 def _mapped(path: str, opened: os.stat_result) -> memoryview | None:
     """The file that was opened, whatever is at its path by now; None if nothing has it open."""
-    from pathlib import Path
-
-    from mblob.bytes.mapping import advise_random, map_file
-
     for name in _names_of(path):
         with suppress(OSError, ValueError):
             if not os.path.samestat(os.stat(name), opened):  # noqa: PTH116
@@ -173,9 +168,6 @@ def _names_of(path: str) -> Iterator[str]:
 
 def _functions_of_image(data: memoryview, assumed: bool) -> Mapping[str, str]:
     """Functions in a library in memory, none if it is damaged."""
-    from mblob.binary.elf import ElfFile
-    from mblob.format.exported import host_functions, read_table
-
     try:
         elf = ElfFile(data)
         return signatures(host_functions(elf, read_table(elf), assumed=assumed))

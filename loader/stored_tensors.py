@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from mblob.arguments import wrong_type
+from mblob.errors import FormatError
+from mblob.format import safetensors
+from mblob.format.grammar import FFI_GRAMMARS, FFI_GRAMMARS_OF_0_21, Grammars, decode_payload
+from mblob.format.ndarray import PARAMS_MAGIC, read_param_dict
+from mblob.format.type_keys import EXECUTABLES, SAFETENSORS
 from mblob.loader import _call
-
-TYPE_CHECKING = False  # importing `typing` takes long
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mblob.format.grammar import Grammars
-    from mblob.loader.tensor import Tensor
+from mblob.loader.tensor import Tensor
 
 
 def load_param_dict(data: Any) -> dict[str, Tensor]:
@@ -20,8 +21,6 @@ def load_param_dict(data: Any) -> dict[str, Tensor]:
     Raises:
         FormatError: `data` is no parameter dictionary, or it is damaged.
     """
-    from mblob.format.ndarray import read_param_dict
-
     try:
         memoryview(data)
     except TypeError:
@@ -40,10 +39,6 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars) -> Mapping[str
     Raises:
         FormatError: it breaks its format.
     """
-    from mblob.format.grammar import decode_payload
-    from mblob.format.ndarray import PARAMS_MAGIC, read_param_dict
-    from mblob.format.type_keys import EXECUTABLES, SAFETENSORS
-
     if key == SAFETENSORS:
         return tensors_of_safetensors(payload)
     if payload.nbytes >= 8 and int.from_bytes(payload[:8], "little") == PARAMS_MAGIC:
@@ -59,8 +54,6 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars) -> Mapping[str
 
 def _constants(key: str, payload: memoryview, grammars: Grammars) -> dict[str, Tensor] | None:
     """None of a damaged payload: who runs the module says so."""
-    from mblob.errors import FormatError
-    from mblob.format.grammar import FFI_GRAMMARS, FFI_GRAMMARS_OF_0_21
     from mblob.inspect import tensors
 
     # the runtime does not tell the dialects of ffi apart
@@ -82,8 +75,6 @@ def tensors_of_safetensors(data: memoryview) -> dict[str, Tensor]:
     Raises:
         FormatError: "payload": the header or a tensor does not fit.
     """
-    from mblob.format import safetensors
-
     offset, entries = safetensors.read(data)
     body = data[offset:]
     found = {}

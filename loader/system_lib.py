@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from mblob import arguments
 from mblob.format import exported, functions_table
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.loader.sources import signatures
+from mblob.module import Module
 from mblob.native.runtime import address_of, check, ffi, lib
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from mblob.module import Module
 
 
 def system_lib(prefix: str = "") -> Module:

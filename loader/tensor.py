@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 import sys
+from collections.abc import Iterable, Iterator
 from math import prod
 from operator import index
+from typing import TYPE_CHECKING, Any
 
 from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
 from mblob.devices import HOST, Device
+from mblob.dtype import DataType, type_text
 from mblob.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -19,16 +23,11 @@ from mblob.errors import (
     did_you_mean,
 )
 from mblob.loader import _call
+from mblob.typed import ElementType
+from mblob.typed import Shape as Extents
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
-
     import numpy as np
-
-    from mblob.typed import ElementType
-    from mblob.typed import Shape as Extents
 
 
 CPU = Device(1, 0)
@@ -352,7 +351,6 @@ def _first_values(tensor: Tensor) -> str:
     shape = tensor.shape
     if tensor.device.device_type not in HOST or not tensor.nbytes or len(shape) > _SHOWN:
         return ""
-    import struct  # few programs print tensors
 
     try:
         view = memoryview(tensor)
@@ -405,8 +403,6 @@ def _takes(expected: str, given: str) -> bool:
 
 def _parse(function: str, dtype: Any) -> tuple[int, int, int]:
     """Code, bits and lanes of a data type given as text, or by something that has a name."""
-    from mblob.dtype import DataType, type_text
-
     text = type_text(function, "dtype", dtype)
     try:
         parsed = DataType.parse(text)

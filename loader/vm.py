@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from mblob import texts
 from mblob.devices import Device
-from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class
+from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class, listed
 from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed, check_nothing_given
 from mblob.loader.functions import get_global_func
 from mblob.loader.machines import ALLOCATORS, check_nesting, placements, scalar
 from mblob.loader.stored_tensors import load_param_dict
 from mblob.loader.tensor import CPU, Tensor, as_tensor, devices_of, empty
-from mblob.module import Module, checked_module, listed
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from mblob.typed import Allocator
+from mblob.module import Module, checked_module
+from mblob.typed import Allocator
 
 ADT_KEY = "runtime.ADT"
 _SHOWN = 6  # functions in a repr

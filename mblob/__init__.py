@@ -32,11 +32,6 @@ import os
 import sys
 from _thread import RLock
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from typing import Any
-
-
 __version__ = "0.1.0"
 
 _HOME = {
@@ -138,7 +133,7 @@ class _NoSuchName(AttributeError):
         return f"module 'mblob' has no attribute {wanted!r}{did_you_mean(wanted, __all__)}"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
         raise _NoSuchName(name)

@@ -3,17 +3,16 @@ and opened libraries that are written once more."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from shutil import copy
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import mblob
-from mblob.module import LIBRARY
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    import os
-    from typing import Any
-
-    from mblob.module import Module
+from mblob.module import LIBRARY, Module
+from mblob.temporary import folder_beside, temporary_folder
+from mblob.untold import untold
 
 # By the module that was made: what its tree was, and the loaded copy of it.
 _copies: WeakKeyDictionary[Module, tuple[list[Module], Module]] = WeakKeyDictionary()
@@ -26,9 +25,6 @@ def linked(module: Module) -> Module:
     Raises:
         BuildError, ToolchainError, OSError: as of `export_library`.
     """
-    from mblob.temporary import temporary_folder
-    from mblob.untold import untold
-
     tree = [*module.walk()][1:]
     known = _copies.get(module)
     if known is not None and known[0] == tree:
@@ -50,8 +46,6 @@ def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
     Returns:
         False: it is not the tree of one file. Nothing is written.
     """
-    from pathlib import Path
-
     modules = list(module.walk())
     paths = {m._node.path for m in modules if m.type_key == LIBRARY}
     path = paths.pop() if len(paths) == 1 else ""
@@ -68,9 +62,6 @@ def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
     if changes:
         mblob.swap(path, changes, output=file_name)
         return True
-    from shutil import copy  # there is nothing but code
-
-    from mblob.temporary import folder_beside
 
     output = Path(file_name)
     with folder_beside(output) as folder:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 from _operator import index  # what `operator` hands on
+from collections.abc import Callable
 
 from mblob import texts
+from mblob.annotations import TYPE_CHECKING, Any
 from mblob.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -16,10 +18,8 @@ from mblob.errors import (
     one_line,
 )
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     from mblob.errors import MblobError
 

@@ -4,6 +4,7 @@ none is lost when a signal arrives, and their output as people need it in one li
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -68,8 +69,6 @@ def as_by_default() -> Callable[[], object] | None:
     In a program that ignores SIGCHLD, compilers would ignore it too, and lose what the programs
     that they start end with.
     """
-    import signal
-
     if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
         return None
     return lambda: signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -7,13 +7,12 @@ csrc/src/base/device_types.h`. The runtime, `loader/_call` and generated C read 
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from mblob.arguments import whole, wrong_type
 from mblob.errors import ArgumentValueError, MblobError, also, did_you_mean
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from typing import Any
-
+from mblob.texts import header_of
 
 # TVM 0.11 and later; spec of the values: DLDeviceType, and TVM's own from 32 on.
 NAMES = {
@@ -167,8 +166,6 @@ def _code_of_plugin(name: str) -> int:
 
 
 def _plugins() -> Any:
-    from importlib import import_module
-
     # by name: the format does not need the half that loads
     return import_module("mblob.loader.plugins")
 
@@ -212,8 +209,6 @@ def macros() -> dict[str, str]:
 
 def header() -> str:
     """The text of `csrc/src/base/device_types.h`."""
-    from mblob.texts import header_of
-
     title = "device_types.h - types of devices: their names, and what their memory is"
     return header_of(title, "mblob/devices.py", macros())
 

@@ -8,11 +8,12 @@ classes. docs/errors.md has the table.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable, Sequence
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+from mblob.annotations import TYPE_CHECKING, Any
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     E = TypeVar("E", bound="MblobError")
 
@@ -62,6 +63,12 @@ def one_of(names: Iterable[str], found: object) -> str:
     meant."""
     names = list(names)
     return f"expected one of {', '.join(names)}, found {found!r}{did_you_mean(found, names)}"
+
+
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Names for an error or a repr, the first of many; "none" of none."""
+    names = list(names)
+    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "") if names else "none"
 
 
 class MblobError(Exception):

@@ -16,6 +16,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import takewhile
 
+from mblob.texts import header_of
+
 # C17's <math.h> and <complex.h>, and glibc's additions.
 _MATH = """
 acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh drem erf erfc exp exp10 exp2 expm1 fabs fdim
@@ -177,8 +179,6 @@ def _folded() -> list[tuple[int, str]]:
 
 def header() -> str:
     """The text of `csrc/src/core/link/forgetful.h`."""
-    from mblob.texts import header_of
-
     title = "forgetful.h - functions that keep no address after they return, in the order of strcmp"
     folded = " ".join(f'"\\{shared + 1:03o}{rest}"' for shared, rest in _folded())
     texts = textwrap.wrap(folded, 96, break_on_hyphens=False)

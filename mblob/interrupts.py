@@ -10,15 +10,12 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
+from types import FrameType, TracebackType
+from typing import Any, Optional
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType, TracebackType
-    from typing import Any
-
-    Handler = Callable[[int, FrameType | None], Any]
+Handler = Callable[[int, Optional[FrameType]], Any]
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MARK = "_mblob_signal"  # an attribute of exceptions that came from a handler

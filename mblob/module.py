@@ -9,29 +9,20 @@ from __future__ import annotations
 
 import os
 from _weakref import ref  # `weakref` itself imports three modules more
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from mblob.late import errors
+from mblob import errors
+from mblob.annotations import TYPE_CHECKING, Any, NoReturn
+from mblob.named import Flag, Named, Signature
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
 from mblob.node import Node as Node
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, NoReturn, Protocol
-
     from mblob.benchmark import BenchmarkResult
     from mblob.devices import Device
     from mblob.loader.tensor import Tensor
-    from mblob.named import Flag, Signature
     from mblob.packager.link import export
-
-    class Function(Protocol):
-        """What `module[name]` gives: see `mblob.PackedFunction`."""
-
-        def __call__(self, *args: Any) -> Any: ...
-
-        def bind(self, *args: Any) -> Callable[[], Any]:
-            """The call with these arguments, checked once: for loops."""
+    from mblob.typed import Function
 
 
 ENTRY_NAME = "__tvm_main__"
@@ -149,22 +140,16 @@ class Module:
     @property
     def is_binary_serializable(self) -> Flag:
         """Whether the module has bytes that `export_library` writes."""
-        from mblob.named import Flag
-
         return Flag(bool(self._node.properties & SERIALIZABLE))
 
     @property
     def is_runnable(self) -> Flag:
         """Whether the module has functions that can be called."""
-        from mblob.named import Flag
-
         return Flag(bool(self._node.properties & RUNNABLE))
 
     @property
     def is_dso_exportable(self) -> Flag:
         """Whether the module is code that `export_library` links."""
-        from mblob.named import Flag
-
         return Flag(bool(self._node.properties & EXPORTABLE))
 
     is_compilation_exportable = is_dso_exportable
@@ -178,8 +163,6 @@ class Module:
         Raises:
             NotFoundError: by `tensors[name]`: there is no such tensor; the text lists the names.
         """
-        from mblob.named import Named
-
         found: dict[str, Any] = {}
         for module in self.walk():
             for name, tensor in (module._node.tensors() or {}).items():
@@ -196,8 +179,6 @@ class Module:
         Raises:
             NotFoundError: by `payloads[key]`: no module has that key; the text lists the keys.
         """
-        from mblob.named import Named
-
         found: dict[str, memoryview] = {}
         for module in self.walk():
             if module.type_key not in found and (payload := module.payload):
@@ -215,8 +196,6 @@ class Module:
         Raises:
             NotFoundError: by `functions[name]`: no such function; the text lists the names.
         """
-        from mblob.named import Named, Signature
-
         found: dict[str, Signature] = {}
         for module in self.walk():
             for name, text in module._node.functions().items():
@@ -265,7 +244,7 @@ class Module:
         attributes = [a for a in attributes if a.startswith(f"{name}_")] or attributes
         text = f"module {self.type_key!r} has no function {name!r}"
         if names or not reason:
-            text += f"; it has: {listed(sorted(names))}"
+            text += f"; it has: {errors.listed(sorted(names))}"
         if reason:
             text += f"; {reason}{errors.did_you_mean(name, attributes)}"
         elif close := errors.did_you_mean(name, (*names, *attributes)):
@@ -361,7 +340,7 @@ class Module:
         text = self._function_metadata("metadata", name, query_imports)
         if text is None:
             return None
-        from mblob import json_text
+        from mblob import json_text  # imports `typing`
 
         try:
             found = json_text.parse(text)
@@ -403,7 +382,7 @@ class Module:
         if not self.implements_function(ENTRY_NAME):
             raise errors.NotFoundError(
                 f"module {self.type_key!r} has no entry function ({ENTRY_NAME}), so it cannot be called itself;"
-                f" call a function of it, module[NAME](...); it has: {listed(sorted(self._node.functions()))}"
+                f" call a function of it, module[NAME](...); it has: {errors.listed(sorted(self._node.functions()))}"
             )
         return self.entry_func(*args)
 
@@ -552,8 +531,8 @@ class Module:
         path = self._node.path
         functions, imports = self._node.functions(), [m.type_key for m in self._node.imports]
         said = f" of {path}" if path else ""
-        said += f": {listed(functions, 6)}" if functions else ""
-        said += f"; imports {listed(imports, 6)}" if imports else ""
+        said += f": {errors.listed(functions, 6)}" if functions else ""
+        said += f"; imports {errors.listed(imports, 6)}" if imports else ""
         return errors.one_line(f"<mblob.Module {self.type_key!r}{said}>")
 
 
@@ -571,9 +550,3 @@ def checked_module(function: str, argument: str, value: Any) -> Module:
         found = type(value).__name__
         raise errors.ArgumentTypeError(f"{function}: {argument}: expected a Module, found {found}")
     return value
-
-
-def listed(names: Iterable[str], limit: int = 12) -> str:
-    """Names for an error or a repr, the first of many; "none" of none."""
-    names = list(names)
-    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "") if names else "none"

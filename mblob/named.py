@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from mblob.errors import ArgumentTypeError, NotFoundError, did_you_mean, one_line
-from mblob.module import listed
+from collections.abc import Mapping
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+from mblob.annotations import TYPE_CHECKING, Any, NoReturn
+from mblob.errors import ArgumentTypeError, NotFoundError, did_you_mean, listed, one_line
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, NoReturn
-
     from mblob.module import Module
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from mblob.late import errors
+from collections.abc import Callable, Mapping, Sequence
 
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
+from mblob import errors
+from mblob.annotations import TYPE_CHECKING, Any
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
     from mblob.module import Module
 
 # What can be done with a module, as bits of TVM's property mask.

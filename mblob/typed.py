@@ -1,50 +1,68 @@
-"""Types of arguments, for type checkers alone: nothing imports this file while a program runs.
+"""Types of arguments, for type checkers.
 
 A test holds each `Literal` against the table that the program checks the argument by.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypedDict, Union
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-    from typing import Protocol, SupportsIndex
-
     from typing_extensions import Buffer
 
     from mblob.module import Module
 
-    PathLike = Union[str, os.PathLike[str]]
+PathLike = Union[str, "os.PathLike[str]"]
 
-    class File(Protocol):
-        """An open binary file."""
 
-        def read(self) -> bytes: ...
+class Function(Protocol):
+    """What `module[name]` gives: see `mblob.PackedFunction`."""
 
-    class HasBytes(Protocol):
-        """An array of numpy, which is no Buffer for type checkers below Python 3.12."""
+    def __call__(self, *args: Any) -> Any: ...
 
-        def tobytes(self) -> bytes: ...
+    def bind(self, *args: Any) -> Callable[[], Any]:
+        """The call with these arguments, checked once: for loops."""
 
-    class HasName(Protocol):
-        """A dtype of numpy."""
 
-        @property
-        def name(self) -> str: ...
+class Linked(Protocol):
+    """What links its module when it is asked for it."""
 
-    class BuiltGraph(Protocol):
-        """A `mblob.GraphBuilder`."""
+    def jit(self) -> Module: ...
 
-        @property
-        def params(self) -> Mapping[str, Any]: ...
-        def graph_json(self) -> str: ...
 
-    GraphJson = Union[str, Mapping[str, Any], BuiltGraph]
-    Source = Union[PathLike, int, Buffer, HasBytes, File]  # of a library to load
-    Shape = Union[SupportsIndex, Sequence[SupportsIndex]]
-    ElementType = Union[str, type[Any], HasName]  # numpy's are taken by their name
+class File(Protocol):
+    """An open binary file."""
+
+    def read(self) -> bytes: ...
+
+
+class HasBytes(Protocol):
+    """An array of numpy, which is no Buffer for type checkers below Python 3.12."""
+
+    def tobytes(self) -> bytes: ...
+
+
+class HasName(Protocol):
+    """A dtype of numpy."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class BuiltGraph(Protocol):
+    """A `mblob.GraphBuilder`."""
+
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+    def graph_json(self) -> str: ...
+
+
+GraphJson = Union[str, Mapping[str, Any], BuiltGraph]
+Source = Union[PathLike, int, "Buffer", HasBytes, File]  # of a library to load
+Shape = Union[SupportsIndex, Sequence[SupportsIndex]]
+ElementType = Union[str, type[Any], HasName]  # numpy's are taken by their name
 
 Dialect = Literal["classic", "ffi"]
 Embed = Literal["auto", "grow", "object", "c", "append"]

@@ -3,9 +3,10 @@ one first."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # importing `typing` takes longer than a load
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from functools import partial
+
+from mblob.binary.elf_records import IDENT, layout_of
 
 SNIFF_SIZE = 512  # bytes to read: a tar header, more than an ELF header
 _ET_REL = 1
@@ -47,10 +48,6 @@ def is_compressed(start: bytes) -> bool:
 def elf_header(start: bytes) -> Callable[[str], int]:
     """The fields of the ELF header by name, as far as the first bytes of a file have them; 0 for
     others."""
-    from functools import partial
-
-    from mblob.binary.elf_records import IDENT, layout_of
-
     bits = 64 if IDENT.field_at(start, "e_ident[EI_CLASS]") == 2 else 32
     order = ">" if IDENT.field_at(start, "e_ident[EI_DATA]") == 2 else "<"
     return partial(layout_of(bits, order).ehdr.field_at, start)

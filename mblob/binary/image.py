@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from mblob import texts
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_object import ElfObject
 from mblob.binary.elf_records import Symbol
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import FormatError
@@ -76,9 +78,6 @@ def open_image(data: memoryview, name: str, base: int = 0) -> Image:
         FormatError: "not_elf": in none of the formats; what its reader says.
     """
     if data[:4] == ELF_MAGIC:
-        from mblob.binary.elf import ElfFile
-        from mblob.binary.elf_object import ElfObject
-
         elf = ElfFile(data, name, base)
         if elf.kind == "object":
             elf = ElfObject(data, name, base)

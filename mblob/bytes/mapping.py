@@ -9,6 +9,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from mblob.arguments import path as checked_path
 from mblob.errors import FormatError
 
 _END = 256 << 10  # bytes of each end of a file that are read at once
@@ -69,8 +70,6 @@ def map_file(path: Path) -> memoryview:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError:
-        from mblob.arguments import path as checked_path
-
         checked_path(path)
         raise
     try:

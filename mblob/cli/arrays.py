@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import PROGRAM, UsageError
+from mblob.errors import IncompatibleError
 from mblob.interrupts import DeferredSignals
 from mblob.temporary import folder_beside
 
@@ -69,8 +70,6 @@ def load_numpy() -> Any:
     try:
         import numpy
     except ImportError:
-        from mblob.errors import IncompatibleError
-
         raise IncompatibleError(
             "an array on the command line needs numpy: pip install 'mblob[numpy]'"
         ) from None
@@ -156,8 +155,6 @@ def small_float(position: int, name: str) -> np.dtype[Any] | None:
     try:
         import ml_dtypes
     except ImportError:
-        from mblob.errors import IncompatibleError
-
         raise IncompatibleError(
             f"argument {position}: {name} needs ml_dtypes: pip install ml_dtypes"
         ) from None

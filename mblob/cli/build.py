@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.bytes.progress import listening
 from mblob.cli.progress import progress, remarks
 from mblob.cli.report import PROGRAM, UsageError
 from mblob.cli.written import tell_written
+from mblob.errors import MblobError, listed
 
 if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan
@@ -151,8 +153,6 @@ SWITCH_INTERVAL = 5e-5  # seconds: half of what a step of the copy takes
 
 def run(args: argparse.Namespace) -> int:
     """Make a plan of manifest and flags, and carry it out."""
-    from mblob.bytes.progress import listening
-    from mblob.errors import MblobError
     from mblob.packager.link.build import build
 
     plan = make_plan(args)
@@ -185,7 +185,6 @@ def run(args: argparse.Namespace) -> int:
 def tell_of_plain_functions(output: Path) -> None:
     """Say on stderr how the functions of a library become callable, if it has only plain ones."""
     from mblob.inspect.library import Library
-    from mblob.module import listed
 
     if output.suffix != ".so":
         return

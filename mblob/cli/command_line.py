@@ -17,7 +17,7 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
-from mblob.cli.report import EXIT_CODES, PROGRAM, UsageError, exit_code, print_error
+from mblob.cli.report import EXIT_CODES, PROGRAM, UsageError, exit_code, print_error, version
 from mblob.errors import did_you_mean
 
 # Each is a module of this folder, of the same name with _ for -. Each one's example takes what
@@ -171,8 +171,6 @@ class VersionAction(argparse.Action):
     """Print the version. Finding it takes imports that only this option needs."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from mblob.cli.report import version
-
         print(f"{PROGRAM} {version()}")
         parser.exit(0)
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import UsageError
+from mblob.errors import MblobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -138,9 +140,6 @@ def _names_of(names: Callable[[Library], Iterable[str]]) -> Completer:
     every shell."""
 
     def offer(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
-        import re
-
-        from mblob.errors import MblobError
         from mblob.inspect.library import open_library
 
         try:

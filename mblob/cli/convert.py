@@ -8,6 +8,7 @@ from typing import Any
 from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
 from mblob.cli.written import tell_written
+from mblob.errors import MblobError
 
 NAME = "convert"
 
@@ -51,7 +52,6 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         As of `mblob.convert`.
     """
-    from mblob.errors import MblobError
     from mblob.packager.edit.convert import convert
 
     if args.output == "-":

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.progress import add_quiet, watched_files
-from mblob.cli.report import one_line, print_json, printable
+from mblob.cli.report import UsageError, one_line, print_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,6 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         FormatError, DigestError, OSError: as of `mblob.diff`.
     """
-    from mblob.cli.report import UsageError
     from mblob.inspect.difference import diff
 
     if args.lines < 0:

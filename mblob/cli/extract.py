@@ -7,6 +7,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from mblob.cli.inspect import report_problems
 from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import UsageError
 
@@ -64,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
         BuildError: no such entry or tensor, or a format that cannot hold it.
         OSError: a file cannot be written.
     """
-    from mblob.cli.inspect import report_problems
     from mblob.inspect.library import open_library
     from mblob.packager.edit.extract import extract
 

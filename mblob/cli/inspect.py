@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import UsageError, one_line, print_json
+from mblob.errors import FormatError, did_you_mean
 
 if TYPE_CHECKING:
     from mblob.inspect.library import EntryView, Library
@@ -86,7 +87,6 @@ def _opened(args: argparse.Namespace) -> Library:
     Raises:
         UsageError: the file has no such prefix or machine. What `mblob.open` raises.
     """
-    from mblob.errors import FormatError
     from mblob.inspect.library import open_library
 
     try:
@@ -118,8 +118,6 @@ def one_entry(library: Library, wanted: str) -> EntryView:
         e for e in library.entries if e.type_key == wanted
     ]
     if not matches:
-        from mblob.errors import did_you_mean
-
         known = ", ".join(f"{e.index} ({e.type_key})" for e in library.entries[:20])
         keys = {e.type_key for e in library.entries}
         raise UsageError(

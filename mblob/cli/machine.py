@@ -14,9 +14,11 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.installed import SONAME, library_dir
 from mblob.interrupts import DeferredSignals
 from mblob.temporary import temporary_folder
 
@@ -116,7 +118,6 @@ def attempt(
 
 def native_runtime() -> tuple[str, str]:
     """The C runtime: version of its interface, and which file it is."""
-    from mblob.installed import SONAME, library_dir
     from mblob.native.runtime import lib
 
     return f"libmblob, ABI {lib.mblob_abi_version()}", str(library_dir() / SONAME)
@@ -233,8 +234,6 @@ EXTRAS = (
 
 def extra_findings() -> Iterator[Finding]:
     """Packages that `mblob-pack` uses where they are installed."""
-    from importlib import metadata, util
-
     for name, package, extra in EXTRAS:
         found = util.find_spec(package)
         if found is None:

@@ -8,19 +8,14 @@ rest is loaded.
 from __future__ import annotations
 
 import gc
+import os
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType
-    from typing import NoReturn
 
 INTERRUPTED = 130
 _LINE = "mblob-pack: interrupted\n"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Run `mblob-pack`.
 
     Args:
@@ -66,8 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _end(code: int) -> None:
     """End the process without taking the interpreter apart, which takes as long as copying 64 MiB.
     Not where code of a library ran: it may have left something to C's streams."""
-    import os
-
     if "mblob.loader" in sys.modules:
         return
     try:
@@ -88,9 +81,7 @@ def _leave_on_signals() -> None:
         signal.signal(signal.SIGINT, _leave)
 
 
-def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
-    import os
-
+def _leave(_number: int, _frame: object) -> None:
     try:
         os.write(2, _LINE.encode())
     finally:
@@ -111,7 +102,7 @@ def _unwind_on_signals() -> None:
             signal.signal(number, DeferringHandler(_terminate))
 
 
-def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
+def _terminate(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 

@@ -3,20 +3,20 @@ of."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
+from mblob.bytes.progress import listening
 from mblob.cli.report import print_warning
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
+from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning
 
 _ROOM = {"ncols": 80, "nrows": 24}  # of a terminal that tells no size, such as a serial line
 DELAY = 0.5  # seconds from the first byte on before anything is shown, or tqdm imported
@@ -64,8 +64,6 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def watched_files(args: argparse.Namespace, *files: str) -> Iterator[None]:
     """Draw how far the block is: it goes through about as many bytes as these files have."""
-    from mblob.bytes.progress import listening
-
     total = sum(p.stat().st_size for p in map(Path, files) if p.is_file())
     with progress(total, sys.stderr, quiet=args.quiet) as shown, listening(shown):
         yield
@@ -73,8 +71,6 @@ def watched_files(args: argparse.Namespace, *files: str) -> Iterator[None]:
 
 def _bar(total: int, done: int, stream: TextIO) -> Any:
     """A bar of tqdm; None where it is not installed."""
-    from importlib import import_module
-
     from mblob.interrupts import held
 
     try:
@@ -97,8 +93,6 @@ def _bar(total: int, done: int, stream: TextIO) -> Any:
 @contextmanager
 def remarks(*, quiet: bool) -> Iterator[None]:
     """Print what packing warns of, each time; nothing with `quiet`."""
-    from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning
-
     with warnings.catch_warnings():
         for category in (HiddenNameWarning, PortabilityWarning, UnreadableWarning):
             warnings.simplefilter("always", category)

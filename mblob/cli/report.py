@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from typing import TextIO
 
 from mblob import errors, texts
 from mblob.errors import KernelError, MblobError, ToolchainError
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from typing import TextIO
 
 PROGRAM = "mblob-pack"
 USAGE = 2

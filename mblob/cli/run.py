@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.arrays import devices_of, read_arguments, split_label, values_text, write_outputs
+from mblob.cli.inspect import page_target
+from mblob.cli.progress import remarks
 from mblob.cli.report import PROGRAM, UsageError, for_terminal, in_options
-from mblob.errors import ArgumentError
+from mblob.errors import ArgumentError, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +90,6 @@ def run(args: argparse.Namespace) -> int:
     """Load the library, call the function or run the model, print what it gave, write its
     outputs."""
     import mblob
-    from mblob.cli.progress import remarks
 
     if args.output is not None and args.output.suffix != ".npz":
         raise UsageError(f"-o {args.output}: outputs are written as a .npz file", hint="-o out.npz")
@@ -161,8 +162,6 @@ def check_outputs(args: argparse.Namespace) -> None:
     """
     targets = [] if args.output is None else [args.output]
     if args.html is not None and Path(args.file).exists():
-        from mblob.cli.inspect import page_target
-
         page = page_target(Path(args.file), args.html)
         if args.output is not None and page.absolute() == args.output.absolute():
             raise UsageError(f"-o and --html are both {args.html}", hint="--html report.html")
@@ -200,7 +199,6 @@ def _of_model(module: Module, file: str) -> str:
 def _file_for_name(module: Module, file: str, name: str) -> str:
     """What to say to who gave a file where the name of a function stands."""
     from mblob.cli.run_model import is_model
-    from mblob.module import listed
 
     if is_model(module):
         return f"{file} holds a model; pass its inputs by name: mblob-pack run {file} NAME={name}"

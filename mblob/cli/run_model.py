@@ -17,7 +17,10 @@ from mblob.cli.arrays import (
     values_text,
     write_outputs,
 )
+from mblob.cli.inspect import write_page
+from mblob.cli.progress import remarks
 from mblob.cli.report import UsageError, one_line
+from mblob.errors import MblobError
 from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAX_EXECUTABLES, RELAY_EXECUTABLE
 
 if TYPE_CHECKING:
@@ -291,7 +294,6 @@ def is_model(module: Module) -> bool:
 def run_model(args: argparse.Namespace) -> int:
     """Set the inputs, run as often as asked, print what happened, write the outputs."""
     import mblob
-    from mblob.cli.progress import remarks
 
     inputs = read_inputs(args.words)
     import_loader()
@@ -407,7 +409,6 @@ def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:
         UsageError: what inputs are only tells when the model runs: one does not fit.
     """
     from mblob.benchmark import measure
-    from mblob.errors import MblobError
 
     try:
         times = measure("run", lambda: model.run(args.parallel), args.repeat, 1, warm_up=False)
@@ -474,7 +475,6 @@ def whole_time(rows: list[Row], model: Model) -> float:
 
 def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model) -> None:
     """Write the page of `--html`."""
-    from mblob.cli.inspect import write_page
     from mblob.inspect.html.profile import Timed, profile_page
     from mblob.inspect.library import open_library
 

@@ -4,10 +4,13 @@ of it runs."""
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import exit_code, human_size, one_line, print_json
+from mblob.errors import MblobError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
         FormatError, DigestError, OSError: as of `mblob.verify`.
         IncompatibleError: a symbol or a library is missing; or as of `mblob.verify`.
     """
-    from mblob.errors import MblobError
     from mblob.inspect.verification import verify
 
     try:
@@ -135,9 +137,6 @@ def describe(entry: CheckedEntry, level: str) -> str:
 def _hint_at_providers(found: Verification) -> None:
     """Say who has the missing symbols: what mblob binds itself when it opens the library, and whom
     their names tell."""
-    import sys
-    from pathlib import Path
-
     from mblob.inspect import runtime_names
     from mblob.inspect.library_search import is_for, open_shared
     from mblob.inspect.providers import provider_of

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 from mblob.cli.report import human_size, one_line
+from mblob.errors import MblobError
 
 
 def tell_written(path: str | Path, *, quiet: bool) -> None:
     """Name the file, its size, and what is in it; nothing with `--quiet`."""
     if quiet:
         return
-    from mblob.errors import MblobError
     from mblob.inspect.library import Library
 
     try:

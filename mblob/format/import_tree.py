@@ -12,10 +12,7 @@ import heapq
 from collections.abc import Callable, Sequence
 
 from mblob.errors import ArgumentValueError
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from mblob.module import Module
+from mblob.module import Module
 
 
 def order_of(

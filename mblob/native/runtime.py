@@ -3,13 +3,10 @@ exceptions of mblob.errors."""
 
 from __future__ import annotations
 
-from mblob.late import errors
+from mblob import errors, texts
+from mblob.annotations import Any, NoReturn
 from mblob.native import ffi as ffi
 from mblob.native import lib as lib
-
-TYPE_CHECKING = False  # importing `typing` takes longer than everything else here
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
 
 
 def address_of(pointer: Any) -> int:
@@ -116,9 +113,7 @@ _CLASSES: dict[str, tuple[type[Exception], ...]] = {
 
 def _code_of_kernel_text(message: str) -> str:
     """What is wrong with an argument, as far as the text of a kernel tells."""
-    import re  # only errors need these
-
-    from mblob import texts
+    import re  # slow to import
 
     return next(
         (code for text, code in texts.KINDS_OF_MISTAKES if re.search(text, message)),

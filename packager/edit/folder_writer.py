@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 
 from mblob.bytes.progress import advance
+from mblob.errors import listed
 from mblob.interrupts import at_the_end
-from mblob.module import listed
 from mblob.packager.errors import BuildError
 from mblob.temporary import temporary_folder
 

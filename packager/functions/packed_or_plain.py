@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from mblob.argument_types import POINTER_SIZED, SIZES
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
+from mblob.errors import listed
 from mblob.format import classic, functions_table
 from mblob.format.exported import FFI_PREFIX, ffi_name, is_helper
 from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.functions_table import Row
-from mblob.module import listed
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.registration import ALIGNMENT

@@ -11,11 +11,10 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import ET_DYN, HIDDEN, PF_X, PT_GNU_STACK, STB_WEAK
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.mapping import map_file
-from mblob.errors import FormatError, IncompatibleError, MblobError, PortabilityWarning
+from mblob.errors import FormatError, IncompatibleError, MblobError, PortabilityWarning, listed
 from mblob.format import exported, note, prefixes
 from mblob.format.plugin_table import Plugin
 from mblob.inspect.elf_judge import check_loading
-from mblob.module import listed
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.wrappers import Wrapped

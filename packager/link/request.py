@@ -16,10 +16,10 @@ from mblob.arguments import items
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
 from mblob.bytes.progress import watched
-from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, one_of
+from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed, one_of
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.type_keys import GRAPH_FACTORY, GRAPHS, SAFETENSORS
-from mblob.module import Module, listed
+from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
 from mblob.packager.options import as_options, check_options, linkers_named

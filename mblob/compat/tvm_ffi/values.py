@@ -8,6 +8,7 @@ from typing import Any
 import mblob
 from mblob import Tensor
 from mblob.dtype import TypeName
+from mblob.errors import ArgumentValueError
 
 
 class DLDeviceType(IntEnum):
@@ -66,8 +67,6 @@ def from_dlpack(
 
 
 def _refused(what: str) -> Exception:
-    from mblob.errors import ArgumentValueError
-
     return ArgumentValueError(f"from_dlpack: {what}; pass a copy of the array")
 
 

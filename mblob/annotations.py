@@ -1,0 +1,15 @@
+"""What annotations need of `typing`, for the modules that load a library and call a function of it.
+
+Importing `typing` takes longer than all else that a first result needs, and nothing reads annotations
+while a program runs. Modules that a first result imports take these names from here, all others from
+`typing` (`tests/unit/test_imports.py`).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any as Any
+    from typing import NoReturn as NoReturn
+else:
+    Any = NoReturn = object
