@@ -12,10 +12,12 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import DT_VERSYM
 from mblob.binary.elf_versions import NeededVersion, Versions
 from mblob.bytes.mapping import map_file
 from mblob.packager.errors import CannotJoin
 from mblob.packager.join.join import finished_code, join
+from mblob.packager.join.symbol_versions import merge_versions
 from mblob.packager.write.dialects import DIALECTS
 from tests.e2e.ffi.ffi_sources import plain_module
 
@@ -163,3 +165,18 @@ def packed_with_thread(path: Path) -> Path:
     )
     root.export_library(path)
     return path
+
+
+def test_no_version_gets_an_index_that_means_hidden(
+    cc: Callable[..., Path], tmp_path: Path
+) -> None:
+    first = finished(tmp_path / "a.so", "classic")
+    part = cc(
+        "#include <pthread.h>\nint f(void *c) { return pthread_cond_signal(c); }", tmp_path / "p.so"
+    )
+    data = bytearray(first.read_bytes())
+    elf = ElfFile(memoryview(bytes(data)), "a.so")
+    at = elf.offset_of(elf.dynamic[DT_VERSYM][0], 4, "versions")
+    data[at + 2 : at + 4] = b"\xff\x7f"
+    with pytest.raises(CannotJoin, match="version indices up to 32767"):
+        merge_versions(ElfFile(memoryview(data), "a.so"), ElfFile(map_file(part)))
