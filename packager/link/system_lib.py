@@ -24,13 +24,14 @@ from mblob.packager.compile.host_objects import (
 )
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
-from mblob.packager.functions.packed_or_plain import (
-    needed_adapters,
-    tell_apart,
-    warn_of_unknown,
-)
 from mblob.packager.functions.registration import Registration, functions_of
-from mblob.packager.link.inputs import Gathered, gather, hide_plain_functions, warn_of_functions
+from mblob.packager.link.inputs import (
+    Gathered,
+    gather,
+    hide_plain_functions,
+    tell_functions,
+    warn_of_functions,
+)
 from mblob.packager.link.linking import write_tar
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SourceNode
@@ -95,23 +96,20 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     if request.plan.is_needed:
         object_files.check_blobs([(f.label, c) for f, c in known], request.dialect.symbol)
     blob = _blob(request, gathered, work)
-    wrapped = request.wrapped()
-    table_rows = request.table_rows()
-    told = tell_apart(wrapped, request.named(), known, table_rows)
-    warn_of_unknown(told, gathered.host, known)
-    plain = told.not_packed
+    functions = tell_functions(request, known, gathered.host)
     mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
-    if adapted := needed_adapters(request.dialect, wrapped, plain, known, table_rows):
-        made = compile_generated(
-            gathered.tools, [adapters.generate(request.dialect, adapted)], request.options, work
-        )
+    if functions.adapters:
+        source = adapters.generate(request.dialect, functions.adapters)
+        made = compile_generated(gathered.tools, [source], request.options, work)
         known += made
         ours = {name for _, c in made for name in c.defined}
         mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined} - ours
-    functions, rows = functions_of(wrapped, plain, [c for _, c in known], request.dialect)
+    announced, rows = functions_of(
+        functions.wrapped, functions.told.not_packed, [c for _, c in known], request.dialect
+    )
     warn_of_functions(request, rows, [*known, *taken])
     registration = Registration(
-        functions, rows, frozenset(mentioned),
+        announced, rows, frozenset(mentioned),
         [min(c.defined) for _, c in taken if c.defined], blob.exists, blob.size, blob.has_index,
         [plugin.symbol for plugin in gathered.plugins], request.dialect,
     )  # fmt: skip
