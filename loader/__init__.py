@@ -4,8 +4,8 @@ Thin Python over the C runtime in `csrc`. `mblob.native` (cffi) is the wide API,
 (a C extension) the hot path: calling functions, tensors, callbacks. Users write `import mblob`,
 which hands these names on.
 
-Who imports whom, from the ground up: `mblob.native`, `_call` <- tensor <- bridge <- opened <-
-callbacks <- loaders; opened <- load <- sources; functions, system_lib. What is here imports the
+Who imports whom, from the ground up: `mblob.native`, `_call` <- bridge <- callbacks <- loaders <-
+opened <- load <- sources; tensor, functions, system_lib. What is here imports the
 others, to tell the compiled modules about our Python classes; of some, how to import them.
 """
 

@@ -26,6 +26,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self._refs: dict[int, ref[OpenedNode]] = {}
+        # Makes the tree below a module that C code holds; `mblob.loader.opened` sets it.
+        self.borrow: Callable[[Any, str], Module] | None = None
 
     def get(self, address: int) -> OpenedNode | None:
         found = self._refs.get(address)
@@ -44,7 +46,7 @@ class Nodes:
         ]
 
 
-nodes = Nodes()
+nodes: Nodes = Nodes()
 
 # What stands behind the C modules of Modules made in Python, by the address of the C module.
 made: dict[int, Made] = {}

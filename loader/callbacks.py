@@ -4,14 +4,16 @@ is what all of them need."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.errors import LoaderMissingError, StateError
 from mblob.loader import _call
 from mblob.loader.bridge import made, nodes
-from mblob.loader.opened import OpenedNode, borrowed
 from mblob.module import Module
 from mblob.native.runtime import address_of, check, ffi, lib, text
+
+if TYPE_CHECKING:
+    from mblob.loader.opened import OpenedNode
 
 # One C record per type key ever announced, kept for the life of the process: libraries point at
 # them.
@@ -117,9 +119,10 @@ def _node(module: Any) -> OpenedNode:
     node = nodes.get(key)
     if node is None:
         # mblob_py_close lets it go
-        _borrowed[key] = borrowed(module, text(lib.mblob_module_path(module)))
+        assert nodes.borrow is not None
+        _borrowed[key] = nodes.borrow(module, text(lib.mblob_module_path(module)))
         node = nodes.get(key)
-        assert node is not None  # `borrowed` puts it there
+        assert node is not None  # `borrow` puts it there
     return node
 
 

@@ -512,9 +512,12 @@ def wrap_tree(root: Any, origin: Origin) -> Module:
     return _tree(root, origin, _hold, bridge.module_made_of)
 
 
-def borrowed(root: Any, path: str) -> Module:
+def _borrowed(root: Any, path: str) -> Module:
     """The tree below a module that C code holds: valid as long as C holds it."""
     return _tree(root, Origin(path), lambda pointer: pointer, _known)
+
+
+bridge.nodes.borrow = _borrowed
 
 
 def _known(address: int) -> Module | None:

@@ -55,6 +55,7 @@ def sources() -> dict[str, Path]:
 
 
 SOURCES = sources()
+COMPILED = ("mblob.bytes._copy", "mblob.loader._call", "mblob.native._native")
 
 
 @cache
@@ -79,7 +80,7 @@ def _imports(tree: ast.AST, path: str, deferred: bool, types: bool) -> Iterator[
             )
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
-                yield node.lineno, name if name in SOURCES else node.module
+                yield node.lineno, name if name in SOURCES or name in COMPILED else node.module
         elif isinstance(node, ast.Call) and IMPORTING.search(ast.unparse(node.func)):
             for word in node.args[:1]:
                 if isinstance(word, ast.Constant) and isinstance(word.value, str):
