@@ -21,7 +21,9 @@ STANDARD = {
 # Modules of ours, or whole layers, by the reason why they come late.
 OURS = {
     "only for files that are no ELF files": {"mblob.binary.c_text", "mblob.binary.mach_o", "mblob.binary.pe"},
-    "a look at a library imports what the library makes it need": {"mblob.inspect", "mblob.inspect.html"},
+    "a look at a library imports what the library makes it need": {
+        "mblob.inspect", "mblob.inspect.html", "mblob.native"
+    },
     "runs a compiler, for libraries that are not linked yet": {"mblob.loader.link_object"},
     "has what a Tensor can do, made of Tensors": {"mblob.loader.conversion", "mblob.loader.pickled_tensor"},
     "a large blob is on its way to the file, or compilers run, while it is imported": {
