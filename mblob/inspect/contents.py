@@ -25,7 +25,7 @@ from mblob.inspect.tensors import (
     StoredTensor,
     is_param_dict,
     meant_by,
-    program_tensors,
+    placed,
     relax_program,
     stored_tensors,
     tensors_of,
@@ -109,10 +109,6 @@ def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
         FormatError: the `problem` of its content.
     """
     problem = read_content(key, payload, grammars).problem
-    if problem is None and key == RELAY_EXECUTABLE and key in grammars:
-        from mblob.inspect import vm_summary
-
-        vm_summary.relay(decode_payload(key, payload, grammars)["code"], 0, check=True)
     if problem is not None:
         raise problem
     return key == SAFETENSORS or key in grammars or is_param_dict(payload)
@@ -176,17 +172,17 @@ def _executable(
     """The program of a virtual machine; other libraries do not need what reads them."""
     base = len(payload) - len(code)
     if key == RELAY_EXECUTABLE:
-        from mblob.inspect import vm_summary
+        from mblob.inspect import relay_summary
 
-        facts, arrays = vm_summary.relay(code, base)
+        facts, arrays = relay_summary.summarize(code)
     else:
-        from mblob.inspect.relax_summary import summarize
+        from mblob.inspect import relax_summary
 
         program = relax_program(code, grammars)
-        facts = summarize(program, meant_by(grammars))
-        arrays = program_tensors(program, base)
+        facts = relax_summary.summarize(program, meant_by(grammars))
+        arrays = program.arrays()
     return DecodedPayload(
-        {"executable": facts}, tensors=_described(stored_tensors(arrays, grammars))
+        {"executable": facts}, tensors=_described(stored_tensors(placed(arrays, base), grammars))
     )
 
 

@@ -146,6 +146,11 @@ class Program:
         lib.relax_numbers(self._read, f.start, f.end, numbers)
         return list(ffi.unpack(numbers, count)) if count else []
 
+    def arrays(self) -> list[tuple[str, ArrayRecord]]:
+        """The tensors among its constants, by name. Offsets count from the code."""
+        found = enumerate(self.constants)
+        return [(f"constant {i}", c.value) for i, c in found if c.kind == "tensor"]
+
     # -- as text -----------------------------------------------------------------------------------
 
     def listing(self) -> Iterator[str]:

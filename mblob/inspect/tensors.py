@@ -101,17 +101,9 @@ def stored_array(code: memoryview, view: Any, end: int) -> ArrayRecord:
     return ArrayRecord(dtype, shape, code[offset:end], offset)
 
 
-def program_tensors(program: Program, base: int) -> list[tuple[str, ArrayRecord]]:
-    """The tensors among the constants of a program.
-
-    Args:
-        base: offset of the code in the payload, which offsets of tensors count from.
-    """
-    return [
-        (f"constant {i}", value._replace(offset=value.offset + base))
-        for i, (kind, value) in enumerate(program.constants)
-        if kind == "tensor"
-    ]
+def placed(arrays: Iterable[tuple[str, ArrayRecord]], base: int) -> list[tuple[str, ArrayRecord]]:
+    """Arrays of code that starts at `base` in its payload, by name, with offsets in the payload."""
+    return [(name, array._replace(offset=array.offset + base)) for name, array in arrays]
 
 
 def is_param_dict(payload: memoryview) -> bool:
@@ -147,10 +139,10 @@ def _pairs(key: str, payload: memoryview, grammars: Grammars) -> list[tuple[str,
         code = decode_payload(key, payload, grammars)["code"]
         base = len(payload) - len(code)
         if key == RELAY_EXECUTABLE:
-            from mblob.inspect import vm_summary
+            from mblob.inspect import relay_summary
 
-            return vm_summary.relay(code, base)[1]
-        return program_tensors(relax_program(code, grammars), base)
+            return placed(relay_summary.summarize(code)[1], base)
+        return placed(relax_program(code, grammars).arrays(), base)
     if fields is None or callable(fields) or not any(read in _ARRAYS for _, read in fields):
         return []
     found: list[tuple[str, ArrayRecord]] = []

@@ -48,7 +48,7 @@ void mblob_py_made_close(void *);
 """
 
 
-# csrc/src/exec/relax/executable.h and what it needs.
+# csrc/src/exec/relax/executable.h, csrc/src/exec/relay/executable.h and what they need.
 PROGRAMS = """
 typedef enum { kDLCPU, ... } DLDeviceType;
 typedef struct { DLDeviceType device_type; int32_t device_id; } DLDevice;
@@ -89,12 +89,26 @@ struct relax_executable {
 };
 int relax_executable_read(struct relax_executable *, const void *, uint64_t, int64_t);
 void relax_executable_free(struct relax_executable *);
+
+struct vm_names { char **names; size_t count; };
+struct vm_function {
+  char *name; char **params; size_t param_count, register_count, code_count; ...;
+};
+struct vm_executable {
+  char *version; uint64_t *constant_places; DLDevice *devices; struct mb_slice *scopes;
+  size_t device_count; struct vm_names globals; struct mb_stored_array *constants;
+  size_t constant_count; struct vm_names primitives; struct vm_function *functions;
+  size_t function_count; ...;
+};
+int vm_executable_read(struct vm_executable *, const void *, uint64_t, int64_t);
+void vm_executable_free(struct vm_executable *);
 """
 
 # The numbers of many instructions at once, for Python: opcode, target, other, count of operands, and
 # kind and value of each operand. Of `end - start` instructions with N operands, 4 * (end - start) + 2 * N.
 FOR_PYTHON = """
 #include "exec/relax/executable.h"
+#include "exec/relay/executable.h"
 #include "format/format.h"
 
 static size_t relax_numbers(const struct relax_executable *exec, size_t start, size_t end,

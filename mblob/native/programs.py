@@ -1,7 +1,7 @@
 """Programs of virtual machines, read and checked by the C readers that the machines run them by.
 
-What these give are the readers' own structs: `csrc/src/exec/relax/executable.h`. All numbers in them
-that index something are right.
+What these give are the readers' own structs: `csrc/src/exec/relay/executable.h` and
+`csrc/src/exec/relax/executable.h`. All numbers in them that index something are right.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ def read_relax(code: memoryview, dialect: int) -> Any:
     program = ffi.gc(ffi.new("struct relax_executable *"), lib.relax_executable_free)
     program.dialect = dialect
     _check(lib.relax_executable_read(program, ffi.from_buffer(code), len(code), lib.MB_UNKNOWN))
+    return program
+
+
+def read_relay(code: memoryview) -> Any:
+    """A program of Relay's virtual machine: a `struct vm_executable`, with slices of `code`.
+
+    Raises:
+        FormatError: "payload", "truncated": what running it would say.
+    """
+    program = ffi.gc(ffi.new("struct vm_executable *"), lib.vm_executable_free)
+    _check(lib.vm_executable_read(program, ffi.from_buffer(code), len(code), lib.MB_UNKNOWN))
     return program
 
 

@@ -15,7 +15,7 @@ from mblob.bytes.payload_source import BytesPayload
 from mblob.compilers import include_flags
 from mblob.format import functions_table
 from mblob.format.blob_plan import BlobPlan, OutEntry
-from mblob.inspect import vm_summary
+from mblob.inspect import relay_summary
 from mblob.loader.plugins import plugins
 from tests.bytes_sink import BytesSink
 from tests.loader.executors import vm_programs
@@ -292,11 +292,13 @@ def load(primitives: Path) -> Callable[..., mblob.Module]:
             executable = mblob.get_global_func("runtime.Load_Executable")(
                 code, mblob.load_module(primitives)
             )
-        except mblob.FormatError:
-            with pytest.raises(mblob.FormatError):
-                vm_summary.relay(memoryview(code), 0, check=True)
+        except mblob.FormatError as error:
+            with pytest.raises(mblob.FormatError) as told:
+                relay_summary.summarize(memoryview(code))
+            assert (told.value.code, told.value.offset) == (error.code, error.offset)
+            assert str(told.value) in str(error)
             raise
-        vm_summary.relay(memoryview(code), 0, check=True)
+        relay_summary.summarize(memoryview(code))
         assert isinstance(executable, mblob.Module)
         return executable
 

@@ -205,6 +205,16 @@ def test_relay_executables_of_each_release_are_read(release: str) -> None:
             check_tensor(found, payload, f"constant {i}", value)
 
 
+def test_functions_of_relay_have_the_numbers_of_their_names() -> None:
+    """Instructions count the globals; the table of functions may have another order."""
+    functions = {name: vm_programs.Function([], 1, [("Ret", 0)]) for name in ("a", "b")}
+    payload = vm_programs.Program(functions).payload("0.14.0")
+    machine = content(
+        "VMExecutable", payload.replace(strings("a", "b"), strings("b", "a"), 1)
+    ).facts["executable"]
+    assert [f["name"] for f in machine["functions"]] == machine["globals"] == ["b", "a"]
+
+
 def relax(tags: dict[str, int], magic: int) -> bytes:
     """An executable with a constant of each kind."""
     functions = (

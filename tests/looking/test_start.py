@@ -12,8 +12,7 @@ import mblob
 OF_MODELS = {
     f"mblob.inspect.{name}"
     for name in (
-        "vm_summary",
-        "vm_code",
+        "relay_summary",
         "relax_program",
         "relax_summary",
         "relax_graph",

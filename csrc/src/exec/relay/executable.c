@@ -24,8 +24,7 @@ const struct vm_function *vm_function_find(const struct vm_executable *exec, con
 static void close_executable(void *object) {
   struct vm_executable *exec = object;
   for (size_t i = 0; i < exec->constant_count; i++) mb_stored_array_clear(&exec->constants[i]);
-  vm_executable_reset(exec);
-  free(exec->version);
+  vm_executable_free(exec);
   free(exec->owned);
   free(exec->rewritten);
   mb_lock_destroy(&exec->lock);

@@ -69,8 +69,7 @@ int vm_executable_read(struct vm_executable *out, const void *code, uint64_t siz
 /* The functions, at the cursor (exec/relay/code.c). */
 bool vm_code_read(struct mb_cursor *c, struct vm_executable *exec, bool param_devices);
 bool vm_device_check(struct mb_cursor *c, struct vm_executable *exec, int64_t device);
-/* Forget what was read of the code. */
-void vm_executable_reset(struct vm_executable *exec);
+void vm_executable_free(struct vm_executable *exec);
 
 bool vm_names_read(struct mb_cursor *c, struct vm_names *out, const char *what);
 void vm_names_free(struct vm_names *names);

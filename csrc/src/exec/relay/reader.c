@@ -182,28 +182,8 @@ static bool read_header(struct mb_cursor *c, struct vm_executable *exec) {
   return exec->version || no_memory(mb_size(version.size));
 }
 
-int vm_executable_read(struct vm_executable *out, const void *code, uint64_t size, int64_t entry) {
-  struct mb_cursor c = {code, 0, size, entry};
-  out->code = code;
-  out->code_size = size;
-  if (!read_header(&c, out)) return mblob_last_error_info()->status;
-  size_t named = layout_of(out->version);
-  struct mb_saved_error first = {0};
-  for (size_t i = 0; i < LAYOUTS; i++) {
-    struct mb_cursor sections = c;
-    if (read_sections(&sections, out, &layouts[(named + i) % LAYOUTS])) {
-      if (i) mb_saved_error_free(&first);
-      return MBLOB_OK;
-    }
-    if (!i) mb_error_save(&first);
-    vm_executable_reset(out);
-  }
-  int status = mb_error_restore(&first);
-  mb_saved_error_free(&first);
-  return status;
-}
-
-void vm_executable_reset(struct vm_executable *exec) {
+/* Free what was read behind the header. */
+static void forget(struct vm_executable *exec) {
   mb_map_free(&exec->by_name);
   for (size_t i = 0; i < exec->function_count; i++) {
     struct vm_function *f = &exec->functions[i];
@@ -232,4 +212,30 @@ void vm_executable_reset(struct vm_executable *exec) {
   exec->function_count = exec->constant_count = exec->device_count = 0;
   exec->has_devices = false;
   exec->foreign_device = 0;
+}
+
+int vm_executable_read(struct vm_executable *out, const void *code, uint64_t size, int64_t entry) {
+  struct mb_cursor c = {code, 0, size, entry};
+  out->code = code;
+  out->code_size = size;
+  if (!read_header(&c, out)) return mblob_last_error_info()->status;
+  size_t named = layout_of(out->version);
+  struct mb_saved_error first = {0};
+  for (size_t i = 0; i < LAYOUTS; i++) {
+    struct mb_cursor sections = c;
+    if (read_sections(&sections, out, &layouts[(named + i) % LAYOUTS])) {
+      if (i) mb_saved_error_free(&first);
+      return MBLOB_OK;
+    }
+    if (!i) mb_error_save(&first);
+    forget(out);
+  }
+  int status = mb_error_restore(&first);
+  mb_saved_error_free(&first);
+  return status;
+}
+
+void vm_executable_free(struct vm_executable *exec) {
+  forget(exec);
+  free(exec->version);
 }
