@@ -380,13 +380,6 @@ bool call_device_copy(const DLTensor *from, const DLTensor *to);
 /* Wait for what this thread gave to the device. */
 bool call_device_wait(DLDevice device);
 
-/* ---- opaque.c: Python objects that only Python functions know -------------------------------- */
-
-/* A function that stands for an object, which it keeps. */
-mblob_function *call_opaque_new(PyObject *object);
-/* A reference to the object that a function stands for. NULL without an exception: none. */
-PyObject *call_opaque_object(const mblob_function *function);
-
 /* ---- foreign_code.c: static methods of PackedFunction ------------------------------------------ */
 
 PyObject *call_function_from_c(PyObject *unused, PyObject *args, PyObject *kwargs);

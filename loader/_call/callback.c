@@ -2,7 +2,10 @@
  *
  * An exception in Python becomes an error return with its text. It is also kept for the thread,
  * so that the Python code that called the kernel that called back gets the very exception
- * object. */
+ * object.
+ *
+ * A Python object that is no function, and that no other language knows, is passed to Python
+ * functions as a function that nobody can call, and that turns back into the object. */
 #include "call.h"
 
 #include <stdlib.h>
@@ -331,6 +334,15 @@ bool call_callback_is(const mblob_function *function) {
   return call_callback_callable(function) != NULL;
 }
 
+static int refuse(PyObject *object) {
+  char text[160];
+  (void)PyOS_snprintf(text, sizeof text,
+                      "TypeError: an object of the Python class %.60s is no function",
+                      Py_TYPE(object)->tp_name);
+  mblob_set_error(MBLOB_E_KERNEL, text);
+  return -1;
+}
+
 static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
                       void *resource) {
   if (!Py_IsInitialized()) {
@@ -338,7 +350,9 @@ static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle r
     return -1;
   }
   PyGILState_STATE state = PyGILState_Ensure();
-  int status = call_python(((callback *)resource)->callable, args, codes, count, ret);
+  PyObject *callable = ((callback *)resource)->callable;
+  int status = PyCallable_Check(callable) ? call_python(callable, args, codes, count, ret)
+                                          : refuse(callable);
   PyGILState_Release(state);
   return status;
 }

@@ -394,9 +394,8 @@ static bool convert_device(call_frame *frame, int i, PyObject *arg) {
   return true;
 }
 
-/* A function of `arg`, or one that stands for it. */
 static bool convert_function(call_frame *frame, int i, PyObject *arg) {
-  mblob_function *function = PyCallable_Check(arg) ? call_callback_new(arg) : call_opaque_new(arg);
+  mblob_function *function = call_callback_new(arg);
   if (function == NULL) return false;
   frame->slots[i].kind = SLOT_FUNCTION;
   frame->slots[i].u.function = function;

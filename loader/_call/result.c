@@ -37,10 +37,11 @@ static PyObject *module_object(mblob_module *module) {
 }
 
 static PyObject *function_object(mblob_function *function, PyObject *owner) {
-  PyObject *opaque = call_opaque_object(function);
-  if (opaque != NULL || PyErr_Occurred()) {
+  PyObject *object = call_callback_callable(function);
+  if (object != NULL && !PyCallable_Check(object)) {
+    Py_INCREF(object);
     mblob_function_release(function);
-    return opaque;
+    return object;
   }
   PyObject *name = PyUnicode_FromString("function");
   if (name == NULL) {

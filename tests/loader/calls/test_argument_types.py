@@ -7,6 +7,7 @@ import ast
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mblob.compilers import include_flags
 from mblob.dtype import SMALL_FLOATS
 from mblob.loader.prototype import check
 from mblob.native.runtime import ffi, lib
+from mblob.packager.functions import wrappers
 from mblob.packager.functions.wrappers import packed_forms
 from mblob.packager.write.dialects import DIALECTS, Dialect
 
@@ -166,9 +168,12 @@ ADDED = {"float5_e2m2": (18, 5), **SMALL_FLOATS}  # in front: places of all othe
 
 
 @pytest.fixture
-def with_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_another(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(argument_types, "SMALL_FLOATS", ADDED)
     monkeypatch.setattr(argument_types, "LAST_CODE", 18)
+    wrappers._checks.cache_clear()
+    yield
+    wrappers._checks.cache_clear()
 
 
 def printed(folder: Path, code: str, *flags: str) -> list[str]:
