@@ -466,7 +466,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     snprintf(advice, sizeof advice,
              "; make it an array with numpy.asarray(" CALL_ARGUMENT_NAME "%s%s%s%s)",
              *dtype ? ", " : "", quote, dtype, quote);
-  else if (strcmp(type->tp_name, "CArgObject") == 0) /* ctypes.byref() does not tell where */
+  else if (strstr(type->tp_name, "CArgObject") != NULL) /* ctypes.byref() does not tell where */
     snprintf(advice, sizeof advice, "; pass ctypes.pointer(x) for byref(x)");
   return call_frame_error(
       frame, i, PyExc_TypeError,

@@ -488,7 +488,7 @@ def test_a_kernel_leaves_no_slot_function_undefined(built: Path) -> None:
         assert f"__TVM{slot}" in names
 
 
-@pytest.mark.parametrize("kind", ["obj/core/library.o", "plugin/opencl/cl_memory.o"])
+@pytest.mark.parametrize("kind", ["obj/core/library/library.o", "plugin/opencl/cl_memory.o"])
 def test_a_changed_header_makes_its_objects_stale_however_the_folder_is_spelled(
     tmp_path: Path, kind: str
 ) -> None:

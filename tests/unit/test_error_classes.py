@@ -106,6 +106,8 @@ def class_of(name: str) -> type[Exception]:
 def error_of(case: Case, row: str) -> BaseException:
     with pytest.raises(Exception) as caught:
         WRONG[row](case)
+    if isinstance(caught.value, mblob.ToolchainError) and "no C++ compiler" in str(caught.value):
+        raise caught.value  # then the test is skipped
     return caught.value
 
 

@@ -43,6 +43,13 @@ enum meaning {
   SIZE_4
 };
 
+/* Whether an addend of a JUMP_SLOT is ignored: musl adds it. */
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define HAS_MARKED_PLT true
+#else
+#define HAS_MARKED_PLT false
+#endif
+
 /* What glibc's dynamic linker follows; the numbers are each machine's psABI. */
 static inline enum meaning meaning_of(uint64_t type) {
   switch (type) {

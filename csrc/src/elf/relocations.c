@@ -269,7 +269,10 @@ static int check_named(const struct linking *l, const struct table *t, uint64_t 
       return check_thread(l->elf, &symbol, R_SYM(r->r_info) != 0,
                           symbol.st_value + (uint64_t)r->r_addend);
     case SLOT:
-      if (!R_SYM(r->r_info) || r->r_addend) /* 0 where the table has none */
+      /* An addend is 0 where the table has none. ld -z mark-plt puts the address of the entry of the
+       * PLT there, which glibc does not look at from 2.36 on; ld has the library require that. */
+      if (!R_SYM(r->r_info) || (r->r_addend && !(HAS_MARKED_PLT && t->calls &&
+                                                 mb_elf_is_code(l->elf, (uint64_t)r->r_addend))))
         return mb_elf_bad("the slot of a symbol has no symbol, or an addend");
       break;
     case COPY:

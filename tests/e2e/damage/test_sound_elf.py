@@ -119,6 +119,26 @@ def test_code_and_data_behind_the_symbols_of_a_library_that_exports_nothing(
 
 
 @x86_64
+@pytest.mark.parametrize(("where", "is_sound"), [("code", True), ("data", False)])
+def test_the_slot_of_a_call_may_tell_where_its_entry_is(
+    tmp_path: Path, cc: Callable[..., Path], where: str, is_sound: bool
+) -> None:
+    """As `ld -z mark-plt` writes it, which Debian 13 has in libc: glibc ignores it."""
+    source = "extern int rand(void); int data = 1; int code(void) { return rand() + data; }"
+    library = cc(source, tmp_path / "f.so")
+    data = bytearray(library.read_bytes())
+    symbol = next(s for s in ElfFile(memoryview(bytes(data))).dynsym if s.name == where)
+    struct.pack_into("<Q", data, relocation(data, 7) + 16, symbol.st_value)  # R_X86_64_JUMP_SLOT
+    assert bool(judge_refuses(bytes(data))) is not is_sound
+    library.write_bytes(data)
+    if is_sound:
+        mblob.load_module(library).symbol("code")
+    else:
+        with pytest.raises(mblob.FormatError, match="no symbol, or an addend"):
+            mblob.load_module(library)
+
+
+@x86_64
 def test_an_address_without_a_symbol_is_the_librarys(
     built: Path, tmp_path: Path, cc: Callable[..., Path]
 ) -> None:
