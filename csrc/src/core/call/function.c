@@ -190,10 +190,9 @@ int mblob_function_call(mblob_function *function, const TVMValue *args, const in
     return mb_fail(MBLOB_E_ARGUMENT, "mblob_function_call: count is %d, expected 0 or more", count);
   int status = MBLOB_OK;
   while (!status && (function->kind == MB_FORWARD || function->kind == MB_ENVIRONMENT)) {
-    if (function->kind == MB_FORWARD)
-      function = function->u.target;
-    else
-      status = function->u.environment.resolve(function, &function);
+    mblob_function *next = function->kind == MB_FORWARD ? function->u.target : NULL;
+    if (!next) status = function->u.environment.resolve(function, &next);
+    function = next;
   }
   if (!status)
     status = function->kind == MB_KERNEL ? call_kernel(function, args, codes, count, &result)
