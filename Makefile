@@ -64,7 +64,7 @@ $(VENV)/ready: $(ENV_SOURCES)
 	@echo "make env: installing what mblob and its tests need (downloads, unless it is there)"
 	@MBLOB_SAYS=/proc/$$$$/fd/1; export MBLOB_SAYS; $(PIP) install --editable '.[test]'
 	@echo "make env: compiling Python files"
-	@$(BIN)/python -m compileall -q mblob  # as an installed package has it
+	@$(BIN)/python -m compileall -q mblob loader packager  # as an installed package has it
 	@printf '%s\n' '$(CURDIR)' > $@
 stale:
 
