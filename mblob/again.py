@@ -4,6 +4,7 @@ and opened libraries that are written once more."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -39,13 +40,23 @@ def linked(module: Module) -> Module:
     return copy
 
 
-def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
+def write_opened(
+    module: Module, file_name: str | os.PathLike[str], options: Mapping[str, Any]
+) -> bool:
     """Write the tree of an opened library to another file: the code as it is, with the payloads that
     the modules have.
 
+    Args:
+        options: of `export_library`.
+
     Returns:
-        False: it is not the tree of one file. Nothing is written.
+        False: it is not the tree of one file, or an option asks for more. Nothing is written.
     """
+    defaults: Any = mblob.export_library.__kwdefaults__
+    # An option without a value, such as cc=None, asks for nothing. One that is off when it has no
+    # value, such as index=False, does. Of the rest, a copy has only `reuse`.
+    if any(v or defaults.get(k, True) for k, v in options.items() if k != "reuse"):
+        return False
     modules = list(module.walk())
     paths = {m._node.path for m in modules if m.type_key == LIBRARY}
     path = paths.pop() if len(paths) == 1 else ""
@@ -60,7 +71,7 @@ def write_opened(module: Module, file_name: str | os.PathLike[str]) -> bool:
         changed = [(i, p) for i, p in held if p != library.entries[i].view()]
         changes: dict[int | str, memoryview] = dict(changed or held[:1])
     if changes:
-        mblob.swap(path, changes, output=file_name)
+        mblob.swap(path, changes, output=file_name, reuse=options.get("reuse", True))
         return True
 
     output = Path(file_name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.progress import listening
+from mblob.cli.completion import SOURCES
 from mblob.cli.progress import progress, remarks
 from mblob.cli.report import PROGRAM, UsageError
 from mblob.cli.written import tell_written
@@ -141,9 +142,7 @@ def configure(verbs: Any) -> None:
 
 # What a file is given with, by its suffix.
 OPTION_OF = {
-    **dict.fromkeys(
-        (".c", ".cc", ".cxx", ".c++", ".C", ".cpp", ".cu", ".f", ".F", ".f90", ".F90"), "--kernel"
-    ),
+    **dict.fromkeys((f".{ending}" for ending in SOURCES), "--kernel"),
     **dict.fromkeys((".o", ".a"), "--object"),
     **dict.fromkeys((".safetensors", ".npz", ".npy"), "--weights"),
     ".json": "--graph",

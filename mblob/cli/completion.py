@@ -29,11 +29,12 @@ NAMES_LIMIT = 2000
 # Endings of the files that a value may name, by the value's metavar, or by "--option metavar" where
 # that decides.
 _LIBRARIES = ("so", "so.*", "o", "a", "tar", "tar.gz", "dylib", "dll")
+SOURCES = ("c", "cc", "cxx", "c++", "C", "cpp", "cu")
 _ENDINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("FILE", "A", "B", "OLD", "NEW", "LIBRARY", "OUT", "deploy.so"), _LIBRARIES),
     "LIB": ("so", "so.*"), "model.toml": ("toml",), "OUT.npz": ("npz",), "OUT.html": ("html",),
-    "--kernel FILE": ("c", "cc", "cpp", "cxx", "cu", "cl"), "--object FILE": ("o", "a"),
-    "--weights FILE": ("safetensors",), "--carry FILE": ("c", "o", "a"), "--graph FILE": ("json",),
+    "--kernel FILE": SOURCES, "--object FILE": ("o", "a"),
+    "--weights FILE": ("safetensors",), "--carry FILE": (*SOURCES, "o", "a"), "--graph FILE": ("json",),
     "--params FILE": ("safetensors", "params"),
 }  # fmt: skip
 

@@ -48,6 +48,7 @@ from mblob.packager.compile.toolchain import command_words
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan
 from mblob.packager.link.request import CHOICES, check_choices
+from mblob.packager.modules.host_modules import refuse_language
 from mblob.packager.modules.payload_modules import check_alignment
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import existing_file
@@ -101,6 +102,7 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
             key.
     """
     path = Path(path)
+    refuse_language(path)  # of a source that stands where the manifest does
     table = _parse(path)
     if unknown := sorted(set(table) - set(_KEYS)):
         raise BuildError(

@@ -129,11 +129,11 @@ def _checked(module: Module) -> Module:
     return module
 
 
-def _format_of(path: Path) -> str:
-    """The format that a file's suffix says; C without a suffix.
+def refuse_language(path: Path) -> None:
+    """Refuse a source that only another compiler compiles.
 
     Raises:
-        BuildError: it says another language, or nothing that we know.
+        BuildError: its suffix says such a language.
     """
     if path.suffix in (".s", ".S", ".asm"):
         raise BuildError(
@@ -154,6 +154,15 @@ def _format_of(path: Path) -> str:
             f"{path}: Fortran is compiled first: gfortran -O2 -g -fPIC -c {path.name} -o {path.stem}.o; then pack"
             f" it with static_library (--object {path.stem}.o) and options='-lgfortran' (-- -lgfortran)"
         )
+
+
+def _format_of(path: Path) -> str:
+    """The format that a file's suffix says; C without a suffix.
+
+    Raises:
+        BuildError: it says another language, or nothing that we know.
+    """
+    refuse_language(path)
     if path.suffix and path.suffix not in SUFFIXES:
         raise BuildError(
             f"{path}: expected the suffix of a source, one of {', '.join(SUFFIXES)}, found {path.suffix!r}"

@@ -192,6 +192,35 @@ def test_a_loaded_library_of_code_alone_is_exported_again(
     assert y.tolist() == (X + 1).tolist()
 
 
+@pytest.mark.parametrize("name", ["index", "digest", "dialect", "cflags"])
+def test_a_loaded_library_is_not_exported_without_an_option_that_was_asked_for(
+    tmp_path: Path, name: str
+) -> None:
+    """Its code is neither compiled nor linked again."""
+    written = tmp_path / "second.so"
+    mblob.csource_module(KERNELS, functions=PROTOTYPES).export_library(tmp_path / "first.so")
+    loaded = mblob.load_module(tmp_path / "first.so")
+    values = {"index": False, "digest": "none", "dialect": "ffi", "cflags": None}
+    with pytest.raises(
+        mblob.MblobError, match="unknown argument" if name == "cflags" else "linked"
+    ):
+        loaded.export_library(written, **{name: values[name]})
+    assert not written.exists()
+
+
+def test_a_loaded_library_is_exported_with_options_that_ask_for_no_more_than_a_copy(
+    tmp_path: Path,
+) -> None:
+    packed = mblob.csource_module("int f(void) { return 1; }")
+    packed.import_module(mblob.blob_module("k", b"cat"))
+    packed.export_library(tmp_path / "first.so")
+    loaded = mblob.load_module(tmp_path / "first.so")
+    options: dict[str, Any] = {"fcompile": False, "cc": None, "system_lib": False, "options": []}
+    for reuse in (True, False):
+        loaded.export_library(tmp_path / "second.so", reuse=reuse, **options)
+        assert (tmp_path / "second.so").read_bytes() == (tmp_path / "first.so").read_bytes()
+
+
 def test_a_loaded_library_is_exported_without_a_copy_of_its_payloads_in_memory(
     tmp_path: Path,
 ) -> None:

@@ -10,19 +10,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 from mblob import devices, typed
 from mblob.binary import c_text
 from mblob.bytes.digest import ALGORITHMS
 from mblob.bytes.wire import KEY_LIMIT
-from mblob.cli import completion
+from mblob.cli import completion, report
+from mblob.cli.build import make_plan
 from mblob.cli.command_line import make_parser
 from mblob.dtype import DataType
 from mblob.format import classic, exported, ffi_dialect, prefixes, safetensors
 from mblob.packager.compile import commands
 from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
+from mblob.packager.link import build, manifest
 from mblob.packager.link.request import EMBEDDINGS
-from mblob.packager.modules import host_modules
+from mblob.packager.modules import host_modules, nodes
 from mblob.packager.write.dialects import DIALECTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -183,3 +187,61 @@ def test_literal_types_are_what_the_functions_take() -> None:
         (typed.DeviceCode, device_modules._ENCODERS),
     ):  # fmt: skip
         assert {*get_args(literal)} == {*taken}
+
+
+def test_the_command_line_knows_the_sources_that_the_packager_takes() -> None:
+    assert {f".{ending}" for ending in completion.SOURCES} == {*nodes.SUFFIXES}
+
+
+# Each option of `export_library` that `build` has: a value, and what says it on the command line and
+# in a manifest. Here is none that `build` lacks.
+OPTIONS: dict[str, tuple[object, list[str], str]] = {
+    "dialect": ("ffi", ["--dialect", "ffi"], '"ffi"'),
+    "embed": ("object", ["--embed", "object"], '"object"'),
+    "index": (False, ["--no-index"], "false"),
+    "digest": ("sha256", ["--digest", "sha256"], '"sha256"'),
+    "cc": ("gcc", ["--cc", "gcc"], '"gcc"'),
+    "target": ("arm-linux", ["--target", "arm-linux"], '"arm-linux"'),
+    "options": (["-O1"], ["--", "-O1"], '["-O1"]'),
+    "system_lib": (True, ["--system-lib"], "true"),
+    "prefix": ("p_", ["--prefix", "p_"], '"p_"'),
+    "carry": (["opencl"], ["--carry", "opencl"], '["opencl"]'),
+    "reuse": (False, ["--no-reuse"], "false"),
+}
+# Options of `build` that no argument in Python is named for.
+OF_BUILD = {"help", "quiet", "json", "output", "kernel", "object", "blob", "depfile"}
+
+
+def test_every_option_of_export_library_is_one_of_build() -> None:
+    assert {*OPTIONS} == {*typed.BuildOptions.__annotations__, *typed.ExportOptions.__annotations__}
+    assert {*OPTIONS} <= {*build.BuildPlan._fields} & {*report._ARGUMENTS}
+    [said] = re.findall(r"cc, target, [\w, ]*:", str(build.BuildPlan.__doc__))
+    assert {*re.findall(r"\w+", said)} == {*OPTIONS} - {"options", "carry"}
+
+
+@pytest.mark.parametrize("where", ["flags", "manifest"])
+def test_every_option_of_build_reaches_export_library(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr(build, "export_library", lambda module, path, **how: given.update(how))
+    written = tmp_path / "m.toml"
+    rows = "".join(f"{name} = {row}\n" for name, (_, _, row) in OPTIONS.items())
+    written.write_text(f'output = "o.a"\nkernels = ["k.c"]\n{rows}')
+    (tmp_path / "k.c").touch()
+    if where == "manifest":
+        plan = manifest.load(written)
+    else:
+        words = [word for _, row, _ in OPTIONS.values() for word in row if row[0] != "--"]
+        kernel = ["--kernel", str(tmp_path / "k.c"), "-o", str(tmp_path / "o.a")]
+        args = make_parser().parse_args(["build", *kernel, *words])
+        args.cflags = OPTIONS["options"][0]
+        plan = make_plan(args)
+    build.build(plan)
+    assert given == {name: value for name, (value, _, _) in OPTIONS.items()}
+
+
+def test_errors_name_the_options_of_build() -> None:
+    [verbs] = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    flags = {flag for flag in verbs.choices["build"]._option_string_actions if flag[:2] == "--"}
+    assert flags - {*report._ARGUMENTS.values()} == {f"--{name}" for name in OF_BUILD}
