@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,24 @@ def product(*suffixes: str) -> list[Path]:
 
 def test_the_c_header_is_what_the_table_makes() -> None:
     assert HEADER.read_text() == type_keys.header()
+
+
+def test_c_reads_each_type_of_field_but_the_rest_of_a_payload() -> None:
+    """A payload with `r` has its length in the stream, so C never walks it."""
+    source = (ROOT / "csrc/src/format/payload_grammar.c").read_text()
+    enumerators = source.partition("enum field {")[2].partition("};")[0]
+    in_c = set(re.findall(r"=\s*'(.)'", enumerators))
+    assert in_c == FIELDS.keys() - {"r"}
+    grammars = re.findall(
+        r'"[^" ]+ ([^"]*)\\0" \\$', HEADER.read_text().partition("MB_KEY_NEEDS")[0], re.M
+    )
+    letters = {
+        letter
+        for grammar in grammars
+        for form in (grammar.split(" ")[::2])  # texts stand between two forms
+        for letter in form
+    }
+    assert letters == in_c
 
 
 def test_every_key_is_there_once_with_fields_that_are_known() -> None:

@@ -147,7 +147,7 @@ static bool skip_field(struct mb_cursor *c, enum field field, enum mb_dialect di
     case SYMBOL_CONSTANTS: return skip_symbol_constants(c);
     case ETHOS_NETWORKS: return skip_ethos_networks(c);
   }
-  return true;
+  return payload_error(c, c->pos, "a field of an unknown type");
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
