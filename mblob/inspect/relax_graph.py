@@ -17,6 +17,7 @@ from mblob.inspect.relax_program import (
     CODE,
     CONSTANT,
     GOTO,
+    IF,
     IMMEDIATE,
     REGISTER,
     RET,
@@ -25,6 +26,7 @@ from mblob.inspect.relax_program import (
     Function,
     Instruction,
     Program,
+    unknown_opcode,
 )
 from mblob.relax_texts import annotated
 
@@ -200,6 +202,8 @@ class _Graph:
         if found.opcode == GOTO:
             self._go(k + found.target if found.target > 0 else 0, self._flow.branch)
             return False
+        if found.opcode != IF:
+            raise unknown_opcode(found)
         condition = self._flow.given.get(found.target, ())
         branch = self._add("operator", self._text(k, found), "If", condition, ())
         self._around[branch] = self._flow.branch

@@ -173,6 +173,8 @@ class Program:
             return f"  {'goto':6}{found.target}"
         if found.opcode == IF:
             return f"  {'If':6}{_register(found.target)}, {found.other}"
+        if found.opcode != CALL:
+            raise unknown_opcode(found)
         name = self.functions[found.target].name
         operands = ", ".join([self._operand(kind, value) for kind, value in found.operands])
         return f"  {'call':6}{name:16} in: {operands:12} dst: {_register(found.other)}"
@@ -183,6 +185,11 @@ class Program:
         if kind == IMMEDIATE:
             return f"i{value}"
         return f"c[{value}]" if kind == CONSTANT else f"f[{self.functions[value].name}]"
+
+
+def unknown_opcode(found: Instruction) -> AssertionError:
+    """The error for an opcode that the C reader accepts and the caller has no case for."""
+    return AssertionError(f"an instruction with the opcode {found.opcode}")
 
 
 def _register(i: int) -> str:

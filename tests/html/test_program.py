@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.inspect import relax_graph
+from mblob.inspect import relax_graph, relax_program
 from mblob.inspect.html.data import page_data
+from mblob.native import programs
 from tests.html.browser import Page
 from tests.loader.executors import relax_programs
 from tests.loader.executors.relax_programs import c, call, i, r, ret
@@ -113,6 +114,20 @@ def test_programs_that_lie_or_are_too_long_are_not_drawn(
     assert drawn["left_out"] > 10
     monkeypatch.setattr(relax_graph, "INSTRUCTIONS", 5)
     assert graphs_of(tmp_path / "p.so") == {}
+
+
+def test_an_opcode_without_a_case_is_not_taken_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mblob.open(program_of(2, tmp_path / "p.so")) as lib:
+        entry = lib.entries[0]
+        program = relax_program.Program(entry.fields()["code"], programs.FFI)
+        assert len(list(program.listing())) > 5
+        monkeypatch.setattr(relax_program, "CALL", -1)
+        monkeypatch.setattr(relax_graph, "CALL", -1)
+        for show in (lambda: list(program.listing()), entry.program_graphs):
+            with pytest.raises(AssertionError, match="an instruction with the opcode 1"):
+                show()
 
 
 @pytest.mark.slow

@@ -386,10 +386,13 @@ static int step(struct relax_machine *m, struct relax_frame *frame,
   if (m->instruction_limit && m->executed++ >= m->instruction_limit)
     return mb_fail(MBLOB_E_KERNEL, "RuntimeError: the limit of %llu instructions is reached",
                    (unsigned long long)m->instruction_limit);
-  if (in->opcode == RELAX_CALL) return call(m, frame, in);
-  if (in->opcode == RELAX_IF) return branch(frame, in);
-  frame->pc += (size_t)in->target; /* Goto, maybe backwards */
-  return MBLOB_OK;
+  switch (in->opcode) {
+    case RELAX_CALL: return call(m, frame, in);
+    case RELAX_IF: return branch(frame, in);
+    case RELAX_GOTO: frame->pc += (size_t)in->target; return MBLOB_OK; /* maybe backwards */
+    case RELAX_RET: break;                                             /* of the loop below */
+  }
+  return mb_fail(MBLOB_E_KERNEL, "InternalError: an opcode is not known");
 }
 
 static int timed_step(struct relax_machine *m, struct relax_frame *frame,

@@ -185,6 +185,8 @@ static bool check_scopes(const struct mb_cursor *c, uint64_t at,
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
+static const char UNKNOWN_OPCODE[] = "an opcode is not known";
+
 /* The instruction whose words are from `at` to `end`. */
 static const char *decode(const struct relax_executable *exec, size_t at, size_t end,
                           struct relax_instruction *out) {
@@ -192,7 +194,7 @@ static const char *decode(const struct relax_executable *exec, size_t at, size_t
       [RELAX_CALL] = 4, [RELAX_RET] = 2, [RELAX_GOTO] = 2, [RELAX_IF] = 3};
   const int64_t *words = exec->words + at;
   const size_t left = end - at;
-  if (!left || words[0] < RELAX_CALL || words[0] > RELAX_IF) return "an opcode is not known";
+  if (!left || words[0] < RELAX_CALL || words[0] > RELAX_IF) return UNKNOWN_OPCODE;
   out->opcode = (enum relax_opcode)words[0];
   if (left < sizes[out->opcode]) return "an instruction is cut off";
   out->target = words[1];
@@ -277,16 +279,30 @@ static const char *check_call(const struct relax_executable *exec, struct relax_
   return problem;
 }
 
+static const char *check_read(struct relax_function *f, int64_t i) {
+  if (!is_register(f, i, false)) return "a register that the function does not have";
+  use(f, i);
+  return NULL;
+}
+
+static const char *check_if(struct relax_function *f, size_t at,
+                            const struct relax_instruction *in) {
+  const char *problem = check_read(f, in->target);
+  if (problem) return problem;
+  if (in->other <= 1) return "an If whose other way is not ahead of it";
+  return check_jump(f, at, in->other);
+}
+
 static const char *check_instruction(const struct relax_executable *exec, struct relax_function *f,
                                      size_t at) {
   const struct relax_instruction *in = &exec->code[at];
-  if (in->opcode == RELAX_CALL) return check_call(exec, f, in);
-  if (in->opcode == RELAX_GOTO) return check_jump(f, at, in->target);
-  if (!is_register(f, in->target, false)) return "a register that the function does not have";
-  use(f, in->target);
-  if (in->opcode == RELAX_RET) return NULL;
-  if (in->other <= 1) return "an If whose other way is not ahead of it";
-  return check_jump(f, at, in->other);
+  switch (in->opcode) {
+    case RELAX_CALL: return check_call(exec, f, in);
+    case RELAX_RET: return check_read(f, in->target);
+    case RELAX_GOTO: return check_jump(f, at, in->target);
+    case RELAX_IF: return check_if(f, at, in);
+  }
+  return UNKNOWN_OPCODE;
 }
 
 static bool check_code(const struct mb_cursor *c, struct relax_executable *exec,
