@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_JMPREL
-from mblob.binary.relocation_types import number
 from mblob.packager.errors import CannotJoin
 from mblob.packager.join import android_relocations
 from mblob.packager.join.blob_references import word_of
@@ -40,38 +39,42 @@ class Types:
     descriptor: int = -1
 
 
-def _types(machine: tuple[str, int], **names: str) -> Types:
-    return Types(**{field: number(machine, name) for field, name in names.items()})
-
-
-_X86_64, _AARCH64, _I386 = ("x86_64", 64), ("aarch64", 64), ("i386", 32)
-_ARM, _S390X, _RISCV = ("arm", 32), ("s390x", 64), ("riscv", 64)
-_TYPES = {
-    _X86_64: _types(
-        _X86_64, relative="RELATIVE", symbol="GLOB_DAT", word="64", call="JUMP_SLOT", module="DTPMOD64",
-        fixed="TPOFF64", offset="DTPOFF64", descriptor="TLSDESC",
-    ),
-    _AARCH64: _types(
-        _AARCH64, relative="RELATIVE", symbol="GLOB_DAT", word="ABS64", call="JUMP_SLOT", module="TLS_DTPMOD",
-        fixed="TLS_TPREL", offset="TLS_DTPREL", descriptor="TLSDESC",
-    ),
-    _I386: _types(
-        _I386, relative="RELATIVE", symbol="GLOB_DAT", word="32", call="JMP_SLOT", module="TLS_DTPMOD32",
-        fixed="TLS_TPOFF", offset="TLS_DTPOFF32", descriptor="TLS_DESC",
-    ),
-    _ARM: _types(
-        _ARM, relative="RELATIVE", symbol="GLOB_DAT", word="ABS32", call="JUMP_SLOT", module="TLS_DTPMOD32",
-        fixed="TLS_TPOFF32", offset="TLS_DTPOFF32", descriptor="TLS_DESC",
-    ),
-    _S390X: _types(
-        _S390X, relative="RELATIVE", symbol="GLOB_DAT", word="64", call="JMP_SLOT", module="TLS_DTPMOD",
-        fixed="TLS_TPOFF", offset="TLS_DTPOFF",
-    ),
-    _RISCV: _types(
-        _RISCV, relative="RELATIVE", symbol="64", word="64", call="JUMP_SLOT", module="TLS_DTPMOD64",
-        fixed="TLS_TPREL64", offset="TLS_DTPREL64",
-    ),
+# By machine and bits: what the names of its psABI start with; then the type of each field, name and number.
+# What a dynamic linker does for each is in csrc/src/elf/relocation_types.h.
+TABLE: dict[tuple[str, int], tuple[str, dict[str, tuple[str, int]]]] = {
+    ("x86_64", 64): ("R_X86_64_", {
+        "relative": ("RELATIVE", 8), "symbol": ("GLOB_DAT", 6), "word": ("64", 1), "call": ("JUMP_SLOT", 7),
+        "module": ("DTPMOD64", 16), "fixed": ("TPOFF64", 18), "offset": ("DTPOFF64", 17),
+        "descriptor": ("TLSDESC", 36),
+    }),
+    ("aarch64", 64): ("R_AARCH64_", {
+        "relative": ("RELATIVE", 1027), "symbol": ("GLOB_DAT", 1025), "word": ("ABS64", 257),
+        "call": ("JUMP_SLOT", 1026), "module": ("TLS_DTPMOD", 1028), "fixed": ("TLS_TPREL", 1030),
+        "offset": ("TLS_DTPREL", 1029), "descriptor": ("TLSDESC", 1031),
+    }),
+    ("i386", 32): ("R_386_", {
+        "relative": ("RELATIVE", 8), "symbol": ("GLOB_DAT", 6), "word": ("32", 1), "call": ("JMP_SLOT", 7),
+        "module": ("TLS_DTPMOD32", 35), "fixed": ("TLS_TPOFF", 14), "offset": ("TLS_DTPOFF32", 36),
+        "descriptor": ("TLS_DESC", 41),
+    }),
+    ("arm", 32): ("R_ARM_", {
+        "relative": ("RELATIVE", 23), "symbol": ("GLOB_DAT", 21), "word": ("ABS32", 2), "call": ("JUMP_SLOT", 22),
+        "module": ("TLS_DTPMOD32", 17), "fixed": ("TLS_TPOFF32", 19), "offset": ("TLS_DTPOFF32", 18),
+        "descriptor": ("TLS_DESC", 13),
+    }),
+    ("s390x", 64): ("R_390_", {
+        "relative": ("RELATIVE", 12), "symbol": ("GLOB_DAT", 10), "word": ("64", 22), "call": ("JMP_SLOT", 11),
+        "module": ("TLS_DTPMOD", 54), "fixed": ("TLS_TPOFF", 56), "offset": ("TLS_DTPOFF", 55),
+    }),
+    ("riscv", 64): ("R_RISCV_", {
+        "relative": ("RELATIVE", 3), "symbol": ("64", 2), "word": ("64", 2), "call": ("JUMP_SLOT", 5),
+        "module": ("TLS_DTPMOD64", 7), "fixed": ("TLS_TPREL64", 11), "offset": ("TLS_DTPREL64", 9),
+    }),
 }  # fmt: skip
+_TYPES = {
+    machine: Types(**{field: number for field, (_, number) in rows.items()})
+    for machine, (_, rows) in TABLE.items()
+}
 _NONE = 0  # on every machine
 
 

@@ -142,9 +142,26 @@ static inline enum meaning meaning_of(uint64_t type) {
 /* The bytes that belong to it: with the number of a module the offset, which has a relocation of
  * its own or is there. */
 static inline uint64_t size_of(enum meaning meaning) {
-  if (meaning >= PART_1 && meaning <= PART_8) return UINT64_C(1) << (meaning - PART_1);
-  if (meaning == DESCRIPTOR || meaning == MODULE) return 2 * sizeof(ElfW(Addr));
-  return meaning == SIZE_4 ? 4 : sizeof(ElfW(Addr));
+  switch (meaning) {
+    case PART_1: return 1;
+    case PART_2: return 2;
+    case PART_4:
+    case SIZE_4: return 4;
+    case PART_8: return 8;
+    case MODULE:
+    case DESCRIPTOR: return 2 * sizeof(ElfW(Addr));
+    case UNKNOWN:
+    case NONE:
+    case RELATIVE:
+    case ADDRESS:
+    case SLOT:
+    case RESOLVER:
+    case COPY:
+    case OFFSET:
+    case TLS_PLACE:
+    case SIZE: break;
+  }
+  return sizeof(ElfW(Addr));
 }
 
 #endif

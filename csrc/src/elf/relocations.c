@@ -248,17 +248,17 @@ static int check_module(const struct linking *l, const struct table *t, uint64_t
 static int check_named(const struct linking *l, const struct table *t, uint64_t i,
                        const ElfW(Rela) * r, enum meaning meaning) {
   ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
-  if (meaning >=
-      SIZE) /* glibc reads the symbol that it has found, which for a weak one may be none */
-    return symbol.st_shndx || ELF64_ST_BIND(symbol.st_info) != STB_WEAK
-               ? MBLOB_OK
-               : mb_elf_bad("it takes the size of the weak symbol '%s'",
-                            mb_elf_symbol_name(l->elf, &symbol));
   const bool is_word =
       meaning == SLOT || meaning == MODULE || meaning == OFFSET || meaning == DESCRIPTOR;
   if (is_word && r->r_offset % sizeof(ElfW(Addr)))
     return mb_elf_bad("the word that it writes is not aligned");
   switch (meaning) {
+    case SIZE:
+    case SIZE_4: /* glibc reads the symbol that it has found, which for a weak one may be none */
+      return symbol.st_shndx || ELF64_ST_BIND(symbol.st_info) != STB_WEAK
+                 ? MBLOB_OK
+                 : mb_elf_bad("it takes the size of the weak symbol '%s'",
+                              mb_elf_symbol_name(l->elf, &symbol));
     case MODULE: return check_module(l, t, i, r, &symbol);
     case OFFSET:
       if (!is_pair(l, t, i - 1))
@@ -277,7 +277,15 @@ static int check_named(const struct linking *l, const struct table *t, uint64_t 
       break;
     case COPY:
       return mb_elf_bad("a relocation copies data of another library, which only executables do");
-    default: break;
+    case UNKNOWN:
+    case NONE:
+    case RELATIVE:
+    case ADDRESS:
+    case PART_1:
+    case PART_2:
+    case PART_4:
+    case PART_8:
+    case RESOLVER: break;
   }
   if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS)
     return mb_elf_bad("a relocation takes the address of a thread-local symbol");
