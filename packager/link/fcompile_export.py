@@ -29,10 +29,9 @@ from mblob.packager.functions.packed_or_plain import Known
 from mblob.packager.functions.wrappers import announcement, table
 from mblob.packager.link import carry, system_lib
 from mblob.packager.link.inputs import (
-    check_functions,
-    check_prototypes,
-    check_stack,
     hide_plain_functions,
+    refuse_clashes,
+    refuse_unlinkable,
     tell_functions,
     warn_of_functions,
 )
@@ -158,22 +157,29 @@ def _own_headers(request: Request) -> list[str]:
 def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[Path], Known]:
     """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources. Also the
     objects among them, and what is in them."""
-    wrapped = request.wrapped()
-    if any(w.takes_name for w in wrapped):
+    if any(w.takes_name for w in request.wrapped()):
         return _renamed_objects(request, work)
-    files = []
-    for i, node in enumerate(request.host):
-        files.append(_host_file(node, i, object_format, work))
-    contents = [read_input(HostFile(f, f.name)) for f in files if f.suffix in (".o", ".a")]
-    definitions = [(f.label, c) for f, c in contents]
-    if request.plan.is_needed:
-        object_files.check_blobs(definitions, request.dialect.symbol)
-    object_files.check_duplicates(definitions)
-    if len(contents) == len(files):  # what sources define is seen by the caller's compiler first
-        check_functions(wrapped, request.named(), contents)
-    check_prototypes(wrapped, contents)
-    check_stack(contents, ())
-    return files, contents
+    files = [_host_file(node, i, object_format, work) for i, node in enumerate(request.host)]
+    known = [
+        read_input(HostFile(f, node.label))
+        for f, node in zip(files, request.host)
+        if f.suffix in (".o", ".a")
+    ]
+    _refuse(request, known, has_all=len(known) == len(files))
+    return files, known
+
+
+def _refuse(request: Request, known: Known, *, has_all: bool) -> None:
+    """Refuse what every export refuses of objects, with these omissions.
+
+    * Whether an object is for another machine: only `fcompile` knows which machine it links for.
+    * Functions that no object defines, while there are sources: only the compiler of `fcompile` sees
+      what sources define.
+    * Addons and plug-ins: addons go to `fcompile` as they are, in any format that it takes; plug-ins are
+      checked by `carry`.
+    """
+    refuse_unlinkable(request, known, known, has_all=has_all)
+    refuse_clashes(request, known)
 
 
 def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
@@ -191,13 +197,9 @@ def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
 def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
     """Objects instead of sources: a function whose packed function takes its name is renamed in the
     object."""
-    wrapped = request.wrapped()
-    tools = request.tools()
-    known = compile_all(tools, request.host, None, request.options, work)
-    check_functions(wrapped, request.named(), known)
-    check_prototypes(wrapped, known)
-    check_stack(known, ())
-    return [f.path for f, _ in hide_plain_functions(wrapped, known, work)], known
+    known = compile_all(request.tools(), request.host, None, request.options, work)
+    _refuse(request, known, has_all=True)
+    return [f.path for f, _ in hide_plain_functions(request.wrapped(), known, work)], known
 
 
 # -- the blob --------------------------------------------------------------------------------------

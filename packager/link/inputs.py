@@ -107,7 +107,6 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         work,
         _import_read_back,
     )
-    wrapped = request.wrapped()
     words, given = _addons(request, tools, work)
     host = unshared(compiled, work / "unshared")
     addons = unshared(given, work / "unshared_addons")
@@ -123,9 +122,8 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     machine = own or probe(tools, request.options, work)
     for f, contents in objects:
         object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
-    check_stack(objects, request.options)
-    check_functions(wrapped, request.named(), [*host, *addons])
-    check_prototypes(wrapped, [*host, *addons])
+    # A plug-in has no functions of the caller's: its names are all its own.
+    refuse_unlinkable(request, objects, [*host, *addons])
     gathered = Gathered(tools, machine, host, with_table, words, addons, [], [])
     if not request.carry:
         return gathered
@@ -164,7 +162,32 @@ def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path],
     return line, look
 
 
-def check_stack(files: Sequence[LinkInput], options: Sequence[str]) -> None:
+def refuse_unlinkable(
+    request: Request,
+    objects: Sequence[LinkInput],
+    declaring: Sequence[LinkInput],
+    *,
+    has_all: bool = True,
+) -> None:
+    """Refuse objects that cannot be linked as the caller asks, whoever links them. `refuse_clashes`
+    follows, when it is known what else defines names.
+
+    Args:
+        objects: all that is linked.
+        declaring: those among them that may define declared functions.
+        has_all: whatever defines a function is among them.
+
+    Raises:
+        BuildError: naming the object or the function.
+    """
+    wrapped = request.wrapped()
+    _check_stack(objects, request.options)
+    if has_all:
+        _check_functions(wrapped, request.named(), declaring)
+    _check_prototypes(wrapped, declaring)
+
+
+def _check_stack(files: Sequence[LinkInput], options: Sequence[str]) -> None:
     """Refuse objects that need an executable stack, unless an option asks for one. Libraries are linked
     without one.
 
@@ -176,7 +199,7 @@ def check_stack(files: Sequence[LinkInput], options: Sequence[str]) -> None:
         raise BuildError(f"{found}: {NEEDS_STACK}")
 
 
-def check_functions(
+def _check_functions(
     wrapped: Sequence[Wrapped],
     named: Sequence[str],
     files: Sequence[LinkInput],
@@ -247,7 +270,7 @@ def _refuse_variables(names: Collection[str], files: Sequence[LinkInput]) -> Non
             )
 
 
-def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> None:
+def _check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> None:
     """Refuse a prototype that says something else than the source does, and a function that is not
     called as C does, as far as the source, debug information or the symbol tells.
 
@@ -402,7 +425,7 @@ def complete(request: Request, gathered: Gathered, functions: Functions, work: P
         packed, *helpers = helpers
         host = [packed if item.file.generated else item for item in host]
     objects = [*host, *gathered.addons, *gathered.carried, *helpers]
-    _check_definitions(request, wrapped, objects)
+    refuse_clashes(request, objects)
     files = hide_plain_functions(wrapped, [*host, *gathered.carried], work)
     if functions.adapters:
         files = adapters.hide_adapted(functions.adapters, request.table_rows(), files, work)
@@ -459,16 +482,14 @@ def _helpers(
     return compile_generated(tools, sources, (*request.options, *inline), work)
 
 
-def _check_definitions(
-    request: Request, wrapped: Sequence[Wrapped], objects: Sequence[LinkInput]
-) -> None:
+def refuse_clashes(request: Request, objects: Sequence[LinkInput]) -> None:
     """Refuse packed modules of another library, and two definitions of one name: as it will be when
     plain functions have made room for packed functions of their names.
 
     Raises:
         BuildError, ToolchainError: naming both places.
     """
-    hidden = {w.prototype.name: w.plain_symbol for w in wrapped if w.takes_name}
+    hidden = {w.prototype.name: w.plain_symbol for w in request.wrapped() if w.takes_name}
     definitions = [
         (f.label, c if f.generated else ObjectSymbols(hidden.get(n, n) for n in c.defined))
         for f, c in objects

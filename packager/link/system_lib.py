@@ -29,6 +29,7 @@ from mblob.packager.link.inputs import (
     Gathered,
     gather,
     hide_plain_functions,
+    refuse_clashes,
     tell_functions,
     warn_of_functions,
 )
@@ -93,8 +94,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     taken = [item for item in known if register in item.contents.undefined]
     known = [item for item in known if register not in item.contents.undefined]
     _check_taken(taken, request)
-    if request.plan.is_needed:
-        object_files.check_blobs([(f.label, c) for f, c in known], request.dialect.symbol)
+    refuse_clashes(request, [*known, *taken])
     blob = _blob(request, gathered, work)
     functions = tell_functions(request, known, gathered.host)
     mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
@@ -117,6 +117,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
         "mblob_system_lib", "what announces the library", registration.source(request.prefix)
     )
     known += compile_generated(gathered.tools, [source], request.options, work)
+    # Once more, with what was generated meanwhile.
     object_files.check_duplicates([(f.label, c) for f, c in (*known, *taken)])
     defined = {
         name for f, c in known for name in (c.defined | c.weak) - (set() if f.carried else c.comdat)
