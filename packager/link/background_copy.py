@@ -87,8 +87,9 @@ class BackgroundCopy:
         """Wait for the end of the copy: what `write_blob` returns.
 
         Raises:
-            What it raises.
+            What it raises; `Cancelled` if nobody told the triple.
         """
+        self._triple.give_up()  # too late to tell it: the caller of this waits
         self._thread.join()
         if isinstance(self._result, BaseException):
             raise self._result

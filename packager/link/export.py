@@ -247,7 +247,6 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
         functions = inputs.tell_functions(request, gathered.objects, gathered.host)
         # Compile adapters, the table of functions, slots; rename what makes room for packed functions.
         line = inputs.complete(request, gathered, functions, work)
-        request.triple.tell(line.tools.triple)
         # Link with a placeholder, and write the blob in its place; or as `embed` says.
         blob_size = linking.link(request, line, library, work, copy)
 
@@ -269,5 +268,4 @@ def _export_objects(request: Request, tar: Path, work: Path) -> None:
     functions = inputs.tell_functions(request, gathered.objects, gathered.host)
     line = inputs.complete(request, gathered, functions, work)
     inputs.warn_of_functions(request, line.rows, line.objects)
-    request.triple.tell(line.tools.triple)
     linking.write_objects(request, line, tar, work)

@@ -94,6 +94,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
     """
     tools = request.tools()
+    request.triple.tell(tools.triple)
 
     def packed_forms() -> str:
         return request.packed_forms(with_table=with_table)

@@ -48,11 +48,13 @@ class Cancelled(Exception):
 
 
 class Triple:
-    """The triple that the library is for, which only the compiler knows: a blob that is copied
-    meanwhile waits for it."""
+    """The triple that the library is for, which only the compiler knows: `gather` tells it, or the
+    export with `fcompile`. A blob that is copied meanwhile waits for it. The thread of the export does
+    not wait, for it would have to tell it."""
 
     def __init__(self) -> None:
         self._known = threading.Event()
+        self._export = threading.get_ident()
         self._triple: str | None = None
 
     def tell(self, triple: str) -> None:
@@ -64,7 +66,10 @@ class Triple:
         self._known.set()
 
     def __call__(self) -> str:
-        self._known.wait()
+        if threading.get_ident() != self._export:
+            self._known.wait()
+        elif not self._known.is_set():
+            raise RuntimeError("the blob is written before its triple is told")
         if self._triple is None:
             raise Cancelled
         return self._triple

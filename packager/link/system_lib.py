@@ -231,7 +231,6 @@ def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
     if packed is not None:
         file = _compiled(request, gathered, packed, work)
         return _Blob([file], 0, request.symbol in _defined(file))
-    request.triple.tell(gathered.tools.triple)
     if not request.plan.is_needed:
         return _Blob()
     path = work / "devc.o"

@@ -184,3 +184,27 @@ def test_without_a_thread_for_the_copy_nothing_stays_open(
     monkeypatch.undo()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert [p.name for p in tmp_path.iterdir()] == ["TMPDIR"]
+
+
+@pytest.mark.parametrize("early", [1, 1 << 30])
+@pytest.mark.parametrize("more", [{}, {"system_lib": True}, {"fcompile": lambda *_, **__: None}])
+def test_an_export_that_forgets_the_triple_fails_and_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: int, more: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(request, "WORTH", early)
+    monkeypatch.setattr(request.Triple, "tell", lambda *_: None)
+    name = tmp_path / ("x.a" if "system_lib" in more else "x.so")
+    errors: list[BaseException] = []
+
+    def export() -> None:
+        try:
+            library(DATA).export_library(name, **more)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=export, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [type(error) for error in errors] in ([RuntimeError], [request.Cancelled])
+    assert not name.exists()
