@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Known = Sequence[LinkInput]
 
 
-class Told(NamedTuple):
+class Undeclared(NamedTuple):
     """Functions without a prototype, each list sorted by name.
 
     Attributes:
@@ -71,12 +71,12 @@ class Told(NamedTuple):
         return found if is_needed else self.unknown
 
 
-def tell_apart(
+def classify_undeclared(
     wrapped: Sequence[Wrapped],
     named: Collection[str],
     files: Known,
     table_rows: Sequence[Row] = (),
-) -> Told:
+) -> Undeclared:
     """What is known of the functions without a prototype.
 
     Args:
@@ -99,10 +99,10 @@ def tell_apart(
         unknown |= without_row - here
     defined = {name for _, c in files for name in c.defined | c.weak}
     if any(functions_table.SYMBOL in c.defined for f, c in files if not f.generated):
-        return Told(plain, [], [], is_tvm_code=True, has_table=True)
+        return Undeclared(plain, [], [], is_tvm_code=True, has_table=True)
     # A source that somebody else compiles has names that nobody sees here.
     packed |= {n for n in named if n not in prototypes | rows and FFI_PREFIX + n not in defined}
-    return Told(
+    return Undeclared(
         plain,
         [Row(name, name, "packed", ALIGNMENT, "?") for name in sorted(packed)],
         [Row(name, name, "plain", 0, "?") for name in sorted(unknown)],
@@ -116,7 +116,7 @@ def _exported(contents: ObjectSymbols) -> set[str]:
     return {name for name in found if not _is_reserved(name)}
 
 
-def warn_of_unknown(told: Told, host: Known, files: Known) -> None:
+def warn_of_unknown(undeclared: Undeclared, host: Known, files: Known) -> None:
     """Warn of a host module with only functions of which nothing says how they are called, none of
     them used by others.
 
@@ -124,7 +124,7 @@ def warn_of_unknown(told: Told, host: Known, files: Known) -> None:
         host: objects of the host modules.
         files: all objects.
     """
-    unknown = {row.symbol for row in told.unknown}
+    unknown = {row.symbol for row in undeclared.unknown}
     if not unknown:
         return
     used = {name for _, c in files for name in c.undefined}

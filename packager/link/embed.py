@@ -10,6 +10,9 @@
   it.
 * `object`: the linker lays the blob out itself. Past 2 GiB code has to reach across it, and only some
   linkers see to that.
+* `c`: the same as C text, for targets without ELF. The compiler lays the blob out.
+
+`linking.py`, `system_lib.py` and `fcompile_export.py` choose the way.
 """
 
 from __future__ import annotations
@@ -34,14 +37,18 @@ from mblob.binary.elf_records import (
     SHT_PROGBITS,
 )
 from mblob.bytes.mapping import map_file
+from mblob.bytes.progress import watched
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.format.blob_plan import BLOB_ALIGN, SEGMENT_ALIGN, TENSOR_ALIGN
 from mblob.packager.compile.toolchain import Linker
+from mblob.packager.errors import BuildError
 from mblob.packager.link.background_copy import BackgroundCopy
+from mblob.packager.link.request import Request
 from mblob.packager.objects.object_files import ElfTarget
+from mblob.packager.write import elf_writer
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
-from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE, BlobSection
+from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE, BlobSection, section_for
 
 GROW_SECTION = ".tvm_mblob"
 
@@ -286,6 +293,45 @@ def append(
             )  # fmt: skip
         patch.build_id(fingerprint)
     return size
+
+
+# -- object and c ---------------------------------------------------------------------------------
+
+
+def write_object(request: Request, folder: Path, machine: ElfTarget) -> tuple[Path, int]:
+    """Write the blob as an object for a linker to place. In a system library its symbol is hidden.
+
+    Returns:
+        The file, and the size of the blob.
+    """
+    path = folder / "devc.o"
+    size = elf_writer.write_object(
+        path,
+        machine,
+        request.symbol,
+        section_for(machine, request.plan.alignment, request.lead),
+        lambda sink: request.plan.write(watched(sink), lead=request.lead),
+        has_index=request.plan.index,
+        hidden=request.system_lib,
+    )
+    return path, size
+
+
+def write_c(request: Request, folder: Path) -> tuple[Path, int]:
+    """The same as C text, whose compiler aligns the blob.
+
+    Raises:
+        BuildError: the caller asked for the alignment of a payload.
+    """
+    from mblob.packager.write import devc_c  # few exports write C
+
+    if aligned := request.aligned_keys:
+        raise BuildError(
+            f"embed='c': the compiler places the packed modules, so the payload of {aligned[0]!r} cannot be"
+            " aligned; leave out alignment= (--align), or choose another embed="
+        )
+    path = folder / "devc.c"
+    return path, devc_c.write_c(path, request.symbol, lambda s: request.plan.write(watched(s)))
 
 
 # -- object, past 2 GiB ----------------------------------------------------------------------------

@@ -6,9 +6,10 @@ each is a function of another file.
 | check the arguments and the tree, order the modules of the blob | `request.py`, `packager/write/blob_stream.py` |
 | start to copy a large blob | `background_copy.py` |
 | compile and read the inputs, refuse what cannot be linked | `inputs.py`, `packager/compile/host_objects.py` |
-| tell how functions are called | `inputs.py`, `packager/functions/packed_or_plain.py` |
+| classify functions: packed, plain C, of the other dialect | `inputs.py`, `packager/functions/packed_or_plain.py` |
 | compile adapters and the table of functions | `inputs.py`, `packager/functions/adapters.py` |
-| link, write the blob into the library | `linking.py`, `embed.py` |
+| choose the way of `embed=`, link | `linking.py`; `system_lib.py` and `fcompile_export.py` for theirs |
+| write the blob in each way of `embed=` | `embed.py` |
 | read the library back, check it | `read_back.py` |
 | rename the library | `mblob/bytes/whole_file.py` |
 """
@@ -243,8 +244,8 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
 
         # Compile the host modules, read all objects, and refuse what cannot be linked.
         gathered = inputs.gather(request, work, with_table=True)
-        # Tell how each function is called: a packed, a plain C, or another dialect's function.
-        functions = inputs.tell_functions(request, gathered.objects, gathered.host)
+        # Classify how each function is called: as a packed, a plain C, or another dialect's function.
+        functions = inputs.classify_functions(request, gathered.objects, gathered.host)
         # Compile adapters, the table of functions, slots; rename what makes room for packed functions.
         line = inputs.complete(request, gathered, functions, work)
         # Link with a placeholder, and write the blob in its place; or as `embed` says.
@@ -265,7 +266,7 @@ def _export_objects(request: Request, tar: Path, work: Path) -> None:
     from mblob.packager.link import inputs, linking
 
     gathered = inputs.gather(request, work)
-    functions = inputs.tell_functions(request, gathered.objects, gathered.host)
+    functions = inputs.classify_functions(request, gathered.objects, gathered.host)
     line = inputs.complete(request, gathered, functions, work)
     inputs.warn_of_functions(request, line.rows, line.objects)
     linking.write_objects(request, line, tar, work)

@@ -1,5 +1,10 @@
 """Exports that a caller's `fcompile` links: we write the files, TVM's names, and it makes the
-library."""
+library.
+
+The steps of `export.py` differ here: sources are not compiled, so there is no `Gathered`, and what
+mblob generates is C text, so there is no `LinkLine`. Only if functions must be renamed does mblob
+compile the sources.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +32,12 @@ from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.packed_or_plain import Known
 from mblob.packager.functions.wrappers import announcement, table
-from mblob.packager.link import carry, system_lib
+from mblob.packager.link import carry, embed, system_lib
 from mblob.packager.link.inputs import (
+    classify_functions,
     hide_plain_functions,
     refuse_clashes,
     refuse_unlinkable,
-    tell_functions,
     warn_of_functions,
 )
 from mblob.packager.link.read_back import opened
@@ -118,7 +123,7 @@ def _files(
     Also the rows of its table of functions."""
     host, known = _host_files(request, object_format, work)
     files = [*request.addons, *host, *_plugin_files(request, object_format, work)]
-    functions = tell_functions(request, known, known)
+    functions = classify_functions(request, known, known)
     if functions.adapters:
         made = adapters.generate(request.dialect, functions.adapters)
         files.append(write_source(made.source(), work / f"{made.stem}.c"))
@@ -222,8 +227,8 @@ def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: P
             raise BuildError(
                 f"embed='object': {triple or object_format} is no ELF target that we know; use embed='c'"
             )
-        return request.write_c(work)[0]
-    return request.write_object(work, machine)[0]
+        return embed.write_c(request, work)[0]
+    return embed.write_object(request, work, machine)[0]
 
 
 def _triple(request: Request, fcompile: FCompile) -> str | None:

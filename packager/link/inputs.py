@@ -34,11 +34,11 @@ from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import adapters
 from mblob.packager.functions.packed_or_plain import (
     Adapter,
-    Told,
+    Undeclared,
+    classify_undeclared,
     contradiction,
     kept_rows,
     needed_adapters,
-    tell_apart,
     warn_of_unknown,
 )
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
@@ -316,18 +316,18 @@ class Functions(NamedTuple):
 
     Attributes:
         wrapped: plain functions with a prototype, which get a packed function.
-        told: those without a prototype.
+        undeclared: those without a prototype.
         adapters: to functions of the other dialect.
         rows: the table of functions.
     """
 
     wrapped: list[Wrapped]
-    told: Told
+    undeclared: Undeclared
     adapters: list[Adapter]
     rows: list[Row]
 
 
-def tell_functions(
+def classify_functions(
     request: Request, objects: Sequence[LinkInput], host: Sequence[LinkInput]
 ) -> Functions:
     """What is known of the functions of all objects.
@@ -342,12 +342,12 @@ def tell_functions(
         BuildError: objects of a dialect that no adapter is for.
     """
     wrapped, table_rows = request.wrapped(), request.table_rows()
-    told = tell_apart(wrapped, request.named(), objects, table_rows)
-    warn_of_unknown(told, host, objects)
-    adapted = needed_adapters(request.dialect, wrapped, told.not_packed, objects, table_rows)
+    undeclared = classify_undeclared(wrapped, request.named(), objects, table_rows)
+    warn_of_unknown(undeclared, host, objects)
+    adapted = needed_adapters(request.dialect, wrapped, undeclared.not_packed, objects, table_rows)
     kept = kept_rows(request.dialect, table_rows, objects)
     others = [*rows_of(wrapped), *kept, *(a.row for a in adapted)]
-    return Functions(wrapped, told, adapted, request.table_of(told, others))
+    return Functions(wrapped, undeclared, adapted, request.table_of(undeclared, others))
 
 
 def warn_of_functions(

@@ -111,7 +111,7 @@ def _embed(
         )
         return embed.append(stub, output, symbol, write, request.plan.alignment, request.lead)
     if request.embed == "c":
-        _, size = request.write_c(work)
+        _, size = embed.write_c(request, work)
         compile_blob(line.tools, request.options, work, "devc.o")
         line.tools.link(link_command(line, output, ["devc.o"], request.options, work), work)
         return size
@@ -187,7 +187,7 @@ def _link_object(request: Request, line: LinkLine, output: Path, work: Path) -> 
             embed.check_linker(size, line.machine, line.tools.linker(request.options, work))
 
     check(request.plan.known_size or 0)  # before all of it is written, if it is known
-    _, size = request.write_object(work, line.machine)
+    _, size = embed.write_object(request, work, line.machine)
     check(size)
     line.tools.link(link_command(line, output, ["devc.o"], request.options, work), work)
     if size > embed.OBJECT_LIMIT:
@@ -219,9 +219,9 @@ def write_objects(request: Request, line: LinkLine, output: Path, work: Path) ->
     if packed is not None:
         members.append(packed)
     elif request.plan.is_needed and request.embed == "c":
-        members.append(request.write_c(work)[0])
+        members.append(embed.write_c(request, work)[0])
     elif request.plan.is_needed:
-        members.append(request.write_object(work, line.machine)[0])
+        members.append(embed.write_object(request, work, line.machine)[0])
     write_tar(members, output)
 
 

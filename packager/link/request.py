@@ -1,5 +1,5 @@
 """What one export was asked for: the arguments of `export_library`, checked, and the plan of the
-blob."""
+blob; what the steps ask of them: the compiler, the declared functions, the file of `fpack_imports`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mblob.arguments import items
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
-from mblob.bytes.progress import watched
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed, one_of
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.type_keys import GRAPH_FACTORY, GRAPHS, SAFETENSORS
@@ -30,16 +28,14 @@ from mblob.packager.write.graph_names import packed_names
 
 # What compiles and links is imported by those who ask for it: a large blob is on its way by then.
 if TYPE_CHECKING:
-    from mblob.bytes.sink import Sink
     from mblob.format.functions_table import Row
     from mblob.packager.compile.toolchain import Toolchain
-    from mblob.packager.functions.packed_or_plain import Told
+    from mblob.packager.functions.packed_or_plain import Undeclared
     from mblob.packager.functions.wrappers import Wrapped
-    from mblob.packager.objects.object_files import ElfTarget
     from mblob.packager.write.file_sink import OldLibrary
 
 _RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
-WORTH = 64 << 20  # bytes of payloads from which a copy beside compilers pays
+EARLY_COPY_SIZE = 64 << 20  # bytes of payloads from which a copy beside compilers pays
 PREFIX_LIMIT = 128  # characters
 
 
@@ -113,10 +109,6 @@ class Request(NamedTuple):
 
         return find(self.cc, self.target)
 
-    def _write(self, sink: Sink, lead: int = 0) -> int:
-        """Write the blob, and return its size in bytes."""
-        return self.plan.write(watched(sink), lead=lead)
-
     @property
     def is_copied_early(self) -> bool:
         """Whether the blob is copied while compilers run: if the linker has no part in it, and it can be
@@ -125,7 +117,7 @@ class Request(NamedTuple):
         if mold or self.embed not in ("auto", "grow") or self.fpack_imports is not None:
             return False
         try:
-            return (self.plan.known_size or 0) >= WORTH
+            return (self.plan.known_size or 0) >= EARLY_COPY_SIZE
         except OSError:
             return False  # which will be told when the payload's turn comes
 
@@ -138,34 +130,6 @@ class Request(NamedTuple):
     def symbol(self) -> str:
         """Of the blob in the library."""
         return self.prefix + self.dialect.symbol
-
-    def write_object(self, folder: Path, machine: ElfTarget) -> tuple[Path, int]:
-        """Write the blob as an object for a linker to place. In a system library its symbol is
-        hidden.
-
-        Returns:
-            The file, and the size of the blob.
-        """
-        from mblob.packager.write.elf_writer import section_for, write_object
-
-        path, index, hidden = folder / "devc.o", self.plan.index, self.system_lib
-        section = section_for(machine, self.plan.alignment, self.lead)
-        write = partial(self._write, lead=self.lead)
-        size = write_object(
-            path, machine, self.symbol, section, write, has_index=index, hidden=hidden
-        )
-        return path, size
-
-    def write_c(self, folder: Path) -> tuple[Path, int]:
-        """The same as C text, whose compiler aligns the blob."""
-        from mblob.packager.write.devc_c import write_c
-
-        if aligned := self.aligned_keys:
-            raise BuildError(
-                f"embed='c': the compiler places the packed modules, so the payload of {aligned[0]!r} cannot be"
-                " aligned; leave out alignment= (--align), or choose another embed="
-            )
-        return folder / "devc.c", write_c(folder / "devc.c", self.symbol, self._write)
 
     @property
     def aligned_keys(self) -> list[str]:
@@ -208,18 +172,18 @@ class Request(NamedTuple):
         """Rows of tables of functions that came with the host modules."""
         return list(dict.fromkeys(row for node in self.host for row in node.rows))
 
-    def table_of(self, told: Told, others: Sequence[Row]) -> list[Row]:
+    def table_of(self, undeclared: Undeclared, others: Sequence[Row]) -> list[Row]:
         """The rows of the table of functions.
 
         Args:
-            told: of the functions without a prototype.
+            undeclared: of the functions without a prototype.
             others: all other rows.
         """
         if self.dialect.is_ffi:  # whose functions have names of their own
-            return [*others, *told.plain]
+            return [*others, *undeclared.plain]
         is_announced = self.plan.index and self.embed != "c" and self.fpack_imports is None
         unannounced = self.plan.is_needed and not is_announced
-        return [*others, *told.rows(others, unannounced_blob=unannounced)]
+        return [*others, *undeclared.rows(others, unannounced_blob=unannounced)]
 
     def packed_forms(self, *, with_table: bool = False) -> str:
         """C text of the packed functions, "" if there are none.

@@ -3,6 +3,10 @@ themselves there.
 
 Compile as for a shared library, then give all symbols the prefix and hide them, in the objects; add
 an object with the packed modules, and one that announces everything when the program starts.
+
+The steps of `export.py` differ after `gather`: nothing is linked, so there is no `LinkLine`. All
+objects, archives as their members, become files of our own before functions are classified, because
+all their symbols are renamed. `registration.py` writes the table of functions.
 """
 
 from __future__ import annotations
@@ -25,12 +29,13 @@ from mblob.packager.compile.host_objects import (
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.registration import Registration, functions_of
+from mblob.packager.link import embed
 from mblob.packager.link.inputs import (
     Gathered,
+    classify_functions,
     gather,
     hide_plain_functions,
     refuse_clashes,
-    tell_functions,
     warn_of_functions,
 )
 from mblob.packager.link.linking import write_tar
@@ -96,7 +101,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
     _check_taken(taken, request)
     refuse_clashes(request, [*known, *taken])
     blob = _blob(request, gathered, work)
-    functions = tell_functions(request, known, gathered.host)
+    functions = classify_functions(request, known, gathered.host)
     mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined}
     if functions.adapters:
         source = adapters.generate(request.dialect, functions.adapters)
@@ -105,7 +110,7 @@ def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
         ours = {name for _, c in made for name in c.defined}
         mentioned = {name for _, c in known for name in c.defined | c.weak | c.undefined} - ours
     announced, rows = functions_of(
-        functions.wrapped, functions.told.not_packed, [c for _, c in known], request.dialect
+        functions.wrapped, functions.undeclared.not_packed, [c for _, c in known], request.dialect
     )
     warn_of_functions(request, rows, [*known, *taken])
     registration = Registration(
@@ -235,10 +240,10 @@ def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
         return _Blob()
     path = work / "devc.o"
     if request.embed == "c":
-        _, size = request.write_c(work)
+        _, size = embed.write_c(request, work)
         compile_blob(gathered.tools, request.options, work, path.name, "-fvisibility=hidden")
     else:
-        path, size = request.write_object(work, gathered.machine)
+        path, size = embed.write_object(request, work, gathered.machine)
     _verify(path, request.symbol, request, size)
     return _Blob([path], size, True, request.plan.index)
 

@@ -144,7 +144,7 @@ class FileSink:
 # or open keeps it. Nothing of it is believed: each piece of a payload is compared with what the old
 # file has.
 
-WORTH = 1 << 20  # bytes of an old file from which it is looked at
+MIN_OLD_SIZE = 1 << 20  # bytes of an old file from which it is looked at
 # of <linux/fs.h>; where it has another number (PowerPC, MIPS), nothing is shared
 FICLONERANGE = 0x4020940D
 _RANGE = struct.Struct("=qQQQ")  # struct file_clone_range
@@ -203,7 +203,7 @@ def old_library(path: Path, wanted: bool = True) -> Iterator[OldLibrary | None]:
 def _open(path: Path) -> int | None:
     with suppress(OSError):
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        if os.fstat(fd).st_size >= WORTH:
+        if os.fstat(fd).st_size >= MIN_OLD_SIZE:
             return fd
         os.close(fd)
     return None

@@ -275,7 +275,7 @@ def test_parameters_of_a_graph_stay_aligned(tmp_path: Path) -> None:
 def test_a_blob_that_is_copied_early_is_placed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request, "WORTH", 1)
+    monkeypatch.setattr(request, "EARLY_COPY_SIZE", 1)
     own = {**OWN, "largest": bytes(LARGE_PAYLOAD)}
     path = by_default(tmp_path / "m.so", own)
     check_default(path)

@@ -295,7 +295,7 @@ def test_a_blob_that_was_copied_before_the_link(
 ) -> None:
     """It lies at an offset that is larger than its address."""
     require(f"ld.{linker}")
-    monkeypatch.setattr(request, "WORTH", 1)
+    monkeypatch.setattr(request, "EARLY_COPY_SIZE", 1)
     (tmp_path / "p").write_bytes(b"hello" * 100_000 + bytes(1 << 20) + b"end")
     root = plain_module()
     root.import_module(mblob.blob_module("my.kind", tmp_path / "p"))

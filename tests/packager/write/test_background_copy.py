@@ -24,7 +24,7 @@ from tests.packager.write.test_copying import DATA, library, payload_of
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every payload is copied early; what happened to it."""
-    monkeypatch.setattr(request, "WORTH", 1)
+    monkeypatch.setattr(request, "EARLY_COPY_SIZE", 1)
     events: list[str] = []
     for name in ("result", "cancel"):
         real = getattr(BackgroundCopy, name)
@@ -108,7 +108,7 @@ def test_a_copy_starts_before_what_compiles_and_links_is_there(tmp_path: Path) -
         import sys
         from mblob.cli.main import main
         from mblob.packager.link import background_copy, request
-        request.WORTH, started = 0, background_copy.BackgroundCopy.__init__
+        request.EARLY_COPY_SIZE, started = 0, background_copy.BackgroundCopy.__init__
         def starting(*args):
             print(*sys.modules)
             started(*args)
@@ -191,7 +191,7 @@ def test_without_a_thread_for_the_copy_nothing_stays_open(
 def test_an_export_that_forgets_the_triple_fails_and_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: int, more: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(request, "WORTH", early)
+    monkeypatch.setattr(request, "EARLY_COPY_SIZE", early)
     monkeypatch.setattr(request.Triple, "tell", lambda *_: None)
     name = tmp_path / ("x.a" if "system_lib" in more else "x.so")
     errors: list[BaseException] = []

@@ -22,7 +22,7 @@ SCRIPT = textwrap.dedent(
     """
     import os, signal, sys, mblob
     from mblob.packager.link import request
-    request.WORTH = 1
+    request.EARLY_COPY_SIZE = 1
     number, at, out, storm = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4] == "storm"
     signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
     seen = 0

@@ -166,7 +166,7 @@ def test_holes_and_buffers_and_iterables(tmp_path: Path, sharing: FileSystem) ->
 def test_large_blobs_that_are_copied_while_compilers_run(
     tmp_path: Path, sharing: FileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request, "WORTH", 1)
+    monkeypatch.setattr(request, "EARLY_COPY_SIZE", 1)
     files = payloads(tmp_path)
     first = pack(tmp_path / "o.so", files)
     assert pack(tmp_path / "o.so", files) == first
