@@ -20,7 +20,9 @@ import pytest
 
 import mblob
 from mblob import errors
+from mblob.cli.report import exit_code
 from mblob.loader import callbacks
+from mblob.native import runtime
 from tests.unit.error_cases import GRAPH, PTX, VADD, VADD_SOURCE, A, C, Case
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
@@ -109,6 +111,28 @@ def error_of(case: Case, row: str) -> BaseException:
     if isinstance(caught.value, mblob.ToolchainError) and "no C++ compiler" in str(caught.value):
         raise caught.value  # then the test is skipped
     return caught.value
+
+
+def test_each_status_of_c_has_a_row_and_is_left_to_no_default() -> None:
+    root = Path(__file__).parents[2]
+    source = (root / "csrc/plugins/ffi/errors.c").read_text()
+    switch = source.partition("kind_of_status(int status) {")[2].partition("\n}")[0]
+    kinds = dict(re.findall(r'case (MBLOB_E_\w+): return "(\w+)";', switch))
+    kinds |= dict.fromkeys(re.findall(r"case (MBLOB_E_\w+):(?! return)", switch), "RuntimeError")
+    found = {}
+    for name in re.findall(r"(MBLOB_E_\w+) = \d+", (root / "csrc/include/mblob.h").read_text()):
+        runtime.lib.mblob_set_error(getattr(runtime.lib, name), b"a text")
+        error = runtime.last_error()
+        names = (c.__name__ for c in type(error).__mro__)
+        named = next(n for n in names if n in mblob.__all__ or hasattr(builtins, n))
+        found[name] = [named, str(exit_code(error)), kinds.get(name, "none")]
+    assert "StateError" not in {row[0] for row in found.values()}
+    table = PAGE.partition("## Statuses in C")[2].partition("\n## ")[0]
+    cells = (re.split(r" *\| *", line) for line in table.splitlines() if "| `MBLOB_E_" in line)
+    rows = {c[1]: [c[2], c[3].partition(",")[0], c[4]] for c in cells}
+    assert {k: [n.strip("`") for n in v] for k, v in rows.items()} == {
+        f"`{k}`": v for k, v in found.items()
+    }
 
 
 def test_each_row_has_a_test() -> None:

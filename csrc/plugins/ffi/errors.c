@@ -115,13 +115,19 @@ static struct mb_text kind_in(const char *text) {
 }
 
 static const char *kind_of_status(int status) {
-  switch (status) {
+  switch ((mblob_status)status) {
     case MBLOB_E_ARGUMENT: return "ValueError";
     case MBLOB_E_NOT_FOUND: return "AttributeError";
     case MBLOB_E_IO: return "OSError";
     case MBLOB_E_MEMORY: return "MemoryError";
-    default: return "RuntimeError";
+    case MBLOB_OK:
+    case MBLOB_E_FORMAT:
+    case MBLOB_E_DIGEST:
+    case MBLOB_E_INCOMPATIBLE:
+    case MBLOB_E_LOADER:
+    case MBLOB_E_KERNEL: break;
   }
+  return "RuntimeError"; /* also of a number that is no mblob_status */
 }
 
 int mb_error_raise_last(void) {
