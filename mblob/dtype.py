@@ -14,7 +14,7 @@ NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex"
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
 
 # DLPack's 6 and 7, which libraries of the ffi dialect write, are bool (uint1 here) and this type,
-# which has a code of its own here and in the runtime (MBLOB_FLOAT8_E3M4 of mblob.h).
+# which has a code of its own here and in the runtime (MBLOB_FLOAT8_E3M4 of mblob/plugin.h).
 FLOAT8_E3M4 = 128
 
 # Small floats, whose names say their bits: code and bits. TVM's 6 and 7, and DLPack's from 8 on.

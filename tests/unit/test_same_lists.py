@@ -19,14 +19,16 @@ from mblob.bytes.wire import KEY_LIMIT
 from mblob.cli import completion, report
 from mblob.cli.build import make_plan
 from mblob.cli.command_line import make_parser
-from mblob.dtype import DataType
+from mblob.dtype import FLOAT8_E3M4, OF_DLPACK, SMALL_FLOATS, DataType
 from mblob.format import classic, exported, ffi_dialect, prefixes, safetensors
+from mblob.inspect import tensors
+from mblob.loader import tensor
 from mblob.packager.compile import commands
 from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
 from mblob.packager.link import build, manifest
 from mblob.packager.link.request import EMBEDDINGS
-from mblob.packager.modules import host_modules, nodes
+from mblob.packager.modules import host_modules, nodes, reexpress
 from mblob.packager.write.dialects import DIALECTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,6 +134,66 @@ def test_c_spells_the_symbols_of_the_dialects_as_python_does() -> None:
         if "build" not in path.parts:
             found |= {*re.findall(r'"(__tvm_\w*(?:_ctx|_bin|_mblob))"', path.read_text())}
     assert found == {*VARIABLES}
+
+
+# -- floats of 8 bits or less ----------------------------------------------------------------------
+
+# Those of TVM 0.15 to 0.19, which have DLPack's numbers of other types, and what DLPack calls them.
+OF_TVM = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
+# C files that turn numbers of the one into numbers of the other, and where they have TVM's.
+TURNING = {
+    "csrc/src/base/dtype.c": "csrc/src/base/dtype.c", "loader/_call/dtype.c": "loader/_call/call.h",
+    "packager/functions/adapters.h": "packager/functions/adapters.h",
+    "csrc/plugins/ffi/abi.h": "csrc/plugins/ffi/abi.h",
+}  # fmt: skip
+CPP_TYPES = "csrc/include/mblob/compat/tvm/runtime/data_type.h"
+OWN_CODES = {
+    ("csrc/include/mblob/plugin.h", "MBLOB_FLOAT8_E3M4"), ("packager/functions/adapters.h", "MBLOB_FLOAT8_E3M4"),
+    ("csrc/plugins/ffi/abi.h", "MB_FLOAT8_E3M4"),
+}  # fmt: skip
+
+
+def test_the_headers_number_small_floats_as_the_table_does() -> None:
+    dlpack = numbers("csrc/include/mblob/dlpack.h")
+    small = re.compile("kDLF(loat[468]_.*)|kDLB(ool)")
+    found = {
+        m[0][3].lower() + m[m.lastindex or 0]: n
+        for k, n in dlpack.items()
+        if (m := small.fullmatch(k))
+    }
+    table = {**SMALL_FLOATS, **OF_DLPACK}
+    assert found == {name: code for name, (code, _) in table.items() if name not in OF_TVM}
+    header = text(CPP_TYPES)
+    codes = dict(re.findall(r"(kE\w+Float) = (\d+)", header))
+    rows = re.findall(r'\{"(\w+)", (?:DataType::)?(\w+), ([1-9]\d*)\}', header)
+    assert {
+        name: (int(codes.get(code, code)), int(bits)) for name, code, bits in rows
+    } == SMALL_FLOATS
+
+
+def test_each_c_file_with_numbers_of_small_floats_has_those_of_the_table() -> None:
+    of_tvm = {(name[:4].upper(), str(SMALL_FLOATS[name][0])) for name in OF_TVM}
+    found, own = {}, {}
+    for path in (p for f in ("csrc", "loader", "packager") for p in (ROOT / f).rglob("*.[ch]")):
+        place, code = path.relative_to(ROOT).as_posix(), path.read_text()
+        if codes := re.findall(r"(E4M3|E5M2)(?:_FLOAT8|Float)? = (\d+)", code):
+            found[place] = {*codes}
+        for macro, number in re.findall(r"#define (\w*FLOAT8_E3M4) (\d+)", code):
+            own[place, macro] = int(number)
+    assert found == dict.fromkeys({*TURNING.values(), CPP_TYPES}, of_tvm)
+    assert own == dict.fromkeys(OWN_CODES, FLOAT8_E3M4)
+
+
+def test_small_floats_of_tvm_are_the_same_of_dlpack_everywhere() -> None:
+    pairs = {(tvm[:4].upper(), f"kDLF{dlpack[1:]}") for tvm, dlpack in OF_TVM.items()}
+    for path in TURNING:
+        found = re.findall(r"(E4M3|E5M2)(?:_FLOAT8)?\b[^;:]{0,30}?(kDLFloat8_\w+)", text(path))
+        assert {*found} == pairs, path
+    same = {DataType.parse(tvm): DataType.parse(dlpack) for tvm, dlpack in OF_TVM.items()}
+    assert tensor._TVM_NAMES == OF_TVM and same == tensors._CODES_OF_CLASSIC
+    turned = {SMALL_FLOATS[tvm]: SMALL_FLOATS[dlpack] for tvm, dlpack in OF_TVM.items()}
+    turned |= {(1, 1): OF_DLPACK["bool"], SMALL_FLOATS["float8_e3m4"]: OF_DLPACK["float8_e3m4"]}
+    assert turned == reexpress._TYPES
 
 
 # -- numbers ---------------------------------------------------------------------------------------

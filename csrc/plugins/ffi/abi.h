@@ -100,7 +100,7 @@ static inline int32_t mb_type_of_releases(enum mb_releases releases, int32_t typ
  *
  * What the caller of a function describes, a DLTensor or a DLDataType, already has the codes of
  * the callee, or one of those two. */
-#define MB_FLOAT8_E3M4 128 /* MBLOB_FLOAT8_E3M4 of mblob.h */
+#define MB_FLOAT8_E3M4 128 /* MBLOB_FLOAT8_E3M4 of mblob/plugin.h */
 
 static inline DLDataType mb_dtype_of_releases(enum mb_releases releases, DLDataType dtype) {
   if (dtype.code == MB_FLOAT8_E3M4) dtype.code = kDLFloat8_e3m4;

@@ -32,9 +32,8 @@ static uint8_t same_code(uint8_t code) {
 }
 
 DLDataType mb_dtype_stored_in_ffi(DLDataType dtype) {
-  enum { BOOL = 6, FLOAT8_E3M4 = 7 }; /* kDLBool and kDLFloat8_e3m4 of DLPack 1.1 */
-  if (dtype.code == BOOL && dtype.bits == 8) return (DLDataType){kDLUInt, 1, dtype.lanes};
-  if (dtype.code == FLOAT8_E3M4 && dtype.bits == 8) dtype.code = MBLOB_FLOAT8_E3M4;
+  if (dtype.code == kDLBool && dtype.bits == 8) return (DLDataType){kDLUInt, 1, dtype.lanes};
+  if (dtype.code == kDLFloat8_e3m4 && dtype.bits == 8) dtype.code = MBLOB_FLOAT8_E3M4;
   return dtype;
 }
 

@@ -91,7 +91,7 @@ struct MBLOB_HIDDEN DataTypeName {
 
 /* A name that begins another one stands behind it. */
 inline constexpr DataTypeName kDataTypeNames[] = {
-    {"float8_e3m4", 128, 8}, /* MBLOB_FLOAT8_E3M4 of mblob.h */
+    {"float8_e3m4", 128, 8}, /* MBLOB_FLOAT8_E3M4 of mblob/plugin.h */
     {"float8_e4m3b11fnuz", 9, 8},
     {"float8_e4m3fnuz", 11, 8},
     {"float8_e4m3fn", 10, 8},
