@@ -75,12 +75,13 @@ CASES = {
         "for (int i = 0; i < 64; ++i) s += x[0] / 32;\nx[0] = s; }",
         ("-fopenmp",),
     ),
-    "a thread": Case(True, THREAD + "void run(float *x) { begin(); x[0] *= 2; }"),
+    "a thread": Case(True, THREAD + "void run(float *x) { begin(); x[0] *= 2; }", ("-pthread",)),
     "a key's destructor": Case(
         True,
         "#include <pthread.h>\nstatic pthread_key_t key;\nstatic void end(void *p) { *(float *)p = 0; }\n"
         "static float dead;\nvoid run(float *x) { pthread_key_create(&key, end); pthread_setspecific(key, &dead);"
         " x[0] *= 2; }",
+        ("-pthread",),
     ),
     "a signal's handler": Case(
         True,

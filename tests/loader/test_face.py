@@ -79,6 +79,8 @@ print(*(m for m in set(sys.modules) - before if m.partition(".")[0] not in ("mbl
     few = {"__future__", "atexit", "errno"}  # atexit is a part of the interpreter
     of_abc = {
         "_collections",
+        "_heapq",  # up to Python 3.9
+        "heapq",
         "_operator",
         "collections",
         "collections.abc",

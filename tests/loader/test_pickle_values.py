@@ -75,11 +75,12 @@ def test_views_arrive_with_their_elements_alone() -> None:
     base = np.arange(12, dtype="int16")
     strided = mblob.from_dlpack(base[4:8])
     part = mblob.array(base)._create_view((2, 2), relative_byte_offset=8)
-    lent = np.arange(3.0)
-    lent.flags.writeable = False
-    for given, expected in (
-        (strided, [4, 5, 6, 7]), (part, [[4, 5], [6, 7]]), (mblob.from_dlpack(lent), [0, 1, 2]),
-    ):  # fmt: skip
+    views = [(strided, [4, 5, 6, 7]), (part, [[4, 5], [6, 7]])]
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":  # before, numpy gives no read-only arrays
+        lent = np.arange(3.0)
+        lent.flags.writeable = False
+        views.append((mblob.from_dlpack(lent), [0, 1, 2]))
+    for given, expected in views:
         for copied in (again(given), again(given, 5), copy.copy(given), copy.deepcopy(given)):
             assert copied.numpy().tolist() == expected
             assert not copied.readonly
