@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import ctypes
 import pickle
+import re
 import subprocess
 import sys
 import tarfile
 from ctypes import byref, c_char_p, c_int32, c_uint32, c_void_p
-import re
 from pathlib import Path
 
 import numpy as np
