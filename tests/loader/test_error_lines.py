@@ -142,7 +142,8 @@ def test_warnings_are_one_line_too() -> None:
 
 def kinds_of_the_page() -> dict[str, type[Exception]]:
     """The classes of the kinds that the page's table names one by one."""
-    rows = [line.split("|") for line in PAGE.partition("## Kinds")[2].splitlines() if "|" in line]
+    section = PAGE.partition("## Kinds")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in section.splitlines() if "|" in line]
     return {
         kind: getattr(builtins, named[0])
         for row in rows if "built-in exception" not in row[1] and (named := re.findall(r"`(\w+)`", row[2]))
