@@ -8,6 +8,7 @@ import mblob
 from tests.e2e.ffi.ffi_sources import plain_module
 
 
+@pytest.mark.slow
 def test_a_library_is_converted_with_its_functions_or_from_its_objects(
     pack, error_line, tmp_path: Path
 ) -> None:

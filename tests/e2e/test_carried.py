@@ -280,6 +280,7 @@ def test_a_read_only_array_is_not_written(tmp_path: Path) -> None:
         assert array.tolist() == [0, 0, 0]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("code", "expected"),
     [

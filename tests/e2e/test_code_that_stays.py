@@ -176,6 +176,7 @@ def test_flags_of_the_linker_keep_a_library(
     assert done.stdout == "True\n"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["threads", "fork", "end"])
 def test_openmp_kernels_from_threads_in_forks_and_at_the_end(folder: Path, how: str) -> None:
     case = CASES["OpenMP"]

@@ -96,6 +96,7 @@ def threw(function: object, *arguments: object) -> str:
     return str(caught.value)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize(
     "options",

@@ -173,6 +173,7 @@ def test_a_long_index_of_a_cold_file_is_fetched_at_once(tmp_path: Path) -> None:
     assert int(found.stdout) < 40  # of more than 200 pages
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["large.so", "bare.so"])
 @pytest.mark.parametrize("opening", [look, load])
 def test_a_cold_file_is_read_where_it_says_something(

@@ -409,6 +409,7 @@ print(mblob.system_lib("one_")["greet"]())
 # -- the command line ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_line_packs_system_libraries(runtime: Path, tmp_path: Path) -> None:
     (tmp_path / "two.safetensors").write_bytes(weights(105))
     (tmp_path / "one.safetensors").write_bytes(weights(0))

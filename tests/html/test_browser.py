@@ -61,6 +61,7 @@ def test_the_page_shows_all_parts_of_a_model(browser: Page, write: Write, model:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_map_opens_down_to_a_tensor_by_keyboard_and_goes_back(
     browser: Page, write: Write, model: Path
 ) -> None:
@@ -158,6 +159,7 @@ def test_bytes_of_a_header_and_its_field_light_up_together(
     assert texts(browser, "#headers .field.on") == ["e_ident[EI_CLASS]0x2: ELFCLASS64"]
 
 
+@pytest.mark.slow
 def test_the_colours_follow_the_reader_and_its_button(
     browser: Page, write: Write, model: Path
 ) -> None:
@@ -173,6 +175,7 @@ def test_the_colours_follow_the_reader_and_its_button(
     assert (light, dark) == (lightened, darkened) == ("rgb(255, 255, 255)", "rgb(20, 23, 28)")
 
 
+@pytest.mark.slow
 def test_it_prints_on_white_without_controls(browser: Page, write: Write, model: Path) -> None:
     browser.open(write(model), media="print", prefers_color_scheme="dark")
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -225,6 +228,7 @@ def test_what_a_file_says_is_text_and_never_markup(
     assert shown == set(texts(browser, "#tensors tbody td:first-child"))
 
 
+@pytest.mark.slow
 def test_the_page_counts_as_the_command_does(
     browser: Page, write: Write, folder: Path, model: Path
 ) -> None:
@@ -238,6 +242,7 @@ def test_the_page_counts_as_the_command_does(
     assert texts(browser, "#functions tbody td:nth-child(2)") == ["packed, plain"]
 
 
+@pytest.mark.slow
 def test_what_is_no_tensor_has_its_name_on_the_map_or_a_telling_part_of_it(
     browser: Page, write: Write, folder: Path, model: Path
 ) -> None:
@@ -254,6 +259,7 @@ def test_what_is_no_tensor_has_its_name_on_the_map_or_a_telling_part_of_it(
             assert whole or label == "rest" or ("…" in label and kept >= 8), (label, said)
 
 
+@pytest.mark.slow
 def test_the_text_of_a_payload_is_shown_in_part_and_as_text(
     browser: Page, write: Write, folder: Path
 ) -> None:

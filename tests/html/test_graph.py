@@ -87,6 +87,7 @@ def test_a_line_over_many_layers_becomes_a_note() -> None:
     assert [0, 20] not in [edge[:2] for edge in drawn["edges"]]
 
 
+@pytest.mark.slow
 def test_what_is_drawn_is_bounded_and_takes_no_quadratic_time() -> None:
     chosen = random.Random(1)
     many = [
@@ -137,6 +138,7 @@ def library_of(length: int, path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_wide_page_has_modules_and_functions_beside_the_graph(
     browser: Page, write: Write, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ def show_weights(
     assert browser.problems == []
 
 
+@pytest.mark.slow
 def test_equal_tensors_show_the_number_that_differs(
     browser: Page, write: Write, folder: Path
 ) -> None:
@@ -50,7 +51,7 @@ def test_equal_tensors_show_the_number_that_differs(
     assert all(any(str(i) in re.findall(r"\d+", t) for t in opened) for i in range(250, 320))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_numbers_in_one_name_of_many_are_not_taken_apart(
     browser: Page, write: Write, folder: Path
 ) -> None:

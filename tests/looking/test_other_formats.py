@@ -386,7 +386,7 @@ except mblob.MblobError as error:
 """
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("what", SHARING)
 def test_a_small_file_whose_parts_share_bytes_needs_little_memory(
     tmp_path: Path, dll: Path, what: str

@@ -73,6 +73,7 @@ def refusal(
     return info.type, str(info.value)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("packed", [None, "name"])
 @pytest.mark.parametrize(
     "case, words",
@@ -108,6 +109,7 @@ def test_each_way_refuses_an_object_with_the_same_words(
     assert re.search(words, found.pop()[1])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("packed", [None, "name"])
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_takes_an_executable_stack_that_options_ask_for(

@@ -103,6 +103,7 @@ def test_every_operation_on_every_vector_is_numpys(
             check(library, scalar, n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("compiler", "widths"),
     [

@@ -68,6 +68,7 @@ FORMS: dict[str, object] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("level", [pytest.param("-O0", marks=pytest.mark.slow), "-O3"])
 def test_every_form_means_what_tvm_means(

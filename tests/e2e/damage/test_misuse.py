@@ -30,6 +30,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("args", "text"), WRONG, ids=["count", "dtype", "strides", "no tensor", "no int"]
 )

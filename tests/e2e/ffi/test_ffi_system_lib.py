@@ -69,6 +69,7 @@ def of_tvm(package_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
     return folder / "lib0.o"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
 def test_both_dialects_in_one_program(installed: Path, tmp_path: Path, static: bool) -> None:
     assert run(program(tmp_path, installed, static, libraries(tmp_path))).stdout == "fine\n"

@@ -100,7 +100,7 @@ LINKS = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("flags", LINKS.values(), ids=LINKS)
 def test_however_it_is_linked_it_opens(tmp_path: Path, flags: list[str]) -> None:
     library = compile_library(tmp_path / "k.so", *flags)

@@ -328,6 +328,7 @@ DRAWN: dict[str, Callable[[Random, Graph], None]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("operator", DRAWN)
 def test_drawn(operator: str, onednn: str, tmp_path: Path) -> None:
     graphs = []

@@ -115,6 +115,7 @@ def graph_of(operator: str, kind: str, vectors: str = "") -> Graph:
     return g.result(g.kernel(name, inputs, y.shape, dtype=kind, **attrs), half(y, kind))
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_half_floats(operator: str, kind: str, onednn: str, tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def test_kernels_are_found_beside_other_modules(
         np.testing.assert_array_equal(executor["get_output"](0).numpy(), W + K)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -235,6 +236,7 @@ def test_a_parameter_that_does_not_fit_is_refused(model: Any) -> None:
         model(params={"w_0": np.ones(3, "float32")})["m"](mblob.cpu(0))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("flag", "message"),
     [

@@ -62,6 +62,7 @@ def test_a_handler_of_python_runs_during_a_call_and_may_let_it_go_on() -> None:
     assert time.monotonic() - seen[0] > 0.5
 
 
+@pytest.mark.slow
 def test_a_worker_thread_leaves_the_signal_to_the_main_thread() -> None:
     vm, ended = endless(), []
     vm.set_limits(instructions=200_000_000)

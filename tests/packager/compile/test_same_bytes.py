@@ -41,6 +41,9 @@ def packed(path: Path, source: Path, *options: str, cc: str = "gcc") -> bytes:
 def test_two_builds_have_the_same_bytes(
     tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    version = subprocess.run(["gcc", "-dumpversion"], capture_output=True, text=True).stdout
+    if options in (["-flto", "-g"], ["-g", "-gsplit-dwarf"]) and int(version.split(".")[0]) < 11:
+        pytest.skip("gcc 10 writes other numbers each time")
     monkeypatch.setenv("CCACHE_DISABLE", "1")  # which keeps what it compiled in another folder
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "k.c").write_text(KERNEL)

@@ -113,6 +113,7 @@ def test_an_ffi_tar_of_ours_runs_as_a_classic_library(tmp_path: Path) -> None:
         lib["vadd"](x, x[:2].copy(), y, 4)
 
 
+@pytest.mark.slow
 def test_archives_and_sources_are_inputs_too(tmp_path: Path) -> None:
     source = tmp_path / "packed.c"
     source.write_text(PACKED)
@@ -254,6 +255,7 @@ def test_names_in_a_tar_lead_nowhere(tmp_path: Path) -> None:
     assert not (tmp_path.parent.parent / "evil.o").exists()
 
 
+@pytest.mark.slow
 def test_what_is_written_in_the_ffi_dialect_runs_here(tmp_path: Path) -> None:
     """Plain functions, adapters that call back, payloads and weights, by the loader of mblob."""
     seen: list[Any] = []

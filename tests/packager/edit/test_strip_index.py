@@ -36,6 +36,7 @@ def blob_of(path: Path) -> bytes:
         )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("embed", ["grow", "append", "object"])
 def test_the_blob_is_the_one_that_is_written_without_an_index(tmp_path: Path, embed: str) -> None:
     with_index = model(tmp_path / "a.so", embed=embed)

@@ -240,6 +240,7 @@ def test_other_executors_call_by_name_too(tmp_path: Path) -> None:
         assert len(codes(tmp_path / "m.so")) == told
 
 
+@pytest.mark.slow
 def test_build_says_it_in_one_line_unless_quiet(tmp_path: Path) -> None:
     (tmp_path / "k.c").write_text(KERNEL)
     (tmp_path / "g.json").write_text(json.dumps(graph([0, 1, 5])))

@@ -39,6 +39,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return events
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
 @pytest.mark.parametrize("digest", ["crc32", "sha256", "none"])
 def test_an_early_blob(
@@ -56,6 +57,7 @@ def test_an_early_blob(
     assert (tmp_path / "x.so").read_bytes() == (tmp_path / "y.so").read_bytes()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tool", [["strip"], ["objcopy", "--strip-debug"], ["strip", "-g"]])
 def test_tools_take_a_library_whose_blob_came_early(
     tmp_path: Path, always: list[str], require: Callable[[str], str], tool: list[str]
