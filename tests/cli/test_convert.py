@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import mblob
 from tests.e2e.ffi.ffi_sources import plain_module
 
