@@ -119,7 +119,7 @@ static struct mb_lock libraries_lock = MB_LOCK_INIT;
 /* These carry the prefix and are not shared with other libraries. */
 static struct parts parts_of(const char *prefix) {
   void *found[MB_PARTS];
-  for (size_t i = 0; i < MB_PARTS; i++) found[i] = mb_announced_part(prefix, i);
+  for (size_t i = 0; i < MB_PARTS; i++) found[i] = mb_announced_part(prefix, (enum mb_part)i);
   return (struct parts){
       .blob = found[found[MB_PART_BLOB] ? MB_PART_BLOB : MB_PART_FFI_BLOB],
       .table = found[MB_PART_TABLE],
