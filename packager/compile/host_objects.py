@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -36,7 +37,7 @@ from mblob.packager.objects.object_files import (
     ObjectSymbols,
     machine_of,
 )
-from mblob.packager.objects.rename import unshare
+from mblob.packager.objects.rename import rename_symbols, unshare
 
 if TYPE_CHECKING:
     from mblob.packager.objects.debug_info import Function
@@ -188,10 +189,6 @@ def _without_folder(work: Path, output: str) -> str:
     return output.replace(f"{work}/", "")
 
 
-def _of_rewritten(words: Callable[[str], str], output: str) -> str:
-    return _in_words_of_the_source(words(output))
-
-
 def read_input(file: HostFile, ours: bool = False) -> LinkInput:
     """A file with what is in it, and what its debug information tells.
 
@@ -320,11 +317,11 @@ def _without_vectors(
     return made
 
 
-def _in_words_of_the_source(output: str) -> str:
+def _of_rewritten(words: Callable[[str], str], output: str) -> str:
     """What a compiler said about the text of `_without_vectors`, as it would about the source."""
-    from mblob.packager.compile.vector_c.rewrite import in_words_of_the_source as translated
+    from mblob.packager.compile.vector_c.rewrite import in_words_of_the_source
 
-    return translated(output)
+    return in_words_of_the_source(words(output))
 
 
 def standalone_text(node: SourceNode, name: str) -> str:
@@ -338,24 +335,26 @@ def standalone_text(node: SourceNode, name: str) -> str:
         BuildError: vectors that cannot be combined, or that stand in macros or in a header beside
             the source.
     """
-    from mblob.packager.compile.vector_c.own_names import hidden_vectors, mentions
-
     text = node.text()
     macros = "".join(f"#define {macro}\n" for macro in source_macros(node))
-    if language(node) != "cuda" and mentions(text):
-        from mblob.packager.compile.vector_c.rewrite import rewrite, standalone
+    plain = f'{macros}#line 1 "{name}"\n{text}' if macros else text
+    if language(node) == "cuda" or not may_name_vectors(text):
+        return plain
+    from mblob.packager.compile.vector_c.own_names import hidden_vectors, mentions
 
-        folder = node.code.parent if isinstance(node.code, Path) else None
-        file = str(node.code) if isinstance(node.code, Path) else name
-        if (hidden := hidden_vectors(text, file, folder)) is not None:
-            raise BuildError(
-                f"{hidden}; for an fcompile only what stands in the source itself can be rewritten:"
-                " move it there, or export without fcompile"
-            )
-        made = rewrite(text, file)
-        if made is not None:
-            return macros + standalone(made, file)
-    return f'{macros}#line 1 "{name}"\n{text}' if macros else text
+    if not mentions(text):
+        return plain
+    from mblob.packager.compile.vector_c.rewrite import rewrite, standalone
+
+    folder = node.code.parent if isinstance(node.code, Path) else None
+    file = str(node.code) if isinstance(node.code, Path) else name
+    if (hidden := hidden_vectors(text, file, folder)) is not None:
+        raise BuildError(
+            f"{hidden}; for an fcompile only what stands in the source itself can be rewritten:"
+            " move it there, or export without fcompile"
+        )
+    made = rewrite(text, file)
+    return plain if made is None else macros + standalone(made, file)
 
 
 # -- sources that we wrote -------------------------------------------------------------------------
@@ -457,6 +456,16 @@ def object_file(node: ObjectNode, path: Path) -> HostFile:
         return HostFile(node.content.absolute(), node.label, own=False, elsewhere=node.elsewhere)
     path.write_bytes(node.content)
     return HostFile(path, node.label)
+
+
+def with_names(file: HostFile, names: Mapping[str, str], copy: Path) -> HostFile:
+    """The file with its symbols renamed and hidden (`rename.rename_symbols`). The caller's file stays as
+    it is, and `copy` is made."""
+    if not file.own:
+        shutil.copyfile(file.path, copy)
+        file = file._replace(path=copy, own=True)
+    rename_symbols(file.path, names, file.label)
+    return file
 
 
 def unshared(files: Sequence[LinkInput], folder: Path) -> list[LinkInput]:

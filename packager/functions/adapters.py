@@ -8,14 +8,12 @@ one into the other, both ways.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mblob.format.functions_table import Row
-from mblob.packager.compile.host_objects import Generated, LinkInput
+from mblob.packager.compile.host_objects import Generated, LinkInput, with_names
 from mblob.packager.functions.packed_or_plain import Adapter, forms_of
-from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
 
 MARK = "__mblob_adapters"  # begins a hidden symbol of the object that has them
@@ -29,15 +27,10 @@ def hide_adapted(
     forms = {a.symbol: a.symbol for a in found if a.symbol in forms_of(a.name)}
     if not table_rows or not forms:
         return list(files)
-    made = []
-    for i, (f, contents) in enumerate(files):
-        if not f.own and not f.generated:
-            copy = work / f"adapted{i}.o"
-            shutil.copyfile(f.path, copy)
-            f = f._replace(path=copy, own=True)
-        rename_symbols(f.path, forms, f.label)
-        made.append(LinkInput(f, contents))
-    return made
+    return [
+        LinkInput(with_names(f, forms, work / f"adapted{i}.o"), contents)
+        for i, (f, contents) in enumerate(files)
+    ]
 
 
 def generate(dialect: Dialect, adapters: Iterable[Adapter], joins: bool = False) -> Generated:

@@ -81,6 +81,12 @@ def _macros(code: str) -> list[str]:
     return texts.defined({name: value for name, value in known.items() if name in used})
 
 
+def source(functions: Sequence[Wrapped], dialect: Dialect, rows: Sequence[Row]) -> str:
+    """C source of packed functions and of the function table; nothing of what has none."""
+    forms = packed_forms(functions, dialect) if functions else ""
+    return forms + (table(rows) + announcement(rows) if rows else "")
+
+
 def rows_of(functions: Sequence[Wrapped]) -> list[Row]:
     """The rows of functions in the function table."""
     return [row for f in functions for row in f.rows()]

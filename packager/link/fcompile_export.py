@@ -27,11 +27,10 @@ from mblob.packager.compile.host_objects import (
     standalone_text,
     write_source,
 )
-from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.packed_or_plain import Known
-from mblob.packager.functions.wrappers import announcement, table
+from mblob.packager.functions.wrappers import source
 from mblob.packager.link import carry, embed, system_lib
 from mblob.packager.link.inputs import (
     classify_functions,
@@ -128,8 +127,8 @@ def _files(
         made = adapters.generate(request.dialect, functions.adapters)
         files.append(write_source(made.source(), work / f"{made.stem}.c"))
     if rows := functions.rows:
-        source = request.packed_forms() + table(rows) + announcement(rows)
-        files.append(write_source(source, work / "mblob_functions.c"))
+        text = source(functions.wrapped, request.dialect, rows)
+        files.append(write_source(text, work / "mblob_functions.c"))
     packed = request.packed_file(work) or _blob_file(request, fcompile, object_format, work)
     if packed is not None:
         files.append(packed)
@@ -257,4 +256,4 @@ def _machine(request: Request, triple: str | None, work: Path) -> ElfTarget | No
         if name == MACHINES[EM_ARM] and triple.endswith("hf"):
             e_flags |= 0x400  # EF_ARM_ABI_FLOAT_HARD
         return ElfTarget(bits, byte_order, _NUMBERS[name], e_flags, 0, b"", name)
-    return probe(find(request.cc), request.options, work)
+    return probe(request.tools(), request.options, work)

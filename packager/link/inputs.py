@@ -4,7 +4,6 @@ called; what mblob compiles for them; what goes on the link line."""
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +26,7 @@ from mblob.packager.compile.host_objects import (
     probe,
     read_input,
     unshared,
+    with_names,
 )
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.conventions import ATTRIBUTES, REFUSED
@@ -43,13 +43,12 @@ from mblob.packager.functions.packed_or_plain import (
 )
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
 from mblob.packager.functions.slot_shims import generate as generate_shims
-from mblob.packager.functions.wrappers import Wrapped, announcement, rows_of, table
+from mblob.packager.functions.wrappers import Wrapped, rows_of, source
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SUFFIXES, SourceNode
 from mblob.packager.modules.prototypes import STATIC
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols
-from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.options import NEEDS_STACK, asks_for_stack
 
 # -- compiled, read and judged ---------------------------------------------------------------------
@@ -97,7 +96,8 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     request.triple.tell(tools.triple)
 
     def packed_forms() -> str:
-        return request.packed_forms(with_table=with_table)
+        wrapped = request.wrapped()
+        return source(wrapped, request.dialect, rows_of(wrapped) if with_table else ())
 
     has_functions = any(node.declared.is_given for node in request.host)
     compiled = compile_all(
@@ -347,7 +347,12 @@ def classify_functions(
     adapted = needed_adapters(request.dialect, wrapped, undeclared.not_packed, objects, table_rows)
     kept = kept_rows(request.dialect, table_rows, objects)
     others = [*rows_of(wrapped), *kept, *(a.row for a in adapted)]
-    return Functions(wrapped, undeclared, adapted, request.table_of(undeclared, others))
+    if request.dialect.is_ffi:  # whose functions have names of their own
+        return Functions(wrapped, undeclared, adapted, [*others, *undeclared.plain])
+    is_announced = request.plan.index and request.embed != "c" and request.fpack_imports is None
+    unannounced = request.plan.is_needed and not is_announced
+    rows = undeclared.rows(others, unannounced_blob=unannounced)
+    return Functions(wrapped, undeclared, adapted, [*others, *rows])
 
 
 def warn_of_functions(
@@ -420,7 +425,7 @@ def complete(request: Request, gathered: Gathered, functions: Functions, work: P
     host = gathered.host
     helpers = _helpers(
         request, gathered.tools, [] if has_table else functions.rows, functions.adapters, objects, work,
-        packed_again=is_stale,
+        packed_again=wrapped if is_stale else (),
     )  # fmt: skip
     if is_stale:
         packed, *helpers = helpers
@@ -450,21 +455,21 @@ def complete(request: Request, gathered: Gathered, functions: Functions, work: P
 
 def _helpers(
     request: Request, tools: Toolchain, rows: Sequence[Row], adapted: Sequence[Adapter],
-    objects: Sequence[LinkInput], work: Path, *, packed_again: bool,
+    objects: Sequence[LinkInput], work: Path, *, packed_again: Sequence[Wrapped],
 ) -> list[LinkInput]:  # fmt: skip
     """What the objects turn out to need: the function table, functions of the other dialect in the
     convention of this one, and the runtime functions that foreign ones call.
 
     Args:
         rows: of a table of functions that is in no object yet.
-        packed_again: compile the packed functions once more, without a table; they are the first.
+        packed_again: whose packed functions are compiled once more, without a table; they are the first.
     """
-    sources = [packed_functions(request.packed_forms())] if packed_again else []
+    again = source(packed_again, request.dialect, ())
+    sources = [packed_functions(again)] if again else []
     joins = any(f.elsewhere for f, _ in objects)
     if rows:
-        sources.append(
-            Generated("mblob_table", "the table of functions", table(rows) + announcement(rows))
-        )
+        text = source((), request.dialect, rows)
+        sources.append(Generated("mblob_table", "the table of functions", text))
     if adapted:
         sources.append(adapters.generate(request.dialect, adapted, joins))
     if missing := missing_slots(objects):
@@ -526,12 +531,7 @@ def hide_plain_functions(
                 f"packed=: {f.label} is {what}, where {sorted(used or names)[0]} cannot be renamed;"
                 " pass the object files themselves, compiled without -flto"
             )
-        if not f.own:  # the caller's file stays as it is
-            copy = work / f"hidden{i}.o"
-            shutil.copyfile(f.path, copy)
-            f = f._replace(path=copy, own=True)
-        rename_symbols(f.path, names, f.label)
-        renamed.append(LinkInput(f, contents))
+        renamed.append(LinkInput(with_names(f, names, work / f"hidden{i}.o"), contents))
     return renamed
 
 

@@ -30,7 +30,6 @@ from mblob.packager.write.graph_names import packed_names
 if TYPE_CHECKING:
     from mblob.format.functions_table import Row
     from mblob.packager.compile.toolchain import Toolchain
-    from mblob.packager.functions.packed_or_plain import Undeclared
     from mblob.packager.functions.wrappers import Wrapped
     from mblob.packager.write.file_sink import OldLibrary
 
@@ -171,34 +170,6 @@ class Request(NamedTuple):
     def table_rows(self) -> list[Row]:
         """Rows of tables of functions that came with the host modules."""
         return list(dict.fromkeys(row for node in self.host for row in node.rows))
-
-    def table_of(self, undeclared: Undeclared, others: Sequence[Row]) -> list[Row]:
-        """The rows of the table of functions.
-
-        Args:
-            undeclared: of the functions without a prototype.
-            others: all other rows.
-        """
-        if self.dialect.is_ffi:  # whose functions have names of their own
-            return [*others, *undeclared.plain]
-        is_announced = self.plan.index and self.embed != "c" and self.fpack_imports is None
-        unannounced = self.plan.is_needed and not is_announced
-        return [*others, *undeclared.rows(others, unannounced_blob=unannounced)]
-
-    def packed_forms(self, *, with_table: bool = False) -> str:
-        """C text of the packed functions, "" if there are none.
-
-        Args:
-            with_table: and the table of functions, of these alone.
-        """
-        from mblob.packager.functions import wrappers
-
-        wrapped = self.wrapped()
-        if not wrapped:
-            return ""
-        text = wrappers.packed_forms(wrapped, self.dialect)
-        rows = wrappers.rows_of(wrapped)
-        return text + wrappers.table(rows) + wrappers.announcement(rows) if with_table else text
 
     def packed_file(self, work: Path) -> Path | None:
         """What the caller's `fpack_imports` makes; None without one, or without imports (as in
