@@ -79,8 +79,6 @@ print(*(m for m in set(sys.modules) - before if m.partition(".")[0] not in ("mbl
     few = {"__future__", "atexit", "errno"}  # atexit is a part of the interpreter
     of_abc = {
         "_collections",
-        "_heapq",  # up to Python 3.9
-        "heapq",
         "_operator",
         "collections",
         "collections.abc",
@@ -89,6 +87,8 @@ print(*(m for m in set(sys.modules) - before if m.partition(".")[0] not in ("mbl
         "operator",
         "reprlib",
     }
+    if sys.version_info < (3, 10):  # whose collections imports it
+        of_abc |= {"_heapq", "heapq"}
     assert set(done.stdout.split()) <= startup | few | of_abc
 
 
